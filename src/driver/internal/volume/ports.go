@@ -1,0 +1,101 @@
+package volume
+
+import (
+	"context"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+)
+
+// Pool is what the manager needs of one pool at run time.
+type Pool interface {
+	Name() string
+	// Open verifies the mount guard, recovers the pool if it just came back, and opens csi/ for one operation.
+	// ErrPoolAbsent with the reason where the pool cannot be used.
+	Open(ctx context.Context) (poolfs.FS, error)
+	Ledger() Ledger
+	Backend() Backend
+}
+
+// Ledger is a pool's in-memory account of its records and of the bytes promised to them.
+type Ledger interface {
+	// Reserve takes bytes for a volume that is about to be made: ErrNoSpace, ErrOutOfRange or ErrPoolNotHere
+	// if that cannot be promised. release gives them back; after Put of the record it does nothing.
+	Reserve(id string, bytes int64, space poolfs.Space) (release func(), err error)
+	Put(Record)
+	Drop(id string)
+	Get(id string) (Record, bool)
+}
+
+// Pools finds the pools of this node.
+type Pools interface {
+	// Get is ErrPoolUnknown for a pool of no configuration, ErrPoolAbsent for one that the configuration no longer holds.
+	Get(name string) (Pool, error)
+	// All are the configured pools, by name.
+	All() []Pool
+	// Absent names the pools, configured or remembered, that cannot be used now, each with its reason.
+	Absent(ctx context.Context) []string
+}
+
+// Backend makes volumes' directories and holds them to their size.
+type Backend interface {
+	Name() string
+	Enforcement() Enforcement
+	// Make makes an empty volume of the record's size under a name below csi/, with the final owner and mode.
+	Make(disk poolfs.FS, name string, r Record) error
+	// Stats is the use of a volume's directory.
+	Stats(disk poolfs.FS, name string, r Record) (Stats, error)
+}
+
+// Records reads and writes the records of a pool.
+type Records interface {
+	Write(disk poolfs.FS, r Record) error
+	Read(disk poolfs.FS, id string) (Record, error)
+	Remove(disk poolfs.FS, id string) error
+	// List gives the ids of every record file there is, usable or not.
+	List(disk poolfs.FS) ([]string, error)
+}
+
+// Bin is the trash of a pool.
+type Bin interface {
+	// Discard moves a volume's data and then its record into a new trash entry, durably.
+	Discard(disk poolfs.FS, r Record) error
+	// Entries lists what is in the trash.
+	Entries(disk poolfs.FS) ([]BinEntry, error)
+	// Finish moves the record of an interrupted Discard after its data.
+	Finish(disk poolfs.FS, e BinEntry, r Record) error
+}
+
+// BinEntry is one directory in the trash: <id>.<n>.
+type BinEntry struct {
+	Name, ID           string
+	HasData, HasRecord bool
+}
+
+// Mounter publishes directories below the kubelet's directory.
+type Mounter interface {
+	// Inspect tells what is mounted at target; the zero Mount where nothing is, or where target does not exist.
+	Inspect(target string) (Mount, error)
+	// Bind makes target if needed and mounts the directory there in one atomic step, then verifies it.
+	Bind(source poolfs.Handle, target string, o MountOptions) error
+	// Unmount unmounts until nothing is mounted at target, then removes the empty directory. No target is no error.
+	Unmount(target string) error
+	// Published lists the targets below the kubelet's directory by the last name of the mounted directory on its
+	// filesystem; one read of the mount table, for start-up.
+	Published() (map[string][]string, error)
+}
+
+// Mount is what is mounted at a path.
+type Mount struct {
+	Mounted  bool
+	Dev, Ino uint64
+	MountOptions
+}
+
+// Cluster is what the manager asks Kubernetes.
+type Cluster interface {
+	// Volume finds the PersistentVolume of this driver whose volumeHandle is id, by name first. ErrClusterUnknown where the API
+	// does not answer; ok is false where there is none.
+	Volume(ctx context.Context, id string) (pv PersistentVolume, ok bool, err error)
+	// Volumes lists the PersistentVolumes of this driver on this node.
+	Volumes(ctx context.Context) ([]PersistentVolume, error)
+}
