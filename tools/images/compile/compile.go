@@ -1,0 +1,48 @@
+// Package compile runs the Go compiler for the binaries that go into images.
+package compile
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Target is one binary for one platform.
+type Target struct {
+	// Dir is the directory of the module that holds Package.
+	Dir string
+	// Package is the import path or ./relative path of the main package.
+	Package string
+	// OS and Arch as Go names them.
+	OS, Arch string
+	// Ldflags are linker flags beyond -s -w, such as -X assignments.
+	Ldflags []string
+	// Output is the file to write.
+	Output string
+}
+
+// Run compiles one target into a static binary that carries no path and no
+// build time of this machine. An error holds the compiler's own words.
+func Run(ctx context.Context, t Target) error {
+	if err := os.MkdirAll(filepath.Dir(t.Output), 0o755); err != nil {
+		return fmt.Errorf("make the folder for %s: %w", t.Output, err)
+	}
+	cmd := exec.CommandContext(ctx, "go", Args(t)...)
+	cmd.Dir = t.Dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile %s for %s/%s in %s: %w\n%s", t.Package, t.OS, t.Arch, t.Dir, err, out)
+	}
+	return nil
+}
+
+// Args are the arguments of the go command for the target.
+// -buildvcs=false keeps the state of the work tree out of the binary: the
+// version is given by ldflags, and two checkouts of one commit must agree.
+func Args(t Target) []string {
+	ldflags := append([]string{"-s", "-w"}, t.Ldflags...)
+	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " "), "-o", t.Output, t.Package}
+}
