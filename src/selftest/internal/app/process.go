@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// sleep waits until ctx ends or d has passed; d of zero waits for ctx alone.
+func sleep(ctx context.Context, d time.Duration) {
+	if d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	<-ctx.Done()
+}
+
+// appendLoop appends a numbered line at once and then each period, durably,
+// until ctx ends. A test sees from the numbers whether writing ever stopped.
+func appendLoop(ctx context.Context, out io.Writer, path string, period time.Duration) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		if _, err := fmt.Fprintf(f, "%d\n", n); err != nil {
+			return errors.Join(fmt.Errorf("append line %d to %s: %w", n, path, err), f.Close())
+		}
+		if err := f.Sync(); err != nil {
+			return errors.Join(fmt.Errorf("make line %d of %s durable: %w", n, path, err), f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			_, err := fmt.Fprintf(out, "%d lines\n", n)
+			return errors.Join(err, f.Close())
+		case <-tick.C:
+		}
+	}
+}
+
+func list(out io.Writer, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		var st syscall.Stat_t
+		if err := syscall.Lstat(filepath.Join(dir, e.Name()), &st); err != nil {
+			return fmt.Errorf("look at %s in %s: %w", e.Name(), dir, err)
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "%s %d %d %d %s\n", info.Mode(), st.Uid, st.Gid, st.Size, e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func identity(out io.Writer) error {
+	groups, err := os.Getgroups()
+	if err != nil {
+		return fmt.Errorf("read supplementary groups: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "uid=%d gid=%d groups=%v\n", os.Getuid(), os.Getgid(), groups)
+	return err
+}
