@@ -1,0 +1,93 @@
+# Everything a developer types; `make` alone prints the list. What a target does is in the Go program or the test it names.
+# Tools are built from tools/ at pinned versions and stay outside the clone, in $HPP_CACHE (default ~/.cache/hostpath-provisioner).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+MODULES := . tests tools tools/images
+# What the chart's appVersion says is what the binaries say.
+VERSION := $(shell sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}/\1/p' charts/hostpath-provisioner/Chart.yaml)
+LDFLAGS := -s -w -X github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo.version=$(VERSION)
+FUZZ_TIME ?= 30s
+HELM_DOCS := --chart-search-root charts --template-files ../../tools/helm-docs/values.md.gotmpl
+
+# Shell words that build a tool if it is not there yet and become its path.
+tool = $$(go -C $(CURDIR)/tools run ./install $(1))
+
+##@ Use
+.PHONY: help up down
+help: ## Print this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: ## A kind cluster (1 + 2 nodes) with the driver, a class and a pod that uses it; again: update in place
+	go -C tests run ./cluster up
+
+down: ## Remove that cluster and all that belongs to it
+	go -C tests run ./cluster down
+
+##@ Test
+.PHONY: test test-unit test-sanity chart-test e2e perf fuzz
+test: verify test-unit test-sanity chart-test e2e ## All of it, as CI runs it, quickest first
+
+test-unit: ## Unit and crash tests of every module, with the race detector on what ships
+	@$(call tool,gcc) --version >/dev/null
+	CGO_ENABLED=1 go test -race ./...
+	go -C tools test ./...
+	go -C tools/images test ./...
+	go -C tests test ./cluster/... ./perf/...
+
+test-sanity: ## csi-sanity against the built driver's socket, on each filesystem that the kernel has (root)
+	@go -C tools run ./install mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
+	go -C tests test -count=1 -timeout 20m ./sanity/...
+
+chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
+	@go -C tools run ./install helm3 helm4 ct >/dev/null
+	go -C tests test -count=1 -timeout 40m ./chart/...
+
+e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards
+	@go -C tools run ./install helm4 >/dev/null
+	go -C tests test -count=1 -timeout 60m -v ./e2e/...
+
+perf: ## Measure; the report and its JSON go to artifacts/perf
+	@go -C tools run ./install benchstat helm4 >/dev/null
+	go -C tests run ./perf -out $(CURDIR)/artifacts/perf
+
+fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (30s) for each target
+	@for file in $$(git grep -lE '^func Fuzz' -- 'src/*_test.go'); do \
+	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+).*/\1/p' "$$file"); do \
+	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) "./$${file%/*}"; \
+	  done; \
+	done
+
+##@ Build
+.PHONY: build images generate clean
+build: ## The shipped binaries, static, in bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/selftest
+
+images: ## OCI images of both architectures, in artifacts/images
+	go -C tools/images run . -out $(CURDIR)/artifacts/images
+
+generate: ## Write again what is generated: docs/reference/chart-values.md
+	$(call tool,helm-docs) $(HELM_DOCS) --output-file ../../docs/reference/chart-values.md
+
+clean: ## Remove bin/ and artifacts/; the cache of tools stays
+	rm -rf bin artifacts
+
+##@ Check
+.PHONY: verify lint fmt
+verify: lint ## Lint, workflows, scripts, YAML, docs, go.mod files and generated files: nothing is written
+	@shellcheck=$(call tool,shellcheck); $(call tool,actionlint) -shellcheck "$$shellcheck"
+	@git ls-files -z | xargs -0 grep -lIE '^#!.*[/ ](ba)?sh$$' | xargs -r $(call tool,shellcheck)
+	@$(call tool,yamllint) --strict $$(git ls-files '*.yaml' '*.yml' ':!charts/*/templates/*')
+	go -C tools run ./doccheck ..
+	@for module in $(MODULES); do echo "go -C $$module mod tidy -diff"; go -C $$module mod tidy -diff; done
+	@$(call tool,helm-docs) $(HELM_DOCS) --dry-run --log-level error | diff -u docs/reference/chart-values.md - \
+	  || { echo 'docs/reference/chart-values.md is not what values.yaml says: run `make generate`'; exit 1; }
+
+lint: ## golangci-lint in each module
+	@for module in $(MODULES); do echo "golangci-lint run in $$module"; (cd "$$module" && $(call tool,golangci-lint) run ./...); done
+
+fmt: ## Apply the formatters
+	@for module in $(MODULES); do (cd "$$module" && $(call tool,golangci-lint) fmt ./...); done
