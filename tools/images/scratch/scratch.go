@@ -8,6 +8,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -94,27 +95,27 @@ func FromLayers(cfg Config, layers ...v1.Layer) (v1.Image, error) {
 
 // Layer returns one gzip-compressed layer with the files, sorted by path.
 func Layer(files ...File) (v1.Layer, error) {
-	raw, err := Tar(files...)
-	if err != nil {
+	var buf bytes.Buffer
+	if err := WriteTar(&buf, files...); err != nil {
 		return nil, err
 	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
-	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil }
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// Tar returns the files as an uncompressed archive with fixed times and owners.
-func Tar(files ...File) ([]byte, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
+// WriteTar writes the files as an uncompressed archive with fixed times and
+// owners. It reads every source as it goes, so memory stays small.
+func WriteTar(out io.Writer, files ...File) error {
+	w := tar.NewWriter(out)
 	for _, f := range withParents(files) {
 		if err := writeEntry(w, f); err != nil {
-			return nil, fmt.Errorf("put %s into the image: %w", f.Path, err)
+			return fmt.Errorf("put %s into the image: %w", f.Path, err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("finish the layer: %w", err)
+		return fmt.Errorf("finish the layer: %w", err)
 	}
-	return buf.Bytes(), nil
+	return nil
 }
 
 // withParents returns the files sorted by path, each once (the last one given
@@ -145,25 +146,40 @@ func writeEntry(w *tar.Writer, f File) error {
 		ModTime: epoch(),
 		Format:  tar.FormatPAX,
 	}
-	data := f.Data
 	switch {
 	case f.Dir:
 		hdr.Typeflag, hdr.Name = tar.TypeDir, hdr.Name+"/"
+		return w.WriteHeader(hdr)
 	case f.Link != "":
 		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, f.Link
-	default:
-		hdr.Typeflag = tar.TypeReg
-		if f.Source != "" {
-			var err error
-			if data, err = os.ReadFile(f.Source); err != nil {
-				return err
-			}
-		}
-		hdr.Size = int64(len(data))
+		return w.WriteHeader(hdr)
 	}
+	hdr.Typeflag = tar.TypeReg
+	content, size, err := open(f)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	hdr.Size = size
 	if err := w.WriteHeader(hdr); err != nil {
 		return err
 	}
-	_, err := w.Write(data)
+	_, err = io.Copy(w, content)
 	return err
+}
+
+// open returns the content of a regular file and its size in bytes.
+func open(f File) (io.ReadCloser, int64, error) {
+	if f.Source == "" {
+		return io.NopCloser(bytes.NewReader(f.Data)), int64(len(f.Data)), nil
+	}
+	file, err := os.Open(f.Source)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	return file, info.Size(), nil
 }
