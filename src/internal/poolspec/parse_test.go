@@ -1,0 +1,235 @@
+package poolspec_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+func TestParseFillsInTheDefaults(t *testing.T) {
+	got, err := poolspec.Parse([]byte("storagePools:\n- name: local\n  path: /var/lib/hostpath-provisioner\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := poolspec.Config{StoragePools: []poolspec.Pool{{
+		Name: "local", Path: "/var/lib/hostpath-provisioner", Scope: poolspec.ScopeNode, Quota: poolspec.QuotaAuto,
+	}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseReadsEveryField(t *testing.T) {
+	const document = `
+storagePools:
+- name: fast
+  path: /data/fast
+  scope: node
+  nodeSelector: {disk: nvme}
+  requireMount: true
+  quota: required
+  reserve: 10Gi
+  overcommit: 1.5
+  maxVolumes: 40
+  inline: true
+  trash: {retention: 36h}
+- name: slow
+  path: /data/slow
+  scope: shared
+  reserve: 2.5%
+  trash: {retention: 0}
+  pvcTemplate: {storageClassName: nfs}
+`
+	got, err := poolspec.Parse([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	want := poolspec.Config{StoragePools: []poolspec.Pool{
+		{
+			Name: "fast", Path: "/data/fast", Scope: poolspec.ScopeNode, NodeSelector: map[string]string{"disk": "nvme"},
+			RequireMount: &yes, Quota: poolspec.QuotaRequired, Reserve: poolspec.Reserve{Bytes: 10 << 30}, Overcommit: 1.5,
+			MaxVolumes: 40, Inline: true, Trash: poolspec.Trash{Retention: poolspec.Duration(36 * time.Hour)},
+		},
+		{
+			Name: "slow", Path: "/data/slow", Scope: poolspec.ScopeShared, Quota: poolspec.QuotaAuto,
+			Reserve: poolspec.Reserve{Percent: 2.5}, PVCTemplate: map[string]any{"storageClassName": "nfs"},
+		},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseAcceptsNoPools(t *testing.T) {
+	for _, document := range []string{"", "storagePools:\n", "storagePools: []", "{}", "# nothing\n"} {
+		got, err := poolspec.Parse([]byte(document))
+		if err != nil || len(got.StoragePools) != 0 {
+			t.Errorf("Parse(%q) = %v, %v; want no pools and no error", document, got, err)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	pool := func(lines ...string) string {
+		return "storagePools:\n- name: local\n  path: /pool\n  " + strings.Join(lines, "\n  ") + "\n"
+	}
+	path := func(p string) string { return "storagePools:\n- name: local\n  path: " + p + "\n" }
+	for name, test := range map[string]struct {
+		document string
+		want     []string // all of these in the error
+	}{
+		"unknown top key":       {"pools: []", []string{"pools: unknown key", "storagePools"}},
+		"unknown pool key":      {pool("pth: /x"), []string{"storagePools[0].pth: unknown key", "path", "maxVolumes"}},
+		"key in other case":     {pool("Quota: none"), []string{"storagePools[0].Quota: unknown key"}},
+		"unknown trash key":     {pool("trash: {retain: 1h}"), []string{"storagePools[0].trash.retain: unknown key", "retention"}},
+		"repeated key":          {pool("quota: none", "quota: auto"), []string{"quota"}},
+		"no YAML":               {"storagePools: [", []string{"YAML"}},
+		"a list":                {"[]", []string{"configuration: want an object"}},
+		"pools no list":         {"storagePools: {}", []string{"storagePools: want a list"}},
+		"pool no object":        {"storagePools: [local]", []string{"storagePools[0]: want an object"}},
+		"pool null":             {"storagePools: [null]", []string{"storagePools[0].name", "storagePools[0].path"}},
+		"name no DNS label":     {"storagePools: [{name: My Pool, path: /pool}]", []string{`storagePools[0].name: "My Pool"`, "a-z"}},
+		"name too long":         {"storagePools: [{name: " + strings.Repeat("a", 64) + ", path: /pool}]", []string{"storagePools[0].name", "63"}},
+		"name of other type":    {"storagePools: [{name: 5, path: /pool}]", []string{"storagePools[0].name: want text, got number"}},
+		"path missing":          {"storagePools: [{name: local}]", []string{"storagePools[0].path: missing"}},
+		"path relative":         {path("pool"), []string{`storagePools[0].path: "pool" is relative`}},
+		"path the root":         {path("/"), []string{"storagePools[0].path", "directory of the system"}},
+		"path system":           {path("/etc/pool"), []string{"storagePools[0].path", "lies in /etc"}},
+		"path parent":           {path("/var/lib"), []string{"storagePools[0].path", "is or lies in /var/lib"}},
+		"path kubelet":          {path("/var/lib/kubelet/pool"), []string{"storagePools[0].path", "/var/lib/kubelet"}},
+		"path with slash":       {path("/pool/"), []string{`"/pool/" is not clean: write "/pool"`}},
+		"path with dots":        {path("/pool/../etc"), []string{`write "/etc"`, "directory of the system"}},
+		"path with NUL":         {`storagePools: [{name: local, path: "/pool\0"}]`, []string{"storagePools[0].path", "control character"}},
+		"path too long":         {path("/" + strings.Repeat("p", 1024)), []string{"storagePools[0].path", "1024"}},
+		"scope":                 {pool("scope: everyNode"), []string{`storagePools[0].scope: "everyNode": want node or shared`}},
+		"quota":                 {pool("quota: on"), []string{"storagePools[0].quota: want text, got bool"}},
+		"quota value":           {pool("quota: always"), []string{`storagePools[0].quota: "always": want auto, required or none`}},
+		"reserve text":          {pool("reserve: lots"), []string{`storagePools[0].reserve: "lots" is no quantity`, "percentage"}},
+		"reserve negative":      {pool("reserve: -1Gi"), []string{"storagePools[0].reserve", "0 or more"}},
+		"reserve milli":         {pool("reserve: 1500m"), []string{"storagePools[0].reserve", "whole number"}},
+		"reserve all":           {pool("reserve: 100%"), []string{"storagePools[0].reserve: 100%", "less than 100%"}},
+		"reserve not a number":  {pool("reserve: NaN%"), []string{"storagePools[0].reserve"}},
+		"reserve odd percent":   {pool("reserve: five%"), []string{"storagePools[0].reserve", "percentage"}},
+		"reserve object":        {pool("reserve: {bytes: 5}"), []string{"storagePools[0].reserve", "want bytes"}},
+		"overcommit negative":   {pool("overcommit: -1"), []string{"storagePools[0].overcommit: -1: want"}},
+		"overcommit huge":       {pool("overcommit: 1e6"), []string{"storagePools[0].overcommit", "1000"}},
+		"overcommit text":       {pool("overcommit: twice"), []string{"storagePools[0].overcommit: want a number, got string"}},
+		"maxVolumes negative":   {pool("maxVolumes: -1"), []string{"storagePools[0].maxVolumes: -1: want 0"}},
+		"maxVolumes fraction":   {pool("maxVolumes: 1.5"), []string{"storagePools[0].maxVolumes: want a whole number"}},
+		"inline text":           {pool("inline: sometimes"), []string{"storagePools[0].inline: want true or false"}},
+		"retention no unit":     {pool("trash: {retention: 36}"), []string{"storagePools[0].trash.retention", `"36" is no duration`}},
+		"retention negative":    {pool("trash: {retention: -1h}"), []string{"storagePools[0].trash.retention: negative"}},
+		"selector key":          {pool("nodeSelector: {'a b': c}"), []string{"storagePools[0].nodeSelector", "label key"}},
+		"selector value":        {pool("nodeSelector: {a: 'b c'}"), []string{"storagePools[0].nodeSelector[a]", "label value"}},
+		"selector of numbers":   {pool("nodeSelector: {a: 5}"), []string{"storagePools[0].nodeSelector", "object of texts"}},
+		"two pools of one name": {pool("") + "- name: local\n  path: /other\n", []string{"storagePools[1].name", "storagePools[0]"}},
+		"two pools at one path": {pool("") + "- name: other\n  path: /pool\n", []string{"storagePools[1].path", "separate"}},
+		"nested below":          {pool("") + "- name: other\n  path: /pool/csi\n", []string{`storagePools[1].path: "/pool/csi"`, "lie in one another"}},
+		"nested above":          {path("/a/b") + "- name: other\n  path: /a\n", []string{`storagePools[1].path: "/a"`, "lie in one another"}},
+		"several at once":       {pool("pth: 1", "inlin: 2"), []string{"storagePools[0].pth", "storagePools[0].inlin"}},
+		"several rules at once": {pool("scope: cluster", "quota: soft"), []string{"storagePools[0].scope", "storagePools[0].quota"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := poolspec.Parse([]byte(test.document))
+			if err == nil {
+				t.Fatalf("accepted as %+v", config)
+			}
+			for _, part := range test.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestNeighboursAreNotNested(t *testing.T) {
+	const document = "storagePools: [{name: a, path: /data/a}, {name: ab, path: /data/ab}, {name: lib, path: /libx}]"
+	if _, err := poolspec.Parse([]byte(document)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSupported(t *testing.T) {
+	config, err := poolspec.Parse([]byte("storagePools: [{name: a, path: /a, scope: shared}, {name: b, path: /b, pvcTemplate: {}}, {name: c, path: /c}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = config.Supported()
+	if err == nil {
+		t.Fatal("shared and pvcTemplate are called supported")
+	}
+	for _, part := range []string{"storagePools[0].scope", "storagePools[1].pvcTemplate"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %q", err, part)
+		}
+	}
+	if err := (poolspec.Config{StoragePools: config.StoragePools[2:]}).Supported(); err != nil {
+		t.Errorf("a plain pool is called unsupported: %v", err)
+	}
+}
+
+func TestReserveOf(t *testing.T) {
+	if got := (poolspec.Reserve{Bytes: 7}).Of(1000); got != 7 {
+		t.Errorf("7 bytes of 1000 = %d", got)
+	}
+	if got := (poolspec.Reserve{Percent: 2.5}).Of(1000); got != 25 {
+		t.Errorf("2.5%% of 1000 = %d", got)
+	}
+}
+
+// FuzzParse holds Parse to its word: no panic, and what it accepts is valid, is read back the same from what Go
+// writes, and never has a path that could hurt the node.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"", "storagePools:\n- name: local\n  path: /var/lib/hostpath-provisioner\n",
+		"storagePools: [{name: a, path: /a, reserve: 5%, trash: {retention: 36h}, overcommit: 1.5}]",
+		"storagePools: [{name: a, path: /a, reserve: 10Gi, requireMount: false, nodeSelector: {a: b}}]",
+		"storagePools: [{name: a, path: /a/../b}, {name: b, path: /b/csi}]", "storagePools: [null]", "a: &a [*a]", "[", "\x00",
+		"storagePools: [{name: a, path: /a, pvcTemplate: {spec: {x: [1, 2.5, null]}}, scope: shared}]",
+		"storagePools: [{name: a, path: /a, reserve: 9223372036854775807}]",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		config, err := poolspec.Parse(data)
+		if err != nil {
+			return
+		}
+		if err := config.Validate(); err != nil {
+			t.Fatalf("accepted, but not valid: %v", err)
+		}
+		for _, p := range config.StoragePools {
+			if !strings.HasPrefix(p.Path, "/") || strings.Contains(p.Path+"/", "/../") || p.Path == "/" {
+				t.Fatalf("accepted the path %q", p.Path)
+			}
+		}
+		written, err := yaml.Marshal(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := poolspec.Parse(written)
+		if err != nil {
+			t.Fatalf("does not read back %s: %v", written, err)
+		}
+		if diff := cmp.Diff(asJSON(t, config), asJSON(t, again)); diff != "" {
+			t.Fatalf("reads back otherwise: %s", diff)
+		}
+	})
+}
+
+func asJSON(t *testing.T, config poolspec.Config) string {
+	t.Helper()
+	written, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(written)
+}
