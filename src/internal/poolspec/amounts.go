@@ -3,6 +3,7 @@ package poolspec
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -59,8 +60,14 @@ func (r Reserve) MarshalJSON() ([]byte, error) {
 	return json.Marshal(resource.NewQuantity(r.Bytes, resource.BinarySI).String())
 }
 
+// quantityPattern holds quantities to a length that apimachinery parses at once: "1e-99999999" takes it 43 s.
+var quantityPattern = regexp.MustCompile(`^[+-]?[0-9]{1,20}(\.[0-9]{0,9})?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`)
+
 // ParseBytes reads a Kubernetes quantity ("10Gi", "1.5G", "4096") as a whole number of bytes.
 func ParseBytes(text string) (int64, error) {
+	if !quantityPattern.MatchString(text) {
+		return 0, fmt.Errorf(`%q is no quantity: want bytes such as "4096" or "10Gi"`, text)
+	}
 	quantity, err := resource.ParseQuantity(text)
 	if err != nil {
 		return 0, fmt.Errorf(`%q is no quantity: want bytes such as "4096" or "10Gi"`, text)

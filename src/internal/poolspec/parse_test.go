@@ -114,6 +114,7 @@ func TestParseRefuses(t *testing.T) {
 		"reserve text":          {pool("reserve: lots"), []string{`storagePools[0].reserve: "lots" is no quantity`, "percentage"}},
 		"reserve negative":      {pool("reserve: -1Gi"), []string{"storagePools[0].reserve", "0 or more"}},
 		"reserve milli":         {pool("reserve: 1500m"), []string{"storagePools[0].reserve", "whole number"}},
+		"reserve tiny exponent": {pool("reserve: '1e-99999999'"), []string{"storagePools[0].reserve", "no quantity"}},
 		"reserve all":           {pool("reserve: 100%"), []string{"storagePools[0].reserve: 100%", "less than 100%"}},
 		"reserve not a number":  {pool("reserve: NaN%"), []string{"storagePools[0].reserve"}},
 		"reserve odd percent":   {pool("reserve: five%"), []string{"storagePools[0].reserve", "percentage"}},
@@ -195,6 +196,7 @@ func FuzzParse(f *testing.F) {
 		"storagePools: [{name: a, path: /a/../b}, {name: b, path: /b/csi}]", "storagePools: [null]", "a: &a [*a]", "[", "\x00",
 		"storagePools: [{name: a, path: /a, pvcTemplate: {spec: {x: [1, 2.5, null]}}, scope: shared}]",
 		"storagePools: [{name: a, path: /a, reserve: 9223372036854775807}]",
+		"storagePools: [{name: a, path: /a, reserve: '1e-99999999'}]",
 	} {
 		f.Add([]byte(seed))
 	}
