@@ -19,13 +19,13 @@ func provideSystem(ctx context.Context, name, pkg string) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", fmt.Errorf("not in PATH; run `sudo apt-get install %s`", pkg)
 	}
+	fmt.Fprintf(os.Stderr, "install: installing Debian's %s\n", pkg)
 	// The lists are empty in a fresh container; a stale list makes the install fail in a way that update mends.
 	for _, args := range [][]string{{"update", "-qq"}, {"install", "-y", "-qq", "--no-install-recommends", pkg}} {
 		cmd := exec.CommandContext(ctx, apt, args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		if err := cmd.Run(); err != nil {
-			return "", fmt.Errorf("apt-get %v: %w", args, err)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("apt-get %v: %w\n%s", args, err, out)
 		}
 	}
 	return exec.LookPath(name)
