@@ -1,0 +1,112 @@
+{{/* Names, labels and images. Every template name starts with the chart's name: in a parent chart all names share one space. */}}
+
+{{- define "hostpath-provisioner.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Prefix of resource names, as `helm create` does it: the release's name alone when it already holds the chart's. */}}
+{{- define "hostpath-provisioner.fullname" -}}
+{{- $name := include "hostpath-provisioner.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Full name with a suffix, cut before the suffix so that long names stay distinct. Takes (list $ "suffix"). */}}
+{{- define "hostpath-provisioner.suffixed" -}}
+{{- $root := index . 0 -}}
+{{- $suffix := printf "-%s" (index . 1) -}}
+{{- $room := int (sub 63 (len $suffix)) -}}
+{{- printf "%s%s" (include "hostpath-provisioner.fullname" $root | trunc $room | trimSuffix "-") $suffix -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.csi.name" -}}
+{{- include "hostpath-provisioner.suffixed" (list . "csi") -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.csi.serviceAccountName" -}}
+{{- default (include "hostpath-provisioner.csi.name" .) .Values.driver.serviceAccount.name -}}
+{{- end -}}
+
+{{/* Selector labels: immutable on a DaemonSet, so neither versions nor the user's labels. Takes (list $ "component"). */}}
+{{- define "hostpath-provisioner.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "hostpath-provisioner.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Labels and annotations of an object or a pod. Takes (list $ "component" labels annotations); the chart's own labels win over the
+given ones, those over commonLabels. */}}
+{{- define "hostpath-provisioner.marks" -}}
+{{- $root := index . 0 -}}
+{{- $labels := include "hostpath-provisioner.selectorLabels" . | fromYaml -}}
+{{- $_ := set $labels "app.kubernetes.io/version" ($root.Chart.AppVersion | toString) -}}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $_ := set $labels "app.kubernetes.io/part-of" "hostpath-provisioner" -}}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
+{{- $marks := dict "labels" (merge $labels (index . 2) $root.Values.commonLabels) -}}
+{{- with merge (dict) (index . 3) $root.Values.commonAnnotations -}}
+{{- $_ := set $marks "annotations" . -}}
+{{- end -}}
+{{- toYaml $marks -}}
+{{- end -}}
+
+{{/* Image reference from (list $ image). A global registry replaces the host only: mirrors keep upstream's paths. */}}
+{{- define "hostpath-provisioner.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $registry := default $image.registry $root.Values.global.imageRegistry -}}
+{{- $tag := default $root.Chart.AppVersion $image.tag -}}
+{{- $registry | trimSuffix "/" }}/{{ $image.repository }}:{{ $tag }}
+{{- with $image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.csi.socketDir" -}}
+{{ .Values.kubeletDir }}/plugins/{{ .Values.driver.name }}
+{{- end -}}
+
+{{/* "true" when the SecurityContextConstraints are to be rendered. */}}
+{{- define "hostpath-provisioner.openshift" -}}
+{{- if eq (toString .Values.openshift) "auto" -}}
+{{- .Capabilities.APIVersions.Has "security.openshift.io/v1/SecurityContextConstraints" -}}
+{{- else -}}
+{{- .Values.openshift -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The driver's configuration file. Helm reads numbers as floats and prints large ones as 1e+06, which no integer field accepts. */}}
+{{- define "hostpath-provisioner.csi.config" -}}
+{{- $pools := list -}}
+{{- range .Values.storagePools -}}
+{{- $pool := deepCopy . -}}
+{{- if hasKey . "maxVolumes" }}{{ $_ := set $pool "maxVolumes" (int64 .maxVolumes) }}{{ end -}}
+{{- if and (hasKey . "reserve") (not (kindIs "string" .reserve)) }}{{ $_ := set $pool "reserve" (int64 .reserve) }}{{ end -}}
+{{- $pools = append $pools $pool -}}
+{{- end -}}
+{{- toYaml (dict "storagePools" $pools) -}}
+{{- end -}}
+
+{{/* Security context of the unprivileged containers. Root, because the driver's socket belongs to root. */}}
+{{- define "hostpath-provisioner.csi.sidecarSecurityContext" -}}
+runAsUser: 0
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
+{{- with .Values.sidecars.seLinuxType }}
+seLinuxOptions:
+  type: {{ . }}
+{{- end }}
+{{- end -}}
