@@ -23,6 +23,8 @@ type Ledger interface {
 	Reserve(id string, bytes int64, space poolfs.Space) (release func(), err error)
 	Put(Record)
 	Drop(id string)
+	// IDs are those of all records, in no particular order.
+	IDs() []string
 	Get(id string) (Record, bool)
 }
 
@@ -48,7 +50,7 @@ type Backend interface {
 
 // Records reads and writes the records of a pool.
 type Records interface {
-	Write(disk poolfs.FS, r Record) error
+	Add(disk poolfs.FS, r Record) error
 	Read(disk poolfs.FS, id string) (Record, error)
 	Remove(disk poolfs.FS, id string) error
 	// List gives the ids of every record file there is, usable or not.
@@ -63,6 +65,8 @@ type Bin interface {
 	Entries(disk poolfs.FS) ([]BinEntry, error)
 	// Finish moves the record of an interrupted Discard after its data.
 	Finish(disk poolfs.FS, e BinEntry, r Record) error
+	// RemoveEmpty removes an entry that holds nothing.
+	RemoveEmpty(disk poolfs.FS, e BinEntry) error
 }
 
 // BinEntry is one directory in the trash: <id>.<n>.

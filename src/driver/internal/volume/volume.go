@@ -57,13 +57,14 @@ type Spec struct {
 
 // Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json).
 type Record struct {
-	Version    int               `json:"version"`
-	ID         string            `json:"id"`
-	Pool       string            `json:"pool"`
-	Bytes      int64             `json:"bytes"`
-	Inodes     int64             `json:"inodes,omitempty"`
-	Backend    string            `json:"backend"`
-	ProjectID  uint32            `json:"projectID,omitempty"`
+	Version   int    `json:"version"`
+	ID        string `json:"id"`
+	Pool      string `json:"pool"`
+	Bytes     int64  `json:"bytes"`
+	Inodes    int64  `json:"inodes,omitempty"`
+	Backend   string `json:"backend"`
+	ProjectID uint32 `json:"projectID,omitempty"`
+	// Mode holds permission bits as chmod(1) writes them, 07777 at most.
 	Mode       uint32            `json:"mode"`
 	UID        int               `json:"uid"`
 	GID        int               `json:"gid"`
@@ -135,6 +136,21 @@ type PersistentVolume struct {
 	Pool   string // attribute storagePool; "" on PVs that name none
 	Bytes  int64  // capacity
 	Claim  Claim
+}
+
+// posixBits are permission bits with setuid, setgid and sticky as chmod(1) writes them.
+func posixBits(mode fs.FileMode) uint32 {
+	bits := uint32(mode.Perm())
+	if mode&fs.ModeSetuid != 0 {
+		bits |= 0o4000
+	}
+	if mode&fs.ModeSetgid != 0 {
+		bits |= 0o2000
+	}
+	if mode&fs.ModeSticky != 0 {
+		bits |= 0o1000
+	}
+	return bits
 }
 
 // idPattern is the whole alphabet of ids: nothing that a path could be made of.

@@ -1,0 +1,53 @@
+package pool
+
+import (
+	"fmt"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// promises is what a pool's capacity is computed from besides the filesystem's own numbers, all in bytes.
+type promises struct {
+	// promised is the sum of the records' sizes and of what is reserved for volumes being made.
+	promised int64
+	// used is what the volumes hold of it. A backend that cannot measure this counts every promise as used in full.
+	used int64
+	// enforced tells whether the backend keeps volumes to their size.
+	enforced bool
+}
+
+// available is the largest volume that could be made now, in bytes, never below 0 (DESIGN §5):
+//
+//	min(free − reserve, (size − reserve − foreign) × overcommit − promised), foreign = used on the filesystem − used by volumes
+//
+// The second term holds where sizes are enforced (overcommit 1 unless configured), and elsewhere only when
+// overcommit is configured: what nobody enforces cannot be promised, so only free space counts.
+func available(spec poolspec.Pool, space poolfs.Space, p promises) int64 {
+	reserve := spec.Reserve.Of(space.Size)
+	room := space.Free - reserve
+	overcommit := spec.Overcommit
+	if overcommit == 0 && p.enforced {
+		overcommit = 1
+	}
+	if overcommit > 0 {
+		foreign := max(0, space.Used-p.used)
+		unpromised := float64(space.Size-reserve-foreign)*overcommit - float64(p.promised)
+		room = min(room, int64(unpromised))
+	}
+	return max(0, room)
+}
+
+// check refuses a volume that there is no room for, saying which limit it meets.
+func check(spec poolspec.Pool, space poolfs.Space, p promises, bytes int64, volumes int) error {
+	if spec.MaxVolumes > 0 && volumes >= spec.MaxVolumes {
+		return fmt.Errorf("%w: pool %s holds %d volumes on this node, maxVolumes is %d", volume.ErrNoSpace, spec.Name, volumes, spec.MaxVolumes)
+	}
+	room := available(spec, space, p)
+	if bytes > room {
+		return fmt.Errorf("%w: pool %s can take a volume of at most %d bytes (size %d, free %d, reserve %d, promised %d), asked for %d",
+			volume.ErrNoSpace, spec.Name, room, space.Size, space.Free, spec.Reserve.Of(space.Size), p.promised, bytes)
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+// Package pool is storage pools at run time: the mount guard that decides whether a pool can be used now, the ledger of
+// what is promised in it, and the loop that watches, recovers and purges.
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// Pool is one pool of this node. It implements volume.Pool.
+type Pool struct {
+	set     *Set
+	spec    poolspec.Pool
+	backend volume.Backend
+	ledger  *Ledger
+
+	// use is held shared while an operation has the pool open, exclusively while the guard changes its mind and recovers.
+	use sync.RWMutex
+
+	mu         sync.Mutex // guards what follows
+	now        decision
+	id         string // of the marker, while the pool is present; else ""
+	remembered *memory
+	report     volume.Report
+	trash      trash.Summary
+	orphans    []string
+}
+
+func newPool(set *Set, spec poolspec.Pool, remembered *memory) *Pool {
+	enforced := set.Backend.Enforcement() != volume.None
+	return &Pool{
+		set: set, spec: spec, backend: set.Backend, ledger: newLedger(spec, enforced), remembered: remembered,
+		now: decision{action: refuse, reason: "NotChecked", message: "the pool has not been looked at yet"},
+	}
+}
+
+// Name is the pool's name in the configuration.
+func (p *Pool) Name() string { return p.spec.Name }
+
+// Ledger is the pool's account.
+func (p *Pool) Ledger() volume.Ledger { return p.ledger }
+
+// Backend makes the pool's volumes.
+func (p *Pool) Backend() volume.Backend { return p.backend }
+
+// session is an open pool; closing it ends its use.
+type session struct {
+	poolfs.FS
+	done func()
+}
+
+// Close closes the directory and lets the guard work again.
+func (s session) Close() error {
+	defer s.done()
+	return s.FS.Close()
+}
+
+// Open gives the pool's csi/ for one operation, after comparing the marker. volume.ErrPoolAbsent or ErrPoolNotHere, with
+// the reason, where the pool cannot be used.
+func (p *Pool) Open(ctx context.Context) (poolfs.FS, error) {
+	if disk := p.open(); disk != nil {
+		return disk, nil
+	}
+	p.refresh(ctx)
+	if disk := p.open(); disk != nil {
+		return disk, nil
+	}
+	return nil, p.unusable()
+}
+
+// open gives the pool if it is present and its marker is still the one that was recovered; else nil.
+func (p *Pool) open() poolfs.FS {
+	p.use.RLock()
+	if id := p.presentID(); id != "" {
+		if disk, err := p.set.Disk.Open(p.spec.Path); err == nil {
+			if m, err := readMarker(disk); err == nil && m != nil && m.ID == id {
+				return session{FS: disk, done: p.use.RUnlock}
+			}
+			_ = disk.Close()
+		}
+	}
+	p.use.RUnlock()
+	return nil
+}
+
+func (p *Pool) presentID() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id
+}
+
+// unusable is the error for a pool that is not present.
+func (p *Pool) unusable() error {
+	d := p.decision()
+	if d.action == stayAside {
+		return fmt.Errorf("%w: pool %s: %s", volume.ErrPoolNotHere, p.spec.Name, d.message)
+	}
+	return fmt.Errorf("%w: pool %s: %s", volume.ErrPoolAbsent, p.spec.Name, d.message)
+}
+
+func (p *Pool) decision() decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+// refresh lets the guard look again, and recovers the pool where it comes back.
+func (p *Pool) refresh(ctx context.Context) {
+	p.use.Lock()
+	defer p.use.Unlock()
+	d, id, err := p.look(ctx)
+	if err != nil {
+		d, id = absent("Failed", "%s: %v", p.spec.Path, err), ""
+	}
+	if id != "" && (id != p.presentID() || p.unchecked()) {
+		report, err := p.recover(ctx)
+		if err != nil {
+			d, id = absent("RecoveryFailed", "%v", err), ""
+		}
+		p.mu.Lock()
+		p.report = report
+		p.mu.Unlock()
+	}
+	if id == "" {
+		p.ledger.clear()
+	}
+	p.mu.Lock()
+	before := p.now
+	p.now, p.id = d, id
+	report := p.report
+	p.mu.Unlock()
+	p.set.announce(p.spec, before, d, report)
+}
+
+func (p *Pool) unchecked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.report.Unchecked
+}
+
+// recover empties the ledger and fills it again from disk.
+func (p *Pool) recover(ctx context.Context) (report volume.Report, err error) {
+	disk, err := p.set.Disk.Open(p.spec.Path)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	p.ledger.clear()
+	return p.set.recoverer.Recover(ctx, p, disk)
+}
+
+// look decides and does what the decision says; id is the marker's where the pool can be used.
+func (p *Pool) look(ctx context.Context) (d decision, id string, err error) {
+	s, err := p.see()
+	if err != nil {
+		return d, "", err
+	}
+	d = decide(p.spec, s)
+	switch d.action {
+	case use:
+		return d, s.marker.ID, nil
+	case adopt:
+		return d, s.marker.ID, p.adoptMarker(*s.marker)
+	case create:
+		return p.make(ctx, s)
+	default:
+		return d, "", nil
+	}
+}
+
+// see gathers what the guard decides from.
+func (p *Pool) see() (sight, error) {
+	facts, err := p.set.Disk.Inspect(p.spec.Path)
+	if err != nil {
+		return sight{}, err
+	}
+	s := sight{
+		facts: facts, shared: p.set.isSystem(facts.Dev), selected: p.ledger.isSelected(), remembered: p.memory(),
+		enforceable: p.backend.Enforcement() != volume.None,
+	}
+	if facts.CSI {
+		disk, err := p.set.Disk.Open(p.spec.Path)
+		if err != nil {
+			return sight{}, err
+		}
+		s.marker, s.markerErr = readMarker(disk)
+		if err := disk.Close(); err != nil {
+			return sight{}, err
+		}
+	}
+	if s.marker != nil {
+		s.twin = p.set.twin(p, s.marker.ID)
+	}
+	return s, nil
+}
+
+func (p *Pool) memory() *memory {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.remembered
+}
+
+// remember makes a marker's id the only one that will do from now on.
+func (p *Pool) remember(id string) error {
+	m := memory{ID: id, Path: p.spec.Path}
+	if err := p.set.state.put(p.spec.Name, m); err != nil {
+		return err
+	}
+	p.setMemory(&m)
+	return nil
+}
+
+func (p *Pool) setMemory(m *memory) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remembered = m
+}
+
+// adoptMarker takes a pool into use that an earlier installation made.
+func (p *Pool) adoptMarker(m marker) error {
+	disk, err := p.set.Disk.Open(p.spec.Path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(ensureLayout(disk), disk.Close()); err != nil {
+		return err
+	}
+	return p.remember(m.ID)
+}
+
+// make takes a directory into use for the first time, unless volumes that the cluster knows ought to be in it already: then
+// their disk is missing, and a new marker would hide that for ever.
+func (p *Pool) make(ctx context.Context, s sight) (decision, string, error) {
+	if s.remembered == nil || !s.remembered.Forgotten {
+		missing, err := p.missingVolumes(ctx, s.facts.CSI)
+		if err != nil {
+			return absent("ClusterUnknown", "waiting for the Kubernetes API to tell whether %s ought to hold volumes already: %v", p.spec.Path, err), "", nil
+		}
+		if len(missing) > 0 {
+			return absent("VolumesMissing", "%s lacks the directories of volumes that PersistentVolumes name: %s; mount their filesystem, or if they are lost: driver pool forget %s",
+				p.spec.Path, abridge(missing), p.spec.Name), "", nil
+		}
+	}
+	if err := p.set.Disk.Create(p.spec.Path); err != nil {
+		return decision{}, "", err
+	}
+	disk, err := p.set.Disk.Open(p.spec.Path)
+	if err != nil {
+		return decision{}, "", err
+	}
+	m := newMarker(s.facts.FSID, time.Now())
+	if err := errors.Join(writeMarker(disk, m), disk.Close()); err != nil {
+		return decision{}, "", err
+	}
+	return decision{action: create}, m.ID, p.remember(m.ID)
+}
+
+// missingVolumes lists the volumes that PersistentVolumes of this node place in this pool and that have no directory.
+func (p *Pool) missingVolumes(ctx context.Context, hasCSI bool) (missing []string, err error) {
+	pvs, err := p.set.Cluster.Volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var disk poolfs.FS
+	if hasCSI {
+		if disk, err = p.set.Disk.Open(p.spec.Path); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, disk.Close()) }()
+	}
+	for _, pv := range pvs {
+		name, resolveErr := p.set.Resolve(pv.Pool)
+		if resolveErr != nil || name != p.spec.Name {
+			continue
+		}
+		if disk == nil || volume.ValidateID(pv.Handle) != nil {
+			missing = append(missing, pv.Handle)
+			continue
+		}
+		if _, err := disk.Stat(pv.Handle); err != nil {
+			missing = append(missing, pv.Handle)
+		}
+	}
+	return missing, nil
+}

@@ -1,0 +1,266 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// LegacyPool is the pool of volumes whose class names none, as kubevirt's driver had it.
+const LegacyPool = "legacy"
+
+// Events tells people what happened to a pool, on the Node object.
+type Events interface {
+	Normal(reason, message string)
+	Warning(reason, message string)
+}
+
+// Recoverer puts a pool in order when it becomes present.
+type Recoverer interface {
+	Recover(ctx context.Context, p volume.Pool, disk poolfs.FS) (volume.Report, error)
+}
+
+// Config is what a set is made of; every field but SystemPaths is required.
+type Config struct {
+	Specs   []poolspec.Pool
+	Disk    poolfs.Disk
+	State   poolfs.FS // the open state directory; stays open
+	Backend volume.Backend
+	Cluster volume.Cluster
+	Events  Events
+	Purger  *trash.Purger
+	Log     *slog.Logger
+	// SystemPaths are paths on the host whose filesystems are no pool's own: /, the kubelet's directory, the state directory.
+	SystemPaths []string
+}
+
+// Set is all pools of a node. It implements volume.Pools.
+type Set struct {
+	Config
+	recoverer Recoverer
+	state     state
+	pools     []*Pool // by name
+
+	mu     sync.Mutex
+	memory map[string]memory // pools that the configuration no longer holds
+}
+
+// New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
+func New(c Config) (*Set, error) {
+	if c.Disk == nil || c.State == nil || c.Backend == nil || c.Cluster == nil || c.Events == nil || c.Purger == nil || c.Log == nil {
+		return nil, errors.New("pool set: a field of its Config is missing")
+	}
+	st, err := newState(c.State)
+	if err != nil {
+		return nil, err
+	}
+	remembered, err := st.all()
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{Config: c, state: st, memory: remembered}
+	for _, spec := range c.Specs {
+		var m *memory
+		if known, ok := remembered[spec.Name]; ok {
+			m = &known
+			delete(remembered, spec.Name)
+		}
+		s.pools = append(s.pools, newPool(s, spec, m))
+	}
+	slices.SortFunc(s.pools, func(a, b *Pool) int { return strings.Compare(a.spec.Name, b.spec.Name) })
+	s.SetNodeLabels(nil)
+	return s, nil
+}
+
+// Use names who recovers pools; it must come before any pool is opened.
+func (s *Set) Use(r Recoverer) { s.recoverer = r }
+
+// SetNodeLabels decides anew in which pools this node makes volumes.
+func (s *Set) SetNodeLabels(labels map[string]string) {
+	for _, p := range s.pools {
+		selected := true
+		for key, value := range p.spec.NodeSelector {
+			has, ok := labels[key]
+			selected = selected && ok && has == value
+		}
+		p.ledger.setSelected(selected)
+	}
+}
+
+// Get finds a pool by name.
+func (s *Set) Get(name string) (volume.Pool, error) {
+	if p := s.find(name); p != nil {
+		return p, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.memory[name]; ok {
+		return nil, fmt.Errorf("%w: pool %s: %s", volume.ErrPoolAbsent, name, takenOut(name))
+	}
+	return nil, fmt.Errorf("%w: storagePool %q; configured are: %s", volume.ErrPoolUnknown, name, s.names())
+}
+
+func takenOut(name string) string {
+	return "it was taken out of the configuration; put it back, or if its volumes are gone: driver pool forget " + name
+}
+
+func (s *Set) find(name string) *Pool {
+	for _, p := range s.pools {
+		if p.spec.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (s *Set) names() string {
+	if len(s.pools) == 0 {
+		return "none"
+	}
+	var names []string
+	for _, p := range s.pools {
+		names = append(names, p.spec.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// All are the configured pools.
+func (s *Set) All() []volume.Pool {
+	all := make([]volume.Pool, 0, len(s.pools))
+	for _, p := range s.pools {
+		all = append(all, p)
+	}
+	return all
+}
+
+// Resolve names the pool of a class: the one it asks for, else the pool legacy, else the only one.
+func (s *Set) Resolve(name string) (string, error) {
+	switch {
+	case name != "":
+		return name, nil
+	case s.find(LegacyPool) != nil:
+		return LegacyPool, nil
+	case len(s.pools) == 1:
+		return s.pools[0].spec.Name, nil
+	default:
+		return "", fmt.Errorf("%w: the StorageClass parameter storagePool is missing; configured are: %s", volume.ErrInvalid, s.names())
+	}
+}
+
+// Inline tells whether a pool takes CSI inline ephemeral volumes.
+func (s *Set) Inline(name string) bool {
+	p := s.find(name)
+	return p != nil && p.spec.Inline
+}
+
+// Absent names what cannot be used now, each with its reason.
+func (s *Set) Absent(ctx context.Context) []string {
+	var absent []string
+	for _, p := range s.pools {
+		p.check(ctx)
+		if d := p.decision(); d.action == refuse {
+			absent = append(absent, fmt.Sprintf("pool %s: %s", p.spec.Name, d.message))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.memory {
+		absent = append(absent, fmt.Sprintf("pool %s: %s", name, takenOut(name)))
+	}
+	slices.Sort(absent)
+	return absent
+}
+
+// Capacity is what the scheduler is told of a pool, in bytes.
+type Capacity struct{ Available, Maximum int64 }
+
+// grain is what published capacity is rounded down to, so that it changes seldom.
+const grain = 64 << 20
+
+// Capacity is 0 for a pool that is absent, unknown or not selected here.
+func (s *Set) Capacity(ctx context.Context, name string) Capacity {
+	resolved, err := s.Resolve(name)
+	if err != nil {
+		return Capacity{}
+	}
+	p := s.find(resolved)
+	if p == nil {
+		return Capacity{}
+	}
+	disk, err := p.Open(ctx)
+	if err != nil {
+		return Capacity{}
+	}
+	defer func() { _ = disk.Close() }()
+	space, err := disk.Space()
+	if err != nil {
+		s.Log.Warn("cannot read a pool's free space", "pool", resolved, "error", err)
+		return Capacity{}
+	}
+	_, _, room := p.ledger.totals(space)
+	room = room / grain * grain
+	return Capacity{Available: room, Maximum: room}
+}
+
+// Forget makes the node forget a pool's identity: the way out for a disk replaced on purpose. A pool that is there is refused.
+func (s *Set) Forget(ctx context.Context, name string) error {
+	if p := s.find(name); p != nil {
+		return p.forget(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.memory[name]; !ok {
+		return fmt.Errorf("%w: this node remembers no pool %q", volume.ErrPoolUnknown, name)
+	}
+	if err := s.state.remove(name); err != nil {
+		return err
+	}
+	delete(s.memory, name)
+	s.Log.Warn("a pool was forgotten", "pool", name)
+	return nil
+}
+
+func (p *Pool) forget(ctx context.Context) error {
+	p.check(ctx)
+	p.use.Lock()
+	defer p.use.Unlock()
+	if p.presentID() != "" {
+		return fmt.Errorf("%w: pool %s is present, there is nothing to forget; unmount or move its filesystem first", volume.ErrInvalid, p.spec.Name)
+	}
+	m := memory{Path: p.spec.Path, Forgotten: true}
+	if err := p.set.state.put(p.spec.Name, m); err != nil {
+		return err
+	}
+	p.setMemory(&m)
+	p.set.Log.Warn("a pool was forgotten; what is at its path now is adopted", "pool", p.spec.Name)
+	return nil
+}
+
+// isSystem tells whether a device holds one of the system's paths.
+func (s *Set) isSystem(dev uint64) bool {
+	for _, path := range s.SystemPaths {
+		if facts, err := s.Disk.Inspect(path); err == nil && facts.Path && facts.Dev == dev {
+			return true
+		}
+	}
+	return false
+}
+
+// twin names another configured pool that has the same marker.
+func (s *Set) twin(p *Pool, id string) string {
+	for _, other := range s.pools {
+		if m := other.memory(); other != p && m != nil && m.ID == id {
+			return other.spec.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,134 @@
+// Package trash is where deleted volumes wait: a directory <id>.<n> for each in .hpp/trash, holding the volume's data and,
+// once the delete is complete, its record. n is the time of the delete in milliseconds since 1970.
+package trash
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+const (
+	dataName   = "data"
+	recordName = "record.json"
+)
+
+// Bin implements volume.Bin.
+type Bin struct {
+	// Now is the clock for the names of entries.
+	Now func() time.Time
+}
+
+// Discard moves a volume's data and then its record into a new entry. Destinations are synced before sources, so that a
+// crash can never forget both. An error leaves a state that Recover or a repeated Discard completes.
+func (b Bin) Discard(disk poolfs.FS, r volume.Record) error {
+	entry, err := b.newEntry(disk, r.ID)
+	if err != nil {
+		return err
+	}
+	if err := disk.Rename(r.ID, path.Join(entry, dataName)); err != nil {
+		return errors.Join(fmt.Errorf("move volume %s into the trash: %w", r.ID, err), disk.Remove(entry))
+	}
+	if err := syncAll(disk, entry, "."); err != nil {
+		return err
+	}
+	return moveRecord(disk, entry, r.ID)
+}
+
+// Finish completes a delete that was interrupted between data and record.
+func (b Bin) Finish(disk poolfs.FS, e volume.BinEntry, r volume.Record) error {
+	entry := path.Join(poolfs.TrashDir, e.Name)
+	if err := syncAll(disk, entry, "."); err != nil { // the rename may not be durable yet
+		return err
+	}
+	return moveRecord(disk, entry, r.ID)
+}
+
+// newEntry makes an entry of a name that no other has.
+func (b Bin) newEntry(disk poolfs.FS, id string) (string, error) {
+	for n := b.Now().UnixMilli(); ; n++ {
+		entry := path.Join(poolfs.TrashDir, id+"."+strconv.FormatInt(n, 10))
+		err := disk.Mkdir(entry, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("make a trash entry for volume %s: %w", id, err)
+		}
+		return entry, syncAll(disk, poolfs.TrashDir)
+	}
+}
+
+func moveRecord(disk poolfs.FS, entry, id string) error {
+	if err := disk.Rename(store.Path(id), path.Join(entry, recordName)); err != nil {
+		return fmt.Errorf("move the record of volume %s into the trash: %w", id, err)
+	}
+	return syncAll(disk, entry, poolfs.VolumesDir)
+}
+
+func syncAll(disk poolfs.FS, dirs ...string) error {
+	for _, dir := range dirs {
+		if err := disk.Sync(dir); err != nil {
+			return fmt.Errorf("make changes in csi/%s durable: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// Entries lists the trash. Names that are not <id>.<n> are not the driver's and passed over.
+func (b Bin) Entries(disk poolfs.FS) ([]volume.BinEntry, error) {
+	names, err := disk.ReadDir(poolfs.TrashDir)
+	if err != nil {
+		return nil, fmt.Errorf("list the trash: %w", err)
+	}
+	var entries []volume.BinEntry
+	for _, name := range names {
+		id, _, ok := split(name.Name)
+		if !ok || !name.Dir {
+			continue
+		}
+		e := volume.BinEntry{Name: name.Name, ID: id}
+		content, err := disk.ReadDir(path.Join(poolfs.TrashDir, name.Name))
+		if err != nil {
+			return nil, fmt.Errorf("look into trash entry %s: %w", name.Name, err)
+		}
+		for _, c := range content {
+			e.HasData = e.HasData || c.Name == dataName
+			e.HasRecord = e.HasRecord || c.Name == recordName
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// Data is the name of an entry's data below csi/.
+func (Bin) Data(e volume.BinEntry) string { return path.Join(poolfs.TrashDir, e.Name, dataName) }
+
+// RemoveEmpty removes an entry that holds neither data nor record.
+func (Bin) RemoveEmpty(disk poolfs.FS, e volume.BinEntry) error {
+	if err := disk.Remove(path.Join(poolfs.TrashDir, e.Name)); err != nil {
+		return fmt.Errorf("remove empty trash entry %s: %w", e.Name, err)
+	}
+	return nil
+}
+
+// split takes an entry's name apart into id and the time of the delete.
+func split(name string) (id string, deleted time.Time, ok bool) {
+	i := strings.LastIndexByte(name, '.')
+	if i < 0 || volume.ValidateID(name[:i]) != nil {
+		return "", time.Time{}, false
+	}
+	n, err := strconv.ParseInt(name[i+1:], 10, 64)
+	if err != nil || n < 0 {
+		return "", time.Time{}, false
+	}
+	return name[:i], time.UnixMilli(n), true
+}

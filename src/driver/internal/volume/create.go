@@ -1,0 +1,206 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+)
+
+// Create makes a volume, or answers the one that an equal earlier request made. On error nothing half-made is left: what was
+// done is undone in reverse, and what a crash leaves is undone by Recover.
+func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
+	r, err := m.record(s)
+	if err != nil {
+		return Volume{}, err
+	}
+	p, err := m.Pools.Get(s.Pool)
+	if err != nil {
+		return Volume{}, err
+	}
+	if err := m.inOtherPool(p, s.ID); err != nil {
+		return Volume{}, err
+	}
+	disk, err := p.Open(ctx)
+	if err != nil {
+		return Volume{}, err
+	}
+	defer func() { _ = disk.Close() }()
+	switch existing, err := m.Records.Read(disk, s.ID); {
+	case err == nil:
+		return m.repeat(p, disk, existing, r)
+	case !errors.Is(err, ErrNotFound):
+		return Volume{}, err
+	}
+	if err := m.build(p, disk, r); err != nil {
+		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, p.Name(), err)
+	}
+	return m.answer(p, r), nil
+}
+
+// record is the record that a request asks for, its size rounded up to whole blocks.
+func (m *Manager) record(s Spec) (Record, error) {
+	if err := ValidateID(s.ID); err != nil {
+		return Record{}, err
+	}
+	size := (s.Bytes + Block - 1) / Block * Block
+	switch {
+	case s.Bytes <= 0:
+		return Record{}, fmt.Errorf("%w: capacity is %d bytes, must be at least 1", ErrInvalid, s.Bytes)
+	case size < s.Bytes: // overflow
+		return Record{}, fmt.Errorf("%w: capacity %d bytes is more than any filesystem holds", ErrOutOfRange, s.Bytes)
+	case s.MaxBytes > 0 && size > s.MaxBytes:
+		return Record{}, fmt.Errorf("%w: %d bytes rounded up to whole blocks of %d are %d, above limit_bytes %d",
+			ErrOutOfRange, s.Bytes, Block, size, s.MaxBytes)
+	}
+	return Record{
+		Version: RecordVersion, ID: s.ID, Pool: s.Pool, Bytes: size, Inodes: s.Inodes,
+		Mode: posixBits(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
+		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Created: m.Now().UTC(),
+	}, nil
+}
+
+// inOtherPool refuses an id that another pool of this node holds.
+func (m *Manager) inOtherPool(p Pool, id string) error {
+	for _, other := range m.Pools.All() {
+		if other.Name() == p.Name() {
+			continue
+		}
+		if _, ok := other.Ledger().Get(id); ok {
+			return fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, id, other.Name(), p.Name())
+		}
+	}
+	return nil
+}
+
+// repeat answers a request for a volume that exists.
+func (m *Manager) repeat(p Pool, disk poolfs.FS, is, asked Record) (Volume, error) {
+	for _, f := range []struct {
+		name      string
+		is, asked any
+	}{
+		{"capacity in bytes", is.Bytes, asked.Bytes},
+		{"inodeLimit", is.Inodes, asked.Inodes},
+		{"directoryMode", fmt.Sprintf("%04o", is.Mode), fmt.Sprintf("%04o", asked.Mode)},
+		{"uid", is.UID, asked.UID},
+		{"gid", is.GID, asked.GID},
+		{"ephemeral", is.Ephemeral, asked.Ephemeral},
+	} {
+		if f.is != f.asked {
+			return Volume{}, fmt.Errorf("%w: %s has %s %v, asked for %v", ErrExists, is.ID, f.name, f.is, f.asked)
+		}
+	}
+	_, ok, err := exists(disk, is.ID)
+	if err != nil {
+		return Volume{}, err
+	}
+	if !ok {
+		return Volume{}, lost(is)
+	}
+	return m.answer(p, is), nil
+}
+
+func lost(r Record) error {
+	return fmt.Errorf("%w: the record of %s is there but its directory csi/%s in pool %s is gone; restore it, or delete the claim",
+		ErrLost, r.ID, r.ID, r.Pool)
+}
+
+// build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place, each
+// durable before the next.
+func (m *Manager) build(p Pool, disk poolfs.FS, r Record) (err error) {
+	if err := clearWay(disk, r.ID); err != nil {
+		return err
+	}
+	space, err := disk.Space()
+	if err != nil {
+		return fmt.Errorf("read the filesystem's free space: %w", err)
+	}
+	release, err := p.Ledger().Reserve(r.ID, r.Bytes, space)
+	if err != nil {
+		return err
+	}
+	defer release()
+	var undo rollback
+	defer func() { err = undo.after(err) }()
+
+	r.Backend = p.Backend().Name()
+	staged := path.Join(poolfs.StagingDir, r.ID)
+	undo.add(func() error { return removeStaged(disk, r.ID) })
+	if err := p.Backend().Make(disk, staged, r); err != nil {
+		return err
+	}
+	if err := syncDirs(disk, staged, poolfs.StagingDir); err != nil {
+		return err
+	}
+	undo.add(func() error { return m.Records.Remove(disk, r.ID) })
+	if err := m.Records.Add(disk, r); err != nil {
+		return err
+	}
+	if err := disk.Rename(staged, r.ID); err != nil {
+		return fmt.Errorf("move it into place: %w", err)
+	}
+	undo.add(func() error { return disk.Rename(r.ID, staged) })
+	if err := syncDirs(disk, ".", poolfs.StagingDir); err != nil {
+		return err
+	}
+	p.Ledger().Put(r)
+	return nil
+}
+
+// clearWay makes sure that nothing stands where the volume is to be made. A leftover in staging has no record, so it
+// was never answered to anyone; a directory in csi/ without a record is somebody's data.
+func clearWay(disk poolfs.FS, id string) error {
+	_, taken, err := exists(disk, id)
+	if err != nil {
+		return err
+	}
+	if taken {
+		return fmt.Errorf("%w: csi/%s holds a directory that this driver did not make; move it away first", ErrExists, id)
+	}
+	return removeStaged(disk, id)
+}
+
+// removeStaged removes a volume's directory from staging; none there is no error. It holds no user's data yet.
+func removeStaged(disk poolfs.FS, id string) error {
+	name := path.Join(poolfs.StagingDir, id)
+	_, there, err := exists(disk, name)
+	if err != nil || !there {
+		return err
+	}
+	if err := disk.RemoveTree(context.Background(), name, atFullSpeed); err != nil {
+		return fmt.Errorf("remove csi/%s: %w", name, err)
+	}
+	return syncDirs(disk, poolfs.StagingDir)
+}
+
+func atFullSpeed(context.Context) error { return nil }
+
+func syncDirs(disk poolfs.FS, names ...string) error {
+	for _, name := range names {
+		if err := disk.Sync(name); err != nil {
+			return fmt.Errorf("make csi/%s durable: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// rollback is the list of steps that undo what was done.
+type rollback []func() error
+
+func (r *rollback) add(step func() error) { *r = append(*r, step) }
+
+// after runs the steps in reverse if there was an error, and joins theirs to it.
+func (r *rollback) after(err error) error {
+	if err == nil {
+		return nil
+	}
+	errs := []error{err}
+	for i := len(*r) - 1; i >= 0; i-- {
+		if undoErr := (*r)[i](); undoErr != nil {
+			errs = append(errs, fmt.Errorf("undo: %w", undoErr))
+		}
+	}
+	return errors.Join(errs...)
+}

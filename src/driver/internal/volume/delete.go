@@ -1,0 +1,77 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+)
+
+// Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one that is
+// published is refused, one whose data is gone is retired.
+func (m *Manager) Delete(ctx context.Context, id string) error {
+	l, err := m.locate(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	info, ok, err := exists(l.disk, id)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return m.retire(l)
+	}
+	switch published, err := m.publishedAt(id, info); {
+	case err != nil:
+		return err
+	case len(published) > 0:
+		return fmt.Errorf("%w: %s is mounted at %s; delete the pod that uses it first", ErrPublished, id, published[0])
+	}
+	if err := m.Bin.Discard(l.disk, l.Record); err != nil {
+		return fmt.Errorf("delete volume %s: %w", id, err)
+	}
+	l.pool.Ledger().Drop(id)
+	return nil
+}
+
+// retire ends a volume that has no directory in csi/: what recovery would do with it, or, if nothing of it is
+// left anywhere, its record goes.
+func (m *Manager) retire(l located) error {
+	s, err := m.survey(l.disk, l.ID)
+	if err != nil {
+		return err
+	}
+	if s.verdict() == lostData {
+		m.Log.Warn("retiring the record of a volume whose data is gone", "volume", l.ID, "pool", l.Pool)
+		err = m.Records.Remove(l.disk, l.ID)
+	} else {
+		err = m.settle(l.disk, l.ID, s)
+	}
+	if err != nil {
+		return err
+	}
+	l.pool.Ledger().Drop(l.ID)
+	return nil
+}
+
+// publishedAt gives the targets at which a volume is mounted now, of those that were remembered.
+func (m *Manager) publishedAt(id string, data poolfs.Info) ([]string, error) {
+	var live []string
+	for _, target := range m.targets.of(id) {
+		mount, err := m.Mounter.Inspect(target)
+		if err != nil {
+			return nil, fmt.Errorf("see whether volume %s is still mounted at %s: %w", id, target, err)
+		}
+		if mount.Mounted && same(mount, data) {
+			live = append(live, target)
+		} else {
+			m.targets.remove(id, target)
+		}
+	}
+	return live, nil
+}

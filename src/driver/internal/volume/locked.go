@@ -1,0 +1,100 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+)
+
+// Locked decorates a manager so that no two operations on one id overlap. An operation that is slower than its caller goes
+// on after the caller has left; until it is done, every other call for the id is ErrBusy.
+type Locked struct {
+	*Manager
+	mu      sync.Mutex
+	busy    map[string]struct{}
+	running sync.WaitGroup
+}
+
+// NewLocked decorates a manager.
+func NewLocked(m *Manager) *Locked {
+	return &Locked{Manager: m, busy: map[string]struct{}{}}
+}
+
+// Create is Manager.Create under the id's lock.
+func (l *Locked) Create(ctx context.Context, s Spec) (Volume, error) {
+	var v Volume
+	err := l.do(ctx, s.ID, func(ctx context.Context) (err error) {
+		v, err = l.Manager.Create(ctx, s)
+		return err
+	})
+	if err != nil {
+		return Volume{}, err // v may still be written to by the operation that goes on
+	}
+	return v, nil
+}
+
+// Delete is Manager.Delete under the id's lock.
+func (l *Locked) Delete(ctx context.Context, id string) error {
+	return l.do(ctx, id, func(ctx context.Context) error { return l.Manager.Delete(ctx, id) })
+}
+
+// Publish is Manager.Publish under the id's lock.
+func (l *Locked) Publish(ctx context.Context, q PublishRequest) error {
+	return l.do(ctx, q.ID, func(ctx context.Context) error { return l.Manager.Publish(ctx, q) })
+}
+
+// Unpublish is Manager.Unpublish under the id's lock.
+func (l *Locked) Unpublish(ctx context.Context, id, target string) error {
+	return l.do(ctx, id, func(ctx context.Context) error { return l.Manager.Unpublish(ctx, id, target) })
+}
+
+// Wait returns when no operation is under way any more.
+func (l *Locked) Wait() { l.running.Wait() }
+
+// do runs an operation on an id. Values of ctx stay, its end does not reach the operation.
+func (l *Locked) do(ctx context.Context, id string, operation func(context.Context) error) error {
+	if !l.take(id) {
+		return fmt.Errorf("%w: an earlier operation on %s has not ended yet; try again", ErrBusy, id)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer l.running.Done()
+		err := guarded(context.WithoutCancel(ctx), operation)
+		l.give(id) // before the caller knows: its next call must find the id free
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the operation on volume %s goes on: %w", id, context.Cause(ctx))
+	}
+}
+
+// guarded turns a panic into an error: nobody else could recover it in a goroutine of its own.
+func guarded(ctx context.Context, operation func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return operation(ctx)
+}
+
+func (l *Locked) take(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, taken := l.busy[id]; taken {
+		return false
+	}
+	l.busy[id] = struct{}{}
+	l.running.Add(1)
+	return true
+}
+
+func (l *Locked) give(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.busy, id)
+}

@@ -1,0 +1,192 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+)
+
+// Block is what sizes are rounded up to, in bytes: the block size of every filesystem that volumes live on.
+const Block = 4096
+
+// Config is what a manager is made of; every field is required.
+type Config struct {
+	Pools   Pools
+	Records Records
+	Bin     Bin
+	Mounter Mounter
+	Cluster Cluster
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Manager does the work on volumes. It takes no locks: calls for one id must not overlap, which Locked sees to.
+type Manager struct {
+	Config
+	targets *targets
+}
+
+// New returns a manager that knows what is published on this node already.
+func New(c Config) (*Manager, error) {
+	if c.Pools == nil || c.Records == nil || c.Bin == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil {
+		return nil, errors.New("volume manager: a field of its Config is missing")
+	}
+	published, err := c.Mounter.Published()
+	if err != nil {
+		return nil, fmt.Errorf("learn what is published on this node: %w", err)
+	}
+	return &Manager{Config: c, targets: newTargets(published)}, nil
+}
+
+// located is a volume where it was found, its pool open.
+type located struct {
+	pool Pool
+	disk poolfs.FS
+	Record
+}
+
+// Close ends the use of the pool. An error of closing a directory tells nothing about the work done through it.
+func (l located) Close() { _ = l.disk.Close() }
+
+// locate finds a volume by its record in whichever pool can be used, adopting a directory that a PersistentVolume names.
+// ErrNotFound is certain: no pool is absent and no such volume is known to the cluster.
+func (m *Manager) locate(ctx context.Context, id string) (located, error) {
+	if err := ValidateID(id); err != nil {
+		return located{}, err
+	}
+	for _, p := range m.Pools.All() {
+		found, err := m.lookIn(ctx, p, id)
+		if err == nil || !errors.Is(err, ErrNotFound) {
+			return found, err
+		}
+	}
+	if absent := m.Pools.Absent(ctx); len(absent) > 0 {
+		return located{}, fmt.Errorf("%w: volume %s may be in a pool that cannot be used now: %s",
+			ErrPoolAbsent, id, strings.Join(absent, "; "))
+	}
+	return located{}, fmt.Errorf("%w: no pool on this node holds %s", ErrNotFound, id)
+}
+
+// lookIn looks for a volume in one pool; ErrNotFound where the pool lacks it or is absent.
+func (m *Manager) lookIn(ctx context.Context, p Pool, id string) (located, error) {
+	disk, err := p.Open(ctx)
+	if errors.Is(err, ErrPoolAbsent) || errors.Is(err, ErrPoolNotHere) {
+		return located{}, ErrNotFound
+	}
+	if err != nil {
+		return located{}, err
+	}
+	r, err := m.Records.Read(disk, id)
+	if errors.Is(err, ErrNotFound) {
+		r, err = m.adopt(ctx, p, disk, id)
+	}
+	if err != nil {
+		return located{}, errors.Join(err, disk.Close())
+	}
+	r.Pool = p.Name() // the pool's name in the configuration may have changed since
+	return located{pool: p, disk: disk, Record: r}, nil
+}
+
+// exists tells whether a name below csi/ is a directory; anything else of that name is an error.
+func exists(disk poolfs.FS, name string) (poolfs.Info, bool, error) {
+	info, err := disk.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return info, false, nil
+	case err != nil:
+		return info, false, fmt.Errorf("look at csi/%s: %w", name, err)
+	case !info.Mode.IsDir():
+		return info, false, fmt.Errorf("%w: csi/%s is no directory (%s); find out who put it there and move it away",
+			ErrBroken, name, info.Mode.Type())
+	}
+	return info, true, nil
+}
+
+// Get answers what a volume is and how it is.
+func (m *Manager) Get(ctx context.Context, id string) (Volume, Health, error) {
+	l, err := m.locate(ctx, id)
+	if err != nil {
+		return Volume{}, Health{}, err
+	}
+	defer l.Close()
+	_, ok, err := exists(l.disk, id)
+	if err != nil {
+		return Volume{}, Health{}, err
+	}
+	return m.answer(l.pool, l.Record), dataHealth(l.Record, ok), nil
+}
+
+func (m *Manager) answer(p Pool, r Record) Volume {
+	v := Volume{Record: r, Enforcement: p.Backend().Enforcement()}
+	if r.Adopted {
+		v.Enforcement = None
+	}
+	return v
+}
+
+func dataHealth(r Record, hasData bool) Health {
+	if hasData {
+		return Health{Condition: Healthy, Reason: "Healthy", Message: "the volume's directory is there"}
+	}
+	return Health{
+		Condition: DataLoss, Reason: "DirectoryMissing",
+		Message: fmt.Sprintf("the record of volume %s is in pool %s but its directory csi/%s is gone; restore the directory, or delete the claim",
+			r.ID, r.Pool, r.ID),
+	}
+}
+
+// List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there are more.
+func (m *Manager) List(_ context.Context, after string, limit int) (volumes []Volume, next string, err error) {
+	holder := map[string]Pool{}
+	var ids []string
+	for _, p := range m.Pools.All() {
+		for _, id := range p.Ledger().IDs() {
+			if id > after {
+				holder[id] = p
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	if limit > 0 && len(ids) > limit {
+		ids = ids[:limit]
+		next = ids[limit-1]
+	}
+	for _, id := range ids {
+		if r, ok := holder[id].Ledger().Get(id); ok {
+			volumes = append(volumes, m.answer(holder[id], r))
+		}
+	}
+	return volumes, next, nil
+}
+
+// Stats is the use of a volume published at a path (any path where it is mounted), with the volume's health.
+func (m *Manager) Stats(ctx context.Context, id, path string) (Stats, Health, error) {
+	l, err := m.locate(ctx, id)
+	if err != nil {
+		return Stats{}, Health{}, err
+	}
+	defer l.Close()
+	info, ok, err := exists(l.disk, id)
+	if err != nil {
+		return Stats{}, Health{}, err
+	}
+	mount, err := m.Mounter.Inspect(path)
+	if err != nil {
+		return Stats{}, Health{}, err
+	}
+	if !mount.Mounted || (ok && !same(mount, info)) {
+		return Stats{}, Health{}, fmt.Errorf("%w: volume %s is not published at volume_path %s", ErrNotFound, id, path)
+	}
+	stats, err := l.pool.Backend().Stats(l.disk, id, l.Record)
+	return stats, dataHealth(l.Record, ok), err
+}
+
+func same(mount Mount, info poolfs.Info) bool { return mount.Dev == info.Dev && mount.Ino == info.Ino }

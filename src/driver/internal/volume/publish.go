@@ -1,0 +1,158 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything else
+// mounted at the target is not.
+func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
+	l, err := m.locate(ctx, q.ID)
+	if errors.Is(err, ErrNotFound) && q.Inline != nil {
+		if _, err := m.Create(ctx, *q.Inline); err != nil {
+			return err
+		}
+		l, err = m.locate(ctx, q.ID)
+	}
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	info, ok, err := exists(l.disk, q.ID)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return lost(l.Record)
+	}
+	mount, err := m.Mounter.Inspect(q.Target)
+	if err != nil {
+		return err
+	}
+	if mount.Mounted {
+		return m.alreadyThere(q, mount, same(mount, info))
+	}
+	if err := m.singleWriter(q, l); err != nil {
+		return err
+	}
+	return m.bind(q, l)
+}
+
+// alreadyThere judges what is mounted at the target already.
+func (m *Manager) alreadyThere(q PublishRequest, mount Mount, isOurs bool) error {
+	if !isOurs {
+		return fmt.Errorf("%w: something else than volume %s is mounted at target_path %s", ErrTargetTaken, q.ID, q.Target)
+	}
+	if !mount.satisfies(q.MountOptions) {
+		return fmt.Errorf("%w: volume %s is mounted at target_path %s with options %+v, asked for %+v",
+			ErrTargetTaken, q.ID, q.Target, mount.MountOptions, q.MountOptions)
+	}
+	m.targets.add(q.ID, q.Target)
+	return nil
+}
+
+func (m *Manager) singleWriter(q PublishRequest, l located) error {
+	if !q.SingleWriter {
+		return nil
+	}
+	info, _, err := exists(l.disk, q.ID)
+	if err != nil {
+		return err
+	}
+	live, err := m.publishedAt(q.ID, info)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(live, func(t string) bool { return t != q.Target }); i >= 0 {
+		return fmt.Errorf("%w: %s is mounted at %s, and its access mode allows one pod", ErrSingleWriter, q.ID, live[i])
+	}
+	return nil
+}
+
+func (m *Manager) bind(q PublishRequest, l located) error {
+	source, err := l.disk.Handle(q.ID)
+	if err != nil {
+		return fmt.Errorf("open volume %s for mounting: %w", q.ID, err)
+	}
+	defer func() { _ = source.Close() }()
+	if err := m.Mounter.Bind(source, q.Target, q.MountOptions); err != nil {
+		return fmt.Errorf("publish volume %s: %w", q.ID, err)
+	}
+	m.targets.add(q.ID, q.Target)
+	return nil
+}
+
+// Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which its
+// record says, is then deleted. An absent pool does not keep a pod from ending.
+func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
+	if err := ValidateID(id); err != nil {
+		return err
+	}
+	if err := m.Mounter.Unmount(target); err != nil {
+		return fmt.Errorf("unpublish volume %s: %w", id, err)
+	}
+	m.targets.remove(id, target)
+	l, err := m.locate(ctx, id)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrPoolAbsent) || errors.Is(err, ErrBroken) || errors.Is(err, ErrClusterUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.Close()
+	if !l.Ephemeral || len(m.targets.of(id)) > 0 {
+		return nil
+	}
+	return m.Delete(ctx, id)
+}
+
+// satisfies tells whether a mount has the options asked for. It may have more than those: a bind mount inherits the flags
+// of the filesystem's own mount, except that read-only must be as asked.
+func (is MountOptions) satisfies(asked MountOptions) bool {
+	return is.ReadOnly == asked.ReadOnly &&
+		(is.NoSUID || !asked.NoSUID) && (is.NoDev || !asked.NoDev) && (is.NoExec || !asked.NoExec) &&
+		(asked.Atime == "" || is.Atime == asked.Atime)
+}
+
+// targets remembers where volumes are mounted, so that no call reads the mount table. What it holds is verified when used.
+type targets struct {
+	mu sync.Mutex
+	by map[string][]string
+}
+
+func newTargets(published map[string][]string) *targets {
+	t := &targets{by: map[string][]string{}}
+	for id, paths := range published {
+		t.by[id] = slices.Clone(paths)
+	}
+	return t
+}
+
+func (t *targets) of(id string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.by[id])
+}
+
+func (t *targets) add(id, target string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Contains(t.by[id], target) {
+		t.by[id] = append(t.by[id], target)
+	}
+}
+
+func (t *targets) remove(id, target string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := slices.DeleteFunc(t.by[id], func(s string) bool { return s == target })
+	if len(left) == 0 {
+		delete(t.by, id)
+		return
+	}
+	t.by[id] = left
+}
