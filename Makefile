@@ -11,7 +11,7 @@ MODULES := . tests tools tools/images
 VERSION := $(shell sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}/\1/p' charts/hostpath-provisioner/Chart.yaml)
 LDFLAGS := -s -w -X github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo.version=$(VERSION)
 FUZZ_TIME ?= 30s
-HELM_DOCS := --chart-search-root charts --template-files ../../tools/helm-docs/values.md.gotmpl
+HELM_DOCS := --chart-search-root charts --template-files ./../tools/helm-docs/README.md.gotmpl
 
 # Shell words that build a tool if it is not there yet and become its path.
 tool = $$(go -C $(CURDIR)/tools run ./install $(1))
@@ -67,10 +67,10 @@ build: ## The shipped binaries, static, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/selftest
 
 images: ## OCI images of both architectures, in artifacts/images
-	go -C tools/images run . -out $(CURDIR)/artifacts/images
+	go -C tools/images run . --version $(VERSION) --platforms linux/amd64,linux/arm64 --output $(CURDIR)/artifacts/images
 
-generate: ## Write again what is generated: docs/reference/chart-values.md
-	$(call tool,helm-docs) $(HELM_DOCS) --output-file ../../docs/reference/chart-values.md
+generate: ## Write again what is generated: charts/hostpath-provisioner/README.md
+	$(call tool,helm-docs) $(HELM_DOCS)
 
 clean: ## Remove bin/ and artifacts/; the cache of tools stays
 	rm -rf bin artifacts
@@ -83,8 +83,8 @@ verify: lint ## Lint, workflows, scripts, YAML, docs, go.mod files and generated
 	@$(call tool,yamllint) --strict $$(git ls-files '*.yaml' '*.yml' ':!charts/*/templates/*')
 	go -C tools run ./doccheck ..
 	@for module in $(MODULES); do echo "go -C $$module mod tidy -diff"; go -C $$module mod tidy -diff; done
-	@$(call tool,helm-docs) $(HELM_DOCS) --dry-run --log-level error | diff -u docs/reference/chart-values.md - \
-	  || { echo 'docs/reference/chart-values.md is not what values.yaml says: run `make generate`'; exit 1; }
+	@$(call tool,helm-docs) $(HELM_DOCS) --dry-run --log-level error | diff -u charts/hostpath-provisioner/README.md - \
+	  || { echo 'charts/hostpath-provisioner/README.md is not what values.yaml says: run `make generate`'; exit 1; }
 
 lint: ## golangci-lint in each module
 	@for module in $(MODULES); do echo "golangci-lint run in $$module"; (cd "$$module" && $(call tool,golangci-lint) run ./...); done
