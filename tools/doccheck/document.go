@@ -2,17 +2,17 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 )
 
 type repository struct {
-	root    string
+	files   fs.FS
 	targets []string            // of the Makefile
-	docs    map[string]document // by path relative to root
+	docs    map[string]document // by path
 }
 
 // document is what doccheck needs of one Markdown file.
@@ -71,8 +71,8 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(strings.ToLower(anchorDrop.ReplaceAllString(heading, "")), " ", "-")
 }
 
-// check returns one sentence for each thing that doc, which lies at path, points at in vain.
-func (r repository) check(path string, doc document) []string {
+// check returns one sentence for each thing that doc, which lies at from, points at in vain.
+func (r repository) check(from string, doc document) []string {
 	var problems []string
 	for _, target := range doc.targets {
 		if !slices.Contains(r.targets, target) {
@@ -80,7 +80,7 @@ func (r repository) check(path string, doc document) []string {
 		}
 	}
 	for _, link := range doc.links {
-		if problem := r.checkLink(path, link); problem != "" {
+		if problem := r.checkLink(from, link); problem != "" {
 			problems = append(problems, problem)
 		}
 	}
@@ -94,9 +94,9 @@ func (r repository) checkLink(from, link string) string {
 	file, fragment, _ := strings.Cut(link, "#")
 	target := from
 	if file != "" {
-		target = filepath.Join(filepath.Dir(from), file)
+		target = path.Join(path.Dir(from), file)
 	}
-	if _, err := os.Stat(filepath.Join(r.root, target)); err != nil {
+	if _, err := fs.Stat(r.files, target); err != nil {
 		return fmt.Sprintf("links to %s, but there is no %s", link, target)
 	}
 	doc, isDoc := r.docs[target]

@@ -38,36 +38,42 @@ func run(root string) error {
 	return errors.Join(problems...)
 }
 
-// readRepository parses the Makefile and every Markdown file below root, hidden folders but .github left out.
+// readRepository parses the Makefile and every Markdown file below root.
 func readRepository(root string) (repository, error) {
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	folder, err := os.OpenRoot(root)
+	if err != nil {
+		return repository{}, err
+	}
+	repo := repository{files: folder.FS(), docs: map[string]document{}}
+	makefile, err := fs.ReadFile(repo.files, "Makefile")
 	if err != nil {
 		return repository{}, fmt.Errorf("read the make targets: %w", err)
 	}
-	repo := repository{root: root, targets: makeTargets(string(makefile)), docs: map[string]document{}}
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
+	repo.targets = makeTargets(string(makefile))
+	err = fs.WalkDir(repo.files, ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
 			return err
-		}
-		rel, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && rel != "." && rel != ".github" || rel == "artifacts") {
-			return fs.SkipDir
-		}
-		if entry.IsDir() || filepath.Ext(path) != ".md" {
+		case entry.IsDir():
+			return skipHidden(path)
+		case filepath.Ext(path) != ".md":
 			return nil
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		repo.docs[rel] = parse(string(text))
-		return nil
+		text, err := fs.ReadFile(repo.files, path)
+		repo.docs[path] = parse(string(text))
+		return err
 	})
 	if err != nil {
 		return repository{}, fmt.Errorf("read the Markdown files: %w", err)
 	}
 	return repo, nil
+}
+
+// skipHidden leaves out folders that are not the repository's own text.
+func skipHidden(folder string) error {
+	name := filepath.Base(folder)
+	if name == "artifacts" || strings.HasPrefix(name, ".") && name != "." && name != ".github" {
+		return fs.SkipDir
+	}
+	return nil
 }
