@@ -180,35 +180,27 @@ func (s *Set) Absent(ctx context.Context) []string {
 	return absent
 }
 
-// Capacity is what the scheduler is told of a pool, in bytes.
-type Capacity struct{ Available, Maximum int64 }
-
-// grain is what published capacity is rounded down to, so that it changes seldom.
-const grain = 64 << 20
-
-// Capacity is 0 for a pool that is absent, unknown or not selected here.
-func (s *Set) Capacity(ctx context.Context, name string) Capacity {
-	resolved, err := s.Resolve(name)
-	if err != nil {
-		return Capacity{}
-	}
-	p := s.find(resolved)
+// Capacity is the room in a pool and the largest volume that could be made there, in bytes: both 0 where the pool is absent,
+// unknown or not selected here, because an error would leave an old number standing in the cluster.
+func (s *Set) Capacity(ctx context.Context, name string) (room, maximum int64, err error) {
+	p := s.find(name)
 	if p == nil {
-		return Capacity{}
+		return 0, 0, nil
 	}
 	disk, err := p.Open(ctx)
+	if errors.Is(err, volume.ErrPoolAbsent) || errors.Is(err, volume.ErrPoolNotHere) {
+		return 0, 0, nil
+	}
 	if err != nil {
-		return Capacity{}
+		return 0, 0, err
 	}
 	defer func() { _ = disk.Close() }()
 	space, err := disk.Space()
 	if err != nil {
-		s.Log.Warn("cannot read a pool's free space", "pool", resolved, "error", err)
-		return Capacity{}
+		return 0, 0, fmt.Errorf("read the free space of pool %s: %w", name, err)
 	}
-	_, _, room := p.ledger.totals(space)
-	room = room / grain * grain
-	return Capacity{Available: room, Maximum: room}
+	_, _, room = p.ledger.totals(space)
+	return room, room, nil
 }
 
 // Forget makes the node forget a pool's identity: the way out for a disk replaced on purpose. A pool that is there is refused.
