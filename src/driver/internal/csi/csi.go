@@ -1,0 +1,126 @@
+// Package csi speaks CSI (spec v1.13.0): the identity, controller and node services of one node's driver. Each call is
+// parsed, handed to one method of the domain, and its one error mapped to a code (errors.go). No other package imports
+// the CSI protobufs.
+package csi
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+// Volumes makes, removes and finds volumes.
+type Volumes interface {
+	Create(ctx context.Context, spec volume.Spec) (volume.Volume, error)
+	Delete(ctx context.Context, id string) error
+	Get(ctx context.Context, id string) (volume.Volume, volume.Health, error)
+	// List gives up to limit volumes (0: all) after an id, sorted by id; next is the last id given where there are more.
+	List(ctx context.Context, after string, limit int) (volumes []volume.Volume, next string, err error)
+}
+
+// Publisher puts volumes where pods find them.
+type Publisher interface {
+	Publish(ctx context.Context, request volume.PublishRequest) error
+	Unpublish(ctx context.Context, id, target string) error
+	Stats(ctx context.Context, id, path string) (volume.Stats, volume.Health, error)
+}
+
+// Pools answers for the pools of this node.
+type Pools interface {
+	// Resolve gives the pool that a StorageClass means by its parameter storagePool, "" where it has none.
+	Resolve(name string) (string, error)
+	// Capacity is the free space and the largest possible volume in bytes; both 0 where nothing can be created.
+	Capacity(ctx context.Context, pool string) (available, maximum int64, err error)
+	// Inline tells whether pods may have inline ephemeral volumes in the pool.
+	Inline(pool string) bool
+	// Health is that of every pool that this node has or should have.
+	Health() []PoolHealth
+}
+
+// PoolHealth is a pool with its health.
+type PoolHealth struct {
+	Pool string
+	volume.Health
+}
+
+// Config is what the services are made of; every field is required.
+type Config struct {
+	DriverName, Version string
+	// NodeName is the node's name in the cluster and the value of TopologyKey.
+	NodeName, TopologyKey string
+	// KubeletDir is the directory that every target path lies in.
+	KubeletDir string
+	Volumes    Volumes
+	Publisher  Publisher
+	Pools      Pools
+}
+
+// Server is the three services of a node's driver.
+type Server struct {
+	identity   *identity
+	controller *controller
+	node       *node
+}
+
+// New returns the services.
+func New(c Config) (*Server, error) {
+	for _, field := range []struct{ name, value string }{
+		{"DriverName", c.DriverName}, {"Version", c.Version}, {"NodeName", c.NodeName}, {"TopologyKey", c.TopologyKey},
+		{"KubeletDir", c.KubeletDir},
+	} {
+		if field.value == "" {
+			return nil, errors.New("csi services: " + field.name + " is missing")
+		}
+	}
+	if c.Volumes == nil || c.Publisher == nil || c.Pools == nil {
+		return nil, errors.New("csi services: Volumes, Publisher or Pools is missing")
+	}
+	return &Server{
+		identity:   &identity{name: c.DriverName, version: c.Version},
+		controller: &controller{Config: c},
+		node:       &node{Config: c},
+	}, nil
+}
+
+// Register adds the services to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	pb.RegisterIdentityServer(r, s.identity)
+	pb.RegisterControllerServer(r, s.controller)
+	pb.RegisterNodeServer(r, s.node)
+}
+
+// topology is where this node's volumes are accessible.
+func (c Config) topology() *pb.Topology {
+	return &pb.Topology{Segments: map[string]string{c.TopologyKey: c.NodeName}}
+}
+
+// target checks a path that the kubelet wants something mounted at, or unmounted from.
+func (c Config) target(name string) (string, error) {
+	clean := path.Clean(name)
+	switch {
+	case name == "":
+		return "", invalid("target_path", "missing")
+	case !path.IsAbs(name) || strings.ContainsRune(name, 0) || strings.Contains(name+"/", "/../"):
+		return "", invalid("target_path", "%.128q is not an absolute path without ..", name)
+	case !strings.HasPrefix(clean, path.Clean(c.KubeletDir)+"/"):
+		return "", invalid("target_path", "%.128q does not lie in the kubelet's directory %s", name, c.KubeletDir)
+	}
+	return clean, nil
+}
+
+// volumeID checks an id before anything is done with it.
+func volumeID(field, id string) error {
+	if id == "" {
+		return invalid(field, "missing")
+	}
+	if err := volume.ValidateID(id); err != nil {
+		return invalid(field, "%w", err)
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package csi_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"testing"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+// fake stands in for the domain; a call that the test did not expect panics.
+type fake struct {
+	create    func(volume.Spec) (volume.Volume, error)
+	remove    func(id string) error
+	get       func(id string) (volume.Volume, volume.Health, error)
+	list      func(after string, limit int) ([]volume.Volume, string, error)
+	publish   func(volume.PublishRequest) error
+	unpublish func(id, target string) error
+	stats     func(id, path string) (volume.Stats, volume.Health, error)
+	resolve   func(name string) (string, error)
+	capacity  func(pool string) (int64, int64, error)
+	inline    func(pool string) bool
+	health    func() []csi.PoolHealth
+}
+
+func must[F any](name string, set bool, f F) F {
+	if !set {
+		panic("unexpected call of " + name)
+	}
+	return f
+}
+
+func (f *fake) Create(_ context.Context, s volume.Spec) (volume.Volume, error) {
+	return must("Create", f.create != nil, f.create)(s)
+}
+func (f *fake) Delete(_ context.Context, id string) error {
+	return must("Delete", f.remove != nil, f.remove)(id)
+}
+func (f *fake) Get(_ context.Context, id string) (volume.Volume, volume.Health, error) {
+	return must("Get", f.get != nil, f.get)(id)
+}
+func (f *fake) List(_ context.Context, after string, limit int) ([]volume.Volume, string, error) {
+	return must("List", f.list != nil, f.list)(after, limit)
+}
+func (f *fake) Publish(_ context.Context, q volume.PublishRequest) error {
+	return must("Publish", f.publish != nil, f.publish)(q)
+}
+func (f *fake) Unpublish(_ context.Context, id, target string) error {
+	return must("Unpublish", f.unpublish != nil, f.unpublish)(id, target)
+}
+func (f *fake) Stats(_ context.Context, id, path string) (volume.Stats, volume.Health, error) {
+	return must("Stats", f.stats != nil, f.stats)(id, path)
+}
+func (f *fake) Resolve(name string) (string, error) {
+	return must("Resolve", f.resolve != nil, f.resolve)(name)
+}
+func (f *fake) Capacity(_ context.Context, pool string) (int64, int64, error) {
+	return must("Capacity", f.capacity != nil, f.capacity)(pool)
+}
+func (f *fake) Inline(pool string) bool { return must("Inline", f.inline != nil, f.inline)(pool) }
+func (f *fake) Health() []csi.PoolHealth {
+	return must("Health", f.health != nil, f.health)()
+}
+
+// onePool resolves the absent name to "local" and knows no other.
+func onePool(name string) (string, error) {
+	switch name {
+	case "", "local":
+		return "local", nil
+	default:
+		return "", fmt.Errorf("%w: %q", volume.ErrPoolUnknown, name)
+	}
+}
+
+const (
+	nodeName    = "worker-1"
+	topologyKey = "topology.hostpath.csi/node"
+)
+
+// client is a real gRPC client of the services over a unix socket.
+type client struct {
+	pb.IdentityClient
+	pb.ControllerClient
+	pb.NodeClient
+}
+
+func serve(t *testing.T, f *fake) client {
+	t.Helper()
+	services, err := csi.New(csi.Config{
+		DriverName: "kubevirt.io.hostpath-provisioner", Version: "0.1.0", NodeName: nodeName, TopologyKey: topologyKey,
+		KubeletDir: "/var/lib/kubelet", Volumes: f, Publisher: f, Pools: f,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	services.Register(server)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return client{pb.NewIdentityClient(conn), pb.NewControllerClient(conn), pb.NewNodeClient(conn)}
+}
+
+func mountCapability(mode pb.VolumeCapability_AccessMode_Mode, flags ...string) *pb.VolumeCapability {
+	return &pb.VolumeCapability{
+		AccessMode: &pb.VolumeCapability_AccessMode{Mode: mode},
+		AccessType: &pb.VolumeCapability_Mount{Mount: &pb.VolumeCapability_MountVolume{FsType: "xfs", MountFlags: flags}},
+	}
+}
+
+func blockCapability() *pb.VolumeCapability {
+	return &pb.VolumeCapability{
+		AccessMode: &pb.VolumeCapability_AccessMode{Mode: pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		AccessType: &pb.VolumeCapability_Block{Block: &pb.VolumeCapability_BlockVolume{}},
+	}
+}
+
+// writer is the capability of an ordinary claim.
+func writer() []*pb.VolumeCapability {
+	return []*pb.VolumeCapability{mountCapability(pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
+}

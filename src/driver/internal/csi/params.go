@@ -1,0 +1,158 @@
+package csi
+
+import (
+	"io/fs"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// Keys of StorageClass parameters and volume attributes (DESIGN §3).
+const (
+	keyPool          = "storagePool"
+	keyDirectoryMode = "directoryMode"
+	keyUID           = "uid"
+	keyGID           = "gid"
+	keyInodeLimit    = "inodeLimit"
+	keyOnDelete      = "onDelete"
+	keyOverlay       = "overlayCSI"  // kubevirt's, accepted and ignored
+	keySize          = "size"        // inline volumes only
+	keyEnforcement   = "enforcement" // answered, never asked for
+)
+
+// Keys that Kubernetes adds: external-provisioner with --extra-create-metadata to parameters, the kubelet with
+// podInfoOnMount to volume attributes.
+const (
+	keysOfKubernetes = "csi.storage.k8s.io/"
+	keyClaimName     = keysOfKubernetes + "pvc/name"
+	keyClaimNS       = keysOfKubernetes + "pvc/namespace"
+	keyEphemeral     = keysOfKubernetes + "ephemeral"
+	keyPodName       = keysOfKubernetes + "pod.name"
+	keyPodNS         = keysOfKubernetes + "pod.namespace"
+	keyPodUID        = keysOfKubernetes + "pod.uid"
+)
+
+const (
+	// defaultMode lets any user write: csi/ itself is 0700, so only the bind mount leads to the volume.
+	defaultMode = fs.FileMode(0o777)
+	// maxID is the largest user or group id; one more means "unchanged" to chown(2).
+	maxID = math.MaxUint32 - 1
+)
+
+// setters are what a StorageClass may say, each with what it does to the spec.
+func setters() map[string]func(*volume.Spec, string) error {
+	return map[string]func(*volume.Spec, string) error{
+		keyPool:          func(s *volume.Spec, v string) error { s.Pool = v; return nil },
+		keyOverlay:       func(*volume.Spec, string) error { return nil },
+		keyDirectoryMode: setMode,
+		keyUID:           func(s *volume.Spec, v string) (err error) { s.UID, err = ownerID(v); return err },
+		keyGID:           func(s *volume.Spec, v string) (err error) { s.GID, err = ownerID(v); return err },
+		keyInodeLimit:    setInodes,
+		keyOnDelete:      setDisposal,
+	}
+}
+
+// inlineSetters are what a pod may say about an inline volume.
+func inlineSetters() map[string]func(*volume.Spec, string) error {
+	return map[string]func(*volume.Spec, string) error{
+		keyPool:       func(s *volume.Spec, v string) error { s.Pool = v; return nil },
+		keyInodeLimit: setInodes,
+		keySize:       setSize,
+	}
+}
+
+// apply reads parameters into a spec. A key that is not known is refused: a misspelt one must not make a volume that is
+// other than its author meant. The first refusal in the order of the keys counts.
+func apply(s *volume.Spec, field string, given map[string]string, known map[string]func(*volume.Spec, string) error) error {
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if strings.HasPrefix(key, keysOfKubernetes) {
+			continue
+		}
+		set, ok := known[key]
+		if !ok {
+			return unknownKey(field, key, slices.Sorted(maps.Keys(known)))
+		}
+		if err := set(s, given[key]); err != nil {
+			return invalid(field+"."+key, "%w", err)
+		}
+	}
+	return nil
+}
+
+func unknownKey(field, key string, known []string) error {
+	if near := nearest(key, known); near != "" {
+		return invalid(field, "unknown key %.64q; did you mean %q? Known are %s", key, near, strings.Join(known, ", "))
+	}
+	return invalid(field, "unknown key %.64q; known are %s", key, strings.Join(known, ", "))
+}
+
+func setMode(s *volume.Spec, v string) error {
+	bits, err := strconv.ParseUint(v, 8, 32)
+	if err != nil || bits > 0o3777 {
+		return wrong(v, `octal permissions from "0000" to "3777", such as "0750"`)
+	}
+	s.Mode = fs.FileMode(bits & 0o777)
+	if bits&0o1000 != 0 {
+		s.Mode |= fs.ModeSticky
+	}
+	if bits&0o2000 != 0 {
+		s.Mode |= fs.ModeSetgid
+	}
+	return nil
+}
+
+func ownerID(v string) (int, error) {
+	id, err := strconv.ParseUint(v, 10, 32)
+	if err != nil || id > maxID {
+		return 0, wrong(v, `a whole number from "0" to "4294967294"`)
+	}
+	return int(id), nil
+}
+
+func setInodes(s *volume.Spec, v string) error {
+	limit, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || limit < 0 {
+		return wrong(v, `a whole number, "0" for no limit`)
+	}
+	s.Inodes = limit
+	return nil
+}
+
+func setDisposal(s *volume.Spec, v string) error {
+	s.OnDelete = volume.Disposal(v)
+	if !slices.Contains([]volume.Disposal{volume.Trash, volume.Purge, volume.Retain}, s.OnDelete) {
+		return wrong(v, "trash, purge or retain")
+	}
+	return nil
+}
+
+func setSize(s *volume.Spec, v string) error {
+	bytes, err := poolspec.ParseBytes(v)
+	if err != nil {
+		return err
+	}
+	if bytes <= 0 {
+		return wrong(v, `more than 0 bytes, such as "1Gi"`)
+	}
+	s.Bytes = bytes
+	return nil
+}
+
+// claim is what external-provisioner tells of the claim. Its uid is in the volume's name, which is pvc-<uid>.
+func claim(name string, parameters map[string]string) volume.Claim {
+	uid, ok := strings.CutPrefix(name, "pvc-")
+	if !ok {
+		uid = ""
+	}
+	return volume.Claim{Namespace: parameters[keyClaimNS], Name: parameters[keyClaimName], UID: uid}
+}
+
+// pod is whom an inline volume is made for.
+func pod(attributes map[string]string) volume.Claim {
+	return volume.Claim{Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID]}
+}
