@@ -1,0 +1,57 @@
+// Package assets provides the programs of a Kubernetes control plane that
+// tests start without a cluster.
+package assets
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/gobuild"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+)
+
+// Folder returns a folder with kube-apiserver, etcd and kubectl, as envtest's
+// KUBEBUILDER_ASSETS wants it. What is missing in the cache is compiled first,
+// with progress on out.
+func Folder(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
+	programs := []struct {
+		program versions.Program
+		usual   time.Duration
+		names   []string
+	}{
+		{versions.KubernetesProgram(), 9 * time.Minute, []string{"kube-apiserver", "kubectl"}},
+		{versions.EtcdProgram(), 75 * time.Second, []string{"etcd"}},
+	}
+	print := progress.New(out, len(programs))
+	sources := map[string]string{} // name of the binary to its folder
+	for _, p := range programs {
+		folder := dir.Path(gobuild.Folder(p.program))
+		if !dir.Has(gobuild.Folder(p.program)) {
+			err := print.Step("compile "+p.program.Name+" "+p.program.Version, p.usual, func(report func(string)) (err error) {
+				folder, err = gobuild.Build(ctx, dir, p.program, report)
+				return err
+			})
+			if err != nil {
+				return "", err
+			}
+		}
+		for _, name := range p.names {
+			sources[name] = folder
+		}
+	}
+	entry := "envtest/" + versions.Key(programs[0].program.Key(), programs[1].program.Key())
+	return dir.Once(entry, func(target string) error {
+		for name, folder := range sources {
+			if err := os.Symlink(filepath.Join(folder, name), filepath.Join(target, name)); err != nil {
+				return fmt.Errorf("link %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}

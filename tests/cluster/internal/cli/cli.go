@@ -1,0 +1,133 @@
+// Package cli is the command line of `go run ./cluster`.
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/assets"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/install"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
+)
+
+const defaultName = "hpp"
+
+// Command returns the root command.
+func Command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "cluster",
+		Short:         "A kind cluster for hostpath-provisioner, with or without a container registry in reach",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(upCommand(), downCommand(), routesCommand(), assetsCommand())
+	return root
+}
+
+func upCommand() *cobra.Command {
+	var (
+		o         install.Options
+		name      string
+		workers   int
+		noInstall bool
+	)
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Make the cluster and install the chart; again: update both in place",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			c, err := kindcluster.Create(cmd.Context(), kindcluster.Options{Name: name, Workers: workers, MergeKubeconfig: true, Out: out})
+			if err != nil {
+				return err
+			}
+			if noInstall {
+				return install.Summary(cmd.Context(), c, out)
+			}
+			return install.Run(cmd.Context(), c, o, out)
+		},
+	}
+	f := cmd.Flags()
+	addName(cmd, &name)
+	f.IntVar(&workers, "workers", 2, "number of worker nodes")
+	f.BoolVar(&o.Demo, "demo", true, "make a claim and a pod that writes to it")
+	f.StringVar(&o.Chart, "chart", "../charts/hostpath-provisioner", "folder of the chart")
+	f.StringSliceVar(&o.Values, "values", nil, "values files for the chart, the last one wins")
+	f.BoolVar(&noInstall, "no-install", false, "stop when the cluster is ready")
+	return cmd
+}
+
+func downCommand() *cobra.Command {
+	var (
+		name  string
+		purge bool
+	)
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Remove the cluster and all that belongs to it; the cache stays",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := kindcluster.Delete(cmd.Context(), name)
+			if err == nil && purge {
+				err = kindcluster.PurgeImages(cmd.Context())
+			}
+			if err != nil {
+				return err
+			}
+			dir, err := cache.Open()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Cluster %s is gone. The cache in %s stays: the next `up` is quick.\n", name, dir)
+			return err
+		},
+	}
+	addName(cmd, &name)
+	cmd.Flags().BoolVar(&purge, "purge", false, "also remove the images that Docker was given (node images built here, the registry's)")
+	return cmd
+}
+
+func routesCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "routes",
+		Short: "Make pods reachable again after a node's container was restarted",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := kindcluster.Open(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			return c.ReapplyRoutes(cmd.Context())
+		},
+	}
+	addName(cmd, &name)
+	return cmd
+}
+
+func assetsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assets",
+		Short: "Print a folder with kube-apiserver, etcd and kubectl, for KUBEBUILDER_ASSETS; build them if needed",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := cache.Open()
+			if err != nil {
+				return err
+			}
+			folder, err := assets.Folder(cmd.Context(), dir, cmd.ErrOrStderr())
+			if err != nil {
+				return errors.Join(errors.New("provide kube-apiserver, etcd and kubectl"), err)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), folder)
+			return err
+		},
+	}
+}
+
+func addName(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "name", defaultName, "name of the cluster")
+}

@@ -1,0 +1,172 @@
+// Package preflight looks for what would fail later, and says in one sentence
+// each what is missing and what to do about it.
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
+)
+
+// Bytes that must be free: for the cache and Docker together, when all comes
+// ready-made, and when everything is compiled here (Go's own caches included).
+const (
+	diskToRun   = 6 << 30
+	diskToBuild = 20 << 30
+)
+
+// memoryToBuild is what linking Kubernetes' binaries takes at its peak, in bytes.
+const memoryToBuild = 5 << 30
+
+// Host is what the checks ask; tests fake it.
+type Host struct {
+	// LookPath finds a program on PATH.
+	LookPath func(name string) (string, error)
+	// Docker asks the daemon for its version.
+	Docker func() error
+	// Free tells how many bytes are free for a folder.
+	Free func(dir string) (uint64, error)
+	// Memory tells how many bytes are available.
+	Memory func() (uint64, error)
+	OS     string
+	UID    int
+}
+
+// ThisHost is the machine that the program runs on.
+func ThisHost(ctx context.Context) Host {
+	return Host{
+		LookPath: exec.LookPath,
+		Docker:   func() error { return dockercli.Run(ctx, "version", "--format", "{{.Server.Version}}") },
+		Free:     free,
+		Memory:   available,
+		OS:       runtime.GOOS,
+		UID:      os.Getuid(),
+	}
+}
+
+// Basic checks what every command needs.
+func Basic(h Host, cacheDir string) error {
+	var errs []error
+	for _, tool := range []struct{ name, remedy string }{
+		{"docker", "install Docker Engine and start it"},
+		{"git", "install git"},
+		{"go", "install Go 1.26 or newer"},
+	} {
+		if _, err := h.LookPath(tool.name); err != nil {
+			errs = append(errs, fmt.Errorf("%s is not on PATH: %s", tool.name, tool.remedy))
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, docker(h.Docker()), disk(h, cacheDir, diskToRun))
+	}
+	return errors.Join(errs...)
+}
+
+func docker(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "permission denied"):
+		return errors.New("this user may not talk to Docker: join the docker group (sudo usermod -aG docker $USER, then log in again)")
+	default:
+		return errors.New("Docker does not answer: start it (sudo systemctl start docker) or set DOCKER_HOST to where it runs")
+	}
+}
+
+func disk(h Host, dir string, want uint64) error {
+	have, err := h.Free(dir)
+	if err != nil {
+		return fmt.Errorf("ask how much room is left in %s: %w", dir, err)
+	}
+	if have < want {
+		return fmt.Errorf("only %d GiB are free in %s, and %d GiB are needed: make room or set HPP_CACHE to a folder on a larger disk",
+			have>>30, dir, want>>30)
+	}
+	return nil
+}
+
+// Source checks what only building a node image from source needs, and names
+// the OS packages that are missing.
+func Source(h Host, cacheDir string) (packages []string, err error) {
+	if h.OS != "linux" {
+		return nil, fmt.Errorf("a node image can be built from source on Linux only, this is %s: let Docker reach a registry that has the kindest/node image", h.OS)
+	}
+	errs := []error{disk(h, cacheDir, diskToBuild), memory(h)}
+	if h.UID != 0 {
+		errs = append(errs, errors.New("building a node image from source needs root, for debootstrap: run it once with sudo -E, or let Docker reach a registry that has the kindest/node image"))
+	}
+	for _, tool := range []struct{ program, pkg string }{{"debootstrap", "debootstrap"}, {"tar", "tar"}} {
+		if _, err := h.LookPath(tool.program); err != nil {
+			packages = append(packages, tool.pkg)
+		}
+	}
+	if _, err := h.LookPath("apt-get"); err != nil && len(packages) > 0 {
+		errs = append(errs, fmt.Errorf("%s is missing and there is no apt-get here to install it with: install it the way this system does", strings.Join(packages, ", ")))
+	}
+	return packages, errors.Join(errs...)
+}
+
+func memory(h Host) error {
+	have, err := h.Memory()
+	if err != nil {
+		return fmt.Errorf("ask how much memory is available: %w", err)
+	}
+	if have < memoryToBuild {
+		return fmt.Errorf("only %d GiB of memory are available, and compiling Kubernetes takes %d GiB: stop something, or add swap",
+			have>>30, uint64(memoryToBuild)>>30)
+	}
+	return nil
+}
+
+// Install installs Debian packages, as root.
+func Install(ctx context.Context, packages []string) error {
+	for _, args := range [][]string{
+		{"update", "--quiet"},
+		append([]string{"install", "--yes", "--quiet", "--no-install-recommends"}, packages...),
+	} {
+		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+}
+
+func free(dir string) (uint64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return st.Bavail * uint64(st.Bsize), nil
+}
+
+// available is memory plus swap that can be had without harm, as
+// /proc/meminfo says; where there is no such file it is not limited here.
+func available() (uint64, error) {
+	raw, err := os.ReadFile("/proc/meminfo")
+	if os.IsNotExist(err) {
+		return 1 << 62, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var total uint64
+	for line := range strings.Lines(string(raw)) {
+		var kib uint64
+		for _, key := range []string{"MemAvailable:", "SwapFree:"} {
+			if n, _ := fmt.Sscanf(line, key+" %d kB", &kib); n == 1 {
+				total += kib << 10
+			}
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,30 @@
+package kindcluster
+
+import (
+	"fmt"
+	"strings"
+)
+
+// featureGates are switched on in every component of the cluster: all four
+// that kind configures know them in each version the tests run on.
+func featureGates() []string { return []string{"CSIVolumeHealth"} }
+
+// Config is kind's configuration file of a cluster. ownNetwork leaves out
+// kind's network daemon, for images built from source that lack it.
+func Config(name string, workers int, ownNetwork bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nname: %s\n", name)
+	b.WriteString("featureGates:\n")
+	for _, gate := range featureGates() {
+		fmt.Fprintf(&b, "  %s: true\n", gate)
+	}
+	if ownNetwork {
+		b.WriteString("networking:\n  disableDefaultCNI: true\n")
+	}
+	// Kubernetes from 1.35 on refuses to start on hosts with cgroup v1 unless told
+	// otherwise; on cgroup v2 this says nothing.
+	b.WriteString("kubeadmConfigPatches:\n- |\n  kind: KubeletConfiguration\n  failCgroupV1: false\n")
+	b.WriteString("nodes:\n- role: control-plane\n")
+	b.WriteString(strings.Repeat("- role: worker\n", workers))
+	return b.String()
+}

@@ -1,0 +1,128 @@
+package kindcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/kind/pkg/log"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
+)
+
+// prepareDocker makes the folder of the cluster and, where Docker cannot
+// start privileged containers, puts the stand-in first on PATH.
+func (c *Cluster) prepareDocker(ctx context.Context) error {
+	if err := os.MkdirAll(c.folder(), 0o755); err != nil {
+		return fmt.Errorf("make a folder for cluster %s: %w", c.name, err)
+	}
+	needed, err := dockercli.StandInNeeded()
+	if err != nil {
+		return err
+	}
+	if needed {
+		if err := dockercli.UseStandIn(c.folder("bin")); err != nil {
+			return err
+		}
+		c.print.Note("This host cannot start privileged containers (no CAP_SYS_RESOURCE): nodes get the same rights by other means; nothing on the host changes.")
+	}
+	c.provider = cluster.NewProvider(cluster.ProviderWithDocker())
+	return ctx.Err()
+}
+
+// withKindEnv runs do with the variables that kind takes settings from which
+// its configuration file does not have, and puts back what was there.
+func (c *Cluster) withKindEnv(ctx context.Context, image string, do func() error) error {
+	env := map[string]string{
+		// A network of its own for each cluster, so that removing one cluster
+		// removes all of it.
+		"KIND_EXPERIMENTAL_DOCKER_NETWORK": c.network(),
+	}
+	driver, err := dockercli.Output(ctx, "info", "--format", "{{.Driver}}")
+	if err != nil {
+		return err
+	}
+	if driver == "fuse-overlayfs" && nodeimage.IsBuilt(image) {
+		// kind would choose a snapshotter that the image lacks. The nodes'
+		// /var is a volume, outside Docker's storage driver.
+		env["KIND_EXPERIMENTAL_CONTAINERD_SNAPSHOTTER"] = "overlayfs"
+	}
+	for key, value := range env {
+		before, was := os.LookupEnv(key)
+		if err := os.Setenv(key, value); err != nil {
+			return err
+		}
+		if was {
+			defer os.Setenv(key, before)
+		} else {
+			defer os.Unsetenv(key)
+		}
+	}
+	return do()
+}
+
+// Delete removes everything that belongs to a cluster, whether all of it is
+// there or not: nodes, registry, network, access files and the stand-in. What
+// the cache holds for the next cluster stays.
+func Delete(ctx context.Context, name string) error {
+	c, err := open(ctx, name)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	// Twice, because access may have been written to both places.
+	for _, kubeconfig := range []string{c.Kubeconfig(), ""} {
+		if err := c.provider.Delete(name, kubeconfig); err != nil {
+			errs = append(errs, fmt.Errorf("remove kind cluster %s: %w", name, err))
+		}
+	}
+	errs = append(errs, c.removeRegistry(ctx))
+	if have, err := dockercli.HasNetwork(ctx, c.network()); have || err != nil {
+		errs = append(errs, err, dockercli.Remove(ctx, "network", c.network()))
+	}
+	return errors.Join(append(errs, os.RemoveAll(c.folder()))...)
+}
+
+// logger passes on what kind is doing, without its hints for kind's own users.
+type logger struct{ report func(string) }
+
+// Warn and Error are both things to look at; kind returns errors beside them.
+func (l *logger) Warn(message string) {
+	if !strings.HasPrefix(message, "WARNING: Overriding docker network") && !strings.HasPrefix(message, "WARNING: Here be dragons") {
+		l.report(message)
+	}
+}
+
+// Warnf is Warn with a format.
+func (l *logger) Warnf(format string, args ...any) { l.Warn(fmt.Sprintf(format, args...)) }
+
+// Error passes message on.
+func (l *logger) Error(message string) { l.report(message) }
+
+// Errorf is Error with a format.
+func (l *logger) Errorf(format string, args ...any) { l.Error(fmt.Sprintf(format, args...)) }
+
+// V returns a logger for messages of that level; only level 0 is for people.
+func (l *logger) V(level log.Level) log.InfoLogger { return infoLogger{logger: l, level: level} }
+
+type infoLogger struct {
+	logger *logger
+	level  log.Level
+}
+
+// Info passes message on.
+func (l infoLogger) Info(message string) {
+	if l.Enabled() {
+		l.logger.report(strings.TrimSpace(message))
+	}
+}
+
+// Infof is Info with a format.
+func (l infoLogger) Infof(format string, args ...any) { l.Info(fmt.Sprintf(format, args...)) }
+
+// Enabled tells whether the level is shown.
+func (l infoLogger) Enabled() bool { return l.level == 0 }

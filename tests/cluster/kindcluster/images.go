@@ -1,0 +1,99 @@
+package kindcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
+)
+
+// Registry is the address of the cluster's registry as seen from this
+// machine: "localhost:49153". On the nodes every image is looked for there
+// first, whatever registry its name has: push localhost:49153/a/b:c, run
+// example.com/a/b:c.
+func (c *Cluster) Registry(ctx context.Context) (string, error) {
+	return registry.Address(ctx, c.name)
+}
+
+// PushProduct builds this repository's images (names as in product.Names;
+// none means all) at the version given, pushes them, and returns their
+// digests by name.
+func (c *Cluster) PushProduct(ctx context.Context, version string, names ...string) (map[string]string, error) {
+	root, err := repo.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	built, err := product.Build(ctx, product.Options{Root: root, Names: names, Version: version, Platforms: []product.Platform{platform()}})
+	if err != nil {
+		return nil, err
+	}
+	digests := map[string]string{}
+	for _, b := range built {
+		if digests[b.Name], err = c.push(ctx, b, "hostpath-provisioner/"+b.Name+":"+version); err != nil {
+			return nil, err
+		}
+	}
+	return digests, nil
+}
+
+// PushBinary puts a static binary into an image of its own and pushes it as
+// repository:tag ("sig-storage/csi-provisioner:v6.3.0", without a registry).
+// The entrypoint is target ("/csi-provisioner"). It returns the digest.
+func (c *Cluster) PushBinary(ctx context.Context, binary, target, image string) (string, error) {
+	img, err := product.Wrap(platform(), binary, target, nil)
+	if err != nil {
+		return "", err
+	}
+	return c.push(ctx, product.Built{Name: image, Images: []product.PlatformImage{{Platform: platform(), Image: img}}}, image)
+}
+
+func (c *Cluster) push(ctx context.Context, b product.Built, image string) (string, error) {
+	address, err := c.Registry(ctx)
+	if err != nil {
+		return "", err
+	}
+	digest, err := product.Push(ctx, b, address+"/"+image)
+	return digest.String(), err
+}
+
+func platform() product.Platform { return product.Platform{OS: "linux", Arch: runtime.GOARCH} }
+
+func (c *Cluster) removeRegistry(ctx context.Context) error {
+	container := registry.Container(c.name)
+	have, err := dockercli.HasContainer(ctx, container)
+	if !have || err != nil {
+		return err
+	}
+	return dockercli.Remove(ctx, "container", container)
+}
+
+// PurgeImages removes the images that this program gave to Docker: node
+// images built here and the registry's. The next cluster takes longer.
+func PurgeImages(ctx context.Context) error {
+	var errs []error
+	for _, repository := range []string{nodeimage.Repository, registry.Repository} {
+		ids, err := dockercli.Output(ctx, "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", repository)
+		errs = append(errs, err)
+		for image := range strings.FieldsSeq(ids) {
+			errs = append(errs, dockercli.Run(ctx, "rmi", image))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove images: %w", err)
+	}
+	return nil
+}
+
+// CacheDir is the folder that survives clusters.
+func CacheDir() (string, error) {
+	dir, err := cache.Open()
+	return string(dir), err
+}

@@ -1,0 +1,215 @@
+package kindcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/network"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
+)
+
+// roleLabel is what kind writes on its containers.
+const roleLabel = "io.x-k8s.kind.role"
+
+// Node is one machine of the cluster.
+type Node struct {
+	// Name of the node, and of its container.
+	Name string
+	// ControlPlane is true for the node that runs the API server.
+	ControlPlane bool
+	// Address on Docker's network.
+	Address netip.Addr
+	// Image that the node runs.
+	Image string
+}
+
+// Nodes lists the cluster's nodes by name.
+func (c *Cluster) Nodes(ctx context.Context) ([]Node, error) {
+	names, err := c.nodeNames()
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]Node, len(names))
+	for i, name := range names {
+		if nodes[i], err = inspect(ctx, name, c.network()); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
+}
+
+// Workers lists the names of the nodes that are not the control plane.
+func (c *Cluster) Workers(ctx context.Context) ([]string, error) {
+	nodes, err := c.Nodes(ctx)
+	var names []string
+	for _, node := range nodes {
+		if !node.ControlPlane {
+			names = append(names, node.Name)
+		}
+	}
+	return names, err
+}
+
+func inspect(ctx context.Context, name, networkName string) (Node, error) {
+	raw, err := dockercli.Output(ctx, "container", "inspect", "--format", "{{json .}}", name)
+	if err != nil {
+		return Node{}, err
+	}
+	var container struct {
+		Config struct {
+			Image  string
+			Labels map[string]string
+		}
+		NetworkSettings struct {
+			Networks map[string]struct{ IPAddress string }
+		}
+	}
+	if err := json.Unmarshal([]byte(raw), &container); err != nil {
+		return Node{}, fmt.Errorf("read what docker says about %s: %w", name, err)
+	}
+	address, err := netip.ParseAddr(container.NetworkSettings.Networks[networkName].IPAddress)
+	if err != nil {
+		return Node{}, fmt.Errorf("node %s has no address on network %s (is it running?): %w", name, networkName, err)
+	}
+	return Node{
+		Name:         name,
+		ControlPlane: container.Config.Labels[roleLabel] == "control-plane",
+		Address:      address,
+		Image:        container.Config.Image,
+	}, nil
+}
+
+// NodeExec runs a command on a node, with all of the node's own rights, and
+// returns what it prints to standard output without the last line's end.
+func (c *Cluster) NodeExec(ctx context.Context, node string, command ...string) (string, error) {
+	return dockercli.Output(ctx, append([]string{"exec", node}, command...)...)
+}
+
+// Kubectl runs kubectl on the control plane, as administrator. stdin may be
+// nil. It is there whatever is installed on this machine.
+func (c *Cluster) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	command := []string{"exec", "--interactive", c.name + "-control-plane", "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}
+	return dockercli.Input(ctx, stdin, append(command, args...)...)
+}
+
+// RestartNode restarts a node's container and returns when the node is Ready
+// again and its pods can be reached.
+func (c *Cluster) RestartNode(ctx context.Context, node string) error {
+	before, err := c.readySince(ctx, node)
+	if err != nil {
+		return err
+	}
+	if err := dockercli.Run(ctx, "restart", node); err != nil {
+		return fmt.Errorf("restart node %s: %w", node, err)
+	}
+	if err := c.ReapplyRoutes(ctx); err != nil {
+		return err
+	}
+	// The API server goes on saying Ready for a while after a node has gone:
+	// wait for a heartbeat that is newer than the restart.
+	err = poll(ctx, 2*time.Minute, "node "+node+" reports after its restart", func() error {
+		now, err := c.readySince(ctx, node)
+		if err == nil && now == before {
+			err = errors.New("no heartbeat yet")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.WaitReady(ctx, 2*time.Minute, func(string) {})
+}
+
+// readySince returns when the node's kubelet last renewed its lease.
+func (c *Cluster) readySince(ctx context.Context, node string) (string, error) {
+	return c.Kubectl(ctx, nil, "get", "lease", "-n", "kube-node-lease", node, "-o", "jsonpath={.spec.renewTime}")
+}
+
+// ReapplyRoutes makes every pod reachable from every node. It is needed after
+// a node's container was restarted, and does nothing where the node image
+// brings a network of its own.
+func (c *Cluster) ReapplyRoutes(ctx context.Context) error {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 0 || !nodeimage.IsBuilt(nodes[0].Image) {
+		return nil
+	}
+	return poll(ctx, 2*time.Minute, "each node has a range of pod addresses", func() error {
+		ranges, err := c.podRanges(ctx)
+		if err != nil {
+			return err
+		}
+		list := make([]network.Node, len(nodes))
+		for i, node := range nodes {
+			pods, ok := ranges[node.Name]
+			if !ok {
+				return fmt.Errorf("node %s has none yet", node.Name)
+			}
+			list[i] = network.Node{Name: node.Name, Address: node.Address, Pods: pods}
+		}
+		return network.Apply(ctx, list)
+	})
+}
+
+func (c *Cluster) podRanges(ctx context.Context) (map[string]netip.Prefix, error) {
+	const format = `jsonpath={range .items[*]}{.metadata.name} {.spec.podCIDR}{"\n"}{end}`
+	out, err := c.Kubectl(ctx, nil, "get", "nodes", "-o", format)
+	if err != nil {
+		return nil, err
+	}
+	ranges := map[string]netip.Prefix{}
+	for line := range strings.Lines(out) {
+		name, cidr, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if prefix, err := netip.ParsePrefix(cidr); err == nil {
+			ranges[name] = prefix
+		}
+	}
+	return ranges, nil
+}
+
+// WaitReady waits until all nodes are Ready and the name service runs.
+func (c *Cluster) WaitReady(ctx context.Context, limit time.Duration, report func(string)) error {
+	for _, wait := range [][]string{
+		{"wait", "--for=condition=Ready", "nodes", "--all", "--timeout=5s"},
+		{"rollout", "status", "deployment/coredns", "--namespace", "kube-system", "--timeout=5s"},
+	} {
+		err := poll(ctx, limit, strings.Join(wait[:3], " "), func() error {
+			_, err := c.Kubectl(ctx, nil, wait...)
+			if err != nil {
+				report(err.Error())
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poll tries until try succeeds or the time is over; the error tells what was
+// waited for and why the last attempt failed.
+func poll(ctx context.Context, limit time.Duration, what string, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited %s for this: %s: %w", limit, what, err)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
