@@ -1,0 +1,55 @@
+package sanity_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// directory stands for a pool that is a plain directory on the machine's own disk.
+const directory = "directory"
+
+// filesystems are what pools lie on in these tests: a directory, and each
+// filesystem that a pool can have to itself, on a loop device.
+func filesystems() []string { return []string{directory, "ext4", "xfs", "btrfs"} }
+
+// diskBytes is enough for mkfs.xfs, which wants 300 MiB. The file is sparse.
+const diskBytes = 512 << 20
+
+// mountPool makes a directory for a pool, on a loop device unless filesystem
+// is directory, and takes it away when the test ends.
+func mountPool(t *testing.T, filesystem, pool, image string) {
+	t.Helper()
+	if err := os.Mkdir(pool, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if filesystem == directory {
+		return
+	}
+	mkfs, err := exec.LookPath("mkfs." + filesystem)
+	if err != nil {
+		t.Fatalf("mkfs.%s is missing: run `go -C tools run ./install mkfs.%s`, which installs it with apt: %v", filesystem, filesystem, err)
+	}
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, diskBytes); err != nil {
+		t.Fatal(err)
+	}
+	command(t, mkfs, "-q", image)
+	command(t, "mount", "-o", "loop", image, pool)
+	t.Cleanup(func() {
+		out, err := exec.Command("umount", pool).CombinedOutput() // t.Context() is over by now
+		if err != nil {
+			t.Errorf("unmount the pool on %s: something holds it open: %v: %s", filesystem, err, out)
+		}
+	})
+}
+
+func command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+}

@@ -1,0 +1,156 @@
+package sanity_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is for things that take milliseconds unless they never come.
+const patience = 30 * time.Second
+
+// buildDriver compiles the driver as it is shipped and returns the binary.
+func buildDriver(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "driver")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "./src/driver")
+	cmd.Dir = filepath.Join("..", "..") // the root module
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build ./src/driver: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// instance is one running driver with one pool.
+type instance struct {
+	filesystem string
+	socket     string
+	kubelet    string // its kubelet directory, which targets must lie in
+	csi        string // the pool's csi/
+	log        string
+	process    *exec.Cmd
+	exited     chan error
+}
+
+// start runs the driver on a pool that lies on filesystem, and stops it when
+// the test ends.
+func start(t *testing.T, binary, filesystem string) *instance {
+	t.Helper()
+	dir := t.TempDir()
+	pool := filepath.Join(dir, "pool")
+	mountPool(t, filesystem, pool, filepath.Join(dir, "disk"))
+	d := &instance{
+		filesystem: filesystem,
+		socket:     filepath.Join(dir, "csi.sock"),
+		kubelet:    filepath.Join(dir, "kubelet"),
+		csi:        filepath.Join(pool, "csi"),
+		log:        filepath.Join(dir, "driver.log"),
+		exited:     make(chan error, 1),
+	}
+	for _, sub := range []string{"kubelet", "state"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf("storagePools:\n- name: sanity\n  path: %s\n  requireMount: %t\n", pool, filesystem != directory)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.process = exec.CommandContext(t.Context(), binary,
+		"--standalone", "--registration=false", "--node-name=sanity", "--http-address=", "--log-format=text",
+		"--endpoint=unix://"+d.socket, "--config="+config, "--host-root=/",
+		"--state-dir="+filepath.Join(dir, "state"), "--kubelet-dir="+d.kubelet)
+	d.run(t)
+	return d
+}
+
+func (d *instance) run(t *testing.T) {
+	t.Helper()
+	log, err := os.Create(d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.process.Stdout, d.process.Stderr = log, log
+	if err := errors.Join(d.process.Start(), log.Close()); err != nil {
+		t.Fatalf("start the driver: %v", err)
+	}
+	go func() { d.exited <- d.process.Wait() }()
+	t.Cleanup(func() { d.stop(t) })
+	d.awaitSocket(t)
+}
+
+func (d *instance) awaitSocket(t *testing.T) {
+	t.Helper()
+	timeout := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(d.socket); err == nil {
+			return
+		}
+		select {
+		case err := <-d.exited:
+			d.exited <- err // stop waits for it too
+			t.Fatalf("the driver on %s ended before it served: %v\n%s", d.filesystem, err, d.logged(t))
+		case <-timeout:
+			t.Fatalf("the driver on %s does not serve at %s after %s\n%s", d.filesystem, d.socket, patience, d.logged(t))
+		case <-tick.C:
+		}
+	}
+}
+
+// stop sends the first SIGTERM, which the driver has to obey.
+func (d *instance) stop(t *testing.T) {
+	t.Helper()
+	if err := d.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("send SIGTERM to the driver on %s: %v", d.filesystem, err)
+	}
+	select {
+	case err := <-d.exited:
+		if err != nil {
+			t.Errorf("the driver on %s did not end well after SIGTERM: %v", d.filesystem, err)
+		}
+	case <-time.After(patience):
+		t.Errorf("the driver on %s has not obeyed SIGTERM after %s", d.filesystem, patience)
+		if err := d.process.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		<-d.exited
+	}
+	if t.Failed() {
+		t.Logf("log of the driver on %s:\n%s", d.filesystem, d.logged(t))
+	}
+}
+
+func (d *instance) logged(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(d.log)
+	if err != nil {
+		t.Errorf("read the driver's log: %v", err)
+	}
+	return string(text)
+}
+
+// leftovers lists what a pool holds besides the driver's own directories.
+func (d *instance) leftovers() ([]string, error) {
+	var left []string
+	for _, sub := range []string{".", ".hpp/volumes", ".hpp/staging", ".hpp/trash"} {
+		entries, err := os.ReadDir(filepath.Join(d.csi, sub))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Name() != ".hpp" {
+				left = append(left, filepath.Join(sub, e.Name()))
+			}
+		}
+	}
+	return left, nil
+}
