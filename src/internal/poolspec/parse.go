@@ -50,13 +50,12 @@ func decode(data []byte, into reflect.Value, path string) error {
 	if string(data) == "null" {
 		return nil
 	}
-	if _, own := into.Addr().Interface().(json.Unmarshaler); !own {
-		switch into.Kind() {
-		case reflect.Struct:
-			return decodeObject(data, into, path)
-		case reflect.Slice:
-			return decodeList(data, into, path)
-		}
+	_, own := reflect.TypeAssert[json.Unmarshaler](into.Addr())
+	switch {
+	case !own && into.Kind() == reflect.Struct:
+		return decodeObject(data, into, path)
+	case !own && into.Kind() == reflect.Slice:
+		return decodeList(data, into, path)
 	}
 	if err := json.Unmarshal(data, into.Addr().Interface()); err != nil {
 		return fmt.Errorf("%s: %s", path, reason(err, into))

@@ -59,24 +59,34 @@ type rule struct {
 func (p Pool) rules() []rule {
 	system := systemDirectory(p.Path)
 	return []rule{
-		{"name", len(validation.IsDNS1123Label(p.Name)) > 0,
-			fmt.Sprintf("%q is no DNS label: want 1 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit", p.Name)},
+		{
+			"name", len(validation.IsDNS1123Label(p.Name)) > 0,
+			fmt.Sprintf("%q is no DNS label: want 1 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit", p.Name),
+		},
 		{"path", p.Path == "", "missing: want the absolute path of a directory on the node"},
 		{"path", p.Path != "" && !path.IsAbs(p.Path), fmt.Sprintf("%q is relative: want an absolute path", p.Path)},
-		{"path", path.IsAbs(p.Path) && path.Clean(p.Path) != p.Path,
-			fmt.Sprintf("%q is not clean: write %q", p.Path, path.Clean(p.Path))},
+		{
+			"path", path.IsAbs(p.Path) && path.Clean(p.Path) != p.Path,
+			fmt.Sprintf("%q is not clean: write %q", p.Path, path.Clean(p.Path)),
+		},
 		{"path", strings.ContainsFunc(p.Path, unicode.IsControl), fmt.Sprintf("%q holds a control character", p.Path)},
 		{"path", len(p.Path) > maxPath, fmt.Sprintf("%d bytes are too long: want at most %d", len(p.Path), maxPath)},
 		{"path", system != "", fmt.Sprintf("%q is or lies in %s, a directory of the system: want one that belongs to the pool alone, "+
 			"such as /var/lib/hostpath-provisioner", p.Path, system)},
 		{"scope", p.Scope != ScopeNode && p.Scope != ScopeShared, fmt.Sprintf("%q: want %s or %s", p.Scope, ScopeNode, ScopeShared)},
-		{"quota", !slices.Contains([]Quota{QuotaAuto, QuotaRequired, QuotaNone}, p.Quota),
-			fmt.Sprintf("%q: want %s, %s or %s", p.Quota, QuotaAuto, QuotaRequired, QuotaNone)},
+		{
+			"quota", !slices.Contains([]Quota{QuotaAuto, QuotaRequired, QuotaNone}, p.Quota),
+			fmt.Sprintf("%q: want %s, %s or %s", p.Quota, QuotaAuto, QuotaRequired, QuotaNone),
+		},
 		{"reserve", p.Reserve.Bytes < 0, fmt.Sprintf("%d bytes: want 0 or more", p.Reserve.Bytes)},
-		{"reserve", !(p.Reserve.Percent >= 0 && p.Reserve.Percent < 100),
-			fmt.Sprintf("%g%%: want 0%% or more and less than 100%%", p.Reserve.Percent)},
-		{"overcommit", !(p.Overcommit >= 0 && p.Overcommit <= maxOvercommit),
-			fmt.Sprintf("%g: want a factor from 0 (the backend's default) to %d", p.Overcommit, maxOvercommit)},
+		{
+			"reserve", !(p.Reserve.Percent >= 0 && p.Reserve.Percent < 100),
+			fmt.Sprintf("%g%%: want 0%% or more and less than 100%%", p.Reserve.Percent),
+		},
+		{
+			"overcommit", !(p.Overcommit >= 0 && p.Overcommit <= maxOvercommit),
+			fmt.Sprintf("%g: want a factor from 0 (the backend's default) to %d", p.Overcommit, maxOvercommit),
+		},
 		{"maxVolumes", p.MaxVolumes < 0, fmt.Sprintf("%d: want 0 (no limit) or more", p.MaxVolumes)},
 		{"trash.retention", p.Trash.Retention < 0, "negative: want 0s (purge at once) or more"},
 	}
@@ -121,12 +131,16 @@ func Within(name, directory string) bool {
 // systemDirectory is the directory of the system that a pool's path is or lies in, "" if there is none.
 func systemDirectory(name string) string {
 	// Parents of directories that packages and services share: a pool may lie below them, but not be one of them.
-	parents := []string{"/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/usr/local", "/var",
-		"/var/cache", "/var/lib", "/var/log", "/var/run", "/var/tmp"}
+	parents := []string{
+		"/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/usr/local", "/var",
+		"/var/cache", "/var/lib", "/var/log", "/var/run", "/var/tmp",
+	}
 	// Directories that belong to the operating system or to Kubernetes altogether.
-	whole := []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/sbin",
+	whole := []string{
+		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/sbin",
 		"/sys", "/usr", "/var/lib/cni", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/etcd",
-		"/var/lib/kubelet"}
+		"/var/lib/kubelet",
+	}
 	clean := path.Clean(name)
 	if slices.Contains(parents, clean) && name != "" {
 		return clean

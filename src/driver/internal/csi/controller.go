@@ -99,7 +99,7 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, q *pb.Valid
 		return nil, toStatus(read, err)
 	}
 	if err := capabilities("volume_capabilities", q.GetVolumeCapabilities()); err != nil {
-		return &pb.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+		return &pb.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil //nolint:nilerr // the refusal is the answer
 	}
 	return &pb.ValidateVolumeCapabilitiesResponse{Confirmed: &pb.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeContext: q.GetVolumeContext(), VolumeCapabilities: q.GetVolumeCapabilities(), Parameters: q.GetParameters(),
@@ -119,7 +119,7 @@ func (c *controller) GetCapacity(ctx context.Context, q *pb.GetCapacityRequest) 
 	}
 	pool, err := c.Pools.Resolve(q.GetParameters()[keyPool])
 	if err != nil {
-		return nothing, nil
+		return nothing, nil //nolint:nilerr // an error would leave an old number standing in the cluster
 	}
 	available, maximum, err := c.Pools.Capacity(ctx, pool)
 	if err != nil {

@@ -71,7 +71,10 @@ type Server struct {
 // New returns the services.
 func New(c Config) (*Server, error) {
 	for _, field := range []struct{ name, value string }{
-		{"DriverName", c.DriverName}, {"Version", c.Version}, {"NodeName", c.NodeName}, {"TopologyKey", c.TopologyKey},
+		{"DriverName", c.DriverName},
+		{"Version", c.Version},
+		{"NodeName", c.NodeName},
+		{"TopologyKey", c.TopologyKey},
 		{"KubeletDir", c.KubeletDir},
 	} {
 		if field.value == "" {

@@ -135,6 +135,5 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	hurry := time.AfterFunc(s.Grace, s.grpc.Stop)
 	defer hurry.Stop()
 	s.grpc.GracefulStop()
-	<-served
-	return nil
+	return <-served
 }

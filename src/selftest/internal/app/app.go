@@ -46,10 +46,10 @@ func Main(ctx context.Context, args []string, out, stderr io.Writer) int {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errUsage):
-		fmt.Fprintf(stderr, "selftest: %v\n%s", err, usage)
+		_, _ = fmt.Fprintf(stderr, "selftest: %v\n%s", err, usage)
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "selftest: %v\n", err)
+		_, _ = fmt.Fprintf(stderr, "selftest: %v\n", err)
 		return exitFailed
 	}
 }
@@ -70,10 +70,7 @@ func run(ctx context.Context, s streams, args []string) error {
 	case "checksum":
 		return withPath(o, func(path string) error { return checksum(s.out, path, o.want) })
 	case "fill":
-		if !o.bytes.set {
-			return fmt.Errorf("%w: fill needs --bytes", errUsage)
-		}
-		return withPath(o, func(path string) error { return fill(s.out, path, o.bytes.value) })
+		return withPath(o, func(path string) error { return fillSized(s.out, path, o.bytes) })
 	case "append-loop":
 		return withPath(o, func(path string) error { return appendLoop(ctx, s.out, path, time.Second) })
 	case "ls":
@@ -90,6 +87,13 @@ func run(ctx context.Context, s streams, args []string) error {
 	return fmt.Errorf("%w: unknown command %q", errUsage, args[0])
 }
 
+func fillSized(out io.Writer, path string, bytes size) error {
+	if !bytes.set {
+		return fmt.Errorf("%w: fill needs --bytes", errUsage)
+	}
+	return fill(out, path, bytes.value)
+}
+
 // options are the arguments of all commands together; each uses its own.
 type options struct {
 	path     string
@@ -104,7 +108,7 @@ type size struct {
 	set   bool
 }
 
-func (s size) or(fallback int64) int64 {
+func (s *size) or(fallback int64) int64 {
 	if s.set {
 		return s.value
 	}

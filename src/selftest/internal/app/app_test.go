@@ -103,7 +103,7 @@ func TestListShowsOwnerAndSize(t *testing.T) {
 func TestWrongCommandLinesExitWithTwoAndUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{},
-		{"wriet", "f"},
+		{"wipe", "f"},
 		{"write"},
 		{"write", "f", "--bytes", "1Mi"},
 		{"write", "f", "--bytes", "-1"},
