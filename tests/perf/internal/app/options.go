@@ -1,0 +1,137 @@
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// options are the command line.
+type options struct {
+	parts   []string // "driver", "burst"
+	out     string
+	compare string
+	against string // the report to compare with compare, when nothing is measured
+
+	dir     string
+	disks   []string
+	volumes []int
+	rounds  int
+	million bool
+
+	cluster string
+	keep    bool
+	claims  int
+}
+
+const usage = `usage: perf [flags] [driver|burst|all]
+       perf -compare OLDER.json report NEWER.json
+
+driver  the built driver alone over its socket, on a directory and on filesystems in files (root)
+burst   claims with a pod each on a kind cluster, beside rancher local-path
+all     both (default)
+
+The report goes to a new folder below -out: report.md, report.json, plot.svg and bench.txt for benchstat.
+
+flags:
+`
+
+// parse reads the command line. Flags may stand before and after the command.
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var disks, volumes string
+	set := flag.NewFlagSet("perf", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.Usage = func() {
+		_, _ = io.WriteString(stderr, usage) // nobody left to tell
+		set.PrintDefaults()
+	}
+	set.StringVar(&o.out, "out", "", "`folder` for reports (default artifacts/perf in the repository)")
+	set.StringVar(&o.compare, "compare", "", "earlier report.json to compare with")
+	set.StringVar(&o.dir, "dir", "/var/tmp", "`directory` on the disk to measure; not a tmpfs")
+	set.StringVar(&disks, "disks", "host,ext4,xfs", "host, and filesystems to make in files")
+	set.StringVar(&volumes, "volumes", "100,100000", "numbers of volumes in the pools, at least two")
+	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
+	set.BoolVar(&o.million, "million", false, "also delete volumes of 1,000,000 files (minutes)")
+	set.StringVar(&o.cluster, "cluster", "", "kind cluster to use as it is; without, hpp-perf is made and removed")
+	set.BoolVar(&o.keep, "keep", false, "do not remove the cluster hpp-perf afterwards")
+	set.IntVar(&o.claims, "claims", 60, "claims in the burst")
+	var words []string
+	for rest := args; ; {
+		if err := set.Parse(rest); err != nil {
+			return o, err
+		}
+		if set.NArg() == 0 {
+			break
+		}
+		words, rest = append(words, set.Arg(0)), set.Args()[1:]
+	}
+	err := errors.Join(o.setParts(words), o.setDisks(disks), o.setVolumes(volumes), o.check())
+	return o, err
+}
+
+func (o *options) setParts(words []string) error {
+	switch {
+	case len(words) == 2 && words[0] == "report":
+		o.against = words[1]
+		if o.compare == "" {
+			return errors.New("report NEWER.json needs -compare OLDER.json")
+		}
+	case len(words) == 0 || len(words) == 1 && words[0] == "all":
+		o.parts = []string{"driver", "burst"}
+	case len(words) == 1 && (words[0] == "driver" || words[0] == "burst"):
+		o.parts = words
+	default:
+		return fmt.Errorf("%s: want driver, burst or all", strings.Join(words, " "))
+	}
+	return nil
+}
+
+func (o *options) setDisks(list string) error {
+	o.disks = strings.Split(list, ",")
+	for _, d := range o.disks {
+		if !slices.Contains([]string{"host", "ext4", "xfs"}, d) {
+			return fmt.Errorf("-disks: %q: want host, ext4 or xfs", d)
+		}
+	}
+	return nil
+}
+
+func (o *options) setVolumes(list string) error {
+	for part := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-volumes: %q: want whole numbers from 1, separated by commas", part)
+		}
+		o.volumes = append(o.volumes, n)
+	}
+	slices.Sort(o.volumes)
+	o.volumes = slices.Compact(o.volumes)
+	if len(o.volumes) < 2 {
+		return errors.New("-volumes: want at least two different numbers, to compare")
+	}
+	return nil
+}
+
+func (o *options) check() error {
+	switch {
+	case o.rounds < 1:
+		return fmt.Errorf("-rounds: %d: want 1 or more", o.rounds)
+	case o.claims < 1:
+		return fmt.Errorf("-claims: %d: want 1 or more", o.claims)
+	case !filepath.IsAbs(o.dir):
+		return fmt.Errorf("-dir: %q: want an absolute path", o.dir)
+	}
+	if o.compare != "" {
+		if _, err := os.Stat(o.compare); err != nil {
+			return fmt.Errorf("-compare: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// Package driverd runs the built driver alone, without Kubernetes, and talks CSI to it.
+package driverd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// patience is for what takes a moment, or minutes with a pool of a million volumes, unless it never comes.
+const patience = 5 * time.Minute
+
+// Build compiles the driver as it is shipped, from the repository at root, into dir, and returns the binary's path.
+func Build(ctx context.Context, root, dir string) (string, error) {
+	binary := filepath.Join(dir, "driver")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./src/driver")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ./src/driver: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// Options are what a driver is started with.
+type Options struct {
+	Binary string
+	// Pool is the name of its only pool, Path that pool's directory.
+	Pool, Path string
+	// Work is an empty directory for socket, state and kubelet directory, short enough for a socket's name (107 bytes, unix(7)).
+	Work string
+}
+
+// Driver is a running driver.
+type Driver struct {
+	csi.ControllerClient
+	csi.NodeClient
+	Options
+
+	process *exec.Cmd
+	exited  chan error
+	conn    *grpc.ClientConn
+	started time.Time
+}
+
+// Start starts a driver and connects to it. It serves at once; whether its pool is recovered is another matter.
+func Start(ctx context.Context, o Options) (*Driver, error) {
+	d := &Driver{Options: o, exited: make(chan error, 1)}
+	for _, dir := range []string{d.Kubelet(), d.state()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("prepare the driver's directories: %w", err)
+		}
+	}
+	config := filepath.Join(o.Work, "config.yaml")
+	text := fmt.Sprintf("storagePools:\n- name: %s\n  path: %s\n", o.Pool, o.Path)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("write the driver's configuration: %w", err)
+	}
+	log, err := os.Create(d.log())
+	if err != nil {
+		return nil, fmt.Errorf("make the driver's log: %w", err)
+	}
+	// Not bound to ctx: Close sends SIGTERM, so that the driver ends as it does in a cluster.
+	d.process = exec.Command(o.Binary, //nolint:noctx // see above
+		"--standalone", "--registration=false", "--node-name=perf", "--http-address=", "--host-root=/", "--log-level=warn",
+		"--endpoint=unix://"+d.socket(), "--config="+config, "--state-dir="+d.state(), "--kubelet-dir="+d.Kubelet())
+	d.process.Stdout, d.process.Stderr = log, log
+	d.started = time.Now()
+	if err := errors.Join(d.process.Start(), log.Close()); err != nil {
+		return nil, fmt.Errorf("start the driver: %w", err)
+	}
+	go func() { d.exited <- d.process.Wait() }()
+	if err := d.connect(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Driver) connect(ctx context.Context) error {
+	if err := d.until(ctx, "serves", func() error { _, err := os.Stat(d.socket()); return err }); err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("unix://"+d.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("connect to the driver: %w", err)
+	}
+	d.conn = conn
+	d.ControllerClient, d.NodeClient = csi.NewControllerClient(conn), csi.NewNodeClient(conn)
+	return nil
+}
+
+// Recovered waits until the driver can tell about a volume that its pool holds, and returns how long that took from its start.
+func (d *Driver) Recovered(ctx context.Context, id string) (time.Duration, error) {
+	err := d.until(ctx, "knows "+id, func() error {
+		_, err := d.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+		return err
+	})
+	return time.Since(d.started), err
+}
+
+// until tries until try succeeds, the driver ends, or patience does.
+func (d *Driver) until(ctx context.Context, what string, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case end := <-d.exited:
+			d.exited <- end // Close waits for it too
+			return fmt.Errorf("the driver ended before it %s: %w\n%s", what, errors.Join(end, err), d.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("waited %s until the driver %s: %w\n%s", patience, what, err, d.Log())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// Close ends the driver with the first SIGTERM, which it has to obey.
+func (d *Driver) Close() error {
+	var errs []error
+	if d.conn != nil {
+		errs = append(errs, d.conn.Close())
+	}
+	if err := d.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		errs = append(errs, fmt.Errorf("send SIGTERM to the driver: %w", err))
+	}
+	select {
+	case err := <-d.exited:
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the driver did not end well: %w\n%s", err, d.Log()))
+		}
+	case <-time.After(30 * time.Second):
+		errs = append(errs, errors.New("the driver did not obey SIGTERM for 30 s"), d.process.Process.Kill())
+		<-d.exited
+	}
+	return errors.Join(errs...)
+}
+
+// Kubelet is the directory that targets lie in.
+func (d *Driver) Kubelet() string { return filepath.Join(d.Work, "kubelet") }
+
+func (d *Driver) state() string  { return filepath.Join(d.Work, "state") }
+func (d *Driver) socket() string { return filepath.Join(d.Work, "csi.sock") }
+func (d *Driver) log() string    { return filepath.Join(d.Work, "driver.log") }
+
+// Log is what the driver has logged, for an error.
+func (d *Driver) Log() string {
+	text, err := os.ReadFile(d.log())
+	if err != nil {
+		return err.Error()
+	}
+	const tail = 4000
+	return string(text[max(0, len(text)-tail):])
+}
+
+// RSS is the driver's resident memory in bytes (VmRSS, proc_pid_status(5)).
+func (d *Driver) RSS() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the driver's memory: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kib), "kB")), 10, 64)
+			return n * 1024, err
+		}
+	}
+	return 0, errors.New("read the driver's memory: no VmRSS in /proc/PID/status")
+}
+
+// CPU is the processor time that the driver has used so far (utime and stime, proc_pid_stat(5)).
+func (d *Driver) CPU() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.process.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the driver's processor time: %w", err)
+	}
+	// The second field is the program's name in parentheses, which may hold anything.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	const utime, stime, ticksPerSecond = 11, 12, 100
+	if len(fields) <= stime {
+		return 0, errors.New("read the driver's processor time: /proc/PID/stat is too short")
+	}
+	user, err1 := strconv.ParseInt(fields[utime], 10, 64)
+	system, err2 := strconv.ParseInt(fields[stime], 10, 64)
+	return time.Duration(user+system) * (time.Second / ticksPerSecond), errors.Join(err1, err2)
+}

@@ -1,0 +1,207 @@
+package driverrun
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/driverd"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
+)
+
+// subject is one driver under test with the volumes that were made through it.
+type subject struct {
+	*driverd.Driver
+	volumes int // in its pool before the test
+	made    atomic.Int64
+	ids     []string // made by create, not yet deleted
+}
+
+// target is where the pods of the test would have their volumes.
+func (s *subject) target(id string) string { return filepath.Join(s.Kubelet(), "pods", id, "mount") }
+
+func (s *subject) nextID() string {
+	return fmt.Sprintf("pvc-11111111-0000-4000-8000-%012d", s.made.Add(1))
+}
+
+func capability() *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
+	}
+}
+
+func (s *subject) create(ctx context.Context, id string) error {
+	_, err := s.CreateVolume(ctx, &csi.CreateVolumeRequest{
+		Name:               id,
+		CapacityRange:      &csi.CapacityRange{RequiredBytes: pooldir.Bytes},
+		VolumeCapabilities: []*csi.VolumeCapability{capability()},
+		Parameters: map[string]string{ // what external-provisioner sends with --extra-create-metadata
+			"storagePool":                      s.Pool,
+			"csi.storage.k8s.io/pvc/name":      "data-database-0",
+			"csi.storage.k8s.io/pvc/namespace": "default",
+			"csi.storage.k8s.io/pv/name":       id,
+		},
+	})
+	return err
+}
+
+func (s *subject) remove(ctx context.Context, id string) error {
+	_, err := s.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
+	return err
+}
+
+func (s *subject) publish(ctx context.Context, id string) error {
+	_, err := s.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+		VolumeId: id, TargetPath: s.target(id), VolumeCapability: capability(),
+		VolumeContext: map[string]string{"storagePool": s.Pool},
+	})
+	return err
+}
+
+func (s *subject) unpublish(ctx context.Context, id string) error {
+	_, err := s.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: s.target(id)})
+	return err
+}
+
+func (s *subject) stats(ctx context.Context, id string) error {
+	_, err := s.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: s.target(id)})
+	return err
+}
+
+// timed runs do n times in a row and gives what each took.
+func timed(n int, do func(i int) error) ([]time.Duration, error) {
+	took := make([]time.Duration, 0, n)
+	for i := range n {
+		start := time.Now()
+		if err := do(i); err != nil {
+			return took, err
+		}
+		took = append(took, time.Since(start))
+	}
+	return took, nil
+}
+
+// createMany makes n volumes one after the other.
+func (s *subject) createMany(ctx context.Context, n int) ([]time.Duration, error) {
+	return timed(n, func(int) error {
+		id := s.nextID()
+		if err := s.create(ctx, id); err != nil {
+			return err
+		}
+		s.ids = append(s.ids, id)
+		return nil
+	})
+}
+
+// createParallel makes n volumes with so many clients at once; all is how long it took together.
+func (s *subject) createParallel(ctx context.Context, n, clients int) (each []time.Duration, all time.Duration, err error) {
+	group, start := parallel{}, time.Now()
+	for range clients {
+		group.Go(func() ([]time.Duration, []string, error) {
+			var ids []string
+			took, err := timed(n/clients, func(int) error {
+				ids = append(ids, s.nextID())
+				return s.create(ctx, ids[len(ids)-1])
+			})
+			return took, ids, err
+		})
+	}
+	group.Wait()
+	s.ids = append(s.ids, group.ids...)
+	return group.took, time.Since(start), group.err
+}
+
+// parallel gathers what several clients measured.
+type parallel struct {
+	sync.WaitGroup
+	mu   sync.Mutex
+	took []time.Duration
+	ids  []string
+	err  error
+}
+
+// Go runs one client.
+func (p *parallel) Go(client func() ([]time.Duration, []string, error)) {
+	p.WaitGroup.Go(func() {
+		took, ids, err := client()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.took, p.ids = append(p.took, took...), append(p.ids, ids...)
+		if err != nil {
+			p.err = err
+		}
+	})
+}
+
+// publishMany publishes and unpublishes the first n volumes made, each in turn.
+func (s *subject) publishMany(ctx context.Context, n int) (up, down []time.Duration, err error) {
+	for _, id := range s.ids[:n] {
+		// The kubelet makes the target's parent.
+		if err := os.MkdirAll(filepath.Dir(s.target(id)), 0o750); err != nil {
+			return up, down, fmt.Errorf("make the target's parent: %w", err)
+		}
+		start := time.Now()
+		if err := s.publish(ctx, id); err != nil {
+			return up, down, err
+		}
+		up = append(up, time.Since(start))
+		start = time.Now()
+		if err := s.unpublish(ctx, id); err != nil {
+			return up, down, err
+		}
+		down = append(down, time.Since(start))
+	}
+	return up, down, nil
+}
+
+// statsMany asks n times for the use of one published volume.
+func (s *subject) statsMany(ctx context.Context, n int) ([]time.Duration, error) {
+	id := s.ids[0]
+	if err := os.MkdirAll(filepath.Dir(s.target(id)), 0o750); err != nil {
+		return nil, fmt.Errorf("make the target's parent: %w", err)
+	}
+	if err := s.publish(ctx, id); err != nil {
+		return nil, err
+	}
+	took, err := timed(n, func(int) error { return s.stats(ctx, id) })
+	if err != nil {
+		return nil, err
+	}
+	return took, s.unpublish(ctx, id)
+}
+
+// take gives the last n volumes made, for deletion.
+func (s *subject) take(n int) []string {
+	ids := s.ids[len(s.ids)-n:]
+	s.ids = s.ids[:len(s.ids)-n]
+	return ids
+}
+
+// deleteMany deletes n volumes with one file each.
+func (s *subject) deleteMany(ctx context.Context, n int) ([]time.Duration, error) {
+	ids := s.take(n)
+	for _, id := range ids {
+		if err := os.WriteFile(filepath.Join(pooldir.Data(s.Path, id), "file"), []byte("x"), 0o600); err != nil {
+			return nil, fmt.Errorf("put a file into a volume: %w", err)
+		}
+	}
+	return timed(n, func(i int) error { return s.remove(ctx, ids[i]) })
+}
+
+// deleteFull deletes n volumes with many files each.
+func (s *subject) deleteFull(ctx context.Context, n, files int) ([]time.Duration, error) {
+	ids := s.take(n)
+	for _, id := range ids {
+		if err := pooldir.Fill(pooldir.Data(s.Path, id), files); err != nil {
+			return nil, err
+		}
+	}
+	return timed(n, func(i int) error { return s.remove(ctx, ids[i]) })
+}

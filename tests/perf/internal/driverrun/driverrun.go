@@ -1,0 +1,155 @@
+// Package driverrun measures the built driver alone, over its socket, on one disk: what a call takes, with few and with many
+// volumes in the pool, beside what the same disk takes for the same steps done by hand.
+package driverrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/driverd"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/workdisk"
+)
+
+// Options say what to measure.
+type Options struct {
+	// Binary is the built driver.
+	Binary string
+	// Volumes are the sizes of the pools to compare, the smallest first.
+	Volumes []int
+	// Rounds is how often the subjects take turns.
+	Rounds int
+	// Files are the numbers of files in the volumes whose deletion is timed.
+	Files []int
+	// Idle also measures what a driver uses that has nothing to do.
+	Idle bool
+	// Log tells what is being done.
+	Log func(format string, args ...any)
+}
+
+// Result is what one disk gave.
+type Result struct {
+	Section report.Section
+	Bench   []report.BenchLine
+	Panel   report.Panel
+}
+
+// Calls in a round of each kind, and for what is done once.
+const (
+	creates   = 50
+	publishes = 30
+	deletes   = 20
+	together  = 480 // creations by all clients of a round
+	clients   = 16
+	asks      = 500 // NodeGetVolumeStats
+	full      = 3   // deletions of a volume full of files
+)
+
+// run is a measurement under way.
+type run struct {
+	Options
+	*recorder
+	raw      *raw
+	subjects []*subject
+}
+
+// Run measures on one disk.
+func Run(ctx context.Context, o Options, disk workdisk.Disk) (_ Result, err error) {
+	r := &run{Options: o, recorder: newRecorder(disk)}
+	work, err := os.MkdirTemp("", "hpp-perf-")
+	if err != nil {
+		return Result{}, fmt.Errorf("make a directory for the drivers' sockets: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.close(), os.RemoveAll(work)) }()
+	if r.raw, err = newRaw(filepath.Join(disk.Path, "by-hand")); err != nil {
+		return Result{}, err
+	}
+	for _, volumes := range o.Volumes {
+		if err := r.start(ctx, filepath.Join(work, fmt.Sprint(volumes)), volumes); err != nil {
+			return Result{}, err
+		}
+	}
+	for _, phase := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"warm up", r.warmUp},
+		{"CreateVolume, NodePublishVolume, NodeUnpublishVolume", r.rounds},
+		{"CreateVolume with 16 clients", r.parallel},
+		{"NodeGetVolumeStats", r.stats},
+		{"DeleteVolume", r.deletes},
+		{"DeleteVolume of full volumes", r.deletesFull},
+	} {
+		o.Log("%s: %s", disk.Name, phase.name)
+		if err := phase.do(ctx); err != nil {
+			return Result{}, fmt.Errorf("%s: %s: %w", disk.Name, phase.name, err)
+		}
+	}
+	return Result{Section: r.section(), Bench: r.bench, Panel: r.panel()}, nil
+}
+
+func (r *run) close() error {
+	var errs []error
+	for _, s := range r.subjects {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// start makes a pool and starts a driver on it.
+func (r *run) start(ctx context.Context, work string, volumes int) error {
+	name := fmt.Sprintf("perf-%d", volumes)
+	path := filepath.Join(r.disk.Path, name)
+	r.Log("%s: make a pool of %d volumes", r.disk.Name, volumes)
+	if err := errors.Join(os.MkdirAll(work, 0o700), pooldir.Make(path, name, volumes)); err != nil {
+		return err
+	}
+	d, err := driverd.Start(ctx, driverd.Options{Binary: r.Binary, Pool: name, Path: path, Work: work})
+	if err != nil {
+		return err
+	}
+	r.subjects = append(r.subjects, &subject{Driver: d, volumes: volumes})
+	took, err := d.Recovered(ctx, pooldir.VolumeID(volumes-1))
+	if err != nil {
+		return err
+	}
+	r.add(opRecover, volumes, []time.Duration{took})
+	if r.Idle {
+		return r.idle(d, volumes)
+	}
+	return nil
+}
+
+// idle measures what a driver uses while nothing happens.
+func (r *run) idle(d *driverd.Driver, volumes int) error {
+	const settle, watch = 3 * time.Second, 10 * time.Second
+	r.Log("%s: let the driver with %d volumes idle", r.disk.Name, volumes)
+	time.Sleep(settle)
+	before, err := d.CPU()
+	if err != nil {
+		return err
+	}
+	time.Sleep(watch)
+	after, err := d.CPU()
+	if err != nil {
+		return err
+	}
+	rss, err := d.RSS()
+	if err != nil {
+		return err
+	}
+	memory := report.Figure{Name: fmt.Sprintf("idle, %d volumes: RSS of the driver", volumes), Value: float64(rss) / (1 << 20), Unit: report.MiB}
+	if volumes == r.Volumes[0] {
+		memory.Budget = report.AtMost(25)
+	}
+	r.extra = append(r.extra, memory, report.Figure{
+		Name:  fmt.Sprintf("idle, %d volumes: processor time", volumes),
+		Value: float64(after-before) / float64(watch) * 100, Unit: report.Percent,
+	})
+	return nil
+}

@@ -1,0 +1,126 @@
+package driverrun
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
+)
+
+// warmUp does everything a few times without recording it.
+func (r *run) warmUp(ctx context.Context) error {
+	const few = 20
+	for range few {
+		if err := r.raw.create(); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.subjects {
+		if _, err := s.createMany(ctx, few); err != nil {
+			return err
+		}
+		if _, _, err := s.publishMany(ctx, few); err != nil {
+			return err
+		}
+		if _, err := s.deleteMany(ctx, few); err != nil {
+			return err
+		}
+	}
+	return pooldir.Sync(r.disk.Path)
+}
+
+// rounds lets baselines and drivers take turns.
+func (r *run) rounds(ctx context.Context) error {
+	for range r.Rounds {
+		if err := r.baselines(); err != nil {
+			return err
+		}
+		for _, s := range r.subjects {
+			took, err := s.createMany(ctx, creates)
+			if err != nil {
+				return err
+			}
+			r.add(opCreate, s.volumes, took)
+		}
+		for _, s := range r.subjects {
+			up, down, err := s.publishMany(ctx, publishes)
+			if err != nil {
+				return err
+			}
+			r.add(opPublish, s.volumes, up)
+			r.add(opUnpublish, s.volumes, down)
+		}
+	}
+	return nil
+}
+
+func (r *run) baselines() error {
+	for _, b := range []struct {
+		op string
+		do func() error
+	}{{opMkdir, r.raw.mkdir}, {opByHand, r.raw.create}} {
+		took, err := timed(creates, func(int) error { return b.do() })
+		if err != nil {
+			return fmt.Errorf("baseline %s: %w", b.op, err)
+		}
+		r.add(b.op, baseline, took)
+	}
+	return nil
+}
+
+func (r *run) parallel(ctx context.Context) error {
+	for range max(1, r.Rounds/2) {
+		for _, s := range r.subjects {
+			took, all, err := s.createParallel(ctx, together, clients)
+			if err != nil {
+				return err
+			}
+			r.addParallel(s.volumes, took, all)
+		}
+	}
+	return nil
+}
+
+func (r *run) stats(ctx context.Context) error {
+	for _, s := range r.subjects {
+		took, err := s.statsMany(ctx, asks)
+		if err != nil {
+			return err
+		}
+		r.add(opStats, s.volumes, took)
+	}
+	return nil
+}
+
+func (r *run) deletes(ctx context.Context) error {
+	for range r.Rounds {
+		for _, s := range r.subjects {
+			took, err := s.deleteMany(ctx, deletes)
+			if err != nil {
+				return err
+			}
+			r.add(opDelete, s.volumes, took)
+		}
+	}
+	return nil
+}
+
+// deletesFull comes last: purging what it deletes goes on for a while, and creation is timed beside that.
+func (r *run) deletesFull(ctx context.Context) error {
+	s := r.subjects[0]
+	for _, files := range r.Files {
+		took, err := s.deleteFull(ctx, full, files)
+		if err != nil {
+			return err
+		}
+		r.add(fmt.Sprintf(opFull, files), s.volumes, took)
+		for range r.Rounds {
+			took, err := s.createMany(ctx, creates)
+			if err != nil {
+				return err
+			}
+			r.add(opPurging, s.volumes, took)
+		}
+	}
+	return nil
+}

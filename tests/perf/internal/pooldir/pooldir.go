@@ -1,0 +1,138 @@
+// Package pooldir makes a pool full of volumes quickly: the directories and records that the driver would have made one by one,
+// in the format of DESIGN §4 and docs/reference, without an fsync each. A driver started on it finds a pool that an earlier
+// installation left, adopts it and recovers.
+package pooldir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bytes is the size of each volume: one that promises little, so that a large pool fits on a small disk.
+const Bytes = 4096
+
+// marker is csi/.hpp/pool.json.
+type marker struct {
+	Version int       `json:"version"`
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+}
+
+// record is csi/.hpp/volumes/<id>.json, as far as volumes of a plain class need it.
+type record struct {
+	Version  int       `json:"version"`
+	ID       string    `json:"id"`
+	Pool     string    `json:"pool"`
+	Bytes    int64     `json:"bytes"`
+	Backend  string    `json:"backend"`
+	Mode     uint32    `json:"mode"`
+	OnDelete string    `json:"onDelete"`
+	Created  time.Time `json:"created"`
+}
+
+// VolumeID is the id of the n-th volume of a pre-made pool. It is as long as the ids of Kubernetes.
+func VolumeID(n int) string { return fmt.Sprintf("pvc-00000000-0000-4000-8000-%012d", n) }
+
+// Data is the directory of a volume in the pool at path.
+func Data(path, id string) string { return filepath.Join(path, "csi", id) }
+
+// Make makes the pool called name at path, which must not hold one, with so many volumes, and syncs its filesystem.
+func Make(path, name string, volumes int) error {
+	csi := filepath.Join(path, "csi")
+	for _, dir := range []string{"volumes", "staging", "trash"} {
+		if err := os.MkdirAll(filepath.Join(csi, ".hpp", dir), 0o700); err != nil {
+			return fmt.Errorf("lay out the pool: %w", err)
+		}
+	}
+	if err := os.Chmod(csi, 0o700); err != nil {
+		return fmt.Errorf("close the pool to others: %w", err)
+	}
+	if err := fill(csi, name, volumes); err != nil {
+		return err
+	}
+	id := "perf-" + name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	if err := write(filepath.Join(csi, ".hpp", "pool.json"), marker{Version: 1, ID: id, Created: time.Now().UTC()}); err != nil {
+		return err
+	}
+	return Sync(path)
+}
+
+// fill makes the volumes, two at a time: more do not help on one directory.
+func fill(csi, pool string, volumes int) error {
+	const workers = 2
+	errs := make([]error, workers)
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for n := w; n < volumes && errs[w] == nil; n += workers {
+				errs[w] = makeVolume(csi, pool, VolumeID(n))
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func makeVolume(csi, pool, id string) error {
+	dir := filepath.Join(csi, id)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return fmt.Errorf("make a volume: %w", err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		return fmt.Errorf("open a volume to all: %w", err)
+	}
+	return write(filepath.Join(csi, ".hpp", "volumes", id+".json"), record{
+		Version: 1, ID: id, Pool: pool, Bytes: Bytes, Backend: "plain", Mode: 0o777, OnDelete: "trash", Created: time.Now().UTC(),
+	})
+}
+
+func write(file string, content any) error {
+	data, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", file, err)
+	}
+	if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write a file of the pool: %w", err)
+	}
+	return nil
+}
+
+// Fill puts so many empty files into a directory, a thousand to a folder, and syncs its filesystem: the files of a volume that
+// is deleted have usually been there for a while.
+func Fill(dir string, files int) error {
+	const perFolder = 1000
+	for n := range files {
+		folder := filepath.Join(dir, strconv.Itoa(n/perFolder))
+		if n%perFolder == 0 {
+			if err := os.Mkdir(folder, 0o777); err != nil {
+				return fmt.Errorf("fill a volume: %w", err)
+			}
+		}
+		f, err := os.Create(filepath.Join(folder, strconv.Itoa(n%perFolder)))
+		if err != nil {
+			return fmt.Errorf("fill a volume: %w", err)
+		}
+		if err := f.Close(); err != nil {
+			return fmt.Errorf("fill a volume: %w", err)
+		}
+	}
+	return Sync(dir)
+}
+
+// Sync writes out what is dirty on the filesystem of path, so that nobody else's fsync pays for it.
+func Sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync a filesystem: %w", err)
+	}
+	err = unix.Syncfs(int(f.Fd()))
+	return errors.Join(err, f.Close())
+}
