@@ -33,6 +33,9 @@ type Options struct {
 	// for it ($KUBECONFIG or ~/.kube/config) and makes it the current
 	// context, as kind does. Tests leave that alone.
 	MergeKubeconfig bool
+	// MoreSteps is how many steps the caller will print with the cluster's
+	// Printer, so that the numbers are right from the first line on.
+	MoreSteps int
 	// Out gets the progress, in plain lines; nil discards it.
 	Out io.Writer
 }
@@ -69,7 +72,7 @@ func Create(ctx context.Context, o Options) (*Cluster, error) {
 	if out == nil {
 		out = io.Discard
 	}
-	c := &Cluster{name: o.Name, dir: dir, print: progress.New(out, createSteps)}
+	c := &Cluster{name: o.Name, dir: dir, print: progress.New(out, createSteps+o.MoreSteps)}
 	if err := c.prepareDocker(ctx); err != nil {
 		return nil, err
 	}
@@ -219,7 +222,7 @@ func (c *Cluster) finish(ctx context.Context, o Options) error {
 	if err := c.writeKubeconfig(o.MergeKubeconfig); err != nil {
 		return err
 	}
-	return c.print.Step("wait for the nodes and the name service", 15*time.Second, func(report func(string)) error {
+	return c.print.Step("wait for the nodes and the name service", 0, func(report func(string)) error {
 		return c.WaitReady(ctx, 3*time.Minute, report)
 	})
 }

@@ -40,7 +40,11 @@ func upCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
-			c, err := kindcluster.Create(cmd.Context(), kindcluster.Options{Name: name, Workers: workers, MergeKubeconfig: true, Out: out})
+			wanted := kindcluster.Options{Name: name, Workers: workers, MergeKubeconfig: true, Out: out}
+			if !noInstall {
+				wanted.MoreSteps = o.Steps()
+			}
+			c, err := kindcluster.Create(cmd.Context(), wanted)
 			if err != nil {
 				return err
 			}

@@ -4,14 +4,155 @@ package install
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 )
 
-// Run builds and pushes the images, installs or upgrades the chart, and makes
-// the demo's claim and pod.
-func Run(context.Context, *kindcluster.Cluster, Options, io.Writer) error {
-	return errors.New("not yet")
+// Where the chart goes.
+const (
+	release   = "hpp"
+	namespace = "hostpath-provisioner"
+)
+
+// Options say what is installed into a cluster.
+type Options struct {
+	// Chart is the chart's folder, Values are files with values for it.
+	Chart  string
+	Values []string
+	// Demo adds a claim and a pod that writes to it.
+	Demo bool
+}
+
+// Steps is how many steps Run prints.
+func (o Options) Steps() int {
+	if o.Demo {
+		return 5
+	}
+	return 4
+}
+
+// Run builds and pushes the images, installs or upgrades the chart, makes the
+// demo's claim and pod, and prints what to do next.
+func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) error {
+	dir, err := cache.Open()
+	if err != nil {
+		return err
+	}
+	version, err := appVersion(o.Chart)
+	if err != nil {
+		return err
+	}
+	print := c.Printer()
+	var digests map[string]string
+	err = print.Step("images: compile and push driver and selftest "+version, time.Minute, func(func(string)) (err error) {
+		digests, err = c.PushProduct(ctx, version)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := provideSidecar(ctx, c, dir); err != nil {
+		return err
+	}
+	helm, err := provideHelm(ctx, print, dir)
+	if err != nil {
+		return err
+	}
+	err = print.Step("helm upgrade --install "+release+" "+o.Chart, 20*time.Second, func(func(string)) error {
+		return installChart(ctx, c, helm, o, digests)
+	})
+	if err != nil {
+		return err
+	}
+	if !o.Demo {
+		return Summary(ctx, c, out)
+	}
+	return runDemo(ctx, c, version, digests["selftest"], out)
+}
+
+// appVersion reads the version that the chart's images have.
+func appVersion(chart string) (string, error) {
+	raw, err := os.ReadFile(filepath.Join(chart, "Chart.yaml"))
+	if err != nil {
+		return "", fmt.Errorf("read the chart (--chart names its folder): %w", err)
+	}
+	var c struct {
+		AppVersion string `json:"appVersion"`
+	}
+	if err := yaml.Unmarshal(raw, &c); err != nil {
+		return "", fmt.Errorf("read Chart.yaml in %s: %w", chart, err)
+	}
+	if c.AppVersion == "" {
+		return "", fmt.Errorf("Chart.yaml in %s has no appVersion", chart)
+	}
+	return c.AppVersion, nil
+}
+
+// privilegedNamespace lets the driver's pods in where Pod Security is
+// enforced: Helm cannot label a namespace that it does not own.
+const privilegedNamespace = `apiVersion: v1
+kind: Namespace
+metadata:
+  name: ` + namespace + `
+  labels:
+    pod-security.kubernetes.io/enforce: privileged
+`
+
+func installChart(ctx context.Context, c *kindcluster.Cluster, helm string, o Options, digests map[string]string) error {
+	if _, err := c.Kubectl(ctx, strings.NewReader(privilegedNamespace), "apply", "-f", "-"); err != nil {
+		return fmt.Errorf("make namespace %s: %w", namespace, err)
+	}
+	values, err := os.CreateTemp("", "hpp-values-*.yaml")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(values.Name())
+	if _, err := values.WriteString(digestValues(digests)); err != nil {
+		return err
+	}
+	if err := values.Close(); err != nil {
+		return err
+	}
+	args := []string{"upgrade", "--install", release, o.Chart, "--namespace", namespace,
+		"--kubeconfig", c.Kubeconfig(), "--wait", "--timeout", "3m", "--values", values.Name()}
+	for _, file := range o.Values {
+		args = append(args, "--values", file)
+	}
+	if err := run(ctx, helm, args...); err != nil {
+		return fmt.Errorf("install the chart: %w\n%s", err, trouble(ctx, c))
+	}
+	return nil
+}
+
+// digestValues pins the images just pushed. The tag stays the same from one
+// `up` to the next; the digest changes exactly when the content does, and
+// then the pods are replaced.
+func digestValues(digests map[string]string) string {
+	return fmt.Sprintf("driver:\n  image:\n    digest: %q\nselftest:\n  image:\n    digest: %q\n", digests["driver"], digests["selftest"])
+}
+
+// trouble is what a person would look at first when pods do not start.
+func trouble(ctx context.Context, c *kindcluster.Cluster) string {
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"get", "pods", "--namespace", namespace, "--output", "wide"},
+		{"get", "events", "--namespace", namespace, "--field-selector", "type=Warning", "--sort-by", ".lastTimestamp"},
+		{"logs", "--namespace", namespace, "--selector", "app.kubernetes.io/instance=" + release, "--all-containers", "--prefix", "--tail", "10"},
+	} {
+		text, err := c.Kubectl(ctx, nil, args...)
+		if err != nil {
+			text = err.Error()
+		}
+		fmt.Fprintf(&b, "\n$ kubectl %s\n%s\n", strings.Join(args, " "), text)
+	}
+	return b.String()
 }

@@ -10,15 +10,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 )
 
-// Options say what is installed into a cluster.
-type Options struct {
-	// Chart is the chart's folder, Values are files with values for it.
-	Chart  string
-	Values []string
-	// Demo adds a claim and a pod that writes to it.
-	Demo bool
-}
-
 // Summary prints how to use a cluster in which nothing was installed.
 func Summary(ctx context.Context, c *kindcluster.Cluster, out io.Writer) error {
 	registry, err := c.Registry(ctx)

@@ -110,6 +110,18 @@ func CSIProvisionerProgram() Program {
 	}
 }
 
+// HelmProgram is the client that installs the chart.
+func HelmProgram() Program {
+	const module = "helm.sh/helm/v4"
+	return Program{
+		Name:     "helm",
+		Module:   module,
+		Version:  Helm,
+		Packages: []string{module + "/cmd/helm"},
+		Ldflags:  "-X " + module + "/internal/version.version=" + Helm,
+	}
+}
+
 // DebianPackages are what a node needs beyond Debian's minimal system:
 // an init system, network and storage tools, runc and the CNI plugins.
 func DebianPackages() []string {

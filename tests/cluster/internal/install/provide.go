@@ -1,0 +1,91 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/gobuild"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
+)
+
+// The sidecar's image, as the chart names it.
+const (
+	sidecarRegistry = "registry.k8s.io"
+	sidecarImage    = "sig-storage/csi-provisioner:" + versions.CSIProvisioner
+)
+
+// provideSidecar makes sure that nodes can pull csi-provisioner: from its own
+// registry where that answers, else from the cluster's, compiled here.
+func provideSidecar(ctx context.Context, c *kindcluster.Cluster, dir cache.Dir) error {
+	what, usual := "image "+sidecarRegistry+"/"+sidecarImage, time.Duration(0)
+	program := versions.CSIProvisionerProgram()
+	public := !dir.Has(gobuild.Folder(program)) && canPull(ctx, sidecarRegistry+"/"+sidecarImage)
+	switch {
+	case public:
+		what += ": the nodes pull it"
+	case dir.Has(gobuild.Folder(program)):
+		what += ": push, compiled earlier"
+	default:
+		what += ": cannot be pulled, compile and push"
+		usual = 100 * time.Second
+	}
+	return c.Printer().Step(what, usual, func(report func(string)) error {
+		if public {
+			return nil
+		}
+		folder, err := gobuild.Build(ctx, dir, program, report)
+		if err != nil {
+			return err
+		}
+		_, err = c.PushBinary(ctx, filepath.Join(folder, program.Name), "/"+program.Name, sidecarImage)
+		return err
+	})
+}
+
+// canPull asks the registry for the image's description, and does not wait
+// long: no answer is an answer too.
+func canPull(ctx context.Context, image string) bool {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
+	defer cancel()
+	_, err = remote.Head(ref, remote.WithContext(ctx))
+	return err == nil
+}
+
+// provideHelm returns the path of Helm at the pinned version, in the folder
+// that the Makefile uses too.
+func provideHelm(ctx context.Context, print *progress.Printer, dir cache.Dir) (string, error) {
+	program := versions.HelmProgram()
+	entry := "tools/helm-" + program.Version
+	binary := dir.Path(entry, program.Name)
+	if _, err := os.Stat(binary); err == nil {
+		return binary, print.Step("helm "+program.Version+": in the cache", 0, func(func(string)) error { return nil })
+	}
+	err := print.Step("compile helm "+program.Version, 2*time.Minute, func(report func(string)) error {
+		_, err := gobuild.BuildAs(ctx, dir, entry, program, report)
+		return err
+	})
+	return binary, err
+}
+
+func run(ctx context.Context, program string, args ...string) error {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, out)
+	}
+	return nil
+}

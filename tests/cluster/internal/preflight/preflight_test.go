@@ -1,0 +1,121 @@
+package preflight_test
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/preflight"
+)
+
+// healthy is a host on which everything is there; tests take something away.
+func healthy() preflight.Host {
+	return preflight.Host{
+		LookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
+		Docker:   func() error { return nil },
+		Free:     func(string) (uint64, error) { return 100 << 30, nil },
+		Memory:   func() (uint64, error) { return 32 << 30, nil },
+		OS:       "linux",
+	}
+}
+
+func without(names ...string) func(string) (string, error) {
+	return func(name string) (string, error) {
+		if slices.Contains(names, name) {
+			return "", exec.ErrNotFound
+		}
+		return "/usr/bin/" + name, nil
+	}
+}
+
+func TestBasicNamesWhatIsMissingAndTheRemedy(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*preflight.Host)
+		want   []string
+	}{
+		"nothing missing": {func(*preflight.Host) {}, nil},
+		"two tools": {
+			func(h *preflight.Host) { h.LookPath = without("git", "docker") },
+			[]string{"docker is not on PATH: install Docker", "git is not on PATH: install git"},
+		},
+		"Docker stopped": {
+			func(h *preflight.Host) {
+				h.Docker = func() error { return errors.New("Cannot connect to the Docker daemon at unix:///var/run/docker.sock") }
+			},
+			[]string{"Docker does not answer: start it"},
+		},
+		"not in the group": {
+			func(h *preflight.Host) {
+				h.Docker = func() error { return errors.New("permission denied while trying to connect") }
+			},
+			[]string{"join the docker group"},
+		},
+		"disk nearly full": {
+			func(h *preflight.Host) { h.Free = func(string) (uint64, error) { return 3 << 30, nil } },
+			[]string{"only 3 GiB are free in /cache, and 6 GiB are needed: make room or set HPP_CACHE"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := healthy()
+			test.change(&h)
+			check(t, preflight.Basic(h, "/cache"), test.want)
+		})
+	}
+}
+
+func TestSourceNamesWhatIsMissingAndTheRemedy(t *testing.T) {
+	for name, test := range map[string]struct {
+		change   func(*preflight.Host)
+		want     []string
+		packages []string
+	}{
+		"nothing missing": {func(*preflight.Host) {}, nil, nil},
+		"apt can help":    {func(h *preflight.Host) { h.LookPath = without("debootstrap") }, nil, []string{"debootstrap"}},
+		"no apt": {
+			func(h *preflight.Host) { h.LookPath = without("debootstrap", "apt-get") },
+			[]string{"debootstrap is missing and there is no apt-get"}, []string{"debootstrap"},
+		},
+		"not root": {func(h *preflight.Host) { h.UID = 1000 }, []string{"needs root"}, nil},
+		"macOS":    {func(h *preflight.Host) { h.OS = "darwin" }, []string{"on Linux only, this is darwin"}, nil},
+		"little memory": {
+			func(h *preflight.Host) { h.Memory = func() (uint64, error) { return 2 << 30, nil } },
+			[]string{"only 2 GiB of memory are available, and compiling Kubernetes takes 5 GiB"}, nil,
+		},
+		"little disk": {
+			func(h *preflight.Host) { h.Free = func(string) (uint64, error) { return 10 << 30, nil } },
+			[]string{"only 10 GiB are free in /cache, and 20 GiB are needed"}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := healthy()
+			test.change(&h)
+			packages, err := preflight.Source(h, "/cache")
+			check(t, err, test.want)
+			if !slices.Equal(packages, test.packages) {
+				t.Errorf("packages %v, want %v", packages, test.packages)
+			}
+		})
+	}
+}
+
+// check wants one line for each sentence, and no other.
+func check(t *testing.T, err error, sentences []string) {
+	t.Helper()
+	if err == nil {
+		if len(sentences) > 0 {
+			t.Errorf("no error, want %q", sentences)
+		}
+		return
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != len(sentences) {
+		t.Fatalf("%d lines, want %d: %q", len(lines), len(sentences), lines)
+	}
+	for i, want := range sentences {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %q does not say %q", lines[i], want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package versions_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+)
+
+func TestKeySeparatesItsParts(t *testing.T) {
+	if a, b := versions.Key("ab", "c"), versions.Key("a", "bc"); a == b {
+		t.Errorf("two lists that join to the same text have one key: %s", a)
+	}
+	if got := versions.Key("a"); !regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString(got) {
+		t.Errorf("key %q, want twelve hexadecimal digits", got)
+	}
+}
+
+func TestStagingVersionFollowsKubernetes(t *testing.T) {
+	p := versions.KubernetesProgram()
+	want := "v0." + strings.TrimPrefix(p.Version, "v1.")
+	if p.StagingVersion != want {
+		t.Errorf("staging modules at %s with Kubernetes %s, want %s", p.StagingVersion, p.Version, want)
+	}
+	if !strings.Contains(p.Ldflags, "gitVersion="+p.Version) || !strings.Contains(p.Ldflags, "gitMajor=1 ") {
+		t.Errorf("kubeadm would not know its version: %s", p.Ldflags)
+	}
+}
+
+// The node files come from the module of kind, the cluster from its library:
+// they must be of one version.
+func TestKindIsTheVersionInGoMod(t *testing.T) {
+	if want := "sigs.k8s.io/kind " + versions.Kind; !strings.Contains(read(t, "../../../go.mod"), want) {
+		t.Errorf("tests/go.mod does not say %q", want)
+	}
+}
+
+// A sidecar that the chart names and the cluster does not have would leave
+// the driver's pods pending.
+func TestSidecarIsTheVersionInTheChart(t *testing.T) {
+	values := read(t, "../../../../charts/hostpath-provisioner/values.yaml")
+	_, after, found := strings.Cut(values, "repository: sig-storage/csi-provisioner\n")
+	if !found {
+		t.Fatal("the chart's values name no sig-storage/csi-provisioner")
+	}
+	tag := regexp.MustCompile(`(?m)^\s*tag: "?([^"\n]*)`).FindStringSubmatch(after)
+	if tag == nil || tag[1] != versions.CSIProvisioner {
+		t.Errorf("the chart's csi-provisioner is %v, the cluster's %s", tag, versions.CSIProvisioner)
+	}
+}
+
+func TestProgramsHaveKeysOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range []versions.Program{
+		versions.KubernetesProgram(), versions.EtcdProgram(), versions.ContainerdProgram(),
+		versions.CoreDNSProgram(), versions.CSIProvisionerProgram(), versions.HelmProgram(),
+	} {
+		if seen[p.Key()] || !strings.Contains(p.Key(), p.Version) {
+			t.Errorf("cache key %q of %s: want one of its own, with its version", p.Key(), p.Name)
+		}
+		seen[p.Key()] = true
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
