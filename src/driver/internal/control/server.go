@@ -1,0 +1,163 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+// Pools is what an admin can ask about and change.
+type Pools interface {
+	Status() []pool.Status
+	Forget(ctx context.Context, name string) error
+}
+
+// Config is what a server is made of; every field but Owner is required.
+type Config struct {
+	// StateDir is where the socket is made; the driver holds its lock.
+	StateDir string
+	// Owner is the user id that may connect, 0 for root.
+	Owner               uint32
+	Driver, Node, Build string
+	Pools               Pools
+	Log                 *slog.Logger
+}
+
+// Server is the running driver's side.
+type Server struct {
+	Config
+	http *http.Server
+}
+
+// peerKey is where a connection's peer is kept in the context of its requests.
+type peerKey struct{}
+
+// New returns a server that does not listen yet.
+func New(c Config) (*Server, error) {
+	if c.StateDir == "" || c.Driver == "" || c.Node == "" || c.Build == "" || c.Pools == nil || c.Log == nil {
+		return nil, errors.New("control server: a field of its Config is missing")
+	}
+	s := &Server{Config: c}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathStatus, s.status)
+	mux.HandleFunc("POST "+pathForget, s.forget)
+	s.http = &http.Server{
+		Handler: s.onlyOwner(mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, peerKey{}, peer(c))
+		},
+		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+	}
+	return s, nil
+}
+
+// Listen makes the socket, mode 0600, over whatever an earlier driver left there.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	path := filepath.Join(s.StateDir, SocketName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove an old control socket: %w", err)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the control socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("restrict the control socket to root: %w", err), listener.Close())
+	}
+	return listener, nil
+}
+
+// Serve answers until ctx ends, and then removes the socket.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve the control socket: %w", err)
+	case <-ctx.Done():
+	}
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if s.http.Shutdown(brief) != nil {
+		_ = s.http.Close() // what hangs is cut off
+	}
+	<-served
+	return nil
+}
+
+// peer is who connected, nil where the kernel does not tell.
+func peer(c net.Conn) *unix.Ucred {
+	socket, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var credentials *unix.Ucred
+	if err := raw.Control(func(fd uintptr) {
+		if got, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			credentials = got
+		}
+	}); err != nil {
+		return nil
+	}
+	return credentials
+}
+
+func (s *Server) onlyOwner(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		credentials, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
+		if !ok || credentials == nil || credentials.Uid != s.Owner {
+			s.reply(w, http.StatusForbidden, problem{fmt.Sprintf("only user id %d may use the control socket", s.Owner)})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	answer := Status{Driver: s.Driver, Version: s.Build, Node: s.Node, Pools: []Pool{}}
+	for _, p := range s.Pools.Status() {
+		answer.Pools = append(answer.Pools, present(p))
+	}
+	s.reply(w, http.StatusOK, answer)
+}
+
+func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
+	err := s.Pools.Forget(r.Context(), r.PathValue("name"))
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, volume.ErrPoolUnknown):
+		s.reply(w, http.StatusNotFound, problem{err.Error()})
+	case errors.Is(err, volume.ErrInvalid):
+		s.reply(w, http.StatusConflict, problem{err.Error()})
+	default:
+		s.Log.ErrorContext(r.Context(), "cannot forget a pool", logging.KeyPool, r.PathValue("name"), logging.KeyError, err)
+		s.reply(w, http.StatusInternalServerError, problem{err.Error()})
+	}
+}
+
+func (s *Server) reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		s.Log.Debug("a control client has gone", logging.KeyError, err)
+	}
+}

@@ -1,0 +1,71 @@
+package metrics_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+)
+
+type pools []pool.Status
+
+func (p pools) Status() []pool.Status { return p }
+
+// gather is every sample as name{labels} value.
+func gather(t *testing.T, registry *prometheus.Registry) []string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var samples []string
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				labels = append(labels, label.GetName()+"="+label.GetValue())
+			}
+			samples = append(samples, fmt.Sprintf("%s{%s} %g", family.GetName(), strings.Join(labels, ","), metric.GetGauge().GetValue()))
+		}
+	}
+	slices.Sort(samples)
+	return samples
+}
+
+func TestCollector(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics.New(pools{
+		{
+			Name: "local", Present: true, Backend: "plain", Enforcement: "none", Size: 100, Free: 60, Available: 50, Promised: 30, Volumes: 3,
+			TrashEntries: 2, OldestTrash: now.Add(-time.Minute), Orphans: 1, Lost: 4, Refused: 5,
+		},
+		{Name: "slow", Size: 7, Volumes: 9}, // absent: its numbers are of no use
+	}, "0.1.0", func() time.Time { return now }))
+	want := []string{
+		"hpp_build_info{version=0.1.0} 1",
+		"hpp_pool_available_bytes{pool=local} 50",
+		"hpp_pool_free_bytes{pool=local} 60",
+		"hpp_pool_info{backend=plain,enforcement=none,pool=local} 1",
+		"hpp_pool_lost_volumes{pool=local} 4",
+		"hpp_pool_orphans{pool=local} 1",
+		"hpp_pool_present{pool=local} 1",
+		"hpp_pool_present{pool=slow} 0",
+		"hpp_pool_promised_bytes{pool=local} 30",
+		"hpp_pool_refused_volumes{pool=local} 5",
+		"hpp_pool_size_bytes{pool=local} 100",
+		"hpp_pool_trash_entries{pool=local} 2",
+		"hpp_pool_trash_oldest_seconds{pool=local} 60",
+		"hpp_pool_volumes{pool=local} 3",
+	}
+	if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
+		t.Error(diff)
+	}
+}
