@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -94,8 +95,8 @@ func (c *collector) resolve(path string, depth int) (string, error) {
 func (c *collector) addLibraries(path string) error {
 	f, err := elf.Open(filepath.Join(c.tree, path))
 	var format *elf.FormatError
-	if errors.As(err, &format) {
-		return nil // a script
+	if errors.As(err, &format) || errors.Is(err, io.EOF) {
+		return nil // a script, or too short for a program
 	}
 	if err != nil {
 		return err
