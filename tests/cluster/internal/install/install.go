@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/provide"
 )
 
 // Where the chart goes.
@@ -43,10 +44,6 @@ func (o Options) Steps() int {
 // Run builds and pushes the images, installs or upgrades the chart, makes the
 // demo's claim and pod, and prints what to do next.
 func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) error {
-	dir, err := cache.Open()
-	if err != nil {
-		return err
-	}
 	version, err := appVersion(o.Chart)
 	if err != nil {
 		return err
@@ -60,10 +57,10 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	if err := provideSidecar(ctx, c, dir); err != nil {
+	if err := provide.Sidecar(ctx, c); err != nil {
 		return err
 	}
-	helm, err := provideHelm(ctx, print, dir)
+	helm, err := provide.Helm(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -155,4 +152,12 @@ func trouble(ctx context.Context, c *kindcluster.Cluster) string {
 		fmt.Fprintf(&b, "\n$ kubectl %s\n%s\n", strings.Join(args, " "), text)
 	}
 	return b.String()
+}
+
+func run(ctx context.Context, program string, args ...string) error {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, out)
+	}
+	return nil
 }

@@ -1,12 +1,11 @@
-package install
+// Package provide sees to what an installation into a cluster needs besides
+// this repository's own images: the sidecar's image and Helm.
+package provide
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/gobuild"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 )
@@ -25,9 +23,13 @@ const (
 	sidecarImage    = "sig-storage/csi-provisioner:" + versions.CSIProvisioner
 )
 
-// provideSidecar makes sure that nodes can pull csi-provisioner: from its own
+// Sidecar makes sure that nodes can pull csi-provisioner: from its own
 // registry where that answers, else from the cluster's, compiled here.
-func provideSidecar(ctx context.Context, c *kindcluster.Cluster, dir cache.Dir) error {
+func Sidecar(ctx context.Context, c *kindcluster.Cluster) error {
+	dir, err := cache.Open()
+	if err != nil {
+		return err
+	}
 	what, usual := "image "+sidecarRegistry+"/"+sidecarImage, time.Duration(0)
 	program := versions.CSIProvisionerProgram()
 	public := !dir.Has(gobuild.Folder(program)) && canPull(ctx, sidecarRegistry+"/"+sidecarImage)
@@ -66,26 +68,23 @@ func canPull(ctx context.Context, image string) bool {
 	return err == nil
 }
 
-// provideHelm returns the path of Helm at the pinned version, in the folder
+// Helm returns the path of Helm at the pinned version, in the folder
 // that the Makefile uses too.
-func provideHelm(ctx context.Context, print *progress.Printer, dir cache.Dir) (string, error) {
+func Helm(ctx context.Context, c *kindcluster.Cluster) (string, error) {
+	dir, err := cache.Open()
+	if err != nil {
+		return "", err
+	}
+	print := c.Printer()
 	program := versions.HelmProgram()
 	entry := "tools/helm-" + program.Version
 	binary := dir.Path(entry, program.Name)
 	if _, err := os.Stat(binary); err == nil {
 		return binary, print.Step("helm "+program.Version+": in the cache", 0, func(func(string)) error { return nil })
 	}
-	err := print.Step("compile helm "+program.Version, 2*time.Minute, func(report func(string)) error {
+	err = print.Step("compile helm "+program.Version, 2*time.Minute, func(report func(string)) error {
 		_, err := gobuild.BuildAs(ctx, dir, entry, program, report)
 		return err
 	})
 	return binary, err
-}
-
-func run(ctx context.Context, program string, args ...string) error {
-	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, out)
-	}
-	return nil
 }
