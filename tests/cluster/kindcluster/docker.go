@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"sigs.k8s.io/kind/pkg/cluster"
@@ -28,7 +29,7 @@ func (c *Cluster) prepareDocker(ctx context.Context) error {
 		if err := dockercli.UseStandIn(c.folder("bin")); err != nil {
 			return err
 		}
-		c.print.Note("This host cannot start privileged containers (no CAP_SYS_RESOURCE): nodes get the same rights by other means; nothing on the host changes.")
+		c.steps.Note("This host cannot start privileged containers (no CAP_SYS_RESOURCE): nodes get the same rights by other means; nothing on the host changes.")
 	}
 	c.provider = cluster.NewProvider(cluster.ProviderWithDocker())
 	return ctx.Err()
@@ -51,18 +52,37 @@ func (c *Cluster) withKindEnv(ctx context.Context, image string, do func() error
 		// /var is a volume, outside Docker's storage driver.
 		env["KIND_EXPERIMENTAL_CONTAINERD_SNAPSHOTTER"] = "overlayfs"
 	}
+	restore, err := setEnv(env)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(), restore())
+}
+
+// setEnv sets variables of this process; the function it returns puts back
+// what was there.
+func setEnv(env map[string]string) (restore func() error, err error) {
+	var undo []func() error
+	restore = func() error {
+		var errs []error
+		for _, u := range undo {
+			errs = append(errs, u())
+		}
+		return errors.Join(errs...)
+	}
 	for key, value := range env {
 		before, was := os.LookupEnv(key)
 		if err := os.Setenv(key, value); err != nil {
-			return err
+			return nil, errors.Join(err, restore())
 		}
-		if was {
-			defer os.Setenv(key, before)
-		} else {
-			defer os.Unsetenv(key)
-		}
+		undo = append(undo, func() error {
+			if was {
+				return os.Setenv(key, before)
+			}
+			return os.Unsetenv(key)
+		})
 	}
-	return do()
+	return restore, nil
 }
 
 // Delete removes everything that belongs to a cluster, whether all of it is
@@ -84,7 +104,25 @@ func Delete(ctx context.Context, name string) error {
 	if have, err := dockercli.HasNetwork(ctx, c.network()); have || err != nil {
 		errs = append(errs, err, dockercli.Remove(ctx, "network", c.network()))
 	}
-	return errors.Join(append(errs, os.RemoveAll(c.folder()))...)
+	return errors.Join(append(errs, removeEmptyKubeconfig(), os.RemoveAll(c.folder()))...)
+}
+
+// removeEmptyKubeconfig removes the user's kubeconfig when nothing is left in
+// it but its first two lines: then kind made it for this cluster.
+func removeEmptyKubeconfig() error {
+	path := os.Getenv("KUBECONFIG")
+	if path == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil // then kind did not find a place either
+		}
+		path = filepath.Join(home, ".kube", "config")
+	}
+	content, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(content)) != "apiVersion: v1\nkind: Config" {
+		return nil // not there, or several files, or somebody's
+	}
+	return os.Remove(path)
 }
 
 // logger passes on what kind is doing, without its hints for kind's own users.

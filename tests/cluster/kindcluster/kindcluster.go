@@ -44,7 +44,7 @@ type Options struct {
 type Cluster struct {
 	name     string
 	dir      cache.Dir
-	print    *progress.Printer
+	steps    *progress.Printer
 	provider *cluster.Provider
 }
 
@@ -72,7 +72,7 @@ func Create(ctx context.Context, o Options) (*Cluster, error) {
 	if out == nil {
 		out = io.Discard
 	}
-	c := &Cluster{name: o.Name, dir: dir, print: progress.New(out, createSteps+o.MoreSteps)}
+	c := &Cluster{name: o.Name, dir: dir, steps: progress.New(out, createSteps+o.MoreSteps)}
 	if err := c.prepareDocker(ctx); err != nil {
 		return nil, err
 	}
@@ -80,15 +80,20 @@ func Create(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the nodes of cluster %s: %w", o.Name, err)
 	}
-	if len(existing) > 0 {
-		err = c.adopt(ctx, o, len(existing))
-	} else {
-		err = c.createNew(ctx, host, o)
+	if len(existing) == 0 {
+		if err := c.createNew(ctx, host, o); err != nil {
+			return nil, err
+		}
+		return c, c.finish(ctx, o)
 	}
-	if err != nil {
+	if err := c.adopt(ctx, o, len(existing)); err != nil {
 		return nil, err
 	}
-	return c, c.finish(ctx, o)
+	if err := c.finish(ctx, o); err != nil {
+		return nil, fmt.Errorf("cluster %s is there but does not work; if making it was interrupted, remove it with `go run ./cluster down --name %s`: %w",
+			o.Name, o.Name, err)
+	}
+	return c, nil
 }
 
 func (o Options) validate() error {
@@ -126,7 +131,7 @@ func open(ctx context.Context, name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{name: name, dir: dir, print: progress.New(io.Discard, 0)}
+	c := &Cluster{name: name, dir: dir, steps: progress.New(io.Discard, 0)}
 	return c, c.prepareDocker(ctx)
 }
 
@@ -134,7 +139,7 @@ func open(ctx context.Context, name string) (*Cluster, error) {
 func (c *Cluster) Name() string { return c.name }
 
 // Printer numbers the steps of what is done with the cluster after Create.
-func (c *Cluster) Printer() *progress.Printer { return c.print }
+func (c *Cluster) Printer() *progress.Printer { return c.steps }
 
 // Kubeconfig is the path of a file with access to this cluster alone. It is
 // removed with the cluster.
@@ -148,7 +153,7 @@ func (c *Cluster) folder(elem ...string) string {
 func (c *Cluster) network() string { return "kind-" + c.name }
 
 func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options) error {
-	image, ready, err := nodeimage.Choose(ctx, c.print.Note)
+	image, ready, err := nodeimage.Choose(ctx, c.steps.Note)
 	if err != nil {
 		return err
 	}
@@ -156,7 +161,7 @@ func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options)
 		if err := c.prepareSource(ctx, host); err != nil {
 			return err
 		}
-		if image, err = nodeimage.Build(ctx, c.dir, c.print); err != nil {
+		if image, err = nodeimage.Build(ctx, c.dir, c.steps); err != nil {
 			return err
 		}
 	}
@@ -165,7 +170,7 @@ func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options)
 		return fmt.Errorf("keep the cluster's configuration: %w", err)
 	}
 	what := fmt.Sprintf("kind cluster %s: 1 control plane, %d workers, %s", o.Name, o.Workers, image)
-	return c.print.Step(what, 40*time.Second, func(report func(string)) error {
+	return c.steps.Step(what, 40*time.Second, func(report func(string)) error {
 		return c.withKindEnv(ctx, image, func() error {
 			provider := cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(&logger{report: report}))
 			options := []cluster.CreateOption{
@@ -187,8 +192,8 @@ func (c *Cluster) prepareSource(ctx context.Context, host preflight.Host) error 
 	if err != nil || len(packages) == 0 {
 		return err
 	}
-	c.print.Expect(1)
-	return c.print.Step(fmt.Sprintf("install with apt: %v", packages), 0, func(func(string)) error {
+	c.steps.Expect(1)
+	return c.steps.Step(fmt.Sprintf("install with apt: %v", packages), 0, func(func(string)) error {
 		return preflight.Install(ctx, packages)
 	})
 }
@@ -203,7 +208,7 @@ func (c *Cluster) adopt(ctx context.Context, o Options, have int) error {
 	if err != nil {
 		return err
 	}
-	return c.print.Step(fmt.Sprintf("kind cluster %s: it is there, updating it in place", o.Name), 0, func(func(string)) error {
+	return c.steps.Step(fmt.Sprintf("kind cluster %s: it is there, updating it in place", o.Name), 0, func(func(string)) error {
 		return dockercli.Run(ctx, append([]string{"start"}, names...)...)
 	})
 }
@@ -211,18 +216,18 @@ func (c *Cluster) adopt(ctx context.Context, o Options, have int) error {
 // finish brings everything that is needed beside kind's own work, and again
 // after a restart of the nodes.
 func (c *Cluster) finish(ctx context.Context, o Options) error {
-	err := c.print.Step("pod network", 0, func(func(string)) error { return c.ReapplyRoutes(ctx) })
+	err := c.steps.Step("pod network", 0, func(func(string)) error { return c.ReapplyRoutes(ctx) })
 	if err != nil {
 		return err
 	}
-	err = c.print.Step("registry "+registry.Container(c.name), 0, func(func(string)) error { return c.ensureRegistry(ctx) })
+	err = c.steps.Step("registry "+registry.Container(c.name), 0, func(func(string)) error { return c.ensureRegistry(ctx) })
 	if err != nil {
 		return err
 	}
 	if err := c.writeKubeconfig(o.MergeKubeconfig); err != nil {
 		return err
 	}
-	return c.print.Step("wait for the nodes and the name service", 0, func(report func(string)) error {
+	return c.steps.Step("wait for the nodes and the name service", 0, func(report func(string)) error {
 		return c.WaitReady(ctx, 3*time.Minute, report)
 	})
 }

@@ -4,6 +4,7 @@ package provide
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -75,16 +76,22 @@ func Helm(ctx context.Context, c *kindcluster.Cluster) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	print := c.Printer()
+	steps := c.Printer()
 	program := versions.HelmProgram()
 	entry := "tools/helm-" + program.Version
 	binary := dir.Path(entry, program.Name)
 	if _, err := os.Stat(binary); err == nil {
-		return binary, print.Step("helm "+program.Version+": in the cache", 0, func(func(string)) error { return nil })
+		return binary, steps.Step("helm "+program.Version+": in the cache", 0, func(func(string)) error { return nil })
 	}
-	err = print.Step("compile helm "+program.Version, 2*time.Minute, func(report func(string)) error {
+	err = steps.Step("compile helm "+program.Version, 2*time.Minute, func(report func(string)) error {
 		_, err := gobuild.BuildAs(ctx, dir, entry, program, report)
 		return err
 	})
-	return binary, err
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(binary); err != nil {
+		return "", fmt.Errorf("the cache has a folder for Helm without it (remove %s): %w", filepath.Dir(binary), err)
+	}
+	return binary, nil
 }

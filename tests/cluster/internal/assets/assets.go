@@ -28,12 +28,12 @@ func Folder(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
 		{versions.KubernetesProgram(), 9 * time.Minute, []string{"kube-apiserver", "kubectl"}},
 		{versions.EtcdProgram(), 75 * time.Second, []string{"etcd"}},
 	}
-	print := progress.New(out, len(programs))
+	steps := progress.New(out, len(programs))
 	sources := map[string]string{} // name of the binary to its folder
 	for _, p := range programs {
 		folder := dir.Path(gobuild.Folder(p.program))
 		if !dir.Has(gobuild.Folder(p.program)) {
-			err := print.Step("compile "+p.program.Name+" "+p.program.Version, p.usual, func(report func(string)) (err error) {
+			err := steps.Step("compile "+p.program.Name+" "+p.program.Version, p.usual, func(report func(string)) (err error) {
 				folder, err = gobuild.Build(ctx, dir, p.program, report)
 				return err
 			})

@@ -53,7 +53,7 @@ func UseStandIn(folder string) error {
 	if err := os.Setenv("PATH", path); err != nil {
 		return err
 	}
-	real, err := exec.LookPath("docker")
+	docker, err := exec.LookPath("docker")
 	if err != nil {
 		return fmt.Errorf("find docker: %w", err)
 	}
@@ -61,7 +61,7 @@ func UseStandIn(folder string) error {
 		return fmt.Errorf("make the folder for docker's stand-in: %w", err)
 	}
 	file := filepath.Join(folder, "docker")
-	if err := replaceFile(file, strings.ReplaceAll(script, "@DOCKER@", real)); err != nil {
+	if err := replaceFile(file, strings.ReplaceAll(script, "@DOCKER@", docker)); err != nil {
 		return fmt.Errorf("write docker's stand-in: %w", err)
 	}
 	return os.Setenv("PATH", folder+string(filepath.ListSeparator)+path)

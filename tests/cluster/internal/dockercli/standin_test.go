@@ -31,12 +31,12 @@ func TestLacksSysResourceReadsBit24OfTheBoundingSet(t *testing.T) {
 
 // The stand-in is run for real, in front of a docker that prints its arguments.
 func TestStandInAsksForTheSameByOtherMeans(t *testing.T) {
-	real := t.TempDir()
+	bin := t.TempDir()
 	fake := "#!/bin/sh\nfor a do printf '%s\\n' \"$a\"; done\n"
-	if err := os.WriteFile(filepath.Join(real, "docker"), []byte(fake), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, "docker"), []byte(fake), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", real+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	folder := t.TempDir()
 	for range 2 { // the second call must not make the stand-in call itself
 		if err := UseStandIn(folder); err != nil {

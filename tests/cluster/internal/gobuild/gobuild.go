@@ -106,8 +106,10 @@ func compile(ctx context.Context, module, out string, p versions.Program, report
 	if len(packages) == 0 {
 		packages = []string{p.Module}
 	}
-	args := []string{"build", "-v", "-mod=mod", "-trimpath", "-buildvcs=false",
-		"-tags", p.Tags, "-ldflags", "-s -w " + p.Ldflags, "-o", out + "/"}
+	args := []string{
+		"build", "-v", "-mod=mod", "-trimpath", "-buildvcs=false",
+		"-tags", p.Tags, "-ldflags", "-s -w " + p.Ldflags, "-o", out + "/",
+	}
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")

@@ -4,6 +4,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,9 +49,9 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	print := c.Printer()
+	steps := c.Printer()
 	var digests map[string]string
-	err = print.Step("images: compile and push driver and selftest "+version, time.Minute, func(func(string)) (err error) {
+	err = steps.Step("images: compile and push driver and selftest "+version, time.Minute, func(func(string)) (err error) {
 		digests, err = c.PushProduct(ctx, version)
 		return err
 	})
@@ -64,7 +65,7 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	err = print.Step("helm upgrade --install "+release+" "+o.Chart, 20*time.Second, func(func(string)) error {
+	err = steps.Step("helm upgrade --install "+release+" "+o.Chart, 20*time.Second, func(func(string)) error {
 		return installChart(ctx, c, helm, o, digests)
 	})
 	if err != nil {
@@ -89,7 +90,7 @@ func appVersion(chart string) (string, error) {
 		return "", fmt.Errorf("read Chart.yaml in %s: %w", chart, err)
 	}
 	if c.AppVersion == "" {
-		return "", fmt.Errorf("Chart.yaml in %s has no appVersion", chart)
+		return "", fmt.Errorf("chart in %s has no appVersion", chart)
 	}
 	return c.AppVersion, nil
 }
@@ -104,23 +105,23 @@ metadata:
     pod-security.kubernetes.io/enforce: privileged
 `
 
-func installChart(ctx context.Context, c *kindcluster.Cluster, helm string, o Options, digests map[string]string) error {
+func installChart(ctx context.Context, c *kindcluster.Cluster, helm string, o Options, digests map[string]string) (err error) {
 	if _, err := c.Kubectl(ctx, strings.NewReader(privilegedNamespace), "apply", "-f", "-"); err != nil {
 		return fmt.Errorf("make namespace %s: %w", namespace, err)
 	}
-	values, err := os.CreateTemp("", "hpp-values-*.yaml")
+	work, err := os.MkdirTemp("", "hpp-values-")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(values.Name())
-	if _, err := values.WriteString(digestValues(digests)); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	pinned := filepath.Join(work, "digests.yaml")
+	if err := os.WriteFile(pinned, []byte(digestValues(digests)), 0o600); err != nil {
 		return err
 	}
-	if err := values.Close(); err != nil {
-		return err
+	args := []string{
+		"upgrade", "--install", release, o.Chart, "--namespace", namespace,
+		"--kubeconfig", c.Kubeconfig(), "--wait", "--timeout", "3m", "--values", pinned,
 	}
-	args := []string{"upgrade", "--install", release, o.Chart, "--namespace", namespace,
-		"--kubeconfig", c.Kubeconfig(), "--wait", "--timeout", "3m", "--values", values.Name()}
 	for _, file := range o.Values {
 		args = append(args, "--values", file)
 	}

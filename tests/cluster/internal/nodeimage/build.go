@@ -32,14 +32,14 @@ const buildSteps = 6
 
 // Build makes the node image from source and returns its name. What the cache
 // already has is not made again.
-func Build(ctx context.Context, dir cache.Dir, print *progress.Printer) (string, error) {
-	print.Expect(buildSteps)
-	p, err := collect(ctx, dir, print)
+func Build(ctx context.Context, dir cache.Dir, steps *progress.Printer) (string, error) {
+	steps.Expect(buildSteps)
+	p, err := collect(ctx, dir, steps)
 	if err != nil {
 		return "", err
 	}
 	image := BuiltName()
-	err = print.Step("node image: put together, load the control plane into it", 40*time.Second, func(report func(string)) error {
+	err = steps.Step("node image: put together, load the control plane into it", 40*time.Second, func(report func(string)) error {
 		return assemble(ctx, p, image, report)
 	})
 	return image, err
@@ -47,7 +47,7 @@ func Build(ctx context.Context, dir cache.Dir, print *progress.Printer) (string,
 
 // collect brings the parts, two at a time: unpacking Debian waits for the
 // network and the disk most of the time, linking uses one core.
-func collect(ctx context.Context, dir cache.Dir, print *progress.Printer) (parts, error) {
+func collect(ctx context.Context, dir cache.Dir, steps *progress.Printer) (parts, error) {
 	var p parts
 	group, building := errgroup.WithContext(ctx)
 	group.SetLimit(2)
@@ -56,7 +56,7 @@ func collect(ctx context.Context, dir cache.Dir, print *progress.Printer) (parts
 			what, usual = what+": in the cache", 0
 		}
 		group.Go(func() error {
-			return print.Step(what, usual, func(report func(string)) (err error) {
+			return steps.Step(what, usual, func(report func(string)) (err error) {
 				*target, err = build(report)
 				return err
 			})

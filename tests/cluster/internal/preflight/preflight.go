@@ -77,7 +77,7 @@ func docker(err error) error {
 	case strings.Contains(err.Error(), "permission denied"):
 		return errors.New("this user may not talk to Docker: join the docker group (sudo usermod -aG docker $USER, then log in again)")
 	default:
-		return errors.New("Docker does not answer: start it (sudo systemctl start docker) or set DOCKER_HOST to where it runs")
+		return errors.New("docker does not answer: start it (sudo systemctl start docker) or set DOCKER_HOST to where it runs")
 	}
 }
 

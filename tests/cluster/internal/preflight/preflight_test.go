@@ -44,7 +44,7 @@ func TestBasicNamesWhatIsMissingAndTheRemedy(t *testing.T) {
 			func(h *preflight.Host) {
 				h.Docker = func() error { return errors.New("Cannot connect to the Docker daemon at unix:///var/run/docker.sock") }
 			},
-			[]string{"Docker does not answer: start it"},
+			[]string{"docker does not answer: start it"},
 		},
 		"not in the group": {
 			func(h *preflight.Host) {
@@ -75,17 +75,20 @@ func TestSourceNamesWhatIsMissingAndTheRemedy(t *testing.T) {
 		"apt can help":    {func(h *preflight.Host) { h.LookPath = without("debootstrap") }, nil, []string{"debootstrap"}},
 		"no apt": {
 			func(h *preflight.Host) { h.LookPath = without("debootstrap", "apt-get") },
-			[]string{"debootstrap is missing and there is no apt-get"}, []string{"debootstrap"},
+			[]string{"debootstrap is missing and there is no apt-get"},
+			[]string{"debootstrap"},
 		},
 		"not root": {func(h *preflight.Host) { h.UID = 1000 }, []string{"needs root"}, nil},
 		"macOS":    {func(h *preflight.Host) { h.OS = "darwin" }, []string{"on Linux only, this is darwin"}, nil},
 		"little memory": {
 			func(h *preflight.Host) { h.Memory = func() (uint64, error) { return 2 << 30, nil } },
-			[]string{"only 2 GiB of memory are available, and compiling Kubernetes takes 5 GiB"}, nil,
+			[]string{"only 2 GiB of memory are available, and compiling Kubernetes takes 5 GiB"},
+			nil,
 		},
 		"little disk": {
 			func(h *preflight.Host) { h.Free = func(string) (uint64, error) { return 10 << 30, nil } },
-			[]string{"only 10 GiB are free in /cache, and 20 GiB are needed"}, nil,
+			[]string{"only 10 GiB are free in /cache, and 20 GiB are needed"},
+			nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -93,14 +93,19 @@ func (p *Printer) begin(what string, usual time.Duration) string {
 	if usual > 0 {
 		hint = fmt.Sprintf(" (about %s on two cores)", short(usual))
 	}
-	fmt.Fprintf(p.out, "%s %s%s\n", mark, what, hint)
+	p.write("%s %s%s\n", mark, what, hint)
 	return mark
 }
 
 func (p *Printer) printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, format, args...)
+	p.write(format, args...)
+}
+
+// write drops the error: a closed terminal is no reason to stop working.
+func (p *Printer) write(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.out, format, args...)
 }
 
 // short prints a duration the way people say it: 4s, 2m05s.

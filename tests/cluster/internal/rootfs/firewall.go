@@ -56,15 +56,15 @@ type collector struct {
 // add takes the file at path, the symbolic links on the way to it, and the
 // libraries it is linked to.
 func (c *collector) add(path string) error {
-	real, err := c.resolve(path, 0)
+	target, err := c.resolve(path, 0)
 	if err != nil {
 		return err
 	}
-	if _, known := c.files[real]; known {
+	if _, known := c.files[target]; known {
 		return nil
 	}
-	c.files[real] = scratch.File{Path: "/" + real, Source: filepath.Join(c.tree, real)}
-	return c.addLibraries(real)
+	c.files[target] = scratch.File{Path: "/" + target, Source: filepath.Join(c.tree, target)}
+	return c.addLibraries(target)
 }
 
 // resolve follows links the way a process would whose root is tree, and
