@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestNonRootPods(t *testing.T) {
+	node := world.workers[0]
+	user, group, yes := int64(1000), int64(2000), true
+	owner := func(s *scene, claim string) string {
+		return s.onNode(node, "stat -c '%u:%g' "+volumePath(poolLocal, s.bound(claim).Name)+"/file")
+	}
+	parallel(t, "pods that do not run as root can write, with and without fsGroup",
+		step{"WithoutFSGroup", func(s *scene) {
+			s.create(s.claim("plain", classOf(poolLocal), "16Mi"))
+			p := on(node, s.pod("plain", claimed("plain"), writeData()...))
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: &yes}
+			s.output(p)
+			if got := owner(s, "plain"); got != "1000:1000" {
+				s.t.Errorf("file belongs to %s, want 1000:1000", got)
+			}
+		}},
+		step{"WithFSGroup", func(s *scene) {
+			s.create(s.claim("grouped", classOf(poolLocal), "16Mi"))
+			p := on(node, s.pod("grouped", claimed("grouped"), writeData()...))
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: &yes, FSGroup: &group}
+			s.output(p)
+			if got := owner(s, "grouped"); got != "1000:2000" {
+				s.t.Errorf("file belongs to %s, want 1000:2000", got)
+			}
+		}},
+	)
+}
+
+func TestMountOptionsAndOwner(t *testing.T) {
+	node := world.workers[0]
+	parallel(t, "a class chooses mount options, owner and mode, and a pod may mount read-only",
+		step{"VolumeHasOwnerAndMode", func(s *scene) {
+			s.create(s.claim("data", classOptions, "16Mi"))
+			user := int64(1000)
+			p := on(node, s.pod("holder", claimed("data"), appendLines()...))
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user}
+			s.create(p)
+			s.running("holder")
+			if got := s.onNode(node, "stat -c '%a %u:%g' "+volumePath(poolLocal, s.bound("data").Name)); got != "750 1000:3000" {
+				s.t.Errorf("mode and owner are %s, want 750 1000:3000", got)
+			}
+		}},
+		step{"MountHasItsOptions", func(s *scene) {
+			pod := s.running("holder")
+			options := s.onNode(node, "findmnt -n -o OPTIONS /var/lib/kubelet/pods/"+string(pod.UID)+"/volumes/kubernetes.io~csi/"+s.bound("data").Name+"/mount | tail -n 1")
+			for _, want := range []string{"noexec", "nosuid", "noatime"} {
+				if !strings.Contains(","+options+",", ","+want+",") {
+					s.t.Errorf("mount options are %s, %s is missing", options, want)
+				}
+			}
+		}},
+		step{"ReadOnlyVolumeCannotBeWritten", func(s *scene) {
+			p := on(node, s.pod("reader", claimed("data"), "write", dataDir+"/other"))
+			p.Spec.RestartPolicy = corev1.RestartPolicyNever
+			p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
+			s.create(p)
+			s.phase("reader", corev1.PodFailed)
+			if log := s.kubectl("logs", "--namespace", s.namespace, "reader"); !strings.Contains(log, "read-only file system") {
+				s.t.Errorf("the pod failed with: %s", log)
+			}
+		}},
+	)
+}
+
+func TestReadWriteOncePod(t *testing.T) {
+	parallel(t, "ReadWriteOncePod admits one pod",
+		step{"FirstPodRuns", func(s *scene) {
+			c := s.claim("data", classOf(poolLocal), "16Mi")
+			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+			s.create(c)
+			s.create(s.pod("first", claimed("data"), appendLines()...))
+			s.running("first")
+		}},
+		step{"SecondPodWaits", func(s *scene) {
+			s.create(s.pod("second", claimed("data"), appendLines()...))
+			s.said("Pod", "second", "FailedScheduling", "ReadWriteOncePod")
+		}},
+		step{"DriverItselfRefusesIt", func(s *scene) {
+			// Past the scheduler: the driver is the last to hold the line.
+			p := s.pod("smuggled", claimed("data"), appendLines()...)
+			p.Spec.NodeName = s.nodeOf(s.bound("data"))
+			s.create(p)
+			s.said("Pod", "smuggled", "FailedMount")
+			s.deletePod("smuggled")
+		}},
+		step{"SecondPodRunsAfterTheFirst", func(s *scene) {
+			s.deletePod("first")
+			s.running("second")
+		}},
+	)
+}
+
+func TestInlineEphemeralVolume(t *testing.T) {
+	node := world.workers[1]
+	parallel(t, "an inline volume lives as long as its pod",
+		step{"PodWrites", func(s *scene) {
+			volume := inline(map[string]string{"storagePool": poolInline, "size": "16Mi"})
+			s.create(on(node, s.pod("inline", volume, appendLines()...)))
+			s.running("inline")
+		}},
+		step{"VolumeIsInItsPool", func(s *scene) {
+			s.eventually("the pool holds one volume with lines in it", func() (bool, string) {
+				found := s.onNode(node, "ls -d "+pathOf(poolInline)+"/csi/csi-*/lines || true")
+				return len(strings.Fields(found)) == 1, found
+			})
+			record := s.onNode(node, "cat "+pathOf(poolInline)+"/csi/.hpp/volumes/*.json")
+			if !strings.Contains(record, `"ephemeral": true`) {
+				s.t.Errorf("record does not say ephemeral: %s", record)
+			}
+		}},
+		step{"VolumeGoesWithThePod", func(s *scene) {
+			s.deletePod("inline")
+			s.eventually("no volume is left", func() (bool, string) {
+				left := s.list(node, pathOf(poolInline)+"/csi")
+				return len(left) == 1 && left[0] == ".hpp", strings.Join(left, " ")
+			})
+			s.eventually("no record is left", func() (bool, string) {
+				left := s.list(node, pathOf(poolInline)+"/csi/.hpp/volumes")
+				return len(left) == 0, strings.Join(left, " ")
+			})
+		}},
+		step{"PoolThatDoesNotAllowItRefuses", func(s *scene) {
+			s.create(on(node, s.pod("refused", inline(map[string]string{"storagePool": poolLocal}), appendLines()...)))
+			s.said("Pod", "refused", "FailedMount", "storagePool", poolLocal, "inline: true")
+		}},
+		step{"UnknownAttributeIsRefused", func(s *scene) {
+			s.create(on(node, s.pod("misspelt", inline(map[string]string{"storagePool": poolInline, "sizze": "1Gi"}), appendLines()...)))
+			s.said("Pod", "misspelt", "FailedMount", "sizze")
+		}},
+	)
+}

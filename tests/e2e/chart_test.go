@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/provide"
+)
+
+// Pools of the suite. A feature that takes a pool away, or fills it, has one
+// of its own; so features do not meet.
+const (
+	poolLocal    = "local"
+	poolSecond   = "second"
+	poolBurst    = "burst"
+	poolInline   = "inline"
+	poolSized    = "sized"
+	poolMetered  = "metered"
+	poolReplaced = "replaced"
+	poolMounted  = "mounted"
+	poolCovered  = "covered"
+	poolLinked   = "linked"
+	poolSelected = "selected"
+)
+
+// Paths on the nodes.
+const (
+	base       = "/var/lib/hpp-e2e"
+	linkTarget = "/var/lib/hpp-e2e-link-target"
+	disks      = "/var/lib/hpp-e2e-disks"
+)
+
+// selectedLabel is the node label that the pool `selected` wants.
+const selectedLabel = "e2e.hostpath-provisioner/selected"
+
+// pool is an entry of the chart's storagePools.
+type pool struct {
+	Name         string            `json:"name"`
+	Path         string            `json:"path"`
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	RequireMount bool              `json:"requireMount,omitempty"`
+	Inline       bool              `json:"inline,omitempty"`
+}
+
+// class is an entry of the chart's storageClasses.
+type class struct {
+	Name              string            `json:"name"`
+	StoragePool       string            `json:"storagePool,omitempty"`
+	ReclaimPolicy     string            `json:"reclaimPolicy,omitempty"`
+	VolumeBindingMode string            `json:"volumeBindingMode,omitempty"`
+	MountOptions      []string          `json:"mountOptions,omitempty"`
+	Parameters        map[string]string `json:"parameters,omitempty"`
+}
+
+// Classes beside the one that each pool has (classOf).
+const (
+	classImmediate = "e2e-immediate"
+	classBurst     = "e2e-burst-immediate"
+	classRetain    = "e2e-retain"
+	classOptions   = "e2e-mount-options"
+)
+
+func classOf(pool string) string { return "e2e-" + pool }
+
+func pathOf(pool string) string {
+	if pool == poolLocal {
+		return "/var/lib/hostpath-provisioner" // the chart's default
+	}
+	return base + "/" + pool
+}
+
+// volumePath is where a volume lies on its node.
+func volumePath(pool, volume string) string { return pathOf(pool) + "/csi/" + volume }
+
+// basePools are the pools that the release has, features apart that change it.
+func basePools() []pool {
+	pools := []pool{
+		{Name: poolLocal}, {Name: poolSecond}, {Name: poolBurst}, {Name: poolReplaced}, {Name: poolCovered}, {Name: poolLinked},
+		{Name: poolInline, Inline: true},
+		{Name: poolSized, RequireMount: true}, {Name: poolMetered, RequireMount: true}, {Name: poolMounted, RequireMount: true},
+		{Name: poolSelected, NodeSelector: map[string]string{selectedLabel: "yes"}},
+	}
+	for i := range pools {
+		pools[i].Path = pathOf(pools[i].Name)
+	}
+	return pools
+}
+
+// classesFor gives each pool a class, and adds those with something special.
+func classesFor(pools []pool) []class {
+	classes := []class{
+		{Name: "hostpath-local", StoragePool: poolLocal}, // the chart's default
+		{Name: classImmediate, StoragePool: poolLocal, VolumeBindingMode: "Immediate"},
+		{Name: classBurst, StoragePool: poolBurst, VolumeBindingMode: "Immediate"},
+		{Name: classRetain, StoragePool: poolLocal, ReclaimPolicy: "Retain"},
+		{Name: classOptions, StoragePool: poolLocal, MountOptions: []string{"noexec", "nosuid", "noatime"}, Parameters: map[string]string{
+			"directoryMode": "0750", "uid": "1000", "gid": "3000",
+		}},
+	}
+	for _, p := range pools {
+		classes = append(classes, class{Name: classOf(p.Name), StoragePool: p.Name})
+	}
+	return classes
+}
+
+// values are what the chart is installed with.
+func (s *suite) values(logLevel string, extra ...pool) map[string]any {
+	pools := append(basePools(), extra...)
+	image := func(name string) map[string]any {
+		return map[string]any{"tag": imageTag, "digest": s.digests[name]}
+	}
+	return map[string]any{
+		"storagePools":   pools,
+		"storageClasses": classesFor(pools),
+		"driver": map[string]any{
+			"image": image("driver"), "logLevel": logLevel,
+			// All nodes at once: upgrades are what costs this suite most of its time.
+			"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": "100%"}},
+		},
+		// `helm test` is tested with the chart; here it would render a pod for each class.
+		"selftest": map[string]any{"enabled": false, "image": image("selftest")},
+	}
+}
+
+func (s *suite) installFirst(ctx context.Context) error {
+	var err error
+	if s.helm, err = provide.Helm(ctx, s.cluster); err != nil {
+		return err
+	}
+	return s.install(ctx, s.values("info"))
+}
+
+// install makes the release what values say, and waits for its pods.
+func (s *suite) install(ctx context.Context, values map[string]any) error {
+	text, err := json.MarshalIndent(values, "", "  ") // JSON is YAML
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(s.artifacts, "values.yaml")
+	if err := os.MkdirAll(s.artifacts, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return err
+	}
+	return s.runHelm(ctx, "upgrade", "--install", release, filepath.Join(s.root, "charts", "hostpath-provisioner"),
+		"--create-namespace", "--values", file, "--wait", "--timeout", "5m")
+}
+
+func (s *suite) uninstall(ctx context.Context) error {
+	return s.runHelm(ctx, "uninstall", release, "--wait", "--timeout", "5m")
+}
+
+func (s *suite) runHelm(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, s.helm, append(args, "--namespace", namespace)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}

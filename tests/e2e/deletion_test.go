@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+)
+
+func TestDeletion(t *testing.T) {
+	node := world.workers[0]
+	var volume string
+	parallel(t, "deleting a claim removes the directory",
+		step{"PodWrites", func(s *scene) {
+			s.create(s.claim("data", classOf(poolLocal), "16Mi"))
+			s.output(on(node, s.pod("writer", claimed("data"), writeData()...)))
+			volume = s.bound("data").Name
+			s.existsOnlyOn(node, volumePath(poolLocal, volume))
+		}},
+		step{"ClaimInUseStays", func(s *scene) {
+			s.create(on(node, s.pod("user", claimed("data"), appendLines()...)))
+			s.running("user")
+			s.remove(s.claim("data", "", "0"))
+			s.stays("the volume of a claim that a pod uses is there", func() (bool, string) {
+				return s.exists(node, volumePath(poolLocal, volume)+"/file"), "it is gone"
+			})
+		}},
+		step{"DirectoryRecordAndTrashAreRemoved", func(s *scene) {
+			s.deletePod("user")
+			s.deletePod("writer")
+			s.gone(volume)
+			s.vanishes(node, volumePath(poolLocal, volume))
+			s.vanishes(node, pathOf(poolLocal)+"/csi/.hpp/volumes/"+volume+".json")
+			s.eventually("the trash is purged", func() (bool, string) {
+				left := s.onNode(node, "find "+pathOf(poolLocal)+"/csi/.hpp/trash -name '"+volume+"*'")
+				return left == "", left
+			})
+		}},
+	)
+}
+
+func TestRetain(t *testing.T) {
+	node := world.workers[1]
+	var volume, sum string
+	parallel(t, "Retain keeps the directory",
+		step{"PodWrites", func(s *scene) {
+			s.create(s.claim("data", classRetain, "16Mi"))
+			sum = firstWord(s.output(on(node, s.pod("writer", claimed("data"), writeData()...))))
+			volume = s.bound("data").Name
+		}},
+		step{"DirectoryOutlivesItsClaim", func(s *scene) {
+			s.deletePod("writer")
+			s.remove(s.claim("data", "", "0"))
+			s.volumeBecomes(volume, corev1.VolumeReleased)
+			s.stays("file of the released volume is there", func() (bool, string) {
+				got := s.sum(node, volumePath(poolLocal, volume)+"/file")
+				return got == sum, got
+			})
+		}},
+		step{"DirectoryGoesWhenThePolicyIsChanged", func(s *scene) {
+			pv := &corev1.PersistentVolume{}
+			pv.Name = volume
+			patch := k8s.Patch{PatchType: types.MergePatchType, Data: []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)}
+			s.must(s.api.Patch(s.ctx, pv, patch))
+			s.gone(volume)
+			s.vanishes(node, volumePath(poolLocal, volume))
+		}},
+	)
+}
+
+// volumeBecomes waits for a PersistentVolume's phase.
+func (s *scene) volumeBecomes(volume string, phase corev1.PersistentVolumePhase) {
+	s.t.Helper()
+	var pv corev1.PersistentVolume
+	s.eventually("PersistentVolume "+volume+" is "+string(phase), func() (bool, string) {
+		if err := s.api.Get(s.ctx, volume, "", &pv); err != nil {
+			return false, err.Error()
+		}
+		return pv.Status.Phase == phase, string(pv.Status.Phase)
+	})
+}

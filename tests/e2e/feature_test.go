@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/e2e-framework/klient"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+	"sigs.k8s.io/e2e-framework/klient/wait"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+)
+
+const (
+	// patience is for what takes seconds; nothing is said about speed by it.
+	patience = 2 * time.Minute
+	interval = 300 * time.Millisecond
+	// steady is how long something that must not happen is watched for.
+	steady = 6 * time.Second
+)
+
+// step is a part of a feature: the first that fails ends the feature.
+type step struct {
+	name string
+	do   func(s *scene)
+}
+
+// scene is what a step works with: the cluster, and a namespace that the
+// feature has to itself.
+type scene struct {
+	*suite
+	t         *testing.T // of the step
+	top       *testing.T // of the feature
+	ctx       context.Context
+	namespace string
+	api       *resources.Resources
+	// since is when the feature began: events from before are not its own.
+	since time.Time
+}
+
+// alone runs a feature that disturbs others.
+func alone(t *testing.T, what string, steps ...step) {
+	t.Helper()
+	world.run(t, what, steps)
+}
+
+// parallel runs a feature beside others, after all that run alone.
+func parallel(t *testing.T, what string, steps ...step) {
+	t.Helper()
+	t.Parallel()
+	world.run(t, what, steps)
+}
+
+func (s *suite) run(t *testing.T, what string, steps []step) {
+	t.Helper()
+	client, err := klient.NewWithKubeConfigFile(s.cluster.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := scene{suite: s, t: t, top: t, ctx: t.Context(), api: client.Resources(), since: time.Now().Truncate(time.Second)}
+	sc.makeNamespace()
+	feature := features.New(what)
+	for i, st := range steps {
+		feature.Assess(fmt.Sprintf("%d_%s", i+1, st.name), func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+			t.Helper()
+			now := sc
+			now.t, now.ctx = t, t.Context()
+			defer func() {
+				if t.Failed() {
+					// Here, because what the feature made is gone once it is over.
+					t.Logf("artifacts: %s", s.collect(ctx, parentOf(t), st.name, sc.namespace))
+				}
+			}()
+			st.do(&now)
+			return ctx
+		})
+	}
+	s.env.Test(t, feature.Feature())
+}
+
+func parentOf(t *testing.T) string {
+	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
+	return test
+}
+
+func (s *scene) makeNamespace() {
+	s.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "e2e-",
+		Labels:       map[string]string{"e2e.hostpath-provisioner/test": strings.ToLower(s.t.Name())},
+	}}
+	if err := s.api.Create(s.ctx, ns); err != nil {
+		s.t.Fatal(err)
+	}
+	s.namespace = ns.Name
+	s.whenDone(func(ctx context.Context) error { return s.api.Delete(ctx, ns) })
+}
+
+// whenDone registers what undoes a change once the feature is over, at the
+// moment of the change. A failed feature stays as it is when E2E_KEEP is set.
+func (s *scene) whenDone(undo func(ctx context.Context) error) {
+	s.top.Helper()
+	s.top.Cleanup(func() {
+		if s.keep && s.top.Failed() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), patience)
+		defer cancel()
+		if err := undo(ctx); err != nil {
+			s.top.Errorf("clean up: %v", err)
+		}
+	})
+}
+
+// must ends the step on an error.
+func (s *scene) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// create makes an object, in the feature's namespace if it is to be in one.
+func (s *scene) create(o k8s.Object) {
+	s.t.Helper()
+	if err := s.api.Create(s.ctx, o); err != nil {
+		s.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+func (s *scene) remove(o k8s.Object, options ...resources.DeleteOption) {
+	s.t.Helper()
+	if err := s.api.Delete(s.ctx, o, options...); err != nil {
+		s.t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// check tells whether something is so, and what there is instead.
+type check func() (ok bool, instead string)
+
+// eventually waits until something is so.
+func (s *scene) eventually(what string, is check) {
+	s.t.Helper()
+	s.within(patience, what, is)
+}
+
+func (s *scene) within(limit time.Duration, what string, is check) {
+	s.t.Helper()
+	instead := "nothing is known"
+	err := wait.For(func(context.Context) (bool, error) {
+		var ok bool
+		ok, instead = is()
+		return ok, nil
+	}, wait.WithTimeout(limit), wait.WithInterval(interval), wait.WithImmediate(), wait.WithContext(s.ctx))
+	if err != nil {
+		s.t.Fatalf("waited %s for this: %s; instead: %s", limit, what, instead)
+	}
+}
+
+// stays watches for a while that something goes on being so.
+func (s *scene) stays(what string, is check) {
+	s.t.Helper()
+	var broken string
+	err := wait.For(func(context.Context) (bool, error) {
+		ok, instead := is()
+		if !ok {
+			broken = instead
+		}
+		return !ok, nil
+	}, wait.WithTimeout(steady), wait.WithInterval(interval), wait.WithImmediate(), wait.WithContext(s.ctx))
+	if err == nil {
+		s.t.Fatalf("did not stay so: %s; instead: %s", what, broken)
+	}
+}
+
+// kubectl runs kubectl as administrator.
+func (s *scene) kubectl(args ...string) string {
+	s.t.Helper()
+	out, err := s.cluster.Kubectl(s.ctx, nil, args...)
+	s.must(err)
+	return out
+}
+
+// apply makes the objects of a manifest.
+func (s *scene) apply(manifest string) {
+	s.t.Helper()
+	_, err := s.cluster.Kubectl(s.ctx, bytes.NewBufferString(manifest), "apply", "--filename", "-")
+	s.must(err)
+}
+
+// deleteWhenDone deletes an object without a namespace once the feature is over.
+func (s *scene) deleteWhenDone(kind, name string) {
+	s.t.Helper()
+	s.whenDone(func(ctx context.Context) error {
+		_, err := s.cluster.Kubectl(ctx, nil, "delete", kind, name, "--ignore-not-found")
+		return err
+	})
+}

@@ -1,0 +1,103 @@
+// Package e2e tests what users are promised, one feature a test, on a kind
+// cluster with the driver installed from the chart.
+//
+// By default the cluster hpp-e2e is made for the run and removed after it.
+//
+//	E2E_CLUSTER=hpp       use that cluster, which must run, and leave it there; the release in it gets this suite's values
+//	E2E_KEEP=1            leave the cluster and what the features made, to look at or to run again
+//	E2E_ARTIFACTS=folder  where a failed step leaves what is needed to understand it (artifacts/e2e)
+//
+// Features that disturb the whole cluster come first, one after the other;
+// those that call parallel share it, three at a time.
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/e2e-framework/pkg/env"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+)
+
+// ownCluster is the cluster that the suite makes for itself.
+const ownCluster = "hpp-e2e"
+
+// atOnce is how many parallel features run together: they mostly wait, but
+// the machine may have two cores for three nodes.
+const atOnce = "3"
+
+// options are what the environment says about a run.
+type options struct {
+	cluster   string // name of a cluster that is there; empty makes one
+	keep      bool
+	artifacts string // absolute
+}
+
+func optionsFromEnvironment() (options, error) {
+	o := options{cluster: os.Getenv("E2E_CLUSTER"), keep: os.Getenv("E2E_KEEP") != "", artifacts: os.Getenv("E2E_ARTIFACTS")}
+	if o.artifacts == "" {
+		o.artifacts = filepath.Join("..", "..", "artifacts", "e2e")
+	}
+	var err error
+	o.artifacts, err = filepath.Abs(o.artifacts)
+	return o, err
+}
+
+// world is what TestMain sets up and the tests use.
+var world *suite //nolint:gochecknoglobals // TestMain has no other way to hand something to tests; only it writes this
+
+func TestMain(m *testing.M) {
+	os.Exit(runSuite(m)) //nolint:forbidigo // a TestMain that does not exit with the framework's code turns a failed setup green
+}
+
+func runSuite(m *testing.M) int {
+	// A value given on the command line comes later and wins.
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	flag.Parse()
+	o, err := optionsFromEnvironment()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	cfg := envconf.New()
+	world = &suite{options: o, env: env.NewWithConfig(cfg)}
+	world.env.Setup(world.setUp)
+	world.env.Finish(world.tearDown)
+	code := world.env.Run(m)
+	// The framework keeps the errors of Finish to itself.
+	if world.leftBehind != nil {
+		fmt.Fprintln(os.Stderr, "e2e: cleaning up failed:", world.leftBehind)
+		return max(code, 1)
+	}
+	return code
+}
+
+// setUp brings up cluster, images and release. What goes wrong leaves the
+// same artifacts as a failed step.
+func (s *suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"cluster", s.openCluster},
+		{"images", s.pushImages},
+		{"nodes", s.prepareNodes},
+		{"chart", s.installFirst},
+	} {
+		fmt.Fprintf(os.Stderr, "e2e: set up: %s\n", step.name)
+		if err := step.do(ctx); err != nil {
+			s.collect(ctx, "setup", step.name, "")
+			fmt.Fprintf(os.Stderr, "e2e: set up: %s: %v\n", step.name, err)
+			return ctx, err
+		}
+	}
+	cfg.WithKubeconfigFile(s.cluster.Kubeconfig())
+	return ctx, nil
+}
