@@ -1,6 +1,7 @@
 package kindcluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
 )
 
 // prepareDocker makes the folder of the cluster and, where Docker cannot
@@ -25,6 +27,7 @@ func (c *Cluster) prepareDocker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.standIn = needed
 	if needed {
 		if err := dockercli.UseStandIn(c.folder("bin")); err != nil {
 			return err
@@ -43,6 +46,9 @@ func (c *Cluster) withKindEnv(ctx context.Context, image string, do func() error
 		// removes all of it.
 		"KIND_EXPERIMENTAL_DOCKER_NETWORK": c.network(),
 	}
+	if noProxy := addNoProxy(os.Getenv, registry.Container(c.name)); noProxy != "" {
+		env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
+	}
 	driver, err := dockercli.Output(ctx, "info", "--format", "{{.Driver}}")
 	if err != nil {
 		return err
@@ -57,6 +63,20 @@ func (c *Cluster) withKindEnv(ctx context.Context, image string, do func() error
 		return err
 	}
 	return errors.Join(do(), restore())
+}
+
+// addNoProxy returns the value of NO_PROXY with one more host, or "" where no
+// proxy is set: kind gives these settings to the nodes, and the registry next
+// to them must not be asked for through a proxy.
+func addNoProxy(getenv func(string) string, host string) string {
+	proxied := false
+	for _, key := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+		proxied = proxied || getenv(key) != ""
+	}
+	if !proxied {
+		return ""
+	}
+	return strings.TrimPrefix(cmp.Or(getenv("NO_PROXY"), getenv("no_proxy"))+","+host, ",")
 }
 
 // setEnv sets variables of this process; the function it returns puts back

@@ -46,6 +46,8 @@ type Cluster struct {
 	dir      cache.Dir
 	steps    *progress.Printer
 	provider *cluster.Provider
+	// standIn is true where Docker cannot start privileged containers.
+	standIn bool
 }
 
 // createSteps is how many steps Create prints when nothing must be built.
@@ -153,7 +155,7 @@ func (c *Cluster) folder(elem ...string) string {
 func (c *Cluster) network() string { return "kind-" + c.name }
 
 func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options) error {
-	image, ready, err := nodeimage.Choose(ctx, c.steps.Note)
+	image, ready, err := nodeimage.Choose(ctx, c.standIn, c.steps.Note)
 	if err != nil {
 		return err
 	}

@@ -66,10 +66,15 @@ func Wanted() string {
 }
 
 // Choose returns the image to use. The second result is false when it must be
-// built first. note gets a line about a pull that was tried.
-func Choose(ctx context.Context, note func(format string, args ...any)) (string, bool, error) {
+// built first. unprivileged is true where nodes cannot be privileged
+// containers: only an image built here starts there. note gets a line about a
+// pull that was tried.
+func Choose(ctx context.Context, unprivileged bool, note func(format string, args ...any)) (string, bool, error) {
 	built := BuiltName()
 	wanted := Wanted()
+	if unprivileged && os.Getenv(Variable) == "" {
+		wanted = ""
+	}
 	if wanted != "" {
 		have, err := dockercli.HasImage(ctx, wanted)
 		if have || err != nil {
