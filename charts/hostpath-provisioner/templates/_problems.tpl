@@ -2,7 +2,7 @@
 
 {{- define "hostpath-provisioner.problems.pools" -}}
 {{- $problems := list -}}
-{{- $places := list (dict "what" "driver.stateDir" "path" .Values.driver.stateDir) -}}
+{{- $places := list (dict "what" "driver.stateDir" "path" .Values.driver.stateDir) (dict "what" "kubeletDir" "path" .Values.kubeletDir) -}}
 {{- $names := list -}}
 {{- range $i, $pool := .Values.storagePools -}}
 {{- $what := printf "storagePools[%d] %q" $i .name -}}

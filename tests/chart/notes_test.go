@@ -1,0 +1,66 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// notes is what an installation prints after "NOTES:". Only Helm 4 can do that without a cluster; the tests against a real
+// API server install with both.
+func notes(t *testing.T, values helmcli.Values) string {
+	t.Helper()
+	helm := helmcli.Newest(t)
+	t.Setenv("KUBECONFIG", "/dev/null")
+	out, err := helm.Run(t, values, "install", helmcli.Release, helmcli.ChartDir(t), "--dry-run=client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(out, "NOTES:\n")
+	if !found {
+		t.Fatalf("no NOTES in\n%s", out)
+	}
+	return text
+}
+
+// TestNotes: pools, classes, commands that can be copied as they are, and what an uninstall leaves.
+func TestNotes(t *testing.T) {
+	for name, test := range map[string]struct {
+		values helmcli.Values
+		want   []string
+		not    []string
+	}{
+		"default": {want: []string{
+			"serves the CSI driver kubevirt.io.hostpath-provisioner",
+			"\n  local: /var/lib/hostpath-provisioner\n",
+			"\n  hostpath-local: WaitForFirstConsumer, Delete\n",
+			"\nkubectl label namespace storage --overwrite pod-security.kubernetes.io/enforce=privileged\n",
+			"\nkubectl --namespace storage rollout status daemonset/hpp-hostpath-provisioner-csi\n",
+			"\nkubectl --namespace storage get csistoragecapacities\n",
+			"\nhelm --namespace storage test hpp\n",
+			"the claim stays Pending until a pod uses it", "\n  storageClassName: hostpath-local\n", "\nEOF\n",
+			"Volumes of local live on whatever filesystem holds the path, which may be the node's system disk",
+			"helm uninstall removes the driver", "It leaves every volume", "/var/lib/hostpath-provisioner-state",
+		}, not: []string{"the cluster's default"}},
+		"everything": {values: renderings()["everything"], want: []string{
+			"\n  fast: /srv/fast, only where a disk is mounted there, new volumes only on nodes with disk=nvme",
+			"\n  fast: Immediate, Retain, the cluster's default\n", "\n  slow.example.com: WaitForFirstConsumer, Delete\n",
+			"--namespace kube-storage rollout status daemonset/storage-driver-csi\n", "Volumes of slow live", "/data/state",
+		}, not: []string{"stays Pending"}},
+		"no pools": {values: renderings()["no pools"], want: []string{"none; the driver runs but has nowhere to put a volume"},
+			not: []string{"kubectl apply", " test hpp", "Volumes of"}},
+	} {
+		text := notes(t, test.values)
+		for _, want := range test.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: NOTES do not say %q:\n%s", name, want, text)
+			}
+		}
+		for _, not := range test.not {
+			if strings.Contains(text, not) {
+				t.Errorf("%s: NOTES say %q:\n%s", name, not, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// refusal is a set of values that must not render, and what the message has to say.
+type refusal struct {
+	set, json map[string]string
+	want      []string
+}
+
+func expectRefusals(t *testing.T, helm helmcli.Helm, refusals map[string]refusal) {
+	t.Helper()
+	for name, test := range refusals {
+		_, err := helm.Template(t, helmcli.Values{Set: test.set, JSON: test.json})
+		if err == nil {
+			t.Errorf("%s: rendered, want an error", name)
+			continue
+		}
+		for _, want := range test.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error does not say %q:\n%v", name, want, err)
+			}
+		}
+	}
+}
+
+func set(key, value string) map[string]string { return map[string]string{key: value} }
+
+// TestWrongValuesAreRefused by the schema, with the place of the mistake.
+func TestWrongValuesAreRefused(t *testing.T) {
+	pools := func(pool string) map[string]string { return set("storagePools", `[`+pool+`]`) }
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		expectRefusals(t, helm, map[string]refusal{
+			"unknown key":            {set: set("storagePool", "x"), want: []string{"storagePool"}},
+			"unknown key in a pool":  {json: pools(`{"name":"local","path":"/p","size":"1Gi"}`), want: []string{"/storagePools/0", "'size'"}},
+			"unknown key in a class": {json: set("storageClasses", `[{"name":"a","pool":"local"}]`), want: []string{"/storageClasses/0", "'pool'"}},
+			"pool without path":      {json: pools(`{"name":"local"}`), want: []string{"/storagePools/0", "'path'"}},
+			"pool at /":              {json: pools(`{"name":"local","path":"/"}`), want: []string{"/storagePools/0/path"}},
+			"relative pool":          {json: pools(`{"name":"local","path":"srv/data"}`), want: []string{"/storagePools/0/path"}},
+			"path that is not clean": {json: pools(`{"name":"local","path":"/srv/../etc"}`), want: []string{"/storagePools/0/path"}},
+			"path with a last slash": {json: pools(`{"name":"local","path":"/srv/"}`), want: []string{"/storagePools/0/path"}},
+			"pool name in capitals":  {json: pools(`{"name":"Local","path":"/p"}`), want: []string{"/storagePools/0/name"}},
+			"negative reserve":       {json: pools(`{"name":"local","path":"/p","reserve":-1}`), want: []string{"/storagePools/0/reserve"}},
+			"reserve of 100%":        {json: pools(`{"name":"local","path":"/p","reserve":"100%"}`), want: []string{"/storagePools/0/reserve"}},
+			"retention in days":      {json: pools(`{"name":"local","path":"/p","trash":{"retention":"7d"}}`), want: []string{"/storagePools/0/trash/retention"}},
+			"number as parameter": {
+				json: set("storageClasses", `[{"name":"a","parameters":{"directoryMode":493}}]`),
+				want: []string{"/storageClasses/0/parameters/directoryMode", "string"},
+			},
+			"tag that became a number": {json: set("driver.image.tag", "1.1"), want: []string{"/driver/image/tag", "string"}},
+			"digest without algorithm": {set: set("driver.image.digest", "abc"), want: []string{"/driver/image/digest"}},
+			"log level":                {set: set("driver.logLevel", "verbose"), want: []string{"/driver/logLevel", "debug"}},
+			"port as text":             {json: set("driver.httpPort", `"9898"`), want: []string{"/driver/httpPort", "integer"}},
+			"port 0":                   {json: set("driver.httpPort", "0"), want: []string{"/driver/httpPort"}},
+			"relative kubelet dir":     {set: set("kubeletDir", "kubelet"), want: []string{"/kubeletDir"}},
+			"driver name with a slash": {set: set("driver.name", "a/b"), want: []string{"/driver/name"}},
+			"topology key with no domain": {
+				set: set("driver.topologyKey", "node"), want: []string{"/driver/topologyKey"},
+			},
+			"openshift: maybe": {set: set("openshift", "maybe"), want: []string{"/openshift"}},
+		})
+	})
+}
+
+// TestImpossibleCombinationsAreRefused: one sentence each, from templates/_problems.tpl.
+func TestImpossibleCombinationsAreRefused(t *testing.T) {
+	const one = `{"name":"one","path":"/srv/one"}`
+	both := func(pools, classes string) map[string]string {
+		return map[string]string{"storagePools": "[" + pools + "]", "storageClasses": "[" + classes + "]"}
+	}
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		expectRefusals(t, helm, map[string]refusal{
+			"two pools of one name": {json: both(one+`,{"name":"one","path":"/srv/two"}`, ""), want: []string{
+				`storagePools[1] "one": there is another pool of that name; names must be unique.`}},
+			"nested pools": {json: both(one+`,{"name":"two","path":"/srv/one/two"}`, ""), want: []string{
+				`storagePools[1] "two": its path /srv/one/two and that of storagePools[0] "one" (/srv/one) lie inside each other`}},
+			"two pools at one path": {json: both(one+`,{"name":"two","path":"/srv/one"}`, ""), want: []string{
+				`storagePools[1] "two": its path /srv/one and that of storagePools[0] "one" (/srv/one) lie inside each other`}},
+			"pool around stateDir": {json: both(`{"name":"one","path":"/var/lib/hostpath-provisioner-state/x"}`, ""), want: []string{
+				`storagePools[0] "one": its path /var/lib/hostpath-provisioner-state/x and that of driver.stateDir`}},
+			"pool inside kubeletDir": {json: both(`{"name":"one","path":"/var/lib/kubelet/pool"}`, ""), want: []string{
+				`storagePools[0] "one": its path /var/lib/kubelet/pool and that of kubeletDir`}},
+			"scope shared": {json: both(`{"name":"one","path":"/srv/one","scope":"shared"}`, ""), want: []string{
+				`storagePools[0] "one": scope shared is not in this version; use scope node.`}},
+			"pvcTemplate": {json: both(`{"name":"one","path":"/srv/one","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}`, ""), want: []string{
+				`storagePools[0] "one": pvcTemplate is not in this version`}},
+			"class of a pool that is not there": {json: both(one, `{"name":"a","storagePool":"two"}`), want: []string{
+				`storageClasses[0] "a": there is no pool "two" in storagePools (one); set storageClasses together with storagePools.`}},
+			"default class without its pool": {json: set("storagePools", "["+one+"]"), want: []string{
+				`storageClasses[0] "hostpath-local": there is no pool "local" in storagePools (one)`}},
+			"class without a pool among two": {json: both(one+`,{"name":"two","path":"/srv/two"}`, `{"name":"a"}`), want: []string{
+				`storageClasses[0] "a": storagePool is needed because there are 2 pools.`}},
+			"pool given twice": {json: both(one, `{"name":"a","storagePool":"one","parameters":{"storagePool":"one"}}`), want: []string{
+				`storageClasses[0] "a": the pool is given twice; remove parameters.storagePool.`}},
+			"two classes of one name": {json: both(one, `{"name":"a"},{"name":"a"}`), want: []string{
+				`storageClasses[1] "a": there is another class of that name; names must be unique.`}},
+			"two default classes": {json: both(one, `{"name":"a","default":true},{"name":"b","default":true}`), want: []string{
+				`storageClasses: a, b are all marked as the cluster's default class; mark one.`}},
+			"unknown parameter": {json: both(one, `{"name":"a","parameters":{"directorymode":"0700"}}`), want: []string{
+				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows storagePool, directoryMode`}},
+			"expansion": {json: both(one, `{"name":"a","allowVolumeExpansion":true}`), want: []string{
+				`storageClasses[0] "a": allowVolumeExpansion is not in this version`}},
+			"one port twice": {json: set("sidecars.provisioner.httpPort", "9898"), want: []string{
+				`driver.httpPort and sidecars.provisioner.httpPort are both 9898; all containers of a pod share its ports.`}},
+			"one port twice, by the liveness probe": {
+				json: map[string]string{"driver.httpPort": "9899", "sidecars.livenessProbe.enabled": "true"}, want: []string{
+					`driver.httpPort and sidecars.livenessProbe.httpPort are both 9899`}},
+			"surge": {json: set("driver.updateStrategy.rollingUpdate.maxSurge", "1"), want: []string{
+				`driver.updateStrategy.rollingUpdate.maxSurge: the kubelet accepts one driver per name`}},
+			"socket path too long": {set: set("kubeletDir", "/"+strings.Repeat("k", 80)), want: []string{
+				`kubeletDir and driver.name: the socket's path`, `bytes, and Linux allows 107`}},
+			"two monitors": {
+				set: map[string]string{"monitoring.podMonitor.enabled": "true", "monitoring.serviceMonitor.enabled": "true"}, want: []string{
+					`monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`}},
+			"several problems at once": {json: both(one+`,`+one, `{"name":"a","allowVolumeExpansion":true}`), want: []string{
+				"names must be unique", "lie inside each other", "allowVolumeExpansion"}},
+		})
+	})
+}
+
+// TestLegacyPoolNeedsNoName: a class without storagePool means the pool "legacy" where there is one.
+func TestLegacyPoolNeedsNoName(t *testing.T) {
+	helmcli.Newest(t).MustTemplate(t, helmcli.Values{JSON: map[string]string{
+		"storagePools":   `[{"name":"legacy","path":"/srv/one"},{"name":"two","path":"/srv/two"}]`,
+		"storageClasses": `[{"name":"a","parameters":{"overlayCSI":"true"}}]`,
+	}})
+}
+
+// TestTyposAreRefusedAtEveryLevel: an unknown key in each map of values.yaml, but for the open ones.
+func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
+	open := []string{"global", "commonLabels", "commonAnnotations", "driver.resources", "driver.nodeSelector", "driver.affinity",
+		"driver.podAnnotations", "driver.podLabels", "driver.serviceAccount.annotations", "monitoring.podMonitor.labels",
+		"monitoring.serviceMonitor.labels", "monitoring.prometheusRule.labels", "selftest.resources",
+		"sidecars.provisioner.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources"}
+	var closed []string
+	for _, path := range objectPaths(defaults(t), "") {
+		if !slices.ContainsFunc(open, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+".") }) {
+			closed = append(closed, path)
+		}
+	}
+	if len(closed) < 15 {
+		t.Fatalf("only %d closed maps found: %v", len(closed), closed)
+	}
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		// One rendering for all: the schema reports every unknown key.
+		values := map[string]string{"typo": "x"}
+		for _, path := range closed {
+			values[path+".typo"] = "x"
+		}
+		_, err := helm.Template(t, helmcli.Values{Set: values})
+		if err == nil {
+			t.Fatal("rendered, want an error")
+		}
+		for _, path := range append([]string{""}, closed...) {
+			place := "at '/" + strings.ReplaceAll(path, ".", "/") + "'"
+			if path == "" {
+				place = "at ''"
+			}
+			if !strings.Contains(err.Error(), place+": additional properties 'typo' not allowed") {
+				t.Errorf("no error %s:\n%v", place, err)
+			}
+		}
+		for _, path := range open {
+			if _, err := helm.Template(t, helmcli.Values{Set: set(path+".typo", "x")}); err != nil {
+				t.Errorf("%s takes any key, but: %v", path, err)
+			}
+		}
+	})
+}
+
+// TestEveryValueHasASchema and no schema is left without its value.
+func TestEveryValueHasASchema(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root schema
+	if err := json.Unmarshal(data, &root); err != nil {
+		t.Fatal(err)
+	}
+	compareSchema(t, root, root, defaults(t), "")
+}
+
+// schema is as much of JSON Schema as the comparison needs.
+type schema struct {
+	Ref                  string            `json:"$ref"`
+	Type                 any               `json:"type"`
+	Enum                 []any             `json:"enum"`
+	Properties           map[string]schema `json:"properties"`
+	AdditionalProperties any               `json:"additionalProperties"`
+	Definitions          map[string]schema `json:"definitions"`
+}
+
+func compareSchema(t *testing.T, root, node schema, value any, path string) {
+	t.Helper()
+	if node.Ref != "" {
+		node = root.Definitions[strings.TrimPrefix(node.Ref, "#/definitions/")]
+	}
+	if node.Type == nil && node.Enum == nil {
+		t.Errorf("%s: no type in the schema", path)
+	}
+	object, isObject := value.(map[string]any)
+	if !isObject || node.Properties == nil {
+		return
+	}
+	if node.AdditionalProperties != false && path != ".global" {
+		t.Errorf("%s: its schema is not closed", path)
+	}
+	for _, key := range slices.Sorted(maps.Keys(node.Properties)) {
+		if _, known := object[key]; !known && key != "maxSurge" {
+			t.Errorf("%s.%s: in the schema, not in values.yaml", path, key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		child, known := node.Properties[key]
+		if !known {
+			t.Errorf("%s.%s: in values.yaml, not in the schema", path, key)
+			continue
+		}
+		compareSchema(t, root, child, object[key], path+"."+key)
+	}
+}
+
+// defaults is values.yaml.
+func defaults(t *testing.T) map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(data, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// objectPaths are the dotted paths of all maps below a map.
+func objectPaths(values map[string]any, prefix string) []string {
+	var paths []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if child, ok := values[key].(map[string]any); ok {
+			paths = append(append(paths, prefix+key), objectPaths(child, prefix+key+".")...)
+		}
+	}
+	return paths
+}

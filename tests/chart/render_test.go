@@ -1,0 +1,183 @@
+// Package chart tests the Helm chart from outside: what it renders, what it refuses, and what it says.
+package chart
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// renderings are the sets of values that stand for all others.
+func renderings() map[string]helmcli.Values {
+	ci := filepath.Join("..", "..", "charts", "hostpath-provisioner", "ci")
+	return map[string]helmcli.Values{
+		"default":         {},
+		"two pools":       {Files: []string{filepath.Join(ci, "two-pools-values.yaml")}},
+		"options":         {Files: []string{filepath.Join(ci, "options-values.yaml")}},
+		"openshift":       {Files: []string{"testdata/openshift.yaml"}},
+		"openshift, auto": {Args: []string{"--api-versions", "security.openshift.io/v1/SecurityContextConstraints"}},
+		"everything":      {Files: []string{"testdata/everything.yaml"}},
+		"service monitor": {Files: []string{"testdata/service-monitor.yaml"}},
+		"kubelet dir":     {Files: []string{"testdata/kubelet-dir.yaml"}},
+		"no pools":        {JSON: map[string]string{"storagePools": "[]", "storageClasses": "[]"}},
+	}
+}
+
+// TestRenderingsAreStrictAndStable renders everything twice with each Helm: the four must hold the same objects, each of
+// which decodes strictly into its type.
+func TestRenderingsAreStrictAndStable(t *testing.T) {
+	byVersion := map[string]map[string]string{}
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		byVersion[helm.Version] = map[string]string{}
+		for name, values := range renderings() {
+			first := helm.MustTemplate(t, values)
+			if diff := cmp.Diff(first, helm.MustTemplate(t, values)); diff != "" {
+				t.Errorf("%s: rendering twice gives two results: %s", name, diff)
+			}
+			byVersion[helm.Version][name] = first
+		}
+	})
+	versions := slices.Sorted(maps.Keys(byVersion))
+	for name := range renderings() {
+		older := helmcli.Objects(t, byVersion[versions[0]][name])
+		newer := helmcli.Objects(t, byVersion[versions[1]][name])
+		if diff := cmp.Diff(older, newer); diff != "" {
+			t.Errorf("%s: Helm %s and %s render different objects: %s", name, versions[0], versions[1], diff)
+		}
+	}
+}
+
+// TestEveryObjectIsMarked: the common labels and annotations on all, the chart's own labels where a user tries to replace
+// them, and metadata.namespace exactly where the kind has one.
+func TestEveryObjectIsMarked(t *testing.T) {
+	helm := helmcli.Newest(t)
+	values := renderings()["everything"]
+	values.JSON = map[string]string{"extraObjects": "[]"}
+	objects := helmcli.Objects(t, helm.MustTemplate(t, values))
+	want := map[string]string{
+		"app.kubernetes.io/name": "hostpath-provisioner", "app.kubernetes.io/instance": helmcli.Release,
+		"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": "0.1.0",
+		"app.kubernetes.io/part-of": "hostpath-provisioner", "helm.sh/chart": "hostpath-provisioner-0.1.0", "team": "storage",
+	}
+	for i, object := range objects {
+		id := helmcli.Ids(objects)[i]
+		for key, value := range want {
+			if got := object.GetLabels()[key]; got != value {
+				t.Errorf("%s: label %s is %q, want %q", id, key, got, value)
+			}
+		}
+		if got := object.GetAnnotations()["example.com/owner"]; got != "storage" {
+			t.Errorf("%s: annotation example.com/owner is %q, want storage", id, got)
+		}
+		namespace := "kube-storage"
+		if clusterScoped(object.GetObjectKind().GroupVersionKind().Kind) {
+			namespace = ""
+		}
+		if got := object.GetNamespace(); got != namespace {
+			t.Errorf("%s: namespace %q, want %q", id, got, namespace)
+		}
+	}
+}
+
+// clusterScoped tells which of the chart's kinds have no namespace.
+func clusterScoped(kind string) bool {
+	return slices.Contains([]string{"CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints"}, kind)
+}
+
+// TestDefaultNamespace: without an override all namespaced objects and subjects follow the release.
+func TestDefaultNamespace(t *testing.T) {
+	helm := helmcli.Newest(t)
+	for _, line := range strings.Split(helm.MustTemplate(t, helmcli.Values{}), "\n") {
+		if key, value, found := strings.Cut(strings.TrimSpace(line), "namespace: "); found && key == "" && value != helmcli.Namespace {
+			t.Errorf("%q, want namespace %s", line, helmcli.Namespace)
+		}
+	}
+}
+
+// TestKubeletDirIsUsedEverywhere: distributions that move it have nothing at the usual place.
+func TestKubeletDirIsUsedEverywhere(t *testing.T) {
+	out := helmcli.Newest(t).MustTemplate(t, renderings()["kubelet dir"])
+	for number, line := range strings.Split(out, "\n") {
+		if strings.Contains(line, "/var/lib/kubelet") {
+			t.Errorf("line %d still says %q", number+1, strings.TrimSpace(line))
+		}
+	}
+	if count := strings.Count(out, "/var/lib/k0s/kubelet"); count < 7 {
+		t.Errorf("the kubelet's directory stands in %d places, want endpoint, flag, mount, registration and volumes", count)
+	}
+}
+
+// TestNamesFitTheirLimit: a long release name is cut before the suffix, so that names stay valid and distinct.
+func TestNamesFitTheirLimit(t *testing.T) {
+	long := strings.Repeat("x", 53) // Helm's own limit for release names
+	helm := helmcli.Newest(t)
+	values := renderings()["everything"]
+	values.Set = map[string]string{"fullnameOverride": long + strings.Repeat("y", 20)}
+	names := map[string]bool{}
+	objects := helmcli.Objects(t, helm.MustTemplate(t, values))
+	for i, object := range objects {
+		id := helmcli.Ids(objects)[i]
+		if len(object.GetName()) > 63 {
+			t.Errorf("%s has %d characters", id, len(object.GetName()))
+		}
+		if names[id] {
+			t.Errorf("%s is rendered twice", id)
+		}
+		names[id] = true
+	}
+}
+
+// TestObjectsOfEachRendering freezes what is created: an object that vanishes from a release is deleted on upgrade.
+func TestObjectsOfEachRendering(t *testing.T) {
+	helm := helmcli.Newest(t)
+	base := []string{
+		"CSIDriver /kubevirt.io.hostpath-provisioner",
+		"ClusterRole /hpp-hostpath-provisioner-csi-driver", "ClusterRole /hpp-hostpath-provisioner-csi-provisioner",
+		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-driver", "ClusterRoleBinding /hpp-hostpath-provisioner-csi-provisioner",
+		"ConfigMap storage/hpp-hostpath-provisioner-csi", "DaemonSet storage/hpp-hostpath-provisioner-csi",
+		"Role storage/hpp-hostpath-provisioner-csi-provisioner", "RoleBinding storage/hpp-hostpath-provisioner-csi-provisioner",
+		"ServiceAccount storage/hpp-hostpath-provisioner-csi",
+	}
+	class := []string{"StorageClass /hostpath-local", "Pod storage/hpp-hostpath-provisioner-test-hostpath-local"}
+	scc := []string{
+		"SecurityContextConstraints /hpp-hostpath-provisioner-csi",
+		"ClusterRole /hpp-hostpath-provisioner-csi-scc", "RoleBinding storage/hpp-hostpath-provisioner-csi-scc",
+	}
+	monitor := []string{"Service storage/hpp-hostpath-provisioner-csi-metrics", "ServiceMonitor storage/hpp-hostpath-provisioner-csi"}
+	for name, want := range map[string][]string{
+		"default":         slices.Concat(base, class),
+		"no pools":        base,
+		"openshift":       slices.Concat(base, class, scc),
+		"openshift, auto": slices.Concat(base, class, scc),
+		"service monitor": slices.Concat(base, class, monitor),
+	} {
+		got := helmcli.Ids(helmcli.Objects(t, helm.MustTemplate(t, renderings()[name])))
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: objects (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestEverythingRendersEveryKind keeps testdata/everything.yaml what its name says.
+func TestEverythingRendersEveryKind(t *testing.T) {
+	kinds := map[string]int{}
+	for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"])) {
+		kinds[object.GetObjectKind().GroupVersionKind().Kind]++
+	}
+	want := map[string]int{
+		"CSIDriver": 1, "ClusterRole": 3, "ClusterRoleBinding": 2, "ConfigMap": 2, "DaemonSet": 1, "NetworkPolicy": 1, "Pod": 1,
+		"PodMonitor": 1, "PrometheusRule": 1, "Role": 1, "RoleBinding": 2, "Secret": 1, "SecurityContextConstraints": 1,
+		"ServiceAccount": 1, "StorageClass": 2,
+	}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}
