@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -222,10 +221,18 @@ func (p *Pool) glance() Status {
 		Name: p.spec.Name, Path: p.spec.Path, Present: p.id != "", Selected: p.ledger.isSelected(), ID: p.id,
 		Reason: p.now.reason, Message: p.now.message, Inline: p.spec.Inline,
 		Backend: p.backend.Name(), Enforcement: string(p.backend.Enforcement()),
-		Orphans: len(p.orphans), Lost: len(p.report.Lost), Refused: len(p.report.Refused),
+		Orphans: len(p.orphans), Lost: p.stillLost(), Refused: len(p.report.Refused),
 	}
-	st.setTrash(p.trash)
+	st.TrashEntries, st.OldestTrash = p.trash.Entries, p.trash.Oldest
 	return st
 }
 
-func (st *Status) setTrash(t trash.Summary) { st.TrashEntries, st.OldestTrash = t.Entries, t.Oldest }
+// stillLost counts the volumes that recovery found lost and that were not deleted since. p.mu is held.
+func (p *Pool) stillLost() (n int) {
+	for _, id := range p.report.Lost {
+		if _, ok := p.ledger.Get(id); ok {
+			n++
+		}
+	}
+	return n
+}

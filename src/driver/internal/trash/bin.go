@@ -43,13 +43,36 @@ func (b Bin) Discard(disk poolfs.FS, r volume.Record) error {
 	return moveRecord(disk, entry, r.ID)
 }
 
-// Finish completes a delete that was interrupted between data and record.
-func (b Bin) Finish(disk poolfs.FS, e volume.BinEntry, r volume.Record) error {
-	entry := path.Join(poolfs.TrashDir, e.Name)
+// Finish completes a delete that was interrupted after the data had been moved.
+func (b Bin) Finish(disk poolfs.FS, name, id string) error {
+	entry := path.Join(poolfs.TrashDir, name)
 	if err := syncAll(disk, entry, "."); err != nil { // the rename may not be durable yet
 		return err
 	}
-	return moveRecord(disk, entry, r.ID)
+	twice, err := sameFile(disk, store.Path(id), path.Join(entry, recordName))
+	if err != nil {
+		return err
+	}
+	if twice { // the move was cut in half: only the old name is left to remove
+		return store.Files{}.Remove(disk, id)
+	}
+	return moveRecord(disk, entry, id)
+}
+
+// sameFile tells whether two names are one file.
+func sameFile(disk poolfs.FS, a, b string) (bool, error) {
+	first, err := disk.Stat(a)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	second, err := disk.Stat(b)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && first.Dev == second.Dev && first.Ino == second.Ino, err
 }
 
 // newEntry makes an entry of a name that no other has.
@@ -63,7 +86,10 @@ func (b Bin) newEntry(disk poolfs.FS, id string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("make a trash entry for volume %s: %w", id, err)
 		}
-		return entry, syncAll(disk, poolfs.TrashDir)
+		if err := syncAll(disk, poolfs.TrashDir); err != nil {
+			return "", errors.Join(err, disk.Remove(entry))
+		}
+		return entry, nil
 	}
 }
 
@@ -95,24 +121,36 @@ func (b Bin) Entries(disk poolfs.FS) ([]volume.BinEntry, error) {
 		if !ok || !name.Dir {
 			continue
 		}
-		e := volume.BinEntry{Name: name.Name, ID: id}
-		content, err := disk.ReadDir(path.Join(poolfs.TrashDir, name.Name))
+		e, err := look(disk, name.Name, id)
 		if err != nil {
 			return nil, fmt.Errorf("look into trash entry %s: %w", name.Name, err)
-		}
-		for _, c := range content {
-			e.HasData = e.HasData || c.Name == dataName
-			e.HasRecord = e.HasRecord || c.Name == recordName
 		}
 		entries = append(entries, e)
 	}
 	return entries, nil
 }
 
-// Data is the name of an entry's data below csi/.
-func (Bin) Data(e volume.BinEntry) string { return path.Join(poolfs.TrashDir, e.Name, dataName) }
+// look finds out what one entry is.
+func look(disk poolfs.FS, name, id string) (volume.BinEntry, error) {
+	entry := path.Join(poolfs.TrashDir, name)
+	content, err := disk.ReadDir(entry)
+	if err != nil {
+		return volume.BinEntry{}, err
+	}
+	has := map[string]bool{}
+	for _, c := range content {
+		has[c.Name] = true
+	}
+	e := volume.BinEntry{Name: name, ID: id, HasRecord: has[recordName], Empty: len(content) == 0}
+	if !e.HasRecord {
+		e.Unfinished = has[dataName]
+		return e, nil
+	}
+	e.Unfinished, err = sameFile(disk, store.Path(id), path.Join(entry, recordName))
+	return e, err
+}
 
-// RemoveEmpty removes an entry that holds neither data nor record.
+// RemoveEmpty removes an entry that holds nothing.
 func (Bin) RemoveEmpty(disk poolfs.FS, e volume.BinEntry) error {
 	if err := disk.Remove(path.Join(poolfs.TrashDir, e.Name)); err != nil {
 		return fmt.Errorf("remove empty trash entry %s: %w", e.Name, err)

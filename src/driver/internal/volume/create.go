@@ -141,7 +141,7 @@ func (m *Manager) build(p Pool, disk poolfs.FS, r Record) (err error) {
 	if err := disk.Rename(staged, r.ID); err != nil {
 		return fmt.Errorf("move it into place: %w", err)
 	}
-	undo.add(func() error { return disk.Rename(r.ID, staged) })
+	undo.add(func() error { return errors.Join(disk.Rename(r.ID, staged), syncDirs(disk, poolfs.StagingDir, ".")) })
 	if err := syncDirs(disk, ".", poolfs.StagingDir); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 func (m *Manager) Delete(ctx context.Context, id string) error {
 	l, err := m.locate(ctx, id)
 	if errors.Is(err, ErrNotFound) {
+		m.forget(id)
 		return nil
 	}
 	if err != nil {
@@ -37,6 +38,13 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	}
 	l.pool.Ledger().Drop(id)
 	return nil
+}
+
+// forget takes a volume that is certainly gone out of the ledgers: an earlier delete may have failed at its very last step.
+func (m *Manager) forget(id string) {
+	for _, p := range m.Pools.All() {
+		p.Ledger().Drop(id)
+	}
 }
 
 // retire ends a volume that has no directory in csi/: what recovery would do with it, or, if nothing of it is

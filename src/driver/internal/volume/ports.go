@@ -64,15 +64,19 @@ type Bin interface {
 	// Entries lists what is in the trash.
 	Entries(disk poolfs.FS) ([]BinEntry, error)
 	// Finish moves the record of an interrupted Discard after its data.
-	Finish(disk poolfs.FS, e BinEntry, r Record) error
+	Finish(disk poolfs.FS, entry, id string) error
 	// RemoveEmpty removes an entry that holds nothing.
 	RemoveEmpty(disk poolfs.FS, e BinEntry) error
 }
 
 // BinEntry is one directory in the trash: <id>.<n>.
 type BinEntry struct {
-	Name, ID           string
-	HasData, HasRecord bool
+	Name, ID string
+	// HasRecord tells that the delete was completed, unless it is Unfinished all the same: the record may be in both places
+	// after a crash that cut its move in half.
+	HasRecord, Unfinished bool
+	// Empty tells that the entry holds nothing that could be anybody's data.
+	Empty bool
 }
 
 // Mounter publishes directories below the kubelet's directory.

@@ -17,7 +17,7 @@ type survey struct {
 	data   bool // csi/<id>
 	staged bool // .hpp/staging/<id>
 	alias  bool // both are the same directory: a rename that a crash cut in half
-	// unfinished is the newest trash entry with data but without a record, "" where there is none.
+	// unfinished is the newest trash entry of a delete that was interrupted between data and record, "" where there is none.
 	unfinished string
 }
 
@@ -154,13 +154,12 @@ func (m *Manager) surveyTrash(disk poolfs.FS, surveys map[string]survey) error {
 		return err
 	}
 	for _, e := range entries {
-		switch {
-		case !e.HasData && !e.HasRecord:
+		s := surveys[e.ID]
+		if e.Empty && !s.broken {
 			if err := m.Bin.RemoveEmpty(disk, e); err != nil {
 				return err
 			}
-		case e.HasData && !e.HasRecord:
-			s := surveys[e.ID]
+		} else if e.Unfinished {
 			s.unfinished = max(s.unfinished, e.Name)
 			surveys[e.ID] = s
 		}
@@ -225,10 +224,13 @@ func (m *Manager) survey(disk poolfs.FS, id string) (survey, error) {
 func (m *Manager) settle(disk poolfs.FS, id string, s survey) error {
 	switch s.verdict() {
 	case undoCreate:
-		// The record last: until it is gone, another crash leads here again.
-		return errors.Join(removeStaged(disk, id), m.Records.Remove(disk, id))
+		// The record first: staging without a record is removed by the next recovery, a record without data would be lost data.
+		if err := m.Records.Remove(disk, id); err != nil {
+			return err
+		}
+		return removeStaged(disk, id)
 	case finishDelete:
-		return m.Bin.Finish(disk, BinEntry{Name: s.unfinished, ID: id, HasData: true}, Record{ID: id})
+		return m.Bin.Finish(disk, s.unfinished, id)
 	case dropStaged:
 		return removeStaged(disk, id)
 	case healthy, foreign:

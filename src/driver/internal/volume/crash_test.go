@@ -1,0 +1,313 @@
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+// operation is one piece of work that a crash may interrupt anywhere.
+type operation struct {
+	name string
+	// prepare brings a fresh disk to where the operation begins.
+	prepare func(t *testing.T, disk *memfs.Disk)
+	run     func(ctx context.Context, n *node) error
+	// cluster holds the PersistentVolumes of the ids that the API knows; nil: none.
+	cluster *cluster
+	// check looks at a node started after the crash; done tells whether the operation had been answered.
+	check func(t *testing.T, n *node, done bool, about string)
+}
+
+func operations() []operation {
+	return []operation{
+		{
+			name:    "first use of a pool",
+			prepare: func(*testing.T, *memfs.Disk) {},
+			run:     func(ctx context.Context, n *node) error { return openPool(ctx, n) },
+			check:   func(t *testing.T, n *node, _ bool, about string) { n.consistent(t, about) },
+		},
+		{
+			name:    "create",
+			prepare: func(t *testing.T, disk *memfs.Disk) { warm(t, disk) },
+			run: func(ctx context.Context, n *node) error {
+				_, err := n.Create(ctx, spec("pvc-1"))
+				return err
+			},
+			check: checkCreate,
+		},
+		{
+			name:    "delete",
+			prepare: withVolume,
+			run:     func(ctx context.Context, n *node) error { return n.Delete(ctx, "pvc-1") },
+			check:   checkDelete,
+		},
+		{
+			name:    "adopt",
+			cluster: knowing("pvc-1"),
+			prepare: func(t *testing.T, disk *memfs.Disk) {
+				warm(t, disk)
+				disk.AddFile(poolPath+"/csi/pvc-1/precious", []byte("kept"))
+			},
+			run: func(ctx context.Context, n *node) error {
+				_, _, err := n.Get(ctx, "pvc-1")
+				return err
+			},
+			check: func(t *testing.T, n *node, _ bool, about string) {
+				if content, places := n.find(t, "pvc-1"); content != "kept" || !slices.Equal(places, []string{"pvc-1/precious"}) {
+					t.Errorf("%s: content %q at %v", about, content, places)
+				}
+			},
+		},
+	}
+}
+
+func (op operation) known() *cluster {
+	if op.cluster == nil {
+		return &cluster{}
+	}
+	return op.cluster
+}
+
+// warm takes the pool into use, so that only the operation itself is under test.
+func warm(t *testing.T, disk *memfs.Disk) *node {
+	t.Helper()
+	n := start(t, disk)
+	if err := openPool(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func withVolume(t *testing.T, disk *memfs.Disk) {
+	n := warm(t, disk)
+	if _, err := n.Create(t.Context(), spec("pvc-1")); err != nil {
+		t.Fatal(err)
+	}
+	n.fill(t, "pvc-1", "kept")
+}
+
+func openPool(ctx context.Context, n *node) error {
+	p, err := n.set.Get("local")
+	if err != nil {
+		return err
+	}
+	disk, err := p.Open(ctx)
+	if err != nil {
+		return err
+	}
+	return disk.Close()
+}
+
+func checkCreate(t *testing.T, n *node, done bool, about string) {
+	n.consistent(t, about)
+	if _, _, err := n.Get(t.Context(), "pvc-1"); done && err != nil {
+		t.Errorf("%s: a volume that was answered is gone: %v", about, err)
+	}
+	if _, err := n.Create(t.Context(), spec("pvc-1")); err != nil {
+		t.Errorf("%s: create again: %v", about, err)
+	}
+	n.consistent(t, about+", created again")
+}
+
+func checkDelete(t *testing.T, n *node, done bool, about string) {
+	n.consistent(t, about)
+	_, _, err := n.Get(t.Context(), "pvc-1")
+	if done && !errors.Is(err, volume.ErrNotFound) {
+		t.Errorf("%s: a volume whose deletion was answered is back: %v", about, err)
+	}
+	if content, places := n.find(t, "pvc-1"); content != "kept" || len(places) == 0 {
+		t.Errorf("%s: data %q is at %v, want it kept", about, content, places)
+	}
+	checkDeleteAgain(t, n, false, about)
+}
+
+// checkDeleteAgain repeats the delete and looks at what there is then.
+func checkDeleteAgain(t *testing.T, n *node, _ bool, about string) {
+	about += ", deleted again"
+	if err := n.Delete(t.Context(), "pvc-1"); err != nil {
+		t.Errorf("%s: %v", about, err)
+	}
+	content, places := n.find(t, "pvc-1")
+	for _, place := range places {
+		if !strings.HasPrefix(place, poolfs.TrashDir) {
+			t.Errorf("%s: data is at %v, want it in the trash", about, places)
+		}
+	}
+	if content != "kept" {
+		t.Errorf("%s: data is %q", about, content)
+	}
+	n.consistent(t, about)
+	complete := 0
+	for _, e := range n.ls(t, poolfs.TrashDir) {
+		if slices.Equal(n.ls(t, poolfs.TrashDir+"/"+e), []string{"data", "record.json"}) {
+			complete++
+		}
+	}
+	if complete != 1 {
+		t.Errorf("%s: %d complete trash entries, want one", about, complete)
+	}
+}
+
+// aftermath is what a crash leaves of a disk.
+type aftermath struct {
+	name string
+	of   func(*memfs.Disk) *memfs.Disk
+}
+
+func aftermaths() []aftermath {
+	all := []aftermath{
+		{"forgetting all that was not synced", (*memfs.Disk).Crash},
+		{"keeping all", (*memfs.Disk).CrashKeepingAll},
+	}
+	for seed := range uint64(8) {
+		all = append(all, aftermath{fmt.Sprintf("keeping some (seed %d)", seed), func(d *memfs.Disk) *memfs.Disk {
+			return d.CrashRandom(rand.New(rand.NewPCG(seed, 0)))
+		}})
+	}
+	return all
+}
+
+// TestCrashAtEveryStep crashes every operation before every step that changes or syncs the disk, and once after it was
+// answered, and starts a node on whatever each kind of crash leaves.
+func TestCrashAtEveryStep(t *testing.T) {
+	for _, op := range operations() {
+		t.Run(op.name, func(t *testing.T) {
+			steps := crashEverywhere(t, op)
+			if steps < 3 {
+				t.Errorf("only %d steps were seen, the operation did nothing", steps)
+			}
+			t.Logf("%d steps, %d aftermaths each", steps, len(aftermaths()))
+		})
+	}
+}
+
+func crashEverywhere(t *testing.T, op operation) (steps int) {
+	for step := 1; ; step++ {
+		disk := newDisk(t)
+		op.prepare(t, disk)
+		n := start(t, disk, withCluster(op.known()))
+		if op.name != "first use of a pool" && op.name != "adopt" {
+			if err := openPool(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		disk.CrashAt(step)
+		err := op.run(t.Context(), n)
+		done := !disk.Crashed()
+		if done && err != nil {
+			t.Fatalf("%s failed without a crash: %v", op.name, err)
+		}
+		for _, a := range aftermaths() {
+			about := fmt.Sprintf("crash at step %d (%s), %s", step, last(disk.Trace()), a.name)
+			after := start(t, a.of(disk), withCluster(op.known()))
+			if err := openPool(t.Context(), after); err != nil {
+				t.Errorf("%s: the pool does not come back: %v", about, err)
+				continue
+			}
+			op.check(t, after, done, about)
+		}
+		if done {
+			return step - 1
+		}
+	}
+}
+
+// TestCrashDuringRecovery crashes recovery itself at every step, after every crash of create and delete.
+func TestCrashDuringRecovery(t *testing.T) {
+	for _, op := range operations()[1:3] {
+		t.Run(op.name, func(t *testing.T) {
+			for step := 1; ; step++ {
+				disk := newDisk(t)
+				op.prepare(t, disk)
+				n := warm(t, disk)
+				disk.CrashAt(step)
+				if err := op.run(t.Context(), n); err == nil {
+					break
+				}
+				for _, first := range aftermaths()[:3] {
+					crashRecovery(t, op, func() *memfs.Disk { return first.of(disk) }, fmt.Sprintf("step %d, %s", step, first.name))
+				}
+			}
+		})
+	}
+}
+
+// crashRecovery crashes the recovery of a disk at each of its steps.
+func crashRecovery(t *testing.T, op operation, broken func() *memfs.Disk, about string) {
+	for step := 1; ; step++ {
+		disk := broken()
+		disk.CrashAt(step)
+		n, err := tryStart(disk)
+		if err == nil {
+			err = openPool(t.Context(), n)
+		}
+		if !disk.Crashed() {
+			if err != nil {
+				t.Errorf("%s: recovery fails: %v", about, err)
+			}
+			return
+		}
+		for _, second := range aftermaths()[:3] {
+			about := fmt.Sprintf("%s, recovery crashed at step %d, %s", about, step, second.name)
+			op.check(t, warm(t, second.of(disk)), false, about)
+		}
+	}
+}
+
+// TestErrorAtEveryStep lets every step of create and delete fail once: the error comes out, nothing half-made stays and the same
+// request works afterwards.
+func TestErrorAtEveryStep(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
+		for _, op := range operations()[1:3] {
+			t.Run(fmt.Sprintf("%s/%v", op.name, cause), func(t *testing.T) {
+				for step := 1; ; step++ {
+					disk := newDisk(t)
+					op.prepare(t, disk)
+					n := warm(t, disk)
+					disk.FailAt(step, cause)
+					err := op.run(t.Context(), n)
+					if err == nil {
+						if step < 3 {
+							t.Fatalf("step %d did not fail", step)
+						}
+						return
+					}
+					if !errors.Is(err, cause) {
+						t.Errorf("step %d: error %v does not tell of %v", step, err, cause)
+					}
+					about := fmt.Sprintf("%v at step %d (%s)", cause, step, last(disk.Trace()))
+					check := op.check
+					if op.name == "delete" { // what it leaves is finished by the repeated call
+						check = checkDeleteAgain
+					}
+					check(t, n, false, about)
+				}
+			})
+		}
+	}
+}
+
+func last(trace []string) string {
+	if len(trace) == 0 {
+		return "nothing done"
+	}
+	return trace[len(trace)-1]
+}
+
+// knowing is a cluster with PersistentVolumes of these handles.
+func knowing(ids ...string) *cluster {
+	c := &cluster{}
+	for _, id := range ids {
+		c.pvs = append(c.pvs, volume.PersistentVolume{Name: id, Handle: id, Pool: "local", Bytes: 1 << 20})
+	}
+	return c
+}

@@ -1,0 +1,114 @@
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// onDisk is a manager over a pool in a real directory, unmounted volumes apart.
+func onDisk(tb testing.TB, root string) (*volume.Locked, *pool.Set) {
+	tb.Helper()
+	state := filepath.Join(root, "state")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	dir, err := poolfs.OpenDir(state)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	bin := trash.Bin{Now: time.Now}
+	log := slog.New(slog.DiscardHandler)
+	set, err := pool.New(pool.Config{
+		Specs: []poolspec.Pool{{Name: "local", Path: filepath.Join(root, "pool")}}, Disk: poolfs.NewHost("/"), State: dir,
+		Backend: backend.Plain{}, Cluster: &cluster{}, Events: &events{}, Purger: trash.NewPurger(bin), Log: log,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, err := volume.New(volume.Config{
+		Pools: set, Records: store.Files{}, Bin: bin, Mounter: newMounts(), Cluster: &cluster{}, Log: log, Now: time.Now,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	set.Use(m)
+	return volume.NewLocked(m), set
+}
+
+// TestOnARealDisk goes once through a volume's life on the filesystem of the temporary directory.
+func TestOnARealDisk(t *testing.T) {
+	root := t.TempDir()
+	m, _ := onDisk(t, root)
+	s := spec("pvc-1")
+	s.Mode = 0o750 | os.ModeSetgid
+	v, err := m.Create(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "pool", "csi", v.ID)
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o750 {
+		t.Errorf("directory: %v, %v; want mode drwxr-s---", info, err)
+	}
+	if info, err := os.Stat(filepath.Dir(dir)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("csi/: %v, %v; want mode 0700", info, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "precious"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	again, set := onDisk(t, root)
+	if _, health, err := again.Get(t.Context(), v.ID); err != nil || health.Condition != volume.Healthy {
+		t.Errorf("after a restart: %+v, %v", health, err)
+	}
+	if err := again.Delete(t.Context(), v.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the delete the directory is still there: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { set.Run(ctx); close(done) }()
+	for set.Status()[0].TrashEntries > 0 || len(trashOf(t, root)) > 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("the trash was not purged")
+		}
+	}
+	cancel()
+	<-done
+}
+
+func trashOf(t *testing.T, root string) []os.DirEntry {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, "pool", "csi", poolfs.TrashDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func BenchmarkCreateDelete(b *testing.B) {
+	m, _ := onDisk(b, b.TempDir())
+	for b.Loop() {
+		if _, err := m.Create(b.Context(), spec("pvc-1")); err != nil {
+			b.Fatal(err)
+		}
+		if err := m.Delete(b.Context(), "pvc-1"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
