@@ -15,6 +15,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := cli.Command().ExecuteContext(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("interrupted; the next `up` goes on, `down` removes what is there: %w", err)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -119,7 +119,8 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 		return nil, fmt.Errorf("list the nodes of cluster %s: %w", name, err)
 	}
 	if len(nodes) == 0 {
-		return nil, fmt.Errorf("there is no cluster %s: make it with `go run ./cluster up --name %s` in the tests folder", name, name)
+		missing := fmt.Errorf("there is no cluster %s: make it with `go run ./cluster up --name %s` in the tests folder", name, name)
+		return nil, errors.Join(missing, os.RemoveAll(c.folder()))
 	}
 	return c, nil
 }
