@@ -211,9 +211,17 @@ func (c *Cluster) adopt(ctx context.Context, o Options, have int) error {
 	if err != nil {
 		return err
 	}
-	return c.steps.Step(fmt.Sprintf("kind cluster %s: it is there, updating it in place", o.Name), 0, func(func(string)) error {
+	err = c.steps.Step(fmt.Sprintf("kind cluster %s: it is there, updating it in place", o.Name), 0, func(func(string)) error {
 		return dockercli.Run(ctx, append([]string{"start"}, names...)...)
 	})
+	if err != nil {
+		return err
+	}
+	nodes, err := c.Nodes(ctx)
+	if err == nil && nodeimage.IsBuilt(nodes[0].Image) && nodes[0].Image != nodeimage.BuiltName() {
+		c.steps.Note("Its nodes run an older image than %s: `down` and `up` replace them.", nodeimage.BuiltName())
+	}
+	return err
 }
 
 // finish brings everything that is needed beside kind's own work, and again

@@ -99,13 +99,10 @@ func (c *Cluster) Kubectl(ctx context.Context, stdin io.Reader, args ...string) 
 	return dockercli.Input(ctx, stdin, append(command, args...)...)
 }
 
-// RestartNode restarts a node's container and returns when the node is Ready
-// again and its pods can be reached.
+// RestartNode restarts a node's container and returns when its kubelet works
+// again and the routes are back. The node's pods may take a moment longer.
 func (c *Cluster) RestartNode(ctx context.Context, node string) error {
-	before, err := c.readySince(ctx, node)
-	if err != nil {
-		return err
-	}
+	const limit = 2 * time.Minute
 	if err := dockercli.Run(ctx, "restart", node); err != nil {
 		return fmt.Errorf("restart node %s: %w", node, err)
 	}
@@ -113,22 +110,29 @@ func (c *Cluster) RestartNode(ctx context.Context, node string) error {
 		return err
 	}
 	// The API server goes on saying Ready for a while after a node has gone:
-	// wait for a heartbeat that is newer than the restart.
-	err = poll(ctx, 2*time.Minute, "node "+node+" reports after its restart", func() error {
-		now, err := c.readySince(ctx, node)
-		if err == nil && now == before {
-			err = errors.New("no heartbeat yet")
+	// wait for a heartbeat that came after the restart.
+	first := ""
+	err := poll(ctx, limit, "node "+node+" reports after its restart", func() error {
+		now, err := c.heartbeat(ctx, node)
+		if err != nil {
+			return err
 		}
-		return err
+		if first == "" {
+			first = now
+		}
+		if now == first {
+			return errors.New("no new heartbeat yet")
+		}
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return c.WaitReady(ctx, 2*time.Minute, func(string) {})
+	return c.WaitReady(ctx, limit, func(string) {})
 }
 
-// readySince returns when the node's kubelet last renewed its lease.
-func (c *Cluster) readySince(ctx context.Context, node string) (string, error) {
+// heartbeat returns when the node's kubelet last renewed its lease.
+func (c *Cluster) heartbeat(ctx context.Context, node string) (string, error) {
 	return c.Kubectl(ctx, nil, "get", "lease", "-n", "kube-node-lease", node, "-o", "jsonpath={.spec.renewTime}")
 }
 
