@@ -13,21 +13,27 @@ import (
 // Keys of log records.
 const (
 	KeyAddress  = "address"
+	KeyBackend  = "backend"
 	KeyCode     = "code"
+	KeyCount    = "count"
 	KeyDuration = "duration"
 	KeyEndpoint = "endpoint"
 	KeyError    = "error"
 	KeyID       = "id"
+	KeyMessage  = "message"
 	KeyMethod   = "method"
 	KeyNode     = "node"
+	KeyPV       = "persistentVolume"
 	KeyPanic    = "panic"
 	KeyPath     = "path"
 	KeyPool     = "pool"
 	KeyPools    = "pools"
+	KeyReason   = "reason"
 	KeyRequest  = "request"
 	KeySignal   = "signal"
 	KeyStack    = "stack"
 	KeyVersion  = "version"
+	KeyVolumes  = "volumes"
 )
 
 // New returns a logger that writes records of a level (debug, info, warn or error) and above in a format (json or text).

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -217,7 +218,7 @@ func (s *Set) Forget(ctx context.Context, name string) error {
 		return err
 	}
 	delete(s.memory, name)
-	s.Log.Warn("a pool was forgotten", "pool", name)
+	s.Log.Warn("a pool was forgotten", logging.KeyPool, name)
 	return nil
 }
 
@@ -233,7 +234,7 @@ func (p *Pool) forget(ctx context.Context) error {
 		return err
 	}
 	p.setMemory(&m)
-	p.set.Log.Warn("a pool was forgotten; what is at its path now is adopted", "pool", p.spec.Name)
+	p.set.Log.Warn("a pool was forgotten; what is at its path now is adopted", logging.KeyPool, p.spec.Name)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -68,7 +69,7 @@ func (p *Pool) purge(ctx context.Context) (more bool) {
 	defer func() { _ = disk.Close() }()
 	summary, err := p.set.Purger.Purge(ctx, disk, time.Duration(p.spec.Trash.Retention))
 	if err != nil && ctx.Err() == nil {
-		p.set.Log.Error("cannot purge the trash", "pool", p.spec.Name, "error", err)
+		p.set.Log.Error("cannot purge the trash", logging.KeyPool, p.spec.Name, logging.KeyError, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,12 +84,12 @@ func (s *Set) announce(spec poolspec.Pool, before, now decision, report volume.R
 	}
 	switch now.action {
 	case refuse:
-		s.Log.Error("pool is absent", "pool", spec.Name, "path", spec.Path, "reason", now.reason, "message", now.message)
+		s.Log.Error("pool is absent", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path, logging.KeyReason, now.reason, logging.KeyMessage, now.message)
 		s.Events.Warning("PoolAbsent", fmt.Sprintf("pool %s: %s: %s", spec.Name, now.reason, now.message))
 	case stayAside:
-		s.Log.Info("pool is not selected on this node", "pool", spec.Name)
+		s.Log.Info("pool is not selected on this node", logging.KeyPool, spec.Name)
 	default:
-		s.Log.Info("pool is present", "pool", spec.Name, "path", spec.Path, "backend", s.Backend.Name())
+		s.Log.Info("pool is present", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path, logging.KeyBackend, s.Backend.Name())
 		s.Events.Normal("PoolPresent", fmt.Sprintf("pool %s at %s can be used", spec.Name, spec.Path))
 		s.announceReport(spec, report)
 	}
@@ -96,14 +97,14 @@ func (s *Set) announce(spec poolspec.Pool, before, now decision, report volume.R
 
 func (s *Set) announceReport(spec poolspec.Pool, report volume.Report) {
 	if len(report.Lost) > 0 {
-		s.Log.Error("volumes have lost their data", "pool", spec.Name, "volumes", report.Lost)
+		s.Log.Error("volumes have lost their data", logging.KeyPool, spec.Name, logging.KeyVolumes, report.Lost)
 		s.Events.Warning("VolumeLost", fmt.Sprintf("pool %s: no directory for: %s", spec.Name, abridge(report.Lost)))
 	}
 	if len(report.Refused) > 0 {
 		s.Events.Warning("VolumeRefused", fmt.Sprintf("pool %s: record or directory cannot be used: %s", spec.Name, abridge(report.Refused)))
 	}
 	if len(report.Foreign) > 0 {
-		s.Log.Info("directories that are no volumes are left alone", "pool", spec.Name, "count", len(report.Foreign))
+		s.Log.Info("directories that are no volumes are left alone", logging.KeyPool, spec.Name, logging.KeyCount, len(report.Foreign))
 	}
 }
 
@@ -125,7 +126,7 @@ func (s *Set) watchOrphans(ctx context.Context) {
 func (s *Set) findOrphans(ctx context.Context, now time.Time) {
 	pvs, err := s.Cluster.Volumes(ctx)
 	if err != nil {
-		s.Log.Warn("cannot look for orphans", "error", err)
+		s.Log.Warn("cannot look for orphans", logging.KeyError, err)
 		return
 	}
 	wanted := make(map[string]struct{}, len(pvs))
@@ -149,7 +150,7 @@ func (p *Pool) setOrphans(orphans []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(orphans) > len(p.orphans) {
-		p.set.Log.Warn("volumes without a PersistentVolume", "pool", p.spec.Name, "volumes", orphans)
+		p.set.Log.Warn("volumes without a PersistentVolume", logging.KeyPool, p.spec.Name, logging.KeyVolumes, orphans)
 		p.set.Events.Warning("VolumesOrphaned", fmt.Sprintf("pool %s: no PersistentVolume names: %s", p.spec.Name, abridge(orphans)))
 	}
 	p.orphans = orphans
@@ -205,7 +206,7 @@ func (p *Pool) status() Status {
 	defer func() { _ = disk.Close() }()
 	space, err := disk.Space()
 	if err != nil {
-		p.set.Log.Warn("cannot read a pool's free space", "pool", p.spec.Name, "error", err)
+		p.set.Log.Warn("cannot read a pool's free space", logging.KeyPool, p.spec.Name, logging.KeyError, err)
 		return st
 	}
 	st.Size, st.Free = space.Size, space.Free

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // adopt makes a record for a directory that another driver made, if a PersistentVolume of this driver names it. ErrNotFound
@@ -34,7 +35,7 @@ func (m *Manager) adoptAll(ctx context.Context, p Pool, disk poolfs.FS, report *
 	}
 	pvs, err := m.Cluster.Volumes(ctx)
 	if err != nil {
-		m.Log.Warn("cannot tell yet which directories are volumes", "pool", p.Name(), "error", err)
+		m.Log.Warn("cannot tell yet which directories are volumes", logging.KeyPool, p.Name(), logging.KeyError, err)
 		report.Unchecked = true
 		return
 	}
@@ -54,7 +55,7 @@ func (m *Manager) adoptAll(ctx context.Context, p Pool, disk poolfs.FS, report *
 			left = append(left, id)
 		}
 		if ok && err != nil {
-			m.Log.Error("cannot adopt a volume", "volume", id, "pool", p.Name(), "error", err)
+			m.Log.Error("cannot adopt a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
 		}
 	}
 	report.Foreign = left
@@ -78,7 +79,7 @@ func (m *Manager) takeOver(p Pool, disk poolfs.FS, pv PersistentVolume) (Record,
 		return Record{}, fmt.Errorf("adopt volume %s: %w", r.ID, err)
 	}
 	p.Ledger().Put(r)
-	m.Log.Info("adopted a volume", "volume", r.ID, "pool", r.Pool, "persistentVolume", pv.Name)
+	m.Log.Info("adopted a volume", logging.KeyID, r.ID, logging.KeyPool, r.Pool, logging.KeyPV, pv.Name)
 	return r, nil
 }
 

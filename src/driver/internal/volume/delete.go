@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one that is
@@ -55,7 +56,7 @@ func (m *Manager) retire(l located) error {
 		return err
 	}
 	if s.verdict() == lostData {
-		m.Log.Warn("retiring the record of a volume whose data is gone", "volume", l.ID, "pool", l.Pool)
+		m.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, l.ID, logging.KeyPool, l.Pool)
 		err = m.Records.Remove(l.disk, l.ID)
 	} else {
 		err = m.settle(l.disk, l.ID, s)

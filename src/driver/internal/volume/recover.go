@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // survey is what a pool's disk holds of one id.
@@ -76,7 +77,7 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	var report Report
 	for id, s := range surveys {
 		if err := m.settle(disk, id, s); err != nil { // one bad volume does not keep the others
-			m.Log.Error("cannot recover a volume", "volume", id, "pool", p.Name(), "error", err)
+			m.Log.Error("cannot recover a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
 			report.Refused = append(report.Refused, id)
 			continue
 		}
@@ -112,7 +113,7 @@ func (m *Manager) surveyAll(disk poolfs.FS) (map[string]survey, map[string]Recor
 			return nil, nil, err
 		}
 		if err != nil {
-			m.Log.Error("a volume is refused", "volume", id, "error", err)
+			m.Log.Error("a volume is refused", logging.KeyID, id, logging.KeyError, err)
 		}
 		records[id] = r
 		surveys[id] = survey{record: err == nil, broken: err != nil}
