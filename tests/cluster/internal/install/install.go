@@ -125,7 +125,12 @@ func installChart(ctx context.Context, c *kindcluster.Cluster, helm string, o Op
 	for _, file := range o.Values {
 		args = append(args, "--values", file)
 	}
-	if err := run(ctx, helm, args...); err != nil {
+	err = run(ctx, helm, args...)
+	if err != nil && strings.Contains(err.Error(), "another operation") {
+		return fmt.Errorf("an earlier helm was killed in the middle; `%s rollback %s --namespace %s`, or uninstall in place of rollback, makes way: %w",
+			helm, release, namespace, err)
+	}
+	if err != nil {
 		return fmt.Errorf("install the chart: %w\n%s", err, trouble(ctx, c))
 	}
 	return nil
@@ -144,7 +149,7 @@ func trouble(ctx context.Context, c *kindcluster.Cluster) string {
 	for _, args := range [][]string{
 		{"get", "pods", "--namespace", namespace, "--output", "wide"},
 		{"get", "events", "--namespace", namespace, "--field-selector", "type=Warning", "--sort-by", ".lastTimestamp"},
-		{"logs", "--namespace", namespace, "--selector", "app.kubernetes.io/instance=" + release, "--all-containers", "--prefix", "--tail", "10"},
+		{"logs", "--namespace", namespace, "--selector", "app.kubernetes.io/instance=" + release, "--container", "driver", "--prefix", "--tail", "15"},
 	} {
 		text, err := c.Kubectl(ctx, nil, args...)
 		if err != nil {
