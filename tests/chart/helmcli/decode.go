@@ -11,6 +11,7 @@ import (
 
 	securityv1 "github.com/openshift/api/security/v1"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -33,23 +34,46 @@ func Objects(t *testing.T, manifest string) []client.Object {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(Scheme(t), serializer.EnableStrict).UniversalDeserializer()
 	var objects []client.Object
-	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifest)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if blank(document) {
-			continue
-		}
+	for _, document := range documents(t, manifest) {
 		object, _, err := decoder.Decode(document, nil, nil)
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, document)
 		}
 		objects = append(objects, object.(client.Object))
+	}
+	return objects
+}
+
+// Raw gives a rendering as it is written: a typed object would add the zero values that the chart left out.
+func Raw(t *testing.T, manifest string) []client.Object {
+	t.Helper()
+	var objects []client.Object
+	for _, document := range documents(t, manifest) {
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal(document, &object.Object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		objects = append(objects, &object)
+	}
+	return objects
+}
+
+// documents splits a rendering.
+func documents(t *testing.T, manifest string) [][]byte {
+	t.Helper()
+	var all [][]byte
+	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifest)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !blank(document) {
+			all = append(all, document)
+		}
 	}
 }
 

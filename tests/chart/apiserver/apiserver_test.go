@@ -1,0 +1,238 @@
+// Package apiserver tests the chart against a real kube-apiserver and etcd that know the foreign kinds: what no schema of
+// ours can say, the server's own validation does.
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	securityv1 "github.com/openshift/api/security/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// server is a running API server with nothing behind it: objects stay as they were written.
+type server struct {
+	client     client.Client
+	kubeconfig string
+}
+
+func TestChartOnRealAPIServer(t *testing.T) {
+	s := start(t)
+	t.Run("dry run", func(t *testing.T) { dryRun(t, s) })
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		t.Setenv("KUBECONFIG", s.kubeconfig)
+		life(t, s, helm)
+	})
+}
+
+// dryRun sends each rendering to the server as it is, with strict field validation.
+func dryRun(t *testing.T, s *server) {
+	ci := filepath.Join(helmcli.ChartDir(t), "ci")
+	testdata := filepath.Join("..", "testdata")
+	helm := helmcli.Newest(t)
+	for name, file := range map[string]string{
+		"default":         filepath.Join(ci, "default-values.yaml"),
+		"two pools":       filepath.Join(ci, "two-pools-values.yaml"),
+		"options":         filepath.Join(ci, "options-values.yaml"),
+		"openshift":       filepath.Join(testdata, "openshift.yaml"),
+		"everything":      filepath.Join(testdata, "everything.yaml"),
+		"service monitor": filepath.Join(testdata, "service-monitor.yaml"),
+		"kubelet dir":     filepath.Join(testdata, "kubelet-dir.yaml"),
+	} {
+		objects := helmcli.Raw(t, helm.MustTemplate(t, helmcli.Values{Files: []string{file}}))
+		if len(objects) < 10 {
+			t.Errorf("%s: only %d objects", name, len(objects))
+		}
+		for i, object := range objects {
+			err := s.client.Create(t.Context(), object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, helmcli.Ids(objects)[i], err)
+			}
+		}
+	}
+}
+
+// life installs, upgrades and uninstalls a release.
+func life(t *testing.T, s *server, helm helmcli.Helm) {
+	chart := helmcli.ChartDir(t)
+	run := func(values helmcli.Values, command string, args ...string) string {
+		t.Helper()
+		out, err := helm.Run(t, values, command, args...)
+		if err != nil {
+			t.Fatalf("helm %s: %v", command, err)
+		}
+		return out
+	}
+	notes := run(helmcli.Values{}, "install", helmcli.Release, chart)
+	if !strings.Contains(notes, "hostpath-local: WaitForFirstConsumer") {
+		t.Errorf("install printed no NOTES:\n%s", notes)
+	}
+	pods := client.ObjectKey{Namespace: helmcli.Namespace, Name: "hpp-hostpath-provisioner-csi"}
+	before := get(t, s, pods, &appsv1.DaemonSet{})
+	// The server offers SecurityContextConstraints, and `openshift: auto` asks it.
+	get(t, s, client.ObjectKey{Name: before.Spec.Template.Annotations["openshift.io/required-scc"]}, &securityv1.SecurityContextConstraints{})
+	permissions(t, s)
+
+	run(helmcli.Values{JSON: map[string]string{
+		"storagePools":   `[{"name":"local","path":"/var/lib/hostpath-provisioner"},{"name":"two","path":"/srv/two","maxVolumes":1000000}]`,
+		"storageClasses": `[{"name":"hostpath-local","storagePool":"local"},{"name":"two","storagePool":"two","default":true}]`,
+	}}, "upgrade", helmcli.Release, chart)
+	after := get(t, s, pods, &appsv1.DaemonSet{})
+	const checksum = "checksum/config"
+	if before.UID != after.UID || before.Spec.Template.Annotations[checksum] == after.Spec.Template.Annotations[checksum] {
+		t.Errorf("the upgrade has to keep the DaemonSet and to roll its pods: uid %s → %s, %s → %s", before.UID, after.UID,
+			before.Spec.Template.Annotations[checksum], after.Spec.Template.Annotations[checksum])
+	}
+	config := get(t, s, pods, &corev1.ConfigMap{}).Data["config.yaml"]
+	if !strings.Contains(config, "maxVolumes: 1000000\n") {
+		t.Errorf("the configuration does not hold the number as a whole one:\n%s", config)
+	}
+	get(t, s, client.ObjectKey{Name: "two"}, &storagev1.StorageClass{})
+
+	run(helmcli.Values{}, "uninstall", helmcli.Release)
+	for key, object := range map[client.ObjectKey]client.Object{
+		pods: &appsv1.DaemonSet{}, {Name: "kubevirt.io.hostpath-provisioner"}: &storagev1.CSIDriver{}, {Name: "two"}: &storagev1.StorageClass{},
+	} {
+		if err := s.client.Get(t.Context(), key, object); !apierrors.IsNotFound(err) {
+			t.Errorf("%T %s is still there after uninstall: %v", object, key, err)
+		}
+	}
+}
+
+// permissions asks the server's own authorizer what the pods' account may do.
+func permissions(t *testing.T, s *server) {
+	t.Helper()
+	for _, test := range []struct {
+		want                             bool
+		verb, group, resource, namespace string
+	}{
+		{true, "watch", "", "nodes", ""},
+		{true, "create", "", "persistentvolumes", ""},
+		{true, "update", "", "persistentvolumeclaims", "elsewhere"},
+		{true, "create", "", "events", "default"},
+		{true, "create", "storage.k8s.io", "csistoragecapacities", helmcli.Namespace},
+		{true, "get", "", "pods", helmcli.Namespace},
+		{false, "update", "", "nodes", ""},
+		{false, "patch", "", "nodes", ""},
+		{false, "update", "", "persistentvolumes", ""},
+		{false, "delete", "", "persistentvolumeclaims", helmcli.Namespace},
+		{false, "create", "storage.k8s.io", "csistoragecapacities", "elsewhere"},
+		{false, "get", "", "pods", "elsewhere"},
+		{false, "list", "", "pods", helmcli.Namespace},
+		{false, "get", "", "secrets", helmcli.Namespace},
+		{false, "create", "", "pods", helmcli.Namespace},
+		{false, "create", "", "serviceaccounts/token", helmcli.Namespace},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + helmcli.Namespace + ":hpp-hostpath-provisioner-csi",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: test.verb, Group: test.group, Resource: test.resource, Namespace: test.namespace,
+			},
+		}}
+		if err := s.client.Create(t.Context(), review); err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed != test.want {
+			t.Errorf("%s %s.%s in %q: allowed %v, want %v (%s)", test.verb, test.resource, test.group, test.namespace,
+				review.Status.Allowed, test.want, review.Status.Reason)
+		}
+	}
+}
+
+func get[T client.Object](t *testing.T, s *server, key client.ObjectKey, into T) T {
+	t.Helper()
+	if err := s.client.Get(t.Context(), key, into); err != nil {
+		t.Fatalf("get %T %s: %v", into, key, err)
+	}
+	return into
+}
+
+// start runs kube-apiserver and etcd until the test ends.
+func start(t *testing.T) *server {
+	t.Helper()
+	environment := &envtest.Environment{
+		Scheme:                helmcli.Scheme(t),
+		BinaryAssetsDirectory: assets(t),
+		ErrorIfCRDPathMissing: true,
+		CRDDirectoryPaths:     foreignKinds(t),
+	}
+	config, err := environment.Start()
+	if err != nil {
+		t.Fatalf("start kube-apiserver and etcd: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Errorf("stop kube-apiserver and etcd: %v", err)
+		}
+	})
+	c, err := client.New(config, client.Options{Scheme: environment.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{helmcli.Namespace, "kube-storage"} {
+		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, environment.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &server{client: c, kubeconfig: path}
+}
+
+// assets is the folder with the server's binaries: KUBEBUILDER_ASSETS, or what the cluster program has built.
+func assets(t *testing.T) string {
+	t.Helper()
+	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {
+		return folder
+	}
+	return strings.TrimSpace(output(t, "go", "run", "./cluster", "assets"))
+}
+
+// foreignKinds are the CustomResourceDefinitions of OpenShift and of the Prometheus operator, out of their modules.
+func foreignKinds(t *testing.T) []string {
+	t.Helper()
+	openshift := strings.TrimSpace(output(t, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api"))
+	var module struct{ Dir string }
+	// Of this module only the types are a requirement; the definitions lie in its parent.
+	download := output(t, "go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator@v0.94.1")
+	if err := json.Unmarshal([]byte(download), &module); err != nil {
+		t.Fatal(err)
+	}
+	monitoring := filepath.Join(module.Dir, "example", "prometheus-operator-crd")
+	return []string{
+		filepath.Join(openshift, "security", "v1", "zz_generated.crd-manifests", "0000_03_config-operator_01_securitycontextconstraints.crd.yaml"),
+		filepath.Join(monitoring, "monitoring.coreos.com_podmonitors.yaml"),
+		filepath.Join(monitoring, "monitoring.coreos.com_servicemonitors.yaml"),
+		filepath.Join(monitoring, "monitoring.coreos.com_prometheusrules.yaml"),
+	}
+}
+
+// output runs a command in tests/ and gives its stdout.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Dir = filepath.Join(helmcli.Root(t), "tests")
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, stderr.String())
+	}
+	return string(out)
+}
