@@ -45,14 +45,10 @@ type decision struct {
 // decide is the mount guard (DESIGN §4): after the first adoption only the remembered marker will do, so that a disk
 // that is not mounted, or another one in its place, is never taken for the pool.
 func decide(spec poolspec.Pool, s sight) decision {
+	if d, unfit := unfit(spec, s); unfit {
+		return d
+	}
 	switch {
-	case s.markerErr != nil:
-		return absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, poolfs.MarkerFile, s.markerErr)
-	case s.twin != "":
-		return absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own", spec.Path, s.twin)
-	case spec.Quota == poolspec.QuotaRequired && !s.enforceable:
-		return absent("QuotaUnavailable", "quota is required and sizes cannot be enforced at %s (%s); use auto or none, or another filesystem",
-			spec.Path, s.facts.FSType)
 	case s.remembered != nil && s.remembered.ID != "":
 		return recognise(spec, s)
 	case s.marker == nil && !s.selected:
@@ -63,6 +59,21 @@ func decide(spec poolspec.Pool, s sight) decision {
 		return decision{action: adopt}
 	default:
 		return decision{action: create}
+	}
+}
+
+// unfit refuses what cannot be a pool, remembered or not.
+func unfit(spec poolspec.Pool, s sight) (d decision, is bool) {
+	switch {
+	case s.markerErr != nil:
+		return absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, poolfs.MarkerFile, s.markerErr), true
+	case s.twin != "":
+		return absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own", spec.Path, s.twin), true
+	case spec.Quota == poolspec.QuotaRequired && !s.enforceable:
+		return absent("QuotaUnavailable", "quota is required and sizes cannot be enforced at %s (%s); use auto or none, or another filesystem",
+			spec.Path, s.facts.FSType), true
+	default:
+		return decision{}, false
 	}
 }
 

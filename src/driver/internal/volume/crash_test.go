@@ -32,12 +32,12 @@ func operations() []operation {
 		{
 			name:    "first use of a pool",
 			prepare: func(*testing.T, *memfs.Disk) {},
-			run:     func(ctx context.Context, n *node) error { return openPool(ctx, n) },
-			check:   func(t *testing.T, n *node, _ bool, about string) { n.consistent(t, about) },
+			run:     openPool,
+			check:   checkFirstUse,
 		},
 		{
 			name:    "create",
-			prepare: func(t *testing.T, disk *memfs.Disk) { warm(t, disk) },
+			prepare: inUse,
 			run: func(ctx context.Context, n *node) error {
 				_, err := n.Create(ctx, spec("pvc-1"))
 				return err
@@ -54,6 +54,7 @@ func operations() []operation {
 			name:    "adopt",
 			cluster: knowing("pvc-1"),
 			prepare: func(t *testing.T, disk *memfs.Disk) {
+				t.Helper()
 				warm(t, disk)
 				disk.AddFile(poolPath+"/csi/pvc-1/precious", []byte("kept"))
 			},
@@ -62,6 +63,7 @@ func operations() []operation {
 				return err
 			},
 			check: func(t *testing.T, n *node, _ bool, about string) {
+				t.Helper()
 				if content, places := n.find(t, "pvc-1"); content != "kept" || !slices.Equal(places, []string{"pvc-1/precious"}) {
 					t.Errorf("%s: content %q at %v", about, content, places)
 				}
@@ -87,12 +89,18 @@ func warm(t *testing.T, disk *memfs.Disk) *node {
 	return n
 }
 
+func inUse(t *testing.T, disk *memfs.Disk) {
+	t.Helper()
+	warm(t, disk)
+}
+
 func withVolume(t *testing.T, disk *memfs.Disk) {
+	t.Helper()
 	n := warm(t, disk)
 	if _, err := n.Create(t.Context(), spec("pvc-1")); err != nil {
 		t.Fatal(err)
 	}
-	n.fill(t, "pvc-1", "kept")
+	n.fill(t, "pvc-1")
 }
 
 func openPool(ctx context.Context, n *node) error {
@@ -107,7 +115,13 @@ func openPool(ctx context.Context, n *node) error {
 	return disk.Close()
 }
 
+func checkFirstUse(t *testing.T, n *node, _ bool, about string) {
+	t.Helper()
+	n.consistent(t, about)
+}
+
 func checkCreate(t *testing.T, n *node, done bool, about string) {
+	t.Helper()
 	n.consistent(t, about)
 	if _, _, err := n.Get(t.Context(), "pvc-1"); done && err != nil {
 		t.Errorf("%s: a volume that was answered is gone: %v", about, err)
@@ -119,6 +133,7 @@ func checkCreate(t *testing.T, n *node, done bool, about string) {
 }
 
 func checkDelete(t *testing.T, n *node, done bool, about string) {
+	t.Helper()
 	n.consistent(t, about)
 	_, _, err := n.Get(t.Context(), "pvc-1")
 	if done && !errors.Is(err, volume.ErrNotFound) {
@@ -132,6 +147,7 @@ func checkDelete(t *testing.T, n *node, done bool, about string) {
 
 // checkDeleteAgain repeats the delete and looks at what there is then.
 func checkDeleteAgain(t *testing.T, n *node, _ bool, about string) {
+	t.Helper()
 	about += ", deleted again"
 	if err := n.Delete(t.Context(), "pvc-1"); err != nil {
 		t.Errorf("%s: %v", about, err)
@@ -191,6 +207,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 }
 
 func crashEverywhere(t *testing.T, op operation) (steps int) {
+	t.Helper()
 	for step := 1; ; step++ {
 		disk := newDisk(t)
 		op.prepare(t, disk)
@@ -243,6 +260,7 @@ func TestCrashDuringRecovery(t *testing.T) {
 
 // crashRecovery crashes the recovery of a disk at each of its steps.
 func crashRecovery(t *testing.T, op operation, broken func() *memfs.Disk, about string) {
+	t.Helper()
 	for step := 1; ; step++ {
 		disk := broken()
 		disk.CrashAt(step)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 )
@@ -34,7 +35,7 @@ func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
 	case !errors.Is(err, ErrNotFound):
 		return Volume{}, err
 	}
-	if err := m.build(p, disk, r); err != nil {
+	if err := m.build(ctx, p, disk, r); err != nil {
 		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, p.Name(), err)
 	}
 	return m.answer(p, r), nil
@@ -109,8 +110,8 @@ func lost(r Record) error {
 
 // build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place, each
 // durable before the next.
-func (m *Manager) build(p Pool, disk poolfs.FS, r Record) (err error) {
-	if err := clearWay(disk, r.ID); err != nil {
+func (m *Manager) build(ctx context.Context, p Pool, disk poolfs.FS, r Record) (err error) {
+	if err := clearWay(ctx, disk, r.ID); err != nil {
 		return err
 	}
 	space, err := disk.Space()
@@ -127,7 +128,7 @@ func (m *Manager) build(p Pool, disk poolfs.FS, r Record) (err error) {
 
 	r.Backend = p.Backend().Name()
 	staged := path.Join(poolfs.StagingDir, r.ID)
-	undo.add(func() error { return removeStaged(disk, r.ID) })
+	undo.add(func() error { return removeStaged(ctx, disk, r.ID) })
 	if err := p.Backend().Make(disk, staged, r); err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (m *Manager) build(p Pool, disk poolfs.FS, r Record) (err error) {
 
 // clearWay makes sure that nothing stands where the volume is to be made. A leftover in staging has no record, so it
 // was never answered to anyone; a directory in csi/ without a record is somebody's data.
-func clearWay(disk poolfs.FS, id string) error {
+func clearWay(ctx context.Context, disk poolfs.FS, id string) error {
 	_, taken, err := exists(disk, id)
 	if err != nil {
 		return err
@@ -159,17 +160,17 @@ func clearWay(disk poolfs.FS, id string) error {
 	if taken {
 		return fmt.Errorf("%w: csi/%s holds a directory that this driver did not make; move it away first", ErrExists, id)
 	}
-	return removeStaged(disk, id)
+	return removeStaged(ctx, disk, id)
 }
 
 // removeStaged removes a volume's directory from staging; none there is no error. It holds no user's data yet.
-func removeStaged(disk poolfs.FS, id string) error {
+func removeStaged(ctx context.Context, disk poolfs.FS, id string) error {
 	name := path.Join(poolfs.StagingDir, id)
 	_, there, err := exists(disk, name)
 	if err != nil || !there {
 		return err
 	}
-	if err := disk.RemoveTree(context.Background(), name, atFullSpeed); err != nil {
+	if err := disk.RemoveTree(ctx, name, atFullSpeed); err != nil {
 		return fmt.Errorf("remove csi/%s: %w", name, err)
 	}
 	return syncDirs(disk, poolfs.StagingDir)
@@ -197,8 +198,8 @@ func (r *rollback) after(err error) error {
 		return nil
 	}
 	errs := []error{err}
-	for i := len(*r) - 1; i >= 0; i-- {
-		if undoErr := (*r)[i](); undoErr != nil {
+	for _, step := range slices.Backward(*r) {
+		if undoErr := step(); undoErr != nil {
 			errs = append(errs, fmt.Errorf("undo: %w", undoErr))
 		}
 	}

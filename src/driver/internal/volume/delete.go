@@ -26,7 +26,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	if !ok {
-		return m.retire(l)
+		return m.retire(ctx, l)
 	}
 	switch published, err := m.publishedAt(id, info); {
 	case err != nil:
@@ -50,7 +50,7 @@ func (m *Manager) forget(id string) {
 
 // retire ends a volume that has no directory in csi/: what recovery would do with it, or, if nothing of it is
 // left anywhere, its record goes.
-func (m *Manager) retire(l located) error {
+func (m *Manager) retire(ctx context.Context, l located) error {
 	s, err := m.survey(l.disk, l.ID)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (m *Manager) retire(l located) error {
 		m.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, l.ID, logging.KeyPool, l.Pool)
 		err = m.Records.Remove(l.disk, l.ID)
 	} else {
-		err = m.settle(l.disk, l.ID, s)
+		err = m.settle(ctx, l.disk, l.ID, s)
 	}
 	if err != nil {
 		return err

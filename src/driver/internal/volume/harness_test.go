@@ -116,17 +116,17 @@ func spec(id string) volume.Spec {
 }
 
 // fill writes a file into a volume, durably, as a pod would.
-func (n *node) fill(t *testing.T, id, content string) {
+func (n *node) fill(t *testing.T, id string) {
 	t.Helper()
-	disk := n.open(t, poolPath)
+	disk := n.open(t)
 	defer func() { _ = disk.Close() }()
-	err := errors.Join(disk.WriteFile(id+"/precious", []byte(content), 0o644), disk.Sync(id))
+	err := errors.Join(disk.WriteFile(id+"/precious", []byte("kept"), 0o644), disk.Sync(id))
 	if err != nil {
 		t.Fatalf("fill volume %s: %v", id, err)
 	}
 }
 
-func (n *node) open(t *testing.T, poolPath string) poolfs.FS {
+func (n *node) open(t *testing.T) poolfs.FS {
 	t.Helper()
 	disk, err := n.disk.Open(poolPath)
 	if err != nil {
@@ -138,7 +138,7 @@ func (n *node) open(t *testing.T, poolPath string) poolfs.FS {
 // find gives the content of a volume's file, wherever below csi/ it is now, and how often it is there.
 func (n *node) find(t *testing.T, id string) (content string, places []string) {
 	t.Helper()
-	disk := n.open(t, poolPath)
+	disk := n.open(t)
 	defer func() { _ = disk.Close() }()
 	candidates := []string{path.Join(id, "precious"), path.Join(poolfs.StagingDir, id, "precious")}
 	for _, e := range list(t, disk, poolfs.TrashDir) {
@@ -172,7 +172,7 @@ func list(t *testing.T, disk poolfs.FS, dir string) []string {
 // ls is list on a pool of the node.
 func (n *node) ls(t *testing.T, dir string) []string {
 	t.Helper()
-	disk := n.open(t, poolPath)
+	disk := n.open(t)
 	defer func() { _ = disk.Close() }()
 	return list(t, disk, dir)
 }

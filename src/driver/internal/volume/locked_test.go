@@ -25,7 +25,7 @@ func TestWorkOutlivesItsCaller(t *testing.T) {
 	n := start(t, newDisk(t))
 	mustCreate(t, n, "pvc-1")
 	slow := &slowMounts{mounts: n.mounts, begun: make(chan struct{}), goOn: make(chan struct{})}
-	n.Locked.Manager.Mounter = slow
+	n.Mounter = slow
 	q := volume.PublishRequest{ID: "pvc-1", Target: target}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func TestWorkOutlivesItsCaller(t *testing.T) {
 	if mount, _ := n.mounts.Inspect(target); !mount.Mounted {
 		t.Error("the work did not go on after its caller had left")
 	}
-	n.Locked.Manager.Mounter = n.mounts
+	n.Mounter = n.mounts
 	if err := n.Publish(t.Context(), q); err != nil {
 		t.Errorf("the repeated request: %v", err)
 	}
@@ -57,12 +57,12 @@ func (panickingMounts) Inspect(string) (volume.Mount, error) { panic("boom") }
 func TestPanicBecomesAnError(t *testing.T) {
 	n := start(t, newDisk(t))
 	mustCreate(t, n, "pvc-1")
-	n.Locked.Manager.Mounter = panickingMounts{n.mounts}
+	n.Mounter = panickingMounts{n.mounts}
 	err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target})
 	if err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Errorf("error %v, want the panic", err)
 	}
-	n.Locked.Manager.Mounter = n.mounts
+	n.Mounter = n.mounts
 	if err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}); err != nil {
 		t.Errorf("the id stayed locked: %v", err)
 	}

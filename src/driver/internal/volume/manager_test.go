@@ -200,7 +200,7 @@ func TestInlineVolumeLivesAsLongAsItsPod(t *testing.T) {
 func TestUnpublishNeverDeletesAPersistentVolume(t *testing.T) {
 	n := start(t, newDisk(t))
 	mustCreate(t, n, "csi-looks-inline")
-	n.fill(t, "csi-looks-inline", "kept")
+	n.fill(t, "csi-looks-inline")
 	if err := n.Publish(t.Context(), volume.PublishRequest{ID: "csi-looks-inline", Target: target}); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestLostVolumeIsReportedAndRetired(t *testing.T) {
 	disk := newDisk(t)
 	mustCreate(t, warm(t, disk), "pvc-1")
 	n := start(t, disk)
-	csi := n.open(t, poolPath)
+	csi := n.open(t)
 	if err := errors.Join(csi.Remove("pvc-1"), csi.Sync("."), csi.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -253,8 +253,8 @@ func TestBrokenRecordHarmsNoOtherVolume(t *testing.T) {
 			old := warm(t, disk)
 			mustCreate(t, old, "pvc-1")
 			mustCreate(t, old, "pvc-2")
-			old.fill(t, "pvc-1", "kept")
-			csi := old.open(t, poolPath)
+			old.fill(t, "pvc-1")
+			csi := old.open(t)
 			if err := errors.Join(csi.Remove(".hpp/volumes/pvc-1.json"), csi.WriteFile(".hpp/volumes/pvc-1.json", []byte(content), 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -351,7 +351,7 @@ func TestMountGuard(t *testing.T) {
 	disk := newDisk(t)
 	n := warm(t, disk)
 	mustCreate(t, n, "pvc-1")
-	n.fill(t, "pvc-1", "kept")
+	n.fill(t, "pvc-1")
 
 	disk.ReplaceByEmpty(poolPath)
 	_, err := n.Create(t.Context(), spec("pvc-2"))
@@ -480,13 +480,13 @@ func TestPurge(t *testing.T) {
 			if _, err := n.Create(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
-			n.fill(t, "pvc-1", "kept")
+			n.fill(t, "pvc-1")
 			if err := n.Delete(t.Context(), "pvc-1"); err != nil {
 				t.Fatal(err)
 			}
 			for i, wait := range []time.Duration{0, 2 * time.Hour} {
 				n.clock.advance(wait)
-				disk := n.open(t, poolPath)
+				disk := n.open(t)
 				summary, err := n.purger.Purge(t.Context(), disk, time.Hour)
 				if err != nil {
 					t.Fatal(err)

@@ -76,7 +76,7 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	}
 	var report Report
 	for id, s := range surveys {
-		if err := m.settle(disk, id, s); err != nil { // one bad volume does not keep the others
+		if err := m.settle(ctx, disk, id, s); err != nil { // one bad volume does not keep the others
 			m.Log.Error("cannot recover a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
 			report.Refused = append(report.Refused, id)
 			continue
@@ -91,6 +91,7 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 			report.Refused = append(report.Refused, id)
 		case foreign:
 			report.Foreign = append(report.Foreign, id)
+		case undoCreate, finishDelete, dropStaged, nothing: // settled, nobody needs to know
 		}
 	}
 	m.adoptAll(ctx, p, disk, &report)
@@ -222,20 +223,20 @@ func (m *Manager) survey(disk poolfs.FS, id string) (survey, error) {
 }
 
 // settle does what the verdict says about one id. It never touches data in csi/.
-func (m *Manager) settle(disk poolfs.FS, id string, s survey) error {
+func (m *Manager) settle(ctx context.Context, disk poolfs.FS, id string, s survey) error {
 	switch s.verdict() {
 	case undoCreate:
 		// The record first: staging without a record is removed by the next recovery, a record without data would be lost data.
 		if err := m.Records.Remove(disk, id); err != nil {
 			return err
 		}
-		return removeStaged(disk, id)
+		return removeStaged(ctx, disk, id)
 	case finishDelete:
 		return m.Bin.Finish(disk, s.unfinished, id)
 	case dropStaged:
-		return removeStaged(disk, id)
+		return removeStaged(ctx, disk, id)
 	case healthy, foreign:
-		return dropLeftover(disk, id, s)
+		return dropLeftover(ctx, disk, id, s)
 	default:
 		return nil
 	}
@@ -243,7 +244,7 @@ func (m *Manager) settle(disk poolfs.FS, id string, s survey) error {
 
 // dropLeftover clears staging of an id whose data is in place. A second name of that very directory is only unlinked, which
 // fails, harmlessly, when it holds anything.
-func dropLeftover(disk poolfs.FS, id string, s survey) error {
+func dropLeftover(ctx context.Context, disk poolfs.FS, id string, s survey) error {
 	switch {
 	case !s.staged:
 		return nil
@@ -253,6 +254,6 @@ func dropLeftover(disk poolfs.FS, id string, s survey) error {
 		}
 		return syncDirs(disk, poolfs.StagingDir)
 	default:
-		return removeStaged(disk, id)
+		return removeStaged(ctx, disk, id)
 	}
 }
