@@ -1,0 +1,133 @@
+// Package kube is the driver's view of Kubernetes: the node's own labels, the PersistentVolumes of this driver, and events on
+// the Node object.
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+// reporter is the component that events come from.
+const reporter = "hostpath-provisioner"
+
+// Config is what a client is made of; every field is required.
+type Config struct {
+	API                               kubernetes.Interface
+	DriverName, NodeName, TopologyKey string
+	Log                               *slog.Logger
+	// Timeout bounds one request; a driver that waits for the API serves nobody.
+	Timeout time.Duration
+}
+
+// Client speaks to the Kubernetes API.
+type Client struct {
+	Config
+	broadcaster record.EventBroadcaster
+	recorder    record.EventRecorder
+
+	mu     sync.Mutex
+	labels map[string]string
+	uid    types.UID // of the Node object, the node's name until that is known
+}
+
+// Connect returns the API of the cluster of a kubeconfig file, or with an empty path of the cluster that this process runs in.
+func Connect(kubeconfig, userAgent string) (kubernetes.Interface, error) {
+	config, err := rest.InClusterConfig()
+	if kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the Kubernetes API (--kubeconfig, or a service account in the cluster): %w", err)
+	}
+	config.UserAgent = userAgent
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
+	}
+	return client, nil
+}
+
+// New returns a client; events go out once it runs.
+func New(c Config) (*Client, error) {
+	if c.API == nil || c.DriverName == "" || c.NodeName == "" || c.TopologyKey == "" || c.Log == nil || c.Timeout <= 0 {
+		return nil, errors.New("client of Kubernetes: a field of its Config is missing")
+	}
+	broadcaster := record.NewBroadcaster()
+	return &Client{
+		Config: c, broadcaster: broadcaster, uid: types.UID(c.NodeName),
+		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: reporter, Host: c.NodeName}),
+	}, nil
+}
+
+// Run watches the node until ctx ends and tells its labels whenever they are new.
+func (c *Client) Run(ctx context.Context, tell func(labels map[string]string)) error {
+	defer c.broadcaster.Shutdown()
+	c.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.API.CoreV1().Events("")})
+
+	factory := informers.NewSharedInformerFactoryWithOptions(c.API, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, c.NodeName).String()
+	}))
+	nodes := factory.Core().V1().Nodes().Informer()
+	see := func(object any) {
+		if node, ok := object.(*corev1.Node); ok && node.Name == c.NodeName && c.learn(node) {
+			c.Log.InfoContext(ctx, "learned the labels of the node", logging.KeyNode, node.Name)
+			tell(maps.Clone(node.Labels))
+		}
+	}
+	if _, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    see,
+		UpdateFunc: func(_, now any) { see(now) },
+	}); err != nil {
+		return fmt.Errorf("watch node %s: %w", c.NodeName, err)
+	}
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown()
+	return nil
+}
+
+// learn remembers a node; fresh tells whether its labels are others than before.
+func (c *Client) learn(node *corev1.Node) (fresh bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fresh = c.labels == nil || !maps.Equal(c.labels, node.Labels)
+	c.uid = node.UID
+	c.labels = maps.Clone(node.Labels)
+	if c.labels == nil {
+		c.labels = map[string]string{}
+	}
+	return fresh
+}
+
+// Normal tells people something that is as it should be.
+func (c *Client) Normal(reason, message string) { c.event(corev1.EventTypeNormal, reason, message) }
+
+// Warning tells people something that somebody should look at.
+func (c *Client) Warning(reason, message string) { c.event(corev1.EventTypeWarning, reason, message) }
+
+func (c *Client) event(kind, reason, message string) {
+	c.mu.Lock()
+	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: c.NodeName, UID: c.uid}
+	c.mu.Unlock()
+	c.recorder.Event(node, kind, reason, message)
+}

@@ -1,0 +1,195 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+const (
+	driver = "kubevirt.io.hostpath-provisioner"
+	key    = "topology.hostpath.csi/node"
+)
+
+func client(t *testing.T, api *fake.Clientset) *kube.Client {
+	t.Helper()
+	c, err := kube.New(kube.Config{
+		API: api, DriverName: driver, NodeName: "worker-1", TopologyKey: key, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// pv is a PersistentVolume on a node; "" is none.
+func pv(name, driver, handle, node string) *corev1.PersistentVolume {
+	object := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")},
+			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "77"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: driver, VolumeHandle: handle, VolumeAttributes: map[string]string{"storagePool": "local"},
+			}},
+		},
+	}
+	if node != "" {
+		object.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		}}}}
+	}
+	return object
+}
+
+func described(name, handle string) volume.PersistentVolume {
+	return volume.PersistentVolume{
+		Name: name, Handle: handle, Pool: "local", Bytes: 5 << 30, Claim: volume.Claim{Namespace: "shop", Name: "data", UID: "77"},
+	}
+}
+
+func TestVolume(t *testing.T) {
+	hostPath := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
+	c := client(t, fake.NewClientset(
+		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("renamed", driver, "pvc-2", "worker-1"), pv("pvc-3", "other.driver", "pvc-3", "worker-1"),
+		pv("pvc-4", driver, "another-handle", "worker-1"), hostPath,
+	))
+	for _, test := range []struct {
+		id   string
+		want volume.PersistentVolume
+		ok   bool
+	}{
+		{"pvc-1", described("pvc-1", "pvc-1"), true},
+		{"pvc-2", described("renamed", "pvc-2"), true},
+		{"pvc-3", volume.PersistentVolume{}, false}, // another driver's
+		{"pvc-4", volume.PersistentVolume{}, false}, // names another directory
+		{"by-hand", volume.PersistentVolume{}, false},
+		{"pvc-9", volume.PersistentVolume{}, false},
+	} {
+		got, ok, err := c.Volume(t.Context(), test.id)
+		if err != nil || ok != test.ok {
+			t.Errorf("%s: %v, %v; want %v", test.id, ok, err, test.ok)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", test.id, diff)
+		}
+	}
+}
+
+func TestVolumes(t *testing.T) {
+	c := client(t, fake.NewClientset(
+		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-2"), pv("pvc-3", driver, "pvc-3", ""),
+		pv("pvc-4", "other.driver", "pvc-4", "worker-1"), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}},
+	))
+	got, err := c.Volumes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]volume.PersistentVolume{described("pvc-1", "pvc-1")}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestVolumesTurnsPages(t *testing.T) {
+	api := fake.NewClientset()
+	api.PrependReactor("list", "persistentvolumes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		list := &corev1.PersistentVolumeList{Items: []corev1.PersistentVolume{*pv("pvc-1", driver, "pvc-1", "worker-1")}}
+		options := action.(clienttesting.ListActionImpl).ListOptions
+		if options.Continue == "" {
+			list.Continue = "more"
+		} else {
+			list.Items[0] = *pv("pvc-2", driver, "pvc-2", "worker-1")
+		}
+		return true, list, nil
+	})
+	got, err := client(t, api).Volumes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]volume.PersistentVolume{described("pvc-1", "pvc-1"), described("pvc-2", "pvc-2")}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnAPIThatDoesNotAnswerIsUnknown(t *testing.T) {
+	for _, verb := range []string{"get", "list"} {
+		api := fake.NewClientset()
+		api.PrependReactor(verb, "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("connection refused")
+		})
+		_, ok, err := client(t, api).Volume(t.Context(), "pvc-1")
+		if ok || !errors.Is(err, volume.ErrClusterUnknown) || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("%s fails: %v, %v; want ErrClusterUnknown with the reason", verb, ok, err)
+		}
+		if verb == "get" {
+			continue
+		}
+		if _, err := client(t, api).Volumes(t.Context()); !errors.Is(err, volume.ErrClusterUnknown) {
+			t.Errorf("Volumes: %v", err)
+		}
+	}
+}
+
+func TestRunTellsTheNodesLabels(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "uid-1", Labels: map[string]string{"disk": "nvme"}}}
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-2", Labels: map[string]string{"disk": "hdd"}}}
+	api := fake.NewClientset(node, other)
+	c := client(t, api)
+	told := make(chan map[string]string)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, func(labels map[string]string) { told <- labels }) }()
+	if diff := cmp.Diff(map[string]string{"disk": "nvme"}, <-told); diff != "" {
+		t.Error(diff)
+	}
+	changed := node.DeepCopy()
+	changed.Labels = map[string]string{"disk": "ssd"}
+	if _, err := api.CoreV1().Nodes().Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"disk": "ssd"}, <-told); diff != "" {
+		t.Error(diff)
+	}
+	c.Warning("PoolAbsent", "pool local is away")
+	event := firstEvent(t, api)
+	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "worker-1", UID: "uid-1"}
+	if diff := cmp.Diff(want, event.InvolvedObject); diff != "" {
+		t.Error(diff)
+	}
+	if event.Type != "Warning" || event.Reason != "PoolAbsent" || event.Message != "pool local is away" || event.Source.Component != "hostpath-provisioner" {
+		t.Errorf("event: %+v", event)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// firstEvent waits for an event to arrive.
+func firstEvent(t *testing.T, api *fake.Clientset) corev1.Event {
+	t.Helper()
+	for {
+		events, err := api.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events.Items) > 0 {
+			return events.Items[0]
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

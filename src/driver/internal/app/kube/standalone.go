@@ -1,0 +1,42 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+// Standalone stands in for a cluster where there is none: no PersistentVolumes, no labels, and events go to the log.
+type Standalone struct{ Log *slog.Logger }
+
+// Volume finds nothing.
+func (Standalone) Volume(context.Context, string) (pv volume.PersistentVolume, ok bool, err error) {
+	return pv, false, nil
+}
+
+// Volumes lists nothing.
+func (Standalone) Volumes(context.Context) ([]volume.PersistentVolume, error) { return nil, nil }
+
+// keyReason and keyMessage are those of an event.
+const (
+	keyReason  = "reason"
+	keyMessage = "message"
+)
+
+// Normal logs an event.
+func (s Standalone) Normal(reason, message string) {
+	s.Log.Info("event", keyReason, reason, keyMessage, message)
+}
+
+// Warning logs an event.
+func (s Standalone) Warning(reason, message string) {
+	s.Log.Warn("event", keyReason, reason, keyMessage, message)
+}
+
+// Run waits for ctx to end; the node has no labels.
+func (Standalone) Run(ctx context.Context, tell func(labels map[string]string)) error {
+	tell(nil)
+	<-ctx.Done()
+	return nil
+}
