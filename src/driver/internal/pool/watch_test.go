@@ -1,0 +1,129 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+type fakeCluster struct {
+	pvs []volume.PersistentVolume
+	err error
+}
+
+func (c *fakeCluster) Volume(context.Context, string) (volume.PersistentVolume, bool, error) {
+	panic("not asked for")
+}
+
+func (c *fakeCluster) Volumes(context.Context) ([]volume.PersistentVolume, error) { return c.pvs, c.err }
+
+type fakeEvents struct{ reasons []string }
+
+func (e *fakeEvents) Normal(reason, _ string)  { e.reasons = append(e.reasons, reason) }
+func (e *fakeEvents) Warning(reason, _ string) { e.reasons = append(e.reasons, reason) }
+
+type noRecovery struct{}
+
+func (noRecovery) Recover(context.Context, volume.Pool, poolfs.FS) (volume.Report, error) {
+	return volume.Report{}, nil
+}
+
+// newTestSet is a set over an empty in-memory disk, whose volumes nobody recovers.
+func newTestSet(t *testing.T, specs ...poolspec.Pool) (*Set, *memfs.Disk, *fakeCluster, *fakeEvents) {
+	t.Helper()
+	disk, cluster, events := memfs.New(), &fakeCluster{}, &fakeEvents{}
+	disk.AddDir("/state")
+	dir, err := disk.OpenDir("/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{
+		Specs: specs, Disk: disk, State: dir, Backend: backend.Plain{}, Cluster: cluster, Events: events,
+		Purger: trash.NewPurger(trash.Bin{Now: time.Now}), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Use(noRecovery{})
+	return s, disk, cluster, events
+}
+
+func TestOrphans(t *testing.T) {
+	s, _, cluster, events := newTestSet(t, poolspec.Pool{Name: "local", Path: "/pool"})
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	old, fresh := now.Add(-2*time.Hour), now.Add(-time.Minute)
+	for _, r := range []volume.Record{
+		{ID: "pvc-wanted", Created: old},
+		{ID: "pvc-orphan", Created: old},
+		{ID: "pvc-being-bound", Created: fresh},
+		{ID: "csi-inline", Created: old, Ephemeral: true},
+	} {
+		s.pools[0].ledger.Put(r)
+	}
+	cluster.pvs = []volume.PersistentVolume{{Handle: "pvc-wanted"}}
+	for range 2 {
+		s.findOrphans(t.Context(), now)
+	}
+	if got := s.pools[0].orphans; !slices.Equal(got, []string{"pvc-orphan"}) {
+		t.Errorf("orphans %v, want pvc-orphan", got)
+	}
+	if !slices.Equal(events.reasons, []string{"VolumesOrphaned"}) {
+		t.Errorf("events %v, want one for two looks", events.reasons)
+	}
+	if _, ok := s.pools[0].ledger.Get("pvc-orphan"); !ok {
+		t.Error("the orphan was removed")
+	}
+
+	cluster.pvs, cluster.err = nil, errors.New("no answer")
+	s.findOrphans(t.Context(), now)
+	if got := s.pools[0].orphans; len(got) != 1 {
+		t.Errorf("without the API the orphans are %v", got)
+	}
+}
+
+func TestCapacityIsZeroWhereNothingCanBeMade(t *testing.T) {
+	s, disk, _, _ := newTestSet(t,
+		poolspec.Pool{Name: "local", Path: "/pool"},
+		poolspec.Pool{Name: "elsewhere", Path: "/elsewhere", NodeSelector: map[string]string{"a": "b"}},
+	)
+	for name, positive := range map[string]bool{"local": true, "elsewhere": false, "unknown": false} {
+		room, maximum, err := s.Capacity(t.Context(), name)
+		if err != nil || room > 0 != positive || maximum != room {
+			t.Errorf("capacity of %s: %d, %d, %v; want positive: %v", name, room, maximum, err, positive)
+		}
+	}
+	if n := disk.Opened(); n != 1 {
+		t.Errorf("%d directories are open between operations, want the state directory alone", n)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	one, _, _, _ := newTestSet(t, poolspec.Pool{Name: "local", Path: "/pool"})
+	two, _, _, _ := newTestSet(t, poolspec.Pool{Name: "a", Path: "/a"}, poolspec.Pool{Name: "b", Path: "/b"})
+	legacy, _, _, _ := newTestSet(t, poolspec.Pool{Name: "a", Path: "/a"}, poolspec.Pool{Name: "legacy", Path: "/l"})
+	for _, tc := range []struct {
+		set        *Set
+		name, want string
+		err        error
+	}{
+		{one, "", "local", nil},
+		{one, "local", "local", nil},
+		{two, "", "", volume.ErrInvalid},
+		{legacy, "", "legacy", nil},
+	} {
+		got, err := tc.set.Resolve(tc.name)
+		if got != tc.want || !errors.Is(err, tc.err) {
+			t.Errorf("resolve %q among %s: %q, %v; want %q, %v", tc.name, tc.set.names(), got, err, tc.want, tc.err)
+		}
+	}
+}
