@@ -25,7 +25,9 @@ func (c *fakeCluster) Volume(context.Context, string) (volume.PersistentVolume, 
 	panic("not asked for")
 }
 
-func (c *fakeCluster) Volumes(context.Context) ([]volume.PersistentVolume, error) { return c.pvs, c.err }
+func (c *fakeCluster) Volumes(context.Context) ([]volume.PersistentVolume, error) {
+	return c.pvs, c.err
+}
 
 type fakeEvents struct{ reasons []string }
 
