@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,13 +135,19 @@ func removeEmptyKubeconfig() error {
 	if path == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return nil // then kind did not find a place either
+			return fmt.Errorf("find the user's kubeconfig: %w", err)
 		}
 		path = filepath.Join(home, ".kube", "config")
 	}
 	content, err := os.ReadFile(path)
-	if err != nil || strings.TrimSpace(string(content)) != "apiVersion: v1\nkind: Config" {
-		return nil // not there, or several files, or somebody's
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // also when KUBECONFIG lists several files
+	}
+	if err != nil {
+		return fmt.Errorf("look whether the kubeconfig is empty: %w", err)
+	}
+	if strings.TrimSpace(string(content)) != "apiVersion: v1\nkind: Config" {
+		return nil
 	}
 	return os.Remove(path)
 }
