@@ -27,17 +27,23 @@ const maxAgain = 1000
 // with fs.ErrInvalid. Errors are *fs.PathError or *os.LinkError around a syscall.Errno. Methods may be called
 // concurrently, except for Close.
 type Dir struct {
-	name string // for messages
-	fd   int
+	name    string // for messages
+	fd      int
+	resolve uint64 // how names are resolved
 }
 
 // Open opens the directory at path, following links.
-func Open(path string) (*Dir, error) {
+func Open(path string) (*Dir, error) { return open(path, within) }
+
+// OpenAcross is Open for a directory whose names may lead onto other filesystems that are mounted below it.
+func OpenAcross(path string) (*Dir, error) { return open(path, within&^unix.RESOLVE_NO_XDEV) }
+
+func open(path string, resolve uint64) (*Dir, error) {
 	fd, err := openat2(unix.AT_FDCWD, path, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	return &Dir{name: path, fd: fd}, nil
+	return &Dir{name: path, fd: fd, resolve: resolve}, nil
 }
 
 // Sub opens a directory below d, even where another filesystem is mounted on its last component; a link there is
@@ -52,7 +58,7 @@ func (d *Dir) Sub(name string) (*Dir, error) {
 	if err != nil {
 		return nil, d.fail("open", name, err)
 	}
-	return &Dir{name: d.path(name), fd: fd}, nil
+	return &Dir{name: d.path(name), fd: fd, resolve: d.resolve}, nil
 }
 
 // Close closes the descriptor; a second Close does nothing.
@@ -90,7 +96,7 @@ func (d *Dir) parent(op, name string) (place, error) {
 	if dir == "" {
 		return place{fd: d.fd, last: last}, nil
 	}
-	fd, err := openat2(d.fd, strings.TrimSuffix(dir, "/"), unix.O_PATH|unix.O_DIRECTORY, within)
+	fd, err := openat2(d.fd, strings.TrimSuffix(dir, "/"), unix.O_PATH|unix.O_DIRECTORY, d.resolve)
 	if err != nil {
 		return place{}, d.fail(op, name, err)
 	}
@@ -105,12 +111,12 @@ func (d *Dir) entry(op, name string) (place, error) {
 	return d.parent(op, name)
 }
 
-// open opens name itself, which must not be a link or a mount point.
+// open opens name itself, which must not be a link.
 func (d *Dir) open(op, name string, flags int) (int, error) {
 	if !valid(name) {
 		return -1, d.fail(op, name, fs.ErrInvalid)
 	}
-	fd, err := openat2(d.fd, name, flags, within)
+	fd, err := openat2(d.fd, name, flags, d.resolve)
 	if err != nil {
 		return -1, d.fail(op, name, err)
 	}

@@ -110,7 +110,7 @@ func (r *remover) remove(e Entry) error {
 
 // enter makes a directory of the current one the current one.
 func (r *remover) enter(name string) error {
-	fd, err := openat2(r.fd(), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, within)
+	fd, err := openat2(r.fd(), name, unix.O_RDONLY|unix.O_DIRECTORY, within)
 	if err != nil {
 		return r.removed(name, err)
 	}

@@ -76,7 +76,7 @@ func (d *Dir) rooted(p string) (*Dir, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: printable(p), Err: err}
 	}
-	return &Dir{name: p, fd: fd}, nil
+	return &Dir{name: p, fd: fd, resolve: within}, nil
 }
 
 func absolute(p string) bool {
