@@ -1,6 +1,10 @@
 package chart
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	securityv1 "github.com/openshift/api/security/v1"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
@@ -79,7 +84,6 @@ func TestRolesAreLeast(t *testing.T) {
 		"hpp-hostpath-provisioner-csi-driver": {
 			rule("", "nodes", "get", "list", "watch"),    // its node's labels; RBAC cannot say "own node" to a watch
 			rule("", "persistentvolumes", "get", "list"), // adoption: is a directory somebody's volume?
-			rule("", "persistentvolumeclaims", "get"),    // orphans: is a claim still waiting for its volume?
 			rule("", "events", "create", "patch"),
 		},
 		// As external-provisioner v6.3.0 calls with --node-deployment: no nodes, CSINodes, VolumeAttachments, snapshots,
@@ -157,4 +161,47 @@ func TestConstraintsAllowThePods(t *testing.T) {
 	if scc.AllowHostNetwork || scc.AllowHostPID || scc.AllowHostIPC || scc.AllowHostPorts || len(scc.AllowedCapabilities) > 0 {
 		t.Errorf("allows more than the pods need: %+v", scc)
 	}
+}
+
+// TestAlertsHaveARunbook: each alert names a heading of ALERTS.md.
+func TestAlertsHaveARunbook(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "ALERTS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, rule := range alerts(t) {
+		names[rule.Alert] = true
+		if !strings.Contains(string(data), "\n## "+rule.Alert+"\n") {
+			t.Errorf("ALERTS.md has no heading %s", rule.Alert)
+		}
+		if want := "/charts/hostpath-provisioner/ALERTS.md#" + strings.ToLower(rule.Alert); !strings.HasSuffix(rule.Annotations["runbook_url"], want) {
+			t.Errorf("%s: runbook %q, want …%s", rule.Alert, rule.Annotations["runbook_url"], want)
+		}
+		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
+			t.Errorf("%s: summary, description or severity is missing", rule.Alert)
+		}
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(string(data), -1) {
+		if !names[heading[1]] {
+			t.Errorf("ALERTS.md explains %s, which no rule is called", heading[1])
+		}
+	}
+}
+
+// alerts are the rules of testdata/everything.yaml, whose thresholds must be in them as whole numbers.
+func alerts(t *testing.T) []monitoringv1.Rule {
+	t.Helper()
+	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
+	rules := helmcli.Find[*monitoringv1.PrometheusRule](t, objects, "storage-driver-csi").Spec.Groups[0].Rules
+	expressions := ""
+	for _, rule := range rules {
+		expressions += rule.Expr.StrVal + "\n"
+	}
+	for _, threshold := range []string{"< 5 and", "> 1000000\n"} {
+		if !strings.Contains(expressions, threshold) {
+			t.Errorf("no alert has the threshold %q:\n%s", threshold, expressions)
+		}
+	}
+	return rules
 }
