@@ -91,8 +91,7 @@ func (d *Dir) ReadFile(name string) ([]byte, error) {
 
 // errno strips the os package's own path, which is not the caller's.
 func errno(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
 	return err

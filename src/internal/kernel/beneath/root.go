@@ -57,7 +57,7 @@ func (d *Dir) step(dir *Dir, prefix string, mode fs.FileMode) (*Dir, error) {
 	}
 	name := path.Base(prefix)
 	if err := dir.Mkdir(name, mode); errors.Is(err, fs.ErrExist) {
-		return nil, &fs.PathError{Op: "mkdir", Path: prefix, Err: errDangling{}}
+		return nil, &fs.PathError{Op: "mkdir", Path: prefix, Err: danglingError{}}
 	} else if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func absolute(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && strings.IndexByte(p, 0) < 0
 }
 
-// errDangling is ENOENT with the reason.
-type errDangling struct{}
+// danglingError is ENOENT with the reason.
+type danglingError struct{}
 
-func (errDangling) Error() string { return "a symbolic link on the way leads to nothing" }
-func (errDangling) Unwrap() error { return unix.ENOENT }
+func (danglingError) Error() string { return "a symbolic link on the way leads to nothing" }
+func (danglingError) Unwrap() error { return unix.ENOENT }

@@ -137,11 +137,16 @@ func verify(source *os.File, dir *beneath.Dir, name string, o Options) error {
 			unix.ESTALE, is.Dev, is.Ino, want.Dev, want.Ino)
 	case is.ReadOnly && !o.ReadOnly:
 		return fmt.Errorf("%w: %s is on a filesystem that is mounted read-only", unix.EROFS, source.Name())
-	case o.ReadOnly && !is.ReadOnly, o.NoSUID && !is.NoSUID, o.NoDev && !is.NoDev, o.NoExec && !is.NoExec,
-		o.Atime != "" && o.Atime != is.Atime:
+	case !o.within(is.Options):
 		return fmt.Errorf("%w: the mount has options %+v, want %+v", unix.EINVAL, is.Options, o)
 	}
 	return nil
+}
+
+// within tells whether a mount has at least the options asked for.
+func (o Options) within(is Options) bool {
+	return (is.ReadOnly || !o.ReadOnly) && (is.NoSUID || !o.NoSUID) && (is.NoDev || !o.NoDev) && (is.NoExec || !o.NoExec) &&
+		(o.Atime == "" || o.Atime == is.Atime)
 }
 
 // Unmount unmounts until nothing is mounted at target and removes the empty directory there. No target is no error.
@@ -212,18 +217,18 @@ func rmdir(dir *beneath.Dir, name string) error {
 // Published lists the targets below the directory by the last name of the path that is mounted there, as its filesystem
 // knows it. It reads the mount table once; mounts that are not ours are among them.
 func (t *Tree) Published() (map[string][]string, error) {
-	real, err := filepath.EvalSymlinks(t.path) // the mount table has no links
+	resolved, err := filepath.EvalSymlinks(t.path) // the mount table has no links
 	if err != nil {
 		return nil, fmt.Errorf("find the mounts below %s: %w", t.path, err)
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(real))
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(resolved))
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
 	published := map[string][]string{}
 	for _, m := range mounts {
 		name := path.Base(strings.TrimSuffix(m.Root, "//deleted"))
-		target := t.path + strings.TrimPrefix(m.Mountpoint, real)
+		target := t.path + strings.TrimPrefix(m.Mountpoint, resolved)
 		if name == "/" || target == t.path || slices.Contains(published[name], target) {
 			continue
 		}
