@@ -87,7 +87,7 @@ verify: lint ## Lint, workflows, scripts, YAML, docs, go.mod files and generated
 	  || { echo 'charts/hostpath-provisioner/README.md is not what values.yaml says: run `make generate`'; exit 1; }
 
 lint: ## golangci-lint in each module
-	@for module in $(MODULES); do echo "golangci-lint run in $$module"; (cd "$$module" && $(call tool,golangci-lint) run ./...); done
+	@for module in $(MODULES); do echo "golangci-lint run in $$module"; (cd "$$module" && $(call tool,golangci-lint) run --allow-parallel-runners ./...); done
 
 fmt: ## Apply the formatters
 	@for module in $(MODULES); do (cd "$$module" && $(call tool,golangci-lint) fmt ./...); done

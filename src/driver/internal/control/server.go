@@ -95,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if s.http.Shutdown(brief) != nil {
 		_ = s.http.Close() // what hangs is cut off
 	}
-	<-served
+	<-served // http.ErrServerClosed
 	return nil
 }
 

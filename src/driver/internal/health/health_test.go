@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestServes(t *testing.T) {
 	var live, registered error
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hpp_test"}, func() float64 { return 7 }))
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hpp_test", Help: "7."}, func() float64 { return 7 }))
 	server, err := health.New(health.Config{
 		Address: "127.0.0.1:0", Metrics: registry, Log: slog.New(slog.DiscardHandler),
 		Live:  func(context.Context) error { return live },

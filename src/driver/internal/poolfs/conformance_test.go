@@ -112,7 +112,7 @@ func TestErrors(t *testing.T) {
 	readDir := func(f poolfs.FS, name string) error { _, err := f.ReadDir(name); return err }
 	stat := func(f poolfs.FS, name string) error { _, err := f.Stat(name); return err }
 	remove := func(f poolfs.FS, name string) error { return f.Remove(name) }
-	removeTree := func(f poolfs.FS, name string) error { return f.RemoveTree(context.Background(), name, nil) }
+	removeTree := func(f poolfs.FS, name string) error { return f.RemoveTree(t.Context(), name, nil) }
 	sync := func(f poolfs.FS, name string) error { return f.Sync(name) }
 	handle := func(f poolfs.FS, name string) error {
 		h, err := f.Handle(name)
@@ -130,67 +130,118 @@ func TestErrors(t *testing.T) {
 		name string
 		want error
 	}{
-		{"mkdir", mkdir, "new", none}, {"mkdir", mkdir, "dir/new", none}, {"mkdir", mkdir, "dir", syscall.EEXIST},
-		{"mkdir", mkdir, "dangling", syscall.EEXIST}, {"mkdir", mkdir, "missing/new", syscall.ENOENT},
-		{"mkdir", mkdir, "file/new", syscall.ENOTDIR}, {"mkdir", mkdir, "link/new", syscall.ELOOP},
-		{"mkdir", mkdir, "file/new/newer", syscall.ENOTDIR}, {"mkdir", mkdir, ".", fs.ErrInvalid},
-		{"mkdir", mkdir, long, syscall.ENAMETOOLONG}, {"mkdir", mkdir, long + "/x", syscall.ENAMETOOLONG},
-		{"mkdir", mkdir, "bytes \n\xff", none}, {"mkdir", mkdir, "..dots..", none},
+		{"mkdir", mkdir, "new", none},
+		{"mkdir", mkdir, "dir/new", none},
+		{"mkdir", mkdir, "dir", syscall.EEXIST},
+		{"mkdir", mkdir, "dangling", syscall.EEXIST},
+		{"mkdir", mkdir, "missing/new", syscall.ENOENT},
+		{"mkdir", mkdir, "file/new", syscall.ENOTDIR},
+		{"mkdir", mkdir, "link/new", syscall.ELOOP},
+		{"mkdir", mkdir, "file/new/newer", syscall.ENOTDIR},
+		{"mkdir", mkdir, ".", fs.ErrInvalid},
+		{"mkdir", mkdir, long, syscall.ENAMETOOLONG},
+		{"mkdir", mkdir, long + "/x", syscall.ENAMETOOLONG},
+		{"mkdir", mkdir, "bytes \n\xff", none},
+		{"mkdir", mkdir, "..dots..", none},
 
-		{"chmod", chmod, ".", none}, {"chmod", chmod, "dir", none}, {"chmod", chmod, "file", none},
-		{"chmod", chmod, "link", syscall.ELOOP}, {"chmod", chmod, "missing", syscall.ENOENT},
+		{"chmod", chmod, ".", none},
+		{"chmod", chmod, "dir", none},
+		{"chmod", chmod, "file", none},
+		{"chmod", chmod, "link", syscall.ELOOP},
+		{"chmod", chmod, "missing", syscall.ENOENT},
 		{"chmod", chmod, "link/sub", syscall.ELOOP},
 
-		{"chown", chown, ".", none}, {"chown", chown, "dir/sub", none}, {"chown", chown, "link", none},
+		{"chown", chown, ".", none},
+		{"chown", chown, "dir/sub", none},
+		{"chown", chown, "link", none},
 		{"chown", chown, "missing", syscall.ENOENT},
 
-		{"write", write, "new", none}, {"write", write, "file", syscall.EEXIST}, {"write", write, "dir", syscall.EEXIST},
-		{"write", write, "dangling", syscall.EEXIST}, {"write", write, "missing/new", syscall.ENOENT},
-		{"write", write, ".", fs.ErrInvalid}, {"write", write, "link/new", syscall.ELOOP},
+		{"write", write, "new", none},
+		{"write", write, "file", syscall.EEXIST},
+		{"write", write, "dir", syscall.EEXIST},
+		{"write", write, "dangling", syscall.EEXIST},
+		{"write", write, "missing/new", syscall.ENOENT},
+		{"write", write, ".", fs.ErrInvalid},
+		{"write", write, "link/new", syscall.ELOOP},
 
-		{"read", read, "file", none}, {"read", read, "dir", syscall.EISDIR}, {"read", read, ".", syscall.EISDIR},
-		{"read", read, "filelink", syscall.ELOOP}, {"read", read, "missing", syscall.ENOENT},
-		{"read", read, "file/x", syscall.ENOTDIR}, {"read", read, "big", syscall.EFBIG},
+		{"read", read, "file", none},
+		{"read", read, "dir", syscall.EISDIR},
+		{"read", read, ".", syscall.EISDIR},
+		{"read", read, "filelink", syscall.ELOOP},
+		{"read", read, "missing", syscall.ENOENT},
+		{"read", read, "file/x", syscall.ENOTDIR},
+		{"read", read, "big", syscall.EFBIG},
 		{"read", read, "link/x", syscall.ELOOP},
 
-		{"readdir", readDir, ".", none}, {"readdir", readDir, "dir", none}, {"readdir", readDir, "file", syscall.ENOTDIR},
-		{"readdir", readDir, "link", syscall.ELOOP}, {"readdir", readDir, "missing", syscall.ENOENT},
+		{"readdir", readDir, ".", none},
+		{"readdir", readDir, "dir", none},
+		{"readdir", readDir, "file", syscall.ENOTDIR},
+		{"readdir", readDir, "link", syscall.ELOOP},
+		{"readdir", readDir, "missing", syscall.ENOENT},
 
-		{"stat", stat, ".", none}, {"stat", stat, "link", none}, {"stat", stat, "dangling", none},
-		{"stat", stat, "missing", syscall.ENOENT}, {"stat", stat, "link/sub", syscall.ELOOP},
-		{"stat", stat, "", fs.ErrInvalid}, {"stat", stat, "..", fs.ErrInvalid}, {"stat", stat, "/dir", fs.ErrInvalid},
-		{"stat", stat, "dir/", fs.ErrInvalid}, {"stat", stat, "dir//sub", fs.ErrInvalid},
-		{"stat", stat, "dir/../dir", fs.ErrInvalid}, {"stat", stat, "./dir", fs.ErrInvalid},
-		{"stat", stat, "dir/.", fs.ErrInvalid}, {"stat", stat, "dir\x00", fs.ErrInvalid},
+		{"stat", stat, ".", none},
+		{"stat", stat, "link", none},
+		{"stat", stat, "dangling", none},
+		{"stat", stat, "missing", syscall.ENOENT},
+		{"stat", stat, "link/sub", syscall.ELOOP},
+		{"stat", stat, "", fs.ErrInvalid},
+		{"stat", stat, "..", fs.ErrInvalid},
+		{"stat", stat, "/dir", fs.ErrInvalid},
+		{"stat", stat, "dir/", fs.ErrInvalid},
+		{"stat", stat, "dir//sub", fs.ErrInvalid},
+		{"stat", stat, "dir/../dir", fs.ErrInvalid},
+		{"stat", stat, "./dir", fs.ErrInvalid},
+		{"stat", stat, "dir/.", fs.ErrInvalid},
+		{"stat", stat, "dir\x00", fs.ErrInvalid},
 
-		{"rename to new", rename("new"), "dir", none}, {"rename to new", rename("new"), "link", none},
-		{"rename to new", rename("new"), "missing", syscall.ENOENT}, {"rename to new", rename("new"), ".", fs.ErrInvalid},
-		{"rename to empty", rename("empty"), "dir", syscall.EEXIST}, {"rename to file", rename("file"), "big", syscall.EEXIST},
-		{"rename to itself", rename("dir"), "dir", syscall.EEXIST}, {"rename to .", rename("."), "dir", fs.ErrInvalid},
+		{"rename to new", rename("new"), "dir", none},
+		{"rename to new", rename("new"), "link", none},
+		{"rename to new", rename("new"), "missing", syscall.ENOENT},
+		{"rename to new", rename("new"), ".", fs.ErrInvalid},
+		{"rename to empty", rename("empty"), "dir", syscall.EEXIST},
+		{"rename to file", rename("file"), "big", syscall.EEXIST},
+		{"rename to itself", rename("dir"), "dir", syscall.EEXIST},
+		{"rename to .", rename("."), "dir", fs.ErrInvalid},
 		{"rename below itself", rename("dir/sub/dir"), "dir", syscall.EINVAL},
 		{"rename to missing", rename("missing/new"), "dir", syscall.ENOENT},
 		{"rename through link", rename("link/new"), "file", syscall.ELOOP},
 		{"rename into dir", rename("empty/dir"), "dir", none},
 
-		{"replace file", replace("file"), "big", none}, {"replace new", replace("new"), "file", none},
-		{"replace dir", replace("dir"), "file", syscall.EISDIR}, {"replace empty", replace("empty"), "dir", syscall.EISDIR},
-		{"replace link", replace("link"), "file", none}, {"replace itself", replace("file"), "file", none},
+		{"replace file", replace("file"), "big", none},
+		{"replace new", replace("new"), "file", none},
+		{"replace dir", replace("dir"), "file", syscall.EISDIR},
+		{"replace empty", replace("empty"), "dir", syscall.EISDIR},
+		{"replace link", replace("link"), "file", none},
+		{"replace itself", replace("file"), "file", none},
 		{"replace", replace("new"), "missing", syscall.ENOENT},
 
-		{"remove", remove, "file", none}, {"remove", remove, "link", none}, {"remove", remove, "empty", none},
-		{"remove", remove, "dir", syscall.ENOTEMPTY}, {"remove", remove, "missing", syscall.ENOENT},
-		{"remove", remove, "link/sub", syscall.ELOOP}, {"remove", remove, ".", fs.ErrInvalid},
+		{"remove", remove, "file", none},
+		{"remove", remove, "link", none},
+		{"remove", remove, "empty", none},
+		{"remove", remove, "dir", syscall.ENOTEMPTY},
+		{"remove", remove, "missing", syscall.ENOENT},
+		{"remove", remove, "link/sub", syscall.ELOOP},
+		{"remove", remove, ".", fs.ErrInvalid},
 
-		{"removetree", removeTree, "dir", none}, {"removetree", removeTree, "link", none},
-		{"removetree", removeTree, "missing", none}, {"removetree", removeTree, "missing/x", none},
-		{"removetree", removeTree, "link/sub", syscall.ELOOP}, {"removetree", removeTree, ".", fs.ErrInvalid},
+		{"removetree", removeTree, "dir", none},
+		{"removetree", removeTree, "link", none},
+		{"removetree", removeTree, "missing", none},
+		{"removetree", removeTree, "missing/x", none},
+		{"removetree", removeTree, "link/sub", syscall.ELOOP},
+		{"removetree", removeTree, ".", fs.ErrInvalid},
 		{"removetree", removeTree, "", fs.ErrInvalid},
 
-		{"sync", sync, ".", none}, {"sync", sync, "dir", none}, {"sync", sync, "file", syscall.ENOTDIR},
-		{"sync", sync, "link", syscall.ELOOP}, {"sync", sync, "missing", syscall.ENOENT},
+		{"sync", sync, ".", none},
+		{"sync", sync, "dir", none},
+		{"sync", sync, "file", syscall.ENOTDIR},
+		{"sync", sync, "link", syscall.ELOOP},
+		{"sync", sync, "missing", syscall.ENOENT},
 
-		{"handle", handle, ".", none}, {"handle", handle, "dir/sub", none}, {"handle", handle, "file", syscall.ENOTDIR},
-		{"handle", handle, "link", syscall.ELOOP}, {"handle", handle, "missing", syscall.ENOENT},
+		{"handle", handle, ".", none},
+		{"handle", handle, "dir/sub", none},
+		{"handle", handle, "file", syscall.ENOTDIR},
+		{"handle", handle, "link", syscall.ELOOP},
+		{"handle", handle, "missing", syscall.ENOENT},
 	}
 	for _, test := range tests {
 		t.Run(test.op+" "+test.name, func(t *testing.T) {
@@ -206,7 +257,7 @@ func TestErrors(t *testing.T) {
 // checkError wants an error of the documented kind around a given one.
 func checkError(t *testing.T, err, want error) {
 	t.Helper()
-	if want == none {
+	if errors.Is(want, none) {
 		if err != nil {
 			t.Errorf("error %v, want none", err)
 		}
@@ -437,7 +488,7 @@ func TestCreate(t *testing.T) {
 				test.arrange(b)
 				checkError(t, b.disk.Create(test.path), test.want)
 				f, err := b.disk.Open(test.path)
-				if test.want != none {
+				if !errors.Is(test.want, none) {
 					checkError(t, err, test.want)
 					return
 				}
@@ -445,13 +496,13 @@ func TestCreate(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer f.Close()
-				real, err := b.openDir(test.found + "/csi")
+				there, err := b.openDir(test.found + "/csi")
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer real.Close()
+				defer there.Close()
 				got, _ := f.Stat(".")
-				want, _ := real.Stat(".")
+				want, _ := there.Stat(".")
 				if got != want || got.Ino == 0 {
 					t.Errorf("opened %+v, want %+v", got, want)
 				}

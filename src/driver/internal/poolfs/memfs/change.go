@@ -81,8 +81,7 @@ func (f *dir) rename(from, to string, replace bool) error {
 		return link(f.path(from), f.path(to), errno)
 	}
 	if err := f.disk.step("rename", f.path(from)+" "+f.path(to), source.on); err != nil {
-		var failed *fs.PathError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*fs.PathError](err); ok {
 			return link(f.path(from), f.path(to), failed.Err)
 		}
 		return err

@@ -12,16 +12,16 @@ const maxLinks = 40
 
 // lookup finds the directory at an absolute path, following links. What is mounted on its last component is not yet
 // looked at. d.mu is held.
-func (d *Disk) lookup(op, p string) (*node, error) {
+func (d *Disk) lookup(p string) (*node, error) {
 	if !absolute(p) {
-		return nil, &fs.PathError{Op: op, Path: p, Err: fs.ErrInvalid}
+		return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrInvalid}
 	}
 	n, errno := d.walk(p, 0)
 	if errno == 0 && n.kind != fs.ModeDir {
 		errno = syscall.ENOTDIR
 	}
 	if errno != 0 {
-		return nil, &fs.PathError{Op: op, Path: p, Err: errno}
+		return nil, &fs.PathError{Op: "open", Path: p, Err: errno}
 	}
 	return n, nil
 }

@@ -116,7 +116,7 @@ func (d *Disk) Inspect(path string) (poolfs.Facts, error) {
 	if d.faults.crashed {
 		return poolfs.Facts{}, ErrCrashed
 	}
-	under, err := d.lookup("open", path)
+	under, err := d.lookup(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return poolfs.Facts{}, nil
 	}
@@ -192,7 +192,7 @@ func (d *Disk) makeAll(path string) (*node, error) {
 	}
 	dir := d.seen(d.root.root)
 	for _, prefix := range prefixes(path) {
-		n, err := d.lookup("open", prefix)
+		n, err := d.lookup(prefix)
 		if err == nil {
 			dir = d.seen(n)
 			continue
@@ -232,7 +232,7 @@ func (d *Disk) Open(path string) (poolfs.FS, error) {
 	if d.faults.crashed {
 		return nil, ErrCrashed
 	}
-	n, err := d.lookup("open", path)
+	n, err := d.lookup(path)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (d *Disk) OpenDir(path string) (poolfs.FS, error) {
 	if d.faults.crashed {
 		return nil, ErrCrashed
 	}
-	n, err := d.lookup("open", path)
+	n, err := d.lookup(path)
 	if err != nil {
 		return nil, err
 	}
