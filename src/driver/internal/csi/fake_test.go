@@ -40,27 +40,35 @@ func must[F any](name string, set bool, f F) F {
 func (f *fake) Create(_ context.Context, s volume.Spec) (volume.Volume, error) {
 	return must("Create", f.create != nil, f.create)(s)
 }
+
 func (f *fake) Delete(_ context.Context, id string) error {
 	return must("Delete", f.remove != nil, f.remove)(id)
 }
+
 func (f *fake) Get(_ context.Context, id string) (volume.Volume, volume.Health, error) {
 	return must("Get", f.get != nil, f.get)(id)
 }
+
 func (f *fake) List(_ context.Context, after string, limit int) ([]volume.Volume, string, error) {
 	return must("List", f.list != nil, f.list)(after, limit)
 }
+
 func (f *fake) Publish(_ context.Context, q volume.PublishRequest) error {
 	return must("Publish", f.publish != nil, f.publish)(q)
 }
+
 func (f *fake) Unpublish(_ context.Context, id, target string) error {
 	return must("Unpublish", f.unpublish != nil, f.unpublish)(id, target)
 }
+
 func (f *fake) Stats(_ context.Context, id, path string) (volume.Stats, volume.Health, error) {
 	return must("Stats", f.stats != nil, f.stats)(id, path)
 }
+
 func (f *fake) Resolve(name string) (string, error) {
 	return must("Resolve", f.resolve != nil, f.resolve)(name)
 }
+
 func (f *fake) Capacity(_ context.Context, pool string) (int64, int64, error) {
 	return must("Capacity", f.capacity != nil, f.capacity)(pool)
 }

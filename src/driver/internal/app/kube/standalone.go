@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Standalone stands in for a cluster where there is none: no PersistentVolumes, no labels, and events go to the log.
@@ -18,20 +19,14 @@ func (Standalone) Volume(context.Context, string) (pv volume.PersistentVolume, o
 // Volumes lists nothing.
 func (Standalone) Volumes(context.Context) ([]volume.PersistentVolume, error) { return nil, nil }
 
-// keyReason and keyMessage are those of an event.
-const (
-	keyReason  = "reason"
-	keyMessage = "message"
-)
-
 // Normal logs an event.
 func (s Standalone) Normal(reason, message string) {
-	s.Log.Info("event", keyReason, reason, keyMessage, message)
+	s.Log.Info("event", logging.KeyReason, reason, logging.KeyMessage, message)
 }
 
 // Warning logs an event.
 func (s Standalone) Warning(reason, message string) {
-	s.Log.Warn("event", keyReason, reason, keyMessage, message)
+	s.Log.Warn("event", logging.KeyReason, reason, logging.KeyMessage, message)
 }
 
 // Run waits for ctx to end; the node has no labels.

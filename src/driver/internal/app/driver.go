@@ -1,0 +1,275 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/health"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+const (
+	// callTimeout is for clients that set none; external-provisioner's is 10 s, the kubelet's 2 min.
+	callTimeout = 2 * time.Minute
+	// callGrace and workGrace together stay below a pod's 30 s of grace. Work that is cut off is recovered at the next start.
+	callGrace = 10 * time.Second
+	workGrace = 10 * time.Second
+	// apiTimeout bounds one request to the Kubernetes API, within external-provisioner's 10 s.
+	apiTimeout = 5 * time.Second
+	// registrationInterval is how soon the driver is back after the kubelet has emptied its plugin directory.
+	registrationInterval = 2 * time.Second
+)
+
+// cluster is Kubernetes, or what stands in for it.
+type cluster interface {
+	volume.Cluster
+	pool.Events
+	Run(ctx context.Context, tell func(labels map[string]string)) error
+}
+
+// driver is everything that runs.
+type driver struct {
+	options
+	log      *slog.Logger
+	cluster  cluster
+	pools    *pool.Set
+	volumes  *volume.Locked
+	registry *prometheus.Registry
+	// stages in the order of their start.
+	stages []stage
+	// closers end what is held but does not run.
+	closers []func() error
+}
+
+// build puts the driver together and takes its sockets, so that what is wrong is said before anything runs.
+func build(ctx context.Context, o options, specs []poolspec.Pool, log *slog.Logger) (d *driver, err error) {
+	d = &driver{options: o, log: log, registry: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	for _, step := range []func() error{
+		d.connect,
+		func() error { return d.buildDomain(specs) },
+		d.buildMetrics,
+		func() error { return d.addControl(ctx) },
+		func() error { return d.addServices(ctx) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (d *driver) add(name string, run func(ctx context.Context) error) {
+	d.stages = append(d.stages, stage{name, run})
+}
+
+// addServer adds something that answers on a listener; should it never come to run, the listener is closed.
+func (d *driver) addServer(name string, listener net.Listener, serve func(context.Context, net.Listener) error) {
+	d.closers = append(d.closers, func() error {
+		if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("close the listener of %s: %w", name, err)
+		}
+		return nil
+	})
+	d.add(name, func(ctx context.Context) error { return serve(ctx, listener) })
+}
+
+// connect finds the cluster.
+func (d *driver) connect() error {
+	if d.standalone {
+		d.cluster = kube.Standalone{Log: d.log}
+		return nil
+	}
+	api, err := kube.Connect(d.kubeconfig, "hostpath-provisioner/"+buildinfo.Version())
+	if err != nil {
+		return err
+	}
+	d.cluster, err = kube.New(kube.Config{
+		API: api, DriverName: d.driverName, NodeName: d.nodeName, TopologyKey: d.topologyKey, Log: d.log, Timeout: apiTimeout,
+	})
+	return err
+}
+
+// buildDomain makes the pools and the manager of their volumes.
+func (d *driver) buildDomain(specs []poolspec.Pool) error {
+	state, err := poolfs.OpenDir(d.stateDir)
+	if err != nil {
+		return fmt.Errorf("open the state directory: %w", err)
+	}
+	d.closers = append(d.closers, state.Close)
+	bin := trash.Bin{Now: time.Now}
+	d.pools, err = pool.New(pool.Config{
+		Specs: specs, Disk: poolfs.NewHost(d.hostRoot), State: state, Backend: backend.Plain{}, Cluster: d.cluster, Events: d.cluster,
+		Purger: trash.NewPurger(bin), Log: d.log, SystemPaths: []string{"/", d.kubeletDir, d.stateDir},
+	})
+	if err != nil {
+		return err
+	}
+	manager, err := volume.New(volume.Config{
+		Pools: d.pools, Records: store.Files{}, Bin: bin, Mounter: mounts.New(d.kubeletDir), Cluster: d.cluster, Log: d.log, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	d.pools.Use(manager)
+	d.volumes = volume.NewLocked(manager)
+	d.add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
+	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
+	d.add("work under way", d.finish)
+	return nil
+}
+
+// finish waits at the end for operations that have outlived their calls, but not for ever.
+func (d *driver) finish(ctx context.Context) error {
+	<-ctx.Done()
+	done := make(chan struct{})
+	go func() { d.volumes.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(workGrace):
+		return fmt.Errorf("operations on volumes did not end within %s; the next start recovers them", workGrace)
+	}
+}
+
+func (d *driver) buildMetrics() error {
+	for _, collector := range []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		metrics.New(d.pools, buildinfo.Version(), time.Now),
+	} {
+		if err := d.registry.Register(collector); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+func (d *driver) addControl(ctx context.Context) error {
+	server, err := control.New(control.Config{
+		StateDir: d.stateDir, Driver: d.driverName, Node: d.nodeName, Build: buildinfo.Version(), Pools: d.pools, Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := server.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	d.addServer("control", listener, server.Serve)
+	return nil
+}
+
+// addServices adds health, CSI and the kubelet's registration, in this order: CSI answers before the kubelet hears of it, and
+// is unregistered before it stops answering.
+func (d *driver) addServices(ctx context.Context) error {
+	services, err := csi.New(csi.Config{
+		DriverName: d.driverName, Version: buildinfo.Version(), NodeName: d.nodeName, TopologyKey: d.topologyKey, KubeletDir: d.kubeletDir,
+		Volumes: d.volumes, Publisher: d.volumes, Pools: pools{d.pools},
+	})
+	if err != nil {
+		return err
+	}
+	server, err := rpc.New(rpc.Config{
+		Endpoint: d.endpoint, Services: services, Metrics: d.registry, Log: d.log, Timeout: callTimeout, Grace: callGrace,
+	})
+	if err != nil {
+		return err
+	}
+	registrar, err := d.registrar()
+	if err != nil {
+		return err
+	}
+	if err := d.addHealth(ctx, registrar); err != nil {
+		return err
+	}
+	listener, err := server.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	d.addServer("csi", listener, server.Serve)
+	if registrar != nil {
+		d.add("registration", func(ctx context.Context) error { registrar.Run(ctx); return nil })
+	}
+	return nil
+}
+
+// registrar is nil where another process registers the driver.
+func (d *driver) registrar() (*registration.Server, error) {
+	if !d.registration {
+		return nil, nil
+	}
+	socket, err := rpc.SocketPath(d.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return registration.New(registration.Config{
+		Directory: d.registrationDir, DriverName: d.driverName, CSISocket: socket, Interval: registrationInterval, Log: d.log,
+	})
+}
+
+func (d *driver) addHealth(ctx context.Context, registrar *registration.Server) error {
+	if d.httpAddress == "" {
+		return nil
+	}
+	self, err := grpc.NewClient(d.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("make a client of the driver's own socket: %w", err)
+	}
+	d.closers = append(d.closers, self.Close)
+	var ready []health.Check
+	if registrar != nil {
+		ready = append(ready, health.Check{Name: "registration", Do: registrar.Check})
+	}
+	server, err := health.New(health.Config{
+		Address: d.httpAddress, Live: func(ctx context.Context) error { return csi.Probe(ctx, self) }, Ready: ready, Metrics: d.registry, Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := server.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	d.addServer("health", listener, server.Serve)
+	return nil
+}
+
+// run serves until ctx ends, and stops in order.
+func (d *driver) run(ctx context.Context) error {
+	return errors.Join(runStages(ctx, d.stages), d.close())
+}
+
+func (d *driver) close() error {
+	var problems []error
+	for _, c := range d.closers {
+		problems = append(problems, c())
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,140 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// Defaults that the chart and the documentation name as well.
+const (
+	defaultDriverName  = "kubevirt.io.hostpath-provisioner"
+	defaultTopologyKey = "topology.hostpath.csi/node"
+	defaultStateDir    = "/var/lib/hostpath-provisioner-state"
+	defaultKubeletDir  = "/var/lib/kubelet"
+)
+
+// options is the command line.
+type options struct {
+	endpoint, driverName, topologyKey, nodeName string
+	config, stateDir, hostRoot, kubeletDir      string
+	registration                                bool
+	registrationDir                             string
+	httpAddress                                 string
+	kubeconfig                                  string
+	standalone                                  bool
+	logLevel, logFormat                         string
+}
+
+func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
+	flags.StringVar(&o.endpoint, "endpoint", "unix://"+filepath.Join(defaultKubeletDir, "plugins", defaultDriverName, "csi.sock"),
+		"the CSI socket, as unix:///path; the kubelet must see it at the same path")
+	flags.StringVar(&o.driverName, "driver-name", defaultDriverName, "name of the CSI driver")
+	flags.StringVar(&o.topologyKey, "topology-key", defaultTopologyKey, "key of the topology segment that names a volume's node")
+	flags.StringVar(&o.nodeName, "node-name", getenv("NODE_NAME"), "name of this node in the cluster (environment: NODE_NAME)")
+	flags.StringVar(&o.config, "config", "/etc/hostpath-provisioner/config.yaml", "file with the storage pools")
+	flags.StringVar(&o.hostRoot, "host-root", "/host", "where the host's / is mounted; / when running on the host itself")
+	flags.StringVar(&o.kubeletDir, "kubelet-dir", defaultKubeletDir, "the kubelet's directory, mounted at its own path")
+	flags.BoolVar(&o.registration, "registration", true, "register with the kubelet; false where a registrar sidecar does")
+	flags.StringVar(&o.registrationDir, "registration-dir", "", "where the kubelet looks for plugins (default <kubelet-dir>/plugins_registry)")
+	flags.StringVar(&o.httpAddress, "http-address", ":9898", "address of /healthz, /readyz and /metrics; empty for none")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with access to the cluster; empty inside the cluster")
+	flags.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API at all, for tests")
+	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
+}
+
+// complete fills in what follows from other options.
+func (o *options) complete() {
+	if o.registrationDir == "" {
+		o.registrationDir = filepath.Join(o.kubeletDir, "plugins_registry")
+	}
+}
+
+// validate gives all that is wrong, one line per option.
+func (o *options) validate() error {
+	_, endpointErr := rpc.SocketPath(o.endpoint)
+	_, logErr := logging.New(io.Discard, o.logLevel, o.logFormat)
+	var problems []error
+	for _, rule := range []struct {
+		flag   string
+		broken bool
+		want   string
+	}{
+		{"endpoint", endpointErr != nil, fmt.Sprintf("%q: want unix:///absolute/path", o.endpoint)},
+		{"driver-name", len(o.driverName) > 63 || len(validation.IsDNS1123Subdomain(o.driverName)) > 0,
+			fmt.Sprintf("%q: want at most 63 of a-z, 0-9, - and .", o.driverName)},
+		{"topology-key", len(validation.IsQualifiedName(o.topologyKey)) > 0, fmt.Sprintf("%q: want a label key", o.topologyKey)},
+		{"node-name", len(validation.IsDNS1123Subdomain(o.nodeName)) > 0,
+			fmt.Sprintf("%q: want the node's name in the cluster, or set NODE_NAME", o.nodeName)},
+		{"config", o.config == "", "missing: want the path of a file"},
+		{"state-dir", !cleanPath(o.stateDir) || o.stateDir == "/", fmt.Sprintf("%q: want a clean absolute path of its own", o.stateDir)},
+		{"host-root", !cleanPath(o.hostRoot), fmt.Sprintf("%q: want a clean absolute path", o.hostRoot)},
+		{"kubelet-dir", !cleanPath(o.kubeletDir) || o.kubeletDir == "/", fmt.Sprintf("%q: want a clean absolute path", o.kubeletDir)},
+		{"registration-dir", !cleanPath(o.registrationDir), fmt.Sprintf("%q: want a clean absolute path", o.registrationDir)},
+		{"http-address", o.httpAddress != "" && !isAddress(o.httpAddress), fmt.Sprintf("%q: want host:port, :port or nothing", o.httpAddress)},
+		{"kubeconfig", o.kubeconfig != "" && o.standalone, "makes no sense with --standalone; want one of them"},
+		{"log-level or --log-format", logErr != nil, fmt.Sprint(logErr)},
+	} {
+		if rule.broken {
+			problems = append(problems, fmt.Errorf("--%s: %s", rule.flag, rule.want))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func cleanPath(name string) bool { return filepath.IsAbs(name) && filepath.Clean(name) == name }
+
+func isAddress(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// pools reads the configuration file.
+func (o *options) pools() ([]poolspec.Pool, error) {
+	data, err := os.ReadFile(o.config)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration (--config): %w", err)
+	}
+	config, err := poolspec.Parse(data)
+	if err == nil {
+		err = config.Supported()
+	}
+	if err == nil {
+		err = o.apart(config.StoragePools)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s:\n%w", o.config, err)
+	}
+	return config.StoragePools, nil
+}
+
+// apart keeps pools out of the directories that the driver and the kubelet need for themselves.
+func (o *options) apart(pools []poolspec.Pool) error {
+	var problems []error
+	for i, p := range pools {
+		if poolspec.Within(p.Path, o.stateDir) || poolspec.Within(o.stateDir, p.Path) {
+			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and --state-dir %s lie in one another; want separate directories",
+				i, p.Path, o.stateDir))
+		}
+		if poolspec.Within(p.Path, o.kubeletDir) {
+			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q lies in --kubelet-dir %s; want a directory of its own", i, p.Path, o.kubeletDir))
+		}
+	}
+	return errors.Join(problems...)
+}
