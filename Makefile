@@ -44,7 +44,7 @@ test-sanity: ## csi-sanity against the built driver's socket, on each filesystem
 
 chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
 	@go -C tools run ./install helm3 helm4 ct >/dev/null
-	go -C tests test -count=1 -timeout 40m ./chart/...
+	go -C tests test -count=1 -p 1 -timeout 60m ./chart/...
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards
 	@go -C tools run ./install helm4 >/dev/null
