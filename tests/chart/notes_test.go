@@ -48,8 +48,10 @@ func TestNotes(t *testing.T) {
 			"\n  fast: Immediate, Retain, the cluster's default\n", "\n  slow.example.com: WaitForFirstConsumer, Delete\n",
 			"--namespace kube-storage rollout status daemonset/storage-driver-csi\n", "Volumes of slow live", "/data/state",
 		}, not: []string{"stays Pending"}},
-		"no pools": {values: renderings()["no pools"], want: []string{"none; the driver runs but has nowhere to put a volume"},
-			not: []string{"kubectl apply", " test hpp", "Volumes of"}},
+		"no pools": {
+			values: renderings()["no pools"], want: []string{"none; the driver runs but has nowhere to put a volume"},
+			not: []string{"kubectl apply", " test hpp", "Volumes of"},
+		},
 	} {
 		text := notes(t, test.values)
 		for _, want := range test.want {

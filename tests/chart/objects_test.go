@@ -18,15 +18,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
 
-func ptr[T any](value T) *T { return &value }
-
 // TestCSIDriverIsFrozen: most of its fields cannot change on a cluster that has it.
 func TestCSIDriverIsFrozen(t *testing.T) {
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{}))
 	got := helmcli.Find[*storagev1.CSIDriver](t, objects, "kubevirt.io.hostpath-provisioner")
 	want := storagev1.CSIDriverSpec{
-		AttachRequired: ptr(false), PodInfoOnMount: ptr(true), StorageCapacity: ptr(true), SELinuxMount: ptr(false),
-		RequiresRepublish: ptr(false), FSGroupPolicy: ptr(storagev1.FileFSGroupPolicy),
+		AttachRequired: new(false), PodInfoOnMount: new(true), StorageCapacity: new(true), SELinuxMount: new(false),
+		RequiresRepublish: new(false), FSGroupPolicy: new(storagev1.FileFSGroupPolicy),
 		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral},
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
@@ -48,11 +46,11 @@ func TestStorageClasses(t *testing.T) {
 	}{
 		{"default", "hostpath-local", storagev1.StorageClass{
 			Provisioner: "kubevirt.io.hostpath-provisioner", VolumeBindingMode: &waiting, ReclaimPolicy: &remove,
-			AllowVolumeExpansion: ptr(false), Parameters: map[string]string{"storagePool": "local"},
+			AllowVolumeExpansion: new(false), Parameters: map[string]string{"storagePool": "local"},
 		}},
 		{"everything", "fast", storagev1.StorageClass{
 			Provisioner: "everything.hostpath.csi", VolumeBindingMode: &immediate, ReclaimPolicy: &keep,
-			AllowVolumeExpansion: ptr(false), MountOptions: []string{"noatime"},
+			AllowVolumeExpansion: new(false), MountOptions: []string{"noatime"},
 			Parameters: map[string]string{
 				"storagePool": "fast", "directoryMode": "0770", "uid": "1000", "gid": "1000", "inodeLimit": "100000",
 				"onDelete": "trash", "overlayCSI": "true", "csi.storage.k8s.io/fstype": "xfs",
@@ -194,13 +192,13 @@ func alerts(t *testing.T) []monitoringv1.Rule {
 	t.Helper()
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
 	rules := helmcli.Find[*monitoringv1.PrometheusRule](t, objects, "storage-driver-csi").Spec.Groups[0].Rules
-	expressions := ""
+	var expressions strings.Builder
 	for _, rule := range rules {
-		expressions += rule.Expr.StrVal + "\n"
+		expressions.WriteString(rule.Expr.StrVal + "\n")
 	}
 	for _, threshold := range []string{"< 5 and", "> 1000000\n"} {
-		if !strings.Contains(expressions, threshold) {
-			t.Errorf("no alert has the threshold %q:\n%s", threshold, expressions)
+		if !strings.Contains(expressions.String(), threshold) {
+			t.Errorf("no alert has the threshold %q:\n%s", threshold, expressions.String())
 		}
 	}
 	return rules

@@ -216,7 +216,7 @@ func TestImages(t *testing.T) {
 func images(t *testing.T, values helmcli.Values) []string {
 	t.Helper()
 	var all []string
-	for _, line := range strings.Split(helmcli.Newest(t).MustTemplate(t, values), "\n") {
+	for line := range strings.SplitSeq(helmcli.Newest(t).MustTemplate(t, values), "\n") {
 		if _, image, found := strings.Cut(line, " image: "); found {
 			all = append(all, strings.TrimSpace(image))
 		}

@@ -83,49 +83,72 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"two pools of one name": {json: both(one+`,{"name":"one","path":"/srv/two"}`, ""), want: []string{
-				`storagePools[1] "one": there is another pool of that name; names must be unique.`}},
+				`storagePools[1] "one": there is another pool of that name; names must be unique.`,
+			}},
 			"nested pools": {json: both(one+`,{"name":"two","path":"/srv/one/two"}`, ""), want: []string{
-				`storagePools[1] "two": its path /srv/one/two and that of storagePools[0] "one" (/srv/one) lie inside each other`}},
+				`storagePools[1] "two": its path /srv/one/two and that of storagePools[0] "one" (/srv/one) lie inside each other`,
+			}},
 			"two pools at one path": {json: both(one+`,{"name":"two","path":"/srv/one"}`, ""), want: []string{
-				`storagePools[1] "two": its path /srv/one and that of storagePools[0] "one" (/srv/one) lie inside each other`}},
+				`storagePools[1] "two": its path /srv/one and that of storagePools[0] "one" (/srv/one) lie inside each other`,
+			}},
 			"pool around stateDir": {json: both(`{"name":"one","path":"/var/lib/hostpath-provisioner-state/x"}`, ""), want: []string{
-				`storagePools[0] "one": its path /var/lib/hostpath-provisioner-state/x and that of driver.stateDir`}},
+				`storagePools[0] "one": its path /var/lib/hostpath-provisioner-state/x and that of driver.stateDir`,
+			}},
 			"pool inside kubeletDir": {json: both(`{"name":"one","path":"/var/lib/kubelet/pool"}`, ""), want: []string{
-				`storagePools[0] "one": its path /var/lib/kubelet/pool and that of kubeletDir`}},
+				`storagePools[0] "one": its path /var/lib/kubelet/pool and that of kubeletDir`,
+			}},
 			"scope shared": {json: both(`{"name":"one","path":"/srv/one","scope":"shared"}`, ""), want: []string{
-				`storagePools[0] "one": scope shared is not in this version; use scope node.`}},
+				`storagePools[0] "one": scope shared is not in this version; use scope node.`,
+			}},
 			"pvcTemplate": {json: both(`{"name":"one","path":"/srv/one","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}`, ""), want: []string{
-				`storagePools[0] "one": pvcTemplate is not in this version`}},
+				`storagePools[0] "one": pvcTemplate is not in this version`,
+			}},
 			"class of a pool that is not there": {json: both(one, `{"name":"a","storagePool":"two"}`), want: []string{
-				`storageClasses[0] "a": there is no pool "two" in storagePools (one); set storageClasses together with storagePools.`}},
+				`storageClasses[0] "a": there is no pool "two" in storagePools (one); set storageClasses together with storagePools.`,
+			}},
 			"default class without its pool": {json: set("storagePools", "["+one+"]"), want: []string{
-				`storageClasses[0] "hostpath-local": there is no pool "local" in storagePools (one)`}},
+				`storageClasses[0] "hostpath-local": there is no pool "local" in storagePools (one)`,
+			}},
 			"class without a pool among two": {json: both(one+`,{"name":"two","path":"/srv/two"}`, `{"name":"a"}`), want: []string{
-				`storageClasses[0] "a": storagePool is needed because there are 2 pools.`}},
+				`storageClasses[0] "a": storagePool is needed because there are 2 pools.`,
+			}},
 			"pool given twice": {json: both(one, `{"name":"a","storagePool":"one","parameters":{"storagePool":"one"}}`), want: []string{
-				`storageClasses[0] "a": the pool is given twice; remove parameters.storagePool.`}},
+				`storageClasses[0] "a": the pool is given twice; remove parameters.storagePool.`,
+			}},
 			"two classes of one name": {json: both(one, `{"name":"a"},{"name":"a"}`), want: []string{
-				`storageClasses[1] "a": there is another class of that name; names must be unique.`}},
+				`storageClasses[1] "a": there is another class of that name; names must be unique.`,
+			}},
 			"two default classes": {json: both(one, `{"name":"a","default":true},{"name":"b","default":true}`), want: []string{
-				`storageClasses: a, b are all marked as the cluster's default class; mark one.`}},
+				`storageClasses: a, b are all marked as the cluster's default class; mark one.`,
+			}},
 			"unknown parameter": {json: both(one, `{"name":"a","parameters":{"directorymode":"0700"}}`), want: []string{
-				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows storagePool, directoryMode`}},
+				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows storagePool, directoryMode`,
+			}},
 			"expansion": {json: both(one, `{"name":"a","allowVolumeExpansion":true}`), want: []string{
-				`storageClasses[0] "a": allowVolumeExpansion is not in this version`}},
+				`storageClasses[0] "a": allowVolumeExpansion is not in this version`,
+			}},
 			"one port twice": {json: set("sidecars.provisioner.httpPort", "9898"), want: []string{
-				`driver.httpPort and sidecars.provisioner.httpPort are both 9898; all containers of a pod share its ports.`}},
+				`driver.httpPort and sidecars.provisioner.httpPort are both 9898; all containers of a pod share its ports.`,
+			}},
 			"one port twice, by the liveness probe": {
 				json: map[string]string{"driver.httpPort": "9899", "sidecars.livenessProbe.enabled": "true"}, want: []string{
-					`driver.httpPort and sidecars.livenessProbe.httpPort are both 9899`}},
+					`driver.httpPort and sidecars.livenessProbe.httpPort are both 9899`,
+				},
+			},
 			"surge": {json: set("driver.updateStrategy.rollingUpdate.maxSurge", "1"), want: []string{
-				`driver.updateStrategy.rollingUpdate.maxSurge: the kubelet accepts one driver per name`}},
+				`driver.updateStrategy.rollingUpdate.maxSurge: the kubelet accepts one driver per name`,
+			}},
 			"socket path too long": {set: set("kubeletDir", "/"+strings.Repeat("k", 80)), want: []string{
-				`kubeletDir and driver.name: the socket's path`, `bytes, and Linux allows 107`}},
+				`kubeletDir and driver.name: the socket's path`, `bytes, and Linux allows 107`,
+			}},
 			"two monitors": {
 				set: map[string]string{"monitoring.podMonitor.enabled": "true", "monitoring.serviceMonitor.enabled": "true"}, want: []string{
-					`monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`}},
+					`monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`,
+				},
+			},
 			"several problems at once": {json: both(one+`,`+one, `{"name":"a","allowVolumeExpansion":true}`), want: []string{
-				"names must be unique", "lie inside each other", "allowVolumeExpansion"}},
+				"names must be unique", "lie inside each other", "allowVolumeExpansion",
+			}},
 		})
 	})
 }
@@ -140,10 +163,12 @@ func TestLegacyPoolNeedsNoName(t *testing.T) {
 
 // TestTyposAreRefusedAtEveryLevel: an unknown key in each map of values.yaml, but for the open ones.
 func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
-	open := []string{"global", "commonLabels", "commonAnnotations", "driver.resources", "driver.nodeSelector", "driver.affinity",
+	open := []string{
+		"global", "commonLabels", "commonAnnotations", "driver.resources", "driver.nodeSelector", "driver.affinity",
 		"driver.podAnnotations", "driver.podLabels", "driver.serviceAccount.annotations", "monitoring.podMonitor.labels",
 		"monitoring.serviceMonitor.labels", "monitoring.prometheusRule.labels", "selftest.resources",
-		"sidecars.provisioner.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources"}
+		"sidecars.provisioner.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources",
+	}
 	var closed []string
 	for _, path := range objectPaths(defaults(t), "") {
 		if !slices.ContainsFunc(open, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+".") }) {

@@ -93,7 +93,7 @@ func clusterScoped(kind string) bool {
 // TestDefaultNamespace: without an override all namespaced objects and subjects follow the release.
 func TestDefaultNamespace(t *testing.T) {
 	helm := helmcli.Newest(t)
-	for _, line := range strings.Split(helm.MustTemplate(t, helmcli.Values{}), "\n") {
+	for line := range strings.SplitSeq(helm.MustTemplate(t, helmcli.Values{}), "\n") {
 		if key, value, found := strings.Cut(strings.TrimSpace(line), "namespace: "); found && key == "" && value != helmcli.Namespace {
 			t.Errorf("%q, want namespace %s", line, helmcli.Namespace)
 		}

@@ -39,7 +39,11 @@ func Objects(t *testing.T, manifest string) []client.Object {
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, document)
 		}
-		objects = append(objects, object.(client.Object))
+		typed, ok := object.(client.Object)
+		if !ok {
+			t.Fatalf("%T has no metadata, in\n%s", object, document)
+		}
+		objects = append(objects, typed)
 	}
 	return objects
 }

@@ -62,8 +62,8 @@ func makeCluster(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now.
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		// The test's own context has ended by then.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 		defer cancel()
 		if err := kindcluster.Delete(ctx, ownCluster); err != nil {
 			t.Error(err)
