@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// nothing answers yes to everything.
+type nothing struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+	csi.UnimplementedNodeServer
+	registration.UnimplementedRegistrationServer
+	options
+	socket string
+}
+
+// capacity is what every node always has, in bytes.
+const capacity = 1 << 40
+
+func (n *nothing) topology() *csi.Topology {
+	return &csi.Topology{Segments: map[string]string{n.topologyKey: n.nodeName}}
+}
+
+func (n *nothing) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{Type: registration.CSIPlugin, Name: n.driverName, Endpoint: n.socket, SupportedVersions: []string{"1.0.0"}}, nil
+}
+
+func (n *nothing) NotifyRegistrationStatus(context.Context, *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+func (n *nothing) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: n.driverName, VendorVersion: "0"}, nil
+}
+
+func (n *nothing) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	response := &csi.GetPluginCapabilitiesResponse{}
+	for _, service := range []csi.PluginCapability_Service_Type{
+		csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+	} {
+		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
+			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}},
+		})
+	}
+	return response, nil
+}
+
+func (n *nothing) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+}
+
+func (n *nothing) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	response := &csi.ControllerGetCapabilitiesResponse{}
+	for _, rpc := range []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_GET_CAPACITY,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		response.Capabilities = append(response.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: rpc}},
+		})
+	}
+	return response, nil
+}
+
+func (n *nothing) CreateVolume(_ context.Context, q *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
+		VolumeId: q.GetName(), CapacityBytes: q.GetCapacityRange().GetRequiredBytes(), AccessibleTopology: []*csi.Topology{n.topology()},
+	}}, nil
+}
+
+func (n *nothing) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+func (n *nothing) GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	return &csi.GetCapacityResponse{AvailableCapacity: capacity, MaximumVolumeSize: wrapperspb.Int64(capacity)}, nil
+}
+
+func (n *nothing) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{NodeId: n.nodeName, AccessibleTopology: n.topology()}, nil
+}
+
+func (n *nothing) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	return &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{
+		Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER}},
+	}}}, nil
+}
+
+// NodePublishVolume makes the directory that the pod gets: the least for which a container starts.
+func (n *nothing) NodePublishVolume(_ context.Context, q *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	if err := os.Mkdir(q.GetTargetPath(), 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+func (n *nothing) NodeUnpublishVolume(_ context.Context, q *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	if err := os.RemoveAll(q.GetTargetPath()); err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}

@@ -1,0 +1,133 @@
+package burst
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
+)
+
+func TestParseRequests(t *testing.T) {
+	text := `# HELP apiserver_flowcontrol_dispatched_requests_total [STABLE] Number of requests executed
+# TYPE apiserver_flowcontrol_dispatched_requests_total counter
+apiserver_flowcontrol_dispatched_requests_total{flow_schema="perf-ours-events",priority_level="workload-low"} 240
+apiserver_flowcontrol_dispatched_requests_total{flow_schema="perf-ours-other",priority_level="workload-low"} 1.2e+01
+apiserver_flowcontrol_dispatched_requests_total{flow_schema="perf-ours-other",priority_level="workload-high"} 3
+apiserver_flowcontrol_dispatched_requests_total{flow_schema="perf-local-path-pods",priority_level="workload-low"} 99
+apiserver_flowcontrol_dispatched_requests_total{flow_schema="service-accounts",priority_level="workload-low"} 7
+apiserver_flowcontrol_rejected_requests_total{flow_schema="perf-ours-events",priority_level="workload-low"} 5
+`
+	got, err := parseRequests([]byte(text), "perf-ours-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Requests{"events": 240, "other": 15}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.Total() != 255 {
+		t.Errorf("total %v, want 255", got.Total())
+	}
+	if diff := cmp.Diff(Requests{"events": 40, "other": 15}, got.since(Requests{"events": 200})); diff != "" {
+		t.Errorf("since (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseStatus(t *testing.T) {
+	text := "Name:\tdriver\nVmRSS:\t   20480 kB\nName:\tkthreadd\nName:\tcsi-provisioner\nVmRSS:\t   61440 kB\n" +
+		"Name:\tdriver\nVmRSS:\t    1024 kB\nName:\tkubelet\nVmRSS:\t  99999 kB\n"
+	got, err := parseStatus(text, []string{"driver", "csi-provisioner"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int64{"driver": 21504 << 10, "csi-provisioner": 61440 << 10}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := parseStatus("Name:\tdriver\nVmRSS:\tmuch\n", []string{"driver"}); err == nil {
+		t.Error("a number that is none was accepted")
+	}
+}
+
+func TestMemoryIsOfTheFullestNode(t *testing.T) {
+	m := Memory{"a": {"driver": 10, "csi-provisioner": 60}, "b": {"driver": 20, "csi-provisioner": 40}}
+	if m.Most() != 70 || m.MostOf("driver") != 20 {
+		t.Errorf("got %d and %d, want 70 and 20", m.Most(), m.MostOf("driver"))
+	}
+}
+
+func TestMoments(t *testing.T) {
+	start := time.Now()
+	created := moments{at: map[string]time.Time{"a": start, "b": start.Add(time.Second)}}
+	bound := moments{at: map[string]time.Time{"b": start.Add(4 * time.Second), "a": start.Add(5 * time.Second), "stranger": start}}
+	if diff := cmp.Diff([]time.Duration{3 * time.Second, 5 * time.Second}, bound.after(&created)); diff != "" {
+		t.Errorf("after (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]time.Duration{0, 4 * time.Second, 5 * time.Second}, bound.since(start)); diff != "" {
+		t.Errorf("since (-want +got):\n%s", diff)
+	}
+	bound.note("a")
+	if got := bound.at["a"]; !got.Equal(start.Add(5 * time.Second)) {
+		t.Error("a second time replaced the first")
+	}
+}
+
+// outcome has n claims, the last one bound after the time given.
+func outcome(name string, n int, lastBound time.Duration) Outcome {
+	o := Outcome{System: System{Name: name, Processes: []string{"driver", "csi-provisioner"}}, Requests: Requests{"events": 120, other: 60}}
+	for i := range n {
+		d := lastBound * time.Duration(i+1) / time.Duration(n)
+		o.Bound, o.Running, o.Gone = append(o.Bound, d), append(o.Running, 2*d), append(o.Gone, d)
+		o.ToBound, o.ToRunning = append(o.ToBound, d), append(o.ToRunning, 2*d)
+	}
+	o.Memory = Memory{"worker": {"driver": 20 << 20, "csi-provisioner": 60 << 20}}
+	return o
+}
+
+func figures(sections ...report.Section) map[string]report.Figure {
+	all := map[string]report.Figure{}
+	for _, s := range sections {
+		for _, f := range s.Figures {
+			all[f.Name] = f
+		}
+	}
+	return all
+}
+
+func TestAgainst(t *testing.T) {
+	ours, peer := outcome("ours", 60, 12*time.Second), outcome(LocalPath, 60, 120*time.Second)
+	got := figures(ours.Section(), Against(ours, []Outcome{peer}))
+	for name, want := range map[string]float64{
+		"ours: Bound per second":                        5,
+		"ours: all Running":                             24,
+		"ours: API requests per volume life":            3,
+		"ours: API requests per volume life, events":    2,
+		"Bound per second, ours / local-path":           10,
+		"all Running, ours / local-path":                0.1,
+		"RSS of all our containers on a node":           80,
+		"RSS of our own container on a node":            20,
+		"Bound per second, ours / kubevirt as recorded": 5 / kubevirtPerSecond,
+	} {
+		f, ok := got[name]
+		if !ok {
+			t.Errorf("no figure %q", name)
+		}
+		if diff := f.Value - want; diff > 1e-9 || diff < -1e-9 {
+			t.Errorf("%s: %v, want %v", name, f.Value, want)
+		}
+	}
+	if f := got["Bound per second, ours / local-path"]; f.Budget == nil || !f.Budget.Met(f.Value) {
+		t.Errorf("ten times as fast as local-path: budget %v", f.Budget)
+	}
+}
+
+func TestPanels(t *testing.T) {
+	panels := Panels([]Outcome{outcome("ours", 3, 3*time.Second), outcome(LocalPath, 2, 8*time.Second)})
+	want := report.Curve{Name: "ours", Points: []report.Point{{}, {X: 1, Y: 1}, {X: 2, Y: 2}, {X: 3, Y: 3}}}
+	if diff := cmp.Diff(want, panels[0].Curves[0]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(panels) != 3 || len(panels[2].Curves) != 2 {
+		t.Errorf("%d panels", len(panels))
+	}
+}

@@ -1,0 +1,132 @@
+package burst
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/stat"
+)
+
+// last is when the last of them happened.
+func last(rising []time.Duration) time.Duration {
+	if len(rising) == 0 {
+		return 0
+	}
+	return rising[len(rising)-1]
+}
+
+// boundPerSecond counts from the first claim to the last one bound.
+func (o Outcome) boundPerSecond() float64 { return stat.Rate(len(o.Bound), last(o.Bound)) }
+
+// Section is the outcome of one system as a table.
+func (o Outcome) Section() report.Section {
+	bound, running := stat.Summarize(o.ToBound), stat.Summarize(o.ToRunning)
+	n, name := len(o.Bound), o.System.Name+": "
+	seconds := func(what string, d time.Duration, samples int) report.Figure {
+		return report.Figure{Name: name + what, Value: d.Seconds(), Unit: report.Seconds, Samples: samples}
+	}
+	s := report.Section{
+		Title: fmt.Sprintf("Burst of %d: %s", n, o.System.Name),
+		About: "Claims of a class with WaitForFirstConsumer, each with a pod of one container, created by 16 clients as fast as the API server took them.",
+		Figures: []report.Figure{
+			seconds("all Bound", last(o.Bound), n),
+			{Name: name + "Bound per second", Value: o.boundPerSecond(), Unit: report.PerSecond},
+			seconds("claim→Bound p50", bound.P50, bound.N),
+			seconds("claim→Bound p99", bound.P99, bound.N),
+			seconds("all Running", last(o.Running), n),
+			seconds("claim→Running p50", running.P50, running.N),
+			seconds("claim→Running p99", running.P99, running.N),
+			seconds("all PVs gone after delete", last(o.Gone), len(o.Gone)),
+		},
+	}
+	s.Figures = append(s.Figures, o.requestFigures()...)
+	for _, process := range o.System.Processes {
+		s.Figures = append(s.Figures, report.Figure{
+			Name: name + "RSS of " + process + " on a node, most", Value: mib(o.Memory.MostOf(process)), Unit: report.MiB,
+		})
+	}
+	return s
+}
+
+// requestFigures are the requests per volume life, in all and by kind of object.
+func (o Outcome) requestFigures() []report.Figure {
+	per := float64(max(1, len(o.Bound)))
+	name := o.System.Name + ": API requests"
+	figures := []report.Figure{{Name: name + " per volume life", Value: o.Requests.Total() / per}}
+	for _, kind := range kinds() {
+		if n := o.Requests[kind]; n > 0 {
+			figures = append(figures, report.Figure{Name: name + " per volume life, " + kind, Value: n / per})
+		}
+	}
+	return append(figures, report.Figure{Name: name + " per minute, idle", Value: o.IdlePerMinute})
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// Figures of kubevirt's driver in the same burst, recorded on 2026-11-21 on the machine of PERFORMANCE.md (Kubernetes v1.36.3).
+const (
+	kubevirtPerSecond = 3.84
+	kubevirtRunning   = 37.0 // seconds until all run
+	kubevirtGone      = 45.8 // seconds until all volumes are gone
+)
+
+// Against compares ours with the others of the same run, and with kubevirt's driver as it was recorded.
+func Against(ours Outcome, others []Outcome) report.Section {
+	s := report.Section{
+		Title: "Burst: ours beside the others",
+		About: "Ratios of this run. kubevirt's figures were recorded once on a machine like this one, with Kubernetes v1.36.3, and not measured again.",
+	}
+	ratio := func(what string, of, to float64, budget *report.Budget) {
+		f := report.Figure{Name: what, Unit: report.Ratio, Budget: budget}
+		if to > 0 {
+			f.Value = of / to
+		}
+		s.Figures = append(s.Figures, f)
+	}
+	for _, o := range others {
+		var budget *report.Budget
+		if o.System.Name == LocalPath {
+			budget = report.AtLeast(8)
+		}
+		with := "ours / " + o.System.Name
+		ratio("Bound per second, "+with, ours.boundPerSecond(), o.boundPerSecond(), budget)
+		ratio("all Running, "+with, last(ours.Running).Seconds(), last(o.Running).Seconds(), nil)
+		ratio("all PVs gone, "+with, last(ours.Gone).Seconds(), last(o.Gone).Seconds(), nil)
+		ratio("API requests per volume life, "+with, ours.Requests.Total(), o.Requests.Total(), nil)
+	}
+	ratio("Bound per second, ours / kubevirt as recorded", ours.boundPerSecond(), kubevirtPerSecond, report.AtLeast(1.3))
+	ratio("all Running, ours / kubevirt as recorded", last(ours.Running).Seconds(), kubevirtRunning, report.AtMost(0.9))
+	ratio("all PVs gone, ours / kubevirt as recorded", last(ours.Gone).Seconds(), kubevirtGone, report.AtMost(0.5))
+	s.Figures = append(s.Figures,
+		report.Figure{Name: "RSS of all our containers on a node", Value: mib(ours.Memory.Most()), Unit: report.MiB, Budget: report.AtMost(90)},
+		report.Figure{Name: "RSS of our own container on a node", Value: mib(ours.Memory.MostOf(ours.System.Processes[0])), Unit: report.MiB, Budget: report.AtMost(25)},
+	)
+	return s
+}
+
+const (
+	// LocalPath is the name of the peer that PERFORMANCE.md sets a budget against.
+	LocalPath = "local-path"
+	// Ceiling is the name of a driver that does nothing: the most that the cluster lets anyone reach.
+	Ceiling = "ceiling"
+)
+
+// Panels plot every system's claims, pods and volumes over time.
+func Panels(all []Outcome) []report.Panel {
+	panels := []report.Panel{
+		{Title: "Claims Bound", X: "seconds after the first claim", Y: "claims"},
+		{Title: "Pods Running", X: "seconds after the first claim", Y: "pods"},
+		{Title: "Volumes gone", X: "seconds after the request for deletion", Y: "volumes"},
+	}
+	for _, o := range all {
+		for i, rising := range [][]time.Duration{o.Bound, o.Running, o.Gone} {
+			curve := report.Curve{Name: o.System.Name, Points: []report.Point{{}}}
+			for n, d := range rising {
+				curve.Points = append(curve.Points, report.Point{X: d.Seconds(), Y: float64(n + 1)})
+			}
+			panels[i].Curves = append(panels[i].Curves, curve)
+		}
+	}
+	return panels
+}
