@@ -96,18 +96,26 @@ func (d *Dir) Stat(name string) (Info, error) {
 
 // Rename moves a name; EEXIST where to exists.
 func (d *Dir) Rename(from, to string) error {
-	return d.rename(from, to, unix.RENAME_NOREPLACE)
+	return d.rename(from, to, func(source, dest place) error {
+		return unix.Renameat2(source.fd, source.last, dest.fd, dest.last, unix.RENAME_NOREPLACE)
+	})
 }
 
 // Replace moves a file, atomically over another file if to exists; a directory is EISDIR.
 func (d *Dir) Replace(from, to string) error {
-	if i, err := d.Stat(from); err == nil && i.Mode.IsDir() {
-		return &os.LinkError{Op: "rename", Old: printable(d.path(from)), New: printable(d.path(to)), Err: unix.EISDIR}
-	}
-	return d.rename(from, to, 0)
+	return d.rename(from, to, func(source, dest place) error {
+		var st unix.Stat_t
+		if err := unix.Fstatat(source.fd, source.last, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR { // rename(2) would replace an empty one
+			return unix.EISDIR
+		}
+		return unix.Renameat2(source.fd, source.last, dest.fd, dest.last, 0)
+	})
 }
 
-func (d *Dir) rename(from, to string, flags uint) error {
+func (d *Dir) rename(from, to string, call func(source, dest place) error) error {
 	source, err := d.entry("rename", from)
 	if err != nil {
 		return err
@@ -118,7 +126,7 @@ func (d *Dir) rename(from, to string, flags uint) error {
 		return err
 	}
 	defer dest.close()
-	if err := unix.Renameat2(source.fd, source.last, dest.fd, dest.last, flags); err != nil {
+	if err := call(source, dest); err != nil {
 		return &os.LinkError{Op: "rename", Old: printable(d.path(from)), New: printable(d.path(to)), Err: err}
 	}
 	return nil

@@ -75,7 +75,7 @@ func (f *dir) rename(from, to string, replace bool) error {
 	}
 	n, errno := child(source, old)
 	if errno == 0 {
-		errno = f.mayRename(n, dest, name, replace)
+		errno = f.mayRename(n, source, dest, name, replace)
 	}
 	if errno != 0 {
 		return link(f.path(from), f.path(to), errno)
@@ -93,23 +93,37 @@ func (f *dir) rename(from, to string, replace bool) error {
 	return nil
 }
 
-// mayRename is what rename(2) and renameat2(2) with RENAME_NOREPLACE say of moving n to a name.
-func (f *dir) mayRename(n, dest *node, name string, replace bool) syscall.Errno {
+// mayRename is what rename(2) and renameat2(2) with RENAME_NOREPLACE say of moving n out of the directory source to a name
+// in dest.
+func (f *dir) mayRename(n, source, dest *node, name string, replace bool) syscall.Errno {
 	if replace && n.kind == fs.ModeDir {
 		return syscall.EISDIR
 	}
-	taken, errno := child(dest, name)
-	switch {
-	case errno != 0 && errno != syscall.ENOENT:
+	switch taken, errno := child(dest, name); {
+	case errno == 0:
+		if errno = mayReplace(taken, source, replace); errno != 0 {
+			return errno
+		}
+	case errno != syscall.ENOENT:
 		return errno
-	case errno == 0 && !replace:
-		return syscall.EEXIST
-	case errno == 0 && taken.kind == fs.ModeDir:
-		return syscall.EISDIR
+	}
+	switch {
 	case len(f.disk.mounts[n]) > 0:
 		return syscall.EBUSY
 	case holds(n, dest):
 		return syscall.EINVAL
+	}
+	return 0
+}
+
+func mayReplace(taken, source *node, replace bool) syscall.Errno {
+	switch {
+	case !replace:
+		return syscall.EEXIST
+	case holds(taken, source):
+		return syscall.ENOTEMPTY
+	case taken.kind == fs.ModeDir:
+		return syscall.EISDIR
 	}
 	return 0
 }
