@@ -28,6 +28,7 @@ require (
 	go.opentelemetry.io/otel v1.45.0 // indirect
 	go.opentelemetry.io/otel/trace v1.45.0 // indirect
 	k8s.io/component-base v0.37.2 // indirect
+	k8s.io/kubelet v0.37.2 // indirect
 )
 
 require (

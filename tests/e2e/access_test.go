@@ -51,7 +51,7 @@ func TestMountOptionsAndOwner(t *testing.T) {
 		}},
 		step{"MountHasItsOptions", func(s *scene) {
 			pod := s.running("holder")
-			options := s.onNode(node, "findmnt -n -o OPTIONS /var/lib/kubelet/pods/"+string(pod.UID)+"/volumes/kubernetes.io~csi/"+s.bound("data").Name+"/mount | tail -n 1")
+			options := s.onNode(node, "findmnt -n -o OPTIONS -M /var/lib/kubelet/pods/"+string(pod.UID)+"/volumes/kubernetes.io~csi/"+s.bound("data").Name+"/mount")
 			for _, want := range []string{"noexec", "nosuid", "noatime"} {
 				if !strings.Contains(","+options+",", ","+want+",") {
 					s.t.Errorf("mount options are %s, %s is missing", options, want)
@@ -84,8 +84,7 @@ func TestReadWriteOncePod(t *testing.T) {
 			s.create(s.pod("second", claimed("data"), appendLines()...))
 			s.said("Pod", "second", "FailedScheduling", "ReadWriteOncePod")
 		}},
-		step{"DriverItselfRefusesIt", func(s *scene) {
-			// Past the scheduler: the driver is the last to hold the line.
+		step{"PastTheSchedulerItIsRefusedToo", func(s *scene) {
 			p := s.pod("smuggled", claimed("data"), appendLines()...)
 			p.Spec.NodeName = s.nodeOf(s.bound("data"))
 			s.create(p)

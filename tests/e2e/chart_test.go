@@ -80,9 +80,16 @@ func volumePath(pool, volume string) string { return pathOf(pool) + "/csi/" + vo
 // basePools are the pools that the release has, features apart that change it.
 func basePools() []pool {
 	pools := []pool{
-		{Name: poolLocal}, {Name: poolSecond}, {Name: poolBurst}, {Name: poolReplaced}, {Name: poolCovered}, {Name: poolLinked},
+		{Name: poolLocal},
+		{Name: poolSecond},
+		{Name: poolBurst},
+		{Name: poolReplaced},
+		{Name: poolCovered},
+		{Name: poolLinked},
 		{Name: poolInline, Inline: true},
-		{Name: poolSized, RequireMount: true}, {Name: poolMetered, RequireMount: true}, {Name: poolMounted, RequireMount: true},
+		{Name: poolSized, RequireMount: true},
+		{Name: poolMetered, RequireMount: true},
+		{Name: poolMounted, RequireMount: true},
 		{Name: poolSelected, NodeSelector: map[string]string{selectedLabel: "yes"}},
 	}
 	for i := range pools {

@@ -136,9 +136,9 @@ func (s *scene) create(o k8s.Object) {
 	}
 }
 
-func (s *scene) remove(o k8s.Object, options ...resources.DeleteOption) {
+func (s *scene) remove(o k8s.Object) {
 	s.t.Helper()
-	if err := s.api.Delete(s.ctx, o, options...); err != nil {
+	if err := s.api.Delete(s.ctx, o); err != nil {
 		s.t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
 	}
 }

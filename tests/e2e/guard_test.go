@@ -63,7 +63,7 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 		step{"NothingIsDeclaredDeleted", func(s *scene) {
 			s.remove(s.claim("doomed", "", "0"))
 			s.said("PersistentVolume", doomed, "VolumeFailedDelete", poolReplaced)
-			s.volumeBecomes(doomed, corev1.VolumeFailed)
+			s.volumeBecomes(doomed, corev1.VolumeReleased)
 			if !s.exists(node, moved+"/csi/"+doomed+"/file") {
 				s.t.Error("the file of the volume to be deleted is gone")
 			}

@@ -98,18 +98,18 @@ func (s *scene) phase(name string, want corev1.PodPhase) *corev1.Pod {
 }
 
 func describe(p *corev1.Pod) string {
-	text := string(p.Status.Phase)
+	words := []string{string(p.Status.Phase)}
 	for _, c := range p.Status.Conditions {
 		if c.Status != corev1.ConditionTrue && c.Message != "" {
-			text += "; " + c.Message
+			words = append(words, c.Message)
 		}
 	}
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting != nil {
-			text += "; " + c.State.Waiting.Reason + " " + c.State.Waiting.Message
+			words = append(words, c.State.Waiting.Reason, c.State.Waiting.Message)
 		}
 	}
-	return text
+	return strings.Join(words, "; ")
 }
 
 // deletePod deletes a pod and waits until the kubelet is done with it.
@@ -126,10 +126,14 @@ func (s *scene) deletePod(name string) {
 // said waits for an event about an object that contains all the words.
 func (s *scene) said(kind, name, reason string, words ...string) string {
 	s.t.Helper()
+	selector := "involvedObject.kind=" + kind + ",involvedObject.name=" + name
+	if kind != "Node" && kind != "PersistentVolume" {
+		selector += ",involvedObject.namespace=" + s.namespace // others have pods of the same name
+	}
 	var found string
 	s.eventually(fmt.Sprintf("event %s on %s %s says %q", reason, kind, name, words), func() (bool, string) {
 		var list corev1.EventList
-		err := s.api.List(s.ctx, &list, resources.WithFieldSelector("involvedObject.kind="+kind+",involvedObject.name="+name))
+		err := s.api.List(s.ctx, &list, resources.WithFieldSelector(selector))
 		if err != nil {
 			return false, err.Error()
 		}

@@ -28,12 +28,16 @@ func TestBadInputIsRefused(t *testing.T) {
 		{name: "missing-pool", parameters: "{}", unscheduled: true, words: []string{"free storage"}},
 		{name: "bad-mode", parameters: `{storagePool: local, directoryMode: "999"}`, words: []string{"directoryMode", "999"}},
 		{name: "unknown-mount-option", parameters: "{storagePool: local}", options: "[noatime, nofoo]", words: []string{"nofoo"}},
-		{name: "block-volume", parameters: "{storagePool: local}", words: []string{"block"},
-			change: func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }},
-		{name: "many-writers", parameters: "{storagePool: local}", words: []string{"access_mode"},
+		{
+			name: "block-volume", parameters: "{storagePool: local}", words: []string{"block volumes"},
+			change: func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block },
+		},
+		{
+			name: "many-writers", parameters: "{storagePool: local}", words: []string{"access_mode"},
 			change: func(c *corev1.PersistentVolumeClaim) {
 				c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-			}},
+			},
+		},
 	}
 	var steps []step
 	for _, r := range cases {

@@ -1,6 +1,7 @@
 package sanity_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -63,7 +64,8 @@ func start(t *testing.T, binary, filesystem string) *instance {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.process = exec.CommandContext(t.Context(), binary,
+	// t.Context() ends before the clean-up that stops the driver in the way it is to be stopped.
+	d.process = exec.CommandContext(context.WithoutCancel(t.Context()), binary,
 		"--standalone", "--registration=false", "--node-name=sanity", "--http-address=", "--log-format=text",
 		"--endpoint=unix://"+d.socket, "--config="+config, "--host-root=/",
 		"--state-dir="+filepath.Join(dir, "state"), "--kubelet-dir="+d.kubelet)
@@ -125,8 +127,22 @@ func (d *instance) stop(t *testing.T) {
 		<-d.exited
 	}
 	if t.Failed() {
-		t.Logf("log of the driver on %s:\n%s", d.filesystem, d.logged(t))
+		d.keepLog(t)
 	}
+}
+
+// keepLog puts the log where CI picks it up.
+func (d *instance) keepLog(t *testing.T) {
+	t.Helper()
+	folder := filepath.Join("..", "..", "artifacts", "sanity")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Error(err)
+	}
+	file := filepath.Join(folder, "driver-on-"+d.filesystem+".log")
+	if err := os.WriteFile(file, []byte(d.logged(t)), 0o644); err != nil {
+		t.Error(err)
+	}
+	t.Logf("log of the driver on %s: %s", d.filesystem, file)
 }
 
 func (d *instance) logged(t *testing.T) string {
