@@ -307,14 +307,18 @@ func TestUnmountOfABusyTarget(t *testing.T) {
 }
 
 // TestPropagation checks that a mount reaches a peer of the kubelet's directory, as the host is for a container, and so
-// does its end.
+// does its end; with the source on a slave mount, as the driver's view of the host is (HostToContainer).
 func TestPropagation(t *testing.T) {
 	b := newBench(t)
 	host := filepath.Dir(b.path) + "/host"
 	must(t, os.Mkdir(host, 0o755))
 	must(t, unix.Mount(b.path, host, "", unix.MS_BIND, "")) // a bind mount of a shared mount is its peer
 	o := Options{ReadOnly: true, NoSUID: true, NoDev: true, NoExec: true, Atime: "noatime"}
-	must(t, b.Bind(source(t, b.volume), b.target(), o))
+	view := filepath.Dir(b.path) + "/view"
+	must(t, os.Mkdir(view, 0o755))
+	must(t, unix.Mount(filepath.Dir(b.volume), view, "", unix.MS_BIND, ""))
+	must(t, unix.Mount("", view, "", unix.MS_SLAVE, ""))
+	must(t, b.Bind(source(t, view+"/pvc-1"), b.target(), o))
 	there, err := New(host).Inspect(host + "/pods/mount")
 	if err != nil || !there.Mounted || there.Options != o {
 		t.Errorf("the host sees %+v, %v, want %+v", there, err, o)
