@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
@@ -27,11 +28,21 @@ func (c *Cluster) Registry(ctx context.Context) (string, error) {
 // none means all) at the version given, pushes them, and returns their
 // digests by name.
 func (c *Cluster) PushProduct(ctx context.Context, version string, names ...string) (map[string]string, error) {
+	return c.PushProductWithReport(ctx, version, func(string) {}, names...)
+}
+
+// PushProductWithReport is PushProduct for those who want to know how far it
+// is: report gets a few words, from several goroutines at once.
+func (c *Cluster) PushProductWithReport(ctx context.Context, version string, report func(string), names ...string) (map[string]string, error) {
 	root, err := repo.Root(ctx)
 	if err != nil {
 		return nil, err
 	}
-	built, err := product.Build(ctx, product.Options{Root: root, Names: names, Version: version, Platforms: []product.Platform{platform()}})
+	var compiled atomic.Int64
+	built, err := product.Build(ctx, product.Options{
+		Root: root, Names: names, Version: version, Platforms: []product.Platform{platform()},
+		Report: func(string) { report(fmt.Sprintf("%d packages compiled", compiled.Add(1))) },
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,10 @@
 package compile
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,9 @@ type Target struct {
 	Ldflags []string
 	// Output is the file to write.
 	Output string
+	// Report, when set, is called with each package that gets compiled; what
+	// Go's cache has is not.
+	Report func(importPath string)
 }
 
 // Run compiles one target into a static binary that carries no path and no
@@ -33,10 +38,32 @@ func Run(ctx context.Context, t Target) error {
 	cmd := exec.CommandContext(ctx, "go", Args(t)...)
 	cmd.Dir = t.Dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compile %s for %s/%s in %s: %w\n%s", t.Package, t.OS, t.Arch, t.Dir, err, out)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the Go compiler: %w", err)
+	}
+	tail := follow(stderr, t.Report)
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("compile %s for %s/%s in %s: %w\n%s", t.Package, t.OS, t.Arch, t.Dir, err, strings.Join(tail, "\n"))
 	}
 	return nil
+}
+
+// follow passes on what the compiler names and keeps its last lines for an error.
+func follow(stderr io.Reader, report func(string)) []string {
+	const keep = 30
+	var tail []string
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		if report != nil {
+			report(lines.Text())
+		}
+		tail = append(tail, lines.Text())
+		tail = tail[max(0, len(tail)-keep):]
+	}
+	return tail
 }
 
 // Args are the arguments of the go command for the target.
@@ -44,5 +71,5 @@ func Run(ctx context.Context, t Target) error {
 // version is given by ldflags, and two checkouts of one commit must agree.
 func Args(t Target) []string {
 	ldflags := append([]string{"-s", "-w"}, t.Ldflags...)
-	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " "), "-o", t.Output, t.Package}
+	return []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " "), "-o", t.Output, t.Package}
 }

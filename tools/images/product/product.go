@@ -55,6 +55,9 @@ type Options struct {
 	// Version goes into the binaries and is the tag of the images.
 	Version   string
 	Platforms []Platform
+	// Report, when set, is called with each package that gets compiled, from
+	// several goroutines at once.
+	Report func(importPath string)
 }
 
 // Built is one image, for one platform or several.
@@ -106,6 +109,7 @@ func buildOne(ctx context.Context, o Options, name string, p Platform, output st
 		Arch:    p.Arch,
 		Ldflags: []string{"-X", versionVariable + "=" + o.Version},
 		Output:  output,
+		Report:  o.Report,
 	})
 	if err != nil {
 		return nil, err

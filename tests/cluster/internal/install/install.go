@@ -51,8 +51,8 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 	}
 	steps := c.Printer()
 	var digests map[string]string
-	err = steps.Step("images: compile and push driver and selftest "+version, time.Minute, func(func(string)) (err error) {
-		digests, err = c.PushProduct(ctx, version)
+	err = steps.Step("images: compile and push driver and selftest "+version, time.Minute, func(report func(string)) (err error) {
+		digests, err = c.PushProductWithReport(ctx, version, report)
 		return err
 	})
 	if err != nil {
