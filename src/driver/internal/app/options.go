@@ -73,11 +73,15 @@ func (o *options) validate() error {
 		want   string
 	}{
 		{"endpoint", endpointErr != nil, fmt.Sprintf("%q: want unix:///absolute/path", o.endpoint)},
-		{"driver-name", len(o.driverName) > 63 || len(validation.IsDNS1123Subdomain(o.driverName)) > 0,
-			fmt.Sprintf("%q: want at most 63 of a-z, 0-9, - and .", o.driverName)},
+		{
+			"driver-name", len(o.driverName) > 63 || len(validation.IsDNS1123Subdomain(o.driverName)) > 0,
+			fmt.Sprintf("%q: want at most 63 of a-z, 0-9, - and .", o.driverName),
+		},
 		{"topology-key", len(validation.IsQualifiedName(o.topologyKey)) > 0, fmt.Sprintf("%q: want a label key", o.topologyKey)},
-		{"node-name", len(validation.IsDNS1123Subdomain(o.nodeName)) > 0,
-			fmt.Sprintf("%q: want the node's name in the cluster, or set NODE_NAME", o.nodeName)},
+		{
+			"node-name", len(validation.IsDNS1123Subdomain(o.nodeName)) > 0,
+			fmt.Sprintf("%q: want the node's name in the cluster, or set NODE_NAME", o.nodeName),
+		},
 		{"config", o.config == "", "missing: want the path of a file"},
 		{"state-dir", !cleanPath(o.stateDir) || o.stateDir == "/", fmt.Sprintf("%q: want a clean absolute path of its own", o.stateDir)},
 		{"host-root", !cleanPath(o.hostRoot), fmt.Sprintf("%q: want a clean absolute path", o.hostRoot)},

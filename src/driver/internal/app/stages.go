@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // stage is something that runs until its context ends.
@@ -36,10 +37,10 @@ func runStages(ctx context.Context, stages []stage) error {
 	case <-ended: // it has no business to; its error says why
 	}
 	var problems []error
-	for i := len(started) - 1; i >= 0; i-- {
-		started[i].cancel()
-		if err := <-started[i].done; err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", started[i].name, err))
+	for _, s := range slices.Backward(started) {
+		s.cancel()
+		if err := <-s.done; err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", s.name, err))
 		}
 	}
 	return errors.Join(problems...)

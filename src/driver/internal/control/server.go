@@ -95,7 +95,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if s.http.Shutdown(brief) != nil {
 		_ = s.http.Close() // what hangs is cut off
 	}
-	<-served // http.ErrServerClosed
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the control socket: %w", err)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package csi_test
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"testing"
 
@@ -61,9 +62,7 @@ func TestCreateVolume(t *testing.T) {
 		t.Errorf("asked of the domain: %s", diff)
 	}
 	attributes := map[string]string{"storagePool": "local", "enforcement": "none"}
-	for key, value := range parameters {
-		attributes[key] = value
-	}
+	maps.Copy(attributes, parameters)
 	if diff := cmp.Diff(&pb.CreateVolumeResponse{Volume: &pb.Volume{
 		VolumeId: "pvc-1b4f", CapacityBytes: 3 << 30, VolumeContext: attributes, AccessibleTopology: here(),
 	}}, got, protocmp.Transform()); diff != "" {

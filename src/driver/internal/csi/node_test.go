@@ -2,6 +2,7 @@ package csi_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -153,9 +154,7 @@ func inlineContext(extra map[string]string) map[string]string {
 		"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "web-0", "csi.storage.k8s.io/pod.namespace": "shop",
 		"csi.storage.k8s.io/pod.uid": "77", "csi.storage.k8s.io/serviceAccount.tokens": "secret",
 	}
-	for key, value := range extra {
-		attributes[key] = value
-	}
+	maps.Copy(attributes, extra)
 	return attributes
 }
 

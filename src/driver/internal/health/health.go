@@ -107,6 +107,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if s.http.Shutdown(brief) != nil {
 		_ = s.http.Close() // what hangs is cut off
 	}
-	<-served // http.ErrServerClosed
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve health and metrics on %s: %w", s.Address, err)
+	}
 	return nil
 }

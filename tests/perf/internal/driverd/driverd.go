@@ -145,7 +145,7 @@ func (d *Driver) Close() error {
 		}
 	case <-time.After(30 * time.Second):
 		errs = append(errs, errors.New("the driver did not obey SIGTERM for 30 s"), d.process.Process.Kill())
-		<-d.exited
+		errs = append(errs, <-d.exited)
 	}
 	return errors.Join(errs...)
 }

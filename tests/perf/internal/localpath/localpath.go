@@ -116,7 +116,7 @@ func busybox(ctx context.Context, dir string) (string, error) {
 	}
 	unpacked := filepath.Join(work, "unpacked", "bin", "busybox")
 	if !works(ctx, unpacked, work) {
-		return "", errors.New("Debian's busybox-static cannot run mkdir and rm on its own: install another static busybox")
+		return "", errors.New("the busybox-static of Debian cannot run mkdir and rm on its own: install another static busybox")
 	}
 	return binary, keep(unpacked, binary)
 }
