@@ -37,7 +37,7 @@ type row struct {
 	but  map[verb]codes.Code
 }
 
-// table is the one place where codes are chosen, for what external-provisioner and the kubelet do with them (DESIGN §3):
+// table is the one place where codes are chosen, for what external-provisioner and the kubelet do with them (docs/reference/errors.md):
 // in CreateVolume only ResourceExhausted lets the scheduler try another node, and Unavailable keeps the claim here until
 // the pool is back. The first row that matches counts.
 func table() []row {

@@ -62,7 +62,7 @@ func (n *node) publishRequest(q *pb.NodePublishVolumeRequest) (r volume.PublishR
 	options.ReadOnly = options.ReadOnly || q.GetReadonly()
 	attributes := q.GetVolumeContext()
 	r = volume.PublishRequest{
-		ID: q.GetVolumeId(), Target: target, MountOptions: options, Pool: attributes[keyPool],
+		ID: q.GetVolumeId(), Target: target, MountOptions: options,
 		SingleWriter: q.GetVolumeCapability().GetAccessMode().GetMode() == pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 	}
 	if attributes[keyEphemeral] == "true" {

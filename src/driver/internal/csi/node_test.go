@@ -86,7 +86,7 @@ func TestPublish(t *testing.T) {
 	}{
 		"writer": {
 			&pb.NodePublishVolumeRequest{VolumeCapability: writer()[0], VolumeContext: kubevirts},
-			volume.PublishRequest{Pool: "hpp"},
+			volume.PublishRequest{},
 		},
 		"read-only": {
 			&pb.NodePublishVolumeRequest{VolumeCapability: writer()[0], Readonly: true},

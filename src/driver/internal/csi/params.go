@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Keys of StorageClass parameters and volume attributes (DESIGN §3).
+// Keys of StorageClass parameters and volume attributes (docs/reference/storageclass.md).
 const (
 	keyPool          = "storagePool"
 	keyDirectoryMode = "directoryMode"

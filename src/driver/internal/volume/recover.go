@@ -36,7 +36,7 @@ const (
 	nothing
 )
 
-// verdict is the recovery table (DESIGN §4), first match first.
+// verdict is the recovery table (docs/reference/on-disk.md), first match first.
 func (s survey) verdict() verdict {
 	switch {
 	case s.broken:

@@ -2,7 +2,7 @@ package volume
 
 import "testing"
 
-// TestRecoveryTable holds every combination of what a crash can leave of one volume to the row of DESIGN §4 that decides it.
+// TestRecoveryTable holds every combination of what a crash can leave of one volume to the row of docs/reference/on-disk.md that decides it.
 func TestRecoveryTable(t *testing.T) {
 	for _, tc := range []struct {
 		s    survey

@@ -123,8 +123,6 @@ type PublishRequest struct {
 	MountOptions
 	// SingleWriter refuses a second target (SINGLE_NODE_SINGLE_WRITER, ReadWriteOncePod).
 	SingleWriter bool
-	// Pool is the storagePool of the PV's attributes, only a hint for adoption.
-	Pool string
 	// Inline makes the volume first when it does not exist; nil for persistent volumes.
 	Inline *Spec
 }
