@@ -18,7 +18,7 @@ type promises struct {
 	enforced bool
 }
 
-// available is the largest volume that could be made now, in bytes, never below 0 (DESIGN §5):
+// available is the largest volume that could be made now, in bytes, never below 0 (docs/explanation/capacity.md):
 //
 //	min(free − reserve, (size − reserve − foreign) × overcommit − promised), foreign = used on the filesystem − used by volumes
 //

@@ -42,7 +42,7 @@ type decision struct {
 	reason, message string
 }
 
-// decide is the mount guard (DESIGN §4): after the first adoption only the remembered marker will do, so that a disk
+// decide is the mount guard (docs/explanation/mount-guard.md): after the first adoption only the remembered marker will do, so that a disk
 // that is not mounted, or another one in its place, is never taken for the pool.
 func decide(spec poolspec.Pool, s sight) decision {
 	if d, unfit := unfit(spec, s); unfit {

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// Layout below csi/ (DESIGN §4).
+// Layout below csi/ (docs/reference/on-disk.md).
 const (
 	MetaDir    = ".hpp"
 	MarkerFile = ".hpp/pool.json"

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// removalsPerSecond keeps a purge from starving the pods' own I/O: on the ext4 disk of PERFORMANCE.md an unpaced removal
+	// removalsPerSecond keeps a purge from starving the pods' own I/O: on the ext4 disk of docs/explanation/performance.md an unpaced removal
 	// runs at some 100,000 files a second, this leaves nine tenths of that.
 	removalsPerSecond = 10_000
 	// slice bounds how long a purge keeps the pool open, so that the admin's umount waits no longer.

@@ -64,7 +64,7 @@ func (o Outcome) requestFigures() []report.Figure {
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// Figures of kubevirt's driver in the same burst, recorded on 2026-11-21 on the machine of PERFORMANCE.md (Kubernetes v1.36.3).
+// Figures of kubevirt's driver in the same burst, recorded on 2026-11-21 on the machine of docs/explanation/performance.md (Kubernetes v1.36.3).
 const (
 	kubevirtPerSecond = 3.84
 	kubevirtRunning   = 37.0 // seconds until all run
@@ -106,7 +106,7 @@ func Against(ours Outcome, others []Outcome) report.Section {
 }
 
 const (
-	// LocalPath is the name of the peer that PERFORMANCE.md sets a budget against.
+	// LocalPath is the name of the peer that docs/explanation/performance.md sets a budget against.
 	LocalPath = "local-path"
 	// Ceiling is the name of a driver that does nothing: the most that the cluster lets anyone reach.
 	Ceiling = "ceiling"

@@ -34,7 +34,7 @@ func (r *raw) mkdir() error {
 	return fsync(filepath.Join(r.dir, "data"))
 }
 
-// create is the order of DESIGN §4 without anything else: a directory in staging, a record by temporary file and rename, the
+// create is the order of docs/reference/on-disk.md without anything else: a directory in staging, a record by temporary file and rename, the
 // directory into place, and every step durable before the next. Seven fsyncs, of which a journal combines some.
 func (r *raw) create() error {
 	r.count++

@@ -125,10 +125,10 @@ func (r *recorder) figures(k key) []report.Figure {
 	return figures
 }
 
-// budgets of one operation; nil where PERFORMANCE.md sets none.
+// budgets of one operation; nil where docs/explanation/performance.md sets none.
 type budgets struct{ p50, p99, rate *report.Budget }
 
-// budget is the table of PERFORMANCE.md, times in milliseconds.
+// budget is the table of docs/explanation/performance.md, times in milliseconds.
 func (r *recorder) budget(k key) budgets {
 	if k.volumes == baseline {
 		return budgets{}

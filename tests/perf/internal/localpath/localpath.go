@@ -16,7 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/burst"
 )
 
-// Version is the release that the budgets in PERFORMANCE.md name.
+// Version is the release that the budgets in docs/explanation/performance.md name.
 const Version = "v0.0.30"
 
 const module = "github.com/rancher/local-path-provisioner"

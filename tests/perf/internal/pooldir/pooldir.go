@@ -1,5 +1,5 @@
 // Package pooldir makes a pool full of volumes quickly: the directories and records that the driver would have made one by one,
-// in the format of DESIGN §4 and docs/reference, without an fsync each. A driver started on it finds a pool that an earlier
+// in the format of docs/reference/on-disk.md, without an fsync each. A driver started on it finds a pool that an earlier
 // installation left, adopts it and recovers.
 package pooldir
 

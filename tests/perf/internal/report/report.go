@@ -73,7 +73,7 @@ type Figure struct {
 	Budget  *Budget `json:"budget,omitempty"`
 }
 
-// Budget is a limit that PERFORMANCE.md sets, in the figure's unit. Exactly one of the two is set.
+// Budget is a limit that docs/explanation/performance.md sets, in the figure's unit. Exactly one of the two is set.
 type Budget struct {
 	AtMost  float64 `json:"atMost,omitempty"`
 	AtLeast float64 `json:"atLeast,omitempty"`
