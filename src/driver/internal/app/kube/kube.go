@@ -5,7 +5,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -14,14 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -32,7 +27,8 @@ const reporter = "hostpath-provisioner"
 
 // Config is what a client is made of; every field is required.
 type Config struct {
-	API                               kubernetes.Interface
+	// API is what Connect gives.
+	API                               rest.Interface
 	DriverName, NodeName, TopologyKey string
 	Log                               *slog.Logger
 	// Timeout bounds one request; a driver that waits for the API serves nobody.
@@ -50,23 +46,6 @@ type Client struct {
 	uid    types.UID // of the Node object, the node's name until that is known
 }
 
-// Connect returns the API of the cluster of a kubeconfig file, or with an empty path of the cluster that this process runs in.
-func Connect(kubeconfig, userAgent string) (kubernetes.Interface, error) {
-	config, err := rest.InClusterConfig()
-	if kubeconfig != "" {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the Kubernetes API (--kubeconfig, or a service account in the cluster): %w", err)
-	}
-	config.UserAgent = userAgent
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
-	}
-	return client, nil
-}
-
 // New returns a client; events go out once it runs.
 func New(c Config) (*Client, error) {
 	if c.API == nil || c.DriverName == "" || c.NodeName == "" || c.TopologyKey == "" || c.Log == nil || c.Timeout <= 0 {
@@ -75,34 +54,27 @@ func New(c Config) (*Client, error) {
 	broadcaster := record.NewBroadcaster()
 	return &Client{
 		Config: c, broadcaster: broadcaster, uid: types.UID(c.NodeName),
-		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: reporter, Host: c.NodeName}),
+		recorder: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: reporter, Host: c.NodeName}),
 	}, nil
 }
 
 // Run watches the node until ctx ends and tells its labels whenever they are new.
 func (c *Client) Run(ctx context.Context, tell func(labels map[string]string)) error {
 	defer c.broadcaster.Shutdown()
-	c.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.API.CoreV1().Events("")})
+	c.broadcaster.StartRecordingToSink(sink{c})
 
-	factory := informers.NewSharedInformerFactoryWithOptions(c.API, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, c.NodeName).String()
-	}))
-	nodes := factory.Core().V1().Nodes().Informer()
 	see := func(object any) {
 		if node, ok := object.(*corev1.Node); ok && node.Name == c.NodeName && c.learn(node) {
 			c.Log.InfoContext(ctx, "learned the labels of the node", logging.KeyNode, node.Name)
 			tell(maps.Clone(node.Labels))
 		}
 	}
-	if _, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    see,
-		UpdateFunc: func(_, now any) { see(now) },
-	}); err != nil {
-		return fmt.Errorf("watch node %s: %w", c.NodeName, err)
-	}
-	factory.Start(ctx.Done())
-	<-ctx.Done()
-	factory.Shutdown()
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(c.API, "nodes", metav1.NamespaceAll, fields.OneTermEqualSelector(metav1.ObjectNameField, c.NodeName)),
+		ObjectType:    &corev1.Node{},
+		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, now any) { see(now) }},
+	})
+	informer.RunWithContext(ctx)
 	return nil
 }
 

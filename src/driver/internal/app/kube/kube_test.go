@@ -12,9 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -25,8 +23,12 @@ const (
 	key    = "topology.hostpath.csi/node"
 )
 
-func client(t *testing.T, api *fake.Clientset) *kube.Client {
+func client(t *testing.T, s *server) *kube.Client {
 	t.Helper()
+	api, err := kube.NewAPI(&rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c, err := kube.New(kube.Config{
 		API: api, DriverName: driver, NodeName: "worker-1", TopologyKey: key, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
 	})
@@ -64,7 +66,7 @@ func described(name, handle string) volume.PersistentVolume {
 
 func TestVolume(t *testing.T) {
 	hostPath := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
-	c := client(t, fake.NewClientset(
+	c := client(t, serve(t,
 		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("renamed", driver, "pvc-2", "worker-1"), pv("pvc-3", "other.driver", "pvc-3", "worker-1"),
 		pv("pvc-4", driver, "another-handle", "worker-1"), hostPath,
 	))
@@ -91,7 +93,7 @@ func TestVolume(t *testing.T) {
 }
 
 func TestVolumes(t *testing.T) {
-	c := client(t, fake.NewClientset(
+	c := client(t, serve(t,
 		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-2"), pv("pvc-3", driver, "pvc-3", ""),
 		pv("pvc-4", "other.driver", "pvc-4", "worker-1"), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}},
 	))
@@ -105,50 +107,36 @@ func TestVolumes(t *testing.T) {
 }
 
 func TestVolumesTurnsPages(t *testing.T) {
-	api := fake.NewClientset()
-	api.PrependReactor("list", "persistentvolumes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		list := &corev1.PersistentVolumeList{Items: []corev1.PersistentVolume{*pv("pvc-1", driver, "pvc-1", "worker-1")}}
-		options := action.(clienttesting.ListActionImpl).ListOptions
-		if options.Continue == "" {
-			list.Continue = "more"
-		} else {
-			list.Items[0] = *pv("pvc-2", driver, "pvc-2", "worker-1")
-		}
-		return true, list, nil
-	})
-	got, err := client(t, api).Volumes(t.Context())
+	s := serve(t, pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-1"), pv("pvc-3", driver, "pvc-3", "worker-1"))
+	s.page = 2
+	got, err := client(t, s).Volumes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]volume.PersistentVolume{described("pvc-1", "pvc-1"), described("pvc-2", "pvc-2")}, got); diff != "" {
+	want := []volume.PersistentVolume{described("pvc-1", "pvc-1"), described("pvc-2", "pvc-2"), described("pvc-3", "pvc-3")}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestAnAPIThatDoesNotAnswerIsUnknown(t *testing.T) {
-	for _, verb := range []string{"get", "list"} {
-		api := fake.NewClientset()
-		api.PrependReactor(verb, "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("connection refused")
-		})
-		_, ok, err := client(t, api).Volume(t.Context(), "pvc-1")
-		if ok || !errors.Is(err, volume.ErrClusterUnknown) || !strings.Contains(err.Error(), "connection refused") {
-			t.Errorf("%s fails: %v, %v; want ErrClusterUnknown with the reason", verb, ok, err)
+	s := serve(t)
+	for _, failing := range []string{"/api/v1/persistentvolumes/pvc-1", "/api/v1/persistentvolumes"} {
+		s.failing = failing
+		_, ok, err := client(t, s).Volume(t.Context(), "pvc-1")
+		if ok || !errors.Is(err, volume.ErrClusterUnknown) || !strings.Contains(err.Error(), "PersistentVolume") {
+			t.Errorf("%s fails: %v, %v; want ErrClusterUnknown", failing, ok, err)
 		}
-		if verb == "get" {
-			continue
-		}
-		if _, err := client(t, api).Volumes(t.Context()); !errors.Is(err, volume.ErrClusterUnknown) {
-			t.Errorf("Volumes: %v", err)
-		}
+	}
+	if _, err := client(t, s).Volumes(t.Context()); !errors.Is(err, volume.ErrClusterUnknown) {
+		t.Errorf("Volumes: %v", err)
 	}
 }
 
 func TestRunTellsTheNodesLabels(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "uid-1", Labels: map[string]string{"disk": "nvme"}}}
-	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-2", Labels: map[string]string{"disk": "hdd"}}}
-	api := fake.NewClientset(node, other)
-	c := client(t, api)
+	s := serve(t)
+	s.nodes <- &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "uid-1", Labels: map[string]string{"disk": "nvme"}}}
+	c := client(t, s)
 	told := make(chan map[string]string)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -156,16 +144,12 @@ func TestRunTellsTheNodesLabels(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"disk": "nvme"}, <-told); diff != "" {
 		t.Error(diff)
 	}
-	changed := node.DeepCopy()
-	changed.Labels = map[string]string{"disk": "ssd"}
-	if _, err := api.CoreV1().Nodes().Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.nodes <- &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "uid-1", Labels: map[string]string{"disk": "ssd"}}}
 	if diff := cmp.Diff(map[string]string{"disk": "ssd"}, <-told); diff != "" {
 		t.Error(diff)
 	}
 	c.Warning("PoolAbsent", "pool local is away")
-	event := firstEvent(t, api)
+	event := <-s.events
 	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "worker-1", UID: "uid-1"}
 	if diff := cmp.Diff(want, event.InvolvedObject); diff != "" {
 		t.Error(diff)
@@ -176,20 +160,5 @@ func TestRunTellsTheNodesLabels(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-}
-
-// firstEvent waits for an event to arrive.
-func firstEvent(t *testing.T, api *fake.Clientset) corev1.Event {
-	t.Helper()
-	for {
-		events, err := api.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(events.Items) > 0 {
-			return events.Items[0]
-		}
-		time.Sleep(time.Millisecond)
 	}
 }

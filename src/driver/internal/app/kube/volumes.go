@@ -16,6 +16,9 @@ import (
 // attributePool is the volume attribute that names a pool, ours and kubevirt's.
 const attributePool = "storagePool"
 
+// persistentVolumes is their name in the API.
+const persistentVolumes = "persistentvolumes"
+
 // page is how many PersistentVolumes are asked for at a time.
 const page = 500
 
@@ -24,7 +27,8 @@ const page = 500
 func (c *Client) Volume(ctx context.Context, id string) (pv volume.PersistentVolume, ok bool, err error) {
 	brief, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	object, err := c.API.CoreV1().PersistentVolumes().Get(brief, id, metav1.GetOptions{})
+	object := &corev1.PersistentVolume{}
+	err = c.API.Get().Resource(persistentVolumes).Name(id).Do(brief).Into(object)
 	if err == nil && c.owns(object) && object.Spec.CSI.VolumeHandle == id {
 		return describe(object), true, nil
 	}
@@ -77,7 +81,9 @@ func (c *Client) each(ctx context.Context, visit func(*corev1.PersistentVolume))
 func (c *Client) list(ctx context.Context, options metav1.ListOptions) (*corev1.PersistentVolumeList, error) {
 	brief, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	return c.API.CoreV1().PersistentVolumes().List(brief, options)
+	list := &corev1.PersistentVolumeList{}
+	err := c.API.Get().Resource(persistentVolumes).VersionedParams(&options, metav1.ParameterCodec).Do(brief).Into(list)
+	return list, err
 }
 
 func (c *Client) owns(pv *corev1.PersistentVolume) bool {

@@ -1,0 +1,141 @@
+package kube_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+)
+
+// server is the little of the Kubernetes API that the client uses, in JSON over HTTP.
+type server struct {
+	*httptest.Server
+	pvs []*corev1.PersistentVolume
+	// page is how many volumes a list holds, 0 for all; failing is a path that answers 500.
+	page    int
+	failing string
+	// nodes are the states of the node that a watch shows; events arrive here.
+	nodes  chan *corev1.Node
+	events chan corev1.Event
+	decode runtime.Decoder
+}
+
+func serve(t *testing.T, pvs ...*corev1.PersistentVolume) *server {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{
+		pvs: pvs, nodes: make(chan *corev1.Node, 1), events: make(chan corev1.Event, 1),
+		decode: serializer.NewCodecFactory(scheme).UniversalDeserializer(),
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/persistentvolumes/{name}", s.get)
+	mux.HandleFunc("GET /api/v1/persistentvolumes", s.list)
+	mux.HandleFunc("GET /api/v1/nodes", s.watch)
+	mux.HandleFunc("POST /api/v1/namespaces/default/events", s.event)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == s.failing {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func send(w io.Writer, kind string, object any) {
+	fields := map[string]any{}
+	data, err := json.Marshal(object)
+	if err == nil {
+		err = json.Unmarshal(data, &fields)
+	}
+	if err != nil {
+		panic(err)
+	}
+	fields["kind"], fields["apiVersion"] = kind, "v1"
+	if err := json.NewEncoder(w).Encode(fields); err != nil {
+		panic(err)
+	}
+}
+
+func (s *server) get(w http.ResponseWriter, r *http.Request) {
+	for _, pv := range s.pvs {
+		if pv.Name == r.PathValue("name") {
+			send(w, "PersistentVolume", pv)
+			return
+		}
+	}
+	w.WriteHeader(http.StatusNotFound)
+	send(w, "Status", metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+}
+
+// list gives pages; the token to continue is the number of volumes that were given.
+func (s *server) list(w http.ResponseWriter, r *http.Request) {
+	given, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	left := s.pvs[given:]
+	list := corev1.PersistentVolumeList{}
+	if s.page > 0 && len(left) > s.page {
+		left = left[:s.page]
+		list.Continue = strconv.Itoa(given + s.page)
+	}
+	for pv := range slices.Values(left) {
+		list.Items = append(list.Items, *pv)
+	}
+	send(w, "PersistentVolumeList", list)
+}
+
+// watch lists the first state of the node, and streams those that follow.
+func (s *server) watch(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("fieldSelector") != "metadata.name=worker-1" {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	if r.URL.Query().Get("watch") == "" {
+		send(w, "NodeList", corev1.NodeList{Items: []corev1.Node{*<-s.nodes}})
+		return
+	}
+	if r.URL.Query().Get("sendInitialEvents") == "true" { // an older API server: the client then lists
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		send(w, "Status", metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity})
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+	for {
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case node := <-s.nodes:
+			node.Kind, node.APIVersion = "Node", "v1"
+			if err := json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": node}); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *server) event(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	event := corev1.Event{}
+	if err == nil {
+		_, _, err = s.decode.Decode(body, nil, &event)
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	send(w, "Event", event)
+	s.events <- event
+}
