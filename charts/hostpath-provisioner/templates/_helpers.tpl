@@ -83,7 +83,7 @@ given ones, those over commonLabels. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* The driver's configuration file. Helm reads numbers as floats and prints large ones as 1e+06, which no integer field accepts. */}}
+{{/* The driver's configuration file. Helm reads numbers as floats and prints large ones as 1e+06; here they stay as written. */}}
 {{- define "hostpath-provisioner.csi.config" -}}
 {{- $pools := list -}}
 {{- range .Values.storagePools -}}
