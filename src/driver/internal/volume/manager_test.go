@@ -196,6 +196,21 @@ func TestInlineVolumeLivesAsLongAsItsPod(t *testing.T) {
 	}
 }
 
+func TestInlineVolumeNeedsOnlyItsOwnPool(t *testing.T) {
+	yes := true
+	unmounted := poolspec.Pool{Name: "other", Path: "/other", RequireMount: &yes}
+	n := start(t, newDisk(t), withPools(poolspec.Pool{Name: "local", Path: poolPath}, unmounted))
+	inline := spec("csi-abc")
+	inline.Ephemeral = true
+	q := volume.PublishRequest{ID: inline.ID, Target: target, Inline: &inline}
+	if err := n.Publish(t.Context(), q); err != nil {
+		t.Errorf("while another pool is absent: %v", err)
+	}
+	inline.Pool = "other"
+	q.ID, inline.ID = "csi-def", "csi-def"
+	wants(t, n.Publish(t.Context(), q), volume.ErrPoolAbsent, "pool other", "requireMount")
+}
+
 // TestUnpublishNeverDeletesAPersistentVolume holds even for an id that looks like an inline one.
 func TestUnpublishNeverDeletesAPersistentVolume(t *testing.T) {
 	n := start(t, newDisk(t))

@@ -11,13 +11,7 @@ import (
 // Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything else
 // mounted at the target is not.
 func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
-	l, err := m.locate(ctx, q.ID)
-	if errors.Is(err, ErrNotFound) && q.Inline != nil {
-		if _, err := m.Create(ctx, *q.Inline); err != nil {
-			return err
-		}
-		l, err = m.locate(ctx, q.ID)
-	}
+	l, err := m.toPublish(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -40,6 +34,26 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 		return err
 	}
 	return m.bind(q, l)
+}
+
+// toPublish finds the volume of a request. An inline volume says itself in which pool it is, so no other pool matters, and
+// is made where it does not exist.
+func (m *Manager) toPublish(ctx context.Context, q PublishRequest) (located, error) {
+	if q.Inline == nil {
+		return m.locate(ctx, q.ID)
+	}
+	p, err := m.Pools.Get(q.Inline.Pool)
+	if err != nil {
+		return located{}, err
+	}
+	l, err := m.lookIn(ctx, p, q.ID)
+	if !errors.Is(err, ErrNotFound) {
+		return l, err
+	}
+	if _, err := m.Create(ctx, *q.Inline); err != nil {
+		return located{}, err
+	}
+	return m.lookIn(ctx, p, q.ID)
 }
 
 // alreadyThere judges what is mounted at the target already.
