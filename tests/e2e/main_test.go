@@ -51,7 +51,8 @@ func optionsFromEnvironment() (options, error) {
 var world *suite //nolint:gochecknoglobals // TestMain has no other way to hand something to tests; only it writes this
 
 func TestMain(m *testing.M) {
-	os.Exit(runSuite(m)) //nolint:forbidigo // a TestMain that does not exit with the framework's code turns a failed setup green
+	// A TestMain that does not exit with the framework's code turns a failed setup green.
+	os.Exit(runSuite(m))
 }
 
 func runSuite(m *testing.M) int {
