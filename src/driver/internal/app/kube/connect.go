@@ -1,13 +1,11 @@
 package kube
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -44,29 +42,4 @@ func NewAPI(config *rest.Config) (rest.Interface, error) {
 		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
 	}
 	return client, nil
-}
-
-// sink sends events, as package record wants them sent.
-type sink struct{ *Client }
-
-func (s sink) Create(event *corev1.Event) (*corev1.Event, error) {
-	return s.send(s.API.Post().Namespace(event.Namespace).Resource("events").Body(event))
-}
-
-func (s sink) Update(event *corev1.Event) (*corev1.Event, error) {
-	return s.send(s.API.Put().Namespace(event.Namespace).Resource("events").Name(event.Name).Body(event))
-}
-
-func (s sink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, error) {
-	return s.send(s.API.Patch(types.StrategicMergePatchType).Namespace(event.Namespace).Resource("events").Name(event.Name).Body(patch))
-}
-
-func (s sink) send(request *rest.Request) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
-	defer cancel()
-	sent := &corev1.Event{}
-	if err := request.Do(ctx).Into(sent); err != nil {
-		return nil, err // record looks at its kind and tries again
-	}
-	return sent, nil
 }

@@ -13,17 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
-
-// reporter is the component that events come from.
-const reporter = "hostpath-provisioner"
 
 // Config is what a client is made of; every field is required.
 type Config struct {
@@ -38,8 +33,7 @@ type Config struct {
 // Client speaks to the Kubernetes API.
 type Client struct {
 	Config
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
+	events chan *corev1.Event
 
 	mu     sync.Mutex
 	labels map[string]string
@@ -51,18 +45,14 @@ func New(c Config) (*Client, error) {
 	if c.API == nil || c.DriverName == "" || c.NodeName == "" || c.TopologyKey == "" || c.Log == nil || c.Timeout <= 0 {
 		return nil, errors.New("client of Kubernetes: a field of its Config is missing")
 	}
-	broadcaster := record.NewBroadcaster()
-	return &Client{
-		Config: c, broadcaster: broadcaster, uid: types.UID(c.NodeName),
-		recorder: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: reporter, Host: c.NodeName}),
-	}, nil
+	return &Client{Config: c, events: make(chan *corev1.Event, eventQueue), uid: types.UID(c.NodeName)}, nil
 }
 
 // Run watches the node until ctx ends and tells its labels whenever they are new.
 func (c *Client) Run(ctx context.Context, tell func(labels map[string]string)) error {
-	defer c.broadcaster.Shutdown()
-	c.broadcaster.StartRecordingToSink(sink{c})
-
+	var sending sync.WaitGroup
+	sending.Go(func() { c.sendEvents(ctx) })
+	defer sending.Wait()
 	see := func(object any) {
 		if node, ok := object.(*corev1.Node); ok && node.Name == c.NodeName && c.learn(node) {
 			c.Log.InfoContext(ctx, "learned the labels of the node", logging.KeyNode, node.Name)
@@ -89,17 +79,4 @@ func (c *Client) learn(node *corev1.Node) (fresh bool) {
 		c.labels = map[string]string{}
 	}
 	return fresh
-}
-
-// Normal tells people something that is as it should be.
-func (c *Client) Normal(reason, message string) { c.event(corev1.EventTypeNormal, reason, message) }
-
-// Warning tells people something that somebody should look at.
-func (c *Client) Warning(reason, message string) { c.event(corev1.EventTypeWarning, reason, message) }
-
-func (c *Client) event(kind, reason, message string) {
-	c.mu.Lock()
-	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: c.NodeName, UID: c.uid}
-	c.mu.Unlock()
-	c.recorder.Event(node, kind, reason, message)
 }
