@@ -69,7 +69,9 @@ func follow(stderr io.Reader, report func(string)) []string {
 // Args are the arguments of the go command for the target.
 // -buildvcs=false keeps the state of the work tree out of the binary: the
 // version is given by ldflags, and two checkouts of one commit must agree.
+// grpcnotrace leaves out gRPC's trace pages, whose html/template keeps the linker
+// from dropping unused methods: the driver is 21 MB with it, 25 MB without.
 func Args(t Target) []string {
 	ldflags := append([]string{"-s", "-w"}, t.Ldflags...)
-	return []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " "), "-o", t.Output, t.Package}
+	return []string{"build", "-v", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " "), "-o", t.Output, t.Package}
 }
