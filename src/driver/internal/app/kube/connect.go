@@ -1,18 +1,28 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Connect returns the core API of the cluster of a kubeconfig file, or with an empty path of the cluster that this process
-// runs in. It is not the usual clientset: that one holds the types of every API there is, half of the driver's memory.
-func Connect(kubeconfig, userAgent string) (rest.Interface, error) {
+// API is the part of a cluster's API that the driver uses: the core group, with types of its own for what it reads there
+// (objects.go). client-go's clientset holds the types of every API there is; they would be half of the driver's memory.
+type API struct {
+	core rest.Interface
+	meta metadata.Interface
+}
+
+// Connect returns the API of the cluster of a kubeconfig file, or with an empty path of the cluster that this process runs in.
+func Connect(kubeconfig, userAgent string) (*API, error) {
 	read := rest.InClusterConfig
 	if kubeconfig != "" {
 		read = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
@@ -25,21 +35,27 @@ func Connect(kubeconfig, userAgent string) (rest.Interface, error) {
 	return NewAPI(config)
 }
 
-// NewAPI returns the core API of a cluster.
-func NewAPI(config *rest.Config) (rest.Interface, error) {
+// NewAPI returns the API of a cluster.
+func NewAPI(config *rest.Config) (*API, error) {
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("learn the types of the Kubernetes API: %w", err)
-	}
-	config = rest.CopyConfig(config)
-	config.APIPath = "/api"
-	config.GroupVersion = &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.ContentType = runtime.ContentTypeProtobuf
-	client, err := rest.RESTClientFor(config)
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // the answers that are errors
+	core := rest.CopyConfig(config)
+	core.APIPath = "/api"
+	core.GroupVersion = &schema.GroupVersion{Version: "v1"}
+	core.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	core.ContentType = runtime.ContentTypeJSON
+	client, err := rest.HTTPClientFor(core)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
 	}
-	return client, nil
+	return newAPI(config, core, client)
+}
+
+func newAPI(config, core *rest.Config, client *http.Client) (*API, error) {
+	objects, coreErr := rest.RESTClientForConfigAndClient(core, client)
+	meta, metaErr := metadata.NewForConfigAndClient(metadata.ConfigFor(config), client)
+	if err := errors.Join(coreErr, metaErr); err != nil {
+		return nil, fmt.Errorf("make a client of the Kubernetes API: %w", err)
+	}
+	return &API{core: objects, meta: meta}, nil
 }

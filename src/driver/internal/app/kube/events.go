@@ -2,11 +2,11 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,27 +26,28 @@ const (
 )
 
 // Normal tells people something that is as it should be.
-func (c *Client) Normal(reason, message string) { c.event(corev1.EventTypeNormal, reason, message) }
+func (c *Client) Normal(reason, message string) { c.event("Normal", reason, message) }
 
 // Warning tells people something that somebody should look at.
-func (c *Client) Warning(reason, message string) { c.event(corev1.EventTypeWarning, reason, message) }
+func (c *Client) Warning(reason, message string) { c.event("Warning", reason, message) }
 
 // event queues an event on the Node object. There is one when a pool changes its state, so none are counted together as
 // client-go's recorder does; the patch library which that needs is a tenth of a binary.
 func (c *Client) event(kind, reason, message string) {
 	c.mu.Lock()
-	node := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: c.NodeName, UID: c.uid}
+	node := reference{APIVersion: "v1", Kind: "Node", Name: c.NodeName, UID: string(c.uid)}
 	c.mu.Unlock()
-	now := metav1.Now()
-	event := &corev1.Event{
+	now := time.Now().UTC().Truncate(time.Second) // the API takes no fractions here
+	e := &event{
+		Kind: "Event", APIVersion: "v1",
 		// Events of objects without a namespace lie in default.
-		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", c.NodeName, now.UnixNano())},
+		Metadata:       reference{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", c.NodeName, time.Now().UnixNano())},
 		InvolvedObject: node, Type: kind, Reason: reason, Message: strings.ToValidUTF8(message[:min(len(message), maxEventMessage)], ""),
-		Source: corev1.EventSource{Component: reporter, Host: c.NodeName}, ReportingController: reporter, ReportingInstance: c.NodeName,
+		Source: eventSource{Component: reporter, Host: c.NodeName}, ReportingController: reporter, ReportingInstance: c.NodeName,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	select {
-	case c.events <- event:
+	case c.events <- e:
 	default:
 		c.Log.Warn("too many events wait for the API; one is dropped", logging.KeyReason, reason, logging.KeyMessage, message)
 	}
@@ -58,17 +59,17 @@ func (c *Client) sendEvents(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case event := <-c.events:
-			if err := c.sendEvent(ctx, event); err != nil && ctx.Err() == nil {
-				c.Log.WarnContext(ctx, "cannot send an event", logging.KeyReason, event.Reason, logging.KeyMessage, event.Message, logging.KeyError, err)
+		case e := <-c.events:
+			if err := c.sendEvent(ctx, e); err != nil && ctx.Err() == nil {
+				c.Log.WarnContext(ctx, "cannot send an event", logging.KeyReason, e.Reason, logging.KeyMessage, e.Message, logging.KeyError, err)
 			}
 		}
 	}
 }
 
-func (c *Client) sendEvent(ctx context.Context, event *corev1.Event) (err error) {
+func (c *Client) sendEvent(ctx context.Context, e *event) (err error) {
 	for range eventAttempts {
-		if err = c.postEvent(ctx, event); err == nil {
+		if err = c.postEvent(ctx, e); err == nil {
 			return nil
 		}
 		select {
@@ -80,10 +81,14 @@ func (c *Client) sendEvent(ctx context.Context, event *corev1.Event) (err error)
 	return err
 }
 
-func (c *Client) postEvent(ctx context.Context, event *corev1.Event) error {
+func (c *Client) postEvent(ctx context.Context, e *event) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
 	brief, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	err := c.API.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(brief).Error()
+	err = c.API.core.Post().Namespace(e.Metadata.Namespace).Resource("events").Body(body).Do(brief).Error()
 	if apierrors.IsAlreadyExists(err) { // an earlier attempt arrived, only its answer did not
 		return nil
 	}

@@ -10,11 +10,12 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -23,7 +24,7 @@ import (
 // Config is what a client is made of; every field is required.
 type Config struct {
 	// API is what Connect gives.
-	API                               rest.Interface
+	API                               *API
 	DriverName, NodeName, TopologyKey string
 	Log                               *slog.Logger
 	// Timeout bounds one request; a driver that waits for the API serves nobody.
@@ -33,7 +34,7 @@ type Config struct {
 // Client speaks to the Kubernetes API.
 type Client struct {
 	Config
-	events chan *corev1.Event
+	events chan *event
 
 	mu     sync.Mutex
 	labels map[string]string
@@ -45,7 +46,7 @@ func New(c Config) (*Client, error) {
 	if c.API == nil || c.DriverName == "" || c.NodeName == "" || c.TopologyKey == "" || c.Log == nil || c.Timeout <= 0 {
 		return nil, errors.New("client of Kubernetes: a field of its Config is missing")
 	}
-	return &Client{Config: c, events: make(chan *corev1.Event, eventQueue), uid: types.UID(c.NodeName)}, nil
+	return &Client{Config: c, events: make(chan *event, eventQueue), uid: types.UID(c.NodeName)}, nil
 }
 
 // Run watches the node until ctx ends and tells its labels whenever they are new.
@@ -54,22 +55,38 @@ func (c *Client) Run(ctx context.Context, tell func(labels map[string]string)) e
 	sending.Go(func() { c.sendEvents(ctx) })
 	defer sending.Wait()
 	see := func(object any) {
-		if node, ok := object.(*corev1.Node); ok && node.Name == c.NodeName && c.learn(node) {
+		if node, ok := object.(*metav1.PartialObjectMetadata); ok && node.Name == c.NodeName && c.learn(node) {
 			c.Log.InfoContext(ctx, "learned the labels of the node", logging.KeyNode, node.Name)
 			tell(maps.Clone(node.Labels))
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(c.API, "nodes", metav1.NamespaceAll, fields.OneTermEqualSelector(metav1.ObjectNameField, c.NodeName)),
-		ObjectType:    &corev1.Node{},
+		ListerWatcher: c.ownNode(),
+		ObjectType:    &metav1.PartialObjectMetadata{},
 		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, now any) { see(now) }},
 	})
 	informer.RunWithContext(ctx)
 	return nil
 }
 
+// ownNode lists and watches the metadata of this node alone.
+func (c *Client) ownNode() *cache.ListWatch {
+	nodes := c.API.meta.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, c.NodeName).String()
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = only
+			return nodes.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = only
+			return nodes.Watch(ctx, o)
+		},
+	}
+}
+
 // learn remembers a node; fresh tells whether its labels are others than before.
-func (c *Client) learn(node *corev1.Node) (fresh bool) {
+func (c *Client) learn(node *metav1.PartialObjectMetadata) (fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fresh = c.labels == nil || !maps.Equal(c.labels, node.Labels)

@@ -106,6 +106,43 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+func TestAffinity(t *testing.T) {
+	need := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values}
+	}
+	label := func(needs ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: needs}
+	}
+	for name, test := range map[string]struct {
+		terms []corev1.NodeSelectorTerm
+		here  bool
+	}{
+		"topology":          {[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpIn, "worker-2", "worker-1"))}, true},
+		"another node":      {[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpIn, "worker-2"))}, false},
+		"not that node":     {[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpNotIn, "worker-2"))}, true},
+		"has the key":       {[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpExists))}, true},
+		"lacks a key":       {[]corev1.NodeSelectorTerm{label(need("other", corev1.NodeSelectorOpExists))}, false},
+		"both":              {[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpExists), need("other", corev1.NodeSelectorOpExists))}, false},
+		"either":            {[]corev1.NodeSelectorTerm{label(need("other", corev1.NodeSelectorOpExists)), label(need(key, corev1.NodeSelectorOpExists))}, true},
+		"by name":           {[]corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{need("metadata.name", corev1.NodeSelectorOpIn, "worker-1")}}}, true},
+		"by another's name": {[]corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{need("metadata.name", corev1.NodeSelectorOpIn, "worker-2")}}}, false},
+		"nothing asked":     {[]corev1.NodeSelectorTerm{{}}, false},
+		"operator to come":  {[]corev1.NodeSelectorTerm{label(need(key, "Near", "worker-1"))}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := pv("pvc-1", driver, "pvc-1", "worker-1")
+			object.Spec.NodeAffinity.Required.NodeSelectorTerms = test.terms
+			got, err := client(t, serve(t, object)).Volumes(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (len(got) == 1) != test.here {
+				t.Errorf("got %v, want it here: %v", got, test.here)
+			}
+		})
+	}
+}
+
 func TestVolumesTurnsPages(t *testing.T) {
 	s := serve(t, pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-1"), pv("pvc-3", driver, "pvc-3", "worker-1"))
 	s.page = 2

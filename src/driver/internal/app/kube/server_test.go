@@ -11,8 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
 // server is the little of the Kubernetes API that the client uses, in JSON over HTTP.
@@ -25,19 +23,11 @@ type server struct {
 	// nodes are the states of the node that a watch shows; events arrive here.
 	nodes  chan *corev1.Node
 	events chan corev1.Event
-	decode runtime.Decoder
 }
 
 func serve(t *testing.T, pvs ...*corev1.PersistentVolume) *server {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{
-		pvs: pvs, nodes: make(chan *corev1.Node, 1), events: make(chan corev1.Event, 1),
-		decode: serializer.NewCodecFactory(scheme).UniversalDeserializer(),
-	}
+	s := &server{pvs: pvs, nodes: make(chan *corev1.Node, 1), events: make(chan corev1.Event, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/persistentvolumes/{name}", s.get)
 	mux.HandleFunc("GET /api/v1/persistentvolumes", s.list)
@@ -103,7 +93,11 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Query().Get("watch") == "" {
-		send(w, "NodeList", corev1.NodeList{Items: []corev1.Node{*<-s.nodes}})
+		list := metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: (<-s.nodes).ObjectMeta}}}
+		list.APIVersion, list.Kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
+		if err := json.NewEncoder(w).Encode(list); err != nil {
+			panic(err)
+		}
 		return
 	}
 	if r.URL.Query().Get("sendInitialEvents") == "true" { // an older API server: the client then lists
@@ -118,8 +112,9 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case node := <-s.nodes:
-			node.Kind, node.APIVersion = "Node", "v1"
-			if err := json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": node}); err != nil {
+			object := metav1.PartialObjectMetadata{ObjectMeta: node.ObjectMeta}
+			object.APIVersion, object.Kind = "meta.k8s.io/v1", "PartialObjectMetadata"
+			if err := json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": object}); err != nil {
 				return
 			}
 		}
@@ -127,12 +122,10 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) event(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
 	event := corev1.Event{}
-	if err == nil {
-		_, _, err = s.decode.Decode(body, nil, &event)
-	}
-	if err != nil {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&event); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}

@@ -1,0 +1,121 @@
+package kube
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+// The fields of core/v1 objects that the driver reads and writes, named as in the API.
+type (
+	persistentVolume struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Spec struct {
+			Capacity     map[string]resource.Quantity `json:"capacity"`
+			CSI          *csiSource                   `json:"csi"`
+			ClaimRef     reference                    `json:"claimRef"`
+			NodeAffinity struct {
+				Required struct {
+					Terms []nodeTerm `json:"nodeSelectorTerms"`
+				} `json:"required"`
+			} `json:"nodeAffinity"`
+		} `json:"spec"`
+	}
+
+	persistentVolumeList struct {
+		Metadata struct {
+			Continue string `json:"continue"`
+		} `json:"metadata"`
+		Items []persistentVolume `json:"items"`
+	}
+
+	csiSource struct {
+		Driver           string            `json:"driver"`
+		VolumeHandle     string            `json:"volumeHandle"`
+		VolumeAttributes map[string]string `json:"volumeAttributes"`
+	}
+
+	reference struct {
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+		Namespace  string `json:"namespace,omitempty"`
+		Name       string `json:"name,omitempty"`
+		UID        string `json:"uid,omitempty"`
+	}
+
+	nodeTerm struct {
+		Expressions []nodeRequirement `json:"matchExpressions"`
+		Fields      []nodeRequirement `json:"matchFields"`
+	}
+
+	nodeRequirement struct {
+		Key      string   `json:"key"`
+		Operator string   `json:"operator"`
+		Values   []string `json:"values"`
+	}
+
+	event struct {
+		Kind                string      `json:"kind"`
+		APIVersion          string      `json:"apiVersion"`
+		Metadata            reference   `json:"metadata"`
+		InvolvedObject      reference   `json:"involvedObject"`
+		Type                string      `json:"type"`
+		Reason              string      `json:"reason"`
+		Message             string      `json:"message"`
+		Source              eventSource `json:"source"`
+		ReportingController string      `json:"reportingComponent"`
+		ReportingInstance   string      `json:"reportingInstance"`
+		FirstTimestamp      time.Time   `json:"firstTimestamp"`
+		LastTimestamp       time.Time   `json:"lastTimestamp"`
+		Count               int         `json:"count"`
+	}
+
+	eventSource struct {
+		Component string `json:"component"`
+		Host      string `json:"host"`
+	}
+)
+
+// isOn tells whether a volume's affinity names a node, by its labels or its name.
+func (pv *persistentVolume) isOn(name string, of labels.Set) bool {
+	return slices.ContainsFunc(pv.Spec.NodeAffinity.Required.Terms, func(t nodeTerm) bool { return t.matches(name, of) })
+}
+
+// matches is true where every requirement is met; a term without any matches no node.
+func (t nodeTerm) matches(name string, of labels.Set) bool {
+	if len(t.Expressions)+len(t.Fields) == 0 {
+		return false
+	}
+	unmet := func(of labels.Set) func(nodeRequirement) bool {
+		return func(r nodeRequirement) bool { return !r.met(of) }
+	}
+	return !slices.ContainsFunc(t.Expressions, unmet(of)) && !slices.ContainsFunc(t.Fields, unmet(labels.Set{"metadata.name": name}))
+}
+
+func (r nodeRequirement) met(of labels.Set) bool {
+	operator, ok := map[string]selection.Operator{
+		"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
+		"Gt": selection.GreaterThan, "Lt": selection.LessThan,
+	}[r.Operator]
+	if !ok {
+		return false
+	}
+	requirement, err := labels.NewRequirement(r.Key, operator, r.Values)
+	return err == nil && requirement.Matches(of)
+}
+
+func (pv *persistentVolume) describe() volume.PersistentVolume {
+	capacity := pv.Spec.Capacity["storage"]
+	claim := pv.Spec.ClaimRef
+	return volume.PersistentVolume{
+		Name: pv.Metadata.Name, Handle: pv.Spec.CSI.VolumeHandle, Pool: pv.Spec.CSI.VolumeAttributes[attributePool], Bytes: capacity.Value(),
+		Claim: volume.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+	}
+}
