@@ -21,6 +21,7 @@ type Pool struct {
 	spec    poolspec.Pool
 	backend volume.Backend
 	ledger  *Ledger
+	purger  *trash.Worker
 
 	// use is held shared while an operation has the pool open, exclusively while the guard changes its mind and recovers.
 	use sync.RWMutex
@@ -38,7 +39,8 @@ func newPool(set *Set, spec poolspec.Pool, remembered *memory) *Pool {
 	enforced := set.Backend.Enforcement() != volume.None
 	return &Pool{
 		set: set, spec: spec, backend: set.Backend, ledger: newLedger(spec, enforced), remembered: remembered,
-		now: decision{action: refuse, reason: "NotChecked", message: "the pool has not been looked at yet"},
+		purger: set.Purger.For(time.Duration(spec.Trash.Retention)),
+		now:    decision{action: refuse, reason: "NotChecked", message: "the pool has not been looked at yet"},
 	}
 }
 

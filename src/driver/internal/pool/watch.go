@@ -67,7 +67,7 @@ func (p *Pool) purge(ctx context.Context) (more bool) {
 		return false
 	}
 	defer func() { _ = disk.Close() }()
-	summary, err := p.set.Purger.Purge(ctx, disk, time.Duration(p.spec.Trash.Retention))
+	summary, err := p.purger.Purge(ctx, disk)
 	if err != nil && ctx.Err() == nil {
 		p.set.Log.Error("cannot purge the trash", logging.KeyPool, p.spec.Name, logging.KeyError, err)
 	}

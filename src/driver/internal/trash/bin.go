@@ -109,21 +109,38 @@ func syncAll(disk poolfs.FS, dirs ...string) error {
 	return nil
 }
 
-// Entries lists the trash. Names that are not <id>.<n> are not the driver's and passed over.
-func (b Bin) Entries(disk poolfs.FS) ([]volume.BinEntry, error) {
-	names, err := disk.ReadDir(poolfs.TrashDir)
+// entryName is the name of an entry, taken apart.
+type entryName struct {
+	name, id string
+	deleted  time.Time
+}
+
+// names lists the trash. Names that are not <id>.<n> are not the driver's and passed over.
+func (b Bin) names(disk poolfs.FS) ([]entryName, error) {
+	content, err := disk.ReadDir(poolfs.TrashDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the trash: %w", err)
 	}
-	var entries []volume.BinEntry
-	for _, name := range names {
-		id, _, ok := split(name.Name)
-		if !ok || !name.Dir {
-			continue
+	var entries []entryName
+	for _, c := range content {
+		if id, deleted, ok := split(c.Name); ok && c.Dir {
+			entries = append(entries, entryName{name: c.Name, id: id, deleted: deleted})
 		}
-		e, err := look(disk, name.Name, id)
+	}
+	return entries, nil
+}
+
+// Entries lists the trash and looks into every entry.
+func (b Bin) Entries(disk poolfs.FS) ([]volume.BinEntry, error) {
+	names, err := b.names(disk)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]volume.BinEntry, 0, len(names))
+	for _, n := range names {
+		e, err := look(disk, n.name, n.id)
 		if err != nil {
-			return nil, fmt.Errorf("look into trash entry %s: %w", name.Name, err)
+			return nil, fmt.Errorf("look into trash entry %s: %w", n.name, err)
 		}
 		entries = append(entries, e)
 	}

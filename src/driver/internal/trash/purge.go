@@ -21,6 +21,10 @@ const (
 	removalsPerSecond = 10_000
 	// slice bounds how long a purge keeps the pool open, so that the admin's umount waits no longer.
 	slice = 500 * time.Millisecond
+	// afterError is how soon an entry that cannot be purged is tried, and its error logged, again.
+	afterError = 10 * time.Minute
+	// retainedLook is how soon an entry that is to be retained is looked at again: its record may be edited by an admin.
+	retainedLook = time.Hour
 )
 
 // Summary is what a look at the trash found.
@@ -32,23 +36,36 @@ type Summary struct {
 	More bool
 }
 
-// Purger removes entries whose time has come.
+// Purger paces the removals of all pools of a node together.
 type Purger struct {
 	bin   Bin
 	limit *rate.Limiter
 }
 
-// NewPurger returns a purger for all pools of a node; the pace is shared.
+// NewPurger returns the purger of a node.
 func NewPurger(bin Bin) *Purger {
 	return &Purger{bin: bin, limit: rate.NewLimiter(removalsPerSecond, removalsPerSecond/10)}
+}
+
+// Worker removes what is due in one pool's trash. It remembers when the other entries are due, so that a full trash costs
+// no more than its listing. It is not safe for concurrent use.
+type Worker struct {
+	*Purger
+	retention time.Duration
+	waiting   map[string]time.Time // by entry
+}
+
+// For returns the worker of a pool that keeps what is deleted for a time.
+func (p *Purger) For(retention time.Duration) *Worker {
+	return &Worker{Purger: p, retention: retention, waiting: map[string]time.Time{}}
 }
 
 // errSliceOver ends a slice of a removal that goes on later.
 var errSliceOver = errors.New("slice over")
 
-// Purge removes what is due in one pool's trash, for at most one slice of time. One entry's failure does not keep the others.
-func (p *Purger) Purge(ctx context.Context, disk poolfs.FS, retention time.Duration) (Summary, error) {
-	entries, err := p.bin.Entries(disk)
+// Purge removes what is due, for at most one slice of time. One entry's failure does not keep the others.
+func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
+	entries, err := w.bin.names(disk)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -59,74 +76,88 @@ func (p *Purger) Purge(ctx context.Context, disk poolfs.FS, retention time.Durat
 		if time.Now().After(end) {
 			return errSliceOver
 		}
-		return p.limit.Wait(ctx)
+		return w.limit.Wait(ctx)
 	}
+	waiting := make(map[string]time.Time, len(entries))
 	for _, e := range entries {
-		gone, err := p.purgeEntry(ctx, disk, e, retention, pace)
+		again, err := w.purgeEntry(ctx, disk, e, pace)
 		switch {
 		case errors.Is(err, errSliceOver):
 			s.More = true
 		case err != nil:
 			errs = append(errs, err)
+			waiting[e.name] = w.bin.Now().Add(afterError)
+		case again.IsZero():
+			continue
+		default:
+			waiting[e.name] = again
 		}
-		if !gone {
-			s.count(e)
-		}
+		s.count(e)
 	}
+	w.waiting = waiting
 	return s, errors.Join(errs...)
 }
 
-func (s *Summary) count(e volume.BinEntry) {
+func (s *Summary) count(e entryName) {
 	s.Entries++
-	if _, deleted, _ := split(e.Name); s.Oldest.IsZero() || deleted.Before(s.Oldest) {
-		s.Oldest = deleted
+	if s.Oldest.IsZero() || e.deleted.Before(s.Oldest) {
+		s.Oldest = e.deleted
 	}
 }
 
-// purgeEntry removes one entry if it is due. Data goes first and the record last, so that a removal cut short is taken up
-// again. An entry without a record is an interrupted delete, which only recovery may judge.
-func (p *Purger) purgeEntry(ctx context.Context, disk poolfs.FS, e volume.BinEntry, retention time.Duration,
-	pace func(context.Context) error,
-) (gone bool, err error) {
-	if !e.HasRecord {
-		return false, nil
+// purgeEntry removes one entry if it is due, else tells when to look at it again; zero when it is gone.
+func (w *Worker) purgeEntry(ctx context.Context, disk poolfs.FS, e entryName, pace func(context.Context) error) (again time.Time, err error) {
+	now := w.bin.Now()
+	if again := w.waiting[e.name]; now.Before(again) {
+		return again, nil
 	}
-	entry := path.Join(poolfs.TrashDir, e.Name)
-	due, err := p.due(disk, e, retention)
-	if err != nil || !due {
-		return false, err
+	due, err := w.due(disk, e)
+	if err != nil || now.Before(due) {
+		return due, err
 	}
+	if err := remove(ctx, disk, path.Join(poolfs.TrashDir, e.name), pace); err != nil {
+		return due, fmt.Errorf("purge trash entry %s: %w", e.name, err)
+	}
+	return time.Time{}, nil
+}
+
+// remove removes an entry: data first and the record last, so that a removal cut short is taken up again.
+func remove(ctx context.Context, disk poolfs.FS, entry string, pace func(context.Context) error) error {
 	if err := disk.RemoveTree(ctx, path.Join(entry, dataName), pace); err != nil {
-		return false, fmt.Errorf("purge trash entry %s: %w", e.Name, err)
+		return err
 	}
 	if err := syncAll(disk, entry); err != nil { // data must be gone for good before the record that says so
-		return false, err
+		return err
 	}
 	if err := disk.Remove(path.Join(entry, recordName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("purge the record of trash entry %s: %w", e.Name, err)
+		return err
 	}
 	if err := disk.Remove(entry); err != nil {
-		return false, fmt.Errorf("purge trash entry %s: %w; move away by hand what does not belong to it", e.Name, err)
+		return fmt.Errorf("%w; move away by hand what does not belong to it", err)
 	}
-	return true, nil
+	return nil
 }
 
-func (p *Purger) due(disk poolfs.FS, e volume.BinEntry, retention time.Duration) (bool, error) {
-	data, err := disk.ReadFile(path.Join(poolfs.TrashDir, e.Name, recordName))
+// due is when an entry may be purged. One without a record is a delete under way, or an interrupted one that only recovery may
+// judge, and is looked at again.
+func (w *Worker) due(disk poolfs.FS, e entryName) (time.Time, error) {
+	data, err := disk.ReadFile(path.Join(poolfs.TrashDir, e.name, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return w.bin.Now().Add(time.Second), nil
+	}
 	if err != nil {
-		return false, fmt.Errorf("read the record of trash entry %s: %w", e.Name, err)
+		return time.Time{}, fmt.Errorf("read the record of trash entry %s: %w", e.name, err)
 	}
 	r, err := store.Decode(data)
 	if err != nil {
-		return false, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", e.Name, err)
+		return time.Time{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", e.name, err)
 	}
-	_, deleted, _ := split(e.Name)
 	switch r.OnDelete {
 	case volume.Purge:
-		return true, nil
+		return e.deleted, nil
 	case volume.Retain:
-		return false, nil
+		return w.bin.Now().Add(retainedLook), nil
 	default:
-		return p.bin.Now().Sub(deleted) >= retention, nil
+		return e.deleted.Add(w.retention), nil
 	}
 }

@@ -499,10 +499,11 @@ func TestPurge(t *testing.T) {
 			if err := n.Delete(t.Context(), "pvc-1"); err != nil {
 				t.Fatal(err)
 			}
+			worker := n.purger.For(time.Hour)
 			for i, wait := range []time.Duration{0, 2 * time.Hour} {
 				n.clock.advance(wait)
 				disk := n.open(t)
-				summary, err := n.purger.Purge(t.Context(), disk, time.Hour)
+				summary, err := worker.Purge(t.Context(), disk)
 				if err != nil {
 					t.Fatal(err)
 				}
