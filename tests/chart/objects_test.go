@@ -82,7 +82,7 @@ func TestRolesAreLeast(t *testing.T) {
 		"hpp-hostpath-provisioner-csi-driver": {
 			rule("", "nodes", "get", "list", "watch"),    // its node's labels; RBAC cannot say "own node" to a watch
 			rule("", "persistentvolumes", "get", "list"), // adoption: is a directory somebody's volume?
-			rule("", "events", "create", "patch"),
+			rule("", "events", "create"),
 		},
 		// As external-provisioner v6.3.0 calls with --node-deployment: no nodes, CSINodes, VolumeAttachments, snapshots,
 		// secrets or leases.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Locked decorates a manager so that no two operations on one id overlap. An operation that is slower than its caller goes
@@ -60,7 +62,7 @@ func (l *Locked) do(ctx context.Context, id string, operation func(context.Conte
 	done := make(chan error, 1)
 	go func() {
 		defer l.running.Done()
-		err := guarded(context.WithoutCancel(ctx), operation)
+		err := l.guarded(context.WithoutCancel(ctx), id, operation)
 		l.give(id) // before the caller knows: its next call must find the id free
 		done <- err
 	}()
@@ -73,10 +75,11 @@ func (l *Locked) do(ctx context.Context, id string, operation func(context.Conte
 }
 
 // guarded turns a panic into an error: nobody else could recover it in a goroutine of its own.
-func guarded(ctx context.Context, operation func(context.Context) error) (err error) {
+func (l *Locked) guarded(ctx context.Context, id string, operation func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			l.Log.Error("an operation panicked", logging.KeyID, id, logging.KeyPanic, fmt.Sprint(p), logging.KeyStack, string(debug.Stack()))
+			err = fmt.Errorf("the driver has a bug: the operation on volume %s panicked (%v); its log has the details", id, p)
 		}
 	}()
 	return operation(ctx)
