@@ -47,14 +47,27 @@ func (s *suite) openCluster(ctx context.Context) error {
 	if s.root, err = filepath.Abs(filepath.Join("..", "..")); err != nil {
 		return err
 	}
+	open := s.makeCluster
 	if s.options.cluster != "" {
-		s.cluster, err = kindcluster.Open(ctx, s.options.cluster)
-	} else {
-		s.cluster, err = s.makeCluster(ctx)
+		open = func(ctx context.Context) (*kindcluster.Cluster, error) {
+			return kindcluster.Open(ctx, s.options.cluster)
+		}
 	}
+	c, err := open(ctx)
 	if err != nil {
 		return err
 	}
+	s.cluster = c
+	if err := s.learnNodes(ctx); err != nil {
+		return err
+	}
+	if len(s.workers) < 2 {
+		return fmt.Errorf("cluster %s has %d workers; the features need two", s.cluster.Name(), len(s.workers))
+	}
+	return nil
+}
+
+func (s *suite) learnNodes(ctx context.Context) error {
 	all, err := s.cluster.Nodes(ctx)
 	if err != nil {
 		return err
@@ -65,21 +78,27 @@ func (s *suite) openCluster(ctx context.Context) error {
 			s.workers = append(s.workers, node.Name)
 		}
 	}
-	if len(s.workers) < 2 {
-		return fmt.Errorf("cluster %s has %d workers; the features need two", s.cluster.Name(), len(s.workers))
-	}
 	return nil
 }
 
 // makeCluster makes the suite's own cluster, from scratch unless it is kept
-// between runs.
+// between runs. One that does not come up is there to be looked at until
+// tearDown removes it.
 func (s *suite) makeCluster(ctx context.Context) (*kindcluster.Cluster, error) {
 	if !s.keep {
 		if err := kindcluster.Delete(ctx, ownCluster); err != nil {
 			return nil, err
 		}
 	}
-	return kindcluster.Create(ctx, kindcluster.Options{Name: ownCluster, Workers: 2, Out: os.Stderr})
+	c, err := kindcluster.Create(ctx, kindcluster.Options{Name: ownCluster, Workers: 2, Out: os.Stderr})
+	if err == nil {
+		return c, nil
+	}
+	if broken, openErr := kindcluster.Open(ctx, ownCluster); openErr == nil {
+		s.cluster = broken
+		err = errors.Join(err, s.learnNodes(ctx))
+	}
+	return nil, err
 }
 
 func (s *suite) pushImages(ctx context.Context) error {
