@@ -156,6 +156,9 @@ func (c *Cluster) folder(elem ...string) string {
 func (c *Cluster) network() string { return "kind-" + c.name }
 
 func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options) error {
+	if err := preflight.Watchers(host, 1+o.Workers); err != nil {
+		return err
+	}
 	image, ready, err := nodeimage.Choose(ctx, c.standIn, c.steps.Note)
 	if err != nil {
 		return err

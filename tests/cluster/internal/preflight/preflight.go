@@ -36,8 +36,10 @@ type Host struct {
 	Free func(dir string) (uint64, error)
 	// Memory tells how many bytes are available.
 	Memory func() (uint64, error)
-	OS     string
-	UID    int
+	// Watchers counts the inotify instances in use, and their limit.
+	Watchers func() (used, limit int, err error)
+	OS       string
+	UID      int
 }
 
 // ThisHost is the machine that the program runs on.
@@ -47,6 +49,7 @@ func ThisHost(ctx context.Context) Host {
 		Docker:   func() error { return dockercli.Run(ctx, "version", "--format", "{{.Server.Version}}") },
 		Free:     free,
 		Memory:   available,
+		Watchers: watchers,
 		OS:       runtime.GOOS,
 		UID:      os.Getuid(),
 	}

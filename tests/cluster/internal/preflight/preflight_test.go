@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/preflight"
 )
 
@@ -17,6 +19,7 @@ func healthy() preflight.Host {
 		Docker:   func() error { return nil },
 		Free:     func(string) (uint64, error) { return 100 << 30, nil },
 		Memory:   func() (uint64, error) { return 32 << 30, nil },
+		Watchers: func() (used, limit int, err error) { return 60, 128, nil },
 		OS:       "linux",
 	}
 }
@@ -62,6 +65,30 @@ func TestBasicNamesWhatIsMissingAndTheRemedy(t *testing.T) {
 			test.change(&h)
 			check(t, preflight.Basic(h, "/cache"), test.want)
 		})
+	}
+}
+
+func TestWatchersNamesTheRemedy(t *testing.T) {
+	check(t, preflight.Watchers(healthy(), 3), nil)
+	check(t, preflight.Watchers(healthy(), 5),
+		[]string{"only 68 of 128 inotify instances are left and 5 new nodes take 85: remove another kind cluster, or raise the limit (sudo sysctl fs.inotify.max_user_instances=512)"})
+}
+
+// TestThisHostCountsWatchers: a watcher of this very process is seen.
+func TestThisHostCountsWatchers(t *testing.T) {
+	before, limit, err := preflight.ThisHost(t.Context()).Watchers()
+	if err != nil || limit <= 0 {
+		t.Fatalf("%d of %d, %v", before, limit, err)
+	}
+	fds := make([]int, 3)
+	for i := range fds {
+		if fds[i], err = unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fds[i])
+	}
+	if after, _, err := preflight.ThisHost(t.Context()).Watchers(); err != nil || after < len(fds) {
+		t.Errorf("%d watchers, %v; want at least the %d of this test", after, err, len(fds))
 	}
 }
 
