@@ -31,6 +31,7 @@ type Pool struct {
 	id         string // of the marker, while the pool is present; else ""
 	remembered *memory
 	report     volume.Report
+	recovered  time.Time // when report was made
 	trash      trash.Summary
 	orphans    []string
 }
@@ -128,7 +129,7 @@ func (p *Pool) refresh(ctx context.Context) {
 			d, id = absent("RecoveryFailed", "%v", err), ""
 		}
 		p.mu.Lock()
-		p.report = report
+		p.report, p.recovered = report, time.Now()
 		p.mu.Unlock()
 	}
 	if id == "" {
@@ -142,10 +143,12 @@ func (p *Pool) refresh(ctx context.Context) {
 	p.set.announce(p.spec, before, d, report)
 }
 
+// unchecked tells that directories wait for the Kubernetes API to say whose they are, and that it is time to ask again:
+// recovery reads every record of the pool, and nothing else can be done there meanwhile.
 func (p *Pool) unchecked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.report.Unchecked
+	return p.report.Unchecked && time.Since(p.recovered) >= askAgain
 }
 
 // recover empties the ledger and fills it again from disk.

@@ -16,6 +16,8 @@ const (
 	// interval is how often pools are looked at: external-provisioner asks for capacity every 5 s, and a change has to
 	// be published within 10.
 	interval = 2 * time.Second
+	// askAgain is how long adoption waits when the Kubernetes API did not answer. Publishing or deleting a volume asks at once.
+	askAgain = 30 * time.Second
 	// orphanAge is how old a record must be before it counts as an orphan, and how often orphans are looked for.
 	orphanAge = time.Hour
 	// named is how many volumes a message names.
@@ -79,7 +81,8 @@ func (p *Pool) purge(ctx context.Context) (more bool) {
 
 // announce logs a change of a pool's state and tells it on the Node.
 func (s *Set) announce(spec poolspec.Pool, before, now decision, report volume.Report) {
-	if before == now || (before.action <= create && now.action <= create) {
+	same := before.action == now.action && before.reason == now.reason // messages may differ in what an error says
+	if same || (before.action <= create && now.action <= create) {
 		return
 	}
 	switch now.action {
