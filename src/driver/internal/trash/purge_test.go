@@ -13,14 +13,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
-var deleted = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+func deleted() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
 // filled is a pool whose trash holds an entry with data for each id; its record is written by record, if that is not nil.
 func filled(t *testing.T, record func(id string) []byte, ids ...string) poolfs.FS {
 	t.Helper()
 	disk := memfs.New()
 	for _, id := range ids {
-		entry := fmt.Sprintf("/pool/csi/.hpp/trash/%s.%d", id, deleted.UnixMilli())
+		entry := fmt.Sprintf("/pool/csi/.hpp/trash/%s.%d", id, deleted().UnixMilli())
 		disk.AddFile(entry+"/data/precious", []byte("kept"))
 		if record != nil {
 			disk.AddFile(entry+"/record.json", record(id))
@@ -47,15 +47,15 @@ func at(now *time.Time) *trash.Worker {
 }
 
 func TestPurgeWaitsForTheRetention(t *testing.T) {
-	disk, now := filled(t, good, "pvc-1", "pvc-2"), deleted
+	disk, now := filled(t, good, "pvc-1", "pvc-2"), deleted()
 	w := at(&now)
 	for _, step := range []struct {
 		after time.Duration
 		left  int
 	}{{0, 2}, {59 * time.Minute, 2}, {61 * time.Minute, 0}} {
-		now = deleted.Add(step.after)
+		now = deleted().Add(step.after)
 		s, err := w.Purge(t.Context(), disk)
-		if err != nil || s.Entries != step.left || (step.left > 0 && !s.Oldest.Equal(deleted)) {
+		if err != nil || s.Entries != step.left || (step.left > 0 && !s.Oldest.Equal(deleted())) {
 			t.Errorf("after %v: %+v, %v; want %d entries", step.after, s, err, step.left)
 		}
 	}
@@ -63,7 +63,7 @@ func TestPurgeWaitsForTheRetention(t *testing.T) {
 
 // TestPurgeLeavesADeleteUnderWayAlone: the data arrives before the record does.
 func TestPurgeLeavesADeleteUnderWayAlone(t *testing.T) {
-	disk, now := filled(t, nil, "pvc-1"), deleted
+	disk, now := filled(t, nil, "pvc-1"), deleted()
 	w := at(&now)
 	for range 3 {
 		now = now.Add(2 * time.Hour)
@@ -71,7 +71,7 @@ func TestPurgeLeavesADeleteUnderWayAlone(t *testing.T) {
 			t.Fatalf("without its record: %+v, %v", s, err)
 		}
 	}
-	entry := fmt.Sprintf(".hpp/trash/pvc-1.%d", deleted.UnixMilli())
+	entry := fmt.Sprintf(".hpp/trash/pvc-1.%d", deleted().UnixMilli())
 	if err := disk.WriteFile(entry+"/record.json", good("pvc-1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestPurgeLeavesADeleteUnderWayAlone(t *testing.T) {
 
 func TestPurgeKeepsWhatItDoesNotUnderstand(t *testing.T) {
 	newer := func(id string) []byte { return []byte(`{"version":99,"id":"` + id + `"}`) }
-	disk, now := filled(t, newer, "pvc-1"), deleted.Add(2*time.Hour)
+	disk, now := filled(t, newer, "pvc-1"), deleted().Add(2*time.Hour)
 	w := at(&now)
 	s, err := w.Purge(t.Context(), disk)
 	if err == nil || !strings.Contains(err.Error(), "version 99") || s.Entries != 1 {
