@@ -56,8 +56,8 @@ func (s *suite) collectObjects(ctx context.Context, folder, namespaceOfTest stri
 	}
 }
 
-// collectLogs takes the logs of every container of the driver's pods, and
-// those from before its last restart.
+// collectLogs takes the logs of every container of the driver's pods, those
+// from before its last restart, and what the driver says of its pools.
 func (s *suite) collectLogs(ctx context.Context, folder string) {
 	const names = `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.spec.containers[*].name}{"\n"}{end}`
 	out, err := s.cluster.Kubectl(ctx, nil, "get", "pods", "--namespace", namespace, "--output", names)
@@ -70,6 +70,8 @@ func (s *suite) collectLogs(ctx context.Context, folder string) {
 		if len(words) < 3 {
 			continue // not on a node yet
 		}
+		status, err := s.cluster.Kubectl(ctx, nil, "exec", "--namespace", namespace, words[0], "--container", "driver", "--", "/driver", "status")
+		keep(folder, "status-"+words[1]+".txt", status, err)
 		for _, container := range words[2:] {
 			file := fmt.Sprintf("log-%s-%s", words[1], container)
 			args := []string{"logs", "--namespace", namespace, words[0], "--container", container, "--tail=5000"}
