@@ -28,6 +28,8 @@ type Events interface {
 // Recoverer puts a pool in order when it becomes present.
 type Recoverer interface {
 	Recover(ctx context.Context, p volume.Pool, disk poolfs.FS) (volume.Report, error)
+	// Published tells whether a volume is mounted anywhere on this node.
+	Published(id string) bool
 }
 
 // Config is what a set is made of; every field but SystemPaths is required.

@@ -125,7 +125,8 @@ func (s *Set) watchOrphans(ctx context.Context) {
 	}
 }
 
-// findOrphans reports records of an hour ago or older that no PersistentVolume names. They are never removed for that.
+// findOrphans reports records of an hour ago or older that no PersistentVolume names, and inline volumes that no pod has mounted:
+// one whose pod ended while its pool was absent. They are never removed for that.
 func (s *Set) findOrphans(ctx context.Context, now time.Time) {
 	pvs, err := s.Cluster.Volumes(ctx)
 	if err != nil {
@@ -141,7 +142,10 @@ func (s *Set) findOrphans(ctx context.Context, now time.Time) {
 		for _, id := range p.ledger.IDs() {
 			r, ok := p.ledger.Get(id)
 			_, isWanted := wanted[id]
-			if ok && !isWanted && !r.Ephemeral && now.Sub(r.Created) >= orphanAge {
+			if r.Ephemeral {
+				isWanted = s.recoverer.Published(id)
+			}
+			if ok && !isWanted && now.Sub(r.Created) >= orphanAge {
 				orphans = append(orphans, id)
 			}
 		}
@@ -153,8 +157,8 @@ func (p *Pool) setOrphans(orphans []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(orphans) > len(p.orphans) {
-		p.set.Log.Warn("volumes without a PersistentVolume", logging.KeyPool, p.spec.Name, logging.KeyVolumes, orphans)
-		p.set.Events.Warning("VolumesOrphaned", fmt.Sprintf("pool %s: no PersistentVolume names: %s", p.spec.Name, abridge(orphans)))
+		p.set.Log.Warn("volumes that nothing in the cluster names", logging.KeyPool, p.spec.Name, logging.KeyVolumes, orphans)
+		p.set.Events.Warning("VolumesOrphaned", fmt.Sprintf("pool %s: no PersistentVolume, and for inline volumes no pod, names: %s", p.spec.Name, abridge(orphans)))
 	}
 	p.orphans = orphans
 }

@@ -40,6 +40,8 @@ func (noRecovery) Recover(context.Context, volume.Pool, poolfs.FS) (volume.Repor
 	return volume.Report{}, nil
 }
 
+func (noRecovery) Published(id string) bool { return id == "csi-mounted" }
+
 // newTestSet is a set over an empty in-memory disk, whose volumes nobody recovers.
 func newTestSet(t *testing.T, specs ...poolspec.Pool) (*Set, *memfs.Disk, *fakeCluster, *fakeEvents) {
 	t.Helper()
@@ -68,7 +70,8 @@ func TestOrphans(t *testing.T) {
 		{ID: "pvc-wanted", Created: old},
 		{ID: "pvc-orphan", Created: old},
 		{ID: "pvc-being-bound", Created: fresh},
-		{ID: "csi-inline", Created: old, Ephemeral: true},
+		{ID: "csi-mounted", Created: old, Ephemeral: true},
+		{ID: "csi-left-behind", Created: old, Ephemeral: true},
 	} {
 		s.pools[0].ledger.Put(r)
 	}
@@ -76,8 +79,9 @@ func TestOrphans(t *testing.T) {
 	for range 2 {
 		s.findOrphans(t.Context(), now)
 	}
-	if got := s.pools[0].orphans; !slices.Equal(got, []string{"pvc-orphan"}) {
-		t.Errorf("orphans %v, want pvc-orphan", got)
+	got := slices.Sorted(slices.Values(s.pools[0].orphans))
+	if !slices.Equal(got, []string{"csi-left-behind", "pvc-orphan"}) {
+		t.Errorf("orphans %v, want csi-left-behind and pvc-orphan", got)
 	}
 	if !slices.Equal(events.reasons, []string{"VolumesOrphaned"}) {
 		t.Errorf("events %v, want one for two looks", events.reasons)
@@ -88,7 +92,7 @@ func TestOrphans(t *testing.T) {
 
 	cluster.pvs, cluster.err = nil, errors.New("no answer")
 	s.findOrphans(t.Context(), now)
-	if got := s.pools[0].orphans; len(got) != 1 {
+	if got := s.pools[0].orphans; len(got) != 2 {
 		t.Errorf("without the API the orphans are %v", got)
 	}
 }

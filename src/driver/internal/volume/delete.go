@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -66,6 +67,14 @@ func (m *Manager) retire(ctx context.Context, l located) error {
 	}
 	l.pool.Ledger().Drop(l.ID)
 	return nil
+}
+
+// Published tells whether a volume is mounted anywhere on this node.
+func (m *Manager) Published(id string) bool {
+	return slices.ContainsFunc(m.targets.of(id), func(target string) bool {
+		mount, err := m.Mounter.Inspect(target)
+		return err != nil || mount.Mounted // in doubt it is
+	})
 }
 
 // publishedAt gives the targets at which a volume is mounted now, of those that were remembered.
