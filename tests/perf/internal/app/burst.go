@@ -51,12 +51,12 @@ func (s *session) burst(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.log("build and push the pods' image")
-	if _, err := c.PushProduct(ctx, podVersion, "selftest"); err != nil {
-		return err
-	}
 	ours, set, err := findOurs(ctx, client)
 	if err != nil {
+		return err
+	}
+	s.log("build and push the pods' image")
+	if _, err := c.PushProduct(ctx, podVersion, "selftest"); err != nil {
 		return err
 	}
 	o := burst.Options{
@@ -73,16 +73,34 @@ func (s *session) burst(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	peer, err := s.peer(ctx, c, o)
+	others, err := s.others(ctx, c, o, set)
 	if err != nil {
 		return err
 	}
-	most, err := s.ceiling(ctx, c, o, set)
-	if err != nil {
-		return err
-	}
-	s.addBurst(outcome, []burst.Outcome{peer, most})
+	s.addBurst(outcome, others)
 	return nil
+}
+
+// others measures what ours is compared with.
+func (s *session) others(ctx context.Context, c *kindcluster.Cluster, o burst.Options, set *appsv1.DaemonSet) ([]burst.Outcome, error) {
+	var all []burst.Outcome
+	for _, system := range s.systems {
+		var other burst.Outcome
+		var err error
+		switch system {
+		case burst.LocalPath:
+			other, err = s.peer(ctx, c, o)
+		case burst.Ceiling:
+			other, err = s.ceiling(ctx, c, o, set)
+		default: // -systems ""
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, other)
+	}
+	return all, nil
 }
 
 // peer measures local-path.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/burst"
 )
 
 // options are the command line.
@@ -25,6 +27,7 @@ type options struct {
 	rounds  int
 	million bool
 
+	systems []string
 	cluster string
 	keep    bool
 	claims  int
@@ -45,7 +48,7 @@ flags:
 // parse reads the command line. Flags may stand before and after the command.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var disks, volumes string
+	var disks, volumes, systems string
 	set := flag.NewFlagSet("perf", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.Usage = func() {
@@ -59,6 +62,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.StringVar(&volumes, "volumes", "100,100000", "numbers of volumes in the pools, at least two")
 	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
 	set.BoolVar(&o.million, "million", false, "also delete volumes of 1,000,000 files (minutes)")
+	set.StringVar(&systems, "systems", "local-path,ceiling", "what the burst measures beside ours; ceiling is a driver that does nothing")
 	set.StringVar(&o.cluster, "cluster", "", "kind cluster to use as it is; without, hpp-perf is made and removed")
 	set.BoolVar(&o.keep, "keep", false, "do not remove the cluster hpp-perf afterwards")
 	set.IntVar(&o.claims, "claims", 60, "claims in the burst")
@@ -72,7 +76,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 		words, rest = append(words, set.Arg(0)), set.Args()[1:]
 	}
-	err := errors.Join(o.setParts(words), o.setDisks(disks), o.setVolumes(volumes), o.check())
+	err := errors.Join(o.setParts(words), o.setDisks(disks), o.setVolumes(volumes), o.setSystems(systems), o.check())
 	return o, err
 }
 
@@ -115,6 +119,16 @@ func (o *options) setVolumes(list string) error {
 	o.volumes = slices.Compact(o.volumes)
 	if len(o.volumes) < 2 {
 		return errors.New("-volumes: want at least two different numbers, to compare")
+	}
+	return nil
+}
+
+func (o *options) setSystems(list string) error {
+	for part := range strings.SplitSeq(list, ",") {
+		if part != "" && part != burst.LocalPath && part != burst.Ceiling {
+			return fmt.Errorf("-systems: %q: want %s or %s", part, burst.LocalPath, burst.Ceiling)
+		}
+		o.systems = append(o.systems, part)
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ func TestParseRefuses(t *testing.T) {
 		"-volumes 0,5":          "-volumes",
 		"-rounds 0":             "-rounds",
 		"-claims -1":            "-claims",
+		"-systems mine":         "-systems",
 		"-dir here":             "-dir",
 		"-compare /nowhere":     "-compare",
 		"report /tmp/new.json":  "-compare",

@@ -96,7 +96,8 @@ func figures(sections ...report.Section) map[string]report.Figure {
 
 func TestAgainst(t *testing.T) {
 	ours, peer := outcome("ours", 60, 12*time.Second), outcome(LocalPath, 60, 120*time.Second)
-	got := figures(ours.Section(), Against(ours, []Outcome{peer}))
+	most := outcome(Ceiling, 60, 10*time.Second)
+	got := figures(ours.Section(), Against(ours, []Outcome{peer, most}))
 	for name, want := range map[string]float64{
 		"ours: Bound per second":                        5,
 		"ours: all Running":                             24,
@@ -107,6 +108,8 @@ func TestAgainst(t *testing.T) {
 		"RSS of all our containers on a node":           80,
 		"RSS of our own container on a node":            20,
 		"Bound per second, ours / kubevirt as recorded": 5 / kubevirtPerSecond,
+		"Bound per second, ceiling / local-path":        12,
+		"API requests per volume life, ours / ceiling":  1,
 	} {
 		f, ok := got[name]
 		if !ok {
