@@ -46,7 +46,7 @@ const (
 	deletes   = 20
 	together  = 480 // creations by all clients of a round
 	clients   = 16
-	asks      = 500 // NodeGetVolumeStats
+	asks      = 50  // NodeGetVolumeStats
 	full      = 3   // deletions of a volume full of files
 )
 

@@ -69,7 +69,7 @@ func (r *run) baselines() error {
 }
 
 func (r *run) parallel(ctx context.Context) error {
-	for range max(1, r.Rounds/2) {
+	for range r.Rounds/2 + 1 {
 		for _, s := range r.subjects {
 			took, all, err := s.createParallel(ctx, together, clients)
 			if err != nil {
@@ -82,12 +82,14 @@ func (r *run) parallel(ctx context.Context) error {
 }
 
 func (r *run) stats(ctx context.Context) error {
-	for _, s := range r.subjects {
-		took, err := s.statsMany(ctx, asks)
-		if err != nil {
-			return err
+	for range r.Rounds {
+		for _, s := range r.subjects {
+			took, err := s.statsMany(ctx, asks)
+			if err != nil {
+				return err
+			}
+			r.add(opStats, s.volumes, took)
 		}
-		r.add(opStats, s.volumes, took)
 	}
 	return nil
 }
