@@ -46,8 +46,8 @@ const (
 	deletes   = 20
 	together  = 480 // creations by all clients of a round
 	clients   = 16
-	asks      = 50  // NodeGetVolumeStats
-	full      = 3   // deletions of a volume full of files
+	asks      = 50 // NodeGetVolumeStats
+	full      = 3  // deletions of a volume full of files
 )
 
 // run is a measurement under way.
