@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,25 +51,38 @@ func TestMountOptionsAndOwner(t *testing.T) {
 			}
 		}},
 		step{"MountHasItsOptions", func(s *scene) {
-			pod := s.running("holder")
-			options := s.onNode(node, "findmnt -n -o OPTIONS -M /var/lib/kubelet/pods/"+string(pod.UID)+"/volumes/kubernetes.io~csi/"+s.bound("data").Name+"/mount")
-			for _, want := range []string{"noexec", "nosuid", "noatime"} {
-				if !strings.Contains(","+options+",", ","+want+",") {
-					s.t.Errorf("mount options are %s, %s is missing", options, want)
-				}
-			}
+			s.mountedWith(node, "holder", "data", "rw", "noexec", "nosuid", "noatime")
+		}},
+		step{"ReadOnlyVolumeIsMountedReadOnly", func(s *scene) {
+			p := on(node, s.pod("reader", claimed("data"), "sleep"))
+			p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
+			s.create(p)
+			s.mountedWith(node, "reader", "data", "ro", "noexec", "nosuid", "noatime")
 		}},
 		step{"ReadOnlyVolumeCannotBeWritten", func(s *scene) {
-			p := on(node, s.pod("reader", claimed("data"), "write", dataDir+"/other"))
+			p := on(node, s.pod("intruder", claimed("data"), "write", dataDir+"/other"))
 			p.Spec.RestartPolicy = corev1.RestartPolicyNever
 			p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 			s.create(p)
-			s.phase("reader", corev1.PodFailed)
-			if log := s.kubectl("logs", "--namespace", s.namespace, "reader"); !strings.Contains(log, "read-only file system") {
+			s.phase("intruder", corev1.PodFailed)
+			if log := s.kubectl("logs", "--namespace", s.namespace, "intruder"); !strings.Contains(log, "read-only file system") {
 				s.t.Errorf("the pod failed with: %s", log)
 			}
 		}},
 	)
+}
+
+// mountedWith checks the options of a claim's mount for a running pod, as the
+// node has it: what the container sees, its runtime may have made so.
+func (s *scene) mountedWith(node, pod, claim string, want ...string) {
+	s.t.Helper()
+	target := "/var/lib/kubelet/pods/" + string(s.running(pod).UID) + "/volumes/kubernetes.io~csi/" + s.bound(claim).Name + "/mount"
+	options := strings.Split(s.onNode(node, "findmnt -n -o VFS-OPTIONS -M "+target), ",")
+	for _, w := range want {
+		if !slices.Contains(options, w) {
+			s.t.Errorf("options of the mount for pod %s are %v, %s is missing", pod, options, w)
+		}
+	}
 }
 
 func TestReadWriteOncePod(t *testing.T) {
