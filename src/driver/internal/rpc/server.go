@@ -56,14 +56,12 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls := grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
-		grpcprom.WithHistogramBuckets([]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}),
-	))
-	if err := c.Metrics.Register(calls); err != nil {
+	calls, durations := grpcprom.NewServerMetrics(), newDurations()
+	if err := errors.Join(c.Metrics.Register(calls), c.Metrics.Register(durations)); err != nil {
 		return nil, fmt.Errorf("register the metrics of gRPC: %w", err)
 	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(
-		logCalls(c.Log), calls.UnaryServerInterceptor(), setDeadline(c.Timeout), recoverPanics(c.Log),
+		logCalls(c.Log), calls.UnaryServerInterceptor(), timeCalls(durations), setDeadline(c.Timeout), recoverPanics(c.Log),
 	))
 	c.Services.Register(server)
 	calls.InitializeMetrics(server)

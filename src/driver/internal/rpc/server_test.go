@@ -14,6 +14,7 @@ import (
 	"time"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -171,15 +172,16 @@ func TestAPanicIsAnError(t *testing.T) {
 	}
 }
 
-func TestMetricsCountTheCode(t *testing.T) {
-	r := start(t, &services{create: func(context.Context) error { panic("x") }}, slog.LevelError, time.Minute)
-	_, _ = r.client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{})
+// callsIn is how many calls a metric, a counter or a histogram, holds for each method and code that were called.
+func (r running) callsIn(t *testing.T, name string) map[string]uint64 {
+	t.Helper()
 	families, err := r.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	calls := map[string]uint64{}
 	for _, family := range families {
-		if family.GetName() != "grpc_server_handled_total" {
+		if family.GetName() != name {
 			continue
 		}
 		for _, metric := range family.GetMetric() {
@@ -187,12 +189,45 @@ func TestMetricsCountTheCode(t *testing.T) {
 			for _, label := range metric.GetLabel() {
 				labels[label.GetName()] = label.GetValue()
 			}
-			if labels["grpc_method"] == "CreateVolume" && labels["grpc_code"] == "Internal" && metric.GetCounter().GetValue() == 1 {
-				return
+			// Of a counter and a histogram, a metric is one; the other counts 0.
+			if n := uint64(metric.GetCounter().GetValue()) + metric.GetHistogram().GetSampleCount(); n > 0 {
+				calls[labels["grpc_method"]+" "+labels["grpc_code"]] += n
 			}
 		}
 	}
-	t.Error("grpc_server_handled_total does not count the CreateVolume that ended as Internal")
+	return calls
+}
+
+func TestMetricsTellMethodAndCode(t *testing.T) {
+	results := []error{nil, nil, status.Error(codes.ResourceExhausted, "no room"), context.DeadlineExceeded}
+	r := start(t, &services{
+		create: func(context.Context) error {
+			if len(results) == 0 {
+				panic("x")
+			}
+			result := results[0]
+			results = results[1:]
+			return result
+		},
+		capacity: func(context.Context) error { return nil },
+	}, slog.LevelError, time.Minute)
+	for range 5 {
+		_, _ = r.client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{})
+	}
+	_, _ = r.client.GetCapacity(t.Context(), &pb.GetCapacityRequest{})
+	want := map[string]uint64{
+		"CreateVolume OK": 2, "CreateVolume ResourceExhausted": 1, "CreateVolume DeadlineExceeded": 1, "CreateVolume Internal": 1,
+		"GetCapacity OK": 1,
+	}
+	for _, name := range []string{"grpc_server_handled_total", "hpp_grpc_handling_seconds"} {
+		if diff := cmp.Diff(want, r.callsIn(t, name)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	// One histogram is enough; that of the middleware knows no code.
+	if calls := r.callsIn(t, "grpc_server_handling_seconds"); len(calls) > 0 {
+		t.Errorf("grpc_server_handling_seconds is there as well: %v", calls)
+	}
 }
 
 func TestCallsGetADeadline(t *testing.T) {
