@@ -116,6 +116,7 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// Before anything is built: building reads what is published on this node, which must not change under it.
 	unlock, err := lock(o.stateDir)
 	if err != nil {
 		return err
