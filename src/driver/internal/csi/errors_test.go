@@ -7,7 +7,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -107,6 +109,8 @@ func TestCodes(t *testing.T) {
 		{publish, volume.ErrSingleWriter, codes.FailedPrecondition},
 		{read, volume.ErrNotFound, codes.NotFound},
 		{read, errBadToken, codes.Aborted},
+		{create, &fs.PathError{Op: "mkdirat", Path: "csi/.hpp/staging/pvc-1", Err: syscall.ENOSPC}, codes.ResourceExhausted},
+		{create, &fs.PathError{Op: "write", Path: "csi/.hpp/volumes/pvc-1", Err: syscall.EDQUOT}, codes.ResourceExhausted},
 		{create, context.DeadlineExceeded, codes.DeadlineExceeded},
 		{create, context.Canceled, codes.Canceled},
 		{create, errors.New("something new"), codes.Internal},
