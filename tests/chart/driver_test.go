@@ -25,7 +25,7 @@ import (
 // folders of the test's own. It serves, and its metrics are those that the alerts ask for.
 func TestDriverTakesWhatTheChartWrites(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "driver")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./src/driver")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "./src/driver")
 	build.Dir = helmcli.Root(t)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", build, err, out)

@@ -19,7 +19,7 @@ const patience = 30 * time.Second
 func buildDriver(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "driver")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "./src/driver")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./src/driver")
 	cmd.Dir = filepath.Join("..", "..") // the root module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -24,7 +24,7 @@ const patience = 5 * time.Minute
 // Build compiles the driver as it is shipped, from the repository at root, into dir, and returns the binary's path.
 func Build(ctx context.Context, root, dir string) (string, error) {
 	binary := filepath.Join(dir, "driver")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./src/driver")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "./src/driver")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

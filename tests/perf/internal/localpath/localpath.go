@@ -85,7 +85,7 @@ func build(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("write the module that builds local-path: %w", err)
 	}
 	built := filepath.Join(work, "provisioner")
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-trimpath", "-ldflags", "-s -w", "-o", built, module)
+	cmd := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", built, module)
 	cmd.Dir = work
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
