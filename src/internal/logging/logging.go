@@ -30,7 +30,6 @@ const (
 	KeyPools    = "pools"
 	KeyReason   = "reason"
 	KeyRequest  = "request"
-	KeySignal   = "signal"
 	KeyStack    = "stack"
 	KeyVersion  = "version"
 	KeyVolumes  = "volumes"

@@ -54,9 +54,6 @@ var ErrUnavailable = errors.New("not measured")
 // size is that of a filesystem in a file, in bytes; the file takes only what is written.
 const size = 16 << 30
 
-// LoopKinds are the filesystems that Loop makes.
-func LoopKinds() []string { return []string{"ext4", "xfs"} }
-
 // Loop makes a filesystem in a file below dir and mounts it. ErrUnavailable without root or the filesystem's mkfs.
 func Loop(ctx context.Context, dir, fsType string) (d Disk, err error) {
 	mkfs, err := exec.LookPath("mkfs." + fsType)
