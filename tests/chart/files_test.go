@@ -103,7 +103,7 @@ func TestPackage(t *testing.T) {
 		if _, err := helm.Run(t, helmcli.Values{}, "package", helmcli.ChartDir(t), "--destination", dir); err != nil {
 			t.Fatal(err)
 		}
-		archive := filepath.Join(dir, "hostpath-provisioner-0.1.0.tgz")
+		archive := filepath.Join(dir, "hostpath-provisioner-"+helmcli.Chart(t).Version+".tgz")
 		list, err := exec.CommandContext(t.Context(), "tar", "-tzf", archive).Output()
 		if err != nil {
 			t.Fatal(err)
@@ -123,22 +123,9 @@ func TestPackage(t *testing.T) {
 	})
 }
 
-// metadata is what the tests read of Chart.yaml.
-type metadata struct {
-	AppVersion  string            `json:"appVersion"`
-	Annotations map[string]string `json:"annotations"`
-}
-
 // TestArtifactHubAnnotations: what the index says is what the chart renders.
 func TestArtifactHubAnnotations(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "Chart.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var chart metadata
-	if err := yaml.Unmarshal(data, &chart); err != nil {
-		t.Fatal(err)
-	}
+	chart := helmcli.Chart(t)
 	var listed []struct {
 		Image string `json:"image"`
 	}

@@ -205,7 +205,7 @@ func TestImages(t *testing.T) {
 		"mirror.example.com/hub/sig-storage/csi-provisioner:v6.3.0",
 		"mirror.example.com/hub/sig-storage/csi-node-driver-registrar:v2.17.0",
 		"mirror.example.com/hub/sig-storage/livenessprobe:v2.19.0",
-		"mirror.example.com/hub/hostpath-provisioner/selftest:0.1.0",
+		"mirror.example.com/hub/hostpath-provisioner/selftest:" + helmcli.Chart(t).AppVersion,
 	}
 	if diff := cmp.Diff(sorted(want), images(t, renderings()["everything"])); diff != "" {
 		t.Errorf("images behind a mirror (-want +got):\n%s", diff)

@@ -60,10 +60,11 @@ func TestEveryObjectIsMarked(t *testing.T) {
 	values := renderings()["everything"]
 	values.JSON = map[string]string{"extraObjects": "[]"}
 	objects := helmcli.Objects(t, helm.MustTemplate(t, values))
+	chart := helmcli.Chart(t)
 	want := map[string]string{
 		"app.kubernetes.io/name": "hostpath-provisioner", "app.kubernetes.io/instance": helmcli.Release,
-		"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": "0.1.0",
-		"app.kubernetes.io/part-of": "hostpath-provisioner", "helm.sh/chart": "hostpath-provisioner-0.1.0", "team": "storage",
+		"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": chart.AppVersion,
+		"app.kubernetes.io/part-of": "hostpath-provisioner", "helm.sh/chart": "hostpath-provisioner-" + chart.Version, "team": "storage",
 	}
 	for i, object := range objects {
 		id := helmcli.Ids(objects)[i]

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -44,6 +46,11 @@ func command() *cobra.Command {
 			if err := errors.Join(err, to.validate(), checkNames(only)); err != nil {
 				return err
 			}
+			if version == "" {
+				if version, err = appVersion(root); err != nil {
+					return err
+				}
+			}
 			built, err := product.Build(cmd.Context(), product.Options{Root: root, Names: only, Version: version, Platforms: list})
 			if err != nil {
 				return err
@@ -58,12 +65,27 @@ func command() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&root, "root", "../..", "the repository's root folder")
-	f.StringVar(&version, "version", "0.1.0", "version put into the binaries and used as tag")
+	f.StringVar(&version, "version", "", "version put into the binaries and used as tag; empty: the chart's appVersion")
 	f.StringVar(&platforms, "platforms", "linux/"+runtime.GOARCH, "comma separated list of OS/ARCH")
 	f.StringSliceVar(&only, "only", nil, "build only these images: "+strings.Join(product.Names(), ", "))
 	addDestination(cmd, &to)
 	cmd.AddCommand(wrapCommand())
 	return cmd
+}
+
+// appVersion reads the version that the chart's images have.
+func appVersion(root string) (string, error) {
+	file := filepath.Join(root, "charts", "hostpath-provisioner", "Chart.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the version from the chart (--version gives it otherwise): %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, "appVersion:"); found {
+			return strings.Trim(strings.TrimSpace(value), `"`), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no appVersion: give --version", file)
 }
 
 func addDestination(cmd *cobra.Command, to *destination) {

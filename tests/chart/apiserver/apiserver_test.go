@@ -166,7 +166,7 @@ func start(t *testing.T) *server {
 	t.Helper()
 	environment := &envtest.Environment{
 		Scheme:                helmcli.Scheme(t),
-		BinaryAssetsDirectory: assets(t),
+		BinaryAssetsDirectory: helmcli.Assets(t),
 		ErrorIfCRDPathMissing: true,
 		CRDDirectoryPaths:     foreignKinds(t),
 	}
@@ -193,15 +193,6 @@ func start(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	return &server{client: c, kubeconfig: path}
-}
-
-// assets is the folder with the server's binaries: KUBEBUILDER_ASSETS, or what the cluster program has built.
-func assets(t *testing.T) string {
-	t.Helper()
-	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {
-		return folder
-	}
-	return strings.TrimSpace(output(t, "go", "run", "./cluster", "assets"))
 }
 
 // foreignKinds are the CustomResourceDefinitions of OpenShift and of the Prometheus operator, out of their modules.

@@ -24,15 +24,14 @@ import (
 // ownCluster is the cluster that the test makes for itself.
 const ownCluster = "hpp-ct"
 
-// version is the images' tag that the chart asks for: its appVersion.
-const version = "0.1.0"
-
 func TestInstallEveryCIFile(t *testing.T) {
 	kubeconfig := os.Getenv("CT_KUBECONFIG")
 	if kubeconfig == "" {
 		kubeconfig = makeCluster(t)
 	}
 	t.Setenv("KUBECONFIG", kubeconfig)
+	// Ours and ct's kubectl is of the cluster's version, on a machine with another one or none.
+	t.Setenv("PATH", helmcli.Assets(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if drivers := run(t, "kubectl", "get", "csidrivers", "--output=name"); strings.Contains(drivers, "kubevirt.io.hostpath-provisioner") {
 		t.Fatal("the cluster has a CSIDriver kubevirt.io.hostpath-provisioner already, which one of the ci files would take over: " +
 			"uninstall that release, or use another cluster")
@@ -73,7 +72,7 @@ func makeCluster(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.PushProduct(t.Context(), version); err != nil {
+	if _, err := cluster.PushProduct(t.Context(), helmcli.Chart(t).AppVersion); err != nil {
 		t.Fatal(err)
 	}
 	if err := provide.Sidecar(t.Context(), cluster); err != nil {
