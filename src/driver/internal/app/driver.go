@@ -127,7 +127,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	bin := trash.Bin{Now: time.Now}
 	d.pools, err = pool.New(pool.Config{
 		Specs: specs, Disk: poolfs.NewHost(d.hostRoot), State: state, Backend: backend.Plain{}, Cluster: d.cluster, Events: d.cluster,
-		Purger: trash.NewPurger(bin), Log: d.log, SystemPaths: []string{"/", d.kubeletDir, d.stateDir},
+		Purger: trash.NewPurger(bin), Log: d.log, Now: time.Now, SystemPaths: []string{"/", d.kubeletDir, d.stateDir},
 	})
 	if err != nil {
 		return err

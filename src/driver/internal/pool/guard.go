@@ -28,8 +28,8 @@ type sight struct {
 	markerErr error
 	// remembered is what this node knows from an earlier adoption, nil where nothing.
 	remembered *memory
-	// selected tells that the node's labels match the pool's nodeSelector.
-	selected bool
+	// selected tells that the node's labels match the pool's nodeSelector; unknown that the labels have not been read yet.
+	selected, unknown bool
 	// enforceable tells that the backend keeps volumes to their size.
 	enforceable bool
 	// twin is the name of another pool with this marker, "" where there is none.
@@ -51,6 +51,8 @@ func decide(spec poolspec.Pool, s sight) decision {
 	switch {
 	case s.remembered != nil && s.remembered.ID != "":
 		return recognise(spec, s)
+	case s.marker == nil && s.unknown:
+		return absent("NodeUnknown", "waiting for the Kubernetes API to tell this node's labels, which decide whether %s is used", spec.Path)
 	case s.marker == nil && !s.selected:
 		return decision{action: stayAside, reason: "NotSelected", message: "this node's labels do not match the pool's nodeSelector"}
 	case spec.MountRequired() && !hasOwnFilesystem(s):

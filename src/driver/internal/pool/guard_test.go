@@ -34,6 +34,8 @@ func TestGuardDecides(t *testing.T) {
 		"forgotten, other disk":                {sight: sight{selected: true, facts: here, marker: theirs, remembered: &memory{Forgotten: true}}, action: adopt},
 		"forgotten, empty":                     {sight: sight{selected: true, remembered: &memory{Forgotten: true}}, action: create},
 		"not selected, never used":             {sight: sight{facts: here}, action: stayAside, reason: "NotSelected"},
+		"labels not known, never used":         {sight: sight{unknown: true}, action: refuse, reason: "NodeUnknown"},
+		"labels not known, used before":        {sight: sight{unknown: true, facts: here, marker: ours, remembered: known}, action: use},
 		"not selected, used by an old install": {sight: sight{facts: here, marker: ours}, action: adopt},
 		"marker damaged":                       {sight: sight{selected: true, facts: here, remembered: known, markerErr: errors.New("truncated")}, action: refuse, reason: "MarkerUnusable"},
 		"two pools, one directory":             {sight: sight{selected: true, facts: here, marker: ours, twin: "other"}, action: refuse, reason: "SameDirectory"},

@@ -39,7 +39,7 @@ func (l *Ledger) Reserve(id string, bytes int64, space poolfs.Space) (release fu
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.selected {
-		return nil, fmt.Errorf("%w: pool %s has a nodeSelector that this node's labels do not match", volume.ErrPoolNotHere, l.spec.Name)
+		return nil, fmt.Errorf("%w: pool %s has a nodeSelector that this node's labels do not match, as far as they are known", volume.ErrPoolNotHere, l.spec.Name)
 	}
 	if _, twice := l.reserved[id]; twice {
 		return nil, fmt.Errorf("%w: %s is being made", volume.ErrBusy, id)

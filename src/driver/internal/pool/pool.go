@@ -32,8 +32,10 @@ type Pool struct {
 	remembered *memory
 	report     volume.Report
 	recovered  time.Time // when report was made
-	trash      trash.Summary
-	orphans    []string
+	// A pool that is not selected and was never used may hold volumes all the same: once the cluster has told, one of these is set.
+	aside, served bool
+	trash         trash.Summary
+	orphans       []string
 }
 
 func newPool(set *Set, spec poolspec.Pool, remembered *memory) *Pool {
@@ -119,17 +121,18 @@ func (p *Pool) decision() decision {
 func (p *Pool) refresh(ctx context.Context) {
 	p.use.Lock()
 	defer p.use.Unlock()
+	ctx = context.WithoutCancel(ctx) // whoever happened to find the pool changed may leave; the work is for all
 	d, id, err := p.look(ctx)
 	if err != nil {
 		d, id = absent("Failed", "%s: %v", p.spec.Path, err), ""
 	}
 	if id != "" && (id != p.presentID() || p.unchecked()) {
-		report, err := p.recover(ctx)
+		report, err := p.recover(ctx, id)
 		if err != nil {
 			d, id = absent("RecoveryFailed", "%v", err), ""
 		}
 		p.mu.Lock()
-		p.report, p.recovered = report, time.Now()
+		p.report, p.recovered = report, p.set.Now()
 		p.mu.Unlock()
 	}
 	if id == "" {
@@ -148,22 +151,46 @@ func (p *Pool) refresh(ctx context.Context) {
 func (p *Pool) unchecked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.report.Unchecked && time.Since(p.recovered) >= askAgain
+	return p.report.Unchecked && p.set.Now().Sub(p.recovered) >= askAgain
 }
 
 // recover empties the ledger and fills it again from disk.
-func (p *Pool) recover(ctx context.Context) (report volume.Report, err error) {
-	disk, err := p.set.Disk.Open(p.spec.Path)
+func (p *Pool) recover(ctx context.Context, id string) (report volume.Report, err error) {
+	disk, err := p.openMarked(id)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
+	if err := ensureLayout(disk); err != nil {
+		return report, err
+	}
 	p.ledger.clear()
 	return p.set.recoverer.Recover(ctx, p, disk)
 }
 
+// openMarked opens the pool if it still has a marker; nothing is changed on a disk that came in between.
+func (p *Pool) openMarked(id string) (poolfs.FS, error) {
+	disk, err := p.set.Disk.Open(p.spec.Path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := readMarker(disk)
+	if err == nil && (m == nil || m.ID != id) {
+		err = errors.New("another filesystem was mounted there just now")
+	}
+	if err != nil {
+		return nil, errors.Join(err, disk.Close())
+	}
+	return disk, nil
+}
+
 // look decides and does what the decision says; id is the marker's where the pool can be used.
 func (p *Pool) look(ctx context.Context) (d decision, id string, err error) {
+	if m := p.memory(); m == nil || m.ID == "" {
+		// Two pools that lead to one directory must not both find it new.
+		p.set.adopting.Lock()
+		defer p.set.adopting.Unlock()
+	}
 	s, err := p.see()
 	if err != nil {
 		return d, "", err
@@ -172,10 +199,10 @@ func (p *Pool) look(ctx context.Context) (d decision, id string, err error) {
 	switch d.action {
 	case use:
 		return d, s.marker.ID, nil
-	case adopt:
-		return d, s.marker.ID, p.adoptMarker(*s.marker)
-	case create:
-		return p.make(ctx, s)
+	case adopt, create:
+		return p.first(ctx, s, d)
+	case stayAside:
+		return p.stay(ctx, s, d)
 	default:
 		return d, "", nil
 	}
@@ -187,8 +214,12 @@ func (p *Pool) see() (sight, error) {
 	if err != nil {
 		return sight{}, err
 	}
+	shared, err := p.set.isSystem(facts.Dev)
+	if err != nil {
+		return sight{}, err
+	}
 	s := sight{
-		facts: facts, shared: p.set.isSystem(facts.Dev), selected: p.ledger.isSelected(), remembered: p.memory(),
+		facts: facts, shared: shared, selected: p.ledger.isSelected() || p.isServed(), unknown: p.set.unlabelled(p.spec), remembered: p.memory(),
 		enforceable: p.backend.Enforcement() != volume.None,
 	}
 	if facts.CSI {
@@ -229,70 +260,93 @@ func (p *Pool) setMemory(m *memory) {
 	p.remembered = m
 }
 
-// adoptMarker takes a pool into use that an earlier installation made.
-func (p *Pool) adoptMarker(m marker) error {
-	disk, err := p.set.Disk.Open(p.spec.Path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(ensureLayout(disk), disk.Close()); err != nil {
-		return err
-	}
-	return p.remember(m.ID)
-}
-
-// make takes a directory into use for the first time, unless volumes that the cluster knows ought to be in it already: then
-// their disk is missing, and a new marker would hide that for ever.
-func (p *Pool) make(ctx context.Context, s sight) (decision, string, error) {
+// first takes a pool into use on this node, unless volumes that the cluster knows ought to be in it already: then their disk is
+// missing, and going on would hide that for ever.
+func (p *Pool) first(ctx context.Context, s sight, d decision) (decision, string, error) {
 	if s.remembered == nil || !s.remembered.Forgotten {
 		missing, err := p.missingVolumes(ctx, s.facts.CSI)
 		if err != nil {
-			return absent("ClusterUnknown", "waiting for the Kubernetes API to tell whether %s ought to hold volumes already: %v", p.spec.Path, err), "", nil
+			return p.waiting(err), "", nil
 		}
 		if len(missing) > 0 {
 			return absent("VolumesMissing", "%s lacks the directories of volumes that PersistentVolumes name: %s; mount their filesystem, or if they are lost: driver pool forget %s",
 				p.spec.Path, abridge(missing), p.spec.Name), "", nil
 		}
 	}
+	// The cluster took its time to answer: look again, and go on only if nothing has changed.
+	again, err := p.see()
+	if err != nil {
+		return d, "", err
+	}
+	if decide(p.spec, again) != d || again.facts.Dev != s.facts.Dev {
+		return absent("Changing", "%s changed while it was looked at; it is looked at again", p.spec.Path), "", nil
+	}
+	if d.action == adopt {
+		return d, s.marker.ID, p.remember(s.marker.ID)
+	}
+	id, err := p.make(again.facts)
+	return d, id, err
+}
+
+func (p *Pool) waiting(err error) decision {
+	return absent("ClusterUnknown", "waiting for the Kubernetes API to tell whether %s ought to hold volumes already: %v", p.spec.Path, err)
+}
+
+// stay leaves a pool alone that is not selected here, unless the cluster knows volumes of this node in it: those are served.
+func (p *Pool) stay(ctx context.Context, s sight, d decision) (decision, string, error) {
+	if p.isAside() {
+		return d, "", nil
+	}
+	wanted, err := p.wanted(ctx)
+	if err != nil {
+		return p.waiting(err), "", nil
+	}
+	p.setServed(len(wanted) > 0)
+	if len(wanted) == 0 {
+		return d, "", nil
+	}
+	s.selected = true
+	return p.first(ctx, s, decide(p.spec, s))
+}
+
+func (p *Pool) setServed(served bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.served, p.aside = served, !served
+}
+
+func (p *Pool) isServed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.served
+}
+
+func (p *Pool) isAside() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.aside
+}
+
+// make makes the pool's directories and its marker.
+func (p *Pool) make(facts poolfs.Facts) (id string, err error) {
 	if err := p.set.Disk.Create(p.spec.Path); err != nil {
-		return decision{}, "", err
+		return "", err
 	}
 	disk, err := p.set.Disk.Open(p.spec.Path)
 	if err != nil {
-		return decision{}, "", err
+		return "", err
 	}
-	m := newMarker(s.facts.FSID, time.Now())
-	if err := errors.Join(writeMarker(disk, m), disk.Close()); err != nil {
-		return decision{}, "", err
-	}
-	return decision{action: create}, m.ID, p.remember(m.ID)
-}
-
-// missingVolumes lists the volumes that PersistentVolumes of this node place in this pool and that have no directory.
-func (p *Pool) missingVolumes(ctx context.Context, hasCSI bool) (missing []string, err error) {
-	pvs, err := p.set.Cluster.Volumes(ctx)
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	info, err := disk.Stat(".")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	var disk poolfs.FS
-	if hasCSI {
-		if disk, err = p.set.Disk.Open(p.spec.Path); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, disk.Close()) }()
+	if facts.Path && info.Dev != facts.Dev {
+		return "", errors.New("another filesystem was mounted there just now")
 	}
-	for _, pv := range pvs {
-		name, resolveErr := p.set.Resolve(pv.Pool)
-		if resolveErr != nil || name != p.spec.Name {
-			continue
-		}
-		if disk == nil || volume.ValidateID(pv.Handle) != nil {
-			missing = append(missing, pv.Handle)
-			continue
-		}
-		if _, err := disk.Stat(pv.Handle); err != nil {
-			missing = append(missing, pv.Handle)
-		}
+	m := newMarker(facts.FSID, p.set.Now())
+	if err := writeMarker(disk, m); err != nil {
+		return "", err
 	}
-	return missing, nil
+	return m.ID, p.remember(m.ID)
 }

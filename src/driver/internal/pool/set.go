@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
@@ -42,6 +44,7 @@ type Config struct {
 	Events  Events
 	Purger  *trash.Purger
 	Log     *slog.Logger
+	Now     func() time.Time
 	// SystemPaths are paths on the host whose filesystems are no pool's own: /, the kubelet's directory, the state directory.
 	SystemPaths []string
 }
@@ -53,13 +56,18 @@ type Set struct {
 	state     state
 	pools     []*Pool // by name
 
-	mu     sync.Mutex
-	memory map[string]memory // pools that the configuration no longer holds
+	// adopting is held while a pool is taken into use for the first time.
+	adopting sync.Mutex
+	known    known
+
+	mu       sync.Mutex
+	memory   map[string]memory // pools that the configuration no longer holds
+	labelled bool              // the node's labels are known
 }
 
 // New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
 func New(c Config) (*Set, error) {
-	if c.Disk == nil || c.State == nil || c.Backend == nil || c.Cluster == nil || c.Events == nil || c.Purger == nil || c.Log == nil {
+	if c.Disk == nil || c.State == nil || c.Backend == nil || c.Cluster == nil || c.Events == nil || c.Purger == nil || c.Log == nil || c.Now == nil {
 		return nil, errors.New("pool set: a field of its Config is missing")
 	}
 	st, err := newState(c.State)
@@ -80,15 +88,31 @@ func New(c Config) (*Set, error) {
 		s.pools = append(s.pools, newPool(s, spec, m))
 	}
 	slices.SortFunc(s.pools, func(a, b *Pool) int { return strings.Compare(a.spec.Name, b.spec.Name) })
-	s.SetNodeLabels(nil)
+	s.selectBy(nil)
 	return s, nil
 }
 
 // Use names who recovers pools; it must come before any pool is opened.
 func (s *Set) Use(r Recoverer) { s.recoverer = r }
 
-// SetNodeLabels decides anew in which pools this node makes volumes.
+// SetNodeLabels decides anew in which pools this node makes volumes. Until it is first called, a pool with a nodeSelector that was
+// never used here is absent.
 func (s *Set) SetNodeLabels(labels map[string]string) {
+	s.selectBy(labels)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.labelled = true
+}
+
+// unlabelled tells that nobody knows yet whether this node is selected.
+func (s *Set) unlabelled(spec poolspec.Pool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(spec.NodeSelector) > 0 && !s.labelled
+}
+
+// selectBy compares the labels with every pool's nodeSelector.
+func (s *Set) selectBy(labels map[string]string) {
 	for _, p := range s.pools {
 		selected := true
 		for key, value := range p.spec.NodeSelector {
@@ -165,22 +189,16 @@ func (s *Set) Inline(name string) bool {
 	return p != nil && p.spec.Inline
 }
 
-// Absent names what cannot be used now, each with its reason.
-func (s *Set) Absent(ctx context.Context) []string {
-	var absent []string
-	for _, p := range s.pools {
-		p.check(ctx)
-		if d := p.decision(); d.action == refuse {
-			absent = append(absent, fmt.Sprintf("pool %s: %s", p.spec.Name, d.message))
-		}
-	}
+// TakenOut names the pools that only this node remembers, each with the way out.
+func (s *Set) TakenOut() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var names []string
 	for name := range s.memory {
-		absent = append(absent, fmt.Sprintf("pool %s: %s", name, takenOut(name)))
+		names = append(names, fmt.Sprintf("pool %s: %s", name, takenOut(name)))
 	}
-	slices.Sort(absent)
-	return absent
+	slices.Sort(names)
+	return names
 }
 
 // Capacity is the room in a pool and the largest volume that could be made there, in bytes: both 0 where the pool is absent,
@@ -200,7 +218,8 @@ func (s *Set) Capacity(ctx context.Context, name string) (room, maximum int64, e
 	defer func() { _ = disk.Close() }()
 	space, err := disk.Space()
 	if err != nil {
-		return 0, 0, fmt.Errorf("read the free space of pool %s: %w", name, err)
+		s.Log.Error("cannot read a pool's free space", logging.KeyPool, name, logging.KeyError, err)
+		return 0, 0, nil
 	}
 	_, _, room = p.ledger.totals(space)
 	return room, room, nil
@@ -240,14 +259,19 @@ func (p *Pool) forget(ctx context.Context) error {
 	return nil
 }
 
-// isSystem tells whether a device holds one of the system's paths.
-func (s *Set) isSystem(dev uint64) bool {
+// isSystem tells whether a device holds one of the system's paths. Not to know is an error: a pool that requires a mount must
+// not be made on the root filesystem for it.
+func (s *Set) isSystem(dev uint64) (bool, error) {
 	for _, path := range s.SystemPaths {
-		if facts, err := s.Disk.Inspect(path); err == nil && facts.Path && facts.Dev == dev {
-			return true
+		system, err := s.Disk.Device(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("see which filesystem %s is on: %w", path, err)
+		}
+		if err == nil && system == dev {
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // twin names another configured pool that has the same marker.

@@ -93,7 +93,7 @@ func (s *Set) announce(spec poolspec.Pool, before, now decision, report volume.R
 		s.Log.Info("pool is not selected on this node", logging.KeyPool, spec.Name)
 	default:
 		s.Log.Info("pool is present", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path, logging.KeyBackend, s.Backend.Name())
-		s.Events.Normal("PoolPresent", fmt.Sprintf("pool %s at %s can be used", spec.Name, spec.Path))
+		s.Events.Normal("PoolPresent", fmt.Sprintf("pool %s at %s can be used; enforcement of sizes: %s", spec.Name, spec.Path, s.Backend.Enforcement()))
 		s.announceReport(spec, report)
 	}
 }

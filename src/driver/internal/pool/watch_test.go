@@ -53,7 +53,7 @@ func newTestSet(t *testing.T, specs ...poolspec.Pool) (*Set, *memfs.Disk, *fakeC
 	}
 	s, err := New(Config{
 		Specs: specs, Disk: disk, State: dir, Backend: backend.Plain{}, Cluster: cluster, Events: events,
-		Purger: trash.NewPurger(trash.Bin{Now: time.Now}), Log: slog.New(slog.DiscardHandler),
+		Purger: trash.NewPurger(trash.Bin{Now: time.Now}), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,17 @@ func OpenDir(path string) (FS, error) {
 	return hostFS{dir}, nil
 }
 
+// Device implements Disk.
+func (h *Host) Device(path string) (uint64, error) {
+	dir, err := beneath.OpenInRoot(h.root, path)
+	if err != nil {
+		return 0, err
+	}
+	defer dir.Close()
+	info, err := dir.Stat(".")
+	return info.Dev, err
+}
+
 // Inspect implements Disk. Where csi is a link or no directory, it fails with ELOOP or ENOTDIR.
 func (h *Host) Inspect(path string) (Facts, error) {
 	dir, err := beneath.OpenInRoot(h.root, path)

@@ -110,6 +110,8 @@ type Facts struct {
 
 // Disk opens directories of the host by their absolute path on it.
 type Disk interface {
+	// Device is the device number (st_dev) of the directory at path itself; fs.ErrNotExist where it is missing.
+	Device(path string) (uint64, error)
 	// Inspect looks without changing anything.
 	Inspect(path string) (Facts, error)
 	// Create makes path (0755) with its parents and path/csi (0700), whatever is missing, durably.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
@@ -83,6 +84,9 @@ func (b Bin) newEntry(disk poolfs.FS, id string) (string, error) {
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			err = useSpare(disk, entry, err)
+		}
 		if err != nil {
 			return "", fmt.Errorf("make a trash entry for volume %s: %w", id, err)
 		}
@@ -91,6 +95,29 @@ func (b Bin) newEntry(disk poolfs.FS, id string) (string, error) {
 		}
 		return entry, nil
 	}
+}
+
+// spare is an empty directory that becomes a trash entry when the filesystem is too full to make one: without it, nobody could
+// delete what fills the disk. It is no entry: its name starts with a dot.
+const spare = poolfs.TrashDir + "/.spare"
+
+func useSpare(disk poolfs.FS, entry string, full error) error {
+	if err := disk.Rename(spare, entry); err != nil {
+		return errors.Join(full, fmt.Errorf("use the spare directory instead: %w", err))
+	}
+	return nil
+}
+
+// EnsureSpare makes the spare directory again, durably, where it was used.
+func (Bin) EnsureSpare(disk poolfs.FS) error {
+	err := disk.Mkdir(spare, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("keep a spare directory in the trash: %w", err)
+	}
+	return syncAll(disk, poolfs.TrashDir)
 }
 
 func moveRecord(disk poolfs.FS, entry, id string) error {
@@ -130,15 +157,21 @@ func (b Bin) names(disk poolfs.FS) ([]entryName, error) {
 	return entries, nil
 }
 
-// Entries lists the trash and looks into every entry.
-func (b Bin) Entries(disk poolfs.FS) ([]volume.BinEntry, error) {
+// Entries lists the trash, of one volume or with an empty id of all, and looks into each entry.
+func (b Bin) Entries(disk poolfs.FS, id string) ([]volume.BinEntry, error) {
 	names, err := b.names(disk)
 	if err != nil {
 		return nil, err
 	}
 	entries := make([]volume.BinEntry, 0, len(names))
 	for _, n := range names {
+		if id != "" && n.id != id {
+			continue
+		}
 		e, err := look(disk, n.name, n.id)
+		if errors.Is(err, fs.ErrNotExist) { // purged meanwhile
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("look into trash entry %s: %w", n.name, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -80,6 +81,11 @@ func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
 	}
 	waiting := make(map[string]time.Time, len(entries))
 	for _, e := range entries {
+		if time.Now().After(end) && !w.bin.Now().Before(w.waiting[e.name]) {
+			s.More = true
+			s.count(e)
+			continue
+		}
 		again, err := w.purgeEntry(ctx, disk, e, pace)
 		switch {
 		case errors.Is(err, errSliceOver):
@@ -95,6 +101,9 @@ func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
 		s.count(e)
 	}
 	w.waiting = waiting
+	if err := w.bin.EnsureSpare(disk); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		errs = append(errs, err)
+	}
 	return s, errors.Join(errs...)
 }
 

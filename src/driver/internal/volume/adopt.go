@@ -70,9 +70,13 @@ func (m *Manager) takeOver(p Pool, disk poolfs.FS, pv PersistentVolume) (Record,
 	if !ok {
 		return Record{}, ErrNotFound
 	}
+	disposal := pv.OnDelete
+	if disposal == "" {
+		disposal = Trash
+	}
 	r := Record{
 		Version: RecordVersion, ID: pv.Handle, Pool: p.Name(), Bytes: pv.Bytes, Backend: p.Backend().Name(),
-		Mode: posixBits(info.Mode), UID: info.UID, GID: info.GID, OnDelete: Trash, Claim: pv.Claim,
+		Mode: posixBits(info.Mode), UID: info.UID, GID: info.GID, OnDelete: disposal, Claim: pv.Claim,
 		Adopted: true, Created: m.Now().UTC(),
 	}
 	if err := m.Records.Add(disk, r); err != nil {

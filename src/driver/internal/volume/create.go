@@ -31,7 +31,13 @@ func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
 	defer func() { _ = disk.Close() }()
 	switch existing, err := m.Records.Read(disk, s.ID); {
 	case err == nil:
-		return m.repeat(p, disk, existing, r)
+		unfinished, err := m.unfinished(ctx, disk, s.ID)
+		if err != nil {
+			return Volume{}, err
+		}
+		if !unfinished {
+			return m.repeat(p, disk, existing, r)
+		}
 	case !errors.Is(err, ErrNotFound):
 		return Volume{}, err
 	}
@@ -76,6 +82,19 @@ func (m *Manager) inOtherPool(p Pool, id string) error {
 	return nil
 }
 
+// unfinished clears what an earlier request left that failed and could not be undone; it was never answered to anyone.
+func (m *Manager) unfinished(ctx context.Context, disk poolfs.FS, id string) (bool, error) {
+	_, ok, err := exists(disk, id)
+	if err != nil || ok {
+		return false, err
+	}
+	s, err := m.survey(disk, id)
+	if err != nil || s.verdict() != undoCreate {
+		return false, err
+	}
+	return true, m.settle(ctx, disk, id, s)
+}
+
 // repeat answers a request for a volume that exists.
 func (m *Manager) repeat(p Pool, disk poolfs.FS, is, asked Record) (Volume, error) {
 	for _, f := range []struct {
@@ -87,6 +106,7 @@ func (m *Manager) repeat(p Pool, disk poolfs.FS, is, asked Record) (Volume, erro
 		{"directoryMode", fmt.Sprintf("%04o", is.Mode), fmt.Sprintf("%04o", asked.Mode)},
 		{"uid", is.UID, asked.UID},
 		{"gid", is.GID, asked.GID},
+		{"onDelete", is.OnDelete, asked.OnDelete},
 		{"ephemeral", is.Ephemeral, asked.Ephemeral},
 	} {
 		if f.is != f.asked {
@@ -100,6 +120,7 @@ func (m *Manager) repeat(p Pool, disk poolfs.FS, is, asked Record) (Volume, erro
 	if !ok {
 		return Volume{}, lost(is)
 	}
+	p.Ledger().Put(is) // a request that failed at its very last step did not come to this
 	return m.answer(p, is), nil
 }
 
@@ -192,16 +213,16 @@ type rollback []func() error
 
 func (r *rollback) add(step func() error) { *r = append(*r, step) }
 
-// after runs the steps in reverse if there was an error, and joins theirs to it.
+// after runs the steps in reverse if there was an error, and joins theirs to it. A step that fails ends the undoing: what was done
+// before it is then still whole, for the next request or recovery to go on from.
 func (r *rollback) after(err error) error {
 	if err == nil {
 		return nil
 	}
-	errs := []error{err}
 	for _, step := range slices.Backward(*r) {
 		if undoErr := step(); undoErr != nil {
-			errs = append(errs, fmt.Errorf("undo: %w", undoErr))
+			return errors.Join(err, fmt.Errorf("undo: %w", undoErr))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -13,7 +13,7 @@ import (
 // Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one that is
 // published is refused, one whose data is gone is retired.
 func (m *Manager) Delete(ctx context.Context, id string) error {
-	l, err := m.locate(ctx, id)
+	l, err := m.locate(ctx, id, adopting)
 	if errors.Is(err, ErrNotFound) {
 		m.forget(id)
 		return nil
@@ -56,11 +56,14 @@ func (m *Manager) retire(ctx context.Context, l located) error {
 	if err != nil {
 		return err
 	}
-	if s.verdict() == lostData {
+	switch s.verdict() {
+	case lostData:
 		m.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, l.ID, logging.KeyPool, l.Pool)
 		err = m.Records.Remove(l.disk, l.ID)
-	} else {
+	case finishDelete, undoCreate:
 		err = m.settle(ctx, l.disk, l.ID, s)
+	case healthy, refused, foreign, dropStaged, nothing:
+		err = fmt.Errorf("%w: somebody else changed csi/%s meanwhile; try again", ErrBusy, l.ID)
 	}
 	if err != nil {
 		return err

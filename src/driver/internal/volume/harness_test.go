@@ -87,7 +87,7 @@ func tryStart(disk *memfs.Disk, options ...option) (*node, error) {
 	log := slog.New(slog.DiscardHandler)
 	n.set, err = pool.New(pool.Config{
 		Specs: s.specs, Disk: disk, State: stateDir, Backend: backend.Plain{}, Cluster: s.cluster, Events: n.events,
-		Purger: n.purger, Log: log, SystemPaths: []string{"/"},
+		Purger: n.purger, Log: log, Now: s.clock.Now, SystemPaths: []string{"/"},
 	})
 	if err != nil {
 		return nil, err
@@ -243,6 +243,8 @@ func (m *mounts) Published() (map[string][]string, error) {
 type cluster struct {
 	pvs []volume.PersistentVolume
 	err error
+	// asked, if set, is called before a list is answered.
+	asked func()
 }
 
 func (c *cluster) Volume(_ context.Context, id string) (volume.PersistentVolume, bool, error) {
@@ -254,7 +256,13 @@ func (c *cluster) Volume(_ context.Context, id string) (volume.PersistentVolume,
 	return volume.PersistentVolume{}, false, c.err
 }
 
-func (c *cluster) Volumes(context.Context) ([]volume.PersistentVolume, error) { return c.pvs, c.err }
+func (c *cluster) Volumes(context.Context) ([]volume.PersistentVolume, error) {
+	pvs, err := c.pvs, c.err
+	if c.asked != nil {
+		c.asked()
+	}
+	return pvs, err
+}
 
 // events keeps what people would be told.
 type events struct {
@@ -269,6 +277,13 @@ func (e *events) add(s string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.told = append(e.told, s)
+}
+
+// tell looks for an event of a reason whose message holds a word.
+func (e *events) tell(reason, word string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.told, func(s string) bool { return strings.HasPrefix(s, reason+": ") && strings.Contains(s, word) })
 }
 
 type clock struct {

@@ -41,6 +41,16 @@ func (l *Locked) Delete(ctx context.Context, id string) error {
 	return l.do(ctx, id, func(ctx context.Context) error { return l.Manager.Delete(ctx, id) })
 }
 
+// Get is Manager.Get without a lock, which an operation that takes its time would hold. What is missing only because one is under
+// way is not called lost.
+func (l *Locked) Get(ctx context.Context, id string) (Volume, Health, error) {
+	v, health, err := l.Manager.Get(ctx, id)
+	if err == nil && health.Condition == DataLoss && l.isBusy(id) {
+		return Volume{}, Health{}, fmt.Errorf("%w: an operation on %s is under way; ask again", ErrBusy, id)
+	}
+	return v, health, err
+}
+
 // Publish is Manager.Publish under the id's lock.
 func (l *Locked) Publish(ctx context.Context, q PublishRequest) error {
 	return l.do(ctx, q.ID, func(ctx context.Context) error { return l.Manager.Publish(ctx, q) })
@@ -94,6 +104,13 @@ func (l *Locked) take(id string) bool {
 	l.busy[id] = struct{}{}
 	l.running.Add(1)
 	return true
+}
+
+func (l *Locked) isBusy(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, busy := l.busy[id]
+	return busy
 }
 
 func (l *Locked) give(id string) {

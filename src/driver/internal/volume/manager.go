@@ -55,42 +55,76 @@ type located struct {
 // Close ends the use of the pool. An error of closing a directory tells nothing about the work done through it.
 func (l located) Close() { _ = l.disk.Close() }
 
-// locate finds a volume by its record in whichever pool can be used, adopting a directory that a PersistentVolume names.
-// ErrNotFound is certain: no pool is absent and no such volume is known to the cluster.
-func (m *Manager) locate(ctx context.Context, id string) (located, error) {
+// look says what a search may do besides reading.
+type look bool
+
+const (
+	only     look = false // nothing: the caller holds no lock on the id
+	adopting look = true  // make a record for a directory that a PersistentVolume names
+)
+
+// locate finds a volume by its record in whichever pool can be used, those first that know it. ErrNotFound is certain: no pool was
+// absent when it was asked, and every one that could hold the volume was.
+func (m *Manager) locate(ctx context.Context, id string, how look) (located, error) {
 	if err := ValidateID(id); err != nil {
 		return located{}, err
 	}
-	for _, p := range m.Pools.All() {
-		found, err := m.lookIn(ctx, p, id)
-		if err == nil || !errors.Is(err, ErrNotFound) {
-			return found, err
+	pools := m.Pools.All()
+	slices.SortStableFunc(pools, func(a, b Pool) int { return knows(b, id) - knows(a, id) })
+	var troubles []error
+	absent := m.Pools.TakenOut()
+	for _, p := range pools {
+		found, err := m.lookIn(ctx, p, id, how)
+		switch {
+		case err == nil:
+			return found, nil
+		case errors.Is(err, ErrPoolAbsent):
+			absent = append(absent, err.Error())
+		case !errors.Is(err, ErrNotFound):
+			troubles = append(troubles, err)
 		}
 	}
-	if absent := m.Pools.Absent(ctx); len(absent) > 0 {
-		return located{}, fmt.Errorf("%w: volume %s may be in a pool that cannot be used now: %s",
-			ErrPoolAbsent, id, strings.Join(absent, "; "))
+	switch {
+	case len(troubles) > 0:
+		return located{}, errors.Join(troubles...)
+	case len(absent) > 0:
+		return located{}, fmt.Errorf("%w: volume %s may be in a pool that cannot be used now: %s", ErrPoolAbsent, id, strings.Join(absent, "; "))
+	default:
+		return located{}, fmt.Errorf("%w: no pool on this node holds %s", ErrNotFound, id)
 	}
-	return located{}, fmt.Errorf("%w: no pool on this node holds %s", ErrNotFound, id)
 }
 
-// lookIn looks for a volume in one pool; ErrNotFound where the pool lacks it or is absent.
-func (m *Manager) lookIn(ctx context.Context, p Pool, id string) (located, error) {
+func knows(p Pool, id string) int {
+	if _, ok := p.Ledger().Get(id); ok {
+		return 1
+	}
+	return 0
+}
+
+// lookIn looks for a volume in one pool.
+func (m *Manager) lookIn(ctx context.Context, p Pool, id string, how look) (l located, err error) {
 	disk, err := p.Open(ctx)
-	if errors.Is(err, ErrPoolAbsent) || errors.Is(err, ErrPoolNotHere) {
+	if errors.Is(err, ErrPoolNotHere) { // never used on this node
 		return located{}, ErrNotFound
 	}
 	if err != nil {
 		return located{}, err
 	}
+	found := false
+	defer func() {
+		if !found {
+			err = errors.Join(err, disk.Close())
+		}
+	}()
 	r, err := m.Records.Read(disk, id)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, ErrNotFound) && how == adopting {
 		r, err = m.adopt(ctx, p, disk, id)
 	}
 	if err != nil {
-		return located{}, errors.Join(err, disk.Close())
+		return located{}, err
 	}
 	r.Pool = p.Name() // the pool's name in the configuration may have changed since
+	found = true
 	return located{pool: p, disk: disk, Record: r}, nil
 }
 
@@ -111,7 +145,7 @@ func exists(disk poolfs.FS, name string) (poolfs.Info, bool, error) {
 
 // Get answers what a volume is and how it is.
 func (m *Manager) Get(ctx context.Context, id string) (Volume, Health, error) {
-	l, err := m.locate(ctx, id)
+	l, err := m.locate(ctx, id, only)
 	if err != nil {
 		return Volume{}, Health{}, err
 	}
@@ -169,7 +203,7 @@ func (m *Manager) List(_ context.Context, after string, limit int) (volumes []Vo
 
 // Stats is the use of a volume published at a path (any path where it is mounted), with the volume's health.
 func (m *Manager) Stats(ctx context.Context, id, path string) (Stats, Health, error) {
-	l, err := m.locate(ctx, id)
+	l, err := m.locate(ctx, id, only)
 	if err != nil {
 		return Stats{}, Health{}, err
 	}

@@ -119,6 +119,7 @@ func TestPlantedLinkIsRefused(t *testing.T) {
 	wants(t, err, volume.ErrBroken, "csi/pvc-1")
 	err = n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target})
 	wants(t, err, volume.ErrBroken, "csi/pvc-1")
+	wants(t, n.Delete(t.Context(), "pvc-1"), volume.ErrBroken, "csi/pvc-1")
 }
 
 func TestDeleteRefusesAPublishedVolume(t *testing.T) {
@@ -241,7 +242,7 @@ func TestLostVolumeIsReportedAndRetired(t *testing.T) {
 	if s := n.set.Status()[0]; s.Lost != 1 {
 		t.Errorf("status %+v, want one lost volume", s)
 	}
-	if !slices.ContainsFunc(n.events.told, func(s string) bool { return strings.HasPrefix(s, "VolumeLost") && strings.Contains(s, "pvc-1") }) {
+	if !n.events.tell("VolumeLost", "pvc-1") {
 		t.Errorf("events %q do not tell of the lost volume", n.events.told)
 	}
 	_, err := n.Create(t.Context(), spec("pvc-1"))
@@ -276,6 +277,9 @@ func TestBrokenRecordHarmsNoOtherVolume(t *testing.T) {
 			n := warm(t, disk)
 			if s := n.set.Status()[0]; !s.Present || s.Refused != 1 || s.Volumes != 1 {
 				t.Errorf("status %+v, want one refused and one good volume", s)
+			}
+			if !n.events.tell("VolumeRefused", "pvc-1") {
+				t.Errorf("events %q do not tell of the refused volume", n.events.told)
 			}
 			wants(t, n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}), volume.ErrBroken, "pvc-1.json")
 			wants(t, n.Delete(t.Context(), "pvc-1"), volume.ErrBroken, "untouched")
@@ -380,7 +384,7 @@ func TestMountGuard(t *testing.T) {
 	if room, maximum, err := n.set.Capacity(t.Context(), "local"); room != 0 || maximum != 0 || err != nil {
 		t.Errorf("capacity %d, %d, %v; want 0", room, maximum, err)
 	}
-	if !slices.ContainsFunc(n.events.told, func(s string) bool { return strings.HasPrefix(s, "PoolAbsent: pool local: MarkerMissing") }) {
+	if !n.events.tell("PoolAbsent", "pool local: MarkerMissing") {
 		t.Errorf("events %q do not tell that the pool is absent", n.events.told)
 	}
 
@@ -425,6 +429,7 @@ func TestNoMarkerWithoutTheAPI(t *testing.T) {
 	_, err := n.Create(t.Context(), spec("pvc-1"))
 	wants(t, err, volume.ErrPoolAbsent, "waiting for the Kubernetes API")
 	silent.err = nil
+	n.clock.advance(time.Minute)
 	mustCreate(t, n, "pvc-1")
 }
 
@@ -467,6 +472,9 @@ func TestNodeSelectorStopsCreationOnly(t *testing.T) {
 	ssd.NodeSelector = map[string]string{"disk": "ssd"}
 	n := start(t, disk, withPools(ssd))
 	_, err := n.Create(t.Context(), spec("pvc-1"))
+	wants(t, err, volume.ErrPoolAbsent, "labels")
+	n.set.SetNodeLabels(nil)
+	_, err = n.Create(t.Context(), spec("pvc-1"))
 	wants(t, err, volume.ErrPoolNotHere, "local")
 	if facts, err := disk.Inspect(poolPath); err != nil || facts.Path {
 		t.Errorf("%s was made on a node that is not selected: %+v, %v", poolPath, facts, err)

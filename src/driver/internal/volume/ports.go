@@ -34,8 +34,8 @@ type Pools interface {
 	Get(name string) (Pool, error)
 	// All are the configured pools, by name.
 	All() []Pool
-	// Absent names the pools, configured or remembered, that cannot be used now, each with its reason.
-	Absent(ctx context.Context) []string
+	// TakenOut names the pools that this node remembers and the configuration no longer holds, each with the way out.
+	TakenOut() []string
 }
 
 // Backend makes volumes' directories and holds them to their size.
@@ -61,8 +61,8 @@ type Records interface {
 type Bin interface {
 	// Discard moves a volume's data and then its record into a new trash entry, durably.
 	Discard(disk poolfs.FS, r Record) error
-	// Entries lists what is in the trash.
-	Entries(disk poolfs.FS) ([]BinEntry, error)
+	// Entries lists what is in the trash, of one volume or with an empty id of all.
+	Entries(disk poolfs.FS, id string) ([]BinEntry, error)
 	// Finish moves the record of an interrupted Discard after its data.
 	Finish(disk poolfs.FS, entry, id string) error
 	// RemoveEmpty removes an entry that holds nothing.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything else
@@ -40,20 +42,24 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 // is made where it does not exist.
 func (m *Manager) toPublish(ctx context.Context, q PublishRequest) (located, error) {
 	if q.Inline == nil {
-		return m.locate(ctx, q.ID)
+		return m.locate(ctx, q.ID, adopting)
 	}
 	p, err := m.Pools.Get(q.Inline.Pool)
 	if err != nil {
 		return located{}, err
 	}
-	l, err := m.lookIn(ctx, p, q.ID)
-	if !errors.Is(err, ErrNotFound) {
-		return l, err
+	l, err := m.lookIn(ctx, p, q.ID, only)
+	if errors.Is(err, ErrNotFound) {
+		if _, err := m.Create(ctx, *q.Inline); err != nil {
+			return located{}, err
+		}
+		l, err = m.lookIn(ctx, p, q.ID, only)
 	}
-	if _, err := m.Create(ctx, *q.Inline); err != nil {
-		return located{}, err
+	if err == nil && !l.Ephemeral {
+		l.Close()
+		return located{}, fmt.Errorf("%w: %s is a persistent volume, asked for inline", ErrExists, q.ID)
 	}
-	return m.lookIn(ctx, p, q.ID)
+	return l, err
 }
 
 // alreadyThere judges what is mounted at the target already.
@@ -101,7 +107,7 @@ func (m *Manager) bind(q PublishRequest, l located) error {
 }
 
 // Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which its
-// record says, is then deleted. An absent pool does not keep a pod from ending.
+// record says, is then deleted. Neither an absent pool nor another's trouble keeps a pod from ending.
 func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	if err := ValidateID(id); err != nil {
 		return err
@@ -110,18 +116,36 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 		return fmt.Errorf("unpublish volume %s: %w", id, err)
 	}
 	m.targets.remove(id, target)
-	l, err := m.locate(ctx, id)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrPoolAbsent) || errors.Is(err, ErrBroken) || errors.Is(err, ErrClusterUnknown) {
+	r, known := m.recorded(id)
+	if known && !r.Ephemeral {
 		return nil
 	}
-	if err != nil {
+	l, err := m.locate(ctx, id, only)
+	switch {
+	case err == nil:
+		l.Close()
+	case known: // an inline volume that is there and cannot be reached: the kubelet calls again
 		return err
+	default:
+		if !errors.Is(err, ErrNotFound) {
+			m.Log.Warn("cannot tell whether an unpublished volume was an inline one", logging.KeyID, id, logging.KeyError, err)
+		}
+		return nil
 	}
-	l.Close()
-	if !l.Ephemeral || len(m.targets.of(id)) > 0 {
+	if !l.Ephemeral || m.Published(id) {
 		return nil
 	}
 	return m.Delete(ctx, id)
+}
+
+// recorded gives a volume's record from memory.
+func (m *Manager) recorded(id string) (Record, bool) {
+	for _, p := range m.Pools.All() {
+		if r, ok := p.Ledger().Get(id); ok {
+			return r, true
+		}
+	}
+	return Record{}, false
 }
 
 // satisfies tells whether a mount has the options asked for. It may have more than those: a bind mount inherits the flags

@@ -79,6 +79,9 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 		if err := m.settle(ctx, disk, id, s); err != nil { // one bad volume does not keep the others
 			m.Log.Error("cannot recover a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
 			report.Refused = append(report.Refused, id)
+			if s.verdict() == healthy { // only its leftovers are in trouble
+				p.Ledger().Put(records[id])
+			}
 			continue
 		}
 		switch s.verdict() {
@@ -125,9 +128,18 @@ func (m *Manager) surveyAll(disk poolfs.FS) (map[string]survey, map[string]Recor
 	if err := surveyNames(disk, poolfs.StagingDir, surveys, func(s *survey, isDir bool) { s.staged = isDir }); err != nil {
 		return nil, nil, err
 	}
-	if err := m.surveyTrash(disk, surveys); err != nil {
+	entries, err := m.Bin.Entries(disk, "")
+	if err != nil {
 		return nil, nil, err
 	}
+	for _, e := range entries {
+		if e.Empty && !surveys[e.ID].broken {
+			if err := m.Bin.RemoveEmpty(disk, e); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	noteUnfinished(entries, surveys)
 	return surveys, records, markAliases(disk, surveys)
 }
 
@@ -149,24 +161,15 @@ func surveyNames(disk poolfs.FS, dir string, surveys map[string]survey, note fun
 	return nil
 }
 
-// surveyTrash notes interrupted deletes and removes entries that hold nothing.
-func (m *Manager) surveyTrash(disk poolfs.FS, surveys map[string]survey) error {
-	entries, err := m.Bin.Entries(disk)
-	if err != nil {
-		return err
-	}
+// noteUnfinished notes interrupted deletes.
+func noteUnfinished(entries []BinEntry, surveys map[string]survey) {
 	for _, e := range entries {
-		s := surveys[e.ID]
-		if e.Empty && !s.broken {
-			if err := m.Bin.RemoveEmpty(disk, e); err != nil {
-				return err
-			}
-		} else if e.Unfinished {
+		if e.Unfinished {
+			s := surveys[e.ID]
 			s.unfinished = max(s.unfinished, e.Name)
 			surveys[e.ID] = s
 		}
 	}
-	return nil
 }
 
 func markAliases(disk poolfs.FS, surveys map[string]survey) error {
@@ -217,8 +220,9 @@ func (m *Manager) survey(disk poolfs.FS, id string) (survey, error) {
 			return s, err
 		}
 	}
+	entries, err := m.Bin.Entries(disk, id)
 	surveys := map[string]survey{id: s}
-	err = m.surveyTrash(disk, surveys)
+	noteUnfinished(entries, surveys)
 	return surveys[id], err
 }
 

@@ -133,7 +133,9 @@ type PersistentVolume struct {
 	Handle string // volumeHandle, our id
 	Pool   string // attribute storagePool; "" on PVs that name none
 	Bytes  int64  // capacity
-	Claim  Claim
+	// OnDelete is the attribute of that name where the PV has a valid one, else "".
+	OnDelete Disposal
+	Claim    Claim
 }
 
 // posixBits are permission bits with setuid, setgid and sticky as chmod(1) writes them.

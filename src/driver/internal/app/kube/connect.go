@@ -21,6 +21,10 @@ type API struct {
 	meta metadata.Interface
 }
 
+// requestsPerSecond bounds the driver's requests. It makes few, but a list of all PersistentVolumes comes in pages, and one that waits
+// in its own client would count as unanswered.
+const requestsPerSecond = 50
+
 // Connect returns the API of the cluster of a kubeconfig file, or with an empty path of the cluster that this process runs in.
 func Connect(kubeconfig, userAgent string) (*API, error) {
 	read := rest.InClusterConfig
@@ -32,6 +36,7 @@ func Connect(kubeconfig, userAgent string) (*API, error) {
 		return nil, fmt.Errorf("find the Kubernetes API (--kubeconfig, or a service account in the cluster): %w", err)
 	}
 	config.UserAgent = userAgent
+	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	return NewAPI(config)
 }
 

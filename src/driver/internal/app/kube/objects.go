@@ -114,8 +114,13 @@ func (r nodeRequirement) met(of labels.Set) bool {
 func (pv *persistentVolume) describe() volume.PersistentVolume {
 	capacity := pv.Spec.Capacity["storage"]
 	claim := pv.Spec.ClaimRef
-	return volume.PersistentVolume{
+	described := volume.PersistentVolume{
 		Name: pv.Metadata.Name, Handle: pv.Spec.CSI.VolumeHandle, Pool: pv.Spec.CSI.VolumeAttributes[attributePool], Bytes: capacity.Value(),
 		Claim: volume.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 	}
+	disposal := volume.Disposal(pv.Spec.CSI.VolumeAttributes[attributeOnDelete])
+	if slices.Contains([]volume.Disposal{volume.Trash, volume.Purge, volume.Retain}, disposal) {
+		described.OnDelete = disposal
+	}
+	return described
 }

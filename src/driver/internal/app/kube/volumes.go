@@ -14,8 +14,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
-// attributePool is the volume attribute that names a pool, ours and kubevirt's.
-const attributePool = "storagePool"
+// Volume attributes that are read: the pool's name, ours and kubevirt's, and what deleting does with the data.
+const (
+	attributePool     = "storagePool"
+	attributeOnDelete = "onDelete"
+)
 
 // persistentVolumes is their name in the API.
 const persistentVolumes = "persistentvolumes"

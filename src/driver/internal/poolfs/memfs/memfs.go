@@ -109,6 +109,20 @@ func (d *Disk) seen(n *node) *node {
 	}
 }
 
+// Device implements poolfs.Disk.
+func (d *Disk) Device(path string) (uint64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.faults.crashed {
+		return 0, ErrCrashed
+	}
+	n, err := d.lookup(path)
+	if err != nil {
+		return 0, err
+	}
+	return d.seen(n).on.number, nil
+}
+
 // Inspect implements poolfs.Disk.
 func (d *Disk) Inspect(path string) (poolfs.Facts, error) {
 	d.mu.Lock()
