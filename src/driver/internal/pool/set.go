@@ -65,9 +65,13 @@ type Set struct {
 	labelled bool              // the node's labels are known
 }
 
+func (c Config) incomplete() bool {
+	return c.Disk == nil || c.State == nil || c.Backend == nil || c.Cluster == nil || c.Events == nil || c.Purger == nil || c.Log == nil || c.Now == nil
+}
+
 // New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
 func New(c Config) (*Set, error) {
-	if c.Disk == nil || c.State == nil || c.Backend == nil || c.Cluster == nil || c.Events == nil || c.Purger == nil || c.Log == nil || c.Now == nil {
+	if c.incomplete() {
 		return nil, errors.New("pool set: a field of its Config is missing")
 	}
 	st, err := newState(c.State)

@@ -108,10 +108,10 @@ func useSpare(disk poolfs.FS, entry string, full error) error {
 	return nil
 }
 
-// EnsureSpare makes the spare directory again, durably, where it was used.
+// EnsureSpare makes the spare directory again, durably, where it was used and there is room for it.
 func (Bin) EnsureSpare(disk poolfs.FS) error {
 	err := disk.Mkdir(spare, 0o700)
-	if errors.Is(err, fs.ErrExist) {
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return nil
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -81,11 +80,6 @@ func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
 	}
 	waiting := make(map[string]time.Time, len(entries))
 	for _, e := range entries {
-		if time.Now().After(end) && !w.bin.Now().Before(w.waiting[e.name]) {
-			s.More = true
-			s.count(e)
-			continue
-		}
 		again, err := w.purgeEntry(ctx, disk, e, pace)
 		switch {
 		case errors.Is(err, errSliceOver):
@@ -101,10 +95,7 @@ func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
 		s.count(e)
 	}
 	w.waiting = waiting
-	if err := w.bin.EnsureSpare(disk); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-		errs = append(errs, err)
-	}
-	return s, errors.Join(errs...)
+	return s, errors.Join(append(errs, w.bin.EnsureSpare(disk))...)
 }
 
 func (s *Summary) count(e entryName) {
@@ -119,6 +110,9 @@ func (w *Worker) purgeEntry(ctx context.Context, disk poolfs.FS, e entryName, pa
 	now := w.bin.Now()
 	if again := w.waiting[e.name]; now.Before(again) {
 		return again, nil
+	}
+	if err := pace(ctx); err != nil { // looking costs as well
+		return time.Time{}, err
 	}
 	due, err := w.due(disk, e)
 	if err != nil || now.Before(due) {

@@ -132,12 +132,8 @@ func (m *Manager) surveyAll(disk poolfs.FS) (map[string]survey, map[string]Recor
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, e := range entries {
-		if e.Empty && !surveys[e.ID].broken {
-			if err := m.Bin.RemoveEmpty(disk, e); err != nil {
-				return nil, nil, err
-			}
-		}
+	if err := m.removeEmpty(disk, entries, surveys); err != nil {
+		return nil, nil, err
 	}
 	noteUnfinished(entries, surveys)
 	return surveys, records, markAliases(disk, surveys)
@@ -157,6 +153,19 @@ func surveyNames(disk poolfs.FS, dir string, surveys map[string]survey, note fun
 		}
 		note(&s, e.Dir)
 		surveys[e.Name] = s
+	}
+	return nil
+}
+
+// removeEmpty removes the trash entries of deletes that were interrupted before they had moved anything.
+func (m *Manager) removeEmpty(disk poolfs.FS, entries []BinEntry, surveys map[string]survey) error {
+	for _, e := range entries {
+		if !e.Empty || surveys[e.ID].broken {
+			continue
+		}
+		if err := m.Bin.RemoveEmpty(disk, e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
