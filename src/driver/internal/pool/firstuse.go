@@ -29,7 +29,7 @@ func (p *Pool) first(ctx context.Context, s sight, d decision) (decision, string
 		return absent("Changing", "%s changed while it was looked at; it is looked at again", p.spec.Path), "", nil
 	}
 	if d.action == adopt {
-		return d, s.marker.ID, p.remember(s.marker.ID)
+		return d, again.marker.ID, p.remember(again.marker.ID)
 	}
 	id, err := p.make(again.facts)
 	return d, id, err

@@ -76,8 +76,14 @@ func writeMarker(disk poolfs.FS, m marker) error {
 // ensureLayout makes the driver's directories, those that are missing, and closes csi/ to everyone but root: volumes may be
 // world-writable inside.
 func ensureLayout(disk poolfs.FS) error {
-	if err := disk.Chmod(".", 0o700); err != nil {
-		return fmt.Errorf("close csi/ to other users: %w", err)
+	info, err := disk.Stat(".")
+	if err != nil {
+		return fmt.Errorf("look at csi/: %w", err)
+	}
+	if info.Mode.Perm() != 0o700 { // not without need: a filesystem that turned read-only can still be read
+		if err := disk.Chmod(".", 0o700); err != nil {
+			return fmt.Errorf("close csi/ to other users: %w", err)
+		}
 	}
 	for _, dir := range []string{poolfs.MetaDir, poolfs.VolumesDir, poolfs.StagingDir, poolfs.TrashDir} {
 		if err := disk.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

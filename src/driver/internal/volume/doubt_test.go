@@ -151,3 +151,17 @@ func TestTheAPIIsNotAskedAtEveryLook(t *testing.T) {
 		t.Errorf("20 looks listed the PersistentVolumes %d times, want once", asked)
 	}
 }
+
+// TestAReadOnlyDiskIsServed: a filesystem that turned read-only, as ext4 does after an error, still gives its data.
+func TestAReadOnlyDiskIsServed(t *testing.T) {
+	disk := newDisk(t)
+	mustCreate(t, warm(t, disk), "pvc-1")
+	disk.SetReadOnly(poolPath, true)
+	n, err := tryStart(disk)
+	if err == nil {
+		err = n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target, MountOptions: volume.MountOptions{ReadOnly: true}})
+	}
+	if err != nil {
+		t.Errorf("publish from a read-only disk: %v", err)
+	}
+}
