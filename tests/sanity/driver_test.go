@@ -163,7 +163,7 @@ func (d *instance) leftovers() ([]string, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			if e.Name() != ".hpp" {
+			if e.Name() != ".hpp" && e.Name() != ".spare" {
 				left = append(left, filepath.Join(sub, e.Name()))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 )
 
 const (
@@ -95,7 +96,7 @@ func ensureLayout(disk poolfs.FS) error {
 			return fmt.Errorf("make csi/%s durable: %w", dir, err)
 		}
 	}
-	return nil
+	return trash.EnsureSpare(disk)
 }
 
 // state keeps the node's memory of pools in the state directory.

@@ -109,7 +109,7 @@ func useSpare(disk poolfs.FS, entry string, full error) error {
 }
 
 // EnsureSpare makes the spare directory again, durably, where it was used and there is room for it.
-func (Bin) EnsureSpare(disk poolfs.FS) error {
+func EnsureSpare(disk poolfs.FS) error {
 	err := disk.Mkdir(spare, 0o700)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return nil

@@ -95,7 +95,7 @@ func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
 		s.count(e)
 	}
 	w.waiting = waiting
-	return s, errors.Join(append(errs, w.bin.EnsureSpare(disk))...)
+	return s, errors.Join(append(errs, EnsureSpare(disk))...)
 }
 
 func (s *Summary) count(e entryName) {

@@ -291,15 +291,17 @@ func TestErrorAtEveryStep(t *testing.T) {
 					disk := newDisk(t)
 					op.prepare(t, disk)
 					n := warm(t, disk)
+					before := disk.Calls()
 					disk.FailAt(step, cause)
 					err := op.run(t.Context(), n)
-					if err == nil {
-						if step < 3 {
-							t.Fatalf("step %d did not fail", step)
+					if disk.Calls()-before < step {
+						if err != nil || step < 3 {
+							t.Fatalf("ended before step %d: %v", step, err)
 						}
 						return
 					}
-					if !errors.Is(err, cause) {
+					// A full disk is survived where the spare directory takes the place of a new one.
+					if err != nil && !errors.Is(err, cause) {
 						t.Errorf("step %d: error %v does not tell of %v", step, err, cause)
 					}
 					about := fmt.Sprintf("%v at step %d (%s)", cause, step, last(disk.Trace()))
