@@ -92,6 +92,18 @@ func TestVolume(t *testing.T) {
 	}
 }
 
+// TestVolumeTellsWhatDeletingDoes: an adopted volume is disposed of as its class said; what no class of ours says is passed over.
+func TestVolumeTellsWhatDeletingDoes(t *testing.T) {
+	for attribute, want := range map[string]volume.Disposal{"retain": volume.Retain, "purge": volume.Purge, "trash": volume.Trash, "shred": "", "": ""} {
+		object := pv("pvc-1", driver, "pvc-1", "worker-1")
+		object.Spec.CSI.VolumeAttributes["onDelete"] = attribute
+		got, ok, err := client(t, serve(t, object)).Volume(t.Context(), "pvc-1")
+		if err != nil || !ok || got.OnDelete != want {
+			t.Errorf("onDelete %q: %q, %v, %v; want %q", attribute, got.OnDelete, ok, err, want)
+		}
+	}
+}
+
 func TestVolumes(t *testing.T) {
 	c := client(t, serve(t,
 		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-2"), pv("pvc-3", driver, "pvc-3", ""),
