@@ -191,8 +191,8 @@ func look(disk poolfs.FS, name, id string) (volume.BinEntry, error) {
 	for _, c := range content {
 		has[c.Name] = true
 	}
-	e := volume.BinEntry{Name: name, ID: id, HasRecord: has[recordName], Empty: len(content) == 0}
-	if !e.HasRecord {
+	e := volume.BinEntry{Name: name, ID: id, Empty: len(content) == 0}
+	if !has[recordName] {
 		e.Unfinished = has[dataName]
 		return e, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -84,9 +85,7 @@ func TestOnARealDisk(t *testing.T) {
 	done := make(chan struct{})
 	go func() { set.Run(ctx); close(done) }()
 	for len(trashOf(t, root, v.ID)) > 0 {
-		if t.Context().Err() != nil {
-			t.Fatal("the trash was not purged")
-		}
+		runtime.Gosched() // a purge that never comes ends the test binary at its own timeout
 	}
 	cancel()
 	<-done

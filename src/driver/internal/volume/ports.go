@@ -18,8 +18,8 @@ type Pool interface {
 
 // Ledger is a pool's in-memory account of its records and of the bytes promised to them.
 type Ledger interface {
-	// Reserve takes bytes for a volume that is about to be made: ErrNoSpace, ErrOutOfRange or ErrPoolNotHere
-	// if that cannot be promised. release gives them back; after Put of the record it does nothing.
+	// Reserve takes bytes for a volume that is about to be made: ErrNoSpace or ErrPoolNotHere if that cannot be promised,
+	// ErrBusy if the id has a reservation. release gives them back; after Put of the record it does nothing.
 	Reserve(id string, bytes int64, space poolfs.Space) (release func(), err error)
 	Put(Record)
 	Drop(id string)
@@ -72,9 +72,9 @@ type Bin interface {
 // BinEntry is one directory in the trash: <id>.<n>.
 type BinEntry struct {
 	Name, ID string
-	// HasRecord tells that the delete was completed, unless it is Unfinished all the same: the record may be in both places
-	// after a crash that cut its move in half.
-	HasRecord, Unfinished bool
+	// Unfinished tells that the delete was interrupted after its data had been moved: the record is not here, or after a crash that
+	// cut its move in half in both places.
+	Unfinished bool
 	// Empty tells that the entry holds nothing that could be anybody's data.
 	Empty bool
 }
