@@ -17,21 +17,43 @@ const maxOvercommit = 1000
 // maxPath leaves room below PATH_MAX (4096, linux/limits.h) for csi/.hpp/trash/<id>.<n>/data.
 const maxPath = 1024
 
+// Violation is a rule of the schema that a pool breaks.
+type Violation struct {
+	// Pool is the index of the pool.
+	Pool int
+	// Field is the pool's field, such as path or trash.retention.
+	Field string
+	// Message says what is wrong and what is wanted.
+	Message string
+	// With is the index of the pool that it is in conflict with, -1 if the pool alone breaks the rule.
+	With int
+}
+
 // Validate checks every rule of the schema and gives all violations, one per line, each with its field. It expects
 // the defaults to be filled in.
 func (c Config) Validate() error {
 	var problems []error
-	for i, p := range c.StoragePools {
-		at := fmt.Sprintf("storagePools[%d]", i)
-		for _, rule := range p.rules() {
-			if rule.broken {
-				problems = append(problems, fmt.Errorf("%s.%s: %s", at, rule.field, rule.message))
-			}
-		}
-		problems = append(problems, p.selectorProblems(at)...)
-		problems = append(problems, c.conflicts(i)...)
+	for _, v := range c.Violations() {
+		problems = append(problems, fmt.Errorf("storagePools[%d].%s: %s", v.Pool, v.Field, v.Message))
 	}
 	return errors.Join(problems...)
+}
+
+// Violations are what Validate reports, for those who judge them one by one.
+func (c Config) Violations() []Violation {
+	var found []Violation
+	for i, p := range c.StoragePools {
+		for _, rule := range p.rules() {
+			if rule.broken {
+				found = append(found, Violation{Pool: i, Field: rule.field, Message: rule.message, With: -1})
+			}
+		}
+		for _, rule := range p.selectorRules() {
+			found = append(found, Violation{Pool: i, Field: rule.field, Message: rule.message, With: -1})
+		}
+		found = append(found, c.conflicts(i)...)
+	}
+	return found
 }
 
 // Supported refuses what the schema allows but this version of the driver cannot do yet.
@@ -92,35 +114,35 @@ func (p Pool) rules() []rule {
 	}
 }
 
-// selectorProblems checks that nodeSelector could ever match a node.
-func (p Pool) selectorProblems(at string) []error {
-	var problems []error
+// selectorRules are those that a label of nodeSelector breaks: it could never match a node.
+func (p Pool) selectorRules() []rule {
+	var broken []rule
 	for key, value := range p.NodeSelector {
 		for _, message := range validation.IsQualifiedName(key) {
-			problems = append(problems, fmt.Errorf("%s.nodeSelector: %q is no label key: %s", at, key, message))
+			broken = append(broken, rule{"nodeSelector", true, fmt.Sprintf("%q is no label key: %s", key, message)})
 		}
 		for _, message := range validation.IsValidLabelValue(value) {
-			problems = append(problems, fmt.Errorf("%s.nodeSelector[%s]: %q is no label value: %s", at, key, value, message))
+			broken = append(broken, rule{"nodeSelector[" + key + "]", true, fmt.Sprintf("%q is no label value: %s", value, message)})
 		}
 	}
-	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return problems
+	slices.SortFunc(broken, func(a, b rule) int { return strings.Compare(a.field+a.message, b.field+b.message) })
+	return broken
 }
 
 // conflicts compares pool i with those before it, so that each pair is reported once.
-func (c Config) conflicts(i int) []error {
-	var problems []error
+func (c Config) conflicts(i int) []Violation {
+	var found []Violation
 	p := c.StoragePools[i]
 	for j, other := range c.StoragePools[:i] {
 		if p.Name != "" && p.Name == other.Name {
-			problems = append(problems, fmt.Errorf("storagePools[%d].name: %q is already the name of storagePools[%d]; want a name of its own", i, p.Name, j))
+			found = append(found, Violation{i, "name", fmt.Sprintf("%q is already the name of storagePools[%d]; want a name of its own", p.Name, j), j})
 		}
 		if p.Path != "" && other.Path != "" && (Within(p.Path, other.Path) || Within(other.Path, p.Path)) {
-			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and storagePools[%d].path %q lie in one another; want separate directories",
-				i, p.Path, j, other.Path))
+			found = append(found, Violation{i, "path", fmt.Sprintf("%q and storagePools[%d].path %q lie in one another; want separate directories",
+				p.Path, j, other.Path), j})
 		}
 	}
-	return problems
+	return found
 }
 
 // Within tells whether a clean absolute path is the directory or lies below it.

@@ -210,3 +210,12 @@ func explain(dir int, name string, err error) error {
 	}
 	return fmt.Errorf("%w: it or its directory is immutable or append-only, clear that with chattr -i -a", err)
 }
+
+// OpenDir opens a directory for calls that take no O_PATH descriptor; the caller closes it.
+func (d *Dir) OpenDir(name string) (*os.File, error) {
+	fd, err := d.open("open", name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), d.path(name)), nil
+}

@@ -1,0 +1,540 @@
+package btrfs
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const mib = 1 << 20
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func wants(tb testing.TB, err, want error) {
+	tb.Helper()
+	if !errors.Is(err, want) {
+		tb.Errorf("error %v, want %v", err, want)
+	}
+}
+
+func run(tb testing.TB, name string, arguments ...string) {
+	tb.Helper()
+	if out, err := exec.Command(name, arguments...).CombinedOutput(); err != nil {
+		tb.Fatalf("%s %s: %v\n%s", name, strings.Join(arguments, " "), err, out)
+	}
+}
+
+// disk makes a btrfs filesystem in a file, mounts it with what options there are, and opens its top directory.
+func disk(tb testing.TB, options ...string) *os.File {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Fatal("this test must run as root: it mounts a loop device")
+	}
+	if _, err := exec.LookPath("mkfs.btrfs"); err != nil {
+		tb.Fatalf("%v: install the package btrfs-progs", err)
+	}
+	image, dir := filepath.Join(tb.TempDir(), "image"), tb.TempDir()
+	must(tb, os.Chmod(filepath.Dir(dir), 0o755)) // other users must come through
+	must(tb, os.WriteFile(image, nil, 0o600))
+	must(tb, os.Truncate(image, 1<<30))
+	run(tb, "mkfs.btrfs", "-q", image)
+	run(tb, "mount", "-o", strings.Join(append(options, "loop"), ","), image, dir)
+	tb.Cleanup(func() { run(tb, "umount", dir) })
+	return open(tb, dir)
+}
+
+func open(tb testing.TB, path string) *os.File {
+	tb.Helper()
+	f, err := os.Open(path)
+	must(tb, err)
+	tb.Cleanup(func() { f.Close() })
+	return f
+}
+
+// volume makes a subvolume in a limited level-1 qgroup of its own, as the driver does.
+func volume(tb testing.TB, top *os.File, name string, number, limit uint64) (string, QgroupID) {
+	tb.Helper()
+	group := NewQgroupID(1, number)
+	must(tb, CreateQgroup(top, group))
+	must(tb, SetQgroupLimit(top, group, limit))
+	_, err := CreateSubvolume(top, name, group)
+	must(tb, err)
+	return filepath.Join(top.Name(), name), group
+}
+
+// fill writes data that does not compress until it is n bytes or an error.
+func fill(path string, n int) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, mib)
+	for n > 0 {
+		rand.Read(block)
+		written, err := f.Write(block[:min(n, mib)])
+		if err != nil {
+			return err
+		}
+		n -= written
+	}
+	return f.Sync()
+}
+
+func full(tb testing.TB, err error) {
+	tb.Helper()
+	if !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.ENOSPC) {
+		tb.Errorf("error %v, want EDQUOT or ENOSPC", err)
+	}
+}
+
+// as does something as another user, with none of root's capabilities.
+func as(tb testing.TB, uid int, do func() error) error {
+	tb.Helper()
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its credentials
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+			result <- errno
+			return
+		}
+		result <- do()
+	}()
+	return <-result
+}
+
+// on runs a test on a filesystem of each mode.
+func on(t *testing.T, test func(t *testing.T, top *os.File, mode Mode)) {
+	t.Helper()
+	t.Run("simple", func(t *testing.T) {
+		top := disk(t)
+		must(t, EnableSimpleQuota(top))
+		test(t, top, Simple)
+	})
+	t.Run("full", func(t *testing.T) {
+		top := disk(t)
+		must(t, EnableFullQuota(top))
+		test(t, top, Full)
+	})
+}
+
+// usage is a qgroup's as of now.
+func usage(tb testing.TB, top *os.File, q QgroupID) Qgroup {
+	tb.Helper()
+	must(tb, Commit(top))
+	got, err := QgroupUsage(top, q)
+	must(tb, err)
+	return got
+}
+
+func TestLimitHolds(t *testing.T) {
+	on(t, func(t *testing.T, top *os.File, _ Mode) {
+		const limit = 16 * mib
+		dir, group := volume(t, top, "volume", 1, limit)
+		must(t, fill(dir+"/fits", 12*mib))
+		full(t, fill(dir+"/past", 8*mib))
+		if got := usage(t, top, group); got.Referenced > limit || got.Referenced < 12*mib || got.Limit != limit {
+			t.Errorf("%+v after writing past the limit of %d", got, limit)
+		}
+		must(t, os.Remove(dir+"/past"))
+		must(t, SetQgroupLimit(top, group, 2*limit))
+		must(t, fill(dir+"/past", 12*mib))
+
+		must(t, SetQgroupLimit(top, group, limit)) // now below what is used
+		full(t, fill(dir+"/more", mib))
+		if got := usage(t, top, group); got.Referenced < 24*mib || got.Limit != limit {
+			t.Errorf("%+v after a limit below what is used", got)
+		}
+		must(t, SetQgroupLimit(top, group, 0))
+		must(t, fill(dir+"/more", 24*mib))
+		if got := usage(t, top, group); got.Limit != 0 {
+			t.Errorf("%+v after clearing the limit", got)
+		}
+	})
+}
+
+// TestRemoveInFullVolume checks that a pod can help itself.
+func TestRemoveInFullVolume(t *testing.T) {
+	on(t, func(t *testing.T, top *os.File, _ Mode) {
+		dir, group := volume(t, top, "volume", 1, 8*mib)
+		full(t, fill(dir+"/file", 16*mib))
+		must(t, os.Remove(dir+"/file"))
+		if got := usage(t, top, group); got.Referenced > mib {
+			t.Errorf("%+v after removing all", got)
+		}
+		must(t, fill(dir+"/file", 6*mib))
+	})
+}
+
+// nest makes a subvolume in a directory, opened by whoever calls.
+func nest(dir, name string, group QgroupID) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = CreateSubvolume(f, name, group)
+	return err
+}
+
+func TestNestedSubvolumeCountsUnderSimpleQuota(t *testing.T) {
+	top := disk(t)
+	must(t, EnableSimpleQuota(top))
+	dir, group := volume(t, top, "volume", 1, 16*mib)
+	must(t, os.Chown(dir, 1000, 1000))
+	must(t, as(t, 1000, func() error { return nest(dir, "nested", 0) }))
+	must(t, as(t, 1000, func() error { return fill(dir+"/nested/fits", 6*mib) }))
+	run(t, "btrfs", "subvolume", "snapshot", dir+"/nested", dir+"/snapshot")
+	must(t, as(t, 1000, func() error { return fill(dir+"/snapshot/fits", 4*mib) }))
+	full(t, as(t, 1000, func() error { return fill(dir+"/snapshot/past", 16*mib) }))
+	full(t, as(t, 1000, func() error { return fill(dir+"/nested/past", 16*mib) }))
+	if got := usage(t, top, group); got.Referenced > 16*mib || got.Exclusive != got.Referenced {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestNestedSubvolumeEscapesFullQgroups is the escape that docs/explanation/enforcement.md names.
+func TestNestedSubvolumeEscapesFullQgroups(t *testing.T) {
+	top := disk(t)
+	must(t, EnableFullQuota(top))
+	dir, group := volume(t, top, "volume", 1, 16*mib)
+	must(t, os.Chown(dir, 1000, 1000))
+	must(t, as(t, 1000, func() error { return nest(dir, "nested", 0) }))
+	if err := as(t, 1000, func() error { return fill(dir+"/nested/past", 32*mib) }); err != nil {
+		t.Errorf("%v: the kernel holds the limit now; say so in docs/explanation/enforcement.md", err)
+	}
+	rejoined(t, top, dir, group, 1)
+}
+
+// TestInheritEscapesSimpleQuota is the other one: the caller chooses the qgroups of a subvolume that it makes.
+func TestInheritEscapesSimpleQuota(t *testing.T) {
+	top := disk(t)
+	must(t, EnableSimpleQuota(top))
+	dir, group := volume(t, top, "volume", 1, 16*mib)
+	other, _ := volume(t, top, "other", 2, 64*mib)
+	must(t, os.Chown(dir, 1000, 1000))
+	none := &volArgsV2{flags: subvolumeQgroupInherit, size: 72, inherit: &qgroupInherit{}}
+	copy(none.name[:], "none")
+	must(t, as(t, 1000, func() error {
+		f, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return subvolumeCreateV2(f, none)
+	}))
+	must(t, as(t, 1000, func() error { return nest(dir, "theirs", NewQgroupID(1, 2)) }))
+	for _, nested := range []string{"/none", "/theirs"} {
+		if err := as(t, 1000, func() error { return fill(dir+nested+"/past", 32*mib) }); err != nil {
+			t.Errorf("%s: %v: the kernel holds the limit now; say so in docs/explanation/enforcement.md", nested, err)
+		}
+	}
+	full(t, fill(other+"/file", 48*mib)) // the other volume pays
+	rejoined(t, top, dir, group, 2)
+	must(t, fill(other+"/file", 48*mib))
+	copy(none.name[:], "again")
+	full(t, as(t, 1000, func() error { // and there is no next time
+		f, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return subvolumeCreateV2(f, none)
+	}))
+}
+
+// rejoined checks that Rejoin ends an escape.
+func rejoined(t *testing.T, top *os.File, dir string, group QgroupID, escaped int) {
+	t.Helper()
+	id, err := SubvolumeID(open(t, dir))
+	must(t, err)
+	must(t, Commit(top))
+	joined, err := Rejoin(top, id, group)
+	must(t, err)
+	if len(joined) != escaped {
+		t.Errorf("joined %v, want %d", joined, escaped)
+	}
+	quota, err := QuotaStatus(top)
+	must(t, err)
+	if quota.Inconsistent {
+		t.Errorf("%+v", quota)
+	}
+	if got := usage(t, top, group); got.Referenced < uint64(escaped)*32*mib {
+		t.Errorf("%+v, want what escaped in it", got)
+	}
+	full(t, fill(dir+"/more", mib))
+	again, err := Rejoin(top, id, group)
+	if err != nil || len(again) != 0 {
+		t.Errorf("again: %v, %v", again, err)
+	}
+}
+
+// TestStatfs records what df says in a volume.
+func TestStatfs(t *testing.T) {
+	on(t, func(t *testing.T, top *os.File, _ Mode) {
+		dir, _ := volume(t, top, "volume", 1, 16*mib)
+		var whole, inside unix.Statfs_t
+		must(t, unix.Statfs(top.Name(), &whole))
+		must(t, unix.Statfs(dir, &inside))
+		if inside.Blocks != whole.Blocks {
+			t.Errorf("df shows %d blocks in the volume and %d in the pool: say so in docs/explanation/enforcement.md", inside.Blocks, whole.Blocks)
+		}
+	})
+}
+
+func TestUsage(t *testing.T) {
+	on(t, func(t *testing.T, top *os.File, _ Mode) {
+		const volumes = 150 // more than one answer of a search holds
+		for i := range uint64(volumes) {
+			must(t, CreateQgroup(top, NewQgroupID(1, i+1)))
+			must(t, SetQgroupLimit(top, NewQgroupID(1, i+1), (i+1)*mib))
+		}
+		id, err := CreateSubvolume(top, "volume", NewQgroupID(1, 7))
+		must(t, err)
+		must(t, fill(top.Name()+"/volume/file", 4*mib))
+		if got := usage(t, top, NewQgroupID(1, 7)); got.Referenced < 4*mib || got.Referenced > 5*mib || got.Limit != 7*mib {
+			t.Errorf("%+v", got)
+		}
+		all, err := Qgroups(top, 1)
+		must(t, err)
+		if len(all) != volumes {
+			t.Fatalf("%d qgroups, want %d", len(all), volumes)
+		}
+		for i, q := range all {
+			if q.ID != NewQgroupID(1, uint64(i+1)) || q.Limit != uint64(i+1)*mib {
+				t.Errorf("%d: %+v", i, q)
+			}
+		}
+		groups, err := Groups(top, NewQgroupID(0, id))
+		if err != nil || !slices.Equal(groups, []QgroupID{NewQgroupID(1, 7)}) {
+			t.Errorf("groups %v, %v", groups, err)
+		}
+		members, err := Members(top, NewQgroupID(1, 7))
+		if err != nil || !slices.Equal(members, []QgroupID{NewQgroupID(0, id)}) {
+			t.Errorf("members %v, %v", members, err)
+		}
+		_, err = QgroupUsage(top, NewQgroupID(1, volumes+1))
+		wants(t, err, fs.ErrNotExist)
+		wants(t, CreateQgroup(top, NewQgroupID(1, 7)), fs.ErrExist)
+		wants(t, AssignQgroup(top, NewQgroupID(0, id), NewQgroupID(1, 7)), fs.ErrExist)
+		wants(t, RemoveQgroup(top, NewQgroupID(1, volumes+1)), fs.ErrNotExist)
+	})
+}
+
+func TestDestroyTree(t *testing.T) {
+	for name, enable := range map[string]func(*os.File) error{"simple": EnableSimpleQuota, "full": EnableFullQuota} {
+		t.Run(name, func(t *testing.T) {
+			top := disk(t, "commit=1") // the kernel's cleaner runs after a commit
+			must(t, enable(top))
+			dir, group := volume(t, top, "volume", 1, 16*mib)
+			run(t, "btrfs", "subvolume", "create", dir+"/a")
+			must(t, os.MkdirAll(dir+"/a/x/y", 0o755))
+			run(t, "btrfs", "subvolume", "create", dir+"/a/x/y/b")
+			run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/a/x/y/b", dir+"/a/x/read-only")
+			full(t, fill(dir+"/file", 32*mib))
+			ids := []uint64{}
+			for _, path := range []string{"", "/a", "/a/x/y/b", "/a/x/read-only"} {
+				ids = append(ids, subvolume(t, dir+path))
+			}
+			nested, err := Nested(top, ids[0])
+			if err != nil || len(nested) != 3 || nested[2] != ids[1] {
+				t.Errorf("nested %v, %v; want the three of %v, the one on top last", nested, err, ids)
+			}
+			wants(t, DestroySubvolume(top, "volume"), syscall.ENOTEMPTY)
+			if gone, err := Gone(top, ids[0]); gone || err != nil {
+				t.Errorf("gone %v, %v", gone, err)
+			}
+			wants(t, RemoveQgroup(top, NewQgroupID(0, ids[0])), syscall.EBUSY)
+			paused := 0
+			must(t, DestroyTree(t.Context(), top, "volume", func(context.Context) error { paused++; return nil }))
+			if paused != 4 {
+				t.Errorf("paused %d times, want once for each", paused)
+			}
+			_, err = os.Lstat(dir)
+			wants(t, err, fs.ErrNotExist)
+			must(t, RemoveQgroup(top, group))
+			run(t, "btrfs", append([]string{"subvolume", "sync", top.Name()}, numbers(ids)...)...)
+			for _, id := range ids {
+				if gone, err := Gone(top, id); !gone || err != nil {
+					t.Errorf("%d is gone: %v, %v", id, gone, err)
+				}
+			}
+		})
+	}
+}
+
+func numbers(ids []uint64) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = strconv.FormatUint(id, 10)
+	}
+	return texts
+}
+
+func subvolume(t *testing.T, path string) uint64 {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close() // an open one would never be gone
+	id, err := SubvolumeID(f)
+	must(t, err)
+	return id
+}
+
+// TestDestroyTreeStops checks that pause can end it, and that it can be done again.
+func TestDestroyTreeStops(t *testing.T) {
+	top := disk(t) // quota is off
+	_, err := CreateSubvolume(top, "volume", 0)
+	must(t, err)
+	run(t, "btrfs", "subvolume", "create", top.Name()+"/volume/nested")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	wants(t, DestroyTree(ctx, top, "volume", nil), context.Canceled)
+	if is, err := IsSubvolume(open(t, top.Name()+"/volume/nested")); err != nil || !is {
+		t.Errorf("nested is a subvolume: %v, %v", is, err)
+	}
+	must(t, DestroyTree(t.Context(), top, "volume", nil))
+	wants(t, DestroyTree(t.Context(), top, "volume", nil), fs.ErrNotExist)
+}
+
+func TestNames(t *testing.T) {
+	top := disk(t)
+	must(t, os.Mkdir(top.Name()+"/dir", 0o755))
+	must(t, os.Symlink("dir", top.Name()+"/link"))
+	_, err := CreateSubvolume(top, "dir", 0)
+	wants(t, err, fs.ErrExist)
+	wants(t, DestroySubvolume(top, "dir"), syscall.EINVAL)
+	wants(t, DestroySubvolume(top, "missing"), fs.ErrNotExist)
+	wants(t, DestroyTree(t.Context(), top, "link", nil), syscall.ENOTDIR)
+	for _, name := range []string{"", ".", "..", "a/b", "a\x00b"} {
+		_, err := CreateSubvolume(top, name, 0)
+		wants(t, err, fs.ErrInvalid)
+		wants(t, DestroySubvolume(top, name), fs.ErrInvalid)
+	}
+	_, err = CreateSubvolume(top, strings.Repeat("x", 256), 0)
+	wants(t, err, syscall.ENAMETOOLONG)
+	_, err = CreateSubvolume(top, strings.Repeat("x", 255), 0)
+	must(t, err)
+	_, err = CreateSubvolume(top, "bytes \n\xff", 0)
+	must(t, err)
+	if is, err := IsSubvolume(open(t, top.Name()+"/dir")); err != nil || is {
+		t.Errorf("a directory is a subvolume: %v, %v", is, err)
+	}
+	if is, err := IsSubvolume(open(t, t.TempDir())); err != nil || is {
+		t.Errorf("a directory elsewhere is a subvolume: %v, %v", is, err)
+	}
+}
+
+func TestQuotaStatus(t *testing.T) {
+	status := func(top *os.File, want Quota) {
+		t.Helper()
+		if got, err := QuotaStatus(top); err != nil || got != want {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+	}
+	simple := disk(t)
+	status(simple, Quota{Mode: Off})
+	_, err := Qgroups(simple, 1)
+	wants(t, err, fs.ErrNotExist)
+	_, err = QgroupUsage(simple, NewQgroupID(1, 1))
+	wants(t, err, fs.ErrNotExist)
+	wants(t, CreateQgroup(simple, NewQgroupID(1, 1)), syscall.ENOTCONN)
+	must(t, EnableSimpleQuota(simple))
+	must(t, EnableSimpleQuota(simple))
+	status(simple, Quota{Mode: Simple})
+
+	whole := disk(t)
+	must(t, EnableFullQuota(whole))
+	wants(t, EnableSimpleQuota(whole), syscall.EBUSY)
+	run(t, "btrfs", "quota", "rescan", "-w", whole.Name())
+	status(whole, Quota{Mode: Full})
+	// Assigning a subvolume that shares extents leaves the sums wrong.
+	run(t, "btrfs", "subvolume", "create", whole.Name()+"/a")
+	must(t, fill(whole.Name()+"/a/file", mib))
+	run(t, "btrfs", "subvolume", "snapshot", whole.Name()+"/a", whole.Name()+"/b")
+	must(t, Commit(whole))
+	must(t, CreateQgroup(whole, NewQgroupID(1, 1)))
+	must(t, AssignQgroup(whole, NewQgroupID(0, subvolume(t, whole.Name()+"/b")), NewQgroupID(1, 1)))
+	must(t, Commit(whole))
+	status(whole, Quota{Mode: Full, Inconsistent: true})
+	must(t, Rescan(whole))
+	run(t, "btrfs", "quota", "rescan", "-w", whole.Name())
+	must(t, Commit(whole))
+	status(whole, Quota{Mode: Full})
+
+	elsewhere := open(t, t.TempDir())
+	if is, err := Is(elsewhere); err != nil || is {
+		t.Errorf("Is: %v, %v", is, err)
+	}
+	_, err = QuotaStatus(elsewhere)
+	wants(t, err, syscall.ENOTTY)
+}
+
+// TestDurable takes what is on the disk at one moment, as a power cut would leave it.
+func TestDurable(t *testing.T) {
+	on(t, func(t *testing.T, top *os.File, _ Mode) {
+		volume(t, top, "volume", 1, 16*mib) // durable, with its limit, when CreateSubvolume returns
+		must(t, SetQgroupLimit(top, NewQgroupID(1, 1), 24*mib))
+		must(t, Commit(top))
+		must(t, SetQgroupLimit(top, NewQgroupID(1, 1), 32*mib)) // not yet
+		before := filepath.Join(filepath.Dir(top.Name()), "before")
+		run(t, "cp", "--sparse=always", filepath.Join(filepath.Dir(top.Name()), "001", "image"), before)
+		t.Cleanup(func() { must(t, os.Remove(before)) })
+		must(t, top.Close())
+		run(t, "umount", top.Name())
+		run(t, "mount", "-o", "loop", before, top.Name())
+		after := open(t, top.Name())
+		defer after.Close()
+		got, err := QgroupUsage(after, NewQgroupID(1, 1))
+		if err != nil || got.Limit != 24*mib {
+			t.Errorf("%+v, %v", got, err)
+		}
+		id := subvolume(t, after.Name()+"/volume")
+		groups, err := Groups(after, NewQgroupID(0, id))
+		if err != nil || !slices.Equal(groups, []QgroupID{NewQgroupID(1, 1)}) {
+			t.Errorf("groups %v, %v", groups, err)
+		}
+		full(t, fill(after.Name()+"/volume/file", 32*mib))
+	})
+}
+
+func BenchmarkUsage(b *testing.B) {
+	top := disk(b)
+	must(b, EnableSimpleQuota(top))
+	dir, group := volume(b, top, "volume", 1, 512*mib)
+	for i := range 1000 {
+		must(b, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), []byte("x"), 0o600))
+	}
+	for b.Loop() {
+		_, err := QgroupUsage(top, group)
+		must(b, err)
+	}
+}
+
+func BenchmarkCreate(b *testing.B) {
+	top := disk(b)
+	must(b, EnableSimpleQuota(top))
+	n := uint64(0)
+	for b.Loop() {
+		n++
+		volume(b, top, fmt.Sprint(n), n, mib)
+	}
+}

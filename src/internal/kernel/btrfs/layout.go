@@ -1,0 +1,182 @@
+package btrfs
+
+import (
+	"os"
+	"unsafe"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/ioctl"
+)
+
+// From include/uapi/linux/btrfs.h, btrfs_tree.h.
+const (
+	magic = 0x94 // BTRFS_IOCTL_MAGIC
+
+	rootTree  = 1 // BTRFS_ROOT_TREE_OBJECTID
+	quotaTree = 8 // BTRFS_QUOTA_TREE_OBJECTID
+
+	firstFree = 256 // BTRFS_FIRST_FREE_OBJECTID: the inode number of a subvolume's root, and the first subvolume's id
+
+	typeRootItem       = 132 // BTRFS_ROOT_ITEM_KEY
+	typeRootRef        = 156 // BTRFS_ROOT_REF_KEY: (parent, ROOT_REF, child)
+	typeQgroupStatus   = 240 // BTRFS_QGROUP_STATUS_KEY
+	typeQgroupInfo     = 242 // BTRFS_QGROUP_INFO_KEY
+	typeQgroupLimit    = 244 // BTRFS_QGROUP_LIMIT_KEY
+	typeQgroupRelation = 246 // BTRFS_QGROUP_RELATION_KEY: (one, QGROUP_RELATION, other), both ways round
+
+	statusOn           = 1 << 0 // BTRFS_QGROUP_STATUS_FLAG_ON
+	statusRescan       = 1 << 1 // BTRFS_QGROUP_STATUS_FLAG_RESCAN
+	statusInconsistent = 1 << 2 // BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT
+	statusSimple       = 1 << 3 // BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE (Linux 6.7)
+
+	limitMaxReferenced = 1 << 0 // BTRFS_QGROUP_LIMIT_MAX_RFER
+
+	quotaEnable       = 1 // BTRFS_QUOTA_CTL_ENABLE
+	quotaEnableSimple = 4 // BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA (Linux 6.7)
+
+	subvolumeQgroupInherit = 1 << 2 // BTRFS_SUBVOL_QGROUP_INHERIT
+	subvolumeSpecByID      = 1 << 4 // BTRFS_SUBVOL_SPEC_BY_ID (Linux 5.7)
+
+	maxName = 255 // BTRFS_NAME_LEN
+
+	levelShift = 48 // BTRFS_QGROUP_LEVEL_SHIFT
+)
+
+// volArgs is struct btrfs_ioctl_vol_args.
+type volArgs struct {
+	_    int64      // fd
+	name [4088]byte // BTRFS_PATH_NAME_MAX + 1
+}
+
+// volArgsV2 is struct btrfs_ioctl_vol_args_v2.
+type volArgsV2 struct {
+	_       int64  // fd
+	_       uint64 // transid
+	flags   uint64
+	size    uint64
+	inherit *qgroupInherit
+	_       [2]uint64
+	name    [4040]byte // BTRFS_SUBVOL_NAME_MAX + 1; with SPEC_BY_ID its first 8 bytes are the subvolume's id
+}
+
+// qgroupInherit is struct btrfs_qgroup_inherit with one qgroup in its flexible array.
+type qgroupInherit struct {
+	_       uint64 // flags
+	qgroups uint64
+	_       [2]uint64   // num_ref_copies, num_excl_copies
+	limit   qgroupLimit // with BTRFS_QGROUP_INHERIT_SET_LIMITS among the flags
+	qgroup  [1]QgroupID
+}
+
+// qgroupLimit is struct btrfs_qgroup_limit.
+type qgroupLimit struct {
+	flags         uint64
+	maxReferenced uint64
+	_             [3]uint64 // max_excl, rsv_rfer, rsv_excl
+}
+
+// qgroupLimitArgs is struct btrfs_ioctl_qgroup_limit_args.
+type qgroupLimitArgs struct {
+	qgroup QgroupID
+	limit  qgroupLimit
+}
+
+// qgroupCreateArgs is struct btrfs_ioctl_qgroup_create_args.
+type qgroupCreateArgs struct {
+	create uint64
+	qgroup QgroupID
+}
+
+// qgroupAssignArgs is struct btrfs_ioctl_qgroup_assign_args.
+type qgroupAssignArgs struct {
+	assign uint64
+	member QgroupID
+	group  QgroupID
+}
+
+// quotaCtlArgs is struct btrfs_ioctl_quota_ctl_args.
+type quotaCtlArgs struct {
+	command uint64
+	_       uint64 // status
+}
+
+// quotaRescanArgs is struct btrfs_ioctl_quota_rescan_args.
+type quotaRescanArgs struct {
+	_ [8]uint64 // flags, progress, reserved
+}
+
+// inoLookupArgs is struct btrfs_ioctl_ino_lookup_args.
+type inoLookupArgs struct {
+	tree   uint64
+	object uint64
+	_      [4080]byte // name, BTRFS_INO_LOOKUP_PATH_MAX
+}
+
+// searchKey is struct btrfs_ioctl_search_key.
+type searchKey struct {
+	tree                 uint64
+	minObject, maxObject uint64
+	minOffset, maxOffset uint64
+	_                    uint64 // min_transid
+	maxTransid           uint64
+	minType, maxType     uint32
+	items                uint32
+	_                    uint32
+	_                    [4]uint64
+}
+
+// searchArgs is struct btrfs_ioctl_search_args.
+type searchArgs struct {
+	key searchKey
+	buf [4096 - unsafe.Sizeof(searchKey{})]byte
+}
+
+// searchHeaderSize is that of struct btrfs_ioctl_search_header: transid, objectid, offset (64 bits each), type, len (32).
+const searchHeaderSize = 32
+
+func subvolumeCreateV2(f *os.File, a *volArgsV2) error {
+	return ioctl.Do(f, "create subvolume", ioctl.W(magic, 24, unsafe.Sizeof(*a)), a)
+}
+
+func snapDestroy(f *os.File, a *volArgs) error {
+	return ioctl.Do(f, "destroy subvolume", ioctl.W(magic, 15, unsafe.Sizeof(*a)), a)
+}
+
+func snapDestroyV2(f *os.File, a *volArgsV2) error {
+	return ioctl.Do(f, "destroy subvolume", ioctl.W(magic, 63, unsafe.Sizeof(*a)), a)
+}
+
+func treeSearch(f *os.File, a *searchArgs) error {
+	return ioctl.Do(f, "search trees", ioctl.RW(magic, 17, unsafe.Sizeof(*a)), a)
+}
+
+func inoLookup(f *os.File, a *inoLookupArgs) error {
+	return ioctl.Do(f, "find subvolume", ioctl.RW(magic, 18, unsafe.Sizeof(*a)), a)
+}
+
+func startSync(f *os.File, transaction *uint64) error {
+	return ioctl.Do(f, "commit", ioctl.R(magic, 24, unsafe.Sizeof(*transaction)), transaction)
+}
+
+func waitSync(f *os.File, transaction *uint64) error {
+	return ioctl.Do(f, "wait for commit", ioctl.W(magic, 22, unsafe.Sizeof(*transaction)), transaction)
+}
+
+func quotaCtl(f *os.File, a *quotaCtlArgs) error {
+	return ioctl.Do(f, "switch quota on", ioctl.RW(magic, 40, unsafe.Sizeof(*a)), a)
+}
+
+func quotaRescan(f *os.File, a *quotaRescanArgs) error {
+	return ioctl.Do(f, "rescan quota", ioctl.W(magic, 44, unsafe.Sizeof(*a)), a)
+}
+
+func qgroupAssign(f *os.File, op string, a *qgroupAssignArgs) error {
+	return ioctl.Do(f, op, ioctl.W(magic, 41, unsafe.Sizeof(*a)), a)
+}
+
+func qgroupCreate(f *os.File, op string, a *qgroupCreateArgs) error {
+	return ioctl.Do(f, op, ioctl.W(magic, 42, unsafe.Sizeof(*a)), a)
+}
+
+func qgroupSetLimit(f *os.File, a *qgroupLimitArgs) error {
+	return ioctl.Do(f, "limit qgroup", ioctl.R(magic, 43, unsafe.Sizeof(*a)), a)
+}
