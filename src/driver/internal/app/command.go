@@ -7,31 +7,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Run does what the arguments say and gives the process's exit code. The first SIGTERM or SIGINT ends it in order, a
 // second one at once.
 func Run(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	ctx, restore := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer restore()
-	context.AfterFunc(ctx, restore)
-	command := newCommand(getenv, stderr)
-	command.SetArgs(args)
-	command.SetOut(stdout)
-	command.SetErr(stderr)
-	if err := command.ExecuteContext(ctx); err != nil {
-		_, _ = fmt.Fprintf(stderr, "driver: %v\n", err)
-		return 1
-	}
-	return 0
+	root := newCommand(getenv, stderr)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return command.Run("driver", stderr, root.ExecuteContext)
 }
 
 func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
@@ -116,14 +108,18 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Before anything is built: building reads what is published on this node, which must not change under it.
-	unlock, err := lock(o.stateDir)
-	if err != nil {
-		return err
+	assemble := buildController
+	if o.mode == modeNode {
+		// Before anything is built: building reads what is published on this node, which must not change under it.
+		unlock, err := lock(o.stateDir)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		assemble = build
 	}
-	defer unlock()
-	log.InfoContext(ctx, "starting the driver", logging.KeyVersion, buildinfo.Version(), logging.KeyNode, o.nodeName, logging.KeyPools, len(specs))
-	d, err := build(ctx, o, specs, log)
+	log.InfoContext(ctx, "starting the driver", logging.KeyVersion, buildinfo.Version(), logging.KeyMode, o.mode, logging.KeyNode, o.nodeName, logging.KeyPools, len(specs))
+	d, err := assemble(ctx, o, specs, log)
 	if err != nil {
 		return err
 	}

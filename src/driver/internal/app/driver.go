@@ -10,14 +10,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -48,6 +44,7 @@ type cluster interface {
 	volume.Cluster
 	pool.Events
 	Run(ctx context.Context, tell func(labels map[string]string)) error
+	Report(ctx context.Context, conditions []kube.Condition) error
 }
 
 // driver is everything that runs.
@@ -65,8 +62,8 @@ type driver struct {
 }
 
 // build puts the driver together and takes its sockets, so that what is wrong is said before anything runs.
-func build(ctx context.Context, o options, specs []poolspec.Pool, log *slog.Logger) (d *driver, err error) {
-	d = &driver{options: o, log: log, registry: prometheus.NewRegistry()}
+func build(ctx context.Context, o options, specs []poolspec.Pool, log *slog.Logger) (_ *driver, err error) {
+	d := &driver{options: o, log: log, registry: prometheus.NewRegistry()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -113,6 +110,7 @@ func (d *driver) connect() error {
 	}
 	d.cluster, err = kube.New(kube.Config{
 		API: api, DriverName: d.driverName, NodeName: d.nodeName, TopologyKey: d.topologyKey, Log: d.log, Timeout: apiTimeout,
+		PodName: d.podName, PodNamespace: d.podNamespace,
 	})
 	return err
 }
@@ -126,8 +124,9 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.closers = append(d.closers, state.Close)
 	bin := trash.Bin{Now: time.Now}
 	d.pools, err = pool.New(pool.Config{
-		Specs: specs, Disk: poolfs.NewHost(d.hostRoot), State: state, Backend: backend.Plain{}, Cluster: d.cluster, Events: d.cluster,
+		Specs: specs, Disk: poolfs.NewHost(d.hostRoot), State: state, Cluster: d.cluster, Events: d.cluster,
 		Purger: trash.NewPurger(bin), Log: d.log, Now: time.Now, SystemPaths: []string{"/", d.kubeletDir, d.stateDir},
+		OSPaths: []string{"/", d.kubeletDir},
 	})
 	if err != nil {
 		return err
@@ -142,6 +141,10 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.volumes = volume.NewLocked(manager)
 	d.add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
 	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
+	if d.reportPools {
+		r := reporter{pools: d.pools, report: d.cluster.Report, log: d.log, now: time.Now, pause: reportPause()}
+		d.add("pool conditions", func(ctx context.Context) error { r.run(ctx); return nil })
+	}
 	d.add("work under way", d.finish)
 	return nil
 }
@@ -206,7 +209,7 @@ func (d *driver) addServices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.addHealth(ctx, registrar); err != nil {
+	if err := errors.Join(d.addHealth(ctx, registrar), d.addMetrics(ctx)); err != nil {
 		return err
 	}
 	listener, err := server.Listen(ctx)
@@ -232,33 +235,6 @@ func (d *driver) registrar() (*registration.Server, error) {
 	return registration.New(registration.Config{
 		Directory: d.registrationDir, DriverName: d.driverName, CSISocket: socket, Interval: registrationInterval, Log: d.log,
 	})
-}
-
-func (d *driver) addHealth(ctx context.Context, registrar *registration.Server) error {
-	if d.httpAddress == "" {
-		return nil
-	}
-	self, err := grpc.NewClient(d.endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return fmt.Errorf("make a client of the driver's own socket: %w", err)
-	}
-	d.closers = append(d.closers, self.Close)
-	var ready []health.Check
-	if registrar != nil {
-		ready = append(ready, health.Check{Name: "registration", Do: registrar.Check})
-	}
-	server, err := health.New(health.Config{
-		Address: d.httpAddress, Live: func(ctx context.Context) error { return csi.Probe(ctx, self) }, Ready: ready, Metrics: d.registry, Log: d.log,
-	})
-	if err != nil {
-		return err
-	}
-	listener, err := server.Listen(ctx)
-	if err != nil {
-		return err
-	}
-	d.addServer("health", listener, server.Serve)
-	return nil
 }
 
 // run serves until ctx ends, and stops in order.

@@ -44,6 +44,8 @@ type machine struct {
 	dir, http string
 	process   *exec.Cmd
 	log       *logBuffer
+	// args come after all others.
+	args []string
 }
 
 // logBuffer is what a process writes, readable meanwhile.
@@ -115,10 +117,10 @@ func (m *machine) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 func (m *machine) serveArgs() []string {
-	return []string{
+	return append([]string{
 		"--endpoint=unix://" + m.path("csi.sock"), "--node-name=worker-1", "--config=" + m.path("config.yaml"), "--state-dir=" + m.path("state"),
 		"--host-root=/", "--kubelet-dir=" + m.path("kubelet"), "--http-address=" + m.http, "--standalone", "--log-level=debug",
-	}
+	}, m.args...)
 }
 
 // start starts the driver and gives clients that wait for it.
@@ -165,11 +167,16 @@ func (m *machine) run(t *testing.T, args ...string) (string, error) {
 
 func (m *machine) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+m.http+path, nil)
+	return fetch(t, http.DefaultClient, "http://"+m.http+path)
+}
+
+func fetch(t *testing.T, client *http.Client, url string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,15 +402,22 @@ func TestTheDriverRefusesToStart(t *testing.T) {
 		args   []string
 		says   []string
 	}{
-		"options":            {onePool, []string{"--endpoint=csi.sock", "--node-name=", "--http-address=here", "--log-format=xml"}, []string{"--endpoint", "--node-name", "--http-address", "--log-format"}},
-		"unknown option":     {onePool, []string{"--nodename=x"}, []string{"--nodename"}},
-		"unknown command":    {onePool, []string{"statsu"}, []string{"statsu"}},
-		"no config":          {onePool, []string{"--config=/nowhere.yaml"}, []string{"--config", "/nowhere.yaml"}},
-		"unknown key":        {"storagePools: [{name: local, path: $POOL, sized: 5}]", nil, []string{"storagePools[0].sized: unknown key"}},
-		"shared pool":        {"storagePools: [{name: local, path: $POOL, scope: shared}]", nil, []string{"storagePools[0].scope", "not supported"}},
-		"pool holds state":   {"storagePools: [{name: local, path: $POOL/..}]", nil, []string{"storagePools[0].path"}},
-		"state in pool":      {onePool, []string{"--state-dir=$POOL/state"}, []string{"storagePools[0].path", "--state-dir"}},
-		"pool in kubelet's":  {"storagePools: [{name: local, path: $POOL/kubelet/x}]", []string{"--kubelet-dir=$POOL/kubelet"}, []string{"storagePools[0].path", "--kubelet-dir"}},
+		"options":           {onePool, []string{"--endpoint=csi.sock", "--node-name=", "--http-address=here", "--log-format=xml"}, []string{"--endpoint", "--node-name", "--http-address", "--log-format"}},
+		"unknown option":    {onePool, []string{"--nodename=x"}, []string{"--nodename"}},
+		"unknown command":   {onePool, []string{"statsu"}, []string{"statsu"}},
+		"no config":         {onePool, []string{"--config=/nowhere.yaml"}, []string{"--config", "/nowhere.yaml"}},
+		"unknown key":       {"storagePools: [{name: local, path: $POOL, sized: 5}]", nil, []string{"storagePools[0].sized: unknown key"}},
+		"shared pool":       {"storagePools: [{name: local, path: $POOL, scope: shared}]", nil, []string{"storagePools[0].scope", "not supported"}},
+		"pool holds state":  {"storagePools: [{name: local, path: $POOL/..}]", nil, []string{"storagePools[0].path"}},
+		"state in pool":     {onePool, []string{"--state-dir=$POOL/state"}, []string{"storagePools[0].path", "--state-dir"}},
+		"pool in kubelet's": {"storagePools: [{name: local, path: $POOL/kubelet/x}]", []string{"--kubelet-dir=$POOL/kubelet"}, []string{"storagePools[0].path", "--kubelet-dir"}},
+		"TLS options": {
+			onePool,
+			[]string{"--metrics-tls-address=x", "--metrics-tls-min-version=1.2", "--metrics-tls-cipher-suites=AES128-SHA"},
+			[]string{"--metrics-tls-address", "--metrics-tls-cert-dir", "--metrics-tls-min-version", "VersionTLS12", "--metrics-tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+		},
+		"no certificate":     {onePool, []string{"--metrics-tls-address=127.0.0.1:0", "--metrics-tls-cert-dir=/nowhere"}, []string{"--metrics-tls-cert-dir", "/nowhere/tls.crt"}},
+		"reports of no pod":  {onePool, []string{"--report-pools", "--pod-name="}, []string{"--report-pools", "POD_NAMESPACE"}},
 		"kubeconfig as well": {onePool, []string{"--kubeconfig=/etc/x"}, []string{"--kubeconfig", "--standalone"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,15 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -34,6 +34,11 @@ type options struct {
 	httpAddress                                 string
 	kubeconfig                                  string
 	standalone                                  bool
+	reportPools                                 bool
+	podName, podNamespace                       string
+	metricsTLS                                  servingtls.Options
+	metricsTLSAddress                           string
+	mode                                        string
 	logLevel, logFormat                         string
 }
 
@@ -49,6 +54,15 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.BoolVar(&o.registration, "registration", true, "register with the kubelet; false where a registrar sidecar does")
 	flags.StringVar(&o.registrationDir, "registration-dir", "", "where the kubelet looks for plugins (default <kubelet-dir>/plugins_registry)")
 	flags.StringVar(&o.httpAddress, "http-address", ":9898", "address of /healthz, /readyz and /metrics; empty for none")
+	flags.StringVar(&o.metricsTLSAddress, "metrics-tls-address", "", "address of /metrics over TLS, which --http-address then does not have; empty for none")
+	flags.StringVar(&o.metricsTLS.CertDir, "metrics-tls-cert-dir", "", "directory with tls.crt and tls.key, read again when they change")
+	flags.StringVar(&o.metricsTLS.MinVersion, "metrics-tls-min-version", "", "least TLS version (default VersionTLS12)")
+	flags.StringSliceVar(&o.metricsTLS.CipherSuites, "metrics-tls-cipher-suites", nil,
+		"suites of TLS 1.2 and older by their IANA names (default those of Mozilla's intermediate profile)")
+	flags.BoolVar(&o.reportPools, "report-pools", false, "say in the conditions of this pod whether each pool is there")
+	flags.StringVar(&o.podName, "pod-name", getenv("POD_NAME"), "name of this pod (environment: POD_NAME)")
+	flags.StringVar(&o.mode, "mode", modeNode, "node: serve the pools of this node; controller: tell csi-resizer which volumes may grow, once in a cluster")
+	flags.StringVar(&o.podNamespace, "pod-namespace", getenv("POD_NAMESPACE"), "namespace of this pod (environment: POD_NAMESPACE)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with access to the cluster; empty inside the cluster")
 	flags.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API at all, for tests")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -66,6 +80,8 @@ func (o *options) complete() {
 func (o *options) validate() error {
 	_, endpointErr := rpc.SocketPath(o.endpoint)
 	_, logErr := logging.New(io.Discard, o.logLevel, o.logFormat)
+	_, versionErr := servingtls.Version(o.metricsTLS.MinVersion)
+	_, suitesErr := servingtls.Suites(o.metricsTLS.CipherSuites)
 	var problems []error
 	for _, rule := range []struct {
 		flag   string
@@ -87,7 +103,16 @@ func (o *options) validate() error {
 		{"host-root", !cleanPath(o.hostRoot), fmt.Sprintf("%q: want a clean absolute path", o.hostRoot)},
 		{"kubelet-dir", !cleanPath(o.kubeletDir) || o.kubeletDir == "/", fmt.Sprintf("%q: want a clean absolute path", o.kubeletDir)},
 		{"registration-dir", !cleanPath(o.registrationDir), fmt.Sprintf("%q: want a clean absolute path", o.registrationDir)},
-		{"http-address", o.httpAddress != "" && !isAddress(o.httpAddress), fmt.Sprintf("%q: want host:port, :port or nothing", o.httpAddress)},
+		{"http-address", o.httpAddress != "" && !command.IsAddress(o.httpAddress), fmt.Sprintf("%q: want host:port, :port or nothing", o.httpAddress)},
+		{
+			"metrics-tls-address", o.metricsTLSAddress != "" && !command.IsAddress(o.metricsTLSAddress),
+			fmt.Sprintf("%q: want host:port, :port or nothing", o.metricsTLSAddress),
+		},
+		{"metrics-tls-cert-dir", (o.metricsTLSAddress == "") != (o.metricsTLS.CertDir == ""), "goes together with --metrics-tls-address; want both or none"},
+		{"metrics-tls-min-version", versionErr != nil, fmt.Sprint(versionErr)},
+		{"metrics-tls-cipher-suites", suitesErr != nil, fmt.Sprint(suitesErr)},
+		{"report-pools", o.reportPools && (o.podName == "" || o.podNamespace == ""), "needs --pod-name and --pod-namespace, or POD_NAME and POD_NAMESPACE"},
+		{"mode", !o.validMode(), fmt.Sprintf("%q: want %s, or without --standalone %s", o.mode, modeNode, modeController)},
 		{"kubeconfig", o.kubeconfig != "" && o.standalone, "makes no sense with --standalone; want one of them"},
 		{"log-level or --log-format", logErr != nil, fmt.Sprint(logErr)},
 	} {
@@ -98,16 +123,11 @@ func (o *options) validate() error {
 	return errors.Join(problems...)
 }
 
-func cleanPath(name string) bool { return filepath.IsAbs(name) && filepath.Clean(name) == name }
-
-func isAddress(address string) bool {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
+func (o *options) validMode() bool {
+	return o.mode == modeNode || (o.mode == modeController && !o.standalone)
 }
+
+func cleanPath(name string) bool { return filepath.IsAbs(name) && filepath.Clean(name) == name }
 
 // pools reads the configuration file.
 func (o *options) pools() ([]poolspec.Pool, error) {

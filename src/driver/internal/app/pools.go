@@ -31,6 +31,11 @@ func poolHealth(s pool.Status) volume.Health {
 			Condition: volume.Degraded, Reason: "VolumesUnusable",
 			Message: fmt.Sprintf("%d volumes have lost their data, %d have records that cannot be used; the driver's log names them", s.Lost, s.Refused),
 		}
+	case s.EnforcementLost:
+		return volume.Health{
+			Condition: volume.Degraded, Reason: "EnforcementLost",
+			Message: "the filesystem's quota is off: nothing keeps volumes to their size; switch it on again",
+		}
 	default:
 		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}
 	}

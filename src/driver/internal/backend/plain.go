@@ -1,5 +1,5 @@
-// Package backend holds what makes a volume's directory and keeps it to its size. Plain is the one that works on every
-// filesystem and enforces nothing; backends that enforce (btrfs, project quota) implement the same interface.
+// Package backend holds what makes a volume's directory and keeps it to its size, and chooses it for a pool. Plain works on every
+// filesystem and enforces nothing; Quota uses the filesystem's own quota.
 package backend
 
 import (
@@ -14,28 +14,38 @@ import (
 type Plain struct{}
 
 // Name is what records and metrics call this backend.
-func (Plain) Name() string { return "plain" }
+func (Plain) Name() string { return NamePlain }
 
 // Enforcement is none: a pod can write past its volume's size until the filesystem is full.
 func (Plain) Enforcement() volume.Enforcement { return volume.None }
 
 // Make makes the directory with the record's owner and mode.
 func (Plain) Make(disk poolfs.FS, name string, r volume.Record) error {
-	mode := unixMode(r.Mode)
-	if err := disk.Mkdir(name, mode); err != nil {
+	if err := disk.Mkdir(name, unixMode(r.Mode)); err != nil {
 		return fmt.Errorf("make the directory of volume %s: %w", r.ID, err)
 	}
+	return own(disk, name, r)
+}
+
+// own gives a directory, made with the record's mode, to the record's owner.
+func own(disk poolfs.FS, name string, r volume.Record) error {
 	if r.UID == 0 && r.GID == 0 {
 		return nil
 	}
 	if err := disk.Chown(name, r.UID, r.GID); err != nil {
 		return fmt.Errorf("give volume %s to %d:%d: %w", r.ID, r.UID, r.GID, err)
 	}
-	if err := disk.Chmod(name, mode); err != nil { // chown clears setuid and setgid
+	if err := disk.Chmod(name, unixMode(r.Mode)); err != nil { // chown clears setuid and setgid
 		return fmt.Errorf("set the mode of volume %s: %w", r.ID, err)
 	}
 	return nil
 }
+
+// Hold has nothing to hold.
+func (Plain) Hold(poolfs.FS, string, volume.Record) error { return nil }
+
+// Drop has nothing to drop.
+func (Plain) Drop(poolfs.FS, volume.Record) error { return nil }
 
 // Stats is the whole filesystem's use: nothing cheaper than a walk knows a plain directory's own.
 func (Plain) Stats(disk poolfs.FS, _ string, _ volume.Record) (volume.Stats, error) {

@@ -45,16 +45,18 @@ type Pool struct {
 	ID          string `json:"id,omitempty"`
 	Backend     string `json:"backend,omitempty"`
 	Enforcement string `json:"enforcement,omitempty"`
-	Inline      bool   `json:"inline"`
-	Size        int64  `json:"size"`
-	Free        int64  `json:"free"`
-	Available   int64  `json:"available"`
-	Promised    int64  `json:"promised"`
-	Volumes     int    `json:"volumes"`
-	Orphans     int    `json:"orphans"`
-	Lost        int    `json:"lost"`
-	Refused     int    `json:"refused"`
-	Trash       int    `json:"trash"`
+	// EnforcementLost tells that the filesystem's quota was switched off.
+	EnforcementLost bool  `json:"enforcementLost,omitempty"`
+	Inline          bool  `json:"inline"`
+	Size            int64 `json:"size"`
+	Free            int64 `json:"free"`
+	Available       int64 `json:"available"`
+	Promised        int64 `json:"promised"`
+	Volumes         int   `json:"volumes"`
+	Orphans         int   `json:"orphans"`
+	Lost            int   `json:"lost"`
+	Refused         int   `json:"refused"`
+	Trash           int   `json:"trash"`
 	// OldestTrash is when the oldest volume in the trash was deleted.
 	OldestTrash time.Time `json:"oldestTrash,omitzero"`
 }
@@ -67,7 +69,7 @@ type problem struct {
 func present(s pool.Status) Pool {
 	return Pool{
 		Name: s.Name, Path: s.Path, State: state(s), Selected: s.Selected, Reason: s.Reason, Message: s.Message, ID: s.ID,
-		Backend: s.Backend, Enforcement: s.Enforcement, Inline: s.Inline,
+		Backend: s.Backend, Enforcement: s.Enforcement, EnforcementLost: s.EnforcementLost, Inline: s.Inline,
 		Size: s.Size, Free: s.Free, Available: s.Available, Promised: s.Promised,
 		Volumes: s.Volumes, Orphans: s.Orphans, Lost: s.Lost, Refused: s.Refused, Trash: s.TrashEntries, OldestTrash: s.OldestTrash,
 	}

@@ -20,6 +20,8 @@ type Volumes interface {
 	Create(ctx context.Context, spec volume.Spec) (volume.Volume, error)
 	Delete(ctx context.Context, id string) error
 	Get(ctx context.Context, id string) (volume.Volume, volume.Health, error)
+	// Expand makes a volume at least as large as asked, in bytes, and with a limit other than 0 at most that.
+	Expand(ctx context.Context, id string, bytes, limit int64) (volume.Volume, error)
 	// List gives up to limit volumes (0: all) after an id, sorted by id; next is the last id given where there are more.
 	List(ctx context.Context, after string, limit int) (volumes []volume.Volume, next string, err error)
 }

@@ -21,6 +21,7 @@ const (
 	remove    verb = "delete"
 	publish   verb = "publish"
 	unpublish verb = "unpublish"
+	expand    verb = "expand"
 	read      verb = "read" // everything that changes nothing
 )
 
@@ -39,8 +40,9 @@ type row struct {
 
 // table is the one place where codes are chosen, for what external-provisioner and the kubelet do with them (docs/reference/errors.md):
 // in CreateVolume only ResourceExhausted lets the scheduler try another node, and Unavailable keeps the claim here until
-// the pool is back. The first row that matches counts.
+// the pool is back; in NodeExpandVolume only FailedPrecondition lets the pod start, at the old size. The first row that matches counts.
 func table() []row {
+	full := map[verb]codes.Code{expand: codes.FailedPrecondition}
 	return []row{
 		{err: volume.ErrBusy, code: codes.Aborted},
 		{err: volume.ErrInvalidID, code: codes.InvalidArgument},
@@ -48,7 +50,10 @@ func table() []row {
 		{err: volume.ErrPoolUnknown, code: codes.InvalidArgument},
 		{err: volume.ErrPoolAbsent, code: codes.Unavailable, but: map[verb]codes.Code{create: codes.ResourceExhausted}},
 		{err: volume.ErrPoolNotHere, code: codes.ResourceExhausted},
-		{err: volume.ErrNoSpace, code: codes.ResourceExhausted},
+		{err: volume.ErrNoSpace, code: codes.ResourceExhausted, but: full},
+		{err: volume.ErrUnsupported, code: codes.InvalidArgument, but: map[verb]codes.Code{create: codes.ResourceExhausted}},
+		{err: volume.ErrBelowUse, code: codes.FailedPrecondition},
+		{err: volume.ErrNotEnforced, code: codes.FailedPrecondition},
 		{err: volume.ErrOutOfRange, code: codes.OutOfRange},
 		{err: volume.ErrExists, code: codes.AlreadyExists},
 		{err: volume.ErrNotFound, code: codes.NotFound, but: map[verb]codes.Code{remove: codes.OK}},
@@ -60,8 +65,8 @@ func table() []row {
 		{err: volume.ErrClusterUnknown, code: codes.Unavailable},
 		{err: errElsewhere, code: codes.ResourceExhausted},
 		{err: errBadToken, code: codes.Aborted}, // spec, "ListVolumes Errors"
-		{err: syscall.ENOSPC, code: codes.ResourceExhausted},
-		{err: syscall.EDQUOT, code: codes.ResourceExhausted},
+		{err: syscall.ENOSPC, code: codes.ResourceExhausted, but: full},
+		{err: syscall.EDQUOT, code: codes.ResourceExhausted, but: full},
 		{err: context.DeadlineExceeded, code: codes.DeadlineExceeded},
 		{err: context.Canceled, code: codes.Canceled},
 	}

@@ -88,6 +88,15 @@ func TestCodes(t *testing.T) {
 		want codes.Code
 	}{
 		{create, volume.ErrNoSpace, codes.ResourceExhausted},
+		{create, volume.ErrUnsupported, codes.ResourceExhausted},
+		{publish, volume.ErrUnsupported, codes.InvalidArgument},
+		{expand, volume.ErrNoSpace, codes.FailedPrecondition},
+		{expand, syscall.ENOSPC, codes.FailedPrecondition},
+		{expand, volume.ErrBelowUse, codes.FailedPrecondition},
+		{expand, volume.ErrNotEnforced, codes.FailedPrecondition},
+		{expand, volume.ErrPoolAbsent, codes.Unavailable},
+		{expand, volume.ErrNotFound, codes.NotFound},
+		{expand, volume.ErrOutOfRange, codes.OutOfRange},
 		{create, volume.ErrPoolAbsent, codes.ResourceExhausted},
 		{create, volume.ErrPoolNotHere, codes.ResourceExhausted},
 		{create, volume.ErrPoolUnknown, codes.InvalidArgument},

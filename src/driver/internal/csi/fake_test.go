@@ -20,6 +20,7 @@ type fake struct {
 	create    func(volume.Spec) (volume.Volume, error)
 	remove    func(id string) error
 	get       func(id string) (volume.Volume, volume.Health, error)
+	expand    func(id string, bytes, limit int64) (volume.Volume, error)
 	list      func(after string, limit int) ([]volume.Volume, string, error)
 	publish   func(volume.PublishRequest) error
 	unpublish func(id, target string) error
@@ -47,6 +48,10 @@ func (f *fake) Delete(_ context.Context, id string) error {
 
 func (f *fake) Get(_ context.Context, id string) (volume.Volume, volume.Health, error) {
 	return must("Get", f.get != nil, f.get)(id)
+}
+
+func (f *fake) Expand(_ context.Context, id string, bytes, limit int64) (volume.Volume, error) {
+	return must("Expand", f.expand != nil, f.expand)(id, bytes, limit)
 }
 
 func (f *fake) List(_ context.Context, after string, limit int) ([]volume.Volume, string, error) {
@@ -108,8 +113,15 @@ func serve(t *testing.T, f *fake) client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	conn := dial(t, services)
+	return client{pb.NewIdentityClient(conn), pb.NewControllerClient(conn), pb.NewNodeClient(conn)}
+}
+
+// dial serves on a unix socket and connects to it.
+func dial(t *testing.T, services interface{ Register(grpc.ServiceRegistrar) }) *grpc.ClientConn {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "csi.sock")
-	listener, err := net.Listen("unix", socket)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +134,7 @@ func serve(t *testing.T, f *fake) client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return client{pb.NewIdentityClient(conn), pb.NewControllerClient(conn), pb.NewNodeClient(conn)}
+	return conn
 }
 
 func mountCapability(mode pb.VolumeCapability_AccessMode_Mode, flags ...string) *pb.VolumeCapability {

@@ -26,6 +26,11 @@ func (i *identity) GetPluginCapabilities(context.Context, *pb.GetPluginCapabilit
 			Type: &pb.PluginCapability_Service_{Service: &pb.PluginCapability_Service{Type: service}},
 		})
 	}
+	response.Capabilities = append(response.Capabilities, &pb.PluginCapability{
+		Type: &pb.PluginCapability_VolumeExpansion_{VolumeExpansion: &pb.PluginCapability_VolumeExpansion{
+			Type: pb.PluginCapability_VolumeExpansion_ONLINE,
+		}},
+	})
 	return response, nil
 }
 

@@ -2,7 +2,6 @@ package csi
 
 import (
 	"context"
-	"fmt"
 	"path"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
@@ -19,6 +18,7 @@ func (n *node) NodeGetCapabilities(context.Context, *pb.NodeGetCapabilitiesReque
 	response := &pb.NodeGetCapabilitiesResponse{}
 	for _, rpc := range []pb.NodeServiceCapability_RPC_Type{
 		pb.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		pb.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		pb.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 		pb.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
 		pb.NodeServiceCapability_RPC_GET_STORAGE_HEALTH,
@@ -89,11 +89,8 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, q *pb.NodeGetVolumeStatsR
 	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
 		return nil, toStatus(read, err)
 	}
-	if q.GetVolumePath() == "" {
-		return nil, toStatus(read, invalid("volume_path", "missing"))
-	}
-	if !path.IsAbs(q.GetVolumePath()) {
-		return nil, toStatus(read, fmt.Errorf("%w: nothing can be published at the relative volume_path %.128q", volume.ErrNotFound, q.GetVolumePath()))
+	if err := volumePath(q.GetVolumePath()); err != nil {
+		return nil, toStatus(read, err)
 	}
 	stats, _, err := n.Publisher.Stats(ctx, q.GetVolumeId(), path.Clean(q.GetVolumePath()))
 	if err != nil {

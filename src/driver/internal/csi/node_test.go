@@ -29,9 +29,13 @@ func TestIdentity(t *testing.T) {
 	}
 	var got []string
 	for _, capability := range capabilities.GetCapabilities() {
+		if expansion := capability.GetVolumeExpansion(); expansion != nil {
+			got = append(got, "expansion "+expansion.GetType().String())
+			continue
+		}
 		got = append(got, capability.GetService().GetType().String())
 	}
-	if diff := cmp.Diff([]string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "expansion ONLINE"}, got); diff != "" {
 		t.Error(diff)
 	}
 	if probe, err := c.Probe(t.Context(), &pb.ProbeRequest{}); err != nil || !probe.GetReady().GetValue() {
@@ -59,7 +63,7 @@ func TestCapabilities(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"controller CREATE_DELETE_VOLUME", "controller LIST_VOLUMES", "controller GET_CAPACITY", "controller GET_VOLUME",
 		"controller SINGLE_NODE_MULTI_WRITER",
-		"node GET_VOLUME_STATS", "node SINGLE_NODE_MULTI_WRITER", "node GET_VOLUME_HEALTH", "node GET_STORAGE_HEALTH",
+		"node GET_VOLUME_STATS", "node EXPAND_VOLUME", "node SINGLE_NODE_MULTI_WRITER", "node GET_VOLUME_HEALTH", "node GET_STORAGE_HEALTH",
 	}, got); diff != "" {
 		t.Error(diff)
 	}

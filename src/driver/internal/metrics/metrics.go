@@ -19,9 +19,9 @@ type Collector struct {
 	pools Pools
 	now   func() time.Time
 
-	build, present, info *prometheus.Desc
-	gauges               []gauge
-	version              string
+	build, present, info, shared *prometheus.Desc
+	gauges                       []gauge
+	version                      string
 }
 
 // gauge is one number of a pool, known while the pool can be used.
@@ -41,6 +41,9 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 		build:   desc("build_info", "1, with the version of the driver.", "version"),
 		present: ofPool("present", "1 while the pool can be used on this node, 0 while it is absent."),
 		info:    desc("pool_info", "1, with the pool's backend and how far it enforces sizes.", "pool", "backend", "enforcement"),
+		// kubevirt's name, whose alerts and dashboards go on working; the label is new.
+		shared: prometheus.NewDesc("kubevirt_hpp_pool_path_shared_with_os",
+			"1 when the pool is on the filesystem of the host's / or of the kubelet's directory, else 0.", []string{"pool"}, nil),
 		gauges: []gauge{
 			{ofPool("size_bytes", "Size of the pool's filesystem."), func(s pool.Status, _ time.Time) float64 { return float64(s.Size) }},
 			{ofPool("free_bytes", "Free space on the pool's filesystem."), func(s pool.Status, _ time.Time) float64 { return float64(s.Free) }},
@@ -49,11 +52,19 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 			{ofPool("volumes", "Number of volumes."), func(s pool.Status, _ time.Time) float64 { return float64(s.Volumes) }},
 			{ofPool("trash_entries", "Number of deleted volumes waiting for removal."), func(s pool.Status, _ time.Time) float64 { return float64(s.TrashEntries) }},
 			{ofPool("trash_oldest_seconds", "Age of the oldest deleted volume waiting for removal, 0 when there is none."), oldest},
+			{ofPool("enforcement_lost", "1 while sizes are no longer enforced because the filesystem's quota was switched off."), lost},
 			{ofPool("orphans", "Number of volumes that no PersistentVolume has named for an hour."), func(s pool.Status, _ time.Time) float64 { return float64(s.Orphans) }},
 			{ofPool("lost_volumes", "Number of volumes whose record is there but whose directory is gone."), func(s pool.Status, _ time.Time) float64 { return float64(s.Lost) }},
 			{ofPool("refused_volumes", "Number of volumes whose record or directory cannot be used."), func(s pool.Status, _ time.Time) float64 { return float64(s.Refused) }},
 		},
 	}
+}
+
+func lost(s pool.Status, _ time.Time) float64 {
+	if s.EnforcementLost {
+		return 1
+	}
+	return 0
 }
 
 func oldest(s pool.Status, now time.Time) float64 {
@@ -68,6 +79,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.build
 	descs <- c.present
 	descs <- c.info
+	descs <- c.shared
 	for _, g := range c.gauges {
 		descs <- g.desc
 	}
@@ -87,8 +99,18 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		}
 		send(c.present, 1, s.Name)
 		send(c.info, 1, s.Name, s.Backend, s.Enforcement)
+		if s.SharedWithOS != nil {
+			send(c.shared, oneIf(*s.SharedWithOS), s.Name)
+		}
 		for _, g := range c.gauges {
 			send(g.desc, g.value(s, now), s.Name)
 		}
 	}
+}
+
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
 }

@@ -42,28 +42,46 @@ func gather(t *testing.T, registry *prometheus.Registry) []string {
 func TestCollector(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	registry := prometheus.NewPedanticRegistry()
+	yes, no := true, false
 	registry.MustRegister(metrics.New(pools{
 		{
-			Name: "local", Present: true, Backend: "plain", Enforcement: "none", Size: 100, Free: 60, Available: 50, Promised: 30, Volumes: 3,
-			TrashEntries: 2, OldestTrash: now.Add(-time.Minute), Orphans: 1, Lost: 4, Refused: 5,
+			Name: "local", Present: true, SharedWithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60, Available: 50, Promised: 30, Volumes: 3,
+			TrashEntries: 2, OldestTrash: now.Add(-time.Minute), Orphans: 1, Lost: 4, Refused: 5, EnforcementLost: true,
 		},
-		{Name: "slow", Size: 7, Volumes: 9}, // absent: its numbers are of no use
+		{Name: "own", Present: true, SharedWithOS: &no, Backend: "plain", Enforcement: "none"},
+		{Name: "slow", Size: 7, Volumes: 9, SharedWithOS: &yes}, // absent: its numbers are of no use
 	}, "0.1.0", func() time.Time { return now }))
 	want := []string{
 		"hpp_build_info{version=0.1.0} 1",
 		"hpp_pool_available_bytes{pool=local} 50",
+		"hpp_pool_available_bytes{pool=own} 0",
+		"hpp_pool_enforcement_lost{pool=local} 1",
+		"hpp_pool_enforcement_lost{pool=own} 0",
 		"hpp_pool_free_bytes{pool=local} 60",
+		"hpp_pool_free_bytes{pool=own} 0",
 		"hpp_pool_info{backend=plain,enforcement=none,pool=local} 1",
+		"hpp_pool_info{backend=plain,enforcement=none,pool=own} 1",
 		"hpp_pool_lost_volumes{pool=local} 4",
+		"hpp_pool_lost_volumes{pool=own} 0",
 		"hpp_pool_orphans{pool=local} 1",
+		"hpp_pool_orphans{pool=own} 0",
 		"hpp_pool_present{pool=local} 1",
+		"hpp_pool_present{pool=own} 1",
 		"hpp_pool_present{pool=slow} 0",
 		"hpp_pool_promised_bytes{pool=local} 30",
+		"hpp_pool_promised_bytes{pool=own} 0",
 		"hpp_pool_refused_volumes{pool=local} 5",
+		"hpp_pool_refused_volumes{pool=own} 0",
 		"hpp_pool_size_bytes{pool=local} 100",
+		"hpp_pool_size_bytes{pool=own} 0",
 		"hpp_pool_trash_entries{pool=local} 2",
+		"hpp_pool_trash_entries{pool=own} 0",
 		"hpp_pool_trash_oldest_seconds{pool=local} 60",
+		"hpp_pool_trash_oldest_seconds{pool=own} 0",
 		"hpp_pool_volumes{pool=local} 3",
+		"hpp_pool_volumes{pool=own} 0",
+		"kubevirt_hpp_pool_path_shared_with_os{pool=local} 1",
+		"kubevirt_hpp_pool_path_shared_with_os{pool=own} 0",
 	}
 	if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
 		t.Error(diff)

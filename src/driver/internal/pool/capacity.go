@@ -12,7 +12,7 @@ import (
 type promises struct {
 	// promised is the sum of the records' sizes and of what is reserved for volumes being made.
 	promised int64
-	// used is what the volumes hold of it. A backend that cannot measure this counts every promise as used in full.
+	// used is what the volumes hold of it on the disk. Where that cannot be measured, every promise counts as used in full.
 	used int64
 	// enforced tells whether the backend keeps volumes to their size.
 	enforced bool
@@ -20,8 +20,9 @@ type promises struct {
 
 // available is the largest volume that could be made now, in bytes, never below 0 (docs/explanation/capacity.md):
 //
-//	min(free − reserve, (size − reserve − foreign) × overcommit − promised), foreign = used on the filesystem − used by volumes
+//	min(free − reserve, (used + free − reserve − foreign) × overcommit − promised), foreign = used on the filesystem − used by volumes
 //
+// Used and free together are less than the filesystem's size where it keeps something for root (ext4) or for its own metadata (btrfs).
 // The second term holds where sizes are enforced (overcommit 1 unless configured), and elsewhere only when
 // overcommit is configured: what nobody enforces cannot be promised, so only free space counts.
 func available(spec poolspec.Pool, space poolfs.Space, p promises) int64 {
@@ -33,11 +34,14 @@ func available(spec poolspec.Pool, space poolfs.Space, p promises) int64 {
 	}
 	if overcommit > 0 {
 		foreign := max(0, space.Used-p.used)
-		unpromised := float64(space.Size-reserve-foreign)*overcommit - float64(p.promised)
+		unpromised := float64(usable(space)-reserve-foreign)*overcommit - float64(p.promised)
 		room = min(room, int64(unpromised))
 	}
 	return max(0, room)
 }
+
+// usable is what can ever be used of a filesystem.
+func usable(space poolfs.Space) int64 { return min(space.Size, space.Used+space.Free) }
 
 // check refuses a volume that there is no room for, saying which limit it meets.
 func check(spec poolspec.Pool, space poolfs.Space, p promises, bytes int64, volumes int) error {
@@ -46,8 +50,12 @@ func check(spec poolspec.Pool, space poolfs.Space, p promises, bytes int64, volu
 	}
 	room := available(spec, space, p)
 	if bytes > room {
-		return fmt.Errorf("%w: pool %s can take a volume of at most %d bytes (size %d, free %d, reserve %d, promised %d), asked for %d",
-			volume.ErrNoSpace, spec.Name, room, space.Size, space.Free, spec.Reserve.Of(space.Size), p.promised, bytes)
+		return noRoom(spec, space, p.promised, fmt.Sprintf("pool %s can take a volume of at most %d bytes", spec.Name, room), bytes)
 	}
 	return nil
+}
+
+func noRoom(spec poolspec.Pool, space poolfs.Space, promised int64, what string, asked int64) error {
+	return fmt.Errorf("%w: %s (size %d, free %d, reserve %d, promised %d), asked for %d",
+		volume.ErrNoSpace, what, space.Size, space.Free, spec.Reserve.Of(space.Size), promised, asked)
 }

@@ -28,11 +28,27 @@ func (p *Pool) first(ctx context.Context, s sight, d decision) (decision, string
 	if decide(p.spec, again) != d || again.facts.Dev != s.facts.Dev {
 		return absent("Changing", "%s changed while it was looked at; it is looked at again", p.spec.Path), "", nil
 	}
-	if d.action == adopt {
-		return d, again.marker.ID, p.remember(again.marker.ID)
+	id, err := p.takeIntoUse(d.action, again)
+	if refusal, ok := errors.AsType[*refusalError](err); ok {
+		return refusal.decision, "", nil
 	}
-	id, err := p.make(again.facts)
 	return d, id, err
+}
+
+// takeIntoUse adopts a marker or makes it, unless the pool's quota is not to be had there.
+func (p *Pool) takeIntoUse(how action, s sight) (id string, err error) {
+	if how == create {
+		return p.make(s.facts)
+	}
+	disk, m, err := p.openMarked(s.marker.ID)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	if err := p.chooseBackend(disk, m.Backend); err != nil {
+		return "", err
+	}
+	return m.ID, p.remember(m.ID)
 }
 
 func (p *Pool) waiting(err error) decision {
@@ -90,6 +106,9 @@ func (p *Pool) make(facts poolfs.Facts) (id string, err error) {
 	}
 	if facts.Path && info.Dev != facts.Dev {
 		return "", errors.New("another filesystem was mounted there just now")
+	}
+	if err := p.chooseBackend(disk, ""); err != nil {
+		return "", err
 	}
 	m := newMarker(facts.FSID, p.set.Now())
 	if err := writeMarker(disk, m); err != nil {

@@ -30,8 +30,6 @@ type sight struct {
 	remembered *memory
 	// selected tells that the node's labels match the pool's nodeSelector; unknown that the labels have not been read yet.
 	selected, unknown bool
-	// enforceable tells that the backend keeps volumes to their size.
-	enforceable bool
 	// twin is the name of another pool with this marker, "" where there is none.
 	twin string
 }
@@ -71,9 +69,6 @@ func unfit(spec poolspec.Pool, s sight) (d decision, is bool) {
 		return absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, poolfs.MarkerFile, s.markerErr), true
 	case s.twin != "":
 		return absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own", spec.Path, s.twin), true
-	case spec.Quota == poolspec.QuotaRequired && !s.enforceable:
-		return absent("QuotaUnavailable", "quota is required and sizes cannot be enforced at %s (%s); use auto or none, or another filesystem",
-			spec.Path, s.facts.FSType), true
 	default:
 		return decision{}, false
 	}

@@ -53,8 +53,6 @@ func TestGuardDecides(t *testing.T) {
 		"requireMount off on a shared pool": {
 			spec: poolspec.Pool{RequireMount: &no, Scope: poolspec.ScopeShared}, sight: sight{selected: true, facts: here, shared: true}, action: create,
 		},
-		"quota required, none there": {spec: poolspec.Pool{Quota: poolspec.QuotaRequired}, sight: sight{selected: true, facts: here}, action: refuse, reason: "QuotaUnavailable"},
-		"quota required and there":   {spec: poolspec.Pool{Quota: poolspec.QuotaRequired}, sight: sight{selected: true, facts: here, enforceable: true}, action: create},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.spec.Name, tc.spec.Path = "local", "/pool"
@@ -74,6 +72,7 @@ func TestAvailable(t *testing.T) {
 	disk := poolfs.Space{Size: 100 * gi, Used: 20 * gi, Free: 80 * gi}
 	for name, tc := range map[string]struct {
 		spec poolspec.Pool
+		disk poolfs.Space
 		p    promises
 		want int64
 	}{
@@ -88,9 +87,18 @@ func TestAvailable(t *testing.T) {
 		"overcommit 2 doubles what may be promised":  {spec: poolspec.Pool{Overcommit: 2}, p: promises{promised: 150 * gi, used: 20 * gi, enforced: true}, want: 50 * gi},
 		"overcommit never passes free space":         {spec: poolspec.Pool{Overcommit: 10}, p: promises{enforced: true}, want: 80 * gi},
 		"plain with overcommit: promises count full": {spec: poolspec.Pool{Overcommit: 1}, p: promises{promised: 90 * gi, used: 90 * gi}, want: 10 * gi},
+		"overcommit of half":                         {spec: poolspec.Pool{Overcommit: 0.5}, p: promises{promised: 30 * gi, used: 20 * gi, enforced: true}, want: 20 * gi},
+		"reserve counts against promises as well":    {spec: poolspec.Pool{Reserve: poolspec.Reserve{Bytes: 10 * gi}}, p: promises{promised: 50 * gi, enforced: true}, want: 20 * gi},
+		"what root keeps is not promised": {
+			disk: poolfs.Space{Size: 100 * gi, Used: 20 * gi, Free: 75 * gi}, p: promises{promised: 40 * gi, used: 20 * gi, enforced: true}, want: 55 * gi,
+		},
+		"more promised than there is": {p: promises{promised: 200 * gi, enforced: true}, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := available(tc.spec, disk, tc.p); got != tc.want {
+			if tc.disk == (poolfs.Space{}) {
+				tc.disk = disk
+			}
+			if got := available(tc.spec, tc.disk, tc.p); got != tc.want {
 				t.Errorf("available = %d, want %d (in GiB %.1f, %.1f)", got, tc.want, float64(got)/gi, float64(tc.want)/gi)
 			}
 		})

@@ -9,21 +9,28 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Ledger is a pool's account of records and promised bytes, rebuilt from disk whenever the pool becomes present. One lock
-// covers both, so the same bytes are never promised twice.
+// Ledger is a pool's account of records, promised bytes and numbers, rebuilt from disk whenever the pool becomes present. One lock
+// covers them, so the same bytes are never promised twice.
 type Ledger struct {
-	spec     poolspec.Pool
-	enforced bool
+	spec poolspec.Pool
 
 	mu       sync.Mutex
 	selected bool
+	enforced bool
+	closed   string // why no volume is made, "" where they are
 	records  map[string]volume.Record
+	live     map[uint32]string // the volumes that have a number, by it
 	reserved map[string]int64
+	growing  int   // how many of reserved are volumes that exist
 	promised int64 // Σ records and reserved
+	loose    int64 // what of promised are volumes that nothing is enforced on
+	foreign  int64 // bytes on the filesystem that enforced volumes do not hold, as far as is known
+	dirty    bool  // foreign is a guess
+	numbers  numbers
 }
 
-func newLedger(spec poolspec.Pool, enforced bool) *Ledger {
-	l := &Ledger{spec: spec, enforced: enforced}
+func newLedger(spec poolspec.Pool) *Ledger {
+	l := &Ledger{spec: spec}
 	l.clear()
 	return l
 }
@@ -31,49 +38,131 @@ func newLedger(spec poolspec.Pool, enforced bool) *Ledger {
 func (l *Ledger) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.records, l.reserved, l.promised = map[string]volume.Record{}, map[string]int64{}, 0
+	l.records, l.reserved, l.growing = map[string]volume.Record{}, map[string]int64{}, 0
+	l.promised, l.loose, l.foreign, l.live = 0, 0, 0, map[uint32]string{}
+	l.numbers = numbers{}
 }
 
-// Reserve takes bytes for a volume that is about to be made.
-func (l *Ledger) Reserve(id string, bytes int64, space poolfs.Space) (release func(), err error) {
+// Reserve takes bytes, and where sizes are enforced a number, for a volume that is about to be made.
+func (l *Ledger) Reserve(id string, bytes int64, space poolfs.Space) (volume.Reservation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var none volume.Reservation
 	if !l.selected {
-		return nil, fmt.Errorf("%w: pool %s has a nodeSelector that this node's labels do not match, as far as they are known", volume.ErrPoolNotHere, l.spec.Name)
+		return none, fmt.Errorf("%w: pool %s has a nodeSelector that this node's labels do not match, as far as they are known", volume.ErrPoolNotHere, l.spec.Name)
+	}
+	if l.closed != "" {
+		return none, fmt.Errorf("%w: pool %s: %s", volume.ErrPoolNotHere, l.spec.Name, l.closed)
 	}
 	if _, twice := l.reserved[id]; twice {
-		return nil, fmt.Errorf("%w: %s is being made", volume.ErrBusy, id)
+		return none, fmt.Errorf("%w: %s is being made", volume.ErrBusy, id)
 	}
-	if err := check(l.spec, space, l.promises(), bytes, len(l.records)+len(l.reserved)); err != nil {
-		return nil, err
+	if err := check(l.spec, space, l.promises(space), bytes, l.volumes()); err != nil {
+		return none, err
+	}
+	number := uint32(0)
+	if l.enforced {
+		var ok bool
+		if number, ok = l.numbers.take(); !ok {
+			return none, fmt.Errorf("%w: pool %s has no number for another volume in the filesystem's quota", volume.ErrNoSpace, l.spec.Name)
+		}
 	}
 	l.reserved[id] = bytes
 	l.promised += bytes
+	return volume.Reservation{Number: number, Release: func() { l.release(id) }}, nil
+}
+
+// Grow takes what a volume lacks to a size.
+func (l *Ledger) Grow(id string, to int64, space poolfs.Space) (release func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, twice := l.reserved[id]; twice {
+		return nil, fmt.Errorf("%w: %s is being made", volume.ErrBusy, id)
+	}
+	r, ok := l.records[id]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s has not been recovered", volume.ErrBusy, id)
+	}
+	more := to - r.Bytes
+	if room := available(l.spec, space, l.promises(space)); more > room {
+		return nil, noRoom(l.spec, space, l.promised, fmt.Sprintf("pool %s has room for %d bytes more", l.spec.Name, room), more)
+	}
+	l.reserved[id] = more
+	l.growing++
+	l.promised += more
 	return func() { l.release(id) }, nil
+}
+
+// volumes counts those that exist or are being made. The lock is held.
+func (l *Ledger) volumes() int { return len(l.records) + len(l.reserved) - l.growing }
+
+// Free lets a number be given again.
+func (l *Ledger) Free(number uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.numbers.free(number)
 }
 
 func (l *Ledger) release(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.promised -= l.reserved[id]
+	l.unreserve(id)
+}
+
+// unreserve ends a reservation, if there is one. The lock is held.
+func (l *Ledger) unreserve(id string) {
+	bytes, ok := l.reserved[id]
+	if !ok {
+		return
+	}
+	l.promised -= bytes
 	delete(l.reserved, id)
+	if _, exists := l.records[id]; exists {
+		l.growing--
+	}
 }
 
 // Put enters a record; a reservation for it becomes the record's promise.
 func (l *Ledger) Put(r volume.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.promised += r.Bytes - l.records[r.ID].Bytes - l.reserved[r.ID]
-	delete(l.reserved, r.ID)
+	l.unreserve(r.ID)
+	l.remove(r.ID)
+	l.promised += r.Bytes
+	if r.ProjectID == 0 {
+		l.loose += r.Bytes
+	} else {
+		l.live[r.ProjectID] = r.ID
+	}
 	l.records[r.ID] = r
+	l.numbers.hold(r.ProjectID)
 }
 
-// Drop takes a record out; none there is fine.
+// Drop takes a record out; none there is fine. What the volume held may be in the trash now: until somebody has looked, that counts
+// as foreign.
 func (l *Ledger) Drop(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.promised -= l.records[id].Bytes
+	if r, ok := l.remove(id); ok && r.ProjectID != 0 {
+		l.foreign = min(unknown, l.foreign+min(unknown, r.Bytes))
+		l.dirty = true
+	}
+}
+
+// remove takes a record out of the sums. The lock is held.
+func (l *Ledger) remove(id string) (r volume.Record, ok bool) {
+	if r, ok = l.records[id]; !ok {
+		return r, false
+	}
+	l.promised -= r.Bytes
+	if r.ProjectID == 0 {
+		l.loose -= r.Bytes
+	}
+	if l.live[r.ProjectID] == id {
+		delete(l.live, r.ProjectID)
+	}
 	delete(l.records, id)
+	return r, true
 }
 
 // Get gives the record of an id.
@@ -111,14 +200,78 @@ func (l *Ledger) isSelected() bool {
 func (l *Ledger) totals(space poolfs.Space) (volumes int, promised, room int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	full := l.spec.MaxVolumes > 0 && len(l.records)+len(l.reserved) >= l.spec.MaxVolumes
-	if l.selected && !full {
-		room = available(l.spec, space, l.promises())
+	full := l.spec.MaxVolumes > 0 && l.volumes() >= l.spec.MaxVolumes
+	if l.selected && l.closed == "" && !full {
+		room = available(l.spec, space, l.promises(space))
 	}
 	return len(l.records), l.promised, room
 }
 
-// promises needs the lock. No backend of this version measures what volumes use, so each counts in full.
-func (l *Ledger) promises() promises {
-	return promises{promised: l.promised, used: l.promised, enforced: l.enforced}
+// promises needs the lock. In a pool that enforces nothing, what volumes use is not known, so each counts in full. Elsewhere use
+// is counted every few seconds: not to oversell meanwhile, what is foreign is taken as it was then, and what was written since
+// as the volumes'. Volumes there that nothing is enforced on were promised nothing: they count by what they hold, as foreign.
+func (l *Ledger) promises(space poolfs.Space) promises {
+	if !l.enforced {
+		return promises{promised: l.promised, used: l.promised}
+	}
+	return promises{promised: l.promised - l.loose, used: max(0, space.Used-l.foreign), enforced: true}
+}
+
+// enforce says whether the backend holds volumes to their size, which numbers it has for them, and why no volume is to be made, if so.
+func (l *Ledger) enforce(enforced bool, n numbers, closed string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		n.hold(r.ProjectID)
+	}
+	l.enforced, l.numbers, l.closed = enforced, n, closed
+	l.foreign, l.dirty = unknown, true
+}
+
+// unknown is what is foreign until it has been counted: as much as is used.
+const unknown = int64(1) << 60
+
+// observe takes note of what the accounts of a pool use, all in bytes, and of how much is used on the filesystem. What no
+// account of a volume holds is foreign: other files, the trash, and volumes that nothing is enforced on.
+func (l *Ledger) observe(used int64, accounts map[uint32]int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own := int64(0)
+	for _, r := range l.records {
+		if r.ProjectID != 0 {
+			own += accounts[r.ProjectID]
+		}
+	}
+	l.foreign, l.dirty = max(0, used-own), false
+}
+
+// guessing tells that what is foreign has to be counted again.
+func (l *Ledger) guessing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dirty
+}
+
+// numbered tells whether a volume has a number.
+func (l *Ledger) numbered(number uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.live[number]
+	return ok
+}
+
+// addNumbers adds the numbers of all records.
+func (l *Ledger) addNumbers(to map[uint32]struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for number := range l.live {
+		to[number] = struct{}{}
+	}
+}
+
+// firstNumber is the first of the pool's range, 0 where it has none.
+func (l *Ledger) firstNumber() uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.numbers.first
 }

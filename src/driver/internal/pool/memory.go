@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
 const (
@@ -25,6 +26,10 @@ type marker struct {
 	ID      string    `json:"id"`
 	FSID    string    `json:"filesystemID,omitempty"` // statfs(2) f_fsid; for a person, it may change at a reboot
 	Created time.Time `json:"created"`
+	// Backend is what made the pool's volumes last, and FirstNumber the first of the pool's range of numbers in the filesystem's quota.
+	Backend     string             `json:"backend,omitempty"`
+	Enforcement volume.Enforcement `json:"enforcement,omitempty"`
+	FirstNumber uint32             `json:"firstNumber,omitempty"`
 }
 
 // memory is what the node remembers of a pool in the state directory (pools/<name>.json).
@@ -70,6 +75,18 @@ func writeMarker(disk poolfs.FS, m marker) error {
 	}
 	if err := poolfs.CreateFile(disk, poolfs.MarkerFile, append(data, '\n')); err != nil {
 		return fmt.Errorf("mark the pool: %w", err)
+	}
+	return nil
+}
+
+// updateMarker writes what changed in a marker whose identity stays.
+func updateMarker(disk poolfs.FS, m marker) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the pool's marker: %w", err)
+	}
+	if err := poolfs.ReplaceFile(disk, poolfs.MarkerFile, append(data, '\n')); err != nil {
+		return fmt.Errorf("note the backend in the pool's marker: %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -17,11 +18,10 @@ import (
 
 // Pool is one pool of this node. It implements volume.Pool.
 type Pool struct {
-	set     *Set
-	spec    poolspec.Pool
-	backend volume.Backend
-	ledger  *Ledger
-	purger  *trash.Worker
+	set    *Set
+	spec   poolspec.Pool
+	ledger *Ledger
+	purger *trash.Worker
 
 	// use is held shared while an operation has the pool open, exclusively while the guard changes its mind and recovers.
 	use sync.RWMutex
@@ -36,15 +36,21 @@ type Pool struct {
 	aside, served bool
 	trash         trash.Summary
 	orphans       []string
+	quota         quota
+	count         count
 }
 
+// notChecked is the reason of a pool that the guard has not looked at yet.
+const notChecked = "NotChecked"
+
 func newPool(set *Set, spec poolspec.Pool, remembered *memory) *Pool {
-	enforced := set.Backend.Enforcement() != volume.None
-	return &Pool{
-		set: set, spec: spec, backend: set.Backend, ledger: newLedger(spec, enforced), remembered: remembered,
-		purger: set.Purger.For(time.Duration(spec.Trash.Retention)),
-		now:    decision{action: refuse, reason: "NotChecked", message: "the pool has not been looked at yet"},
+	p := &Pool{
+		set: set, spec: spec, ledger: newLedger(spec), remembered: remembered,
+		now:   decision{action: refuse, reason: notChecked, message: "the pool has not been looked at yet"},
+		quota: quota{Backend: backend.Plain{}},
 	}
+	p.purger = set.Purger.For(time.Duration(spec.Trash.Retention), p.purged)
+	return p
 }
 
 // Name is the pool's name in the configuration.
@@ -53,8 +59,8 @@ func (p *Pool) Name() string { return p.spec.Name }
 // Ledger is the pool's account.
 func (p *Pool) Ledger() volume.Ledger { return p.ledger }
 
-// Backend makes the pool's volumes.
-func (p *Pool) Backend() volume.Backend { return p.backend }
+// Backend makes the pool's volumes. It stays the same while the pool is open.
+func (p *Pool) Backend() volume.Backend { return p.quotaNow().Backend }
 
 // session is an open pool; closing it ends its use.
 type session struct {
@@ -67,6 +73,9 @@ func (s session) Close() error {
 	defer s.done()
 	return s.FS.Close()
 }
+
+// Unwrap is the directory itself (poolfs.QuotasOf).
+func (s session) Unwrap() poolfs.FS { return s.FS }
 
 // Open gives the pool's csi/ for one operation, after comparing the marker. volume.ErrPoolAbsent or ErrPoolNotHere, with
 // the reason, where the pool cannot be used.
@@ -126,9 +135,12 @@ func (p *Pool) refresh(ctx context.Context) {
 	if err != nil {
 		d, id = absent("Failed", "%s: %v", p.spec.Path, err), ""
 	}
-	if id != "" && (id != p.presentID() || p.unchecked()) {
+	if id != "" && (id != p.presentID() || p.unchecked() || p.quotaChanged(id)) {
 		report, err := p.recover(ctx, id)
-		if err != nil {
+		switch refusal, ok := errors.AsType[*refusalError](err); {
+		case ok:
+			d, id = refusal.decision, ""
+		case err != nil:
 			d, id = absent("RecoveryFailed", "%v", err), ""
 		}
 		p.mu.Lock()
@@ -141,9 +153,8 @@ func (p *Pool) refresh(ctx context.Context) {
 	p.mu.Lock()
 	before := p.now
 	p.now, p.id = d, id
-	report := p.report
 	p.mu.Unlock()
-	p.set.announce(p.spec, before, d, report)
+	p.announce(before, d)
 }
 
 // unchecked tells that directories wait for the Kubernetes API to say whose they are, and that it is time to ask again:
@@ -156,7 +167,7 @@ func (p *Pool) unchecked() bool {
 
 // recover empties the ledger and fills it again from disk.
 func (p *Pool) recover(ctx context.Context, id string) (report volume.Report, err error) {
-	disk, err := p.openMarked(id)
+	disk, m, err := p.openMarked(id)
 	if err != nil {
 		return report, err
 	}
@@ -164,24 +175,31 @@ func (p *Pool) recover(ctx context.Context, id string) (report volume.Report, er
 	if err := ensureLayout(disk); err != nil {
 		return report, err
 	}
+	if err := p.chooseBackend(disk, m.Backend); err != nil {
+		return report, err
+	}
 	p.ledger.clear()
-	return p.set.recoverer.Recover(ctx, p, disk)
+	if report, err = p.set.recoverer.Recover(ctx, p, disk); err != nil {
+		return report, err
+	}
+	p.settleQuota(disk, m)
+	return report, nil
 }
 
 // openMarked opens the pool if it still has a marker; nothing is changed on a disk that came in between.
-func (p *Pool) openMarked(id string) (poolfs.FS, error) {
+func (p *Pool) openMarked(id string) (poolfs.FS, *marker, error) {
 	disk, err := p.set.Disk.Open(p.spec.Path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m, err := readMarker(disk)
 	if err == nil && (m == nil || m.ID != id) {
 		err = errors.New("another filesystem was mounted there just now")
 	}
 	if err != nil {
-		return nil, errors.Join(err, disk.Close())
+		return nil, nil, errors.Join(err, disk.Close())
 	}
-	return disk, nil
+	return disk, m, nil
 }
 
 // look decides and does what the decision says; id is the marker's where the pool can be used.
@@ -214,13 +232,12 @@ func (p *Pool) see() (sight, error) {
 	if err != nil {
 		return sight{}, err
 	}
-	shared, err := p.set.isSystem(facts.Dev)
+	shared, err := p.set.isOn(facts.Dev, p.set.SystemPaths)
 	if err != nil {
 		return sight{}, err
 	}
 	s := sight{
 		facts: facts, shared: shared, selected: p.ledger.isSelected() || p.isServed(), unknown: p.set.unlabelled(p.spec), remembered: p.memory(),
-		enforceable: p.backend.Enforcement() != volume.None,
 	}
 	if facts.CSI {
 		disk, err := p.set.Disk.Open(p.spec.Path)

@@ -18,9 +18,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// LegacyPool is the pool of volumes whose class names none, as kubevirt's driver had it.
-const LegacyPool = "legacy"
-
 // Events tells people what happened to a pool, on the Node object.
 type Events interface {
 	Normal(reason, message string)
@@ -34,12 +31,11 @@ type Recoverer interface {
 	Published(id string) bool
 }
 
-// Config is what a set is made of; every field but SystemPaths is required.
+// Config is what a set is made of; every field but SystemPaths and OSPaths is required.
 type Config struct {
 	Specs   []poolspec.Pool
 	Disk    poolfs.Disk
 	State   poolfs.FS // the open state directory; stays open
-	Backend volume.Backend
 	Cluster volume.Cluster
 	Events  Events
 	Purger  *trash.Purger
@@ -47,6 +43,8 @@ type Config struct {
 	Now     func() time.Time
 	// SystemPaths are paths on the host whose filesystems are no pool's own: /, the kubelet's directory, the state directory.
 	SystemPaths []string
+	// OSPaths are those of them that a full pool would take the node down with: / and the kubelet's directory.
+	OSPaths []string
 }
 
 // Set is all pools of a node. It implements volume.Pools.
@@ -56,9 +54,13 @@ type Set struct {
 	state     state
 	pools     []*Pool // by name
 
+	// changed says that a pool has come, gone, or been looked at for the first time.
+	changed chan struct{}
+
 	// adopting is held while a pool is taken into use for the first time.
 	adopting sync.Mutex
 	known    known
+	ranges   ranges
 
 	mu       sync.Mutex
 	memory   map[string]memory // pools that the configuration no longer holds
@@ -66,7 +68,7 @@ type Set struct {
 }
 
 func (c Config) incomplete() bool {
-	return c.Disk == nil || c.State == nil || c.Backend == nil || c.Cluster == nil || c.Events == nil || c.Purger == nil || c.Log == nil || c.Now == nil
+	return c.Disk == nil || c.State == nil || c.Cluster == nil || c.Events == nil || c.Purger == nil || c.Log == nil || c.Now == nil
 }
 
 // New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
@@ -82,7 +84,7 @@ func New(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Config: c, state: st, memory: remembered}
+	s := &Set{Config: c, state: st, memory: remembered, changed: make(chan struct{}, 1)}
 	for _, spec := range c.Specs {
 		var m *memory
 		if known, ok := remembered[spec.Name]; ok {
@@ -173,20 +175,6 @@ func (s *Set) All() []volume.Pool {
 	return all
 }
 
-// Resolve names the pool of a class: the one it asks for, else the pool legacy, else the only one.
-func (s *Set) Resolve(name string) (string, error) {
-	switch {
-	case name != "":
-		return name, nil
-	case s.find(LegacyPool) != nil:
-		return LegacyPool, nil
-	case len(s.pools) == 1:
-		return s.pools[0].spec.Name, nil
-	default:
-		return "", fmt.Errorf("%w: the StorageClass parameter storagePool is missing; configured are: %s", volume.ErrInvalid, s.names())
-	}
-}
-
 // Inline tells whether a pool takes CSI inline ephemeral volumes.
 func (s *Set) Inline(name string) bool {
 	p := s.find(name)
@@ -225,6 +213,7 @@ func (s *Set) Capacity(ctx context.Context, name string) (room, maximum int64, e
 		s.Log.Error("cannot read a pool's free space", logging.KeyPool, name, logging.KeyError, err)
 		return 0, 0, nil
 	}
+	p.countUse(disk)
 	_, _, room = p.ledger.totals(space)
 	return room, room, nil
 }
@@ -248,7 +237,7 @@ func (s *Set) Forget(ctx context.Context, name string) error {
 }
 
 func (p *Pool) forget(ctx context.Context) error {
-	p.check(ctx)
+	p.Check(ctx)
 	p.use.Lock()
 	defer p.use.Unlock()
 	if p.presentID() != "" {
@@ -263,10 +252,10 @@ func (p *Pool) forget(ctx context.Context) error {
 	return nil
 }
 
-// isSystem tells whether a device holds one of the system's paths. Not to know is an error: a pool that requires a mount must
+// isOn tells whether a device holds one of the host's paths. Not to know is an error: a pool that requires a mount must
 // not be made on the root filesystem for it.
-func (s *Set) isSystem(dev uint64) (bool, error) {
-	for _, path := range s.SystemPaths {
+func (s *Set) isOn(dev uint64, paths []string) (bool, error) {
+	for _, path := range paths {
 		system, err := s.Disk.Device(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, fmt.Errorf("see which filesystem %s is on: %w", path, err)

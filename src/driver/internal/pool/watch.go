@@ -39,8 +39,8 @@ func (p *Pool) watch(ctx context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		p.check(ctx)
-		for p.purge(ctx) && ctx.Err() == nil {
+		p.Check(ctx)
+		for p.Purge(ctx) && ctx.Err() == nil {
 			// A removal is cut into slices, between which the pool is closed.
 		}
 		select {
@@ -51,19 +51,21 @@ func (p *Pool) watch(ctx context.Context) {
 	}
 }
 
-// check compares the marker, and lets the guard decide anew where it has changed.
-func (p *Pool) check(ctx context.Context) {
+// Check compares the marker and the quota, and lets the guard decide anew where one has changed.
+func (p *Pool) Check(ctx context.Context) {
 	if disk := p.open(); disk != nil {
+		p.countUse(disk)
+		same := p.sameQuota(disk)
 		_ = disk.Close()
-		if !p.unchecked() {
+		if same && !p.unchecked() {
 			return
 		}
 	}
 	p.refresh(ctx)
 }
 
-// purge works off one slice of the trash; more tells that another is due at once.
-func (p *Pool) purge(ctx context.Context) (more bool) {
+// Purge works off one slice of the trash; more tells that another is due at once. One call at a time.
+func (p *Pool) Purge(ctx context.Context) (more bool) {
 	disk := p.open()
 	if disk == nil {
 		return false
@@ -80,10 +82,15 @@ func (p *Pool) purge(ctx context.Context) (more bool) {
 }
 
 // announce logs a change of a pool's state and tells it on the Node.
-func (s *Set) announce(spec poolspec.Pool, before, now decision, report volume.Report) {
+func (p *Pool) announce(before, now decision) {
+	s, spec, q := p.set, p.spec, p.quotaNow()
 	same := before.action == now.action && before.reason == now.reason // messages may differ in what an error says
 	if same || (before.action <= create && now.action <= create) {
 		return
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default: // whoever listens has yet to look, and will see this change too
 	}
 	switch now.action {
 	case refuse:
@@ -92,8 +99,12 @@ func (s *Set) announce(spec poolspec.Pool, before, now decision, report volume.R
 	case stayAside:
 		s.Log.Info("pool is not selected on this node", logging.KeyPool, spec.Name)
 	default:
-		s.Log.Info("pool is present", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path, logging.KeyBackend, s.Backend.Name())
-		s.Events.Normal("PoolPresent", fmt.Sprintf("pool %s at %s can be used; enforcement of sizes: %s", spec.Name, spec.Path, s.Backend.Enforcement()))
+		s.Log.Info("pool is present", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path,
+			logging.KeyBackend, q.Name(), logging.KeyEnforcement, q.Enforcement(), logging.KeyMessage, q.why)
+		s.Events.Normal("PoolPresent", fmt.Sprintf("pool %s at %s can be used; enforcement of sizes: %s", spec.Name, spec.Path, q.Enforcement()))
+		p.mu.Lock()
+		report := p.report
+		p.mu.Unlock()
 		s.announceReport(spec, report)
 	}
 }
@@ -169,78 +180,4 @@ func abridge(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
-}
-
-// Status is a pool as metrics, health and `driver status` show it. Sizes are in bytes.
-type Status struct {
-	Name, Path  string
-	Present     bool
-	Selected    bool
-	Remembered  bool // by this node only: the configuration no longer holds the pool
-	Reason      string
-	Message     string
-	ID          string
-	Backend     string
-	Enforcement string
-	Inline      bool
-
-	Size, Free, Available, Promised int64
-	Volumes, Orphans, Lost, Refused int
-	TrashEntries                    int
-	OldestTrash                     time.Time
-}
-
-// Status is the state of every pool, those that only this node remembers last.
-func (s *Set) Status() []Status {
-	var all []Status
-	for _, p := range s.pools {
-		all = append(all, p.status())
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, m := range s.memory {
-		all = append(all, Status{Name: name, Path: m.Path, ID: m.ID, Remembered: true, Reason: "NotConfigured", Message: takenOut(name)})
-	}
-	return all
-}
-
-func (p *Pool) status() Status {
-	st := p.glance()
-	disk := p.open()
-	if disk == nil {
-		return st
-	}
-	defer func() { _ = disk.Close() }()
-	space, err := disk.Space()
-	if err != nil {
-		p.set.Log.Warn("cannot read a pool's free space", logging.KeyPool, p.spec.Name, logging.KeyError, err)
-		return st
-	}
-	st.Size, st.Free = space.Size, space.Free
-	st.Volumes, st.Promised, st.Available = p.ledger.totals(space)
-	return st
-}
-
-// glance is the status without a look at the disk.
-func (p *Pool) glance() Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	st := Status{
-		Name: p.spec.Name, Path: p.spec.Path, Present: p.id != "", Selected: p.ledger.isSelected(), ID: p.id,
-		Reason: p.now.reason, Message: p.now.message, Inline: p.spec.Inline,
-		Backend: p.backend.Name(), Enforcement: string(p.backend.Enforcement()),
-		Orphans: len(p.orphans), Lost: p.stillLost(), Refused: len(p.report.Refused),
-	}
-	st.TrashEntries, st.OldestTrash = p.trash.Entries, p.trash.Oldest
-	return st
-}
-
-// stillLost counts the volumes that recovery found lost and that were not deleted since. p.mu is held.
-func (p *Pool) stillLost() (n int) {
-	for _, id := range p.report.Lost {
-		if _, ok := p.ledger.Get(id); ok {
-			n++
-		}
-	}
-	return n
 }

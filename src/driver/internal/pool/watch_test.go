@@ -3,12 +3,14 @@ package pool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
@@ -28,6 +30,8 @@ func (c *fakeCluster) Volume(context.Context, string) (volume.PersistentVolume, 
 func (c *fakeCluster) Volumes(context.Context) ([]volume.PersistentVolume, error) {
 	return c.pvs, c.err
 }
+
+func (c *fakeCluster) Tell(volume.Claim, string, string) { panic("nobody to tell") }
 
 type fakeEvents struct{ reasons []string }
 
@@ -52,7 +56,7 @@ func newTestSet(t *testing.T, specs ...poolspec.Pool) (*Set, *memfs.Disk, *fakeC
 		t.Fatal(err)
 	}
 	s, err := New(Config{
-		Specs: specs, Disk: disk, State: dir, Backend: backend.Plain{}, Cluster: cluster, Events: events,
+		Specs: specs, Disk: disk, State: dir, Cluster: cluster, Events: events,
 		Purger: trash.NewPurger(trash.Bin{Now: time.Now}), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	if err != nil {
@@ -132,4 +136,71 @@ func TestResolve(t *testing.T) {
 			t.Errorf("resolve %q among %s: %q, %v; want %q, %v", tc.name, tc.set.names(), got, err, tc.want, tc.err)
 		}
 	}
+}
+
+// TestChangedTellsEveryChange, and Glance what it was, without a look at a disk.
+func TestChangedTellsEveryChange(t *testing.T) {
+	s, disk, _, _ := newTestSet(t, poolspec.Pool{Name: "away", Path: "/away", NodeSelector: map[string]string{"a": "b"}}, poolspec.Pool{Name: "local", Path: "/pool"})
+	changed := func() bool {
+		select {
+		case <-s.Changed():
+			return true
+		default:
+			return false
+		}
+	}
+	for i, step := range []struct {
+		what        string
+		do          func()
+		changes     bool
+		away, local Status
+	}{
+		{"start", func() {}, false, Status{Unchecked: true, Reason: "NotChecked"}, Status{Unchecked: true, Reason: "NotChecked"}},
+		{"first look", func() { s.pools[1].Check(t.Context()) }, true, Status{Unchecked: true, Reason: "NotChecked"}, Status{Present: true}},
+		{"second look", func() { s.pools[1].Check(t.Context()) }, false, Status{Unchecked: true, Reason: "NotChecked"}, Status{Present: true}},
+		{"not selected", func() { s.SetNodeLabels(nil); s.pools[0].Check(t.Context()) }, true, Status{Aside: true, Reason: "NotSelected"}, Status{Present: true}},
+		{"gone", func() { disk.Mount("/pool"); s.pools[1].Check(t.Context()) }, true, Status{Aside: true, Reason: "NotSelected"}, Status{Reason: "MarkerMissing"}},
+		{"still gone", func() { s.pools[1].Check(t.Context()) }, false, Status{Aside: true, Reason: "NotSelected"}, Status{Reason: "MarkerMissing"}},
+	} {
+		step.do()
+		if got := changed(); got != step.changes {
+			t.Errorf("%d %s: changed %v", i, step.what, got)
+		}
+		for j, want := range []Status{step.away, step.local} {
+			got := s.Glance()[j]
+			if got.Present != want.Present || got.Aside != want.Aside || got.Unchecked != want.Unchecked || got.Reason != want.Reason {
+				t.Errorf("%d %s: %+v, want %+v", i, step.what, got, want)
+			}
+		}
+	}
+}
+
+func TestSharedWithOS(t *testing.T) {
+	s, disk, _, _ := newTestSet(t, poolspec.Pool{Name: "away", Path: "/away"}, poolspec.Pool{Name: "own", Path: "/own"}, poolspec.Pool{Name: "root", Path: "/pool"})
+	s.OSPaths = []string{"/", "/kubelet"}
+	disk.Mount("/own")
+	for _, p := range s.pools[1:] {
+		p.Check(t.Context())
+	}
+	shared := func() string {
+		var text strings.Builder
+		for _, st := range s.Status() {
+			fmt.Fprintf(&text, "%s %s; ", st.Name, show(st.SharedWithOS))
+		}
+		return text.String()
+	}
+	if got, want := shared(), "away unknown; own false; root true; "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.OSPaths = []string{"/own"} // the kubelet's directory is on that disk
+	if got, want := shared(), "away unknown; own true; root false; "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func show(b *bool) string {
+	if b == nil {
+		return "unknown"
+	}
+	return strconv.FormatBool(*b)
 }

@@ -141,7 +141,7 @@ func (h *Host) Open(path string) (FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hostFS{csi}, nil
+	return withQuota(csi)
 }
 
 // hostFS is an FS on a real directory; what is not here, beneath.Dir has in the same words.

@@ -34,6 +34,18 @@ func (Files) Add(disk poolfs.FS, r volume.Record) error {
 	return nil
 }
 
+// Replace makes a record durable in the place of an older one. After an error either may be there, and the new one not durable.
+func (Files) Replace(disk poolfs.FS, r volume.Record) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
+	}
+	if err := poolfs.ReplaceFile(disk, Path(r.ID), append(data, '\n')); err != nil {
+		return fmt.Errorf("record volume %s: %w", r.ID, err)
+	}
+	return nil
+}
+
 // Read returns a record; volume.ErrNotFound where there is none, volume.ErrBroken where it cannot be used: truncated, for
 // another id, or of a version that this driver does not know.
 func (Files) Read(disk poolfs.FS, id string) (volume.Record, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -25,6 +26,8 @@ const (
 	afterError = 10 * time.Minute
 	// retainedLook is how soon an entry that is to be retained is looked at again: its record may be edited by an admin.
 	retainedLook = time.Hour
+	// whileBusy is how soon an entry is looked at again whose data btrfs still removes.
+	whileBusy = 5 * time.Second
 )
 
 // Summary is what a look at the trash found.
@@ -52,12 +55,29 @@ func NewPurger(bin Bin) *Purger {
 type Worker struct {
 	*Purger
 	retention time.Duration
+	purged    func(disk poolfs.FS, r volume.Record) error
 	waiting   map[string]time.Time // by entry
 }
 
-// For returns the worker of a pool that keeps what is deleted for a time.
-func (p *Purger) For(retention time.Duration) *Worker {
-	return &Worker{Purger: p, retention: retention, waiting: map[string]time.Time{}}
+// For returns the worker of a pool that keeps what is deleted for a time. It tells of each volume whose data is gone, maybe more than
+// once; the entry stays, and is looked at again, for as long as the answer is an error.
+func (p *Purger) For(retention time.Duration, purged func(disk poolfs.FS, r volume.Record) error) *Worker {
+	return &Worker{Purger: p, retention: retention, purged: purged, waiting: map[string]time.Time{}}
+}
+
+// Numbers lists what numbers in the filesystem's quota the volumes in the trash have, by their records that can be read.
+func (p *Purger) Numbers(disk poolfs.FS) (map[uint32]struct{}, error) {
+	entries, err := p.bin.names(disk)
+	if err != nil {
+		return nil, err
+	}
+	numbers := map[uint32]struct{}{}
+	for _, e := range entries {
+		if r, err := readRecord(disk, e.name); err == nil && r.ProjectID != 0 {
+			numbers[r.ProjectID] = struct{}{}
+		}
+	}
+	return numbers, nil
 }
 
 // errSliceOver ends a slice of a removal that goes on later.
@@ -84,6 +104,8 @@ func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
 		switch {
 		case errors.Is(err, errSliceOver):
 			s.More = true
+		case errors.Is(err, syscall.EBUSY) && errors.Is(err, errStillCounted):
+			waiting[e.name] = w.bin.Now().Add(whileBusy)
 		case err != nil:
 			errs = append(errs, err)
 			waiting[e.name] = w.bin.Now().Add(afterError)
@@ -114,23 +136,30 @@ func (w *Worker) purgeEntry(ctx context.Context, disk poolfs.FS, e entryName, pa
 	if err := pace(ctx); err != nil { // looking costs as well
 		return time.Time{}, err
 	}
-	due, err := w.due(disk, e)
+	r, due, err := w.due(disk, e)
 	if err != nil || now.Before(due) {
 		return due, err
 	}
-	if err := remove(ctx, disk, path.Join(poolfs.TrashDir, e.name), pace); err != nil {
+	if err := w.remove(ctx, disk, e, r, pace); err != nil {
 		return due, fmt.Errorf("purge trash entry %s: %w", e.name, err)
 	}
 	return time.Time{}, nil
 }
 
-// remove removes an entry: data first and the record last, so that a removal cut short is taken up again.
-func remove(ctx context.Context, disk poolfs.FS, entry string, pace func(context.Context) error) error {
+// errStillCounted is why an entry without data stays: its limit cannot go yet.
+var errStillCounted = errors.New("its data is still being counted")
+
+// remove removes an entry: data first, then its limit, and the record last, so that a removal cut short is taken up again.
+func (w *Worker) remove(ctx context.Context, disk poolfs.FS, e entryName, r volume.Record, pace func(context.Context) error) error {
+	entry := path.Join(poolfs.TrashDir, e.name)
 	if err := disk.RemoveTree(ctx, path.Join(entry, dataName), pace); err != nil {
 		return err
 	}
 	if err := syncAll(disk, entry); err != nil { // data must be gone for good before the record that says so
 		return err
+	}
+	if err := w.purged(disk, r); err != nil {
+		return fmt.Errorf("%w: %w", errStillCounted, err)
 	}
 	if err := disk.Remove(path.Join(entry, recordName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -143,24 +172,33 @@ func remove(ctx context.Context, disk poolfs.FS, entry string, pace func(context
 
 // due is when an entry may be purged. One without a record is a delete under way, or an interrupted one that only recovery may
 // judge, and is looked at again.
-func (w *Worker) due(disk poolfs.FS, e entryName) (time.Time, error) {
-	data, err := disk.ReadFile(path.Join(poolfs.TrashDir, e.name, recordName))
+func (w *Worker) due(disk poolfs.FS, e entryName) (volume.Record, time.Time, error) {
+	r, err := readRecord(disk, e.name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return w.bin.Now().Add(time.Second), nil
+		return r, w.bin.Now().Add(time.Second), nil
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read the record of trash entry %s: %w", e.name, err)
-	}
-	r, err := store.Decode(data)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", e.name, err)
+		return r, time.Time{}, err
 	}
 	switch r.OnDelete {
 	case volume.Purge:
-		return e.deleted, nil
+		return r, e.deleted, nil
 	case volume.Retain:
-		return w.bin.Now().Add(retainedLook), nil
+		return r, w.bin.Now().Add(retainedLook), nil
 	default:
-		return e.deleted.Add(w.retention), nil
+		return r, e.deleted.Add(w.retention), nil
 	}
+}
+
+// readRecord reads the record of an entry; fs.ErrNotExist where it has none.
+func readRecord(disk poolfs.FS, name string) (volume.Record, error) {
+	data, err := disk.ReadFile(path.Join(poolfs.TrashDir, name, recordName))
+	if err != nil {
+		return volume.Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
+	}
+	r, err := store.Decode(data)
+	if err != nil {
+		return volume.Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
+	}
+	return r, nil
 }

@@ -43,7 +43,7 @@ func good(id string) []byte {
 
 // at is a worker with a retention of an hour and a clock that the test moves.
 func at(now *time.Time) *trash.Worker {
-	return trash.NewPurger(trash.Bin{Now: func() time.Time { return *now }}).For(time.Hour)
+	return trash.NewPurger(trash.Bin{Now: func() time.Time { return *now }}).For(time.Hour, func(poolfs.FS, volume.Record) error { return nil })
 }
 
 func TestPurgeWaitsForTheRetention(t *testing.T) {

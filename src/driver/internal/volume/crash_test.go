@@ -9,7 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -49,6 +51,30 @@ func operations() []operation {
 			prepare: withVolume,
 			run:     func(ctx context.Context, n *node) error { return n.Delete(ctx, "pvc-1") },
 			check:   checkDelete,
+		},
+		{
+			name:    "expand",
+			prepare: withVolume,
+			run: func(ctx context.Context, n *node) error {
+				_, err := n.Expand(ctx, "pvc-1", 3<<20, 0)
+				return err
+			},
+			check: checkExpand,
+		},
+		{
+			name:    "purge",
+			prepare: inTrash,
+			run: func(ctx context.Context, n *node) error {
+				p, err := n.set.Get("local")
+				if err != nil {
+					return err
+				}
+				n.clock.advance(2 * time.Hour)
+				real, _ := p.(*pool.Pool)
+				real.Purge(ctx)
+				return nil
+			},
+			check: checkPurge,
 		},
 		{
 			name:    "adopt",
@@ -92,6 +118,14 @@ func warm(t *testing.T, disk *memfs.Disk) *node {
 func inUse(t *testing.T, disk *memfs.Disk) {
 	t.Helper()
 	warm(t, disk)
+}
+
+func inTrash(t *testing.T, disk *memfs.Disk) {
+	t.Helper()
+	withVolume(t, disk)
+	if err := warm(t, disk).Delete(t.Context(), "pvc-1"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func withVolume(t *testing.T, disk *memfs.Disk) {
@@ -145,6 +179,42 @@ func checkDelete(t *testing.T, n *node, done bool, about string) {
 	checkDeleteAgain(t, n, false, about)
 }
 
+// checkExpand wants the size of before or the one asked for, the latter if it was answered.
+func checkExpand(t *testing.T, n *node, done bool, about string) {
+	t.Helper()
+	n.consistent(t, about)
+	v, _, err := n.Get(t.Context(), "pvc-1")
+	if err != nil || (v.Bytes != 1<<20 && v.Bytes != 3<<20) || (done && v.Bytes != 3<<20) {
+		t.Errorf("%s: %d bytes, %v (answered: %v)", about, v.Bytes, err, done)
+	}
+	if content, places := n.find(t, "pvc-1"); content != "kept" || !slices.Equal(places, []string{"pvc-1/precious"}) {
+		t.Errorf("%s: content %q at %v", about, content, places)
+	}
+	if v, err := n.Expand(t.Context(), "pvc-1", 3<<20, 0); err != nil || v.Bytes != 3<<20 {
+		t.Errorf("%s: expand again: %d, %v", about, v.Bytes, err)
+	}
+	n.consistent(t, about+", expanded again")
+}
+
+// checkPurge wants the purge to go on, and nothing of the volume left then, its limit neither.
+func checkPurge(t *testing.T, n *node, _ bool, about string) {
+	t.Helper()
+	n.consistent(t, about)
+	p, err := n.set.Get("local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.clock.advance(2 * time.Hour)
+	real, _ := p.(*pool.Pool)
+	for range 3 {
+		real.Purge(t.Context())
+	}
+	if entries := n.ls(t, poolfs.TrashDir); !slices.Equal(entries, []string{".spare"}) {
+		t.Errorf("%s: the trash holds %v", about, entries)
+	}
+	n.consistent(t, about+", purged")
+}
+
 // checkDeleteAgain repeats the delete and looks at what there is then.
 func checkDeleteAgain(t *testing.T, n *node, _ bool, about string) {
 	t.Helper()
@@ -192,24 +262,36 @@ func aftermaths() []aftermath {
 	return all
 }
 
-// TestCrashAtEveryStep crashes every operation before every step that changes or syncs the disk, and once after it was
-// answered, and starts a node on whatever each kind of crash leaves.
-func TestCrashAtEveryStep(t *testing.T) {
-	for _, op := range operations() {
-		t.Run(op.name, func(t *testing.T) {
-			steps := crashEverywhere(t, op)
-			if steps < 3 {
-				t.Errorf("only %d steps were seen, the operation did nothing", steps)
-			}
-			t.Logf("%d steps, %d aftermaths each", steps, len(aftermaths()))
+// onEveryQuota runs a test on a disk with each kind of quota.
+func onEveryQuota(t *testing.T, test func(t *testing.T, fresh func() *memfs.Disk)) {
+	t.Helper()
+	for name, quota := range quotas() {
+		t.Run(name, func(t *testing.T) {
+			test(t, func() *memfs.Disk { return quotaDisk(t, quota) })
 		})
 	}
 }
 
-func crashEverywhere(t *testing.T, op operation) (steps int) {
+// TestCrashAtEveryStep crashes every operation before every step that changes or syncs the disk, and once after it was
+// answered, and starts a node on whatever each kind of crash leaves.
+func TestCrashAtEveryStep(t *testing.T) {
+	onEveryQuota(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		for _, op := range operations() {
+			t.Run(op.name, func(t *testing.T) {
+				steps := crashEverywhere(t, op, fresh)
+				if steps < 3 {
+					t.Errorf("only %d steps were seen, the operation did nothing", steps)
+				}
+				t.Logf("%d steps, %d aftermaths each", steps, len(aftermaths()))
+			})
+		}
+	})
+}
+
+func crashEverywhere(t *testing.T, op operation, fresh func() *memfs.Disk) (steps int) {
 	t.Helper()
 	for step := 1; ; step++ {
-		disk := newDisk(t)
+		disk := fresh()
 		op.prepare(t, disk)
 		n := start(t, disk, withCluster(op.known()))
 		if op.name != "first use of a pool" && op.name != "adopt" {
@@ -238,24 +320,26 @@ func crashEverywhere(t *testing.T, op operation) (steps int) {
 	}
 }
 
-// TestCrashDuringRecovery crashes recovery itself at every step, after every crash of create and delete.
+// TestCrashDuringRecovery crashes recovery itself at every step, after every crash of create, delete and expand.
 func TestCrashDuringRecovery(t *testing.T) {
-	for _, op := range operations()[1:3] {
-		t.Run(op.name, func(t *testing.T) {
-			for step := 1; ; step++ {
-				disk := newDisk(t)
-				op.prepare(t, disk)
-				n := warm(t, disk)
-				disk.CrashAt(step)
-				if err := op.run(t.Context(), n); err == nil {
-					break
+	onEveryQuota(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		for _, op := range operations()[1:4] {
+			t.Run(op.name, func(t *testing.T) {
+				for step := 1; ; step++ {
+					disk := fresh()
+					op.prepare(t, disk)
+					n := warm(t, disk)
+					disk.CrashAt(step)
+					if err := op.run(t.Context(), n); err == nil {
+						break
+					}
+					for _, first := range aftermaths()[:3] {
+						crashRecovery(t, op, func() *memfs.Disk { return first.of(disk) }, fmt.Sprintf("step %d, %s", step, first.name))
+					}
 				}
-				for _, first := range aftermaths()[:3] {
-					crashRecovery(t, op, func() *memfs.Disk { return first.of(disk) }, fmt.Sprintf("step %d, %s", step, first.name))
-				}
-			}
-		})
-	}
+			})
+		}
+	})
 }
 
 // crashRecovery crashes the recovery of a disk at each of its steps.
@@ -281,39 +365,44 @@ func crashRecovery(t *testing.T, op operation, broken func() *memfs.Disk, about 
 	}
 }
 
-// TestErrorAtEveryStep lets every step of create and delete fail once: the error comes out, nothing half-made stays and the same
+// TestErrorAtEveryStep lets every step of create, delete and expand fail once: the error comes out, nothing half-made stays and the same
 // request works afterwards.
 func TestErrorAtEveryStep(t *testing.T) {
-	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
-		for _, op := range operations()[1:3] {
-			t.Run(fmt.Sprintf("%s/%v", op.name, cause), func(t *testing.T) {
-				for step := 1; ; step++ {
-					disk := newDisk(t)
-					op.prepare(t, disk)
-					n := warm(t, disk)
-					before := disk.Calls()
-					disk.FailAt(step, cause)
-					err := op.run(t.Context(), n)
-					if disk.Calls()-before < step {
-						if err != nil || step < 3 {
-							t.Fatalf("ended before step %d: %v", step, err)
-						}
-						return
-					}
-					// A delete survives a full disk: the spare directory takes the place of a new one.
-					survived := err == nil && op.name == "delete" && step == 1 && errors.Is(cause, syscall.ENOSPC)
-					if !survived && !errors.Is(err, cause) {
-						t.Errorf("step %d: error %v does not tell of %v", step, err, cause)
-					}
-					about := fmt.Sprintf("%v at step %d (%s)", cause, step, last(disk.Trace()))
-					check := op.check
-					if op.name == "delete" { // what it leaves is finished by the repeated call
-						check = checkDeleteAgain
-					}
-					check(t, n, false, about)
-				}
-			})
+	onEveryQuota(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
+			for _, op := range operations()[1:4] {
+				t.Run(fmt.Sprintf("%s/%v", op.name, cause), func(t *testing.T) { failEverywhere(t, op, cause, fresh) })
+			}
 		}
+	})
+}
+
+func failEverywhere(t *testing.T, op operation, cause error, fresh func() *memfs.Disk) {
+	t.Helper()
+	for step := 1; ; step++ {
+		disk := fresh()
+		op.prepare(t, disk)
+		n := warm(t, disk)
+		before := disk.Calls()
+		disk.FailAt(step, cause)
+		err := op.run(t.Context(), n)
+		if disk.Calls()-before < step {
+			if err != nil || step < 3 {
+				t.Fatalf("ended before step %d: %v", step, err)
+			}
+			return
+		}
+		// A delete survives a full disk: the spare directory takes the place of a new one.
+		survived := err == nil && op.name == "delete" && step == 1 && errors.Is(cause, syscall.ENOSPC)
+		if !survived && !errors.Is(err, cause) {
+			t.Errorf("step %d: error %v does not tell of %v", step, err, cause)
+		}
+		about := fmt.Sprintf("%v at step %d (%s)", cause, step, last(disk.Trace()))
+		check := op.check
+		if op.name == "delete" { // what it leaves is finished by the repeated call
+			check = checkDeleteAgain
+		}
+		check(t, n, false, about)
 	}
 }
 

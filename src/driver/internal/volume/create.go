@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"syscall"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 )
@@ -31,7 +32,7 @@ func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
 	defer func() { _ = disk.Close() }()
 	switch existing, err := m.Records.Read(disk, s.ID); {
 	case err == nil:
-		unfinished, err := m.unfinished(ctx, disk, s.ID)
+		unfinished, err := m.unfinished(ctx, p, disk, existing)
 		if err != nil {
 			return Volume{}, err
 		}
@@ -41,10 +42,19 @@ func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
 	case !errors.Is(err, ErrNotFound):
 		return Volume{}, err
 	}
-	if err := m.build(ctx, p, disk, r); err != nil {
-		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, p.Name(), err)
+	if r, err = m.build(ctx, p, disk, r); err != nil {
+		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", s.ID, p.Name(), err)
 	}
-	return m.answer(p, r), nil
+	v := m.answer(p, r)
+	m.tellUnenforced(v)
+	return v, nil
+}
+
+// tellUnenforced says on the claim that its size is not enforced.
+func (m *Manager) tellUnenforced(v Volume) {
+	if v.Enforcement == None && !v.Ephemeral && v.Claim.Name != "" {
+		m.Cluster.Tell(v.Claim, "SizeNotEnforced", fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %d bytes", v.Pool, v.ID, v.Bytes))
+	}
 }
 
 // record is the record that a request asks for, its size rounded up to whole blocks.
@@ -52,21 +62,29 @@ func (m *Manager) record(s Spec) (Record, error) {
 	if err := ValidateID(s.ID); err != nil {
 		return Record{}, err
 	}
-	size := (s.Bytes + Block - 1) / Block * Block
-	switch {
-	case s.Bytes <= 0:
-		return Record{}, fmt.Errorf("%w: capacity is %d bytes, must be at least 1", ErrInvalid, s.Bytes)
-	case size < s.Bytes: // overflow
-		return Record{}, fmt.Errorf("%w: capacity %d bytes is more than any filesystem holds", ErrOutOfRange, s.Bytes)
-	case s.MaxBytes > 0 && size > s.MaxBytes:
-		return Record{}, fmt.Errorf("%w: %d bytes rounded up to whole blocks of %d are %d, above limit_bytes %d",
-			ErrOutOfRange, s.Bytes, Block, size, s.MaxBytes)
+	size, err := WholeBlocks(s.Bytes, s.MaxBytes)
+	if err != nil {
+		return Record{}, err
 	}
 	return Record{
 		Version: RecordVersion, ID: s.ID, Pool: s.Pool, Bytes: size, Inodes: s.Inodes,
 		Mode: posixBits(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
 		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Created: m.Now().UTC(),
 	}, nil
+}
+
+// WholeBlocks rounds a size in bytes up, which a limit other than 0 must not forbid.
+func WholeBlocks(bytes, limit int64) (int64, error) {
+	size := (bytes + Block - 1) / Block * Block
+	switch {
+	case bytes <= 0:
+		return 0, fmt.Errorf("%w: capacity is %d bytes, must be at least 1", ErrInvalid, bytes)
+	case size < bytes: // overflow
+		return 0, fmt.Errorf("%w: capacity %d bytes is more than any filesystem holds", ErrOutOfRange, bytes)
+	case limit > 0 && size > limit:
+		return 0, fmt.Errorf("%w: %d bytes rounded up to whole blocks of %d are %d, above limit_bytes %d", ErrOutOfRange, bytes, Block, size, limit)
+	}
+	return size, nil
 }
 
 // inOtherPool refuses an id that another pool of this node holds.
@@ -83,16 +101,33 @@ func (m *Manager) inOtherPool(p Pool, id string) error {
 }
 
 // unfinished clears what an earlier request left that failed and could not be undone; it was never answered to anyone.
-func (m *Manager) unfinished(ctx context.Context, disk poolfs.FS, id string) (bool, error) {
-	_, ok, err := exists(disk, id)
+func (m *Manager) unfinished(ctx context.Context, p Pool, disk poolfs.FS, r Record) (bool, error) {
+	_, ok, err := exists(disk, r.ID)
 	if err != nil || ok {
 		return false, err
 	}
-	s, err := m.survey(disk, id)
+	s, err := m.survey(disk, r.ID)
 	if err != nil || s.verdict() != undoCreate {
 		return false, err
 	}
-	return true, m.settle(ctx, disk, id, s)
+	if err := m.settle(ctx, disk, r.ID, s); err != nil {
+		return true, err
+	}
+	return true, dropLimit(p, disk, r)
+}
+
+// dropLimit ends what the quota knows of a volume that is gone, so that its number can go to another. Where the filesystem is
+// not done with it yet, the number stays taken until the pool is recovered.
+func dropLimit(p Pool, disk poolfs.FS, r Record) error {
+	err := p.Backend().Drop(disk, r)
+	if errors.Is(err, syscall.EBUSY) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.Ledger().Free(r.ProjectID)
+	return nil
 }
 
 // repeat answers a request for a volume that exists.
@@ -131,44 +166,45 @@ func lost(r Record) error {
 
 // build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place, each
 // durable before the next.
-func (m *Manager) build(ctx context.Context, p Pool, disk poolfs.FS, r Record) (err error) {
+func (m *Manager) build(ctx context.Context, p Pool, disk poolfs.FS, r Record) (made Record, err error) {
 	if err := clearWay(ctx, disk, r.ID); err != nil {
-		return err
+		return r, err
 	}
 	space, err := disk.Space()
 	if err != nil {
-		return fmt.Errorf("read the filesystem's free space: %w", err)
+		return r, fmt.Errorf("read the filesystem's free space: %w", err)
 	}
-	release, err := p.Ledger().Reserve(r.ID, r.Bytes, space)
+	reservation, err := p.Ledger().Reserve(r.ID, r.Bytes, space)
 	if err != nil {
-		return err
+		return r, err
 	}
-	defer release()
+	defer reservation.Release()
 	var undo rollback
 	defer func() { err = undo.after(err) }()
 
-	r.Backend = p.Backend().Name()
+	r.Backend, r.ProjectID = p.Backend().Name(), reservation.Number
 	staged := path.Join(poolfs.StagingDir, r.ID)
+	undo.add(func() error { return dropLimit(p, disk, r) })
 	undo.add(func() error { return removeStaged(ctx, disk, r.ID) })
 	if err := p.Backend().Make(disk, staged, r); err != nil {
-		return err
+		return r, err
 	}
 	if err := syncDirs(disk, staged, poolfs.StagingDir); err != nil {
-		return err
+		return r, err
 	}
 	undo.add(func() error { return m.Records.Remove(disk, r.ID) })
 	if err := m.Records.Add(disk, r); err != nil {
-		return err
+		return r, err
 	}
 	if err := disk.Rename(staged, r.ID); err != nil {
-		return fmt.Errorf("move it into place: %w", err)
+		return r, fmt.Errorf("move it into place: %w", err)
 	}
 	undo.add(func() error { return errors.Join(disk.Rename(r.ID, staged), syncDirs(disk, poolfs.StagingDir, ".")) })
 	if err := syncDirs(disk, ".", poolfs.StagingDir); err != nil {
-		return err
+		return r, err
 	}
 	p.Ledger().Put(r)
-	return nil
+	return r, nil
 }
 
 // clearWay makes sure that nothing stands where the volume is to be made. A leftover in staging has no record, so it

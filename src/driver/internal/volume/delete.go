@@ -60,7 +60,11 @@ func (m *Manager) retire(ctx context.Context, l located) error {
 	case lostData:
 		m.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, l.ID, logging.KeyPool, l.Pool)
 		err = m.Records.Remove(l.disk, l.ID)
-	case finishDelete, undoCreate:
+	case undoCreate:
+		if err = m.settle(ctx, l.disk, l.ID, s); err == nil {
+			err = dropLimit(l.pool, l.disk, l.Record)
+		}
+	case finishDelete:
 		err = m.settle(ctx, l.disk, l.ID, s)
 	case healthy, refused, foreign, dropStaged, nothing:
 		err = fmt.Errorf("%w: somebody else changed csi/%s meanwhile; try again", ErrBusy, l.ID)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
@@ -20,7 +19,7 @@ import (
 )
 
 // onDisk is a manager over a pool in a real directory, unmounted volumes apart.
-func onDisk(tb testing.TB, root string) (*volume.Locked, *pool.Set) {
+func onDisk(tb testing.TB, root string, options ...func(*poolspec.Pool)) (*volume.Locked, *pool.Set) {
 	tb.Helper()
 	state := filepath.Join(root, "state")
 	if err := os.MkdirAll(state, 0o700); err != nil {
@@ -30,11 +29,16 @@ func onDisk(tb testing.TB, root string) (*volume.Locked, *pool.Set) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(func() { _ = dir.Close() })
+	spec := poolspec.Pool{Name: "local", Path: filepath.Join(root, "pool")}
+	for _, o := range options {
+		o(&spec)
+	}
 	bin := trash.Bin{Now: time.Now}
 	log := slog.New(slog.DiscardHandler)
 	set, err := pool.New(pool.Config{
-		Specs: []poolspec.Pool{{Name: "local", Path: filepath.Join(root, "pool")}}, Disk: poolfs.NewHost("/"), State: dir,
-		Backend: backend.Plain{}, Cluster: &cluster{}, Events: &events{}, Purger: trash.NewPurger(bin), Log: log, Now: time.Now,
+		Specs: []poolspec.Pool{spec}, Disk: poolfs.NewHost("/"), State: dir,
+		Cluster: &cluster{}, Events: &events{}, Purger: trash.NewPurger(bin), Log: log, Now: time.Now,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -81,10 +85,16 @@ func TestOnARealDisk(t *testing.T) {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after the delete the directory is still there: %v", err)
 	}
+	purgeAll(t, set, root, v.ID)
+}
+
+// purgeAll runs the pools until nothing of a volume is in the trash any more.
+func purgeAll(t *testing.T, set *pool.Set, root, id string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { set.Run(ctx); close(done) }()
-	for len(trashOf(t, root, v.ID)) > 0 {
+	for len(trashOf(t, root, id)) > 0 {
 		runtime.Gosched() // a purge that never comes ends the test binary at its own timeout
 	}
 	cancel()

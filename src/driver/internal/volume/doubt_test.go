@@ -46,7 +46,7 @@ func TestAFullDiskCanBeEmptied(t *testing.T) {
 	n := warm(t, disk)
 	mustCreate(t, n, "pvc-1")
 	n.fill(t, "pvc-1")
-	worker := n.purger.For(0)
+	worker := n.worker(0)
 	disk.SetFull(poolPath, true)
 	if err := n.Delete(t.Context(), "pvc-1"); err != nil {
 		t.Fatalf("delete on a full disk: %v", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
@@ -86,7 +86,7 @@ func tryStart(disk *memfs.Disk, options ...option) (*node, error) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	n.set, err = pool.New(pool.Config{
-		Specs: s.specs, Disk: disk, State: stateDir, Backend: backend.Plain{}, Cluster: s.cluster, Events: n.events,
+		Specs: s.specs, Disk: disk, State: stateDir, Cluster: s.cluster, Events: n.events,
 		Purger: n.purger, Log: log, Now: s.clock.Now, SystemPaths: []string{"/"},
 	})
 	if err != nil {
@@ -103,11 +103,41 @@ func tryStart(disk *memfs.Disk, options ...option) (*node, error) {
 	return n, nil
 }
 
+// reporter is what checks say their findings to: a test, or one try of a property.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Fatal(args ...any)
+}
+
+// worker purges trash apart from the pool's own.
+func (n *node) worker(retention time.Duration) *trash.Worker {
+	return n.purger.For(retention, func(poolfs.FS, volume.Record) error { return nil })
+}
+
 // newDisk is a disk with an empty state directory and no pool.
 func newDisk(t *testing.T) *memfs.Disk {
 	t.Helper()
 	disk := memfs.New()
 	disk.AddDir(statePath)
+	return disk
+}
+
+// quotas are what a test of every backend runs on.
+func quotas() map[string]poolfs.Quota {
+	return map[string]poolfs.Quota{
+		"plain": poolfs.QuotaOff, "project": poolfs.QuotaProject, "simple": poolfs.QuotaSimple, "qgroups": poolfs.QuotaFull,
+	}
+}
+
+// quotaDisk is newDisk with a quota.
+func quotaDisk(t *testing.T, q poolfs.Quota) *memfs.Disk {
+	t.Helper()
+	disk := newDisk(t)
+	if q != poolfs.QuotaOff {
+		disk.SetQuota(poolPath, q)
+	}
 	return disk
 }
 
@@ -126,7 +156,7 @@ func (n *node) fill(t *testing.T, id string) {
 	}
 }
 
-func (n *node) open(t *testing.T) poolfs.FS {
+func (n *node) open(t reporter) poolfs.FS {
 	t.Helper()
 	disk, err := n.disk.Open(poolPath)
 	if err != nil {
@@ -155,7 +185,7 @@ func (n *node) find(t *testing.T, id string) (content string, places []string) {
 }
 
 // list gives the sorted names in a directory below csi/.
-func list(t *testing.T, disk poolfs.FS, dir string) []string {
+func list(t reporter, disk poolfs.FS, dir string) []string {
 	t.Helper()
 	entries, err := disk.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +200,7 @@ func list(t *testing.T, disk poolfs.FS, dir string) []string {
 }
 
 // ls is list on a pool of the node.
-func (n *node) ls(t *testing.T, dir string) []string {
+func (n *node) ls(t reporter, dir string) []string {
 	t.Helper()
 	disk := n.open(t)
 	defer func() { _ = disk.Close() }()
@@ -178,8 +208,8 @@ func (n *node) ls(t *testing.T, dir string) []string {
 }
 
 // consistent checks what must hold after any recovery: nothing in staging, a directory for every record and a record for every
-// directory, promises that are the sum of the records, and nobody's data in two places.
-func (n *node) consistent(t *testing.T, about string) {
+// directory, promises that are the sum of the records, limits on the disk as the records say, and nobody's data in two places.
+func (n *node) consistent(t reporter, about string) {
 	t.Helper()
 	records := n.ls(t, poolfs.VolumesDir)
 	records = slices.DeleteFunc(records, func(s string) bool { return strings.HasPrefix(s, ".") })
@@ -193,9 +223,75 @@ func (n *node) consistent(t *testing.T, about string) {
 	if staged := n.ls(t, poolfs.StagingDir); len(staged) > 0 {
 		t.Errorf("%s: staging holds %v", about, staged)
 	}
+	all := n.records(t)
+	var want int64
+	for _, r := range all {
+		want += r.Bytes
+	}
 	status := n.set.Status()[0]
-	if want := int64(len(records)) << 20; status.Promised != want || status.Volumes != len(records) || status.Lost+status.Refused > 0 {
+	if status.Promised != want || status.Volumes != len(records) || status.Lost+status.Refused > 0 {
 		t.Errorf("%s: status %+v, want %d volumes that promise %d bytes", about, status, len(records), want)
+	}
+	n.limited(t, all, about)
+}
+
+// records reads every record of the pool.
+func (n *node) records(t reporter) map[string]volume.Record {
+	t.Helper()
+	disk := n.open(t)
+	defer func() { _ = disk.Close() }()
+	all := map[string]volume.Record{}
+	for _, name := range list(t, disk, poolfs.VolumesDir) {
+		id, ok := strings.CutSuffix(name, ".json")
+		if !ok || strings.HasPrefix(name, ".") {
+			continue
+		}
+		r, err := store.Files{}.Read(disk, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[id] = r
+	}
+	return all
+}
+
+// limited checks that the disk holds the limits of these records, those of volumes in the trash maybe, and no others, and that every
+// volume counts to its own.
+func (n *node) limited(t reporter, records map[string]volume.Record, about string) {
+	t.Helper()
+	disk := n.open(t)
+	defer func() { _ = disk.Close() }()
+	quotas, _ := poolfs.QuotasOf(disk)
+	if on, _, err := quotas.Quota(); err != nil || on == poolfs.QuotaOff {
+		return
+	}
+	accounts, err := quotas.Accounts(0, math.MaxUint32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := map[uint32]int64{}
+	for _, a := range accounts {
+		limits[a.Number] = a.Limit.Bytes
+	}
+	for id, r := range records {
+		if r.ProjectID == 0 && !r.Adopted {
+			t.Errorf("%s: volume %s has no number", about, id)
+		}
+		number, err := quotas.CountedBy(id)
+		if err != nil || number != r.ProjectID || (number != 0 && limits[number] != r.Bytes) {
+			t.Errorf("%s: volume %s counts to %d (%v) with limit %d, its record says %d with %d", about, id, number, err, limits[number], r.ProjectID, r.Bytes)
+		}
+		delete(limits, r.ProjectID)
+	}
+	inTrash, err := n.purger.Numbers(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number := range inTrash {
+		delete(limits, number)
+	}
+	if len(limits) > 0 {
+		t.Errorf("%s: limits that no volume has are left: %v", about, limits)
 	}
 }
 
@@ -245,6 +341,15 @@ type cluster struct {
 	err error
 	// asked, if set, is called before a list is answered.
 	asked func()
+
+	mu   sync.Mutex
+	told []string // events on claims
+}
+
+func (c *cluster) Tell(claim volume.Claim, reason, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, claim.Namespace+"/"+claim.Name+" "+reason+": "+message)
 }
 
 func (c *cluster) Volume(_ context.Context, id string) (volume.PersistentVolume, bool, error) {

@@ -41,6 +41,19 @@ func (l *Locked) Delete(ctx context.Context, id string) error {
 	return l.do(ctx, id, func(ctx context.Context) error { return l.Manager.Delete(ctx, id) })
 }
 
+// Expand is Manager.Expand under the id's lock.
+func (l *Locked) Expand(ctx context.Context, id string, bytes, limit int64) (Volume, error) {
+	var v Volume
+	err := l.do(ctx, id, func(ctx context.Context) (err error) {
+		v, err = l.Manager.Expand(ctx, id, bytes, limit)
+		return err
+	})
+	if err != nil {
+		return Volume{}, err // as in Create
+	}
+	return v, nil
+}
+
 // Get is Manager.Get without a lock, which an operation that takes its time would hold. What is missing only because one is under
 // way is not called lost.
 func (l *Locked) Get(ctx context.Context, id string) (Volume, Health, error) {

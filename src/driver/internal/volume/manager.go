@@ -158,9 +158,10 @@ func (m *Manager) Get(ctx context.Context, id string) (Volume, Health, error) {
 }
 
 func (m *Manager) answer(p Pool, r Record) Volume {
-	v := Volume{Record: r, Enforcement: p.Backend().Enforcement()}
-	if r.Adopted {
-		v.Enforcement = None
+	v := Volume{Record: r, Enforcement: None}
+	// A volume that was made while no quota was on has no number, nor has an adopted one.
+	if b := p.Backend(); r.ProjectID != 0 && r.Backend == b.Name() {
+		v.Enforcement = b.Enforcement()
 	}
 	return v
 }

@@ -507,7 +507,7 @@ func TestPurge(t *testing.T) {
 			if err := n.Delete(t.Context(), "pvc-1"); err != nil {
 				t.Fatal(err)
 			}
-			worker := n.purger.For(time.Hour)
+			worker := n.worker(time.Hour)
 			for i, wait := range []time.Duration{0, 2 * time.Hour} {
 				n.clock.advance(wait)
 				disk := n.open(t)

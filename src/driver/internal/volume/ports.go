@@ -19,13 +19,26 @@ type Pool interface {
 // Ledger is a pool's in-memory account of its records and of the bytes promised to them.
 type Ledger interface {
 	// Reserve takes bytes for a volume that is about to be made: ErrNoSpace or ErrPoolNotHere if that cannot be promised,
-	// ErrBusy if the id has a reservation. release gives them back; after Put of the record it does nothing.
-	Reserve(id string, bytes int64, space poolfs.Space) (release func(), err error)
+	// ErrBusy if the id has a reservation.
+	Reserve(id string, bytes int64, space poolfs.Space) (Reservation, error)
+	// Grow takes what a volume's record lacks to a size in bytes: ErrNoSpace if that cannot be promised. release as in Reservation.
+	Grow(id string, to int64, space poolfs.Space) (release func(), err error)
+	// Free lets a number be given to another volume: nothing on the disk counts to it any more.
+	Free(number uint32)
 	Put(Record)
+	// Drop takes a record out. Its number stays taken, for its data may be in the trash.
 	Drop(id string)
 	// IDs are those of all records, in no particular order.
 	IDs() []string
 	Get(id string) (Record, bool)
+}
+
+// Reservation is what a ledger gives a volume that is about to be made.
+type Reservation struct {
+	// Number is for the filesystem's quota, 0 where nothing is enforced. It stays taken until Ledger.Free.
+	Number uint32
+	// Release gives the bytes back; after Put of the record it does nothing.
+	Release func()
 }
 
 // Pools finds the pools of this node.
@@ -40,6 +53,7 @@ type Pools interface {
 
 // Backend makes volumes' directories and holds them to their size.
 type Backend interface {
+	Holder
 	Name() string
 	Enforcement() Enforcement
 	// Make makes an empty volume of the record's size under a name below csi/, with the final owner and mode.
@@ -48,9 +62,20 @@ type Backend interface {
 	Stats(disk poolfs.FS, name string, r Record) (Stats, error)
 }
 
+// Holder keeps the limit on a volume that its record says. It does nothing for volumes that nothing is enforced on.
+type Holder interface {
+	// Hold makes the limit of a directory that of its record, whatever it is now. ErrBroken where the directory is another volume's
+	// by the filesystem's quota.
+	Hold(disk poolfs.FS, name string, r Record) error
+	// Drop removes the limit of a volume whose directory is gone; none there is no error. EBUSY where the filesystem still removes it.
+	Drop(disk poolfs.FS, r Record) error
+}
+
 // Records reads and writes the records of a pool.
 type Records interface {
 	Add(disk poolfs.FS, r Record) error
+	// Replace makes a record durable in the place of an older one. After an error either may be there.
+	Replace(disk poolfs.FS, r Record) error
 	Read(disk poolfs.FS, id string) (Record, error)
 	Remove(disk poolfs.FS, id string) error
 	// List gives the ids of every record file there is, usable or not.
@@ -106,4 +131,6 @@ type Cluster interface {
 	Volume(ctx context.Context, id string) (pv PersistentVolume, ok bool, err error)
 	// Volumes lists the PersistentVolumes of this driver on this node.
 	Volumes(ctx context.Context) ([]PersistentVolume, error)
+	// Tell tells the owner of a claim something, on the claim.
+	Tell(claim Claim, reason, message string)
 }

@@ -25,6 +25,9 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 	if !ok {
 		return lost(l.Record)
 	}
+	if err := m.held(l); err != nil {
+		return err
+	}
 	mount, err := m.Mounter.Inspect(q.Target)
 	if err != nil {
 		return err
@@ -36,6 +39,19 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 		return err
 	}
 	return m.bind(q, l)
+}
+
+// held sees to a volume's limit before a pod writes. Only a volume that counts elsewhere is refused: a quota in trouble must not keep
+// pods from their data.
+func (m *Manager) held(l located) error {
+	err := l.pool.Backend().Hold(l.disk, l.ID, l.Record)
+	if errors.Is(err, ErrBroken) {
+		return err
+	}
+	if err != nil {
+		m.Log.Warn("cannot see to the limit of a volume", logging.KeyID, l.ID, logging.KeyPool, l.Pool, logging.KeyError, err)
+	}
+	return nil
 }
 
 // toPublish finds the volume of a request. An inline volume says itself in which pool it is, so no other pool matters, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -75,7 +76,9 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 		return Report{}, fmt.Errorf("recover pool %s: %w", p.Name(), err)
 	}
 	var report Report
-	for id, s := range surveys {
+	h := holding{pool: p, disk: disk, numbers: map[uint32]string{}}
+	for _, id := range slices.Sorted(maps.Keys(surveys)) {
+		s := surveys[id]
 		if err := m.settle(ctx, disk, id, s); err != nil { // one bad volume does not keep the others
 			m.Log.Error("cannot recover a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
 			report.Refused = append(report.Refused, id)
@@ -90,6 +93,10 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 			p.Ledger().Put(records[id])
 		case healthy:
 			p.Ledger().Put(records[id])
+			if err := h.hold(records[id]); err != nil {
+				m.Log.Error("a volume's limit cannot be held", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
+				report.Refused = append(report.Refused, id)
+			}
 		case refused:
 			report.Refused = append(report.Refused, id)
 		case foreign:
@@ -102,6 +109,24 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	slices.Sort(report.Refused)
 	slices.Sort(report.Foreign)
 	return report, nil
+}
+
+// holding sees to the limits of a pool's volumes one after the other.
+type holding struct {
+	pool    Pool
+	disk    poolfs.FS
+	numbers map[uint32]string // to the volume that has it
+}
+
+func (h holding) hold(r Record) error {
+	if other, taken := h.numbers[r.ProjectID]; taken && r.ProjectID != 0 {
+		return fmt.Errorf("%w: %s and %s have the same number %d in the filesystem's quota", ErrBroken, r.ID, other, r.ProjectID)
+	}
+	if err := h.pool.Backend().Hold(h.disk, r.ID, r); err != nil {
+		return err
+	}
+	h.numbers[r.ProjectID] = r.ID
+	return nil
 }
 
 // surveyAll looks at everything that lies in a pool.

@@ -57,12 +57,13 @@ type Spec struct {
 
 // Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json).
 type Record struct {
-	Version   int    `json:"version"`
-	ID        string `json:"id"`
-	Pool      string `json:"pool"`
-	Bytes     int64  `json:"bytes"`
-	Inodes    int64  `json:"inodes,omitempty"`
-	Backend   string `json:"backend"`
+	Version int    `json:"version"`
+	ID      string `json:"id"`
+	Pool    string `json:"pool"`
+	Bytes   int64  `json:"bytes"`
+	Inodes  int64  `json:"inodes,omitempty"`
+	Backend string `json:"backend"`
+	// ProjectID is the number of the volume in the filesystem's quota: a project id, or N of btrfs's qgroup 1/N. 0 where nothing is enforced.
 	ProjectID uint32 `json:"projectID,omitempty"`
 	// Mode holds permission bits as chmod(1) writes them, 07777 at most.
 	Mode       uint32            `json:"mode"`
@@ -103,8 +104,10 @@ type Health struct {
 	Reason, Message string
 }
 
-// Stats is the use of a volume in bytes and inodes; on a backend that enforces nothing, of the whole filesystem.
+// Stats is the use of a volume in bytes and inodes; where nothing is enforced, of the whole filesystem.
 type Stats struct {
+	// Own tells that the numbers are the volume's own.
+	Own                                 bool
 	Bytes, BytesUsed, BytesAvailable    int64
 	Inodes, InodesUsed, InodesAvailable int64
 }

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -21,8 +22,8 @@ const (
 	// eventAttempts and eventPause are how often and after what pause an event is sent again.
 	eventAttempts = 5
 	eventPause    = 2 * time.Second
-	// maxEventMessage is what the API takes, in bytes.
-	maxEventMessage = 1024
+	// maxMessage is what the API takes in an event, in bytes; what does not fit there is no text for a condition either.
+	maxMessage = 1024
 )
 
 // Normal tells people something that is as it should be.
@@ -31,18 +32,31 @@ func (c *Client) Normal(reason, message string) { c.event("Normal", reason, mess
 // Warning tells people something that somebody should look at.
 func (c *Client) Warning(reason, message string) { c.event("Warning", reason, message) }
 
-// event queues an event on the Node object. There is one when a pool changes its state, so none are counted together as
-// client-go's recorder does; the patch library which that needs is a tenth of a binary.
+// Tell tells the owner of a claim something that is as it should be.
+func (c *Client) Tell(claim volume.Claim, reason, message string) {
+	c.eventOn(reference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}, "Normal", reason, message)
+}
+
+// event queues an event on the Node object.
 func (c *Client) event(kind, reason, message string) {
 	c.mu.Lock()
 	node := reference{APIVersion: "v1", Kind: "Node", Name: c.NodeName, UID: string(c.uid)}
 	c.mu.Unlock()
+	c.eventOn(node, kind, reason, message)
+}
+
+// eventOn queues an event. There is one when a pool changes its state or a volume is made, so none are counted together as
+// client-go's recorder does; the patch library which that needs is a tenth of a binary.
+func (c *Client) eventOn(object reference, kind, reason, message string) {
+	namespace := object.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault // where events of objects without a namespace lie
+	}
 	now := time.Now().UTC().Truncate(time.Second) // the API takes no fractions here
 	e := &event{
 		Kind: "Event", APIVersion: "v1",
-		// Events of objects without a namespace lie in default.
-		Metadata:       reference{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", c.NodeName, time.Now().UnixNano())},
-		InvolvedObject: node, Type: kind, Reason: reason, Message: strings.ToValidUTF8(message[:min(len(message), maxEventMessage)], ""),
+		Metadata:       reference{Namespace: namespace, Name: fmt.Sprintf("%s.%x", object.Name, time.Now().UnixNano())},
+		InvolvedObject: object, Type: kind, Reason: reason, Message: cut(message),
 		Source: eventSource{Component: reporter, Host: c.NodeName}, ReportingController: reporter, ReportingInstance: c.NodeName,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
@@ -51,6 +65,11 @@ func (c *Client) event(kind, reason, message string) {
 	default:
 		c.Log.Warn("too many events wait for the API; one is dropped", logging.KeyReason, reason, logging.KeyMessage, message)
 	}
+}
+
+// cut shortens a message to what the API takes.
+func cut(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
 }
 
 // sendEvents sends what is queued until ctx ends.

@@ -1,5 +1,5 @@
-// Package kube is the driver's view of Kubernetes: the node's own labels, the PersistentVolumes of this driver, and events on
-// the Node object.
+// Package kube is the driver's view of Kubernetes: the node's own labels, the PersistentVolumes of this driver, events on the Node
+// object, and conditions on the driver's own pod.
 package kube
 
 import (
@@ -21,12 +21,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// Config is what a client is made of; every field is required.
+// Config is what a client is made of; every field is required but for the pod's.
 type Config struct {
 	// API is what Connect gives.
 	API                               *API
 	DriverName, NodeName, TopologyKey string
-	Log                               *slog.Logger
+	// PodName and PodNamespace are the driver's own pod, for Report.
+	PodName, PodNamespace string
+	Log                   *slog.Logger
 	// Timeout bounds one request; a driver that waits for the API serves nobody.
 	Timeout time.Duration
 }

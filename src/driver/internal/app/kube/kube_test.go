@@ -31,6 +31,7 @@ func client(t *testing.T, s *server) *kube.Client {
 	}
 	c, err := kube.New(kube.Config{
 		API: api, DriverName: driver, NodeName: "worker-1", TopologyKey: key, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
+		PodName: "csi-x7k2p", PodNamespace: "storage",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -209,5 +210,35 @@ func TestRunTellsTheNodesLabels(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestReportAppliesConditions(t *testing.T) {
+	s := serve(t)
+	since := time.Date(2026, 11, 21, 12, 0, 0, 987, time.FixedZone("east", 3600))
+	err := client(t, s).Report(t.Context(), []kube.Condition{
+		{Type: "pool.example.com/local", True: true, Reason: "PoolPresent", Message: "fine", Cause: "not for the API", Since: since},
+		{Type: "pool.example.com/slow", Reason: "PoolAbsent", Message: strings.Repeat("ä", 600), Since: since},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := metav1.NewTime(time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC).Local())
+	want := application{
+		Path: "/api/v1/namespaces/storage/pods/csi-x7k2p/status", ContentType: "application/apply-patch+yaml", Manager: "hostpath-provisioner", Force: "true",
+		Pod: corev1.Pod{
+			TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "csi-x7k2p", Namespace: "storage"},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine", LastTransitionTime: at},
+				{Type: "pool.example.com/slow", Status: "False", Reason: "PoolAbsent", Message: strings.Repeat("ä", 512), LastTransitionTime: at},
+			}},
+		},
+	}
+	if diff := cmp.Diff(want, <-s.applied); diff != "" {
+		t.Error(diff)
+	}
+	s.failing = want.Path
+	if err := client(t, s).Report(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "pod storage/csi-x7k2p") {
+		t.Errorf("a report that fails: %v", err)
 	}
 }

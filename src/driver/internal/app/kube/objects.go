@@ -77,6 +77,23 @@ type (
 		Count               int         `json:"count"`
 	}
 
+	podStatus struct {
+		Kind       string    `json:"kind"`
+		APIVersion string    `json:"apiVersion"`
+		Metadata   reference `json:"metadata"`
+		Status     struct {
+			Conditions []podCondition `json:"conditions,omitempty"`
+		} `json:"status"`
+	}
+
+	podCondition struct {
+		Type               string    `json:"type"`
+		Status             string    `json:"status"`
+		Reason             string    `json:"reason"`
+		Message            string    `json:"message"`
+		LastTransitionTime time.Time `json:"lastTransitionTime"`
+	}
+
 	eventSource struct {
 		Component string `json:"component"`
 		Host      string `json:"host"`

@@ -23,16 +23,25 @@ type server struct {
 	// nodes are the states of the node that a watch shows; events arrive here.
 	nodes  chan *corev1.Node
 	events chan corev1.Event
+	// applied is what was applied to a pod's status.
+	applied chan application
+}
+
+// application is a server-side apply.
+type application struct {
+	Path, ContentType, Manager, Force string
+	Pod                               corev1.Pod
 }
 
 func serve(t *testing.T, pvs ...*corev1.PersistentVolume) *server {
 	t.Helper()
-	s := &server{pvs: pvs, nodes: make(chan *corev1.Node, 1), events: make(chan corev1.Event, 1)}
+	s := &server{pvs: pvs, nodes: make(chan *corev1.Node, 1), events: make(chan corev1.Event, 1), applied: make(chan application, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/persistentvolumes/{name}", s.get)
 	mux.HandleFunc("GET /api/v1/persistentvolumes", s.list)
 	mux.HandleFunc("GET /api/v1/nodes", s.watch)
 	mux.HandleFunc("POST /api/v1/namespaces/default/events", s.event)
+	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}/status", s.apply)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.failing {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -131,4 +140,17 @@ func (s *server) event(w http.ResponseWriter, r *http.Request) {
 	}
 	send(w, "Event", event)
 	s.events <- event
+}
+
+func (s *server) apply(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	got := application{Path: r.URL.Path, ContentType: r.Header.Get("Content-Type"), Manager: query.Get("fieldManager"), Force: query.Get("force")}
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&got.Pod); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	send(w, "Pod", got.Pod)
+	s.applied <- got
 }

@@ -29,6 +29,19 @@ func (s Standalone) Warning(reason, message string) {
 	s.Log.Warn("event", logging.KeyReason, reason, logging.KeyMessage, message)
 }
 
+// Report logs conditions.
+func (s Standalone) Report(_ context.Context, conditions []Condition) error {
+	for _, c := range conditions {
+		s.Log.Info("condition", logging.KeyReason, c.Reason, logging.KeyMessage, c.Message)
+	}
+	return nil
+}
+
+// Tell logs an event on a claim.
+func (s Standalone) Tell(claim volume.Claim, reason, message string) {
+	s.Log.Info("event", logging.KeyClaim, claim.Namespace+"/"+claim.Name, logging.KeyReason, reason, logging.KeyMessage, message)
+}
+
 // Run waits for ctx to end; the node has no labels.
 func (Standalone) Run(ctx context.Context, tell func(labels map[string]string)) error {
 	tell(nil)

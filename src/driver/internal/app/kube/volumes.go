@@ -29,20 +29,30 @@ const page = 500
 // Volume finds the PersistentVolume of this driver whose volumeHandle is id: by name first, which is the same for
 // all that external-provisioner makes, then among all.
 func (c *Client) Volume(ctx context.Context, id string) (pv volume.PersistentVolume, ok bool, err error) {
+	object, err := c.object(ctx, id)
+	if err != nil || object == nil {
+		return pv, false, err
+	}
+	return object.describe(), true, nil
+}
+
+// object is the PersistentVolume of Volume, nil where there is none.
+func (c *Client) object(ctx context.Context, id string) (found *persistentVolume, err error) {
 	var object persistentVolume
 	err = c.read(ctx, c.API.core.Get().Resource(persistentVolumes).Name(id), &object)
 	if err == nil && c.owns(&object) && object.Spec.CSI.VolumeHandle == id {
-		return object.describe(), true, nil
+		return &object, nil
 	}
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
-		return pv, false, fmt.Errorf("%w: get PersistentVolume %s: %w", volume.ErrClusterUnknown, id, err)
+		return nil, fmt.Errorf("%w: get PersistentVolume %s: %w", volume.ErrClusterUnknown, id, err)
 	}
 	err = c.each(ctx, func(object *persistentVolume) {
 		if object.Spec.CSI.VolumeHandle == id {
-			pv, ok = object.describe(), true
+			copied := *object
+			found = &copied
 		}
 	})
-	return pv, ok, err
+	return found, err
 }
 
 // Volumes lists the PersistentVolumes of this driver that only this node can use. Those without node affinity are nobody's

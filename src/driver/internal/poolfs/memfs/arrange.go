@@ -170,6 +170,30 @@ func (d *Disk) SetFSType(p, kind string) {
 	d.filesystem(p).kind = kind
 }
 
+// SetQuota switches a quota of the filesystem of a path on, or with poolfs.QuotaOff off: then btrfs forgets all limits, a project quota
+// only stops. The filesystem becomes one that has such a quota.
+func (d *Disk) SetQuota(p string, q poolfs.Quota) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dev := d.filesystem(p)
+	switch q {
+	case poolfs.QuotaProject:
+		dev.kind = "xfs"
+	case poolfs.QuotaSimple, poolfs.QuotaFull:
+		dev.kind = "btrfs"
+	case poolfs.QuotaOff:
+		if dev.kind == "btrfs" {
+			dev.limits = newLimits(nil)
+			for _, n := range d.nodes() {
+				if n.on == dev {
+					n.now.account, n.disk.account = 0, 0
+				}
+			}
+		}
+	}
+	dev.quota = q
+}
+
 // Opened is the number of FS that are open, on all filesystems: 0 between the driver's operations.
 func (d *Disk) Opened() int {
 	d.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"slices"
 	"syscall"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 )
 
 // WriteFile implements poolfs.FS. A crash between its three steps leaves an empty or a partly written file, unless
@@ -19,6 +21,9 @@ func (f *dir) WriteFile(name string, data []byte, mode fs.FileMode) error {
 			return err
 		}
 		file := f.disk.node(parent.on, 0, mode&permissions)
+		if err := f.disk.charge(parent, path, file, data); err != nil {
+			return err
+		}
 		parent.now.entries[last] = file
 		err := f.fill(file, path, data)
 		if err != nil && !f.disk.faults.crashed {
@@ -112,6 +117,8 @@ func (f *dir) mayRename(n, source, dest *node, name string, replace bool) syscal
 		return syscall.EBUSY
 	case holds(n, dest):
 		return syscall.EINVAL
+	case source.on.quota == poolfs.QuotaProject && dest.now.account != 0 && dest.now.account != n.now.account:
+		return syscall.EXDEV // the destination hands its project on
 	}
 	return 0
 }

@@ -5,25 +5,39 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 )
 
 // Crash is the disk as the machine finds it when it is up again and everything not synced is forgotten. The disk itself
 // stays as it is, so that several ends of one story can be tried. What is mounted stays mounted.
-func (d *Disk) Crash() *Disk { return d.after(forget) }
+func (d *Disk) Crash() *Disk {
+	return d.after(forget, func(l limits) map[uint32]poolfs.Limit { return l.disk })
+}
 
 // CrashKeepingAll is the disk after a crash that came when everything had just been written back.
-func (d *Disk) CrashKeepingAll() *Disk { return d.after(keep) }
+func (d *Disk) CrashKeepingAll() *Disk {
+	return d.after(keep, func(l limits) map[uint32]poolfs.Limit { return l.now })
+}
 
 // CrashRandom is the disk after a crash that lost some of what was not synced: each entry of a directory on its own,
-// the owner and mode of each inode, the data of each file, of which also a part may be left. The two halves of a rename
+// the owner and mode of each inode, the data of each file, of which also a part may be left, each limit and on btrfs each
+// subvolume's place under one. The two halves of a rename
 // between directories may survive together, or only the new name (both names then lead to the same inode), or neither;
 // that only the removal of the old name survives is possible when its directory was synced before the other one.
 func (d *Disk) CrashRandom(rng *rand.Rand) *Disk {
 	survives := d.toss(rng)
-	return d.after(func(n *node) state { return chance(rng, n, survives) })
+	return d.after(func(n *node) state { return chance(rng, n, survives) }, func(l limits) map[uint32]poolfs.Limit { return l.chance(rng) })
 }
 
-func forget(n *node) state { return n.disk }
+// forget keeps what is on the disk. What is counted to a qgroup is not: btrfs writes its quota tree only with a whole commit.
+func forget(n *node) state {
+	left := n.disk
+	if n.subvolume != 0 {
+		left.account = 0
+	}
+	return left
+}
 
 func keep(n *node) state { return n.now }
 
@@ -68,6 +82,12 @@ func chance(rng *rand.Rand, n *node, survives map[home]bool) state {
 	left := n.disk.clone()
 	if coin(rng) {
 		left.mode, left.uid, left.gid = n.now.mode, n.now.uid, n.now.gid
+	}
+	if n.subvolume != 0 {
+		left.account = 0
+	}
+	if n.now.account != left.account && coin(rng) {
+		left.account = n.now.account
 	}
 	if !bytes.Equal(n.now.data, n.disk.data) && coin(rng) {
 		left.data = slices.Clone(n.now.data[:rng.IntN(len(n.now.data)+1)])
@@ -136,14 +156,14 @@ func (d *Disk) nodes() []*node {
 	return slices.SortedFunc(maps.Keys(found), func(a, b *node) int { return int(a.ino) - int(b.ino) })
 }
 
-// after copies the disk, each inode as survive says, with no faults planned.
-func (d *Disk) after(survive func(*node) state) *Disk {
+// after copies the disk, each inode as survive and each filesystem's limits as kept says, with no faults planned.
+func (d *Disk) after(survive func(*node) state, kept func(limits) map[uint32]poolfs.Limit) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := copier{nodes: map[*node]*node{}, devices: map[*device]*device{}}
+	c := copier{nodes: map[*node]*node{}, devices: map[*device]*device{}, kept: kept}
 	all := d.nodes()
 	for _, n := range all {
-		c.nodes[n] = &node{ino: n.ino, on: c.device(n.on), kind: n.kind, target: n.target}
+		c.nodes[n] = &node{ino: n.ino, on: c.device(n.on), kind: n.kind, target: n.target, subvolume: n.subvolume}
 	}
 	for _, n := range all {
 		left := survive(n).clone()
@@ -174,13 +194,15 @@ func (d *Disk) after(survive func(*node) state) *Disk {
 type copier struct {
 	nodes   map[*node]*node
 	devices map[*device]*device
+	kept    func(limits) map[uint32]poolfs.Limit
 }
 
 func (c copier) device(old *device) *device {
 	if dev, ok := c.devices[old]; ok {
 		return dev
 	}
-	dev := &device{number: old.number, space: old.space, kind: old.kind, full: old.full, readOnly: old.readOnly}
+	dev := &device{number: old.number, space: old.space, kind: old.kind, full: old.full, readOnly: old.readOnly, quota: old.quota}
+	dev.limits = newLimits(c.kept(old.limits))
 	c.devices[old] = dev
 	return dev
 }

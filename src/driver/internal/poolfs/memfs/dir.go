@@ -97,7 +97,11 @@ func (d *Disk) mkdir(parent *node, last, path string, mode fs.FileMode) error {
 	if err := d.step("mkdir", path, parent.on); err != nil {
 		return err
 	}
-	parent.now.entries[last] = d.node(parent.on, fs.ModeDir, mode&permissions)
+	made := d.node(parent.on, fs.ModeDir, mode&permissions)
+	if err := d.charge(parent, path, made, nil); err != nil {
+		return err
+	}
+	parent.now.entries[last] = made
 	return nil
 }
 
@@ -174,7 +178,7 @@ func (f *dir) Stat(name string) (poolfs.Info, error) {
 		if err != nil {
 			return err
 		}
-		info = poolfs.Info{Dev: n.on.number, Ino: n.ino, Mode: n.kind | n.now.mode, UID: n.now.uid, GID: n.now.gid}
+		info = poolfs.Info{Dev: n.device(), Ino: n.ino, Mode: n.kind | n.now.mode, UID: n.now.uid, GID: n.now.gid}
 		return nil
 	})
 	return info, err
@@ -233,7 +237,7 @@ func (f *dir) Handle(name string) (poolfs.Handle, error) {
 		if err != nil {
 			return err
 		}
-		handle = poolfs.Handle{Dev: n.on.number, Ino: n.ino}
+		handle = poolfs.Handle{Dev: n.device(), Ino: n.ino}
 		return nil
 	})
 	return handle, err

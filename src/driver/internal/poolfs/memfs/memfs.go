@@ -40,6 +40,8 @@ type device struct {
 	full     bool
 	readOnly bool
 	opened   int // FS that are open on it
+	quota    poolfs.Quota
+	limits   limits
 }
 
 // node is an inode. Its number, kind and target never change; the rest has the version that programs see and the
@@ -49,6 +51,7 @@ type node struct {
 	on        *device
 	kind      fs.FileMode // type bits
 	target    string      // of a symbolic link
+	subvolume uint64      // device number of the btrfs subvolume that this is the root of, else 0
 	now, disk state
 }
 
@@ -58,6 +61,7 @@ type state struct {
 	data     []byte
 	mode     fs.FileMode // permission bits
 	uid, gid int
+	account  uint32 // project id, or the qgroup that a subvolume is in
 }
 
 func (s state) clone() state {

@@ -1,0 +1,116 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+// reportPause is how long a report that failed waits before it is sent again: longer each time, and not at the same time as on all
+// other nodes, whose API has come back just as well.
+func reportPause() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 7, Cap: time.Minute}
+}
+
+// reporter keeps the conditions of the driver's own pod what the pools are: one request for each change, and again while that fails.
+type reporter struct {
+	pools interface {
+		Glance() []pool.Status
+		Changed() <-chan struct{}
+	}
+	report func(context.Context, []kube.Condition) error
+	log    *slog.Logger
+	now    func() time.Time
+	pause  wait.Backoff
+
+	// reported is what the pod says, since the first report that arrived.
+	reported []kube.Condition
+	arrived  bool
+}
+
+// run reports until ctx ends.
+func (r *reporter) run(ctx context.Context) {
+	pause := r.pause
+	for {
+		var again <-chan time.Time
+		if err := r.step(ctx); err == nil {
+			pause = r.pause
+		} else if ctx.Err() == nil {
+			r.log.WarnContext(ctx, "cannot report the pools on this pod", logging.KeyError, err)
+			again = time.After(pause.Step())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.pools.Changed():
+		case <-again:
+		}
+	}
+}
+
+// step reports the pools if the pod says something else.
+func (r *reporter) step(ctx context.Context) error {
+	want, known := r.conditions()
+	if !known || (r.arrived && slices.Equal(want, r.reported)) {
+		return nil
+	}
+	if err := r.report(ctx, want); err != nil {
+		return err
+	}
+	r.reported, r.arrived = want, true
+	return nil
+}
+
+// conditions are those of the pools that have been looked at. Nothing is known while that is none of them: what the driver
+// said before it was restarted is better than that.
+func (r *reporter) conditions() (all []kube.Condition, known bool) {
+	pools := r.pools.Glance()
+	for _, p := range pools {
+		if p.Unchecked {
+			continue
+		}
+		all = append(all, r.since(condition(p)))
+	}
+	return all, len(all) > 0 || len(pools) == 0
+}
+
+// since dates a condition. One that says the same as before keeps its message too: an absent pool is looked at every few seconds, and
+// its error need not read the same twice.
+func (r *reporter) since(c kube.Condition) kube.Condition {
+	c.Since = r.now()
+	for _, before := range r.reported {
+		switch {
+		case before.Type != c.Type:
+		case before.Reason == c.Reason && before.Cause == c.Cause:
+			return before
+		case before.True == c.True:
+			c.Since = before.Since
+		}
+	}
+	return c
+}
+
+// condition says what a pool is, to whoever looks at the pod; the operator makes storagePoolStatuses of it.
+func condition(p pool.Status) kube.Condition {
+	c := kube.Condition{Type: names.PoolCondition + p.Name, Cause: p.Reason, Message: p.Message}
+	switch {
+	case p.Present:
+		c.True, c.Reason = true, names.PoolPresent
+		c.Message = fmt.Sprintf("%s can be used; enforcement of sizes: %s", p.Path, p.Enforcement)
+	case p.Aside:
+		c.Reason = names.PoolNotSelected
+	default:
+		c.Reason = names.PoolAbsent
+		c.Message = fmt.Sprintf("%s: %s", p.Reason, p.Message)
+	}
+	return c
+}

@@ -1,0 +1,147 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+)
+
+// glances are pools whose state a test sets.
+type glances struct {
+	pools   []pool.Status
+	changed chan struct{}
+}
+
+func (g *glances) Glance() []pool.Status    { return g.pools }
+func (g *glances) Changed() <-chan struct{} { return g.changed }
+
+const prefix = "pool.hostpathprovisioner.kubevirt.io/"
+
+// localPool is the pool local, in one of its states.
+func localPool(present bool, reason, message string) pool.Status {
+	return pool.Status{Name: "local", Path: "/srv/local", Present: present, Selected: true, Enforcement: "none", Reason: reason, Message: message}
+}
+
+// TestReporter walks through the life of a node: what is reported after each step, and that nothing is where nothing changed.
+func TestReporter(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	present := localPool(true, "", "")
+	missing := localPool(false, "MarkerMissing", "/srv/local holds no marker")
+	reread := localPool(false, "MarkerMissing", "/srv/local holds no marker, in other words")
+	differs := localPool(false, "MarkerDiffers", "/srv/local is another pool")
+	aside := pool.Status{Name: "slow", Path: "/srv/slow", Aside: true, Reason: "NotSelected", Message: "the labels do not match"}
+	unchecked := pool.Status{Name: "slow", Path: "/srv/slow", Unchecked: true, Reason: "NotChecked", Message: "not looked at yet"}
+	var sent [][]kube.Condition
+	var failure error
+	now := start
+	of := &glances{}
+	r := reporter{pools: of, now: func() time.Time { return now }, report: func(_ context.Context, c []kube.Condition) error {
+		sent = append(sent, c)
+		return failure
+	}}
+	isPresent := kube.Condition{Type: prefix + "local", True: true, Reason: "PoolPresent", Message: "/srv/local can be used; enforcement of sizes: none"}
+	isMissing := kube.Condition{
+		Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerMissing", Message: "MarkerMissing: /srv/local holds no marker", Since: minute(3),
+	}
+	isOther := kube.Condition{
+		Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerDiffers", Message: "MarkerDiffers: /srv/local is another pool", Since: minute(3),
+	}
+	isAside := kube.Condition{
+		Type: prefix + "slow", Reason: "PoolNotSelected", Cause: "NotSelected", Message: "the labels do not match", Since: minute(2),
+	}
+	firstPresent, laterPresent := isPresent, isPresent
+	firstPresent.Since, laterPresent.Since = minute(1), minute(8)
+	for i, step := range []struct {
+		what  string
+		pools []pool.Status
+		fails error
+		want  []kube.Condition // nil: no request
+	}{
+		{"nothing looked at", []pool.Status{unchecked}, nil, nil},
+		{"one pool looked at", []pool.Status{present, unchecked}, nil, []kube.Condition{firstPresent}},
+		{"the other as well", []pool.Status{present, aside}, nil, []kube.Condition{firstPresent, isAside}},
+		{"absent, and the API is away", []pool.Status{missing, aside}, errors.New("no answer"), []kube.Condition{isMissing, isAside}},
+		{"still so, and the API is back", []pool.Status{missing, aside}, nil, []kube.Condition{{
+			Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerMissing", Message: "MarkerMissing: /srv/local holds no marker", Since: minute(4),
+		}, isAside}},
+		{"another wording", []pool.Status{reread, aside}, nil, nil},
+		{"another reason", []pool.Status{differs, aside}, nil, []kube.Condition{withSince(isOther, minute(4)), isAside}},
+		{"no change", []pool.Status{differs, aside}, nil, nil},
+		{"back", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
+		{"taken out of the configuration", []pool.Status{present}, nil, []kube.Condition{laterPresent}},
+		{"all taken out", nil, nil, []kube.Condition{}},
+	} {
+		sent, failure, now, of.pools = nil, step.fails, minute(i), step.pools
+		if err := r.step(t.Context()); !errors.Is(err, step.fails) {
+			t.Errorf("%s: %v", step.what, err)
+		}
+		if step.want == nil {
+			if len(sent) > 0 {
+				t.Errorf("%s: reported %+v", step.what, sent)
+			}
+			continue
+		}
+		if len(sent) != 1 {
+			t.Fatalf("%s: %d reports, want one", step.what, len(sent))
+		}
+		if diff := cmp.Diff(step.want, append([]kube.Condition{}, sent[0]...)); diff != "" {
+			t.Errorf("%s: %s", step.what, diff)
+		}
+	}
+}
+
+func withSince(c kube.Condition, since time.Time) kube.Condition {
+	c.Since = since
+	return c
+}
+
+// TestReporterTriesAgain: a report that failed is sent again without a change, one that arrived is not.
+func TestReporterTriesAgain(t *testing.T) {
+	of := &glances{pools: []pool.Status{localPool(true, "", "")}, changed: make(chan struct{})}
+	attempts := make(chan string)
+	ctx, cancel := context.WithCancel(t.Context())
+	fail := 2
+	r := reporter{
+		pools: of, now: time.Now, log: slog.New(slog.DiscardHandler), pause: wait.Backoff{Duration: time.Millisecond, Steps: 2},
+		report: func(_ context.Context, c []kube.Condition) error {
+			attempts <- c[0].Reason
+			if fail--; fail >= 0 {
+				return errors.New("no answer")
+			}
+			return nil
+		},
+	}
+	done := make(chan struct{})
+	go func() { r.run(ctx); close(done) }()
+	for range 3 {
+		if got := <-attempts; got != "PoolPresent" {
+			t.Errorf("reported %s", got)
+		}
+	}
+	of.changed <- struct{}{} // it only listens once the report has arrived; nothing is new, so nothing is sent
+	of.changed <- struct{}{}
+	cancel()
+	<-done
+}
+
+func TestReportPauseGrows(t *testing.T) {
+	pause := reportPause()
+	for i := range 20 {
+		d := pause.Step()
+		if d < time.Second || d > 90*time.Second {
+			t.Errorf("pause %d is %s", i, d)
+		}
+		if i > 8 && d < time.Minute {
+			t.Errorf("pause %d is %s, want at least a minute by then", i, d)
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package pool
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// quota is how a pool's volumes are held to their size.
+type quota struct {
+	volume.Backend
+	// why says why they are not, "" where they are.
+	why string
+	// lost tells that they were: the filesystem's quota has been switched off.
+	lost bool
+}
+
+// closed says why no volume is to be made, "" where they are.
+func (q quota) closed(spec poolspec.Pool) string {
+	if q.lost && spec.Quota == poolspec.QuotaRequired {
+		return "quota is required and the filesystem's is off (" + q.why + "); switch it on again"
+	}
+	return ""
+}
+
+// refusalError ends taking a pool into use.
+type refusalError struct{ decision decision }
+
+func (e *refusalError) Error() string { return e.decision.reason + ": " + e.decision.message }
+
+// judge decides what the backend that was found means for a pool whose marker names another one ("" for none). A pool that never
+// enforced anything is refused where quota is required; one that did keeps its volumes.
+func judge(spec poolspec.Pool, before string, found backend.Choice) (quota, *refusalError) {
+	q := quota{Backend: found.Backend, why: found.Why}
+	enforced := before != "" && before != backend.NamePlain
+	switch {
+	case backend.Enforces(found.Backend) || spec.Quota == poolspec.QuotaNone:
+		return q, nil
+	case enforced:
+		q.lost = true
+		return q, nil
+	case spec.Quota == poolspec.QuotaRequired:
+		return q, &refusalError{absent("QuotaUnavailable", "quota is required and sizes cannot be enforced at %s: %s; switch quota on, use another filesystem, or say quota: auto",
+			spec.Path, found.Why)}
+	default:
+		return q, nil
+	}
+}
+
+// chooseBackend looks at what quota an open pool has. That of btrfs is switched on only before the pool's volumes count on one: it would
+// not know what they hold already.
+func (p *Pool) chooseBackend(disk poolfs.FS, before string) error {
+	want := p.spec.Quota
+	if before == backend.NameBtrfs && want == poolspec.QuotaRequired {
+		want = poolspec.QuotaAuto
+	}
+	found, err := backend.Choose(disk, want)
+	if err != nil {
+		return err
+	}
+	if found.Enabled {
+		p.set.Log.Warn("switched on the filesystem's quota; simple quota of btrfs keeps kernels before Linux 6.7 from mounting it",
+			logging.KeyPool, p.spec.Name, logging.KeyPath, p.spec.Path, logging.KeyBackend, found.Name(), logging.KeyEnforcement, found.Enforcement())
+		p.set.Events.Normal("QuotaEnabled", fmt.Sprintf("pool %s: %s quota was switched on at %s, as quota: required asks; enforcement: %s",
+			p.spec.Name, found.Name(), p.spec.Path, found.Enforcement()))
+	}
+	q, refusal := judge(p.spec, before, found)
+	if refusal != nil {
+		return refusal
+	}
+	p.mu.Lock()
+	was := p.quota
+	p.quota = q
+	p.mu.Unlock()
+	p.announceQuota(was, q)
+	return nil
+}
+
+func (p *Pool) quotaNow() quota {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.quota
+}
+
+// announceQuota tells that enforcement was lost, or is there again.
+func (p *Pool) announceQuota(was, is quota) {
+	switch {
+	case is.lost && !was.lost:
+		p.set.Log.Error("sizes are no longer enforced", logging.KeyPool, p.spec.Name, logging.KeyPath, p.spec.Path, logging.KeyReason, is.why)
+		p.set.Events.Warning("EnforcementLost", fmt.Sprintf("pool %s: nothing keeps volumes to their size any more: %s; switch quota on again", p.spec.Name, is.why))
+	case was.lost && !is.lost:
+		p.set.Log.Info("sizes are enforced again", logging.KeyPool, p.spec.Name, logging.KeyBackend, is.Name(), logging.KeyEnforcement, is.Enforcement())
+		p.set.Events.Normal("EnforcementRestored", fmt.Sprintf("pool %s: enforcement of sizes: %s", p.spec.Name, is.Enforcement()))
+	}
+}
+
+// sameQuota tells whether an open pool's quota is still what it was when the pool was recovered. In doubt it is.
+func (p *Pool) sameQuota(disk poolfs.FS) bool {
+	look := poolspec.QuotaAuto
+	if p.spec.Quota == poolspec.QuotaNone {
+		look = poolspec.QuotaNone
+	}
+	found, err := backend.Choose(disk, look)
+	now := p.quotaNow()
+	return err != nil || (found.Name() == now.Name() && found.Enforcement() == now.Enforcement())
+}
+
+// quotaChanged is whether sameQuota is false for the pool of a marker.
+func (p *Pool) quotaChanged(id string) bool {
+	disk, _, err := p.openMarked(id)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = disk.Close() }()
+	return !p.sameQuota(disk)
+}
+
+// settleQuota puts the numbers of a recovered pool in order: those that records, the trash or a directory hold are taken, a
+// limit that none of them holds is cleared, all others can be given. What fails costs new volumes, not those that are there.
+func (p *Pool) settleQuota(disk poolfs.FS, m *marker) {
+	q := p.quotaNow()
+	if !backend.Enforces(q.Backend) {
+		p.ledger.enforce(false, numbers{}, q.closed(p.spec))
+		p.noteBackend(disk, m, q)
+		return
+	}
+	n, err := p.countNumbers(disk, m)
+	if err != nil {
+		p.set.Log.Error("cannot tell which numbers of the filesystem's quota are free", logging.KeyPool, p.spec.Name, logging.KeyError, err)
+		p.ledger.enforce(true, numbers{}, "the filesystem's quota cannot be read, see the driver's log")
+		return
+	}
+	p.ledger.enforce(true, n, "")
+	p.restartCount()
+	p.countUse(disk)
+}
+
+// countNumbers finds the pool's range and what is taken of it.
+func (p *Pool) countNumbers(disk poolfs.FS, m *marker) (numbers, error) {
+	if err := p.ensureRange(disk, m); err != nil {
+		return numbers{}, err
+	}
+	taken, unread := backend.Counted(disk)
+	inTrash, err := p.set.Purger.Numbers(disk)
+	if err != nil {
+		return numbers{}, err
+	}
+	maps.Copy(taken, inTrash)
+	p.ledger.addNumbers(taken)
+	if unread != nil { // then every limit on the disk may be somebody's
+		p.set.Log.Warn("cannot read back all numbers from directories", logging.KeyPool, p.spec.Name, logging.KeyError, unread)
+		all, err := backend.Usage(disk, m.FirstNumber)
+		for number := range all {
+			taken[number] = struct{}{}
+		}
+		return newNumbers(m.FirstNumber, taken), err
+	}
+	stay, err := backend.DropOthers(disk, m.FirstNumber, taken)
+	if err != nil {
+		p.set.Log.Warn("cannot clear limits that no volume has", logging.KeyPool, p.spec.Name, logging.KeyError, err)
+	}
+	for _, number := range stay {
+		taken[number] = struct{}{}
+	}
+	return newNumbers(m.FirstNumber, taken), nil
+}
+
+// ranges are the first numbers of this node's pools, each with the pool's name.
+type ranges struct {
+	mu sync.Mutex
+	by map[uint32]string
+}
+
+// claim takes a range for a pool, unless it is another's.
+func (r *ranges) claim(first uint32, pool string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if owner, ok := r.by[first]; ok && owner != pool {
+		return false
+	}
+	if r.by == nil {
+		r.by = map[uint32]string{}
+	}
+	r.by[first] = pool
+	return true
+}
+
+// ensureRange sees to it that the marker has a range of numbers and the present backend, durably.
+func (p *Pool) ensureRange(disk poolfs.FS, m *marker) error {
+	if !backend.ValidRange(m.FirstNumber) || !p.set.ranges.claim(m.FirstNumber, p.spec.Name) {
+		first, err := backend.FreeRange(disk, func(first uint32) bool { return !p.set.ranges.claim(first, p.spec.Name) })
+		if err != nil {
+			return err
+		}
+		m.FirstNumber, m.Backend = first, ""
+	}
+	q := p.quotaNow()
+	if m.Backend == q.Name() && m.Enforcement == q.Enforcement() {
+		return nil
+	}
+	m.Backend, m.Enforcement = q.Name(), q.Enforcement()
+	return updateMarker(disk, *m)
+}
+
+// noteBackend notes in the marker that nothing is enforced. A lost quota stays noted, so that it is still called lost after a restart.
+func (p *Pool) noteBackend(disk poolfs.FS, m *marker, q quota) {
+	if q.lost || (m.Backend == q.Name() && m.Enforcement == q.Enforcement()) {
+		return
+	}
+	m.Backend, m.Enforcement = q.Name(), q.Enforcement()
+	if err := updateMarker(disk, *m); err != nil {
+		p.set.Log.Warn("cannot note the backend in the pool's marker", logging.KeyPool, p.spec.Name, logging.KeyError, err)
+	}
+}
+
+// purged ends what the quota knows of a volume whose data was purged from the trash.
+func (p *Pool) purged(disk poolfs.FS, r volume.Record) error {
+	if r.ProjectID == 0 || p.ledger.numbered(r.ProjectID) { // somebody has put the volume back meanwhile
+		return nil
+	}
+	if err := p.Backend().Drop(disk, r); err != nil {
+		return err
+	}
+	p.ledger.Free(r.ProjectID)
+	return nil
+}
+
+const (
+	// countInterval is how old the count of what volumes use may be where capacity is computed.
+	countInterval = 5 * time.Second
+	// countShare is how many times longer than a count took the next one waits at least: it never costs more than 2 % of a core.
+	countShare = 50
+)
+
+// count is when what the volumes use was last counted, and how long that took.
+type count struct{ at, next time.Time }
+
+func (p *Pool) restartCount() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count = count{}
+}
+
+// countUse counts what the volumes of an open pool use, if that is due: one pass over the filesystem's quota for all of them.
+func (p *Pool) countUse(disk poolfs.FS) {
+	p.mu.Lock()
+	now := p.set.Now()
+	due := backend.Enforces(p.quota.Backend) && !now.Before(p.count.next) && (now.Sub(p.count.at) >= countInterval || p.ledger.guessing())
+	if due {
+		p.count.next = now.Add(time.Hour) // nobody else meanwhile
+	}
+	p.mu.Unlock()
+	first := p.ledger.firstNumber()
+	if !due || first == 0 {
+		return
+	}
+	err := p.observe(disk, first)
+	if err != nil {
+		p.set.Log.Warn("cannot count what volumes use", logging.KeyPool, p.spec.Name, logging.KeyError, err)
+	}
+	end := p.set.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count = count{at: now, next: end.Add(countShare * end.Sub(now))}
+}
+
+// observe counts. The filesystem's own number is taken before and after, and the larger one counts: what volumes write or remove
+// meanwhile must not make others' data disappear.
+func (p *Pool) observe(disk poolfs.FS, first uint32) error {
+	before, err := disk.Space()
+	if err != nil {
+		return err
+	}
+	used, err := backend.Usage(disk, first)
+	if err != nil {
+		return err
+	}
+	after, err := disk.Space()
+	if err != nil {
+		return err
+	}
+	p.ledger.observe(max(before.Used, after.Used), used)
+	return nil
+}

@@ -1,0 +1,279 @@
+package memfs
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+)
+
+// limits are a filesystem's accounts, as programs see them and as they are on the disk. No sync of a directory makes them durable: ext4
+// and btrfs write them when they sync or commit the whole filesystem, only XFS has them in the order of all other changes.
+type limits struct{ now, disk map[uint32]poolfs.Limit }
+
+func newLimits(all map[uint32]poolfs.Limit) limits {
+	return limits{now: maps.Clone(all), disk: maps.Clone(all)}
+}
+
+func (l *limits) set(number uint32, to poolfs.Limit) {
+	if l.now == nil {
+		l.now = map[uint32]poolfs.Limit{}
+	}
+	l.now[number] = to
+}
+
+// chance is what a crash leaves: each account that changed as it was or as it is.
+func (l *limits) chance(rng *rand.Rand) map[uint32]poolfs.Limit {
+	left := maps.Clone(l.disk)
+	if left == nil {
+		left = map[uint32]poolfs.Limit{}
+	}
+	numbers := slices.Sorted(maps.Keys(l.now))
+	for number := range l.disk {
+		if _, ok := l.now[number]; !ok {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	for _, number := range numbers {
+		is, ok := l.now[number]
+		was, had := l.disk[number]
+		if (ok == had && is == was) || coin(rng) {
+			continue
+		}
+		if ok {
+			left[number] = is
+		} else {
+			delete(left, number)
+		}
+	}
+	return left
+}
+
+// device is the device number that stat(2) shows: btrfs has one for each subvolume.
+func (n *node) device() uint64 {
+	if n.subvolume != 0 {
+		return n.subvolume
+	}
+	return n.on.number
+}
+
+// account of a new inode is its parent's; what is below a subvolume counts where that counts.
+func (d *Disk) accountAt(n *node) uint32 {
+	if n.on.kind != "btrfs" {
+		return n.now.account
+	}
+	return d.usage(n.on).of[n]
+}
+
+// charge counts a new inode to its parent's account; EDQUOT where a limit is reached. What was done by then has no effect.
+func (d *Disk) charge(parent *node, path string, made *node, data []byte) error {
+	if parent.on.quota == poolfs.QuotaOff {
+		if parent.on.kind != "btrfs" {
+			made.now.account = parent.now.account
+		}
+		return nil
+	}
+	number := d.accountAt(parent)
+	if number == 0 {
+		return nil
+	}
+	limit, used := parent.on.limits.now[number], d.usage(parent.on).by[number]
+	if (limit.Bytes > 0 && used.BytesUsed+int64(len(data)) > limit.Bytes) || (limit.Inodes > 0 && used.InodesUsed+1 > limit.Inodes) {
+		return &fs.PathError{Op: "create", Path: path, Err: syscall.EDQUOT}
+	}
+	if parent.on.quota == poolfs.QuotaProject {
+		made.now.account = number
+	}
+	return nil
+}
+
+// usage is what the accounts of a filesystem hold.
+type usage struct {
+	by map[uint32]poolfs.Account
+	of map[*node]uint32
+}
+
+func (d *Disk) usage(dev *device) usage {
+	u := usage{by: map[uint32]poolfs.Account{}, of: map[*node]uint32{}}
+	var visit func(n *node, above uint32)
+	visit = func(n *node, above uint32) {
+		number := n.now.account
+		if number == 0 && dev.kind == "btrfs" {
+			number = above
+		}
+		u.of[n] = number
+		if number != 0 {
+			a := u.by[number]
+			a.BytesUsed += int64(len(n.now.data))
+			a.InodesUsed++
+			u.by[number] = a
+		}
+		for _, child := range n.now.entries {
+			visit(child, number)
+		}
+	}
+	visit(dev.root, 0)
+	return u
+}
+
+// Quota implements poolfs.Quotas.
+func (f *dir) Quota() (on poolfs.Quota, why string, err error) {
+	err = f.within("quota", ".", func(*node, string, string) error {
+		on = f.node.on.quota
+		if on == poolfs.QuotaOff {
+			why = f.node.on.kind + " has no quota on"
+		}
+		return nil
+	})
+	return on, why, err
+}
+
+// EnableQuota implements poolfs.Quotas.
+func (f *dir) EnableQuota() error {
+	return f.within("enable quota", ".", func(_ *node, _, path string) error {
+		if f.node.on.kind != "btrfs" {
+			return fmt.Errorf("%w: %s has none", poolfs.ErrNoQuota, f.node.on.kind)
+		}
+		if err := f.disk.step("enable quota", path, f.node.on); err != nil {
+			return err
+		}
+		f.node.on.quota = poolfs.QuotaSimple
+		return nil
+	})
+}
+
+// MkdirCounted implements poolfs.Quotas. A crash between its two steps leaves a directory that counts nowhere.
+func (f *dir) MkdirCounted(name string, mode fs.FileMode, number uint32) error {
+	return f.within("mkdir", name, func(parent *node, last, path string) error {
+		if err := f.hasQuota(path); err != nil {
+			return err
+		}
+		if err := f.disk.mkdir(parent, last, path, mode); err != nil {
+			return err
+		}
+		made := parent.now.entries[last]
+		if made.on.kind == "btrfs" {
+			f.disk.lastDev++
+			made.subvolume = f.disk.lastDev
+		}
+		if err := f.disk.step("count", path, made.on); err != nil {
+			if !f.disk.faults.crashed {
+				delete(parent.now.entries, last)
+			}
+			return err
+		}
+		made.now.account = number
+		return nil
+	})
+}
+
+func (f *dir) hasQuota(path string) error {
+	if f.node.on.quota == poolfs.QuotaOff {
+		return &fs.PathError{Op: "quota", Path: path, Err: poolfs.ErrNoQuota}
+	}
+	return nil
+}
+
+// Count implements poolfs.Quotas.
+func (f *dir) Count(name string, number uint32) error {
+	return f.within("count", name, func(parent *node, last, path string) error {
+		n, err := f.openedDir("count", path, parent, last)
+		if err != nil {
+			return err
+		}
+		if n.on.kind == "btrfs" && n.subvolume == 0 {
+			return &fs.PathError{Op: "count", Path: path, Err: syscall.EINVAL}
+		}
+		if n.now.account == number {
+			return nil
+		}
+		if err := f.disk.step("count", path, n.on); err != nil {
+			return err
+		}
+		n.now.account = number
+		return nil
+	})
+}
+
+// CountedBy implements poolfs.Quotas.
+func (f *dir) CountedBy(name string) (number uint32, err error) {
+	err = f.within("counted", name, func(parent *node, last, path string) error {
+		n, err := f.openedDir("counted", path, parent, last)
+		if err != nil {
+			return err
+		}
+		number = n.now.account
+		return nil
+	})
+	return number, err
+}
+
+// Account implements poolfs.Quotas.
+func (f *dir) Account(number uint32) (a poolfs.Account, err error) {
+	err = f.within("account", ".", func(_ *node, _, path string) error {
+		a = f.account(number)
+		return f.hasQuota(path)
+	})
+	return a, err
+}
+
+func (f *dir) account(number uint32) poolfs.Account {
+	a := f.disk.usage(f.node.on).by[number]
+	a.Number, a.Limit = number, f.node.on.limits.now[number]
+	return a
+}
+
+// SetLimit implements poolfs.Quotas.
+func (f *dir) SetLimit(number uint32, l poolfs.Limit) error {
+	return f.within("limit", ".", func(_ *node, _, path string) error {
+		if err := f.hasQuota(path); err != nil {
+			return err
+		}
+		if err := f.disk.step("limit", fmt.Sprintf("%s %d to %d", path, number, l.Bytes), f.node.on); err != nil {
+			return err
+		}
+		f.node.on.limits.set(number, l)
+		return nil
+	})
+}
+
+// RemoveAccount implements poolfs.Quotas.
+func (f *dir) RemoveAccount(number uint32) error {
+	return f.within("unlimit", ".", func(_ *node, _, path string) error {
+		if err := f.hasQuota(path); err != nil {
+			return err
+		}
+		if _, ok := f.node.on.limits.now[number]; !ok {
+			return nil
+		}
+		if err := f.disk.step("unlimit", fmt.Sprintf("%s %d", path, number), f.node.on); err != nil {
+			return err
+		}
+		delete(f.node.on.limits.now, number)
+		if f.account(number).InodesUsed > 0 {
+			return &fs.PathError{Op: "unlimit", Path: path, Err: syscall.EBUSY}
+		}
+		return nil
+	})
+}
+
+// Accounts implements poolfs.Quotas.
+func (f *dir) Accounts(first, last uint32) (all []poolfs.Account, err error) {
+	err = f.within("accounts", ".", func(_ *node, _, path string) error {
+		used := f.disk.usage(f.node.on).by
+		for number, limit := range f.node.on.limits.now {
+			if number >= first && number <= last {
+				a := used[number]
+				a.Number, a.Limit = number, limit
+				all = append(all, a)
+			}
+		}
+		return f.hasQuota(path)
+	})
+	return all, err
+}

@@ -1,0 +1,86 @@
+package poolfs
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// Quota is what a filesystem has switched on that can hold a directory to a size.
+type Quota string
+
+// Kinds of quota.
+const (
+	QuotaOff     Quota = ""        // nothing, or nothing that enforces
+	QuotaProject Quota = "project" // project quota of XFS or ext4, enforcing
+	QuotaSimple  Quota = "simple"  // simple quota of btrfs
+	QuotaFull    Quota = "qgroups" // full qgroups of btrfs
+)
+
+// ErrNoQuota is what calls on accounts fail with where no quota is on (any more).
+var ErrNoQuota = errors.New("no quota is switched on")
+
+// Limit is what an account may hold, in bytes and inodes; 0 means no limit.
+type Limit struct{ Bytes, Inodes int64 }
+
+// Account is one line of a filesystem's quota by its number: a project, or on btrfs the qgroup 1/<number>.
+type Account struct {
+	Number uint32
+	Limit
+	// BytesUsed and InodesUsed count everything below the account's directories. btrfs counts no inodes, and bytes only as of its last
+	// commit, which is up to 30 s ago.
+	BytesUsed, InodesUsed int64
+}
+
+// QuotaSwitch tells what quota a filesystem has.
+type QuotaSwitch interface {
+	// Quota is what is on now; where nothing is, why says so for a person.
+	Quota() (on Quota, why string, err error)
+	// EnableQuota switches quota on: simple quota on btrfs, full qgroups where the kernel knows no other, and on ext4 the enforcement of what
+	// is counted already. ErrNoQuota where that cannot be done to a mounted filesystem.
+	EnableQuota() error
+}
+
+// Counter ties directories to accounts. Names are as in FS.
+type Counter interface {
+	// MkdirCounted makes a directory (on btrfs a subvolume) whose content counts to an account. On error nothing is left.
+	MkdirCounted(name string, mode fs.FileMode, number uint32) error
+	// Count ties a directory that exists, on btrfs with all subvolumes in it; other content is not walked. 0 unties it (not on btrfs).
+	// Nothing is written where nothing changes.
+	Count(name string, number uint32) error
+	// CountedBy is the account that a directory is tied to, 0 where none.
+	CountedBy(name string) (number uint32, err error)
+}
+
+// Accounts reads and changes accounts.
+type Accounts interface {
+	// Account is the zero account of that number where there is none.
+	Account(number uint32) (Account, error)
+	// SetLimit makes the account where there is none.
+	SetLimit(number uint32, l Limit) error
+	// RemoveAccount clears the limit and removes the account; none there is no error. EBUSY where data is still counted to
+	// it, which may be so for a while after its removal.
+	RemoveAccount(number uint32) error
+	// Accounts lists those from first to last, in one pass.
+	Accounts(first, last uint32) ([]Account, error)
+}
+
+// Quotas is an FS whose filesystem may have quota.
+type Quotas interface {
+	QuotaSwitch
+	Counter
+	Accounts
+}
+
+// QuotasOf gives the quota of an FS, also of one that is wrapped (Unwrap() FS); ok is false where it knows of none.
+func QuotasOf(disk FS) (q Quotas, ok bool) {
+	for {
+		if q, ok := disk.(Quotas); ok {
+			return q, true
+		}
+		wrapped, ok := disk.(interface{ Unwrap() FS })
+		if !ok {
+			return nil, false
+		}
+		disk = wrapped.Unwrap()
+	}
+}

@@ -1,0 +1,191 @@
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+// life is a random story of a pool: what was answered, and what may be because an operation was cut off.
+type life struct {
+	*rapid.T
+	disk *memfs.Disk
+	node *node
+	// sizes are those of the volumes that were answered, in bytes; a volume of unsure may be there or not.
+	sizes  map[string]int64
+	unsure map[string]bool
+	story  []string
+}
+
+const mebibyte = 1 << 20
+
+// boot starts a driver on what is on the disk.
+func (l *life) boot() {
+	var err error
+	if l.node, err = tryStart(l.disk); err == nil {
+		err = openPool(context.Background(), l.node)
+	}
+	if err != nil {
+		l.Fatalf("the pool does not come back: %v\n%s", err, l.story)
+	}
+}
+
+// operations are what a step can be, each with what it does to what has to be.
+func (l *life) operations() map[string]func(id string, size int64) (run func() error, answered func()) {
+	ctx := context.Background()
+	return map[string]func(id string, size int64) (func() error, func()){
+		"create": func(id string, size int64) (func() error, func()) {
+			made := int64(0)
+			run := func() error {
+				s := spec(id)
+				s.Bytes = size
+				v, err := l.node.Create(ctx, s)
+				made = v.Bytes
+				return err
+			}
+			return run, func() { l.sizes[id] = made; delete(l.unsure, id) }
+		},
+		"expand": func(id string, size int64) (func() error, func()) {
+			is := int64(0)
+			run := func() error {
+				v, err := l.node.Expand(ctx, id, size, 0)
+				is = v.Bytes
+				return err
+			}
+			return run, func() {
+				if is < size || is < l.sizes[id] {
+					l.Errorf("expand %s to %d answered %d, it had %d\n%s", id, size, is, l.sizes[id], l.story)
+				}
+				l.sizes[id] = is
+				delete(l.unsure, id)
+			}
+		},
+		"delete": func(id string, _ int64) (func() error, func()) {
+			return func() error { return l.node.Delete(ctx, id) }, func() { delete(l.sizes, id); delete(l.unsure, id) }
+		},
+		"purge": func(string, int64) (func() error, func()) {
+			run := func() error {
+				p, err := l.node.set.Get("local")
+				if err != nil {
+					return err
+				}
+				l.node.clock.advance(2 * time.Hour)
+				real, _ := p.(*pool.Pool)
+				real.Purge(ctx)
+				real.Check(ctx)
+				return nil
+			}
+			return run, func() {}
+		},
+	}
+}
+
+// step does one random thing, and lets the machine crash in the middle of it sometimes.
+func (l *life) step() {
+	operations := l.operations()
+	name := rapid.SampledFrom(slices.Sorted(maps.Keys(operations))).Draw(l.T, "operation")
+	id := rapid.SampledFrom([]string{"pvc-1", "pvc-2", "pvc-3"}).Draw(l.T, "id")
+	size := rapid.Int64Range(1, 8).Draw(l.T, "MiB") * mebibyte
+	crash := rapid.IntRange(0, 40).Draw(l.T, "crash at")
+	if crash > 0 && crash <= 20 {
+		l.disk.CrashAt(crash)
+	}
+	run, answered := operations[name](id, size)
+	err := run()
+	l.story = append(l.story, fmt.Sprintf("%s %s %d: %v\n", name, id, size, err))
+	crashed := l.disk.Crashed()
+	switch {
+	case err == nil && !(crashed && name == "purge"):
+		answered()
+	case crashed && name != "purge":
+		l.unsure[id] = true
+	}
+	for _, refusal := range []error{nil, volume.ErrNoSpace, volume.ErrNotFound, volume.ErrExists, memfs.ErrCrashed} {
+		if errors.Is(err, refusal) {
+			err = nil
+		}
+	}
+	if err != nil {
+		l.Errorf("%v\n%s", err, l.story)
+	}
+	if !crashed {
+		l.disk.CrashAt(1 << 30)
+		return
+	}
+	seed := rapid.Uint64().Draw(l.T, "aftermath")
+	switch seed % 4 {
+	case 0:
+		l.disk = l.disk.Crash()
+	case 1:
+		l.disk = l.disk.CrashKeepingAll()
+	default:
+		l.disk = l.disk.CrashRandom(rand.New(rand.NewPCG(seed, 0)))
+	}
+	l.story = append(l.story, fmt.Sprintf("crash (%d)\n", seed))
+	l.boot()
+}
+
+// holds checks what must be, whatever happened: promised is the sum of the records, the limit on the disk is the record's, and a record says
+// no less than what was answered.
+func (l *life) holds() {
+	l.node.consistent(l, fmt.Sprint(l.story))
+	records := l.node.records(l)
+	for id, size := range l.sizes {
+		r, ok := records[id]
+		if (!ok && !l.unsure[id]) || (ok && r.Bytes < size && !l.unsure[id]) {
+			l.Errorf("volume %s of %d was answered, its record says %d (there: %v)\n%s", id, size, r.Bytes, ok, l.story)
+		}
+	}
+	for id, r := range records {
+		size, answered := l.sizes[id]
+		switch {
+		case !answered && !l.unsure[id]:
+			l.Errorf("volume %s is back\n%s", id, l.story)
+		case l.unsure[id] && answered && r.Bytes < size: // an expansion that was cut off
+			l.Errorf("volume %s has shrunk from %d to %d\n%s", id, size, r.Bytes, l.story)
+		}
+	}
+	for id := range l.unsure { // from now on it is sure: what recovery has found stays
+		delete(l.sizes, id)
+		if r, ok := records[id]; ok {
+			l.sizes[id] = r.Bytes
+		}
+	}
+	clear(l.unsure)
+	if room, _, err := l.node.set.Capacity(context.Background(), "local"); err != nil || room < 0 {
+		l.Errorf("capacity %d, %v\n%s", room, err, l.story)
+	}
+}
+
+// TestRandomLives tells random stories of creates, expansions, deletes, purges and crashes on every backend.
+func TestRandomLives(t *testing.T) {
+	for name, quota := range quotas() {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				l := &life{T: rt, disk: memfs.New(), sizes: map[string]int64{}, unsure: map[string]bool{}}
+				l.disk.AddDir(statePath)
+				if quota != poolfs.QuotaOff {
+					l.disk.SetQuota(poolPath, quota)
+				}
+				l.disk.SetSpace(poolPath, poolfs.Space{Size: 16 * mebibyte, Free: 16 * mebibyte})
+				l.boot()
+				for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+					l.step()
+					l.holds()
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,302 @@
+package volume_test
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+func withQuota(q poolspec.Quota) option {
+	p := retained("local", poolPath)
+	p.Quota = q
+	return withPools(p)
+}
+
+// check lets the pool look at itself, as its watch does every two seconds.
+func (n *node) check(t *testing.T) pool.Status {
+	t.Helper()
+	n.clock.advance(time.Minute)
+	n.pool(t).Check(t.Context())
+	return n.set.Status()[0]
+}
+
+func (n *node) pool(t *testing.T) *pool.Pool {
+	t.Helper()
+	p, err := n.set.Get("local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, ok := p.(*pool.Pool)
+	if !ok {
+		t.Fatalf("the pool is a %T", p)
+	}
+	return real
+}
+
+func TestQuotaOption(t *testing.T) {
+	for name, test := range map[string]struct {
+		fs          string // ext4 unless said
+		on          poolfs.Quota
+		want        poolspec.Quota
+		backend     string
+		enforcement volume.Enforcement
+		err         error
+	}{
+		"auto on nothing":             {want: poolspec.QuotaAuto, backend: "plain", enforcement: volume.None},
+		"auto on project quota":       {on: poolfs.QuotaProject, want: poolspec.QuotaAuto, backend: "project", enforcement: volume.Cooperative},
+		"auto on simple quota":        {on: poolfs.QuotaSimple, want: poolspec.QuotaAuto, backend: "btrfs", enforcement: volume.Strict},
+		"auto on qgroups":             {on: poolfs.QuotaFull, want: poolspec.QuotaAuto, backend: "btrfs", enforcement: volume.Cooperative},
+		"auto switches nothing on":    {fs: "btrfs", want: poolspec.QuotaAuto, backend: "plain", enforcement: volume.None},
+		"required switches btrfs's":   {fs: "btrfs", want: poolspec.QuotaRequired, backend: "btrfs", enforcement: volume.Strict},
+		"required where there is one": {on: poolfs.QuotaProject, want: poolspec.QuotaRequired, backend: "project", enforcement: volume.Cooperative},
+		"required where there is not": {want: poolspec.QuotaRequired, err: volume.ErrPoolAbsent},
+		"none":                        {on: poolfs.QuotaSimple, want: poolspec.QuotaNone, backend: "plain", enforcement: volume.None},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := quotaDisk(t, test.on)
+			if test.fs != "" {
+				disk.SetFSType(poolPath, test.fs)
+			}
+			n := start(t, disk, withQuota(test.want))
+			v, err := n.Create(t.Context(), spec("pvc-1"))
+			if test.err != nil {
+				wants(t, err, test.err, "quota", poolPath)
+				if s := n.set.Status()[0]; s.Reason != "QuotaUnavailable" {
+					t.Errorf("the pool is absent for %s", s.Reason)
+				}
+				if names := n.ls(t, "."); len(names) > 0 {
+					t.Errorf("the driver has made %v in a pool that it refuses", names)
+				}
+				return
+			}
+			if err != nil || v.Backend != test.backend || v.Enforcement != test.enforcement || (v.ProjectID != 0) != (test.enforcement != volume.None) {
+				t.Errorf("%+v, %v; want %s, %s", v, err, test.backend, test.enforcement)
+			}
+			data, err := n.open(t).ReadFile(poolfs.MarkerFile)
+			if err != nil || !strings.Contains(string(data), fmt.Sprintf("%q: %q", "backend", test.backend)) {
+				t.Errorf("the marker does not name the backend: %s, %v", data, err)
+			}
+			enabled := test.fs == "btrfs" && test.want == poolspec.QuotaRequired
+			if n.events.tell("QuotaEnabled", "btrfs") != enabled {
+				t.Errorf("events %v", n.events.told)
+			}
+			told := strings.Join(n.cluster.told, "; ")
+			if strings.Contains(told, "ns/claim SizeNotEnforced") != (test.enforcement == volume.None) {
+				t.Errorf("the claim was told %q", told)
+			}
+		})
+	}
+}
+
+// TestQuotaSwitchedOff: volumes stay served, everybody is told, and where quota is required none is made.
+func TestQuotaSwitchedOff(t *testing.T) {
+	for name, on := range map[string]poolfs.Quota{"project": poolfs.QuotaProject, "simple": poolfs.QuotaSimple} {
+		for _, want := range []poolspec.Quota{poolspec.QuotaAuto, poolspec.QuotaRequired} {
+			t.Run(name+" "+string(want), func(t *testing.T) {
+				disk := quotaDisk(t, on)
+				n := start(t, disk, withQuota(want))
+				mustCreate(t, n, "pvc-1")
+				disk.SetQuota(poolPath, poolfs.QuotaOff)
+				disk.SetFSType(poolPath, map[string]string{"project": "xfs", "simple": "btrfs"}[name])
+				if s := n.check(t); !s.Present || !s.EnforcementLost || s.Enforcement != "none" || !n.events.tell("EnforcementLost", "local") {
+					t.Fatalf("status %+v, events %v", s, n.events.told)
+				}
+				again := start(t, disk, withQuota(want))
+				if err := openPool(t.Context(), again); err != nil {
+					t.Fatal(err)
+				}
+				for _, n := range []*node{n, again} {
+					if err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}); err != nil {
+						t.Errorf("publish: %v", err)
+					}
+					if v, _, err := n.Get(t.Context(), "pvc-1"); err != nil || v.Enforcement != volume.None {
+						t.Errorf("get: %+v, %v", v, err)
+					}
+					_, err := n.Expand(t.Context(), "pvc-1", 2<<20, 0)
+					wants(t, err, volume.ErrNotEnforced, "quota")
+					room, _, err := n.set.Capacity(t.Context(), "local")
+					if err != nil || (room > 0) != (want == poolspec.QuotaAuto) {
+						t.Errorf("capacity %d, %v", room, err)
+					}
+				}
+				_, err := again.Create(t.Context(), spec("pvc-2"))
+				if want == poolspec.QuotaRequired {
+					wants(t, err, volume.ErrPoolNotHere, "quota is required")
+				} else if err != nil {
+					t.Errorf("create: %v", err)
+				}
+				disk.SetQuota(poolPath, on)
+				if s := again.check(t); s.EnforcementLost || s.Enforcement == "none" || !again.events.tell("EnforcementRestored", "local") {
+					t.Errorf("switched on again: %+v, events %v", s, again.events.told)
+				}
+				if want == poolspec.QuotaRequired { // with auto there is a volume that nothing is enforced on
+					again.consistent(t, "restored")
+				}
+				if v, err := again.Expand(t.Context(), "pvc-1", 2<<20, 0); err != nil || v.Bytes != 2<<20 || v.Enforcement == volume.None {
+					t.Errorf("expand: %+v, %v", v, err)
+				}
+			})
+		}
+	}
+}
+
+// TestOneBadVolumeIsRefused: a directory that counts elsewhere, and two records with one number.
+func TestOneBadVolumeIsRefused(t *testing.T) {
+	disk := quotaDisk(t, poolfs.QuotaProject)
+	n := warm(t, disk)
+	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3"} {
+		mustCreate(t, n, id)
+	}
+	pool := n.open(t)
+	quotas, _ := poolfs.QuotasOf(pool)
+	if err := errors.Join(quotas.Count("pvc-1", 4711), pool.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again := warm(t, disk)
+	if s := again.set.Status()[0]; s.Refused != 1 || !s.Present || s.Volumes != 3 || !again.events.tell("VolumeRefused", "pvc-1") {
+		t.Errorf("status %+v, events %v", s, again.events.told)
+	}
+	err := again.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target})
+	wants(t, err, volume.ErrBroken, "4711", "csi/pvc-1")
+	_, err = again.Expand(t.Context(), "pvc-1", 2<<20, 0)
+	wants(t, err, volume.ErrBroken)
+	if err := again.Publish(t.Context(), volume.PublishRequest{ID: "pvc-2", Target: target}); err != nil {
+		t.Errorf("another volume: %v", err)
+	}
+	if err := again.Delete(t.Context(), "pvc-1"); err != nil {
+		t.Errorf("delete the bad one: %v", err)
+	}
+	twin := again.records(t)["pvc-2"]
+	twin.ID = "pvc-3"
+	pool = again.open(t)
+	if err := errors.Join((store.Files{}).Replace(pool, twin), pool.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if s := warm(t, disk).set.Status()[0]; s.Refused != 1 || s.Volumes != 2 {
+		t.Errorf("two records with one number: %+v", s)
+	}
+}
+
+// TestConcurrentCreatesForTheLastRoom: exactly as many succeed as fit.
+func TestConcurrentCreatesForTheLastRoom(t *testing.T) {
+	onEveryQuota(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		disk := fresh()
+		const gi = 1 << 30
+		disk.SetSpace(poolPath, poolfs.Space{Size: 10 * gi, Used: 9 * gi, Free: gi})
+		p := retained("local", poolPath)
+		if strings.HasSuffix(t.Name(), "/plain") { // it cannot tell whose data is there, and promises once only where it is told to
+			disk.SetSpace(poolPath, poolfs.Space{Size: gi, Free: gi})
+			p.Overcommit = 1
+		}
+		n := start(t, disk, withPools(p))
+		var made, refused atomic.Int64
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() {
+				s := spec(fmt.Sprintf("pvc-%d", i))
+				s.Bytes = gi / 8
+				switch _, err := n.Create(t.Context(), s); {
+				case err == nil:
+					made.Add(1)
+				case errors.Is(err, volume.ErrNoSpace):
+					refused.Add(1)
+				default:
+					t.Errorf("create %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		if made.Load() != 8 || refused.Load() != 992 {
+			t.Errorf("%d were made and %d refused, want 8 and 992", made.Load(), refused.Load())
+		}
+		n.consistent(t, "full")
+	})
+}
+
+// TestParametersOnEveryBackend: what a class says of the directory is so, and survives a restart.
+func TestParametersOnEveryBackend(t *testing.T) {
+	for name, on := range quotas() {
+		t.Run(name, func(t *testing.T) {
+			disk := quotaDisk(t, on)
+			n := warm(t, disk)
+			s := spec("pvc-1")
+			s.Mode, s.UID, s.GID = 0o750, 1000, 2000
+			if _, err := n.Create(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			info, err := n.open(t).Stat("pvc-1")
+			if err != nil || info.Mode.Perm() != 0o750 || info.UID != 1000 || info.GID != 2000 {
+				t.Errorf("%+v, %v", info, err)
+			}
+			s = spec("pvc-2")
+			s.Inodes = 3
+			v, err := n.Create(t.Context(), s)
+			if on == poolfs.QuotaSimple || on == poolfs.QuotaFull {
+				wants(t, err, volume.ErrUnsupported, "inodeLimit", "btrfs")
+				s = spec("pvc-3")
+				s.Bytes = 64 << 10
+				_, err = n.Create(t.Context(), s)
+				wants(t, err, volume.ErrOutOfRange, "65536")
+				n.consistent(t, "refused")
+				return
+			}
+			if err != nil || v.Inodes != 3 {
+				t.Fatalf("inodeLimit: %+v, %v", v, err)
+			}
+			pool := n.open(t)
+			var made int
+			for ; made < 10 && err == nil; made++ {
+				err = pool.WriteFile(path.Join("pvc-2", fmt.Sprint(made)), nil, 0o600)
+			}
+			if held := err != nil; held != (on == poolfs.QuotaProject) {
+				t.Errorf("after %d files: %v", made, err)
+			}
+			n.consistent(t, "with inodeLimit")
+		})
+	}
+}
+
+// TestStatsAreTheVolumesOwn where it is enforced, and the filesystem's elsewhere.
+func TestStatsAreTheVolumesOwn(t *testing.T) {
+	for name, on := range quotas() {
+		t.Run(name, func(t *testing.T) {
+			disk := quotaDisk(t, on)
+			disk.SetSpace(poolPath, poolfs.Space{Size: 100 << 20, Used: 40 << 20, Free: 60 << 20, Inodes: 1000, InodesUsed: 100, InodesFree: 900})
+			n := warm(t, disk)
+			s := spec("pvc-1")
+			s.Bytes = 50 << 20
+			if on == poolfs.QuotaProject {
+				s.Inodes = 10
+			}
+			if _, err := n.Create(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			n.fill(t, "pvc-1")
+			if err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}); err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := n.Stats(t.Context(), "pvc-1", target)
+			want := map[string]volume.Stats{
+				"plain":   {Bytes: 100 << 20, BytesUsed: 40 << 20, BytesAvailable: 60 << 20, Inodes: 1000, InodesUsed: 100, InodesAvailable: 900},
+				"project": {Own: true, Bytes: 50 << 20, BytesUsed: 4, BytesAvailable: 50<<20 - 4, Inodes: 10, InodesUsed: 2, InodesAvailable: 8},
+				"simple":  {Own: true, Bytes: 50 << 20, BytesUsed: 4, BytesAvailable: 50<<20 - 4},
+				"qgroups": {Own: true, Bytes: 50 << 20, BytesUsed: 4, BytesAvailable: 50<<20 - 4},
+			}[name]
+			if err != nil || got != want {
+				t.Errorf("%+v, %v; want %+v", got, err, want)
+			}
+		})
+	}
+}
