@@ -1,0 +1,48 @@
+// Package names is the part of the wire contract that users, PersistentVolumes and other programs already hold: names
+// that kubevirt's hostpath-provisioner gave and this project keeps, and the few of our own that outlive a version.
+package names
+
+const (
+	// Group is the API group of the custom resource, kubevirt's own.
+	Group = "hostpathprovisioner.kubevirt.io"
+	// CustomResource is the only name that a HostPathProvisioner may have.
+	CustomResource = "hostpath-provisioner"
+
+	// Driver is the default name of the CSI driver (with a dot).
+	Driver = "kubevirt.io.hostpath-provisioner"
+	// LegacyProvisioner is the provisioner of hostPath PersistentVolumes (with a slash).
+	LegacyProvisioner = "kubevirt.io/hostpath-provisioner"
+	// LegacyPool is the pool that serves a class without the parameter storagePool, and the one that
+	// spec.pathConfig stands for.
+	LegacyPool = "legacy"
+	// StoragePoolParameter is the StorageClass parameter, and the volume attribute, that names a pool.
+	StoragePoolParameter = "storagePool"
+
+	// ProvisionOnNode is the annotation that ties a claim, and the hostPath PersistentVolume made for it, to a node.
+	ProvisionOnNode = "kubevirt.io/provisionOnNode"
+	// LegacyIdentity is the annotation by which the legacy provisioner knows its own PersistentVolumes.
+	LegacyIdentity = "hostPathProvisionerIdentity"
+	// ProvisionedBy is Kubernetes' annotation on a PersistentVolume with the name of the provisioner that made it.
+	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
+
+	// Finalizer keeps a HostPathProvisioner until its volumes are gone and its workloads have ended.
+	Finalizer = Group + "/volumes"
+	// KubevirtFinalizer is what kubevirt's operator leaves on a HostPathProvisioner; nobody else would ever remove it.
+	KubevirtFinalizer = "finalizer.delete.hostpath-provisioner"
+	// ForceDelete is the annotation on a HostPathProvisioner that lets it, or a pool of it, go although
+	// PersistentVolumes are left. Its value has to be "true".
+	ForceDelete = Group + "/delete-with-volumes"
+	// OwnedBy is the label on every object that the operator applies. Its value is the custom resource's name.
+	OwnedBy = Group + "/owned-by"
+
+	// PoolCondition is the prefix of the conditions on the driver's pods, one for each pool: PoolCondition + the
+	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolAbsent, PoolNotSelected).
+	PoolCondition = "pool." + Group + "/"
+)
+
+// Reasons of the conditions on the driver's pods.
+const (
+	PoolPresent     = "PoolPresent"
+	PoolAbsent      = "PoolAbsent"
+	PoolNotSelected = "PoolNotSelected"
+)

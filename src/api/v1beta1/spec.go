@@ -1,0 +1,185 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// HostPathProvisioner makes directories on the nodes into volumes. There is one in a cluster, and it is named
+// hostpath-provisioner.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=hostpathprovisioners,scope=Cluster,shortName=hpp
+// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
+// +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.observedVersion`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name == 'hostpath-provisioner'",optionalOldSelf=true,message="the only HostPathProvisioner of a cluster is named hostpath-provisioner: change metadata.name"
+type HostPathProvisioner struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What the provisioner should be.
+	Spec HostPathProvisionerSpec `json:"spec,omitempty"`
+	// What the operator last saw. Written by the operator only.
+	Status HostPathProvisionerStatus `json:"status,omitempty"`
+}
+
+// HostPathProvisionerList is a list of HostPathProvisioner.
+//
+// +kubebuilder:object:root=true
+type HostPathProvisionerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []HostPathProvisioner `json:"items"`
+}
+
+// HostPathProvisionerSpec says where volumes live and on which nodes.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.pathConfig) != (has(self.storagePools) && size(self.storagePools) > 0)",message="want either storagePools or pathConfig, and not both: storagePools serves CSI volumes; pathConfig also runs the legacy provisioner"
+type HostPathProvisionerSpec struct {
+	// When the nodes pull the images: Always, IfNotPresent or Never. Without it, what the operator's base values say.
+	//
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +optional
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	// One directory for the legacy provisioner (hostPath volumes) and for a CSI pool named legacy. For what exists;
+	// new installations use storagePools.
+	//
+	// +optional
+	PathConfig *PathConfig `json:"pathConfig,omitempty"`
+	// Directories or filesystems on the nodes where CSI volumes live.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	StoragePools []StoragePool `json:"storagePools,omitempty"`
+	// On which nodes the provisioner runs. What is set replaces the operator's base values.
+	//
+	// +optional
+	Workload Workload `json:"workload,omitempty"`
+	// Features that are off by default. Known: Snapshotting (accepted, and not served by this version).
+	//
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(gate, gate == 'Snapshotting')",message="unknown feature gate: the only one is Snapshotting"
+	// +optional
+	FeatureGates []string `json:"featureGates,omitempty"`
+}
+
+// PathConfig is one directory, served by the legacy provisioner too.
+type PathConfig struct {
+	// The directory on each node. Absolute.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="the path has to be absolute: begin with /"
+	Path string `json:"path"`
+	// Name the legacy provisioner's directories <claim>-<volume> instead of <volume>.
+	//
+	// +optional
+	UseNamingPrefix bool `json:"useNamingPrefix,omitempty"`
+}
+
+// StoragePool is a directory, or the filesystem mounted there, on each node.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.overlayClassName) || has(self.pvcTemplate)",message="overlayClassName needs pvcTemplate: it names the class of a pool that a claim provides"
+type StoragePool struct {
+	// The name that a StorageClass gives in its parameter storagePool. A DNS label.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// The directory on each node. Absolute; not a directory of the system, and not inside another pool.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="the path has to be absolute: begin with /"
+	Path string `json:"path"`
+	// The filesystem comes from a claim of this shape, one per node. Accepted, and not served by this version.
+	//
+	// +optional
+	PVCTemplate *corev1.PersistentVolumeClaimSpec `json:"pvcTemplate,omitempty"`
+	// How snapshots are made: reflink. Accepted, and not served by this version.
+	//
+	// +kubebuilder:validation:Enum=reflink
+	// +optional
+	SnapshotProvider string `json:"snapshotProvider,omitempty"`
+	// Name of the StorageClass for a pool that one claim provides to all nodes. Accepted, and not served by this version.
+	//
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	OverlayClassName string `json:"overlayClassName,omitempty"`
+	// node: each node has its own volumes. shared (one network filesystem everywhere) is not served by this version.
+	//
+	// +kubebuilder:validation:Enum=node;shared
+	// +optional
+	Scope string `json:"scope,omitempty"`
+	// New volumes are made only on nodes with these labels. Volumes that exist are served everywhere.
+	//
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Use the pool only where a filesystem of its own is mounted at the path.
+	//
+	// +optional
+	RequireMount *bool `json:"requireMount,omitempty"`
+	// auto enforces sizes where the filesystem can; required refuses the pool where it cannot; none never does.
+	//
+	// +kubebuilder:validation:Enum=auto;required;none
+	// +optional
+	Quota string `json:"quota,omitempty"`
+	// What stays free on the filesystem: bytes (10Gi) or a share (5%).
+	//
+	// +optional
+	Reserve *intstr.IntOrString `json:"reserve,omitempty"`
+	// How often the pool's bytes may be promised: 1 is never twice.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	Overcommit *float64 `json:"overcommit,omitempty"`
+	// The most volumes that a node has in this pool. 0 is no limit.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MaxVolumes int32 `json:"maxVolumes,omitempty"`
+	// Let pods have CSI inline ephemeral volumes in this pool.
+	//
+	// +optional
+	Inline bool `json:"inline,omitempty"`
+	// What happens to deleted volumes.
+	//
+	// +optional
+	Trash *Trash `json:"trash,omitempty"`
+}
+
+// Trash says what happens to deleted volumes.
+type Trash struct {
+	// How long a deleted volume waits before its data is removed, as a Go duration such as 24h. Default 0s.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Retention string `json:"retention,omitempty"`
+}
+
+// Workload says on which nodes the DaemonSets run. Nodes that hold volumes must keep matching.
+type Workload struct {
+	// Labels that a node needs.
+	//
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Affinity of the pods.
+	//
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// Tolerations of the pods. Without any, the pods tolerate every taint: a volume must stay reachable.
+	//
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+}

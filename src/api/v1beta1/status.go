@@ -1,0 +1,86 @@
+package v1beta1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Types of the conditions in a status.
+const (
+	// Available: the driver runs on every node that it should.
+	Available = "Available"
+	// Progressing: something is being rolled out or removed.
+	Progressing = "Progressing"
+	// Degraded: something is wrong, and the message says what to do.
+	Degraded = "Degraded"
+	// NotServed: the spec asks for something that this version accepts and does not serve (pvcTemplate, snapshots,
+	// scope shared), or a class of the base values was left out.
+	NotServed = "NotServed"
+	// Deleting: the resource waits for a gate. Only while it is being deleted.
+	Deleting = "Deleting"
+)
+
+// HostPathProvisionerStatus is what the operator last saw.
+type HostPathProvisionerStatus struct {
+	// Available, Progressing, Degraded; NotServed and Deleting where they apply.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// The generation of the spec that this status is about.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Version of the operator.
+	//
+	// +optional
+	OperatorVersion string `json:"operatorVersion,omitempty"`
+	// Version that is being rolled out.
+	//
+	// +optional
+	TargetVersion string `json:"targetVersion,omitempty"`
+	// Version that runs on every node.
+	//
+	// +optional
+	ObservedVersion string `json:"observedVersion,omitempty"`
+	// State of each pool.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	StoragePoolStatuses []StoragePoolStatus `json:"storagePoolStatuses,omitempty"`
+}
+
+// StoragePoolPhase is the state of a pool over all nodes.
+//
+// +kubebuilder:validation:Enum=Preparing;Ready;Degraded;NotServed
+type StoragePoolPhase string
+
+const (
+	// PoolPreparing says that not every node has reported the pool yet.
+	PoolPreparing StoragePoolPhase = "Preparing"
+	// PoolReady says that the pool is there on every node that should have it.
+	PoolReady StoragePoolPhase = "Ready"
+	// PoolDegraded says that a node reports the pool as absent.
+	PoolDegraded StoragePoolPhase = "Degraded"
+	// PoolNotServed says that this version does not serve such a pool.
+	PoolNotServed StoragePoolPhase = "NotServed"
+)
+
+// StoragePoolStatus is the state of one pool.
+type StoragePoolStatus struct {
+	// The pool's name.
+	Name string `json:"name"`
+	// Preparing, Ready, Degraded or NotServed.
+	Phase StoragePoolPhase `json:"phase"`
+	// Why the pool is in that phase, with the nodes where something is wrong. Empty when Ready.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Nodes that should have the pool.
+	//
+	// +optional
+	DesiredReady int32 `json:"desiredReady,omitempty"`
+	// Nodes that have it.
+	//
+	// +optional
+	CurrentReady int32 `json:"currentReady,omitempty"`
+}

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"fmt"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+)
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, configv1.Install} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("make the scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// cacheOptions hold the manager's cache to what the operator may read, and has a use for.
+func (op *operator) cacheOptions() cache.Options {
+	base := fields.OneTermEqualSelector("metadata.name", op.baseConfig)
+	definitions := &metav1.PartialObjectMetadata{}
+	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{op.namespace: {FieldSelector: base}}},
+			&corev1.Pod{}: {
+				Namespaces: map[string]cache.Config{op.namespace: {LabelSelector: ownSelector()}},
+				Transform:  stripPod,
+			},
+			&corev1.Node{}:             {Transform: stripNode},
+			&corev1.PersistentVolume{}: {Transform: op.stripVolume},
+			definitions:                {Transform: stripMetadata},
+		},
+	}
+}
+
+func ownSelector() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{names.OwnedBy: names.CustomResource})
+}
+
+// renderedCache holds what the operator applies, of whatever kind: in its own namespace, or in none.
+func (op *operator) renderedCache() (cache.Cache, error) {
+	rendered, err := cache.New(op.mgr.GetConfig(), cache.Options{
+		HTTPClient:           op.mgr.GetHTTPClient(),
+		Scheme:               op.mgr.GetScheme(),
+		Mapper:               op.mgr.GetRESTMapper(),
+		DefaultNamespaces:    map[string]cache.Config{op.namespace: {}},
+		DefaultLabelSelector: ownSelector(),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of rendered objects: %w", err)
+	}
+	return rendered, op.mgr.Add(cluster{rendered})
+}
+
+// cluster makes the manager treat a cache as its own: started, and filled, before all else.
+type cluster struct{ cache.Cache }
+
+// GetCache is how the manager knows that there is a cache.
+func (c cluster) GetCache() cache.Cache { return c.Cache }
+
+// named is what an event of no object in particular is about.
+func named() client.Object {
+	return &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Name: names.CustomResource}}
+}

@@ -1,0 +1,90 @@
+package app
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+)
+
+// A large cluster has thousands of nodes and volumes; what nobody reads of them is not kept.
+
+// identity is an object's metadata with some labels and annotations.
+func identity(from metav1.ObjectMeta, labels, annotations []string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: from.Name, Namespace: from.Namespace, UID: from.UID, ResourceVersion: from.ResourceVersion,
+		CreationTimestamp: from.CreationTimestamp, DeletionTimestamp: from.DeletionTimestamp,
+		Labels: pick(from.Labels, labels), Annotations: pick(from.Annotations, annotations),
+	}
+}
+
+func pick(from map[string]string, keys []string) map[string]string {
+	var picked map[string]string
+	for _, key := range keys {
+		if value, found := from[key]; found {
+			if picked == nil {
+				picked = map[string]string{}
+			}
+			picked[key] = value
+		}
+	}
+	return picked
+}
+
+func stripNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	slim := &corev1.Node{ObjectMeta: identity(node.ObjectMeta, []string{corev1.LabelHostname}, nil)}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			slim.Status.Conditions = []corev1.NodeCondition{{
+				Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime,
+			}}
+		}
+	}
+	return slim, nil
+}
+
+// stripVolume keeps what the gates ask for, and of other drivers' volumes nothing but that they are there.
+func (op *operator) stripVolume(object any) (any, error) {
+	pv, ok := object.(*corev1.PersistentVolume)
+	if !ok {
+		return object, nil
+	}
+	slim := &corev1.PersistentVolume{ObjectMeta: identity(pv.ObjectMeta, nil, []string{names.ProvisionedBy, names.LegacyIdentity})}
+	csi := pv.Spec.CSI
+	if pv.Spec.HostPath == nil && (csi == nil || csi.Driver != op.driverName) {
+		return slim, nil
+	}
+	slim.Spec.ClaimRef = pv.Spec.ClaimRef
+	slim.Spec.PersistentVolumeReclaimPolicy = pv.Spec.PersistentVolumeReclaimPolicy
+	slim.Spec.NodeAffinity = pv.Spec.NodeAffinity
+	slim.Spec.HostPath = pv.Spec.HostPath
+	slim.Status.Phase = pv.Status.Phase
+	if csi != nil {
+		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{
+			Driver: csi.Driver, VolumeHandle: csi.VolumeHandle, VolumeAttributes: pick(csi.VolumeAttributes, []string{names.StoragePoolParameter}),
+		}
+	}
+	return slim, nil
+}
+
+func stripPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields = nil
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	return pod, nil
+}
+
+func stripMetadata(object any) (any, error) {
+	definition, ok := object.(*metav1.PartialObjectMetadata)
+	if ok {
+		definition.ObjectMeta = identity(definition.ObjectMeta, nil, nil)
+	}
+	return object, nil
+}

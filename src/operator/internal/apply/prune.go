@@ -1,0 +1,77 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Prune deletes what the owner has in the cluster and is not among the rendered objects. Without a rendering there is nothing
+// to compare with, and nothing is deleted.
+func (a *Applier) Prune(ctx context.Context, owner metav1.OwnerReference, rendered []*unstructured.Unstructured, kinds []schema.GroupVersionKind) ([]string, error) {
+	if len(rendered) == 0 {
+		return nil, errors.New("nothing was rendered, so that nothing is removed")
+	}
+	keep := map[reference]bool{}
+	for _, object := range rendered {
+		keep[refer(object)] = true
+	}
+	return a.delete(ctx, owner, kinds, func(object *unstructured.Unstructured) bool { return keep[refer(object)] })
+}
+
+// Remove deletes all that the owner has of the kinds.
+func (a *Applier) Remove(ctx context.Context, owner metav1.OwnerReference, kinds []schema.GroupVersionKind) ([]string, error) {
+	return a.delete(ctx, owner, kinds, func(*unstructured.Unstructured) bool { return false })
+}
+
+// delete gives the objects whose deletion it asked for.
+func (a *Applier) delete(ctx context.Context, owner metav1.OwnerReference, kinds []schema.GroupVersionKind, spare func(*unstructured.Unstructured) bool) ([]string, error) {
+	var deleted []string
+	var problems []error
+	for _, kind := range kinds {
+		owned, err := a.owned(ctx, owner.UID, kind)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("list %s: %w", kind.Kind, err))
+			continue
+		}
+		for _, object := range owned {
+			if object.GetDeletionTimestamp() != nil || spare(object) {
+				continue
+			}
+			if err := a.remove(ctx, object); err != nil {
+				problems = append(problems, fmt.Errorf("delete %s: %w", describe(object), err))
+				continue
+			}
+			deleted = append(deleted, describe(object))
+		}
+	}
+	return deleted, errors.Join(problems...)
+}
+
+// owned are the objects of a kind that the owner controls. Those of others are never among them, whatever their labels.
+func (a *Applier) owned(ctx context.Context, uid types.UID, kind schema.GroupVersionKind) ([]*unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := a.cached.List(ctx, list)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var owned []*unstructured.Unstructured
+	for i := range list.Items {
+		item := &list.Items[i]
+		if slices.ContainsFunc(item.GetOwnerReferences(), func(reference metav1.OwnerReference) bool { return reference.UID == uid }) {
+			owned = append(owned, item)
+		}
+	}
+	return owned, nil
+}

@@ -1,0 +1,126 @@
+// Package certificates keeps the certificate of the operator's webhook and metrics servers: it serves what stands in a
+// Secret, makes that Secret in one of the four modes, and tells whether the API server can trust it.
+package certificates
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Modes: who makes the Secret, and who tells the API server which authority to trust.
+const (
+	// SelfManaged: the operator does both.
+	SelfManaged = "self-managed"
+	// CertManager: cert-manager does both.
+	CertManager = "cert-manager"
+	// OpenShift: OpenShift's service CA does both.
+	OpenShift = "openshift"
+	// ExistingSecret: the administrator makes the Secret, the operator tells the API server.
+	ExistingSecret = "existingSecret"
+)
+
+// Modes are the modes that Setup knows.
+func Modes() []string { return []string{SelfManaged, CertManager, OpenShift, ExistingSecret} }
+
+// Options say which certificate is kept.
+type Options struct {
+	// Mode is one of Modes.
+	Mode string
+	// Namespace is where the Secret and the Service are.
+	Namespace string
+	// Secret holds tls.crt and tls.key, and ca.crt in the modes that write the caBundle.
+	Secret string
+	// WebhookConfiguration is the ValidatingWebhookConfiguration whose caBundle has to verify the certificate.
+	WebhookConfiguration string
+	// Service is what the API server calls.
+	Service string
+}
+
+// DNSName is what the API server expects in the certificate.
+func (o Options) DNSName() string { return o.Service + "." + o.Namespace + ".svc" }
+
+func (o Options) writes() bool { return o.Mode == SelfManaged || o.Mode == ExistingSecret }
+
+// Setup makes the manager watch the Secret and the webhook configuration, each by its name alone. Every replica serves;
+// only the leader writes.
+func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
+	if !slices.Contains(Modes(), options.Mode) {
+		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode, strings.Join(Modes(), ", "))
+	}
+	watched, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {
+				Namespaces: map[string]cache.Config{options.Namespace: {FieldSelector: named(options.Secret)}},
+			},
+			&admissionv1.ValidatingWebhookConfiguration{}: {Field: named(options.WebhookConfiguration)},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the webhook's certificate: %w", err)
+	}
+	if err := mgr.Add(early{watched}); err != nil {
+		return nil, err
+	}
+	keeper := &Keeper{options: options, reader: watched, now: time.Now}
+	if err := control(mgr, watched, "certificate-reader", false, keeper); err != nil {
+		return nil, err
+	}
+	if !options.writes() {
+		return keeper, nil
+	}
+	// What is written is read from the API server: a step that a cache has not seen yet would be taken twice.
+	writer := &writer{options: options, reader: mgr.GetAPIReader(), client: mgr.GetClient(), now: time.Now}
+	return keeper, control(mgr, watched, "certificate-writer", true, writer)
+}
+
+// early makes the manager start a cache with its own, before the controllers.
+type early struct{ cache.Cache }
+
+// GetCache is how the manager knows a cache.
+func (e early) GetCache() cache.Cache { return e.Cache }
+
+func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+
+// control runs a reconciler once at the start and whenever one of the two objects changes, always with the same request.
+func control(mgr ctrl.Manager, watched cache.Cache, name string, leader bool, reconciler reconcile.Reconciler) error {
+	c, err := controller.New(name, mgr, controller.Options{Reconciler: reconciler, NeedLeaderElection: new(leader)})
+	if err != nil {
+		return err
+	}
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{request}
+	})
+	once := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(request)
+		return nil
+	})
+	sources := []source.Source{
+		once,
+		source.Kind[client.Object](watched, &corev1.Secret{}, enqueue),
+		source.Kind[client.Object](watched, &admissionv1.ValidatingWebhookConfiguration{}, enqueue),
+	}
+	for _, from := range sources {
+		if err := c.Watch(from); err != nil {
+			return fmt.Errorf("watch the webhook's certificate: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package certificates
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Keeper holds the certificate that is served. It is safe for concurrent use.
+type Keeper struct {
+	options Options
+	reader  client.Reader
+	now     func() time.Time
+
+	mu sync.RWMutex
+	// pair is what the servers show. It stays when the Secret goes or is spoilt.
+	pair *tls.Certificate
+	// fault is why there is no pair; nil before anything was read.
+	fault error
+	// bundles are the caBundles of the configuration's webhooks, nil without a configuration.
+	bundles map[string][]byte
+}
+
+// GetCertificate is for tls.Config: a Secret that was renewed is served from the next handshake on.
+func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if k.pair == nil {
+		return nil, k.missing()
+	}
+	return k.pair, nil
+}
+
+// Ready is a health check: nil only if the API server, which trusts the configuration's caBundle, can verify the
+// certificate that is being served.
+func (k *Keeper) Ready(*http.Request) error {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if k.pair == nil {
+		return k.missing()
+	}
+	if len(k.bundles) == 0 {
+		return fmt.Errorf("the ValidatingWebhookConfiguration %s is not there, or names no webhook: upgrade the release again to get it back",
+			k.options.WebhookConfiguration)
+	}
+	for webhook, bundle := range k.bundles {
+		if len(bundle) == 0 {
+			return fmt.Errorf("the webhook %s of the ValidatingWebhookConfiguration %s has no caBundle yet: %s",
+				webhook, k.options.WebhookConfiguration, k.options.whoTrusts())
+		}
+		if err := verify(k.pair, bundle, k.options.DNSName(), k.now()); err != nil {
+			return fmt.Errorf("the caBundle of the webhook %s in the ValidatingWebhookConfiguration %s does not verify the certificate that is served: %w; %s",
+				webhook, k.options.WebhookConfiguration, err, k.options.whoTrusts())
+		}
+	}
+	return nil
+}
+
+// Reconcile takes over what stands in the Secret and in the webhook configuration.
+func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	pair, fault, err := k.readPair(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	bundles, err := k.readBundles(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bundles, k.fault = bundles, fault
+	if pair != nil {
+		k.pair = pair
+	}
+	return reconcile.Result{}, nil
+}
+
+// readPair gives the Secret's certificate, or what is wrong with the Secret; err says that it could not be read.
+func (k *Keeper) readPair(ctx context.Context) (pair *tls.Certificate, fault, err error) {
+	var secret corev1.Secret
+	err = k.reader.Get(ctx, client.ObjectKey{Namespace: k.options.Namespace, Name: k.options.Secret}, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil, errors.New("it is not there"), nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the webhook's certificate: %w", err)
+	}
+	parsed, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("its tls.crt and tls.key are no certificate with its key (%w)", err), nil
+	}
+	return &parsed, nil, nil
+}
+
+func (k *Keeper) readBundles(ctx context.Context) (map[string][]byte, error) {
+	var configuration admissionv1.ValidatingWebhookConfiguration
+	err := k.reader.Get(ctx, client.ObjectKey{Name: k.options.WebhookConfiguration}, &configuration)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the webhook configuration: %w", err)
+	}
+	bundles := map[string][]byte{}
+	for _, webhook := range configuration.Webhooks {
+		bundles[webhook.Name] = webhook.ClientConfig.CABundle
+	}
+	return bundles, nil
+}
+
+// missing says why there is nothing to serve.
+func (k *Keeper) missing() error {
+	fault := k.fault
+	if fault == nil {
+		fault = errors.New("it has not been read yet")
+	}
+	return fmt.Errorf("no certificate to serve from the Secret %s/%s: %w; %s", k.options.Namespace, k.options.Secret, fault, k.options.whoMakes())
+}
+
+// verify does what the API server will do at the handshake.
+func verify(pair *tls.Certificate, bundle []byte, dnsName string, now time.Time) error {
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		return errors.New("it holds no certificate in PEM")
+	}
+	for _, der := range pair.Certificate[1:] {
+		if certificate, err := x509.ParseCertificate(der); err == nil {
+			intermediates.AddCert(certificate)
+		}
+	}
+	_, err := pair.Leaf.Verify(x509.VerifyOptions{
+		DNSName: dnsName, Roots: roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
+}
+
+// whoMakes says where to look when the Secret is not right.
+func (o Options) whoMakes() string {
+	switch o.Mode {
+	case CertManager:
+		return "cert-manager makes it: see whether it runs, and `kubectl -n " + o.Namespace + " describe certificate`"
+	case OpenShift:
+		return "OpenShift's service CA makes it for the Service " + o.Service + ": see its annotations and the project openshift-service-ca"
+	case ExistingSecret:
+		return "it has to be made with tls.crt, tls.key and ca.crt for " + o.DNSName()
+	default:
+		return "the operator's leader makes it: see the logs of the pod that holds the Lease"
+	}
+}
+
+// whoTrusts says where to look when the caBundle is not right.
+func (o Options) whoTrusts() string {
+	switch o.Mode {
+	case CertManager:
+		return "cert-manager's cainjector writes it: see whether it runs"
+	case OpenShift:
+		return "OpenShift's service CA writes it: see the project openshift-service-ca"
+	case ExistingSecret:
+		return "the operator's leader copies it from ca.crt of the Secret " + o.Namespace + "/" + o.Secret + ", which has to be the authority of its tls.crt"
+	default:
+		return "the operator's leader writes it: see the logs of the pod that holds the Lease"
+	}
+}

@@ -1,0 +1,163 @@
+// Package controller makes the cluster what a HostPathProvisioner says: fetch, deletion gates, render, apply, prune, status.
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/platform"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/tlspolicy"
+)
+
+// Renderer makes manifests.
+type Renderer interface {
+	Render(ctx context.Context, in render.Input) (render.Result, error)
+	Version() string
+}
+
+// Platform knows the cluster.
+type Platform interface {
+	Facts() platform.Facts
+}
+
+// TLSPolicy knows which TLS the cluster wants.
+type TLSPolicy interface {
+	Current() tlspolicy.Policy
+}
+
+// Recorder takes events.
+type Recorder interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Ready takes the value of the metric kubevirt_hpp_cr_ready.
+type Ready interface {
+	Set(value float64)
+}
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Client reads HostPathProvisioners, the base ConfigMap, Nodes, PersistentVolumes and Pods from a cache, and writes.
+	Client client.Client
+	// Live reads past every cache.
+	Live client.Reader
+	// Rendered holds the objects with the label names.OwnedBy.
+	Rendered cache.Cache
+	Renderer Renderer
+	Platform Platform
+	Policy   TLSPolicy
+	Recorder Recorder
+	Ready    Ready
+	Log      *slog.Logger
+
+	Namespace, ReleaseName, BaseConfig, DriverName string
+	// Version is the operator's own.
+	Version string
+}
+
+// Reconciler reconciles the one HostPathProvisioner, and refuses others.
+type Reconciler struct {
+	Options
+	applier *apply.Applier
+	// controller and watched are for the kinds that the cluster has only sometimes.
+	controller controller.Controller
+	watched    map[string]bool
+	now        func() time.Time
+	// measured is the value of the metric.
+	measured float64
+}
+
+// New makes a reconciler that watches nothing yet.
+func New(o Options) *Reconciler {
+	r := &Reconciler{Options: o, applier: apply.New(o.Client, o.Rendered, o.Live), watched: map[string]bool{}, now: time.Now}
+	r.gauge(unknown)
+	return r
+}
+
+// Reconcile brings the cluster one step nearer to what a resource says.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	resource := &v1beta1.HostPathProvisioner{}
+	if err := r.Client.Get(ctx, request.NamespacedName, resource); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if wait, err := r.yield(ctx, resource); err != nil || wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, err
+	}
+	if resource.Name != names.CustomResource {
+		return reconcile.Result{}, r.refuse(ctx, resource)
+	}
+	if err := r.follow(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.claim(ctx, resource); err != nil {
+		return reconcile.Result{}, unlessBehind(err)
+	}
+	around, err := r.look(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	hold, err := r.deletion(ctx, resource, around)
+	if err != nil || hold.over {
+		return reconcile.Result{}, unlessBehind(err)
+	}
+	done := r.serve(ctx, resource, hold)
+	wait, reported := r.report(ctx, resource, hold, done)
+	return reconcile.Result{RequeueAfter: sooner(hold.wait, wait)}, errors.Join(done.applyErr, done.pruneErr, reported)
+}
+
+// unlessBehind passes on every error but that of a cache that was behind: what it did not know yet will wake us. Of several, all
+// have to be of that kind.
+func unlessBehind(err error) error {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		if slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !apierrors.IsConflict(one) }) {
+			return err
+		}
+		return nil
+	}
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// work is what serving a resource came to.
+type work struct {
+	rendered render.Result
+	outcome  apply.Outcome
+	// renderErr is nothing to try again: it stays until the base, the resource or the cluster changes.
+	renderErr, applyErr, pruneErr error
+}
+
+// serve renders, applies and prunes, unless the deletion has gone beyond that.
+func (r *Reconciler) serve(ctx context.Context, resource *v1beta1.HostPathProvisioner, hold hold) work {
+	var done work
+	done.rendered, done.renderErr = r.render(ctx, resource)
+	if done.renderErr != nil || hold.ending {
+		return done
+	}
+	owner := ownerOf(resource)
+	done.outcome, done.applyErr = r.applier.Apply(ctx, owner, done.rendered.Objects)
+	if done.applyErr != nil {
+		// What could not be made may be what takes the place of something that would be removed now.
+		return done
+	}
+	pruned, err := r.applier.Prune(ctx, owner, done.rendered.Objects, r.kinds())
+	done.pruneErr = err
+	r.logRemoved(ctx, pruned)
+	return done
+}

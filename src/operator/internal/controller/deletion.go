@@ -1,0 +1,178 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
+)
+
+// surroundings are what a resource's state depends on beside itself.
+type surroundings struct {
+	nodes       []corev1.Node
+	pods        []corev1.Pod
+	daemonSets  []appsv1.DaemonSet
+	deployments []appsv1.Deployment
+}
+
+// hold is what keeps a resource that is being deleted.
+type hold struct {
+	// gate is the first closed gate, nil when nothing is being deleted.
+	gate *status.Gate
+	// wait is how long until a gate opens by itself; 0 is for ever.
+	wait time.Duration
+	// ending: the workloads are going, nothing is applied any more. over: the resource is gone.
+	ending, over bool
+	surroundings
+}
+
+// claim puts our finalizer on a resource, and takes kubevirt's away.
+func (r *Reconciler) claim(ctx context.Context, resource *v1beta1.HostPathProvisioner) error {
+	before := resource.DeepCopy()
+	changed := controllerutil.RemoveFinalizer(resource, names.KubevirtFinalizer)
+	if resource.DeletionTimestamp == nil {
+		changed = controllerutil.AddFinalizer(resource, names.Finalizer) || changed
+	}
+	return r.patchFinalizers(ctx, changed, resource, before)
+}
+
+// release lets a resource go.
+func (r *Reconciler) release(ctx context.Context, resource *v1beta1.HostPathProvisioner) error {
+	before := resource.DeepCopy()
+	changed := controllerutil.RemoveFinalizer(resource, names.KubevirtFinalizer)
+	changed = controllerutil.RemoveFinalizer(resource, names.Finalizer) || changed
+	return r.patchFinalizers(ctx, changed, resource, before)
+}
+
+func (r *Reconciler) patchFinalizers(ctx context.Context, changed bool, resource, before *v1beta1.HostPathProvisioner) error {
+	if !changed {
+		return nil
+	}
+	if err := r.Client.Patch(ctx, resource, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("set the finalizers of HostPathProvisioner %s: %w", resource.Name, err)
+	}
+	return nil
+}
+
+// look reads what the gates and the status need.
+func (r *Reconciler) look(ctx context.Context) (surroundings, error) {
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return surroundings{}, fmt.Errorf("list nodes: %w", err)
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), client.MatchingLabels{names.OwnedBy: names.CustomResource}); err != nil {
+		return surroundings{}, fmt.Errorf("list the driver's pods: %w", err)
+	}
+	around := surroundings{nodes: nodes.Items, pods: pods.Items}
+	var err error
+	if around.daemonSets, err = workloadsOf[appsv1.DaemonSet](ctx, r.Rendered, "DaemonSet"); err != nil {
+		return surroundings{}, err
+	}
+	around.deployments, err = workloadsOf[appsv1.Deployment](ctx, r.Rendered, "Deployment")
+	return around, err
+}
+
+// workloadsOf reads the objects of a kind that is cached without its type.
+func workloadsOf[T any](ctx context.Context, from client.Reader, kind string) ([]T, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind + "List"))
+	if err := from.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list %ss: %w", kind, err)
+	}
+	var all []T
+	for i := range list.Items {
+		var object T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &object); err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", kind, list.Items[i].GetName(), err)
+		}
+		all = append(all, object)
+	}
+	return all, nil
+}
+
+// deletion goes through the gates of a resource that is being deleted.
+func (r *Reconciler) deletion(ctx context.Context, resource *v1beta1.HostPathProvisioner, around surroundings) (hold, error) {
+	h := hold{surroundings: around}
+	if resource.DeletionTimestamp == nil {
+		return h, nil
+	}
+	if !controllerutil.ContainsFinalizer(resource, names.Finalizer) {
+		h.over = true
+		return h, nil
+	}
+	volumes, err := r.volumes(ctx)
+	if err != nil {
+		return h, err
+	}
+	chain := gates.Deletion{
+		Now: r.now(), Since: resource.DeletionTimestamp.Time, Annotations: resource.Annotations,
+		Volumes: volumes, Pods: around.pods, Nodes: around.nodes,
+	}.Chain()
+	for _, gate := range chain {
+		if !gate.Open {
+			h.close(gate, r.now())
+			return h, nil
+		}
+		if gate.Name == gates.VolumesGone {
+			h.ending = true
+			if _, err := r.applier.Remove(ctx, ownerOf(resource), workloads(r.kinds())); err != nil {
+				return h, err
+			}
+		}
+	}
+	h.over = true
+	return h, r.end(ctx, resource, chain)
+}
+
+// volumes are those that hold a deletion. That there are none is believed only when the API server says so itself.
+func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
+	for _, reader := range []client.Reader{r.Client, r.Live} {
+		var list corev1.PersistentVolumeList
+		if err := reader.List(ctx, &list); err != nil {
+			return nil, fmt.Errorf("list PersistentVolumes: %w", err)
+		}
+		if found := gates.Volumes(list.Items, r.DriverName); len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, nil
+}
+
+func (h *hold) close(gate gates.Gate, now time.Time) {
+	h.gate = &status.Gate{Reason: gate.Reason, Message: gate.Message, Blocked: gate.Reason != gates.ReasonPodsRunning}
+	h.wait = until(gate.Deadline, now)
+}
+
+// end removes what is left of a resource whose gates are open, and lets it go.
+func (r *Reconciler) end(ctx context.Context, resource *v1beta1.HostPathProvisioner, chain []gates.Gate) error {
+	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds()); err != nil {
+		return err
+	}
+	if err := r.release(ctx, resource); err != nil {
+		return err
+	}
+	var left []string
+	for _, gate := range chain {
+		if gate.Left != "" {
+			left = append(left, gate.Message+": "+gate.Left)
+		}
+	}
+	if len(left) > 0 {
+		r.event(resource, status.Event{Type: corev1.EventTypeWarning, Reason: eventLeftBehind, Note: strings.Join(left, "; ")})
+	}
+	r.gauge(unknown)
+	return nil
+}

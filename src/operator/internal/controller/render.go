@@ -1,0 +1,105 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
+)
+
+// baseKey is the key of the base ConfigMap.
+const baseKey = "values.yaml"
+
+func (r *Reconciler) render(ctx context.Context, resource *v1beta1.HostPathProvisioner) (render.Result, error) {
+	base, err := r.base(ctx)
+	if err != nil {
+		return render.Result{}, err
+	}
+	facts, policy := r.Platform.Facts(), r.Policy.Current()
+	return r.Renderer.Render(ctx, render.Input{
+		Base:          base,
+		Resource:      resource,
+		ReleaseName:   r.ReleaseName,
+		Namespace:     r.Namespace,
+		KubeVersion:   facts.KubeVersion,
+		APIVersions:   facts.APIVersions,
+		MinTLSVersion: policy.MinVersion,
+		CipherSuites:  policy.CipherSuites,
+	})
+}
+
+func (r *Reconciler) base(ctx context.Context) ([]byte, error) {
+	config := &corev1.ConfigMap{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.BaseConfig}, config)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("the ConfigMap %s/%s with the base values is not there; upgrade the operator's Helm release to have it back", r.Namespace, r.BaseConfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the base values: %w", err)
+	}
+	values, found := config.Data[baseKey]
+	if !found {
+		return nil, fmt.Errorf("the ConfigMap %s/%s has no key %s; upgrade the operator's Helm release to have it back", r.Namespace, r.BaseConfig, baseKey)
+	}
+	return []byte(values), nil
+}
+
+// kinds are those that the chart can make and the cluster has.
+func (r *Reconciler) kinds() []schema.GroupVersionKind {
+	facts := r.Platform.Facts()
+	return slices.DeleteFunc(render.Kinds(), func(kind schema.GroupVersionKind) bool { return !facts.Serves(kind) })
+}
+
+func workloads(kinds []schema.GroupVersionKind) []schema.GroupVersionKind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(kind schema.GroupVersionKind) bool { return !apply.Workload(kind.GroupKind()) })
+}
+
+// ownerOf is the reference to a resource on all that is applied for it. It does not block: the garbage collector takes a
+// resource that was deleted with --cascade=foreground for gone, as far as its blocking dependents go, and would remove the
+// driver past the gates.
+func ownerOf(resource *v1beta1.HostPathProvisioner) metav1.OwnerReference {
+	yes, no := true, false
+	return metav1.OwnerReference{
+		APIVersion: v1beta1.GroupVersion().String(), Kind: "HostPathProvisioner", Name: resource.Name, UID: resource.UID,
+		Controller: &yes, BlockOwnerDeletion: &no,
+	}
+}
+
+func (r *Reconciler) logRemoved(ctx context.Context, removed []string) {
+	if len(removed) > 0 {
+		r.Log.InfoContext(ctx, "removed what is no longer rendered", logging.KeyObjects, removed)
+	}
+}
+
+// follow watches the kinds that the cluster has and forgets those that it has no longer.
+func (r *Reconciler) follow(ctx context.Context) error {
+	if r.controller == nil {
+		return nil
+	}
+	served := r.kinds()
+	var problems []error
+	for _, kind := range render.Kinds() {
+		name, wanted := render.APIVersion(kind), slices.Contains(served, kind)
+		switch {
+		case wanted == r.watched[name]:
+			continue
+		case wanted:
+			problems = append(problems, r.controller.Watch(r.source(kind)))
+		default:
+			problems = append(problems, r.Rendered.RemoveInformer(ctx, blank(kind)))
+		}
+		r.watched[name] = wanted
+	}
+	return errors.Join(problems...)
+}

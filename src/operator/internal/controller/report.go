@@ -1,0 +1,136 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
+)
+
+// Values of the metric kubevirt_hpp_cr_ready, kubevirt's.
+const (
+	unknown  = -1
+	notReady = 0
+	ready    = 1
+)
+
+const (
+	eventLeftBehind = "DeletionLeftBehind"
+	// maxNote is what the API allows in an event (events.k8s.io/v1).
+	maxNote = 1024
+)
+
+// report writes the status, if it is another, and then tells what has changed. It returns how long until the rollout has had
+// its time; 0 is for ever.
+func (r *Reconciler) report(ctx context.Context, resource *v1beta1.HostPathProvisioner, hold hold, done work) (time.Duration, error) {
+	in := status.Input{
+		Old: resource.Status, Generation: resource.Generation, Now: r.now(),
+		OperatorVersion: r.Version, TargetVersion: r.Renderer.Version(),
+		DaemonSets: hold.daemonSets, Deployments: hold.deployments, Pods: hold.pods, Nodes: hold.nodes,
+		NotServed: done.rendered.NotServed, Violations: done.rendered.Violations,
+		Replacing: done.outcome.Replacing, RenderError: done.renderErr, ApplyError: done.applyErr, Deleting: hold.gate,
+	}
+	for _, pool := range done.rendered.Pools {
+		in.Pools = append(in.Pools, status.Pool(pool))
+	}
+	for _, object := range done.rendered.Objects {
+		switch object.GroupVersionKind() {
+		case appsv1.SchemeGroupVersion.WithKind("DaemonSet"):
+			in.Expected = append(in.Expected, object.GetName())
+		case appsv1.SchemeGroupVersion.WithKind("Deployment"):
+			in.ExpectedDeployments = append(in.ExpectedDeployments, object.GetName())
+		}
+	}
+	fresh, events := status.Of(in)
+	r.measure(fresh)
+	return until(status.Deadline(in, fresh), in.Now), r.write(ctx, resource, fresh, events)
+}
+
+// until is how long to wait for a deadline. A zero one never comes.
+func until(deadline, now time.Time) time.Duration {
+	if deadline.IsZero() {
+		return 0
+	}
+	return max(deadline.Sub(now), time.Millisecond)
+}
+
+// sooner is the shorter of two waits, of which 0 is for ever.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// write patches the status. The resource may have come from a cache that is behind: then somebody wrote since, the cache will
+// say so, and this is tried again.
+func (r *Reconciler) write(ctx context.Context, resource *v1beta1.HostPathProvisioner, fresh v1beta1.HostPathProvisionerStatus, events []status.Event) error {
+	if equality.Semantic.DeepEqual(resource.Status, fresh) {
+		return nil
+	}
+	changed := resource.DeepCopy()
+	changed.Status = fresh
+	err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(resource, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write the status of HostPathProvisioner %s: %w", resource.Name, err)
+	}
+	for _, event := range events {
+		r.event(resource, event)
+	}
+	return nil
+}
+
+// refuse tells a resource with another name that it is not served, and keeps nobody from deleting it.
+func (r *Reconciler) refuse(ctx context.Context, resource *v1beta1.HostPathProvisioner) error {
+	if err := r.release(ctx, resource); err != nil {
+		return err
+	}
+	if resource.DeletionTimestamp != nil {
+		return nil
+	}
+	message := fmt.Sprintf("not served: the only HostPathProvisioner of a cluster is named %s; move the spec there and delete this one, which removes nothing from the nodes",
+		names.CustomResource)
+	var events []status.Event
+	if !meta.IsStatusConditionTrue(resource.Status.Conditions, v1beta1.Degraded) {
+		events = append(events, status.Event{Type: corev1.EventTypeWarning, Reason: status.EventDegraded, Note: message})
+	}
+	return r.write(ctx, resource, status.Refused(resource.Status, resource.Generation, r.now(), message), events)
+}
+
+func (r *Reconciler) event(resource *v1beta1.HostPathProvisioner, event status.Event) {
+	note := event.Note
+	if len(note) > maxNote {
+		note = note[:maxNote-len("…")] + "…"
+	}
+	r.Recorder.Eventf(resource, nil, event.Type, event.Reason, "Reconcile", "%s", note)
+}
+
+// measure sets the metric. While something is being rolled out, a resource that was not ready is not said to have failed; one
+// that was, no longer is.
+func (r *Reconciler) measure(fresh v1beta1.HostPathProvisionerStatus) {
+	is := func(kind string) bool { return meta.IsStatusConditionTrue(fresh.Conditions, kind) }
+	switch {
+	case is(v1beta1.Available):
+		r.gauge(ready)
+	case !is(v1beta1.Progressing), is(v1beta1.Degraded), r.measured == ready:
+		r.gauge(notReady)
+	}
+}
+
+func (r *Reconciler) gauge(value float64) {
+	r.measured = value
+	r.Ready.Set(value)
+}

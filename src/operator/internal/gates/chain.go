@@ -1,0 +1,185 @@
+package gates
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+)
+
+// DeadNodePatience is how long volumes and pods hold a deletion when their node is gone or NotReady: nothing on such a node
+// can be removed, and it may never come back. It is counted from the deletion timestamp, or from when the last of their
+// nodes stopped being ready if that was later: a node that restarts while something else holds the deletion comes back.
+const DeadNodePatience = 10 * time.Minute
+
+// Names of the gates, in the order in which they have to open.
+const (
+	// VolumesGone has to open before the workloads are deleted.
+	VolumesGone = "VolumesGone"
+	// PodsEnded has to open before everything else, and at last the finalizer, is removed.
+	PodsEnded = "PodsEnded"
+)
+
+// Reasons of a gate, fit for a condition.
+const (
+	ReasonVolumesLeft     = "VolumesLeft"
+	ReasonVolumesGone     = "VolumesGone"
+	ReasonForced          = "Forced"
+	ReasonPodsRunning     = "PodsRunning"
+	ReasonPodsEnded       = "PodsEnded"
+	ReasonWaitingForNodes = "WaitingForNodes"
+	ReasonNodesGivenUp    = "NodesGivenUp"
+)
+
+// Deletion is what is known about a HostPathProvisioner that is being deleted.
+type Deletion struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// Since is the resource's deletion timestamp.
+	Since time.Time
+	// Annotations are the resource's; names.ForceDelete opens the gate of the volumes.
+	Annotations map[string]string
+	// Volumes are all that Volumes found.
+	Volumes []Volume
+	// Pods are those of the driver and of the legacy provisioner, on all nodes.
+	Pods []corev1.Pod
+	// Nodes are all nodes of the cluster.
+	Nodes []corev1.Node
+}
+
+// Gate is one thing that has to be over before a deletion goes on.
+type Gate struct {
+	// Name is VolumesGone or PodsEnded.
+	Name string
+	// Open says that this gate holds nothing any more.
+	Open bool
+	// Reason is one word, Message a sentence for the condition Deleting.
+	Reason, Message string
+	// Deadline is when a closed gate opens by itself. Zero: never.
+	Deadline time.Time
+	// Left says, for an event, what an open gate leaves behind. Empty: nothing.
+	Left string
+}
+
+// Forced tells whether annotations allow a resource, or a pool of it, to go although volumes are left.
+func Forced(annotations map[string]string) bool { return annotations[names.ForceDelete] == "true" }
+
+// Chain are all gates in their order.
+func (d Deletion) Chain() []Gate { return []Gate{d.volumes(), d.pods()} }
+
+// Closed is the first gate that is not open, nil if all are.
+func (d Deletion) Closed() *Gate {
+	chain := d.Chain()
+	if i := slices.IndexFunc(chain, func(gate Gate) bool { return !gate.Open }); i >= 0 {
+		return &chain[i]
+	}
+	return nil
+}
+
+func (d Deletion) volumes() Gate {
+	gate := Gate{Name: VolumesGone}
+	deadline := d.Since
+	live := matching(d.Volumes, func(volume Volume) bool { return !d.dead(&deadline, volume.Nodes...) })
+	deadline = deadline.Add(DeadNodePatience)
+	switch {
+	case len(d.Volumes) == 0:
+		gate.Open, gate.Reason, gate.Message = true, ReasonVolumesGone, "no volumes are left"
+	case Forced(d.Annotations):
+		gate.Open, gate.Reason = true, ReasonForced
+		gate.Message = fmt.Sprintf("the annotation %s lets it go with %s left", names.ForceDelete, Count(d.Volumes))
+		gate.Left = Describe(d.Volumes)
+	case len(live) > 0:
+		gate.Reason = ReasonVolumesLeft
+		gate.Message = fmt.Sprintf("%s left: %s; delete the claims, or set the annotation %s to \"true\" to leave the data on the nodes",
+			Count(d.Volumes), Describe(d.Volumes), names.ForceDelete)
+	case d.Now.Before(deadline):
+		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
+		gate.Message = fmt.Sprintf("%s left on nodes that are gone or not ready: %s; waits for the nodes until %s",
+			Count(d.Volumes), Describe(d.Volumes), stamp(gate.Deadline))
+	default:
+		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, Describe(d.Volumes)
+		gate.Message = fmt.Sprintf("%s left on nodes that are gone, or not ready for %s or more: goes on without them",
+			Count(d.Volumes), DeadNodePatience)
+	}
+	return gate
+}
+
+func (d Deletion) pods() Gate {
+	var live, dead []string
+	deadline := d.Since
+	for i := range d.Pods {
+		pod := &d.Pods[i]
+		text := fmt.Sprintf("%s/%s on %s", pod.Namespace, pod.Name, orNone(pod.Spec.NodeName))
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		case pod.Spec.NodeName != "" && d.dead(&deadline, pod.Spec.NodeName):
+			dead = append(dead, text)
+		default:
+			live = append(live, text)
+		}
+	}
+	slices.Sort(live)
+	slices.Sort(dead)
+	deadline = deadline.Add(DeadNodePatience)
+	gate := Gate{Name: PodsEnded}
+	switch {
+	case len(live) > 0:
+		gate.Reason, gate.Message = ReasonPodsRunning, "waits for pods to end: "+list(live)
+	case len(dead) == 0:
+		gate.Open, gate.Reason, gate.Message = true, ReasonPodsEnded, "all pods have ended"
+	case d.Now.Before(deadline):
+		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
+		gate.Message = fmt.Sprintf("pods are left on nodes that are gone or not ready: %s; waits for the nodes until %s", list(dead), stamp(gate.Deadline))
+	default:
+		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, list(dead)
+		gate.Message = fmt.Sprintf("pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodePatience)
+	}
+	return gate
+}
+
+// dead tells whether none of the nodes can do anything, and then moves latest to when the last of them stopped. Without a
+// node to name nobody is dead. A node without an object is gone since it is not known when.
+func (d Deletion) dead(latest *time.Time, wanted ...string) bool {
+	last := *latest
+	for i := range d.Nodes {
+		node := &d.Nodes[i]
+		// Legacy volumes are tied to a node by its host name, which is the node's name nearly everywhere.
+		if !slices.Contains(wanted, node.Name) && !slices.Contains(wanted, node.Labels[corev1.LabelHostname]) {
+			continue
+		}
+		ready, since := readiness(node)
+		if ready {
+			return false
+		}
+		if since.After(last) {
+			last = since
+		}
+	}
+	if len(wanted) == 0 {
+		return false
+	}
+	*latest = last
+	return true
+}
+
+// readiness tells whether a node is ready, and since when it is, or is not. One that has never said so is not since it was made.
+func readiness(node *corev1.Node) (bool, time.Time) {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue, condition.LastTransitionTime.Time
+		}
+	}
+	return false, node.CreationTimestamp.Time
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+func orNone(node string) string {
+	if node == "" {
+		return "no node yet"
+	}
+	return node
+}

@@ -1,0 +1,152 @@
+// Package gates decides what holds the deletion of a HostPathProvisioner, or of one of its pools: which volumes, which
+// pods, and until when. It is pure: objects and a time in, gates with a reason and a message out.
+package gates
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+)
+
+// shown is how many volumes or pods a message names.
+const shown = 10
+
+// Volume is a PersistentVolume whose data only this provisioner can serve or remove.
+type Volume struct {
+	// PV is the PersistentVolume's name.
+	PV string
+	// Claim is <namespace>/<name> of its claim, "" if it has none.
+	Claim string
+	// Pool is its attribute storagePool, "" if it has none. See InPool.
+	Pool string
+	// Legacy says that the legacy provisioner made it: it belongs to pathConfig, not to a pool.
+	Legacy bool
+	// Nodes are the values that its node affinity requires. Empty: it is tied to no node.
+	Nodes []string
+}
+
+// Volumes are those of the PersistentVolumes that hold a deletion: of our CSI driver or of the legacy provisioner. One
+// that is Released and has the reclaim policy Retain does not count: its owner said that the data stays, and nobody
+// will ask us to remove it.
+func Volumes(pvs []corev1.PersistentVolume, driver string) []Volume {
+	var volumes []Volume
+	for i := range pvs {
+		pv := &pvs[i]
+		if kept(pv) {
+			continue
+		}
+		volume := Volume{PV: pv.Name, Claim: claim(pv), Nodes: nodes(pv)}
+		switch {
+		case pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver:
+			volume.Pool = pv.Spec.CSI.VolumeAttributes[names.StoragePoolParameter]
+		case pv.Spec.HostPath != nil && legacy(pv):
+			volume.Legacy = true
+		default:
+			continue
+		}
+		volumes = append(volumes, volume)
+	}
+	slices.SortFunc(volumes, func(a, b Volume) int {
+		return cmp.Or(strings.Compare(a.Claim, b.Claim), strings.Compare(a.PV, b.PV))
+	})
+	return volumes
+}
+
+// InPool are the volumes that hold one of the configured pools. A volume without the attribute storagePool belongs to
+// the pool legacy if there is one, else to the only pool; where there are several it may be in any, so it holds each.
+func InPool(volumes []Volume, pool string, configured []string) []Volume {
+	return matching(volumes, func(volume Volume) bool {
+		switch {
+		case volume.Legacy:
+			return false
+		case volume.Pool != "":
+			return volume.Pool == pool
+		case slices.Contains(configured, names.LegacyPool):
+			return pool == names.LegacyPool
+		default:
+			return true
+		}
+	})
+}
+
+// OfLegacy are the volumes that the legacy provisioner made.
+func OfLegacy(volumes []Volume) []Volume {
+	return matching(volumes, func(volume Volume) bool { return volume.Legacy })
+}
+
+// Describe names up to ten volumes by claim and PersistentVolume, and counts the others.
+func Describe(volumes []Volume) string {
+	texts := make([]string, len(volumes))
+	for i, volume := range volumes {
+		texts[i] = volume.PV
+		if volume.Claim != "" {
+			texts[i] = fmt.Sprintf("%s (%s)", volume.Claim, volume.PV)
+		}
+	}
+	return list(texts)
+}
+
+// Count is the number of volumes with its noun.
+func Count(volumes []Volume) string {
+	if len(volumes) == 1 {
+		return "1 volume"
+	}
+	return fmt.Sprintf("%d volumes", len(volumes))
+}
+
+func list(texts []string) string {
+	if len(texts) <= shown {
+		return strings.Join(texts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:shown], ", "), len(texts)-shown)
+}
+
+func matching(volumes []Volume, wanted func(Volume) bool) []Volume {
+	var found []Volume
+	for _, volume := range volumes {
+		if wanted(volume) {
+			found = append(found, volume)
+		}
+	}
+	return found
+}
+
+func kept(pv *corev1.PersistentVolume) bool {
+	return pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+}
+
+// legacy tells by the annotations of kubevirt's provisioner, which ours writes too.
+func legacy(pv *corev1.PersistentVolume) bool {
+	_, identified := pv.Annotations[names.LegacyIdentity]
+	return identified || pv.Annotations[names.ProvisionedBy] == names.LegacyProvisioner
+}
+
+func claim(pv *corev1.PersistentVolume) string {
+	if pv.Spec.ClaimRef == nil {
+		return ""
+	}
+	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
+}
+
+// nodes are the values of every requirement In: of the CSI driver's topology key as of the host name, both of which are
+// the node's name, or a name that no node has, which then counts as a node that is gone.
+func nodes(pv *corev1.PersistentVolume) []string {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return nil
+	}
+	var found []string
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, requirement := range term.MatchExpressions {
+			if requirement.Operator == corev1.NodeSelectorOpIn {
+				found = append(found, requirement.Values...)
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}

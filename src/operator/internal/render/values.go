@@ -1,0 +1,202 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+)
+
+// values is a tree of the chart's values, with numbers as Helm reads them (float64).
+type values map[string]any
+
+// layer makes the values: the chart's defaults, the base, the resource. It leaves the chart without values of its own, because
+// Helm would merge its defaults into maps that are to be as the resource says.
+func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
+	base, err := common.ReadValues(in.Base)
+	if err != nil {
+		return nil, fmt.Errorf("the base values (values.yaml of the base ConfigMap) are no YAML: %w", err)
+	}
+	full, err := util.CoalesceValues(chart, base)
+	if err != nil {
+		return nil, fmt.Errorf("the base values do not fit the chart: %w", err)
+	}
+	if err := util.ValidateAgainstSchema(chart, full); err != nil {
+		return nil, fmt.Errorf("the base values are wrong: %w", err)
+	}
+	v := values(full)
+	defaults := values(chart.Values)
+	chart.Values = map[string]any{}
+
+	v.withoutOperator(defaults)
+	v.setPools(in.Resource.Spec, result)
+	v.setLegacy(in.Resource.Spec, result)
+	v.keepClasses(result)
+	v.setTLS(in)
+	if policy := in.Resource.Spec.ImagePullPolicy; policy != "" {
+		setPullPolicy(map[string]any(v), string(policy))
+	}
+	if err := v.setWorkload(in.Resource.Spec.Workload); err != nil {
+		return nil, err
+	}
+	noteSnapshots(in.Resource.Spec, result)
+	return v, nil
+}
+
+// withoutOperator turns off what is not the operator's to apply, and what stands in the chart only for a first try without it.
+func (v values) withoutOperator(defaults values) {
+	v.at("operator")["enabled"] = false
+	v.at("driver")["reportPools"] = true
+	// helm test and extra objects belong to the Helm release.
+	v.at("selftest")["enabled"] = false
+	v["extraObjects"] = []any{}
+	if reflect.DeepEqual(v["storageClasses"], defaults["storageClasses"]) {
+		v["storageClasses"] = []any{}
+	}
+	if legacy := v.at("legacyProvisioner"); reflect.DeepEqual(legacy["storageClasses"], defaults.at("legacyProvisioner")["storageClasses"]) {
+		legacy["storageClasses"] = []any{}
+	}
+}
+
+// setLegacy runs the legacy provisioner at the path of spec.pathConfig.
+func (v values) setLegacy(spec v1beta1.HostPathProvisionerSpec, result *Result) {
+	config := spec.PathConfig
+	if config == nil {
+		return
+	}
+	legacy := v.at("legacyProvisioner")
+	if !path.IsAbs(config.Path) {
+		// The pool's own violation names the path.
+		result.Violations = append(result.Violations, "spec.pathConfig.path: the legacy provisioner does not run until the path is absolute")
+		legacy["enabled"] = false
+		return
+	}
+	legacy["enabled"] = true
+	legacy["path"] = path.Clean(config.Path)
+	legacy["useNamingPrefix"] = config.UseNamingPrefix
+}
+
+// setTLS gives the driver's metrics the cluster's TLS policy, unless the base has one of its own.
+func (v values) setTLS(in Input) {
+	tls := v.at("driver").at("metricsTLS")
+	suites, _ := tls["cipherSuites"].([]any)
+	if tls["minVersion"] != "" || len(suites) > 0 {
+		return
+	}
+	tls["minVersion"] = in.MinTLSVersion
+	names := []any{}
+	for _, name := range in.CipherSuites {
+		names = append(names, name)
+	}
+	tls["cipherSuites"] = names
+}
+
+// setWorkload places both DaemonSets as the resource says, word for word.
+func (v values) setWorkload(workload v1beta1.Workload) error {
+	placement, err := object(workload)
+	if err != nil {
+		return fmt.Errorf("spec.workload: %w", err)
+	}
+	for key, value := range placement {
+		if list, isList := value.([]any); isList && len(list) == 0 {
+			continue
+		}
+		v.at("driver")[key] = value
+		v.at("legacyProvisioner")[key] = value
+	}
+	return nil
+}
+
+// setPullPolicy sets the pull policy of every image in the tree.
+func setPullPolicy(tree map[string]any, policy string) {
+	for key, value := range tree {
+		if key == "pullPolicy" {
+			tree[key] = policy
+		}
+		if below, ok := value.(map[string]any); ok {
+			setPullPolicy(below, policy)
+		}
+	}
+}
+
+// noteSnapshots says that the resource asks for snapshots in vain.
+func noteSnapshots(spec v1beta1.HostPathProvisionerSpec, result *Result) {
+	for _, gate := range spec.FeatureGates {
+		result.NotServed = append(result.NotServed, fmt.Sprintf("featureGates: %s has no effect in this version", gate))
+	}
+	for _, pool := range spec.StoragePools {
+		if pool.SnapshotProvider != "" {
+			result.NotServed = append(result.NotServed, fmt.Sprintf("pool %q: snapshotProvider has no effect in this version", pool.Name))
+		}
+		if pool.OverlayClassName != "" {
+			result.NotServed = append(result.NotServed, fmt.Sprintf("pool %q: overlayClassName has no effect in this version, no StorageClass is made", pool.Name))
+		}
+	}
+}
+
+// keepClasses leaves out classes whose pool there is not: the chart would refuse all values because of one of them.
+func (v values) keepClasses(result *Result) {
+	pools := map[string]bool{}
+	for _, entry := range v.list("storagePools") {
+		name, _ := entry["name"].(string)
+		pools[name] = true
+	}
+	kept := []any{}
+	for _, class := range v.list("storageClasses") {
+		parameters, _ := class["parameters"].(map[string]any)
+		pool, _ := class["storagePool"].(string)
+		if pool == "" {
+			pool, _ = parameters[names.StoragePoolParameter].(string)
+		}
+		switch {
+		case pool != "" && !pools[pool]:
+			result.NotServed = append(result.NotServed, fmt.Sprintf("storageClasses %q of the base values is left out: the resource has no pool %q that is served", class["name"], pool))
+		case pool == "" && len(pools) != 1 && !pools[names.LegacyPool]:
+			result.NotServed = append(result.NotServed, fmt.Sprintf("storageClasses %q of the base values is left out: it names no pool, and the resource has %d that are served",
+				class["name"], len(pools)))
+		default:
+			kept = append(kept, map[string]any(class))
+		}
+	}
+	v["storageClasses"] = kept
+}
+
+// at is the map below a key. One that is missing is made, so that it can be written to.
+func (v values) at(key string) values {
+	below, ok := v[key].(map[string]any)
+	if !ok {
+		below = map[string]any{}
+		v[key] = below
+	}
+	return below
+}
+
+// list is the list of maps below a key.
+func (v values) list(key string) []values {
+	items, _ := v[key].([]any)
+	list := make([]values, 0, len(items))
+	for _, item := range items {
+		if entry, ok := item.(map[string]any); ok {
+			list = append(list, maps.Clone(entry))
+		}
+	}
+	return list
+}
+
+// object is a struct as its JSON is read back, with numbers as Helm has them.
+func object(from any) (map[string]any, error) {
+	data, err := json.Marshal(from)
+	if err != nil {
+		return nil, err
+	}
+	var into map[string]any
+	return into, json.Unmarshal(data, &into)
+}

@@ -1,0 +1,146 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/hostpath"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/placement"
+)
+
+const (
+	// resync is how often what is known is looked at again, should a notification have been lost or an event have expired.
+	resync = 15 * time.Minute
+	// firstRetry and lastRetry bound the pause before a volume that could not be made or removed is tried again, for ever.
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+	// patience is how long a claim may wait for the node in its annotation before the other nodes look whether it exists.
+	patience = 10 * time.Second
+)
+
+// provisioner is everything that runs.
+type provisioner struct {
+	informers  informers.SharedInformerFactory
+	watcher    *placement.Watcher
+	controller *controller.ProvisionController
+	workers    *sync.WaitGroup // of controller
+	server     *health.Server  // nil without an address
+	listener   net.Listener
+}
+
+// build puts the provisioner together and takes its address, so that what is wrong is said before anything runs.
+func build(ctx context.Context, o options, client kubernetes.Interface, log *slog.Logger) (*provisioner, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
+	backend, err := hostpath.New(hostpath.Config{
+		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(), Node: o.node, Directory: o.directory,
+		NamingPrefix: o.namingPrefix == "true", WholeFilesystem: o.capacity == capacityFilesystem, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	watcher, err := placement.New(placement.Config{Client: client, Informers: factory, Node: o.node, Patience: patience, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	measures := metrics.New("controller")
+	p := &provisioner{informers: factory, watcher: watcher, workers: &sync.WaitGroup{}}
+	p.controller = controller.NewProvisionController(ctx, client, names.LegacyProvisioner, backend, settings(factory, measures)...)
+	p.controller.ControllerWaitGroup(p.workers)
+	registry, err := register(measures)
+	if err != nil || o.httpAddress == "" {
+		return p, err
+	}
+	live, ready := p.checks(o.directory)
+	if p.server, err = health.New(health.Config{Address: o.httpAddress, Live: live, Ready: ready, Metrics: registry, Log: log}); err != nil {
+		return nil, err
+	}
+	if p.listener, err = p.server.Listen(ctx); err != nil {
+		return nil, fmt.Errorf("--http-address: %w", err)
+	}
+	return p, nil
+}
+
+// withoutManagedFields halves what each cached object takes; nobody reads that part here.
+func withoutManagedFields(object any) (any, error) {
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// settings are the library's options.
+func settings(factory informers.SharedInformerFactory, measures metrics.Metrics) []func(*controller.ProvisionController) error {
+	return []func(*controller.ProvisionController) error{
+		controller.LeaderElection(false), // every node makes its own volumes
+		controller.ClaimsInformer(factory.Core().V1().PersistentVolumeClaims().Informer()),
+		controller.VolumesInformer(factory.Core().V1().PersistentVolumes().Informer()),
+		controller.ClassesInformer(factory.Storage().V1().StorageClasses().Informer()),
+		controller.MetricsInstance(measures),
+		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
+		controller.FailedProvisionThreshold(0),
+		controller.FailedDeleteThreshold(0),
+		// Without this one the library deletes the directory of a volume whose PersistentVolume it could not save; but the API may
+		// have saved it and only its answer been lost, and then a pod may be writing there.
+		controller.CreateProvisionedPVLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
+	}
+}
+
+// register gives a registry with the library's metrics, the process's and the version.
+func register(m metrics.Metrics) (*prometheus.Registry, error) {
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hpp_legacy_build_info", Help: "1, with the version of the legacy provisioner.",
+	}, []string{"version"})
+	build.WithLabelValues(buildinfo.Version()).Set(1)
+	registry := prometheus.NewRegistry()
+	for _, collector := range []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
+		m.PersistentVolumeClaimProvisionTotal, m.PersistentVolumeClaimProvisionFailedTotal, m.PersistentVolumeClaimProvisionDurationSeconds,
+		m.PersistentVolumeDeleteTotal, m.PersistentVolumeDeleteFailedTotal, m.PersistentVolumeDeleteDurationSeconds,
+	} {
+		if err := registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return registry, nil
+}
+
+// run provisions until ctx ends or its server fails, and stops in order: nothing new is begun, what is under way ends, and only then do the
+// probes stop answering.
+func (p *provisioner) run(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var running sync.WaitGroup
+	var served, watched error
+	if p.server != nil {
+		running.Go(func() { served = p.server.Serve(serving, p.listener); stop() })
+	}
+	p.informers.StartWithContext(working)
+	var watching sync.WaitGroup
+	watching.Go(func() { watched = p.watcher.Run(working); stop() })
+	p.controller.Run(working)
+	p.workers.Wait()
+	watching.Wait()
+	p.informers.Shutdown()
+	end()
+	running.Wait()
+	return errors.Join(watched, served)
+}

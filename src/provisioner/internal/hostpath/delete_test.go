@@ -1,0 +1,245 @@
+package hostpath
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func failing(err error) clienttesting.ReactionFunc {
+	return func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err }
+}
+
+// persistentVolume is one as kubevirt's provisioner left it, at a path.
+func persistentVolume(path string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: volume, Annotations: map[string]string{
+			"hostPathProvisionerIdentity":     "kubevirt.io/hostpath-provisioner",
+			"kubevirt.io/provisionOnNode":     "here",
+			"pv.kubernetes.io/provisioned-by": "kubevirt.io/hostpath-provisioner",
+		}},
+		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}},
+	}
+}
+
+// fill makes a directory with what pods leave behind: files, directories without permissions, and a link that leads out.
+func fill(t *testing.T, path, link string) {
+	t.Helper()
+	for _, directory := range []string{path, filepath.Join(path, "deep", "er")} {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(path, "deep", "file"), []byte("data"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(link, filepath.Join(path, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(path, "deep", "er"), 0o500); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	for _, name := range []string{volume, "data-" + volume} {
+		p, directory := provisioner(t, nil)
+		neighbour, outside := filepath.Join(directory, "other-pvc-1"), t.TempDir()
+		fill(t, neighbour, outside)
+		fill(t, outside, "/nowhere")
+		fill(t, filepath.Join(directory, name), outside)
+		pv := persistentVolume(filepath.Join(directory, name))
+		if !p.ShouldDelete(t.Context(), pv) {
+			t.Fatalf("%s: not taken for one of its own", name)
+		}
+		for range 2 { // the second finds nothing, which is as good
+			if err := p.Delete(t.Context(), pv); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if diff := cmp.Diff([]string{"other-pvc-1"}, list(t, directory)); diff != "" {
+			t.Errorf("%s: what is left (-want +got):\n%s", name, diff)
+		}
+		for _, kept := range []string{neighbour, outside} {
+			if diff := cmp.Diff([]string{"deep", "link"}, list(t, kept)); diff != "" {
+				t.Errorf("%s: in %s (-want +got):\n%s", name, kept, diff)
+			}
+		}
+	}
+}
+
+// TestDeleteGoesOn where an attempt was cut off: after the rename, or when a pod has had the directory made again since.
+func TestDeleteGoesOn(t *testing.T) {
+	for name, left := range map[string][]string{
+		"half removed":                 {".deleted-" + volume},
+		"half removed, and made again": {".deleted-" + volume, volume},
+	} {
+		p, directory := provisioner(t, nil)
+		for _, entry := range left {
+			fill(t, filepath.Join(directory, entry), "/nowhere")
+		}
+		if err := p.Delete(t.Context(), persistentVolume(filepath.Join(directory, volume))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if found := list(t, directory); len(found) > 0 {
+			t.Errorf("%s: %v is left", name, found)
+		}
+	}
+}
+
+// TestDeleteThatIsStopped leaves nothing that looks like a volume, and the next attempt ends it.
+func TestDeleteThatIsStopped(t *testing.T) {
+	p, directory := provisioner(t, nil)
+	fill(t, filepath.Join(directory, volume), "/nowhere")
+	pv := persistentVolume(filepath.Join(directory, volume))
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := p.Delete(stopped, pv)
+	if want := "remove the volume's directory on node here: context canceled"; message(err) != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if diff := cmp.Diff([]string{".deleted-" + volume}, list(t, directory)); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+	if err := p.Delete(t.Context(), pv); err != nil {
+		t.Error(err)
+	}
+	if found := list(t, directory); len(found) > 0 {
+		t.Errorf("%v is left", found)
+	}
+}
+
+// TestDeleteStopsAtMounts: what somebody mounted inside a volume is not the volume's. Needs root.
+func TestDeleteStopsAtMounts(t *testing.T) {
+	p, directory := provisioner(t, nil)
+	point := filepath.Join(directory, volume, "mounted")
+	if err := os.MkdirAll(point, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", point, "tmpfs", 0, ""); err != nil {
+		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
+	}
+	mounted := filepath.Join(directory, ".deleted-"+volume, "mounted") // the mount moves with the rename
+	t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH); _ = unix.Unmount(point, unix.MNT_DETACH) })
+	fill(t, filepath.Join(point, "data"), "/nowhere")
+	pv := persistentVolume(filepath.Join(directory, volume))
+	err := p.Delete(t.Context(), pv)
+	want := "remove the volume's directory on node here: remove " + mounted + ": invalid cross-device link"
+	if message(err) != want {
+		t.Errorf("error (-want +got):\n%s", cmp.Diff(want, message(err)))
+	}
+	if diff := cmp.Diff([]string{"deep", "link"}, list(t, filepath.Join(mounted, "data"))); diff != "" {
+		t.Errorf("what is mounted (-want +got):\n%s", diff)
+	}
+	if err := unix.Unmount(mounted, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Delete(t.Context(), pv); err != nil {
+		t.Error(err)
+	}
+	if found := list(t, directory); len(found) > 0 {
+		t.Errorf("%v is left", found)
+	}
+}
+
+func TestDeleteRefuses(t *testing.T) {
+	const byHand = "nothing is removed: remove the directory by hand and delete the PersistentVolume"
+	outside := `path "PATH" is not directly in DIR on node here, where this provisioner's volumes are; ` + byHand
+	another := `path "PATH" does not end in the name of PersistentVolume ` + volume + "; " + byHand
+	for path, want := range map[string]string{
+		"/var/other/" + volume:          outside,
+		"/":                             outside,
+		"DIR":                           outside,
+		"DIR/":                          outside,
+		"DIR/..":                        outside,
+		"DIR/deep/" + volume:            outside,
+		"DIR/../other/" + volume:        outside,
+		"DIR//" + volume:                outside,
+		"DIR/" + volume + "/":           outside,
+		"DIR/.deleted-pvc-1":            another,
+		"DIR/pvc-1":                     another,
+		"DIR/x" + volume:                another,
+		"DIR/" + volume + "-old":        another,
+		"DIR/" + volume[:len(volume)-1]: another,
+	} {
+		p, directory := provisioner(t, nil)
+		path = strings.ReplaceAll(path, "DIR", directory)
+		for _, entry := range []string{"pvc-1", "x" + volume, "deep/" + volume, volume + "-old", volume} {
+			fill(t, filepath.Join(directory, entry), "/nowhere")
+		}
+		before := list(t, directory)
+		err := p.Delete(t.Context(), persistentVolume(path))
+		want = strings.NewReplacer("PATH", path, "DIR", directory).Replace(want)
+		if message(err) != want {
+			t.Errorf("%s: error (-want +got):\n%s", path, cmp.Diff(want, message(err)))
+		}
+		if diff := cmp.Diff(before, list(t, directory)); diff != "" {
+			t.Errorf("%s: something was removed (-before +after):\n%s", path, diff)
+		}
+	}
+	p, _ := provisioner(t, nil)
+	bare := persistentVolume("")
+	bare.Spec.HostPath = nil
+	if err := p.Delete(t.Context(), bare); message(err) != "PersistentVolume "+volume+" has no hostPath; nothing is removed" {
+		t.Errorf("error %v, want one that names the missing hostPath", err)
+	}
+}
+
+// TestDeleteOfALink: where the volume's directory should be, neither the link nor what it leads to is removed.
+func TestDeleteOfALink(t *testing.T) {
+	p, directory := provisioner(t, nil)
+	outside := t.TempDir()
+	fill(t, outside, "/nowhere")
+	path := filepath.Join(directory, volume)
+	if err := os.Symlink(outside, path); err != nil {
+		t.Fatal(err)
+	}
+	err := p.Delete(t.Context(), persistentVolume(path))
+	want := "remove the volume's directory on node here: " + path + " is not a directory; see what it is, and move it away"
+	if message(err) != want {
+		t.Errorf("error (-want +got):\n%s", cmp.Diff(want, message(err)))
+	}
+	if diff := cmp.Diff([]string{"deep", "link"}, list(t, outside)); diff != "" {
+		t.Errorf("the link's target (-want +got):\n%s", diff)
+	}
+}
+
+// TestOnlyItsOwn: volumes of other nodes and other provisioners are not touched.
+func TestOnlyItsOwn(t *testing.T) {
+	for _, annotation := range []string{"hostPathProvisionerIdentity", "kubevirt.io/provisionOnNode", "pv.kubernetes.io/provisioned-by"} {
+		p, directory := provisioner(t, nil)
+		fill(t, filepath.Join(directory, volume), "/nowhere")
+		pv := persistentVolume(filepath.Join(directory, volume))
+		pv.Annotations[annotation] = "other"
+		if p.ShouldDelete(t.Context(), pv) {
+			t.Errorf("with another %s it is taken for one of its own", annotation)
+		}
+		if err := p.Delete(t.Context(), pv); message(err) != "PersistentVolume "+volume+" is not one of this provisioner's for node here" {
+			t.Errorf("error %v, want one that says so", err)
+		}
+		if found := list(t, directory); len(found) != 1 {
+			t.Errorf("with another %s there is %v, want it untouched", annotation, found)
+		}
+	}
+}
+
+// TestDeleteWithoutItsDisk: where the directory of the volumes is away, that a volume is gone cannot be known.
+func TestDeleteWithoutItsDisk(t *testing.T) {
+	p, directory := provisioner(t, nil)
+	if err := os.Remove(directory); err != nil {
+		t.Fatal(err)
+	}
+	err := p.Delete(t.Context(), persistentVolume(filepath.Join(directory, volume)))
+	if want := "open the directory of the volumes on node here: open " + directory + ": no such file or directory"; message(err) != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
