@@ -24,9 +24,10 @@ func goTools() map[string]goTool {
 			pkg:        "github.com/helm/chart-testing/v3/ct",
 			versionVar: "github.com/helm/chart-testing/v3/ct/cmd.Version",
 		},
-		"helm-docs":  {module: "helm-docs", pkg: "github.com/norwoodj/helm-docs/cmd/helm-docs", versionVar: "main.version"},
-		"actionlint": {module: ".", pkg: "github.com/rhysd/actionlint/cmd/actionlint", versionVar: "github.com/rhysd/actionlint.version"},
-		"benchstat":  {module: ".", pkg: "golang.org/x/perf/cmd/benchstat"},
+		"controller-gen": {module: "controller-gen", pkg: "sigs.k8s.io/controller-tools/cmd/controller-gen"},
+		"helm-docs":      {module: "helm-docs", pkg: "github.com/norwoodj/helm-docs/cmd/helm-docs", versionVar: "main.version"},
+		"actionlint":     {module: ".", pkg: "github.com/rhysd/actionlint/cmd/actionlint", versionVar: "github.com/rhysd/actionlint.version"},
+		"benchstat":      {module: ".", pkg: "golang.org/x/perf/cmd/benchstat"},
 	}
 }
 
@@ -37,9 +38,13 @@ func systemTools() map[string]string {
 		"yamllint":   "yamllint",
 		"git":        "git",
 		"gcc":        "gcc",
+		"promtool":   "prometheus",
 		"mkfs.ext4":  "e2fsprogs",
 		"mkfs.xfs":   "xfsprogs",
 		"mkfs.btrfs": "btrfs-progs",
+		"modprobe":   "kmod",
+
+		"qemu-system-x86_64": "qemu-system-x86",
 	}
 }
 

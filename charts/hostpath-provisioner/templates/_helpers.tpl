@@ -36,6 +36,22 @@
 {{- default (include "hostpath-provisioner.csi.name" .) .Values.driver.serviceAccount.name -}}
 {{- end -}}
 
+{{- define "hostpath-provisioner.resizer.name" -}}
+{{- include "hostpath-provisioner.suffixed" (list . "csi-resizer") -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.resizer.serviceAccountName" -}}
+{{- default (include "hostpath-provisioner.resizer.name" .) .Values.sidecars.resizer.serviceAccount.name -}}
+{{- end -}}
+
+{{/* Both containers of csi-resizer's pods: Pod Security's `restricted`. */}}
+{{- define "hostpath-provisioner.resizer.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
 {{/* Selector labels: immutable on a DaemonSet, so neither versions nor the user's labels. Takes (list $ "component"). */}}
 {{- define "hostpath-provisioner.selectorLabels" -}}
 {{- $root := index . 0 -}}
@@ -109,4 +125,58 @@ seccompProfile:
 seLinuxOptions:
   type: {{ . }}
 {{- end }}
+{{- end -}}
+
+{{/* The chart's own lists, as values.yaml has them (a test compares). They are rendered only without an operator: with one, pools come from
+the HostPathProvisioner. */}}
+{{- define "hostpath-provisioner.ownLists" -}}
+storagePools:
+  - name: local
+    path: /var/lib/hostpath-provisioner
+storageClasses:
+  - name: hostpath-local
+    storagePool: local
+legacyStorageClasses:
+  - name: hostpath-provisioner
+{{- end -}}
+
+{{/* What the operator takes as its base: all values that are not about the operator or this release, less the chart's own lists. */}}
+{{- define "hostpath-provisioner.base" -}}
+{{- $own := include "hostpath-provisioner.ownLists" . | fromYaml -}}
+{{- $base := omit (deepCopy .Values) "operator" "extraObjects" "enabled" -}}
+{{- range $list := list "storagePools" "storageClasses" -}}
+{{- if eq (get $base $list | toYaml) (get $own $list | toYaml) }}{{ $_ := unset $base $list }}{{ end -}}
+{{- end -}}
+{{- if eq (toYaml $base.legacyProvisioner.storageClasses) (toYaml $own.legacyStorageClasses) -}}
+{{- $_ := unset $base.legacyProvisioner "storageClasses" -}}
+{{- end -}}
+{{- include "hostpath-provisioner.base.removed" $base -}}
+{{- toYaml $base -}}
+{{- end -}}
+
+{{/* Sets what a user has removed with null to null again: where it only were missing, the chart's default would come back. Takes the base and
+changes it. A test compares with the maps of values.yaml that may lose keys. */}}
+{{- define "hostpath-provisioner.base.removed" -}}
+{{- $paths := list (list "driver" "updateStrategy" "rollingUpdate") (list "driver" "updateStrategy" "rollingUpdate" "maxUnavailable") -}}
+{{- range $at := list (list "driver") (list "legacyProvisioner") (list "sidecars" "resizer") -}}
+{{- $paths = concat $paths (list (concat $at (list "nodeSelector")) (concat $at (list "nodeSelector" "kubernetes.io/os"))) -}}
+{{- end -}}
+{{- range $at := list (list "driver") (list "legacyProvisioner") (list "selftest") (list "sidecars" "provisioner") (list "sidecars" "resizer") (list "sidecars" "nodeDriverRegistrar") (list "sidecars" "livenessProbe") -}}
+{{- range list (list "resources") (list "resources" "requests") (list "resources" "requests" "cpu") (list "resources" "requests" "memory") -}}
+{{- $paths = append $paths (concat $at .) -}}
+{{- end -}}
+{{- end -}}
+{{- range $path := $paths -}}
+{{- $at := $ -}}
+{{- range initial $path }}{{ $at = ternary (get (ternary $at dict (kindIs "map" $at)) .) "" (kindIs "map" $at) }}{{ end -}}
+{{- if and (kindIs "map" $at) (not (hasKey $at (last $path))) }}{{ $_ := set $at (last $path) nil }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.operator.name" -}}
+{{- include "hostpath-provisioner.suffixed" (list . "operator") -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.operator.serviceAccountName" -}}
+{{- default (include "hostpath-provisioner.operator.name" .) .Values.operator.serviceAccount.name -}}
 {{- end -}}

@@ -27,6 +27,7 @@
 {{- end -}}
 
 {{- define "hostpath-provisioner.problems.classes" -}}
+{{- $root := . -}}
 {{- $problems := list -}}
 {{- $pools := list -}}
 {{- range .Values.storagePools }}{{ $pools = append $pools .name }}{{ end -}}
@@ -40,15 +41,17 @@
 {{- end -}}
 {{- $names = append $names .name -}}
 {{- if .default }}{{ $defaults = append $defaults .name }}{{ end -}}
-{{- if .allowVolumeExpansion -}}
-{{- $problems = append $problems (printf "%s: allowVolumeExpansion is not in this version; leave it out or set it to false." $what) -}}
+{{- if and .allowVolumeExpansion (not $root.Values.sidecars.resizer.enabled) -}}
+{{- $problems = append $problems (printf "%s: allowVolumeExpansion is true, and sidecars.resizer.enabled is false: a claim could ask for more and would wait for ever; enable the resizer, or leave allowVolumeExpansion out." $what) -}}
 {{- end -}}
 {{- $parameters := default (dict) .parameters -}}
 {{- if and .storagePool $parameters.storagePool -}}
 {{- $problems = append $problems (printf "%s: the pool is given twice; remove parameters.storagePool." $what) -}}
 {{- end -}}
 {{- $pool := default $parameters.storagePool .storagePool -}}
-{{- if and $pool (not (has $pool $pools)) -}}
+{{- if $root.Values.operator.enabled -}}
+{{- /* The pools are those of a HostPathProvisioner that is not written yet. */ -}}
+{{- else if and $pool (not (has $pool $pools)) -}}
 {{- $problems = append $problems (printf "%s: there is no pool %q in storagePools (%s); set storageClasses together with storagePools." $what $pool (join ", " $pools | default "it is empty")) -}}
 {{- else if and (not $pool) (ne (len $pools) 1) (not (has "legacy" $pools)) -}}
 {{- $problems = append $problems (printf "%s: storagePool is needed because there are %d pools." $what (len $pools)) -}}
@@ -70,6 +73,7 @@
 {{- $ports := dict -}}
 {{- range list
   (list "driver.httpPort" .Values.driver.httpPort)
+  (list "driver.metricsTLS.port" (ternary .Values.driver.metricsTLS.port 0 .Values.driver.metricsTLS.enabled))
   (list "sidecars.provisioner.httpPort" .Values.sidecars.provisioner.httpPort)
   (list "sidecars.livenessProbe.httpPort" (ternary .Values.sidecars.livenessProbe.httpPort 0 .Values.sidecars.livenessProbe.enabled)) -}}
 {{- $what := index . 0 -}}
@@ -81,6 +85,12 @@
 {{- $_ := set $ports $port $what -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.sidecars.resizer.enabled (eq (.Values.driver.httpPort | toString) (.Values.sidecars.resizer.httpPort | toString)) -}}
+{{- $problems = append $problems (printf "driver.httpPort and sidecars.resizer.httpPort are both %v; the driver runs in csi-resizer's pod too, and all containers of a pod share its ports." .Values.driver.httpPort) -}}
+{{- end -}}
+{{- if and .Values.driver.metricsTLS.enabled (not .Values.driver.metricsTLS.secretName) -}}
+{{- $problems = append $problems "driver.metricsTLS.enabled: driver.metricsTLS.secretName is empty; name a Secret of the namespace with tls.crt and tls.key." -}}
+{{- end -}}
 {{- $surge := dig "rollingUpdate" "maxSurge" 0 .Values.driver.updateStrategy | toString -}}
 {{- if not (has $surge (list "0" "0%")) -}}
 {{- $problems = append $problems "driver.updateStrategy.rollingUpdate.maxSurge: the kubelet accepts one driver per name, so the old pod must be gone before the new one starts; use maxUnavailable." -}}
@@ -91,6 +101,55 @@
 {{- end -}}
 {{- if and .Values.monitoring.podMonitor.enabled .Values.monitoring.serviceMonitor.enabled -}}
 {{- $problems = append $problems "monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one." -}}
+{{- end -}}
+{{- toYaml $problems -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.problems.operator" -}}
+{{- $problems := list -}}
+{{- $operator := .Values.operator -}}
+{{- $webhook := $operator.webhook -}}
+{{- if $operator.enabled -}}
+{{- $mode := $webhook.certificates -}}
+{{- if and (eq $mode "existingSecret") (not $webhook.existingSecret) -}}
+{{- $problems = append $problems "operator.webhook.certificates is existingSecret, and operator.webhook.existingSecret is empty; name a Secret of the namespace with tls.crt, tls.key and ca.crt." -}}
+{{- else if and (ne $mode "existingSecret") $webhook.existingSecret -}}
+{{- $problems = append $problems (printf "operator.webhook.existingSecret is %q, and operator.webhook.certificates is %s; set that to existingSecret, or remove the name." $webhook.existingSecret $mode) -}}
+{{- end -}}
+{{- with $webhook.certManager.issuerRef -}}
+{{- if ne $mode "cert-manager" -}}
+{{- $problems = append $problems (printf "operator.webhook.certManager.issuerRef is set, and operator.webhook.certificates is %s; set that to cert-manager, or remove the issuer." $mode) -}}
+{{- end -}}
+{{- if not .name -}}
+{{- $problems = append $problems "operator.webhook.certManager.issuerRef: its name is missing; give name, kind (Issuer or ClusterIssuer) and, for an issuer outside cert-manager, group." -}}
+{{- end -}}
+{{- range $key := keys . | sortAlpha -}}
+{{- if not (has $key (list "name" "kind" "group")) -}}
+{{- $problems = append $problems (printf "operator.webhook.certManager.issuerRef: unknown key %q; it knows name, kind and group." $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq $mode "openshift") (eq (toString .Values.openshift) "false") -}}
+{{- $problems = append $problems "operator.webhook.certificates is openshift, and openshift is false: only OpenShift's service CA writes that certificate; use self-managed or cert-manager." -}}
+{{- end -}}
+{{- $ports := dict -}}
+{{- range list (list "operator.healthPort" $operator.healthPort) (list "operator.metricsPort" $operator.metricsPort) (list "operator.webhook.port" $webhook.port) -}}
+{{- $what := index . 0 -}}
+{{- $port := index . 1 | toString -}}
+{{- with get $ports $port -}}
+{{- $problems = append $problems (printf "%s and %s are both %s; give each its own port." . $what $port) -}}
+{{- end -}}
+{{- $_ := set $ports $port $what -}}
+{{- end -}}
+{{- if eq ($operator.metricsPort | toString) "443" -}}
+{{- $problems = append $problems "operator.metricsPort: 443 is the webhook's port in the same Service; choose another." -}}
+{{- end -}}
+{{- $account := include "hostpath-provisioner.operator.serviceAccountName" . -}}
+{{- range $who, $name := dict "driver" (include "hostpath-provisioner.csi.serviceAccountName" .) "sidecars.resizer" (include "hostpath-provisioner.resizer.serviceAccountName" .) "legacyProvisioner" (default (include "hostpath-provisioner.suffixed" (list . "legacy")) .Values.legacyProvisioner.serviceAccount.name) -}}
+{{- if eq $name $account -}}
+{{- $problems = append $problems (printf "operator.serviceAccount.name and %s.serviceAccount.name are both %q; the %s must not have the operator's rights." $who $name (get (dict "driver" "driver" "sidecars.resizer" "resizer" "legacyProvisioner" "legacy provisioner") $who)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml $problems -}}
 {{- end -}}

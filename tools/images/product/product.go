@@ -25,7 +25,7 @@ const versionVariable = "github.com/hostpath-provisioner/hostpath-provisioner/sr
 
 // Names are the images, which are also the folders below src/ and the names
 // of the binaries at the root of each image.
-func Names() []string { return []string{"driver", "selftest"} }
+func Names() []string { return []string{"driver", "operator", "provisioner", "selftest"} }
 
 // Platform is an operating system and an architecture, as Go names them.
 type Platform struct{ OS, Arch string }
@@ -114,7 +114,16 @@ func buildOne(ctx context.Context, o Options, name string, p Platform, output st
 	if err != nil {
 		return nil, err
 	}
-	return Wrap(p, output, "/"+name, labels(name, o.Version))
+	return wrap(p, output, "/"+name, scratch.Config{User: user(name), Labels: labels(name, o.Version)})
+}
+
+// user is who an image runs as. The operator only talks to the API server, so nobody in particular; as a number, because the
+// kubelet can tell only of a number that it is not root. The others work on the node, or their pod says who they are.
+func user(name string) string {
+	if name == "operator" {
+		return "65532:65532"
+	}
+	return ""
 }
 
 func labels(name, version string) map[string]string {
@@ -129,11 +138,12 @@ func labels(name, version string) map[string]string {
 // Wrap puts an already compiled static binary into an image of its own, at
 // target, which is also the entrypoint.
 func Wrap(p Platform, binary, target string, labels map[string]string) (v1.Image, error) {
-	return scratch.Image(scratch.Config{
-		OS:         p.OS,
-		Arch:       p.Arch,
-		Entrypoint: []string{target},
-		Env:        []string{"PATH=" + path.Dir(target)},
-		Labels:     labels,
-	}, scratch.File{Path: target, Source: binary})
+	return wrap(p, binary, target, scratch.Config{Labels: labels})
+}
+
+func wrap(p Platform, binary, target string, config scratch.Config) (v1.Image, error) {
+	config.OS, config.Arch = p.OS, p.Arch
+	config.Entrypoint = []string{target}
+	config.Env = []string{"PATH=" + path.Dir(target)}
+	return scratch.Image(config, scratch.File{Path: target, Source: binary})
 }

@@ -132,3 +132,35 @@ func TestPushNamesAWrongReference(t *testing.T) {
 		t.Errorf("error %v, want the name in it", err)
 	}
 }
+
+// TestTheOperatorIsNotRoot: its pod demands that, and names no user where OpenShift chooses one.
+func TestTheOperatorIsNotRoot(t *testing.T) {
+	root := t.TempDir()
+	for file, content := range map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.26\n", "src/driver/main.go": "package main\n\nfunc main() {}\n", "src/operator/main.go": "package main\n\nfunc main() {}\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, file), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	built, err := product.Build(t.Context(), product.Options{
+		Root: root, Names: []string{"driver", "operator"}, Version: "1", Platforms: []product.Platform{{OS: "linux", Arch: "amd64"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := map[string]string{}
+	for _, b := range built {
+		config, err := b.Images[0].Image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		users[b.Name] = config.Config.User
+	}
+	if diff := cmp.Diff(map[string]string{"driver": "", "operator": "65532:65532"}, users); diff != "" {
+		t.Errorf("users (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,63 @@
+{{/* What the operator's pods and the uninstall check share. All of it passes Pod Security's `restricted`. */}}
+
+{{- define "hostpath-provisioner.operator.podSpec" -}}
+{{- $operator := .Values.operator -}}
+serviceAccountName: {{ include "hostpath-provisioner.operator.serviceAccountName" . }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with $operator.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.global.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $operator.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $operator.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $operator.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  # The image names its user; OpenShift chooses another, whatever this chart was rendered for.
+  runAsNonRoot: true
+  seccompProfile:
+    type: RuntimeDefault
+{{- end -}}
+
+{{/* Annotations of the pods, as YAML. Takes (list $ annotations). */}}
+{{- define "hostpath-provisioner.operator.podAnnotations" -}}
+{{- $annotations := dict -}}
+{{- if eq (include "hostpath-provisioner.openshift" (index . 0)) "true" -}}
+{{- $_ := set $annotations "openshift.io/required-scc" "restricted-v2" -}}
+{{- end -}}
+{{- toYaml (merge $annotations (index . 1)) -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.operator.container" -}}
+image: {{ include "hostpath-provisioner.image" (list . .Values.operator.image) }}
+imagePullPolicy: {{ .Values.operator.image.pullPolicy }}
+terminationMessagePolicy: FallbackToLogsOnError
+resources:
+  {{- toYaml .Values.operator.resources | nindent 2 }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{/* The Secret with the serving certificate, whoever writes it. */}}
+{{- define "hostpath-provisioner.operator.certificateSecret" -}}
+{{- if eq .Values.operator.webhook.certificates "existingSecret" -}}
+{{- .Values.operator.webhook.existingSecret -}}
+{{- else -}}
+{{- include "hostpath-provisioner.suffixed" (list . "operator-certificate") -}}
+{{- end -}}
+{{- end -}}

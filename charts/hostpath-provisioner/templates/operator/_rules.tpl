@@ -1,0 +1,115 @@
+{{/* What the operator needs for itself, in the whole cluster. An object is created by name only, so `create` cannot be held to one; changing
+and removing can, wherever the release fixes the names. */}}
+{{- define "hostpath-provisioner.operator.rules" -}}
+{{- $roles := list -}}
+{{- range list "csi-driver" "csi-provisioner" "csi-controller" "csi-resizer" "csi-scc" "legacy" "legacy-scc" -}}
+{{- $roles = append $roles (include "hostpath-provisioner.suffixed" (list $ .)) -}}
+{{- end -}}
+{{- $constraints := list (include "hostpath-provisioner.csi.name" .) (include "hostpath-provisioner.suffixed" (list . "legacy")) -}}
+- apiGroups: [hostpathprovisioner.kubevirt.io]
+  resources: [hostpathprovisioners]
+  verbs: [get, list, watch, update, patch]
+- apiGroups: [hostpathprovisioner.kubevirt.io]
+  resources: [hostpathprovisioners/status]
+  verbs: [get, update, patch]
+# Where owners are enforced, whoever names one as a blocking owner needs this.
+- apiGroups: [hostpathprovisioner.kubevirt.io]
+  resources: [hostpathprovisioners/finalizers]
+  verbs: [update]
+# Its own definition, and whether those of OpenShift and of the Prometheus operator are there.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [get, list, watch, create]
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames: [hostpathprovisioners.hostpathprovisioner.kubevirt.io]
+  verbs: [patch]
+# The caBundle.
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations]
+  verbs: [get, list, watch]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations]
+  resourceNames: [{{ include "hostpath-provisioner.operator.name" . }}]
+  verbs: [update, patch]
+# Which volumes are left, and on which nodes.
+- apiGroups: [""]
+  resources: [nodes, persistentvolumes]
+  verbs: [get, list, watch]
+# OpenShift's TLS policy.
+- apiGroups: [config.openshift.io]
+  resources: [apiservers]
+  verbs: [get, list, watch]
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+# What it applies. Values give these their names, and a class that is no longer among them has to go too.
+- apiGroups: [storage.k8s.io]
+  resources: [csidrivers, storageclasses]
+  verbs: [get, list, watch, create, patch, delete]
+# A name stays in these lists when a later version renders it no more: else that version could not remove it.
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterroles, clusterrolebindings]
+  verbs: [get, list, watch, create]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterroles, clusterrolebindings]
+  resourceNames:
+    {{- toYaml $roles | nindent 4 }}
+  verbs: [patch, delete]
+- apiGroups: [security.openshift.io]
+  resources: [securitycontextconstraints]
+  verbs: [get, list, watch, create]
+# use: only who may use a constraint may let others use it.
+- apiGroups: [security.openshift.io]
+  resources: [securitycontextconstraints]
+  resourceNames:
+    {{- toYaml $constraints | nindent 4 }}
+  verbs: [patch, delete, use]
+{{- end -}}
+
+{{/* What the operator needs for itself, in its own namespace. */}}
+{{- define "hostpath-provisioner.operator.namespacedRules" -}}
+# What it applies.
+- apiGroups: [""]
+  resources: [configmaps, services, serviceaccounts]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [daemonsets, deployments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors, servicemonitors, prometheusrules]
+  verbs: [get, list, watch, create, patch, delete]
+# The driver's pods: their conditions say how the pools are.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+# The webhook's certificate.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "hostpath-provisioner.operator.certificateSecret" . }}]
+  verbs: [get, list, watch{{ if eq .Values.operator.webhook.certificates "self-managed" }}, update, patch{{ end }}]
+{{- if eq .Values.operator.webhook.certificates "self-managed" }}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+{{- end }}
+# Which of its pods leads.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [hostpath-provisioner-operator]
+  verbs: [get, update, patch]
+# Whether kubevirt's operator runs here.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [hostpath-provisioner-operator-lock]
+  verbs: [get]
+{{- end -}}

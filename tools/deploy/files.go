@@ -1,0 +1,59 @@
+package main
+
+// file is one manifest: which objects of a rendering it holds, in their order.
+type file struct {
+	name, title string
+	// sample: an object for a person to change, so without the labels by which a release knows its own.
+	sample bool
+	args   []string // further arguments of `helm template`
+	keep   func(document string) bool
+}
+
+func files() []file {
+	operator := []string{"--set", "operator.enabled=true"}
+	return []file{
+		{
+			// Apart: whoever deletes it deletes the HostPathProvisioner too.
+			name: "crd.yaml", title: "The definition of HostPathProvisioner. The operator brings it too, and keeps it up to date.",
+			args: append([]string{"--include-crds"}, operator...), keep: ofDefinition,
+		},
+		{
+			name: "operator.yaml", title: "The operator: rights, base values, and the Deployment.",
+			args: operator,
+			keep: func(document string) bool { return !ofWebhook(document) },
+		},
+		{
+			name: "webhook.yaml", title: "What leads the API server to the operator. The operator makes the certificate itself.",
+			args: operator, keep: ofWebhook,
+		},
+		class("storageclass-wffc-csi.yaml", "A class of the CSI driver, for the pool of hostpathprovisioner_cr.yaml.",
+			`storagePools=[{"name":"local","path":"/var/hpvolumes"}]`, `storageClasses=[{"name":"hostpath-csi","storagePool":"local"}]`),
+		class("storageclass-wffc-legacy-csi.yaml", "A class of the CSI driver, for the pool that hostpathprovisioner_legacy_cr.yaml makes of its pathConfig.",
+			`storagePools=[{"name":"legacy","path":"/var/hpvolumes"}]`, `storageClasses=[{"name":"hostpath-csi","storagePool":"legacy"}]`),
+		legacyClass("storageclass-wffc.yaml", "A class of the legacy provisioner; a volume is made where its first pod goes.",
+			`[{"name":"hostpath-provisioner"}]`),
+		legacyClass("storageclass-immediate.yaml",
+			"A class of the legacy provisioner; a claim needs the annotation kubevirt.io/provisionOnNode with the name of a node.",
+			`[{"name":"hostpath-provisioner-immediate","volumeBindingMode":"Immediate"}]`),
+	}
+}
+
+// class is a sample of one StorageClass, from values as `helm --set-json` takes them.
+func class(name, title string, values ...string) file {
+	var args []string
+	for _, value := range values {
+		args = append(args, "--set-json", value)
+	}
+	keep := func(document string) bool { return kind(document) == "StorageClass" }
+	return file{name: name, title: title, sample: true, args: args, keep: keep}
+}
+
+func legacyClass(name, title, classes string) file {
+	return class(name, title, "storageClasses=[]", "legacyProvisioner.enabled=true", "legacyProvisioner.storageClasses="+classes)
+}
+
+func ofWebhook(document string) bool {
+	return kind(document) == "Service" || kind(document) == "ValidatingWebhookConfiguration"
+}
+
+func ofDefinition(document string) bool { return kind(document) == "CustomResourceDefinition" }
