@@ -12,7 +12,12 @@ VERSION := $(shell sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}/\1/p' chart
 LDFLAGS := -s -w -X github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo.version=$(VERSION)
 # Runs, not seconds: with a time, go test now and then calls its end a failure.
 FUZZ_TIME ?= 100000x
+# On each filesystem; nightly it is 30.
+POWER_CUTS := 3
+VM_TOOLS := qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs
 HELM_DOCS := --chart-search-root charts --template-files ./../tools/helm-docs/README.md.gotmpl
+
+CRD := crd:allowDangerousTypes=true,maxDescLen=250 paths=./src/api/...
 
 # Shell words that build a tool if it is not there yet and become its path.
 tool = $$(go -C $(CURDIR)/tools run ./install $(1))
@@ -29,23 +34,35 @@ down: ## Remove that cluster and all that belongs to it
 	go -C tests run ./cluster down
 
 ##@ Test
-.PHONY: test test-unit test-sanity chart-test e2e perf fuzz
-test: verify test-unit test-sanity chart-test e2e ## All of it, as CI runs it, quickest first
+.PHONY: test test-unit test-sanity test-quota-vm test-power chart-test test-api e2e perf fuzz
+test: verify test-unit test-sanity test-quota-vm test-power chart-test test-api e2e ## All of it, as CI runs it, quickest first
 
 test-unit: ## Unit and crash tests of every module, with the race detector on what ships
 	@go -C tools run ./install gcc mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
 	CGO_ENABLED=1 go test -race ./...
 	go -C tools test ./...
 	go -C tools/images test ./...
-	go -C tests test ./cluster/... ./perf/...
+	go -C tests test ./internal/... ./cluster/... ./perf/...
 
 test-sanity: ## csi-sanity against the built driver's socket, on each filesystem that the kernel has (root)
 	@go -C tools run ./install mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
 	go -C tests test -count=1 -timeout 20m ./sanity/...
 
+test-quota-vm: ## Project quota on XFS and ext4, in a VM with Debian's kernel (qemu, no KVM needed)
+	@go -C tools run ./install $(VM_TOOLS) >/dev/null
+	go -C tests test -count=1 -timeout 30m -skip '^TestPowerCuts$$' ./vm
+
+test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext4 and btrfs, and look at the disk
+	@go -C tools run ./install $(VM_TOOLS) >/dev/null
+	HPP_POWER_CUTS=$(POWER_CUTS) go -C tests test -count=1 -timeout 6h -v -run '^TestPowerCuts$$' ./vm
+
 chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
-	@go -C tools run ./install helm3 helm4 ct >/dev/null
+	@go -C tools run ./install helm3 helm4 ct promtool >/dev/null
 	go -C tests test -count=1 -p 1 -timeout 60m ./chart/...
+
+test-api: ## Operator, custom resource, certificates, legacy provisioner on a real API server without nodes
+	@go -C tools run ./install helm4 >/dev/null
+	go -C tests test -count=1 -timeout 20m ./api/...
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards
 	@go -C tools run ./install helm4 >/dev/null
@@ -65,13 +82,16 @@ fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each tar
 ##@ Build
 .PHONY: build images generate clean
 build: ## The shipped binaries, static, in bin/
-	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/selftest
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/operator ./src/provisioner ./src/selftest
 
 images: ## OCI images of both architectures, in artifacts/images
 	go -C tools/images run . --version $(VERSION) --platforms linux/amd64,linux/arm64 --output $(CURDIR)/artifacts/images
 
-generate: ## Write again what is generated: charts/hostpath-provisioner/README.md
+generate: ## Write again what is generated: the CRD, the API's deep copies, the chart's README, the manifests in deploy/
+	$(call tool,controller-gen) object paths=./src/api/...
+	$(call tool,controller-gen) $(CRD) output:crd:dir=charts/hostpath-provisioner/crds
 	$(call tool,helm-docs) $(HELM_DOCS)
+	go -C tools run ./deploy -helm "$(call tool,helm4)"
 
 clean: ## Remove bin/ and artifacts/; the cache of tools stays
 	rm -rf bin artifacts
@@ -84,8 +104,16 @@ verify: lint ## Lint, workflows, scripts, YAML, docs, go.mod files and generated
 	@$(call tool,yamllint) --strict $$(git ls-files '*.yaml' '*.yml' ':!charts/*/templates/*')
 	go -C tools run ./doccheck ..
 	@for module in $(MODULES); do echo "go -C $$module mod tidy -diff"; go -C $$module mod tidy -diff; done
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(call tool,controller-gen) object $(CRD) output:object:dir="$$fresh" output:crd:dir="$$fresh"; \
+	diff -u src/api/v1beta1/zz_generated.deepcopy.go "$$fresh/zz_generated.deepcopy.go" \
+	  && diff -u charts/hostpath-provisioner/crds/hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml "$$fresh"/*.yaml \
+	  || { echo 'the CRD or the deep copies are not what src/api/v1beta1 says: run `make generate`'; exit 1; }
 	@$(call tool,helm-docs) $(HELM_DOCS) --dry-run --log-level error | diff -u charts/hostpath-provisioner/README.md - \
 	  || { echo 'charts/hostpath-provisioner/README.md is not what values.yaml says: run `make generate`'; exit 1; }
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; go -C tools run ./deploy -helm "$(call tool,helm4)" -out "$$fresh"; \
+	for file in "$$fresh"/*; do diff -u "deploy/$${file##*/}" "$$file" \
+	  || { echo 'deploy/ is not what the chart renders: run `make generate`'; exit 1; }; done
 
 lint: ## golangci-lint in each module
 	@for module in $(MODULES); do echo "golangci-lint run in $$module"; (cd "$$module" && $(call tool,golangci-lint) run --allow-parallel-runners ./...); done

@@ -3,7 +3,15 @@ package chart
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -24,28 +32,34 @@ import (
 // TestDriverTakesWhatTheChartWrites starts the built driver with the rendered flags and the rendered configuration file, in
 // folders of the test's own. It serves, and its metrics are those that the alerts ask for.
 func TestDriverTakesWhatTheChartWrites(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "driver")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "./src/driver")
-	build.Dir = helmcli.Root(t)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, out)
-	}
+	binary := buildDriver(t)
 	for _, name := range []string{"default", "two pools", "no pools", "everything"} {
 		values := renderings()[name]
 		if name == "everything" {
-			// No backend of this version enforces a size, and the driver says so about a pool that demands it.
+			// Its first pool demands quota, which this machine's disk need not have.
 			values.JSON = map[string]string{"storagePools": strings.ReplaceAll(everyPoolField, "\n", ""), "storageClasses": "[]"}
 		}
 		t.Run(name, func(t *testing.T) {
 			wanted := []string{"hpp_build_info"}
 			if name == "default" {
 				for _, rule := range alerts(t) {
-					wanted = append(wanted, regexp.MustCompile(`hpp_\w+`).FindAllString(rule.Expr.StrVal, -1)...)
+					wanted = append(wanted, regexp.MustCompile(`(kubevirt_)?hpp_\w+`).FindAllString(rule.Expr.StrVal, -1)...)
 				}
 			}
 			serve(t, binary, values, wanted)
 		})
 	}
+}
+
+func buildDriver(t *testing.T) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "driver")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "./src/driver")
+	build.Dir = helmcli.Root(t)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, out)
+	}
+	return binary
 }
 
 // everyPoolField is a pool with every field that the schema allows, at a value that this version can serve.
@@ -59,11 +73,23 @@ func serve(t *testing.T, binary string, values helmcli.Values, wanted []string) 
 	t.Helper()
 	dir := t.TempDir()
 	address := freeAddress(t)
+	args := driverArguments(t, dir, address, values)
+	metrics := "http://" + address + "/metrics"
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: writeCertificate(t, dir)}}}
+	if secure := overTLS(t, dir, args); secure != "" {
+		metrics = "https://" + secure + "/metrics"
+	}
+	runUntil(t, client, metrics, wanted, binary, args...)
+}
+
+// runUntil runs a driver until a page has all metrics that are wanted, then stops it with SIGTERM.
+func runUntil(t *testing.T, client *http.Client, metrics string, wanted []string, binary string, args ...string) {
+	t.Helper()
 	// Only so that a driver that never gets there fails this test and not the whole run.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, binary, driverArguments(t, dir, address, values)...)
-	command.Env = append(os.Environ(), "NODE_NAME=node-1")
+	command := exec.CommandContext(ctx, binary, args...)
+	command.Env = append(os.Environ(), "NODE_NAME=node-1", "POD_NAME=csi-x7k2p", "POD_NAMESPACE=storage")
 	var log bytes.Buffer
 	command.Stdout, command.Stderr = &log, &log
 	if err := command.Start(); err != nil {
@@ -76,9 +102,9 @@ func serve(t *testing.T, binary string, values helmcli.Values, wanted []string) 
 		case err := <-exited:
 			t.Fatalf("%s: ended (%v) before /metrics had %v\n%s", command, err, wanted, log.String())
 		case <-time.After(50 * time.Millisecond):
-			metrics := fetch(t, "http://"+address+"/metrics")
+			page := fetch(t, client, metrics)
 			wanted = slices.DeleteFunc(wanted, func(name string) bool {
-				return strings.Contains(metrics, "\n"+name+"{") || strings.Contains(metrics, "\n"+name+" ")
+				return strings.Contains(page, "\n"+name+"{") || strings.Contains(page, "\n"+name+" ")
 			})
 		}
 	}
@@ -127,6 +153,47 @@ func driverArguments(t *testing.T, dir, address string, values helmcli.Values) [
 	return args
 }
 
+// overTLS replaces the address and the certificate of metrics over TLS, and gives the address, "" where the chart asks for none.
+func overTLS(t *testing.T, dir string, args []string) (address string) {
+	t.Helper()
+	for i, argument := range args {
+		switch name, _, _ := strings.Cut(argument, "="); name {
+		case "--metrics-tls-address":
+			address = freeAddress(t)
+			args[i] = name + "=" + address
+		case "--metrics-tls-cert-dir":
+			args[i] = name + "=" + dir
+		}
+	}
+	return address
+}
+
+// writeCertificate makes tls.crt and tls.key for 127.0.0.1 and gives what trusts them.
+func writeCertificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	crt, crtErr := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
+	der, keyErr := x509.MarshalPKCS8PrivateKey(key)
+	if err := errors.Join(crtErr, keyErr); err != nil {
+		t.Fatal(err)
+	}
+	encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: crt})
+	for name, data := range map[string][]byte{"tls.crt": encoded, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(encoded)
+	return trusted
+}
+
 // freeAddress is a port of the loopback that was free a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
@@ -139,13 +206,13 @@ func freeAddress(t *testing.T) string {
 }
 
 // fetch gives the body of a page, "" while nobody answers.
-func fetch(t *testing.T, url string) string {
+func fetch(t *testing.T, client *http.Client, url string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return ""
 	}

@@ -27,7 +27,7 @@ func TestLint(t *testing.T) {
 		if err != nil {
 			t.Fatalf("ct lint: %v\n%s", err, out)
 		}
-		for _, file := range []string{"default", "options", "two-pools"} {
+		for _, file := range []string{"default", "operator", "options", "two-pools"} {
 			if !strings.Contains(string(out), file+"-values.yaml") {
 				t.Errorf("ct lint did not look at ci/%s-values.yaml:\n%s", file, out)
 			}
@@ -112,7 +112,7 @@ func TestPackage(t *testing.T) {
 		if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "/ci/") }) {
 			t.Errorf("the package holds ci files: %v", names)
 		}
-		for _, needed := range []string{"templates/_helpers.tpl", "values.schema.json", "README.md", "ALERTS.md"} {
+		for _, needed := range []string{"templates/_helpers.tpl", "values.schema.json", "README.md"} {
 			if !slices.Contains(names, "hostpath-provisioner/"+needed) {
 				t.Errorf("the package lacks %s: %v", needed, names)
 			}
@@ -137,9 +137,10 @@ func TestArtifactHubAnnotations(t *testing.T) {
 		named = append(named, image.Image)
 	}
 	rendered := images(t, helmcli.Values{Set: map[string]string{
-		"sidecars.nodeDriverRegistrar.enabled": "true", "sidecars.livenessProbe.enabled": "true",
+		"sidecars.nodeDriverRegistrar.enabled": "true", "sidecars.livenessProbe.enabled": "true", "legacyProvisioner.enabled": "true",
 	}})
-	if diff := cmp.Diff(rendered, sorted(named)); diff != "" {
+	rendered = append(rendered, images(t, withOperator(helmcli.Values{}, nil))...)
+	if diff := cmp.Diff(sorted(rendered), sorted(named)); diff != "" {
 		t.Errorf("artifacthub.io/images (-rendered +annotation):\n%s", diff)
 	}
 	var changes []struct {

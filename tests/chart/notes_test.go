@@ -34,7 +34,7 @@ func TestNotes(t *testing.T) {
 		"default": {want: []string{
 			"serves the CSI driver kubevirt.io.hostpath-provisioner",
 			"\n  local: /var/lib/hostpath-provisioner\n",
-			"\n  hostpath-local: WaitForFirstConsumer, Delete\n",
+			"\n  hostpath-local: WaitForFirstConsumer, Delete, volumes can grow\n",
 			"\nkubectl label namespace storage --overwrite pod-security.kubernetes.io/enforce=privileged\n",
 			"\nkubectl --namespace storage rollout status daemonset/hpp-hostpath-provisioner-csi\n",
 			"\nkubectl --namespace storage get csistoragecapacities\n",
@@ -45,7 +45,7 @@ func TestNotes(t *testing.T) {
 		}, not: []string{"the cluster's default"}},
 		"everything": {values: renderings()["everything"], want: []string{
 			"\n  fast: /srv/fast, only where a disk is mounted there, new volumes only on nodes with disk=nvme",
-			"\n  fast: Immediate, Retain, the cluster's default\n", "\n  slow.example.com: WaitForFirstConsumer, Delete\n",
+			"\n  fast: Immediate, Retain, the cluster's default\n", "\n  slow.example.com: WaitForFirstConsumer, Delete, volumes can grow\n",
 			"--namespace kube-storage rollout status daemonset/storage-driver-csi\n", "Volumes of slow live", "/data/state",
 		}, not: []string{"stays Pending"}},
 		"no pools": {

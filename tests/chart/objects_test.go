@@ -1,10 +1,6 @@
 package chart
 
 import (
-	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,7 +9,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	securityv1 "github.com/openshift/api/security/v1"
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
@@ -46,7 +41,7 @@ func TestStorageClasses(t *testing.T) {
 	}{
 		{"default", "hostpath-local", storagev1.StorageClass{
 			Provisioner: "kubevirt.io.hostpath-provisioner", VolumeBindingMode: &waiting, ReclaimPolicy: &remove,
-			AllowVolumeExpansion: new(false), Parameters: map[string]string{"storagePool": "local"},
+			AllowVolumeExpansion: new(true), Parameters: map[string]string{"storagePool": "local"},
 		}},
 		{"everything", "fast", storagev1.StorageClass{
 			Provisioner: "everything.hostpath.csi", VolumeBindingMode: &immediate, ReclaimPolicy: &keep,
@@ -92,6 +87,18 @@ func TestRolesAreLeast(t *testing.T) {
 			rule("storage.k8s.io", "storageclasses", "get", "list", "watch"),
 			rule("", "events", "create", "patch"),
 		},
+		// Of the driver in controller mode: which volume, whose, in which pool.
+		"hpp-hostpath-provisioner-csi-controller": {
+			{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"get", "list"}},
+			rule("storage.k8s.io", "storageclasses", "list"),
+		},
+		// As external-resizer v2.3.0 calls with --handle-volume-inuse-error=false: no pods, and no VolumeAttributesClasses.
+		"hpp-hostpath-provisioner-csi-resizer": {
+			rule("", "persistentvolumes", "get", "list", "watch", "patch"),
+			rule("", "persistentvolumeclaims", "get", "list", "watch"),
+			rule("", "persistentvolumeclaims/status", "patch"),
+			rule("", "events", "create", "patch"),
+		},
 		"hpp-hostpath-provisioner-csi-scc": {{
 			APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"},
 			ResourceNames: []string{"hpp-hostpath-provisioner-csi"}, Verbs: []string{"use"},
@@ -109,10 +116,26 @@ func TestRolesAreLeast(t *testing.T) {
 	if diff := cmp.Diff(want, role.Rules); diff != "" {
 		t.Errorf("Role (-want +got):\n%s", diff)
 	}
+	role = helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-controller")
+	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("storage.k8s.io", "csistoragecapacities", "list")}, role.Rules); diff != "" {
+		t.Errorf("Role of the controller (-want +got):\n%s", diff)
+	}
+	role = helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-resizer")
+	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "create"), {
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update"},
+		ResourceNames: []string{"external-resizer-kubevirt-io-hostpath-provisioner"},
+	}}, role.Rules); diff != "" {
+		t.Errorf("Role of csi-resizer (-want +got):\n%s", diff)
+	}
+	objects = helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
+	role = helmcli.Find[*rbacv1.Role](t, objects, "storage-driver-csi-driver")
+	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("", "pods/status", "patch")}, role.Rules); diff != "" { // the conditions of its own pod
+		t.Errorf("Role with reportPools (-want +got):\n%s", diff)
+	}
 }
 
-// TestBindingsLeadToTheServiceAccount: every binding's role exists in the rendering, and its subject is the pod's account.
-func TestBindingsLeadToTheServiceAccount(t *testing.T) {
+// TestBindingsLeadToTheServiceAccounts: every binding's role exists in the rendering, and its subject is the account of the pods that need it.
+func TestBindingsLeadToTheServiceAccounts(t *testing.T) {
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
 	roles := map[string]bool{}
 	for _, object := range objects {
@@ -120,10 +143,17 @@ func TestBindingsLeadToTheServiceAccount(t *testing.T) {
 		roles[kind+" "+object.GetName()] = true
 	}
 	account := daemonSet(t, renderings()["everything"]).Spec.Template.Spec.ServiceAccountName
-	if !roles["ServiceAccount "+account] {
-		t.Errorf("the pods' ServiceAccount %q is not rendered", account)
+	const resizer = "resizer-account"
+	for _, name := range []string{account, resizer} {
+		if !roles["ServiceAccount "+name] {
+			t.Errorf("the pods' ServiceAccount %q is not rendered", name)
+		}
 	}
 	check := func(name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		account := account
+		if name == "storage-driver-csi-resizer" || name == "storage-driver-csi-controller" {
+			account = resizer
+		}
 		if !roles[ref.Kind+" "+ref.Name] {
 			t.Errorf("binding %s: there is no %s %s", name, ref.Kind, ref.Name)
 		}
@@ -159,47 +189,4 @@ func TestConstraintsAllowThePods(t *testing.T) {
 	if scc.AllowHostNetwork || scc.AllowHostPID || scc.AllowHostIPC || scc.AllowHostPorts || len(scc.AllowedCapabilities) > 0 {
 		t.Errorf("allows more than the pods need: %+v", scc)
 	}
-}
-
-// TestAlertsHaveARunbook: each alert names a heading of ALERTS.md.
-func TestAlertsHaveARunbook(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "ALERTS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, rule := range alerts(t) {
-		names[rule.Alert] = true
-		if !strings.Contains(string(data), "\n## "+rule.Alert+"\n") {
-			t.Errorf("ALERTS.md has no heading %s", rule.Alert)
-		}
-		if want := "/charts/hostpath-provisioner/ALERTS.md#" + strings.ToLower(rule.Alert); !strings.HasSuffix(rule.Annotations["runbook_url"], want) {
-			t.Errorf("%s: runbook %q, want …%s", rule.Alert, rule.Annotations["runbook_url"], want)
-		}
-		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
-			t.Errorf("%s: summary, description or severity is missing", rule.Alert)
-		}
-	}
-	for _, heading := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(string(data), -1) {
-		if !names[heading[1]] {
-			t.Errorf("ALERTS.md explains %s, which no rule is called", heading[1])
-		}
-	}
-}
-
-// alerts are the rules of testdata/everything.yaml, whose thresholds must be in them as whole numbers.
-func alerts(t *testing.T) []monitoringv1.Rule {
-	t.Helper()
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
-	rules := helmcli.Find[*monitoringv1.PrometheusRule](t, objects, "storage-driver-csi").Spec.Groups[0].Rules
-	var expressions strings.Builder
-	for _, rule := range rules {
-		expressions.WriteString(rule.Expr.StrVal + "\n")
-	}
-	for _, threshold := range []string{"< 5 and", "> 1000000\n"} {
-		if !strings.Contains(expressions.String(), threshold) {
-			t.Errorf("no alert has the threshold %q:\n%s", threshold, expressions.String())
-		}
-	}
-	return rules
 }

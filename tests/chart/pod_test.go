@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
@@ -157,13 +158,22 @@ func TestOnlyTheDriverIsPrivileged(t *testing.T) {
 	}
 }
 
-// TestSelfTestPassesRestricted asks the code behind Pod Security Admission.
-func TestSelfTestPassesRestricted(t *testing.T) {
+// restricted asks the code behind Pod Security Admission whether a pod passes the profile of that name.
+func restricted(t *testing.T, what string, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
+	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	for _, result := range evaluator.EvaluatePod(level, meta, spec) {
+		if !result.Allowed {
+			t.Errorf("%s: %s: %s", what, result.ForbiddenReason, result.ForbiddenDetail)
+		}
+	}
+}
+
+func TestSelfTestPassesRestricted(t *testing.T) {
 	for _, name := range []string{"default", "two pools", "openshift"} {
 		count := 0
 		for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()[name])) {
@@ -172,11 +182,7 @@ func TestSelfTestPassesRestricted(t *testing.T) {
 				continue
 			}
 			count++
-			for _, result := range evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
-				if !result.Allowed {
-					t.Errorf("%s: pod %s: %s: %s", name, pod.Name, result.ForbiddenReason, result.ForbiddenDetail)
-				}
-			}
+			restricted(t, name+": pod "+pod.Name, &pod.ObjectMeta, &pod.Spec)
 		}
 		if count == 0 {
 			t.Errorf("%s: no self-test pod", name)
@@ -203,6 +209,7 @@ func TestImages(t *testing.T) {
 	want := []string{
 		"mirror.example.com/hub/hostpath-provisioner/driver:1.10@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		"mirror.example.com/hub/sig-storage/csi-provisioner:v6.3.0",
+		"mirror.example.com/hub/sig-storage/csi-resizer:v2.3.0",
 		"mirror.example.com/hub/sig-storage/csi-node-driver-registrar:v2.17.0",
 		"mirror.example.com/hub/sig-storage/livenessprobe:v2.19.0",
 		"mirror.example.com/hub/hostpath-provisioner/selftest:" + helmcli.Chart(t).AppVersion,

@@ -124,8 +124,13 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"unknown parameter": {json: both(one, `{"name":"a","parameters":{"directorymode":"0700"}}`), want: []string{
 				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows storagePool, directoryMode`,
 			}},
-			"expansion": {json: both(one, `{"name":"a","allowVolumeExpansion":true}`), want: []string{
-				`storageClasses[0] "a": allowVolumeExpansion is not in this version`,
+			"expansion without the resizer": {
+				json: both(one, `{"name":"a","allowVolumeExpansion":true}`), set: set("sidecars.resizer.enabled", "false"), want: []string{
+					`storageClasses[0] "a": allowVolumeExpansion is true, and sidecars.resizer.enabled is false`,
+				},
+			},
+			"one port twice, in the resizer's pod": {json: set("sidecars.resizer.httpPort", "9898"), want: []string{
+				`driver.httpPort and sidecars.resizer.httpPort are both 9898; the driver runs in csi-resizer's pod too`,
 			}},
 			"one port twice": {json: set("sidecars.provisioner.httpPort", "9898"), want: []string{
 				`driver.httpPort and sidecars.provisioner.httpPort are both 9898; all containers of a pod share its ports.`,
@@ -146,8 +151,8 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 					`monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`,
 				},
 			},
-			"several problems at once": {json: both(one+`,`+one, `{"name":"a","allowVolumeExpansion":true}`), want: []string{
-				"names must be unique", "lie inside each other", "allowVolumeExpansion",
+			"several problems at once": {json: both(one+`,`+one, `{"name":"a","parameters":{"size":"1"}}`), want: []string{
+				"names must be unique", "lie inside each other", `the parameter "size"`,
 			}},
 		})
 	})
@@ -163,12 +168,7 @@ func TestLegacyPoolNeedsNoName(t *testing.T) {
 
 // TestTyposAreRefusedAtEveryLevel: an unknown key in each map of values.yaml, but for the open ones.
 func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
-	open := []string{
-		"global", "commonLabels", "commonAnnotations", "driver.resources", "driver.nodeSelector", "driver.affinity",
-		"driver.podAnnotations", "driver.podLabels", "driver.serviceAccount.annotations", "monitoring.podMonitor.labels",
-		"monitoring.serviceMonitor.labels", "monitoring.prometheusRule.labels", "selftest.resources",
-		"sidecars.provisioner.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources",
-	}
+	open := openMaps()
 	var closed []string
 	for _, path := range objectPaths(defaults(t), "") {
 		if !slices.ContainsFunc(open, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+".") }) {
@@ -203,6 +203,21 @@ func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// openMaps are the values that take any key.
+func openMaps() []string {
+	all := []string{
+		"global", "commonLabels", "commonAnnotations", "monitoring.podMonitor.labels", "monitoring.serviceMonitor.labels",
+		"monitoring.prometheusRule.labels", "selftest.resources", "sidecars.provisioner.resources", "sidecars.nodeDriverRegistrar.resources",
+		"sidecars.livenessProbe.resources", "operator.webhook.certManager.issuerRef",
+	}
+	for _, workload := range []string{"driver", "operator", "legacyProvisioner", "sidecars.resizer"} {
+		for _, name := range []string{"resources", "nodeSelector", "affinity", "podAnnotations", "podLabels", "serviceAccount.annotations"} {
+			all = append(all, workload+"."+name)
+		}
+	}
+	return all
 }
 
 // TestEveryValueHasASchema and no schema is left without its value.

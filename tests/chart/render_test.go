@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
@@ -16,7 +17,7 @@ import (
 // renderings are the sets of values that stand for all others.
 func renderings() map[string]helmcli.Values {
 	ci := filepath.Join("..", "..", "charts", "hostpath-provisioner", "ci")
-	return map[string]helmcli.Values{
+	all := map[string]helmcli.Values{
 		"default":         {},
 		"two pools":       {Files: []string{filepath.Join(ci, "two-pools-values.yaml")}},
 		"options":         {Files: []string{filepath.Join(ci, "options-values.yaml")}},
@@ -26,6 +27,22 @@ func renderings() map[string]helmcli.Values {
 		"service monitor": {Files: []string{"testdata/service-monitor.yaml"}},
 		"kubelet dir":     {Files: []string{"testdata/kubelet-dir.yaml"}},
 		"no pools":        {JSON: map[string]string{"storagePools": "[]", "storageClasses": "[]"}},
+	}
+	maps.Copy(all, operatorRenderings())
+	return all
+}
+
+// operatorRenderings are those with an operator, each with another source of the webhook's certificate.
+func operatorRenderings() map[string]helmcli.Values {
+	return map[string]helmcli.Values{
+		"operator":             {Files: []string{filepath.Join("..", "..", "charts", "hostpath-provisioner", "ci", "operator-values.yaml")}},
+		"operator, everything": {Files: []string{"testdata/everything.yaml", "testdata/operator.yaml"}},
+		"operator, openshift": {Files: []string{"testdata/openshift.yaml"}, Set: map[string]string{
+			"operator.enabled": "true", "operator.webhook.certificates": "openshift",
+		}},
+		"operator, existing secret": {Set: map[string]string{
+			"operator.enabled": "true", "operator.webhook.certificates": "existingSecret", "operator.webhook.existingSecret": "mine",
+		}},
 	}
 }
 
@@ -45,22 +62,32 @@ func TestRenderingsAreStrictAndStable(t *testing.T) {
 	})
 	versions := slices.Sorted(maps.Keys(byVersion))
 	for name := range renderings() {
-		older := helmcli.Objects(t, byVersion[versions[0]][name])
-		newer := helmcli.Objects(t, byVersion[versions[1]][name])
+		older := sortedByID(helmcli.Objects(t, byVersion[versions[0]][name]))
+		newer := sortedByID(helmcli.Objects(t, byVersion[versions[1]][name]))
 		if diff := cmp.Diff(older, newer); diff != "" {
 			t.Errorf("%s: Helm %s and %s render different objects: %s", name, versions[0], versions[1], diff)
 		}
 	}
 }
 
+// sortedByID: the order in which Helm installs kinds is not the same in both versions.
+func sortedByID(objects []client.Object) []client.Object {
+	return slices.SortedFunc(slices.Values(objects), func(a, b client.Object) int {
+		return strings.Compare(helmcli.Ids([]client.Object{a})[0], helmcli.Ids([]client.Object{b})[0])
+	})
+}
+
 // TestEveryObjectIsMarked: the common labels and annotations on all, the chart's own labels where a user tries to replace
 // them, and metadata.namespace exactly where the kind has one.
 func TestEveryObjectIsMarked(t *testing.T) {
 	helm := helmcli.Newest(t)
-	values := renderings()["everything"]
-	values.JSON = map[string]string{"extraObjects": "[]"}
-	objects := helmcli.Objects(t, helm.MustTemplate(t, values))
 	chart := helmcli.Chart(t)
+	var objects []client.Object
+	for _, name := range []string{"everything", "operator, everything"} {
+		values := renderings()[name]
+		values.JSON = map[string]string{"extraObjects": "[]"}
+		objects = append(objects, helmcli.Objects(t, helm.MustTemplate(t, values))...)
+	}
 	want := map[string]string{
 		"app.kubernetes.io/name": "hostpath-provisioner", "app.kubernetes.io/instance": helmcli.Release,
 		"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": chart.AppVersion,
@@ -88,15 +115,19 @@ func TestEveryObjectIsMarked(t *testing.T) {
 
 // clusterScoped tells which of the chart's kinds have no namespace.
 func clusterScoped(kind string) bool {
-	return slices.Contains([]string{"CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints"}, kind)
+	return slices.Contains([]string{
+		"CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints", "ValidatingWebhookConfiguration",
+	}, kind)
 }
 
 // TestDefaultNamespace: without an override all namespaced objects and subjects follow the release.
 func TestDefaultNamespace(t *testing.T) {
 	helm := helmcli.Newest(t)
-	for line := range strings.SplitSeq(helm.MustTemplate(t, helmcli.Values{}), "\n") {
-		if key, value, found := strings.Cut(strings.TrimSpace(line), "namespace: "); found && key == "" && value != helmcli.Namespace {
-			t.Errorf("%q, want namespace %s", line, helmcli.Namespace)
+	for _, values := range []helmcli.Values{{}, withOperator(helmcli.Values{}, nil)} {
+		for line := range strings.SplitSeq(helm.MustTemplate(t, values), "\n") {
+			if key, value, found := strings.Cut(strings.TrimSpace(line), "namespace: "); found && key == "" && value != helmcli.Namespace {
+				t.Errorf("%q, want namespace %s", line, helmcli.Namespace)
+			}
 		}
 	}
 }
@@ -118,19 +149,21 @@ func TestKubeletDirIsUsedEverywhere(t *testing.T) {
 func TestNamesFitTheirLimit(t *testing.T) {
 	long := strings.Repeat("x", 53) // Helm's own limit for release names
 	helm := helmcli.Newest(t)
-	values := renderings()["everything"]
-	values.Set = map[string]string{"fullnameOverride": long + strings.Repeat("y", 20)}
-	names := map[string]bool{}
-	objects := helmcli.Objects(t, helm.MustTemplate(t, values))
-	for i, object := range objects {
-		id := helmcli.Ids(objects)[i]
-		if len(object.GetName()) > 63 {
-			t.Errorf("%s has %d characters", id, len(object.GetName()))
+	for _, name := range []string{"everything", "operator, everything"} {
+		values := renderings()[name]
+		values.Set = map[string]string{"fullnameOverride": long + strings.Repeat("y", 20)}
+		names := map[string]bool{}
+		objects := helmcli.Objects(t, helm.MustTemplate(t, values))
+		for i, object := range objects {
+			id := helmcli.Ids(objects)[i]
+			if len(object.GetName()) > 63 {
+				t.Errorf("%s has %d characters", id, len(object.GetName()))
+			}
+			if names[id] {
+				t.Errorf("%s is rendered twice", id)
+			}
+			names[id] = true
 		}
-		if names[id] {
-			t.Errorf("%s is rendered twice", id)
-		}
-		names[id] = true
 	}
 }
 
@@ -139,6 +172,11 @@ func TestObjectsOfEachRendering(t *testing.T) {
 	helm := helmcli.Newest(t)
 	base := []string{
 		"CSIDriver /kubevirt.io.hostpath-provisioner",
+		"ClusterRole /hpp-hostpath-provisioner-csi-controller", "ClusterRole /hpp-hostpath-provisioner-csi-resizer",
+		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-controller", "ClusterRoleBinding /hpp-hostpath-provisioner-csi-resizer",
+		"Role storage/hpp-hostpath-provisioner-csi-controller", "Role storage/hpp-hostpath-provisioner-csi-resizer",
+		"RoleBinding storage/hpp-hostpath-provisioner-csi-controller", "RoleBinding storage/hpp-hostpath-provisioner-csi-resizer",
+		"Deployment storage/hpp-hostpath-provisioner-csi-resizer", "ServiceAccount storage/hpp-hostpath-provisioner-csi-resizer",
 		"ClusterRole /hpp-hostpath-provisioner-csi-driver", "ClusterRole /hpp-hostpath-provisioner-csi-provisioner",
 		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-driver", "ClusterRoleBinding /hpp-hostpath-provisioner-csi-provisioner",
 		"ConfigMap storage/hpp-hostpath-provisioner-csi", "DaemonSet storage/hpp-hostpath-provisioner-csi",
@@ -151,12 +189,19 @@ func TestObjectsOfEachRendering(t *testing.T) {
 		"ClusterRole /hpp-hostpath-provisioner-csi-scc", "RoleBinding storage/hpp-hostpath-provisioner-csi-scc",
 	}
 	monitor := []string{"Service storage/hpp-hostpath-provisioner-csi-metrics", "ServiceMonitor storage/hpp-hostpath-provisioner-csi"}
+	own := []string{
+		"ClusterRole /" + operator, "ClusterRoleBinding /" + operator, "ConfigMap storage/" + operator + "-base", "Deployment storage/" + operator,
+		"Job storage/" + operator + "-check", "Role storage/" + operator, "RoleBinding storage/" + operator, "Service storage/" + operator,
+		"ServiceAccount storage/" + operator, "ValidatingWebhookConfiguration /" + operator,
+	}
 	for name, want := range map[string][]string{
-		"default":         slices.Concat(base, class),
-		"no pools":        base,
-		"openshift":       slices.Concat(base, class, scc),
-		"openshift, auto": slices.Concat(base, class, scc),
-		"service monitor": slices.Concat(base, class, monitor),
+		"operator, openshift":       own,
+		"operator, existing secret": own,
+		"default":                   slices.Concat(base, class),
+		"no pools":                  base,
+		"openshift":                 slices.Concat(base, class, scc),
+		"openshift, auto":           slices.Concat(base, class, scc),
+		"service monitor":           slices.Concat(base, class, monitor),
 	} {
 		got := helmcli.Ids(helmcli.Objects(t, helm.MustTemplate(t, renderings()[name])))
 		slices.Sort(got)
@@ -174,9 +219,9 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 		kinds[object.GetObjectKind().GroupVersionKind().Kind]++
 	}
 	want := map[string]int{
-		"CSIDriver": 1, "ClusterRole": 3, "ClusterRoleBinding": 2, "ConfigMap": 2, "DaemonSet": 1, "NetworkPolicy": 1, "Pod": 1,
-		"PodMonitor": 1, "PrometheusRule": 1, "Role": 1, "RoleBinding": 2, "Secret": 1, "SecurityContextConstraints": 1,
-		"ServiceAccount": 1, "StorageClass": 2,
+		"CSIDriver": 1, "ClusterRole": 5, "ClusterRoleBinding": 4, "ConfigMap": 2, "DaemonSet": 1, "Deployment": 1, "NetworkPolicy": 2, "Pod": 1,
+		"PodMonitor": 1, "PrometheusRule": 1, "Role": 4, "RoleBinding": 5, "Secret": 1, "SecurityContextConstraints": 1,
+		"ServiceAccount": 2, "StorageClass": 2,
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)

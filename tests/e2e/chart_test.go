@@ -26,6 +26,8 @@ const (
 	poolCovered  = "covered"
 	poolLinked   = "linked"
 	poolSelected = "selected"
+	poolEnforced = "enforced"
+	poolGrowing  = "growing"
 )
 
 // Paths on the nodes.
@@ -44,6 +46,7 @@ type pool struct {
 	Path         string            `json:"path"`
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	RequireMount bool              `json:"requireMount,omitempty"`
+	Quota        string            `json:"quota,omitempty"`
 	Inline       bool              `json:"inline,omitempty"`
 }
 
@@ -90,6 +93,8 @@ func basePools() []pool {
 		{Name: poolSized, RequireMount: true},
 		{Name: poolMetered, RequireMount: true},
 		{Name: poolMounted, RequireMount: true},
+		{Name: poolEnforced, RequireMount: true, Quota: "required"},
+		{Name: poolGrowing, RequireMount: true, Quota: "required"},
 		{Name: poolSelected, NodeSelector: map[string]string{selectedLabel: "yes"}},
 	}
 	for i := range pools {
@@ -164,10 +169,16 @@ func (s *suite) uninstall(ctx context.Context) error {
 }
 
 func (s *suite) runHelm(ctx context.Context, args ...string) error {
+	_, err := s.helmOutput(ctx, args...)
+	return err
+}
+
+func (s *suite) helmOutput(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, s.helm, append(args, "--namespace", namespace)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
-	return nil
+	return string(out), nil
 }

@@ -85,10 +85,21 @@ func firstWord(text string) string {
 // until the feature is over. The kernel frees the device with the mount.
 func (s *scene) mountDisk(node, name, size, path string) {
 	s.t.Helper()
+	s.mountNew("mkfs.ext4 -q -F -m 0", node, name, size, path)
+}
+
+// mountBtrfs does the same with btrfs. Its quota is off: a pool with quota: required turns it on.
+func (s *scene) mountBtrfs(node, name, size, path string) {
+	s.t.Helper()
+	s.mountNew("mkfs.btrfs -q -f", node, name, size, path)
+}
+
+func (s *scene) mountNew(mkfs, node, name, size, path string) {
+	s.t.Helper()
 	image := disks + "/" + name + ".img"
 	s.onNode(node, strings.Join([]string{
 		"rm -f " + image, "truncate -s " + size + " " + image,
-		"mkfs.ext4 -q -F -m 0 " + image,
+		mkfs + " " + image,
 		"mkdir -p " + path, "mount -o loop " + image + " " + path,
 	}, "\n"))
 	s.whenDone(func(ctx context.Context) error {

@@ -106,7 +106,7 @@ func (s *suite) pushImages(ctx context.Context) error {
 	if s.digests, err = s.cluster.PushProduct(ctx, imageTag); err != nil {
 		return err
 	}
-	return provide.Sidecar(ctx, s.cluster)
+	return provide.Sidecars(ctx, s.cluster)
 }
 
 // image is the full name of one of this repository's images.

@@ -12,10 +12,30 @@ const directory = "directory"
 
 // filesystems are what pools lie on in these tests: a directory, and each
 // filesystem that a pool can have to itself, on a loop device.
-func filesystems() []string { return []string{directory, "ext4", "xfs", "btrfs"} }
+func filesystems() []string {
+	return []string{directory, "ext4", "xfs", "btrfs", enforcing + "btrfs", cooperative + "btrfs"}
+}
 
-// diskBytes is enough for mkfs.xfs, which wants 300 MiB. The file is sparse.
-const diskBytes = 512 << 20
+// enforcing begins the name of a filesystem whose quota the driver is to turn on, cooperative that of one with full qgroups on already.
+const (
+	enforcing   = "enforcing-"
+	cooperative = "cooperative-"
+)
+
+// enforcement is what the driver has to say of a pool on a filesystem. The kernel's project quota is tested in a VM (tests/vm).
+func enforcement(filesystem string) string {
+	switch {
+	case strings.HasPrefix(filesystem, enforcing):
+		return "strict"
+	case strings.HasPrefix(filesystem, cooperative):
+		return "cooperative"
+	default:
+		return "none"
+	}
+}
+
+// diskBytes is enough for a volume that grows by 1 GiB, as csi-sanity has it. The file is sparse.
+const diskBytes = 2 << 30
 
 // mountPool makes a directory for a pool, on a loop device unless filesystem
 // is directory, and takes it away when the test ends.
@@ -27,9 +47,10 @@ func mountPool(t *testing.T, filesystem, pool, image string) {
 	if filesystem == directory {
 		return
 	}
-	mkfs, err := exec.LookPath("mkfs." + filesystem)
+	kind := strings.TrimPrefix(strings.TrimPrefix(filesystem, enforcing), cooperative)
+	mkfs, err := exec.LookPath("mkfs." + kind)
 	if err != nil {
-		t.Fatalf("mkfs.%s is missing: run `go -C tools run ./install mkfs.%s`, which installs it with apt: %v", filesystem, filesystem, err)
+		t.Fatalf("mkfs.%s is missing: run `go -C tools run ./install mkfs.%s`, which installs it with apt: %v", kind, kind, err)
 	}
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -39,6 +60,9 @@ func mountPool(t *testing.T, filesystem, pool, image string) {
 	}
 	command(t, mkfs, "-q", image)
 	command(t, "mount", "-o", "loop", image, pool)
+	if strings.HasPrefix(filesystem, cooperative) {
+		command(t, "btrfs", "quota", "enable", pool)
+	}
 	t.Cleanup(func() {
 		out, err := exec.Command("umount", pool).CombinedOutput() // t.Context() is over by now
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -61,6 +62,9 @@ func start(t *testing.T, binary, filesystem string) *instance {
 	}
 	config := filepath.Join(dir, "config.yaml")
 	text := fmt.Sprintf("storagePools:\n- name: sanity\n  path: %s\n  requireMount: %t\n", pool, filesystem != directory)
+	if strings.HasPrefix(filesystem, enforcing) {
+		text += "  quota: required\n"
+	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

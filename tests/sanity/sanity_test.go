@@ -43,6 +43,9 @@ func TestSanity(t *testing.T) {
 	for _, d := range drivers {
 		checkSkips(t, d.filesystem, report)
 		d.checkClean(t)
+		if want := " enforcement=" + enforcement(d.filesystem) + " "; !strings.Contains(d.logged(t), want) {
+			t.Errorf("%s: the driver's log does not say%s", d.filesystem, want)
+		}
 	}
 }
 

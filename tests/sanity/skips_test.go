@@ -7,7 +7,7 @@ const (
 	noSnapshots        = "snapshots are not part of this version; CreateVolume refuses a source (csi/request.go, tested there)"
 	noClones           = "clones are not part of this version; CreateVolume refuses a source (csi/request.go, tested there)"
 	noGroups           = "group snapshots are not part of this version"
-	noExpansion        = "expansion is not part of this version"
+	noExpansion        = "only the cluster's controller advertises the controller's EXPAND_VOLUME, on a socket of its own (growth, csi/expand_test.go)"
 	noModify           = "ControllerModifyVolume goes to one socket with only an id, which one driver per node cannot answer"
 	noControllerHealth = "health is answered by the node service, where the directory is"
 	disabled           = "disabled by csi-sanity itself (XIt) for drivers that page by index; TestPagingWhileVolumesChange does it"
@@ -66,13 +66,9 @@ func skips() map[string]string {
 		"GroupController Service [GroupController VolumeGroupSnapshots] GetVolumeGroupSnapshot should fail when an invalid volume id is used":       noGroups,
 		"GroupController Service [GroupController VolumeGroupSnapshots] GetVolumeGroupSnapshot should fail when no volume id is provided":           noGroups,
 
-		"ExpandVolume [Controller Server] should fail if no capacity range is given":            noExpansion,
-		"ExpandVolume [Controller Server] should fail if no volume id is given":                 noExpansion,
-		"ExpandVolume [Controller Server] should work":                                          noExpansion,
-		"Node Service NodeExpandVolume should fail when no volume id is provided":               noExpansion,
-		"Node Service NodeExpandVolume should fail when no volume path is provided":             noExpansion,
-		"Node Service NodeExpandVolume should fail when volume is not found":                    noExpansion,
-		"Node Service NodeExpandVolume should work if node-expand is called after node-publish": noExpansion,
+		"ExpandVolume [Controller Server] should fail if no capacity range is given": noExpansion,
+		"ExpandVolume [Controller Server] should fail if no volume id is given":      noExpansion,
+		"ExpandVolume [Controller Server] should work":                               noExpansion,
 
 		"Controller Service [Controller Server] CreateVolume should create volume with a volume attribute class":                                                      noModify,
 		"Controller Service [Controller Server] CreateVolume should not create volume with an invalid volume attribute class":                                         noModify,

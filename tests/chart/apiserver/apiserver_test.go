@@ -3,15 +3,14 @@
 package apiserver
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	securityv1 "github.com/openshift/api/security/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,16 +43,18 @@ func dryRun(t *testing.T, s *server) {
 	ci := filepath.Join(helmcli.ChartDir(t), "ci")
 	testdata := filepath.Join("..", "testdata")
 	helm := helmcli.Newest(t)
-	for name, file := range map[string]string{
-		"default":         filepath.Join(ci, "default-values.yaml"),
-		"two pools":       filepath.Join(ci, "two-pools-values.yaml"),
-		"options":         filepath.Join(ci, "options-values.yaml"),
-		"openshift":       filepath.Join(testdata, "openshift.yaml"),
-		"everything":      filepath.Join(testdata, "everything.yaml"),
-		"service monitor": filepath.Join(testdata, "service-monitor.yaml"),
-		"kubelet dir":     filepath.Join(testdata, "kubelet-dir.yaml"),
+	for name, files := range map[string][]string{
+		"default":              {filepath.Join(ci, "default-values.yaml")},
+		"two pools":            {filepath.Join(ci, "two-pools-values.yaml")},
+		"options":              {filepath.Join(ci, "options-values.yaml")},
+		"openshift":            {filepath.Join(testdata, "openshift.yaml")},
+		"everything":           {filepath.Join(testdata, "everything.yaml")},
+		"service monitor":      {filepath.Join(testdata, "service-monitor.yaml")},
+		"kubelet dir":          {filepath.Join(testdata, "kubelet-dir.yaml")},
+		"operator":             {filepath.Join(ci, "operator-values.yaml")},
+		"operator, everything": {filepath.Join(testdata, "everything.yaml"), filepath.Join(testdata, "operator.yaml")},
 	} {
-		objects := helmcli.Raw(t, helm.MustTemplate(t, helmcli.Values{Files: []string{file}}))
+		objects := helmcli.Raw(t, helm.MustTemplate(t, helmcli.Values{Files: files}))
 		if len(objects) < 10 {
 			t.Errorf("%s: only %d objects", name, len(objects))
 		}
@@ -103,13 +104,48 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 	}
 	get(t, s, client.ObjectKey{Name: "two"}, &storagev1.StorageClass{})
 
-	run(helmcli.Values{}, "uninstall", helmcli.Release)
+	flip(t, s, run)
+	// Nothing here runs the Job that would ask first.
+	run(helmcli.Values{}, "uninstall", helmcli.Release, "--no-hooks")
 	for key, object := range map[client.ObjectKey]client.Object{
 		pods: &appsv1.DaemonSet{}, {Name: "kubevirt.io.hostpath-provisioner"}: &storagev1.CSIDriver{}, {Name: "two"}: &storagev1.StorageClass{},
 	} {
 		if err := s.client.Get(t.Context(), key, object); !apierrors.IsNotFound(err) {
 			t.Errorf("%T %s is still there after uninstall: %v", object, key, err)
 		}
+	}
+}
+
+// flip turns the operator on: Helm removes the driver, and an upgrade keeps the caBundle that somebody else wrote.
+func flip(t *testing.T, s *server, run func(helmcli.Values, string, ...string) string) {
+	t.Helper()
+	const operator = "hpp-hostpath-provisioner-operator"
+	upgrade := func(replicas string) *appsv1.Deployment {
+		values := helmcli.Values{Set: map[string]string{"operator.enabled": "true", "operator.replicas": replicas}}
+		if notes := run(values, "upgrade", helmcli.Release, helmcli.ChartDir(t)); !strings.Contains(notes, "kind: HostPathProvisioner\n") {
+			t.Errorf("upgrade printed no HostPathProvisioner:\n%s", notes)
+		}
+		return get(t, s, client.ObjectKey{Namespace: helmcli.Namespace, Name: operator}, &appsv1.Deployment{})
+	}
+	upgrade("1")
+	var sets appsv1.DaemonSetList
+	if err := s.client.List(t.Context(), &sets, client.InNamespace(helmcli.Namespace)); err != nil || len(sets.Items) > 0 {
+		t.Errorf("%d DaemonSets are left to Helm (%v)", len(sets.Items), err)
+	}
+	configuration := get(t, s, client.ObjectKey{Name: operator}, &admissionv1.ValidatingWebhookConfiguration{})
+	if bundle := configuration.Webhooks[0].ClientConfig.CABundle; len(bundle) > 0 {
+		t.Errorf("the chart sets a caBundle: %s", bundle)
+	}
+	configuration.Webhooks[0].ClientConfig.CABundle = []byte("written by the operator")
+	if err := s.client.Update(t.Context(), configuration, client.FieldOwner("operator")); err != nil {
+		t.Fatal(err)
+	}
+	if replicas := *upgrade("2").Spec.Replicas; replicas != 2 {
+		t.Errorf("%d replicas after the upgrade, want 2", replicas)
+	}
+	get(t, s, client.ObjectKey{Name: operator}, configuration)
+	if bundle := string(configuration.Webhooks[0].ClientConfig.CABundle); bundle != "written by the operator" {
+		t.Errorf("caBundle %q after an upgrade, want it as it was", bundle)
 	}
 }
 
@@ -166,19 +202,10 @@ func start(t *testing.T) *server {
 	t.Helper()
 	environment := &envtest.Environment{
 		Scheme:                helmcli.Scheme(t),
-		BinaryAssetsDirectory: helmcli.Assets(t),
 		ErrorIfCRDPathMissing: true,
-		CRDDirectoryPaths:     foreignKinds(t),
+		CRDDirectoryPaths:     slices.Concat(helmcli.OpenShiftKinds(t), helmcli.MonitoringKinds(t), helmcli.CertManagerKinds(t)),
 	}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatalf("start kube-apiserver and etcd: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Errorf("stop kube-apiserver and etcd: %v", err)
-		}
-	})
+	config := helmcli.StartAPIServer(t, environment)
 	c, err := client.New(config, client.Options{Scheme: environment.Scheme})
 	if err != nil {
 		t.Fatal(err)
@@ -193,37 +220,4 @@ func start(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	return &server{client: c, kubeconfig: path}
-}
-
-// foreignKinds are the CustomResourceDefinitions of OpenShift and of the Prometheus operator, out of their modules.
-func foreignKinds(t *testing.T) []string {
-	t.Helper()
-	openshift := strings.TrimSpace(output(t, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api"))
-	var module struct{ Dir string }
-	// Of this module only the types are a requirement; the definitions lie in its parent.
-	download := output(t, "go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator@v0.94.1")
-	if err := json.Unmarshal([]byte(download), &module); err != nil {
-		t.Fatal(err)
-	}
-	monitoring := filepath.Join(module.Dir, "example", "prometheus-operator-crd")
-	return []string{
-		filepath.Join(openshift, "security", "v1", "zz_generated.crd-manifests", "0000_03_config-operator_01_securitycontextconstraints.crd.yaml"),
-		filepath.Join(monitoring, "monitoring.coreos.com_podmonitors.yaml"),
-		filepath.Join(monitoring, "monitoring.coreos.com_servicemonitors.yaml"),
-		filepath.Join(monitoring, "monitoring.coreos.com_prometheusrules.yaml"),
-	}
-}
-
-// output runs a command in tests/ and gives its stdout.
-func output(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), name, args...)
-	command.Dir = filepath.Join(helmcli.Root(t), "tests")
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, stderr.String())
-	}
-	return string(out)
 }

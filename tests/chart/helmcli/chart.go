@@ -1,9 +1,7 @@
 package helmcli
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,13 +39,11 @@ func Assets(t *testing.T) string {
 	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {
 		return folder
 	}
-	command := exec.CommandContext(t.Context(), "go", "run", "./cluster", "assets")
-	command.Dir = filepath.Join(Root(t), "tests")
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, stderr.String())
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(golang(t, "run", "./cluster", "assets"))
+}
+
+// CertManager is a folder with cert-manager's controller, webhook and cainjector, which are compiled first if need be.
+func CertManager(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(golang(t, "run", "./cluster", "assets", "cert-manager"))
 }

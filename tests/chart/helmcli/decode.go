@@ -13,18 +13,23 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Scheme knows every kind that the chart can render, the foreign ones included.
+// Scheme knows every kind that the chart can render, the foreign ones included. Those of cert-manager it knows by name only: the
+// types come with a server's whole dependencies.
 func Scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	all := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(all), securityv1.Install(all), monitoringv1.AddToScheme(all)); err != nil {
 		t.Fatal(err)
+	}
+	for _, kind := range []string{"Issuer", "Certificate"} {
+		all.AddKnownTypeWithName(schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: kind}, &unstructured.Unstructured{})
 	}
 	return all
 }

@@ -75,7 +75,7 @@ func makeCluster(t *testing.T) string {
 	if _, err := cluster.PushProduct(t.Context(), helmcli.Chart(t).AppVersion); err != nil {
 		t.Fatal(err)
 	}
-	if err := provide.Sidecar(t.Context(), cluster); err != nil {
+	if err := provide.Sidecars(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
 	return cluster.Kubeconfig()

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 

@@ -15,12 +15,12 @@ import (
 
 	"sigs.k8s.io/kind/pkg/cluster"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/preflight"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
 // Options say what cluster is wanted.

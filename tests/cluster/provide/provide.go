@@ -1,5 +1,5 @@
 // Package provide sees to what an installation into a cluster needs besides
-// this repository's own images: the sidecar's image and Helm.
+// this repository's own images: the sidecars' images and Helm.
 package provide
 
 import (
@@ -12,32 +12,47 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/gobuild"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
-// The sidecar's image, as the chart names it.
-const (
-	sidecarRegistry = "registry.k8s.io"
-	sidecarImage    = "sig-storage/csi-provisioner:" + versions.CSIProvisioner
-)
+// sidecarRegistry is where the chart takes upstream's sidecars from.
+const sidecarRegistry = "registry.k8s.io"
 
-// Sidecar makes sure that nodes can pull csi-provisioner: from its own
-// registry where that answers, else from the cluster's, compiled here.
-func Sidecar(ctx context.Context, c *kindcluster.Cluster) error {
+// sidecar is a program of upstream's and its image as the chart names it.
+type sidecar struct {
+	program versions.Program
+	image   string
+}
+
+// Sidecars makes sure that nodes can pull csi-provisioner and csi-resizer.
+func Sidecars(ctx context.Context, c *kindcluster.Cluster) error {
 	dir, err := cache.Open()
 	if err != nil {
 		return err
 	}
-	what, usual := "image "+sidecarRegistry+"/"+sidecarImage, time.Duration(0)
-	program := versions.CSIProvisionerProgram()
-	public := !dir.Has(gobuild.Folder(program)) && canPull(ctx, sidecarRegistry+"/"+sidecarImage)
+	for _, s := range []sidecar{
+		{versions.CSIProvisionerProgram(), "sig-storage/csi-provisioner:" + versions.CSIProvisioner},
+		{versions.CSIResizerProgram(), "sig-storage/csi-resizer:" + versions.CSIResizer},
+	} {
+		if err := s.provide(ctx, c, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// provide leaves the image to its own registry where that answers, else compiles and pushes it to the cluster's.
+func (s sidecar) provide(ctx context.Context, c *kindcluster.Cluster, dir cache.Dir) error {
+	what, usual := "image "+sidecarRegistry+"/"+s.image, time.Duration(0)
+	compiled := dir.Has(gobuild.Folder(s.program))
+	public := !compiled && canPull(ctx, sidecarRegistry+"/"+s.image)
 	switch {
 	case public:
 		what += ": the nodes pull it"
-	case dir.Has(gobuild.Folder(program)):
+	case compiled:
 		what += ": push, compiled earlier"
 	default:
 		what += ": cannot be pulled, compile and push"
@@ -47,11 +62,11 @@ func Sidecar(ctx context.Context, c *kindcluster.Cluster) error {
 		if public {
 			return nil
 		}
-		folder, err := gobuild.Build(ctx, dir, program, report)
+		folder, err := gobuild.Build(ctx, dir, s.program, report)
 		if err != nil {
 			return err
 		}
-		_, err = c.PushBinary(ctx, filepath.Join(folder, program.Name), "/"+program.Name, sidecarImage)
+		_, err = c.PushBinary(ctx, filepath.Join(folder, s.program.Name), "/"+s.program.Name, s.image)
 		return err
 	})
 }

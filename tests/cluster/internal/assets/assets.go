@@ -6,26 +6,28 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/gobuild"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
 // Folder returns a folder with kube-apiserver, etcd and kubectl, as envtest's
-// KUBEBUILDER_ASSETS wants it. What is missing in the cache is compiled first,
-// with progress on out.
+// KUBEBUILDER_ASSETS wants it, and kube-controller-manager. What is missing in
+// the cache is compiled first, with progress on out.
 func Folder(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
 	programs := []struct {
 		program versions.Program
 		usual   time.Duration
 		names   []string
 	}{
-		{versions.KubernetesProgram(), 9 * time.Minute, []string{"kube-apiserver", "kubectl"}},
+		{versions.KubernetesProgram(), 9 * time.Minute, []string{"kube-apiserver", "kube-controller-manager", "kubectl"}},
 		{versions.EtcdProgram(), 75 * time.Second, []string{"etcd"}},
 	}
 	steps := progress.New(out, len(programs))
@@ -45,7 +47,8 @@ func Folder(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
 			sources[name] = folder
 		}
 	}
-	entry := "envtest/" + versions.Key(programs[0].program.Key(), programs[1].program.Key())
+	parts := []string{programs[0].program.Key(), programs[1].program.Key()}
+	entry := "envtest/" + versions.Key(append(parts, slices.Sorted(maps.Keys(sources))...)...)
 	return dir.Once(entry, func(target string) error {
 		for name, folder := range sources {
 			if err := os.Symlink(filepath.Join(folder, name), filepath.Join(target, name)); err != nil {
@@ -54,4 +57,19 @@ func Folder(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
 		}
 		return nil
 	})
+}
+
+// CertManager returns a folder with cert-manager's controller, webhook and
+// cainjector, which are compiled first if the cache does not have them.
+func CertManager(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
+	program := versions.CertManagerProgram()
+	if folder := gobuild.Folder(program); dir.Has(folder) {
+		return dir.Path(folder), nil
+	}
+	var folder string
+	err := progress.New(out, 1).Step("compile cert-manager "+program.Version, 3*time.Minute, func(report func(string)) (err error) {
+		folder, err = gobuild.Build(ctx, dir, program, report)
+		return err
+	})
+	return folder, err
 }

@@ -2,15 +2,18 @@
 package cli
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/assets"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/install"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
 const defaultName = "hpp"
@@ -113,18 +116,25 @@ func routesCommand() *cobra.Command {
 }
 
 func assetsCommand() *cobra.Command {
+	assetsOf := map[string]func(context.Context, cache.Dir, io.Writer) (string, error){
+		"control-plane": assets.Folder,
+		"cert-manager":  assets.CertManager,
+	}
 	return &cobra.Command{
-		Use:   "assets",
-		Short: "Print a folder with kube-apiserver, etcd and kubectl, for KUBEBUILDER_ASSETS; build them if needed",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:       "assets [control-plane|cert-manager]",
+		Short:     "Print a folder with programs that tests start without a cluster; build them if needed",
+		Long:      "control-plane (the default): kube-apiserver, etcd, kubectl and kube-controller-manager, for KUBEBUILDER_ASSETS.",
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: slices.Sorted(maps.Keys(assetsOf)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			which := append(args, "control-plane")[0]
 			dir, err := cache.Open()
 			if err != nil {
 				return err
 			}
-			folder, err := assets.Folder(cmd.Context(), dir, cmd.ErrOrStderr())
+			folder, err := assetsOf[which](cmd.Context(), dir, cmd.ErrOrStderr())
 			if err != nil {
-				return errors.Join(errors.New("provide kube-apiserver, etcd and kubectl"), err)
+				return fmt.Errorf("provide the programs of %s: %w", which, err)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), folder)
 			return err

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
 // Folder is where the program's binaries are, or will be, in the cache.

@@ -37,9 +37,9 @@ type Options struct {
 // Steps is how many steps Run prints.
 func (o Options) Steps() int {
 	if o.Demo {
-		return 5
+		return 6
 	}
-	return 4
+	return 5
 }
 
 // Run builds and pushes the images, installs or upgrades the chart, makes the
@@ -52,13 +52,13 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 	steps := c.Printer()
 	var digests map[string]string
 	err = steps.Step("images: compile and push driver and selftest "+version, time.Minute, func(report func(string)) (err error) {
-		digests, err = c.PushProductWithReport(ctx, version, report)
+		digests, err = c.PushProductWithReport(ctx, version, report, "driver", "selftest") // all that the chart runs by default
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := provide.Sidecar(ctx, c); err != nil {
+	if err := provide.Sidecars(ctx, c); err != nil {
 		return err
 	}
 	helm, err := provide.Helm(ctx, c)

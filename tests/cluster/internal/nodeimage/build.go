@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/gobuild"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/rootfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )

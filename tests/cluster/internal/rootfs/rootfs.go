@@ -14,8 +14,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
 // recipe is part of the cache key: raise it when this file does something new.

@@ -26,6 +26,13 @@ const Helm = "v4.3.1"
 // CSIProvisioner is the sidecar version, which the chart names too.
 const CSIProvisioner = "v6.3.0"
 
+// CSIResizer is the version of the sidecar that grows volumes, which the chart names too.
+const CSIResizer = "v2.3.0"
+
+// CertManager is the newest version whose binaries lie in its main module; those of later ones are in modules that no
+// proxy serves.
+const CertManager = "v1.11.5"
+
 // Debian is the suite of the root filesystem. Newer ones have a systemd that
 // refuses to start on hosts with cgroup v1.
 const Debian = "bookworm"
@@ -100,13 +107,17 @@ func CoreDNSProgram() Program {
 
 // CSIProvisionerProgram is the sidecar that turns claims into CSI calls.
 func CSIProvisionerProgram() Program {
-	const module = "github.com/kubernetes-csi/external-provisioner/v6"
+	return sidecar("csi-provisioner", "github.com/kubernetes-csi/external-provisioner/v6", CSIProvisioner)
+}
+
+// CSIResizerProgram is the sidecar that turns claims which ask for more into CSI calls.
+func CSIResizerProgram() Program {
+	return sidecar("csi-resizer", "github.com/kubernetes-csi/external-resizer/v2", CSIResizer)
+}
+
+func sidecar(name, module, version string) Program {
 	return Program{
-		Name:     "csi-provisioner",
-		Module:   module,
-		Version:  CSIProvisioner,
-		Packages: []string{module + "/cmd/csi-provisioner"},
-		Ldflags:  "-X main.version=" + CSIProvisioner,
+		Name: name, Module: module, Version: version, Packages: []string{module + "/cmd/" + name}, Ldflags: "-X main.version=" + version,
 	}
 }
 
@@ -119,6 +130,18 @@ func HelmProgram() Program {
 		Version:  Helm,
 		Packages: []string{module + "/cmd/helm"},
 		Ldflags:  "-X " + module + "/internal/version.version=" + Helm,
+	}
+}
+
+// CertManagerProgram is what makes and injects certificates where a cluster asks for it.
+func CertManagerProgram() Program {
+	const module = "github.com/cert-manager/cert-manager"
+	return Program{
+		Name:     "cert-manager",
+		Module:   module,
+		Version:  CertManager,
+		Packages: []string{module + "/cmd/controller", module + "/cmd/webhook", module + "/cmd/cainjector"},
+		Ldflags:  "-X " + module + "/pkg/util.AppVersion=" + CertManager,
 	}
 }
 

@@ -39,15 +39,18 @@ func TestKindIsTheVersionInGoMod(t *testing.T) {
 
 // A sidecar that the chart names and the cluster does not have would leave
 // the driver's pods pending.
-func TestSidecarIsTheVersionInTheChart(t *testing.T) {
+func TestSidecarsAreTheVersionsInTheChart(t *testing.T) {
 	values := read(t, "../../../../charts/hostpath-provisioner/values.yaml")
-	_, after, found := strings.Cut(values, "repository: sig-storage/csi-provisioner\n")
-	if !found {
-		t.Fatal("the chart's values name no sig-storage/csi-provisioner")
-	}
-	tag := regexp.MustCompile(`(?m)^\s*tag: "?([^"\n]*)`).FindStringSubmatch(after)
-	if tag == nil || tag[1] != versions.CSIProvisioner {
-		t.Errorf("the chart's csi-provisioner is %v, the cluster's %s", tag, versions.CSIProvisioner)
+	for name, version := range map[string]string{"csi-provisioner": versions.CSIProvisioner, "csi-resizer": versions.CSIResizer} {
+		_, after, found := strings.Cut(values, "repository: sig-storage/"+name+"\n")
+		if !found {
+			t.Errorf("the chart's values name no sig-storage/%s", name)
+			continue
+		}
+		tag := regexp.MustCompile(`(?m)^\s*tag: "?([^"\n]*)`).FindStringSubmatch(after)
+		if tag == nil || tag[1] != version {
+			t.Errorf("the chart's %s is %v, the cluster's %s", name, tag, version)
+		}
 	}
 }
 
@@ -55,7 +58,8 @@ func TestProgramsHaveKeysOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range []versions.Program{
 		versions.KubernetesProgram(), versions.EtcdProgram(), versions.ContainerdProgram(),
-		versions.CoreDNSProgram(), versions.CSIProvisionerProgram(), versions.HelmProgram(),
+		versions.CoreDNSProgram(), versions.CSIProvisionerProgram(), versions.CSIResizerProgram(), versions.HelmProgram(),
+		versions.CertManagerProgram(),
 	} {
 		if seen[p.Key()] || !strings.Contains(p.Key(), p.Version) {
 			t.Errorf("cache key %q of %s: want one of its own, with its version", p.Key(), p.Name)

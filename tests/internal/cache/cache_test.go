@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
 func open(t *testing.T) cache.Dir {

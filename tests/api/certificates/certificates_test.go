@@ -1,0 +1,213 @@
+// Package certificates tests where the webhook's certificate comes from: each of the four modes, until the API server has called the
+// webhook. cert-manager is the real one; of OpenShift's service CA only what it would write is played.
+package certificates
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+const (
+	secretName = harness.OperatorName + "-certificate"
+	host       = harness.OperatorName + "." + harness.Namespace + ".svc"
+)
+
+// world is one control plane; the modes follow one another on it.
+type world struct {
+	*harness.Server
+	binary string
+	*harness.Operator
+}
+
+func TestCertificates(t *testing.T) {
+	s := harness.Start(t)
+	w := &world{Server: s, binary: s.Build(t, "./src/operator")}
+	for _, test := range []struct {
+		name string
+		do   func(*testing.T, *world)
+	}{
+		{"self-managed", selfManaged},
+		{"existing secret", existingSecret},
+		{"openshift", openshift},
+		{"cert-manager", certManager},
+		{"cert-manager with an issuer", certManagerIssuer},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.do(t, w) })
+	}
+}
+
+// install installs the operator in a mode, for the length of a test.
+func (w *world) install(t *testing.T, mode string, more helmcli.Values) {
+	t.Helper()
+	if more.Set == nil {
+		more.Set = map[string]string{}
+	}
+	more.Set["operator.webhook.certificates"] = mode
+	w.Operator = w.InstallOperator(t, w.binary, more)
+	t.Cleanup(func() {
+		w.Stop()
+		w.Uninstall(t)
+		_ = w.Client.Delete(context.WithoutCancel(t.Context()), secret()) // not every mode has it
+	})
+}
+
+func secret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: secretName}}
+}
+
+// selfManaged: nobody does anything, also not when the Secret is lost.
+func selfManaged(t *testing.T, w *world) {
+	w.install(t, "self-managed", helmcli.Values{})
+	w.Ready(t)
+	w.answers(t)
+	lost := harness.Get(t, w.Server, secret())
+	w.Delete(t, secret())
+	harness.Until(t, w.Server, "another certificate", secret(), func(s *corev1.Secret) error {
+		if string(s.Data["tls.crt"]) == string(lost.Data["tls.crt"]) {
+			return fmt.Errorf("it is the lost one")
+		}
+		return nil
+	})
+	w.serves(t, "tls.crt")
+	w.Ready(t)
+	w.answers(t)
+	// A caBundle that somebody spoils is mended.
+	w.inject(t, []byte(authority(t, "another").certificate))
+	harness.Until(t, w.Server, "the caBundle", configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) error {
+		if got, want := c.Webhooks[0].ClientConfig.CABundle, harness.Get(t, w.Server, secret()).Data["ca.crt"]; string(got) != string(want) {
+			return fmt.Errorf("it is\n%s\nwant\n%s", got, want)
+		}
+		return nil
+	})
+	w.answers(t)
+}
+
+// existingSecret: the administrator makes and renews it, under a name of his own.
+func existingSecret(t *testing.T, w *world) {
+	w.install(t, "existingSecret", helmcli.Values{Set: map[string]string{"operator.webhook.existingSecret": "mine"}})
+	w.unready(t, `no certificate to serve from the Secret storage/mine: it is not there`)
+	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "mine"}, Type: corev1.SecretTypeTLS}
+	own.Data = authority(t, "first").secret(t)
+	w.Create(t, own)
+	defer w.Delete(t, own)
+	w.Ready(t)
+	w.answers(t)
+	renewed := authority(t, "second").secret(t)
+	harness.Change(t, w.Server, own, func(s *corev1.Secret) { s.Data = renewed })
+	w.servesPEM(t, renewed["tls.crt"])
+	w.Ready(t)
+	w.answers(t)
+}
+
+// openshift: the service CA reads the annotations of Service and webhook configuration, and writes Secret and caBundle.
+func openshift(t *testing.T, w *world) {
+	w.install(t, "openshift", helmcli.Values{})
+	service := harness.Get(t, w.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: harness.OperatorName}})
+	if got := service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]; got != secretName {
+		t.Errorf("the Service asks for the Secret %q, want %q", got, secretName)
+	}
+	if got := harness.Get(t, w.Server, configuration()).Annotations["service.beta.openshift.io/inject-cabundle"]; got != "true" {
+		t.Errorf("the webhook configuration asks for no caBundle: %q", got)
+	}
+	w.unready(t, `no certificate to serve from the Secret storage/`+secretName+`: it is not there`)
+	ca := authority(t, "service CA")
+	made := secret()
+	made.Type, made.Data = corev1.SecretTypeTLS, ca.secret(t)
+	delete(made.Data, "ca.crt") // it has none there
+	w.Create(t, made)
+	w.unready(t, `has no caBundle yet`)
+	w.inject(t, []byte(authority(t, "another").certificate))
+	w.unready(t, `does not verify the certificate that is served`)
+	w.inject(t, []byte(ca.certificate))
+	w.Ready(t)
+	w.answers(t)
+	// An upgrade of the release does not take the caBundle away.
+	w.Upgrade(t, helmcli.Values{Set: map[string]string{"operator.webhook.certificates": "openshift"}})
+	w.Ready(t)
+	w.answers(t)
+}
+
+func configuration() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: harness.OperatorName}}
+}
+
+func (w *world) inject(t *testing.T, bundle []byte) {
+	t.Helper()
+	harness.Change(t, w.Server, configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		c.Webhooks[0].ClientConfig.CABundle = bundle
+	})
+}
+
+// answers wants the API server to have asked the webhook, over its Service and with its caBundle.
+func (w *world) answers(t *testing.T) {
+	t.Helper()
+	wrong := &v1beta1.HostPathProvisioner{
+		ObjectMeta: metav1.ObjectMeta{Name: names.CustomResource},
+		Spec:       v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{Name: "local", Path: "/etc"}}},
+	}
+	harness.Eventually(t, "the webhook answers", func(ctx context.Context) error {
+		err := w.Client.Create(ctx, wrong.DeepCopy(), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), `admission webhook "validate.hostpathprovisioner.kubevirt.io" denied the request: `) {
+			return fmt.Errorf("create says %w", err)
+		}
+		return nil
+	})
+}
+
+// unready waits until /readyz fails and says why in these words.
+func (w *world) unready(t *testing.T, words string) {
+	t.Helper()
+	harness.Eventually(t, "the operator is not ready", func(ctx context.Context) error {
+		if err := w.Running(); err != nil {
+			return err
+		}
+		if err := w.Readyz(ctx); err == nil {
+			return fmt.Errorf("it is ready")
+		}
+		// /readyz keeps reasons to itself; the log has them.
+		if !strings.Contains(w.Log(), strings.ReplaceAll(words, `"`, `\"`)) {
+			return fmt.Errorf("its log does not say %q", words)
+		}
+		return nil
+	})
+}
+
+// serves waits until both servers show the certificate that is in the Secret now.
+func (w *world) serves(t *testing.T, key string) {
+	t.Helper()
+	w.servesPEM(t, harness.Get(t, w.Server, secret()).Data[key])
+}
+
+func (w *world) servesPEM(t *testing.T, certificate []byte) {
+	t.Helper()
+	block, _ := pem.Decode(certificate)
+	for _, address := range []string{w.Webhook, w.Metrics} {
+		harness.Eventually(t, address+" serves the new certificate", func(ctx context.Context) error {
+			dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+			connection, err := dialer.DialContext(ctx, "tcp", address)
+			if err != nil {
+				return err
+			}
+			defer connection.Close()
+			shown := connection.(*tls.Conn).ConnectionState().PeerCertificates[0]
+			if string(shown.Raw) != string(block.Bytes) {
+				return fmt.Errorf("it shows the one of %s", shown.NotBefore)
+			}
+			return nil
+		})
+	}
+}

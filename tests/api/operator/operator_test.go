@@ -1,0 +1,200 @@
+// Package operator tests the operator, installed from the chart and run with the rights that the chart gives it, against a real API
+// server with the real garbage collector and DaemonSet controller.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// Names of what the release is called by.
+const (
+	full        = harness.Release + "-hostpath-provisioner"
+	driverName  = full + "-csi"
+	driverRole  = driverName + "-driver"
+	legacyName  = full + "-legacy"
+	manager     = "hostpath-provisioner-operator"
+	managedBy   = "app.kubernetes.io/managed-by"
+	baseValues  = "testdata/base-values.yaml"
+	driverPods  = "csi-driver"
+	patientNode = "node-1"
+)
+
+// world is one control plane with one operator, for one test after the other: there is one custom resource.
+type world struct {
+	*harness.Server
+	operator *harness.Operator
+	nodes    *harness.Nodes
+}
+
+func TestOperator(t *testing.T) {
+	s := harness.Start(t)
+	s.Kinds(t, helmcli.MonitoringKinds(t)...)
+	w := &world{Server: s, nodes: s.StartNodes(t, patientNode, "node-2")}
+	w.operator = s.InstallOperator(t, s.Build(t, "./src/operator"), helmcli.Values{Files: []string{baseValues}})
+	w.operator.Ready(t)
+	for _, test := range []struct {
+		name string
+		do   func(*testing.T, *world)
+	}{
+		{"uninstall check without a resource", nothingToUninstall},
+		{"rights", rights},
+		{"seed with a pool", poolSeed},
+		{"seed with pathConfig", legacySeed},
+		{"seed with pvcTemplate", claimSeed},
+		{"conditions and pools", conditions},
+		{"placement is verbatim", placement},
+		{"old violations", oldViolations},
+		{"pool and class go", pruning},
+		{"foreign objects", foreignObjects},
+		{"immutable fields", immutable},
+		{"base values change", baseChange},
+		{"OpenShift comes later", openshiftAppears},
+		{"drift", drift},
+		{"TLS policy", tlsPolicy},
+		{"webhook", webhook},
+		{"another name", anotherName},
+		{"deletion", deletion},
+	} {
+		// One after the other, and the next also after a failure: each begins and ends without a resource.
+		t.Run(test.name, func(t *testing.T) {
+			t.Cleanup(func() { w.clear(t) })
+			test.do(t, w)
+		})
+	}
+}
+
+// clear removes the resource whatever holds it.
+func (w *world) clear(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	var all v1beta1.HostPathProvisionerList
+	if err := w.Client.List(ctx, &all); err != nil {
+		t.Error(err)
+	}
+	for i := range all.Items {
+		resource := &all.Items[i]
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+names.ForceDelete+`":"true"}}}`))
+		err := w.Client.Patch(ctx, resource, patch)
+		if err = errors.Join(client.IgnoreNotFound(err), client.IgnoreNotFound(w.Client.Delete(ctx, resource))); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range all.Items {
+		w.gone(ctx, t, &all.Items[i])
+	}
+}
+
+// gone is harness.Gone also in a clean-up, when the test's context is over.
+func (w *world) gone(ctx context.Context, t *testing.T, object client.Object) {
+	t.Helper()
+	harness.EventuallyWith(ctx, t, object.GetName()+" is gone", func(ctx context.Context) error {
+		err := w.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err == nil {
+			return fmt.Errorf("it is there: %v", object)
+		}
+		return nil
+	})
+}
+
+// apply creates the custom resource of a seed, as a user would.
+func (w *world) apply(t *testing.T, seed string) *v1beta1.HostPathProvisioner {
+	t.Helper()
+	w.Create(t, helmcli.Raw(t, harness.Seed(t, seed))[0])
+	return named()
+}
+
+func named() *v1beta1.HostPathProvisioner {
+	return &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Name: names.CustomResource}}
+}
+
+// withPools is a resource with pools at paths: name, path, name, path.
+func withPools(pairs ...string) *v1beta1.HostPathProvisioner {
+	resource := named()
+	for i := 0; i < len(pairs); i += 2 {
+		resource.Spec.StoragePools = append(resource.Spec.StoragePools, v1beta1.StoragePool{Name: pairs[i], Path: pairs[i+1]})
+	}
+	return resource
+}
+
+// condition waits until a condition is as wanted and its message holds the words.
+func (w *world) condition(t *testing.T, kind string, status metav1.ConditionStatus, words ...string) *v1beta1.HostPathProvisioner {
+	t.Helper()
+	return harness.Until(t, w.Server, "condition "+kind+"="+string(status), named(), func(r *v1beta1.HostPathProvisioner) error {
+		condition := meta.FindStatusCondition(r.Status.Conditions, kind)
+		if condition == nil {
+			return fmt.Errorf("there is none, but %v", r.Status.Conditions)
+		}
+		if condition.Status != status || condition.ObservedGeneration != r.Generation {
+			return fmt.Errorf("it is %+v (generation %d)", *condition, r.Generation)
+		}
+		for _, word := range words {
+			if !strings.Contains(condition.Message, word) {
+				return fmt.Errorf("its message does not say %q: %q", word, condition.Message)
+			}
+		}
+		return nil
+	})
+}
+
+// kinds are all that the operator may make.
+func kinds() []schema.GroupVersionKind {
+	var all []schema.GroupVersionKind
+	for group, kinds := range map[schema.GroupVersion][]string{
+		{Version: "v1"}:                                     {"ConfigMap", "Service", "ServiceAccount"},
+		{Group: "apps", Version: "v1"}:                      {"DaemonSet", "Deployment"},
+		{Group: "monitoring.coreos.com", Version: "v1"}:     {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
+		{Group: "networking.k8s.io", Version: "v1"}:         {"NetworkPolicy"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1"}: {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
+		{Group: "security.openshift.io", Version: "v1"}:     {"SecurityContextConstraints"},
+		{Group: "storage.k8s.io", Version: "v1"}:            {"CSIDriver", "StorageClass"},
+	} {
+		for _, kind := range kinds {
+			all = append(all, group.WithKind(kind))
+		}
+	}
+	return all
+}
+
+// owned are the objects that belong to the resource, by kind and name.
+func (w *world) owned(ctx context.Context) (map[string]*unstructured.Unstructured, error) {
+	found := map[string]*unstructured.Unstructured{}
+	for _, kind := range kinds() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		err := w.Client.List(ctx, list, client.MatchingLabels{names.OwnedBy: names.CustomResource})
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			found[id(&list.Items[i])] = &list.Items[i]
+		}
+	}
+	return found, nil
+}
+
+func id(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+func keyOf(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }

@@ -1,0 +1,135 @@
+package chart
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// manifest is a file of deploy/.
+func manifest(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(helmcli.Root(t), "deploy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestDeployIsWhatTheChartRenders: each generated file is as the generator would write it now.
+func TestDeployIsWhatTheChartRenders(t *testing.T) {
+	dir := t.TempDir()
+	command := exec.CommandContext(t.Context(), "go", "run", "./deploy", "-helm", helmcli.Tool(t, "helm", "v4.3.1"), "-out", dir)
+	command.Dir = filepath.Join(helmcli.Root(t), "tools")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+		fresh, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(manifest(t, entry.Name()), string(fresh)); diff != "" {
+			t.Errorf("deploy/%s is not what the chart renders, run `make generate` (-deploy +chart):\n%s", entry.Name(), diff)
+		}
+	}
+	want := []string{
+		"crd.yaml", "operator.yaml", "storageclass-immediate.yaml", "storageclass-wffc-csi.yaml", "storageclass-wffc-legacy-csi.yaml", "storageclass-wffc.yaml", "webhook.yaml",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("generated files (-want +got):\n%s", diff)
+	}
+}
+
+// TestDeployInAnotherNamespace: the sed of docs/how-to/operator.md gives what the chart renders for that namespace.
+func TestDeployInAnotherNamespace(t *testing.T) {
+	const old = "hostpath-provisioner"
+	for _, file := range []string{"operator.yaml", "webhook.yaml"} {
+		for number, line := range strings.Split(manifest(t, file), "\n") {
+			moved := strings.Replace(line, "namespace: "+old, "namespace: storage", 1)
+			if strings.Contains(strings.ToLower(line), "namespace") && strings.Contains(line, old) && moved == line {
+				t.Errorf("deploy/%s:%d: the sed of docs/how-to/operator.md misses %q", file, number+1, line)
+			}
+		}
+	}
+	text := strings.ReplaceAll(manifest(t, "operator.yaml")+"---\n"+manifest(t, "webhook.yaml"), "namespace: "+old+"\n", "namespace: storage\n")
+	got := helmcli.Ids(helmcli.Raw(t, text))
+	values := withOperator(helmcli.Values{Args: []string{"--no-hooks", "--set", "fullnameOverride=" + old}}, nil)
+	want := helmcli.Ids(helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)))
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Errorf("objects in the namespace storage (-chart +deploy):\n%s", diff)
+	}
+}
+
+// TestDeployCarriesTheDefinition that the chart installs, word for word.
+func TestDeployCarriesTheDefinition(t *testing.T) {
+	file := "hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml"
+	definition, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "crds", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(manifest(t, "crd.yaml"), strings.Trim(string(definition), "-\n")) {
+		t.Errorf("deploy/crd.yaml does not hold crds/%s", file)
+	}
+}
+
+// TestSamples: each resource is one that its type knows, and the class beside it asks for a pool that it has.
+func TestSamples(t *testing.T) {
+	for file, class := range map[string]string{
+		"hostpathprovisioner_cr.yaml": "storageclass-wffc-csi.yaml", "hostpathprovisioner_legacy_cr.yaml": "storageclass-wffc-legacy-csi.yaml",
+		"hostpathprovisioner_pvctemplate_cr.yaml": "storageclass-wffc-csi.yaml",
+	} {
+		var resource v1beta1.HostPathProvisioner
+		if err := yaml.UnmarshalStrict([]byte(manifest(t, file)), &resource); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		var pools []string
+		for _, pool := range resource.Spec.StoragePools {
+			pools = append(pools, pool.Name)
+		}
+		if resource.Spec.PathConfig != nil {
+			pools = append(pools, "legacy")
+		}
+		wanted := sample(t, class)
+		if resource.Name != "hostpath-provisioner" || !slices.Contains(pools, wanted.Parameters["storagePool"]) {
+			t.Errorf("%s is called %s and has the pools %v; %s wants %q", file, resource.Name, pools, class, wanted.Parameters["storagePool"])
+		}
+	}
+	for file, binding := range map[string]storagev1.VolumeBindingMode{
+		"storageclass-wffc.yaml": storagev1.VolumeBindingWaitForFirstConsumer, "storageclass-immediate.yaml": storagev1.VolumeBindingImmediate,
+	} {
+		class := sample(t, file)
+		if class.Provisioner != "kubevirt.io/hostpath-provisioner" || *class.VolumeBindingMode != binding || len(class.Labels) > 0 {
+			t.Errorf("%s: provisioner %s, binding %s, labels %v", file, class.Provisioner, *class.VolumeBindingMode, class.Labels)
+		}
+	}
+}
+
+func sample(t *testing.T, file string) *storagev1.StorageClass {
+	t.Helper()
+	objects := helmcli.Objects(t, manifest(t, file))
+	if len(objects) != 1 {
+		t.Fatalf("%s holds %d objects, want one", file, len(objects))
+	}
+	class, ok := objects[0].(*storagev1.StorageClass)
+	if !ok {
+		t.Fatalf("%s holds a %T", file, objects[0])
+	}
+	return class
+}

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestGrowthUnderLoad(t *testing.T) {
+	node := world.workers[0]
+	class := classOf(poolGrowing)
+	var writer *corev1.Pod
+	var lines string
+	parallel(t, "a volume grows under a pod that writes, and only as far as its pool has room",
+		step{"APodWrites", func(s *scene) {
+			s.mountBtrfs(node, poolGrowing, "1G", pathOf(poolGrowing))
+			s.capacityBecomes(class, node, "more than 512 MiB", func(n int64) bool { return n > 512*mebibyte })
+			s.create(s.claim("data", class, "128Mi"))
+			s.create(on(node, s.pod("data", claimed("data"), appendLines()...)))
+			writer = s.running("data")
+			lines = volumePath(poolGrowing, s.bound("data").Name) + "/lines"
+			s.grows(node, lines)
+		}},
+		step{"ItGrowsMeanwhile", func(s *scene) {
+			s.ask("data", "256Mi")
+			s.given("data", "256Mi")
+			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 256*mebibyte {
+				s.t.Errorf("the PersistentVolume has %s, want 256Mi", size.String())
+			}
+			s.untouched(writer)
+			s.grows(node, lines)
+			s.volumeStat(node, "data", "capacity_bytes", func(n float64) bool { return n == 256*mebibyte })
+			fitted, why := s.filled(on(node, s.pod("filler", claimed("data"), fillData()...)))
+			if fitted > 256*mebibyte || fitted < 200*mebibyte || why == "all" {
+				s.t.Errorf("%d bytes fitted into 256 MiB (%s); want nearly all of it, and an error then", fitted, why)
+			}
+			s.deletePod("filler")
+			s.onNode(node, "rm "+volumePath(poolGrowing, s.bound("data").Name)+"/fill-*")
+		}},
+		step{"MoreThanThePoolHasIsRefused", func(s *scene) {
+			s.grows(node, lines)
+			writer = s.running("data") // full was an error to it too, and it was started again
+			s.ask("data", "100Gi")
+			s.t.Logf("the claim's event: %s", s.said("PersistentVolumeClaim", "data", "VolumeResizeFailed", "publishes room for"))
+			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 256*mebibyte {
+				s.t.Errorf("the PersistentVolume has %s, want 256Mi as before", size.String())
+			}
+			s.untouched(writer)
+			s.grows(node, lines)
+		}},
+		step{"ThePodStartsAgain", func(s *scene) {
+			s.deletePod("data")
+			s.create(on(node, s.pod("data", claimed("data"), appendLines()...)))
+			writer = s.running("data")
+			s.grows(node, lines)
+		}},
+		step{"AskingForLessGrowsAfterAll", func(s *scene) {
+			s.ask("data", "300Mi")
+			s.given("data", "300Mi")
+			s.untouched(writer)
+		}},
+		step{"VolumeGoesBeforeItsDisk", func(s *scene) { s.forget("data") }},
+	)
+}
+
+func TestGrowthWhereNothingIsEnforced(t *testing.T) {
+	node := world.workers[1]
+	parallel(t, "where nothing is enforced a volume's record grows",
+		step{"APodUsesIt", func(s *scene) {
+			s.create(s.claim("data", classOf(poolLocal), "16Mi"))
+			s.create(on(node, s.pod("data", claimed("data"), appendLines()...)))
+			s.running("data")
+		}},
+		step{"TheRecordGrows", func(s *scene) {
+			s.ask("data", "32Mi")
+			s.given("data", "32Mi")
+			var record struct {
+				Bytes int64 `json:"bytes"`
+			}
+			text := s.onNode(node, "cat "+pathOf(poolLocal)+"/csi/.hpp/volumes/"+s.bound("data").Name+".json")
+			s.must(json.Unmarshal([]byte(text), &record))
+			if record.Bytes != 32*mebibyte {
+				s.t.Errorf("the record says %d bytes, want 32 MiB: %s", record.Bytes, text)
+			}
+		}},
+	)
+}
+
+// ask asks for another size of a claim, as users do.
+func (s *scene) ask(claim, size string) {
+	s.t.Helper()
+	s.kubectl("patch", "persistentvolumeclaim", claim, "--namespace", s.namespace, "--patch",
+		fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size))
+}
+
+// given waits until a claim has a size.
+func (s *scene) given(claim, size string) {
+	s.t.Helper()
+	want := resource.MustParse(size)
+	s.eventually("claim "+claim+" has "+size, func() (bool, string) {
+		var pvc corev1.PersistentVolumeClaim
+		if err := s.api.Get(s.ctx, claim, s.namespace, &pvc); err != nil {
+			return false, err.Error()
+		}
+		got := pvc.Status.Capacity[corev1.ResourceStorage]
+		return got.Cmp(want) == 0, fmt.Sprintf("%s, conditions %v", got.String(), pvc.Status.Conditions)
+	})
+}

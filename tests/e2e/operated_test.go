@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+)
+
+// Names that the predecessor's users know.
+const (
+	customResource = "hostpath-provisioner"
+	seedPath       = "/var/hpvolumes"
+	seedClass      = "hostpath-csi"
+	legacyClass    = "hostpath-provisioner"
+	immediateClass = "hostpath-provisioner-immediate"
+	provisionOn    = "kubevirt.io/provisionOnNode"
+	// The seeds' pool is named local too, and lies elsewhere: nodes that remember the suite's would rightly refuse it.
+	seedStateDir = "/var/lib/hpp-e2e-seed-state"
+)
+
+// fullName is the prefix of the release's object names.
+const fullName = release + "-hostpath-provisioner"
+
+// operated are the values of a release that runs the operator in place of
+// the driver. Without pools and classes: those come from the custom resource.
+func (s *suite) operated() map[string]any {
+	values := s.values("info")
+	delete(values, "storagePools")
+	delete(values, "storageClasses")
+	image := func(name string) map[string]any {
+		return map[string]any{"tag": imageTag, "digest": s.digests[name]}
+	}
+	values["operator"] = map[string]any{"enabled": true, "image": image("operator")}
+	driver, _ := values["driver"].(map[string]any)
+	driver["stateDir"] = seedStateDir
+	values["legacyProvisioner"] = map[string]any{"image": image("provisioner")}
+	return values
+}
+
+// seed is a resource as the predecessor's documentation prints it.
+func (s *scene) seed(name string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	s.must(err)
+	return string(text)
+}
+
+// admit applies a HostPathProvisioner, and again while the API server does not reach the webhook yet: kube-proxy hears of a pod
+// that has become ready a moment after Helm does.
+func (s *scene) admit(manifest string) {
+	s.t.Helper()
+	s.eventually("the webhook answers", func() (bool, string) {
+		_, err := s.cluster.Kubectl(s.ctx, strings.NewReader(manifest), "apply", "--filename", "-")
+		if err != nil && !strings.Contains(err.Error(), "failed calling webhook") {
+			s.t.Fatal(err)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// resource is the HostPathProvisioner as it is now.
+func (s *scene) resource() (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("hostpathprovisioner.kubevirt.io/v1beta1")
+	u.SetKind("HostPathProvisioner")
+	return u, s.api.Get(s.ctx, customResource, "", u)
+}
+
+// condition waits until a condition of the HostPathProvisioner is about its newest spec and has a status, and returns its message.
+func (s *scene) condition(kind, status string) string {
+	s.t.Helper()
+	var message string
+	s.eventually(fmt.Sprintf("condition %s of the HostPathProvisioner is %s", kind, status), func() (bool, string) {
+		u, err := s.resource()
+		if err != nil {
+			return false, err.Error()
+		}
+		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+		for _, entry := range conditions {
+			c, _ := entry.(map[string]any)
+			if c["type"] == kind && c["status"] == status && c["observedGeneration"] == u.GetGeneration() {
+				message, _ = c["message"].(string)
+				return true, ""
+			}
+		}
+		return false, fmt.Sprintf("generation %d, %v", u.GetGeneration(), conditions)
+	})
+	return message
+}
+
+// denied runs kubectl, which has to fail with all of the words; and again while the operator's pod has just moved, after a drain.
+func (s *scene) denied(words []string, args ...string) {
+	s.t.Helper()
+	var out string
+	var err error
+	s.eventually("the webhook answers", func() (bool, string) {
+		out, err = s.cluster.Kubectl(s.ctx, nil, args...)
+		return err == nil || !strings.Contains(err.Error(), "failed calling webhook"), fmt.Sprint(err)
+	})
+	if err == nil {
+		s.t.Fatalf("kubectl %s succeeded: %s", strings.Join(args, " "), out)
+	}
+	if !containsAll(err.Error(), words) {
+		s.t.Errorf("kubectl %s was refused without saying %q: %v", strings.Join(args, " "), words, err)
+	}
+}
+
+// daemonSet is a DaemonSet of the release that has all its pods, so that what is read from it is not half rolled out.
+func (s *scene) daemonSet(suffix string) *appsv1.DaemonSet {
+	s.t.Helper()
+	var ds appsv1.DaemonSet
+	s.eventually("DaemonSet "+fullName+suffix+" is rolled out", func() (bool, string) {
+		if err := s.api.Get(s.ctx, fullName+suffix, namespace, &ds); err != nil {
+			return false, err.Error()
+		}
+		st := ds.Status
+		return st.ObservedGeneration == ds.Generation && st.DesiredNumberScheduled > 0 && st.UpdatedNumberScheduled == st.DesiredNumberScheduled &&
+			st.NumberAvailable == st.DesiredNumberScheduled, fmt.Sprintf("%+v", st)
+	})
+	return &ds
+}
+
+// noPodsOf waits until a component of the release has no pod left.
+func (s *scene) noPodsOf(component string) {
+	s.t.Helper()
+	s.eventually("no pod of "+component+" is left", func() (bool, string) {
+		var list corev1.PodList
+		err := s.api.List(s.ctx, &list, resources.WithLabelSelector("app.kubernetes.io/component="+component))
+		return err == nil && len(list.Items) == 0, fmt.Sprintf("%d, %v", len(list.Items), err)
+	})
+}
+
+// backToPlain removes whatever a feature with the operator left, so that the other features find the release they expect.
+func (s *scene) backToPlain(ctx context.Context) error {
+	var errs []error
+	kubectl := func(args ...string) {
+		_, err := s.cluster.Kubectl(ctx, nil, args...)
+		errs = append(errs, err)
+	}
+	kubectl("annotate", "hostpathprovisioner", "--all", "hostpathprovisioner.kubevirt.io/delete-with-volumes=true", "--overwrite")
+	kubectl("delete", "hostpathprovisioner", "--all", "--timeout", "2m")
+	if installed, err := s.helmOutput(ctx, "list", "--short"); err != nil || strings.TrimSpace(installed) != "" {
+		errs = append(errs, err, s.uninstall(ctx))
+	}
+	for _, node := range s.nodes {
+		_, err := s.cluster.NodeExec(ctx, node, "rm", "-rf", seedPath, seedStateDir)
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, s.install(ctx, s.values("info")))...)
+}
+
+// annotated is a claim with an annotation.
+func annotated(c *corev1.PersistentVolumeClaim, key, value string) *corev1.PersistentVolumeClaim {
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
+	return c
+}

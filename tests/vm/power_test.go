@@ -1,0 +1,118 @@
+package vm
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// cutsVariable says how often each filesystem's power is cut; `make test-power` sets it.
+const cutsVariable = "HPP_POWER_CUTS"
+
+// TestPowerCuts works the built driver in a VM, cuts the VM's power at a random moment, boots the same disk again and
+// compares what is there with what the driver had answered; over and over.
+func TestPowerCuts(t *testing.T) {
+	cuts := 3
+	if text := os.Getenv(cutsVariable); text != "" {
+		var err error
+		cuts, err = strconv.Atoi(text)
+		must(t, err)
+	}
+	kernel := fetch(t.Context(), t)
+	programs := folder(t, "programs")
+	driver, agent := filepath.Join(programs, "driver"), filepath.Join(programs, "agent")
+	must(t, Build(t.Context(), driver, "..", "./src/driver"))
+	must(t, BuildTest(t.Context(), agent, "..", "./src/driver/internal/powercut"))
+	for _, f := range []struct {
+		name    string
+		modules []string
+	}{
+		{"xfs", []string{"ext4", "xfs"}},
+		{"ext4", []string{"ext4", "quota_v2"}},
+		{"btrfs", []string{"ext4", "btrfs"}},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			dir := folder(t, "power-"+f.name)
+			disks := map[string]string{"pool": filepath.Join(dir, "pool"), "state": filepath.Join(dir, "state")}
+			options := map[string][]string{"ext4": {"-O", "quota,project"}}[f.name]
+			must(t, Image(t.Context(), disks["pool"], 1<<30, "mkfs."+f.name, options...))
+			must(t, Image(t.Context(), disks["state"], 64<<20, "mkfs.ext4"))
+			cutAndCut(t, cuts, Config{
+				Kernel: kernel, Modules: f.modules, Disks: disks, Dir: dir,
+				Files:   map[string]string{"test": agent, "driver": driver},
+				Command: []string{"/test", "-test.run", "^TestServe$", f.name},
+			})
+		})
+	}
+}
+
+// cutAndCut is the life of one disk.
+func cutAndCut(t *testing.T, cuts int, c Config) {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(random)
+	for cut := range cuts + 1 {
+		l := connect(t, c)
+		found := l.settled(t, w)
+		if problems := w.compare(found); len(problems) > 0 {
+			for _, p := range problems {
+				t.Errorf("after cut %d: %s", cut, p)
+			}
+			keep(t, c, l)
+			must(t, l.machine.Kill())
+			return
+		}
+		w.accept(found)
+		if cut == cuts {
+			must(t, l.machine.Kill())
+			t.Logf("%d cuts, %d operations answered, %d cut short, %d volumes at the end", cuts, w.answered, w.interrupted, len(w.volumes))
+			return
+		}
+		answers, delay := 1+random.IntN(40), time.Duration(random.IntN(30))*time.Millisecond
+		w.work(t, l, answers)
+		time.Sleep(delay) // so that the cut falls between answers too
+		must(t, l.machine.Kill())
+		w.drain(l)
+		t.Logf("cut %d: %d operations answered so far, %d cut short", cut+1, w.answered, w.interrupted)
+	}
+}
+
+// keep puts the disk's last state and what the driver said where CI picks it up.
+func keep(t *testing.T, c Config, l *link) {
+	t.Helper()
+	t.Log(l.machine.Console())
+	folder := filepath.Join("..", "..", "artifacts", "power", filepath.Base(t.Name()))
+	must(t, os.MkdirAll(folder, 0o755))
+	for _, name := range []string{"pool", "console"} {
+		data, err := os.ReadFile(filepath.Join(c.Dir, name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(folder, name), data, 0o644))
+	}
+}
+
+// state has a twin in src/driver/internal/powercut.
+type state struct {
+	Volumes                 map[string]found
+	Foreign, Staging, Trash []string
+	Accounts                map[uint32]int64
+	Promised                int64
+}
+
+type found struct {
+	Bytes           int64
+	Number, Counted uint32
+	Data, Marker    bool
+}
+
+func parseState(t *testing.T, text string) state {
+	t.Helper()
+	var s state
+	must(t, json.Unmarshal([]byte(text), &s))
+	return s
+}

@@ -1,0 +1,72 @@
+package vm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestArchive compares with the format as the kernel documents it: 13 numbers of 8 hexadecimal digits, then the name, both
+// parts and the content filled up to 4 bytes.
+func TestArchive(t *testing.T) {
+	var out bytes.Buffer
+	a := &archive{out: &out}
+	must(t, a.add("/bin/x", 0o755, 5, strings.NewReader("12345")))
+	must(t, a.add("bin/yy", 0o600, 0, nil))
+	must(t, a.close())
+	number := func(n string) string { return strings.Repeat("0", 8-len(n)) + n }
+	entry := func(inode, mode, size, length, name string) string {
+		zero, one := number("0"), number("1")
+		return "070701" + number(inode) + number(mode) + zero + zero + one + zero + number(size) + zero + zero + zero + zero + number(length) + zero + name
+	}
+	want := entry("1", "41ed", "0", "4", "bin\x00\x00\x00") +
+		entry("2", "81ed", "5", "6", "bin/x\x00") + "12345\x00\x00\x00" +
+		entry("3", "8180", "0", "7", "bin/yy\x00\x00\x00\x00") +
+		entry("4", "0", "0", "b", "TRAILER!!!\x00\x00\x00\x00")
+	got := out.String()
+	if got != want {
+		t.Errorf("archive is\n%q, want\n%q", got, want)
+	}
+	if err := a.add("short", 0o600, 9, strings.NewReader("12345")); err == nil {
+		t.Error("content that is shorter than said is no error")
+	}
+}
+
+func TestMissingProgram(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := need("qemu-system-x86_64")
+	if err == nil || !strings.Contains(err.Error(), "qemu-system-x86_64 is missing") || !strings.Contains(err.Error(), "package qemu-system-x86 ") {
+		t.Errorf("error is %v, want one that names the package", err)
+	}
+}
+
+// TestFailures checks that nothing which goes wrong in a VM looks like success.
+func TestFailures(t *testing.T) {
+	kernel := fetch(t.Context(), t)
+	config := func() Config {
+		return Config{Kernel: kernel, Command: []string{"/missing"}, Dir: folder(t, "failures")}
+	}
+
+	m := boot(t, config())
+	for _, ok := m.Next(); ok; _, ok = m.Next() {
+		continue
+	}
+	if err := m.Wait(); err == nil || !strings.Contains(err.Error(), "/missing") {
+		t.Errorf("a command that is not there: %v", err)
+	}
+
+	m = boot(t, config())
+	must(t, m.cmd.Process.Kill())
+	if line, ok := m.Next(); ok {
+		t.Errorf("a line out of a dead VM: %q", line)
+	}
+	if err := m.Wait(); err == nil || !strings.Contains(err.Error(), "the VM died") {
+		t.Errorf("a VM that was killed: %v", err)
+	}
+
+	broken := config()
+	broken.Modules = []string{"no_such_module"}
+	if _, err := Start(t.Context(), broken); err == nil || !strings.Contains(err.Error(), "no_such_module") {
+		t.Errorf("a module that is not there: %v", err)
+	}
+}
