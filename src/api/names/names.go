@@ -36,13 +36,14 @@ const (
 	OwnedBy = Group + "/owned-by"
 
 	// PoolCondition is the prefix of the conditions on the driver's pods, one for each pool: PoolCondition + the
-	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolAbsent, PoolNotSelected).
+	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolDegraded, PoolAbsent, PoolNotSelected).
 	PoolCondition = "pool." + Group + "/"
 )
 
 // Reasons of the conditions on the driver's pods.
 const (
 	PoolPresent     = "PoolPresent"
+	PoolDegraded    = "PoolDegraded" // its volumes are served, and none can be made
 	PoolAbsent      = "PoolAbsent"
 	PoolNotSelected = "PoolNotSelected"
 )

@@ -36,6 +36,8 @@ func poolHealth(s pool.Status) volume.Health {
 			Condition: volume.Degraded, Reason: "EnforcementLost",
 			Message: "the filesystem's quota is off: nothing keeps volumes to their size; switch it on again",
 		}
+	case s.Reason == pool.NoNewVolumes:
+		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}
 	default:
 		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}
 	}

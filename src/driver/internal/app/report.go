@@ -103,6 +103,9 @@ func (r *reporter) since(c kube.Condition) kube.Condition {
 func condition(p pool.Status) kube.Condition {
 	c := kube.Condition{Type: names.PoolCondition + p.Name, Cause: p.Reason, Message: p.Message}
 	switch {
+	case p.Present && p.Reason == pool.NoNewVolumes:
+		c.True, c.Reason = true, names.PoolDegraded
+		c.Message = fmt.Sprintf("%s: its volumes are served, and none can be made: %s", p.Path, p.Message)
 	case p.Present:
 		c.True, c.Reason = true, names.PoolPresent
 		c.Message = fmt.Sprintf("%s can be used; enforcement of sizes: %s", p.Path, p.Enforcement)

@@ -37,6 +37,7 @@ func TestReporter(t *testing.T) {
 	present := localPool(true, "", "")
 	missing := localPool(false, "MarkerMissing", "/srv/local holds no marker")
 	reread := localPool(false, "MarkerMissing", "/srv/local holds no marker, in other words")
+	full := localPool(true, pool.NoNewVolumes, "no room")
 	differs := localPool(false, "MarkerDiffers", "/srv/local is another pool")
 	aside := pool.Status{Name: "slow", Path: "/srv/slow", Aside: true, Reason: "NotSelected", Message: "the labels do not match"}
 	unchecked := pool.Status{Name: "slow", Path: "/srv/slow", Unchecked: true, Reason: "NotChecked", Message: "not looked at yet"}
@@ -58,6 +59,10 @@ func TestReporter(t *testing.T) {
 	isAside := kube.Condition{
 		Type: prefix + "slow", Reason: "PoolNotSelected", Cause: "NotSelected", Message: "the labels do not match", Since: minute(2),
 	}
+	isFull := kube.Condition{
+		Type: prefix + "local", True: true, Reason: "PoolDegraded", Cause: pool.NoNewVolumes,
+		Message: "/srv/local: its volumes are served, and none can be made: no room", Since: minute(8),
+	}
 	firstPresent, laterPresent := isPresent, isPresent
 	firstPresent.Since, laterPresent.Since = minute(1), minute(8)
 	for i, step := range []struct {
@@ -77,6 +82,8 @@ func TestReporter(t *testing.T) {
 		{"another reason", []pool.Status{differs, aside}, nil, []kube.Condition{withSince(isOther, minute(4)), isAside}},
 		{"no change", []pool.Status{differs, aside}, nil, nil},
 		{"back", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
+		{"no volume can be made", []pool.Status{full, aside}, nil, []kube.Condition{isFull, isAside}},
+		{"volumes can be made again", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
 		{"taken out of the configuration", []pool.Status{present}, nil, []kube.Condition{laterPresent}},
 		{"all taken out", nil, nil, []kube.Condition{}},
 	} {

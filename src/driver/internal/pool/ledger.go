@@ -196,6 +196,13 @@ func (l *Ledger) isSelected() bool {
 	return l.selected
 }
 
+// whyClosed says why no volume is made, "" where they are.
+func (l *Ledger) whyClosed() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
 // totals are the number of records, the bytes promised, and the largest volume that could be made now.
 func (l *Ledger) totals(space poolfs.Space) (volumes int, promised, room int64) {
 	l.mu.Lock()

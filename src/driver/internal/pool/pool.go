@@ -38,6 +38,7 @@ type Pool struct {
 	orphans       []string
 	quota         quota
 	count         count
+	unsettled     unsettled
 }
 
 // notChecked is the reason of a pool that the guard has not looked at yet.
@@ -149,6 +150,7 @@ func (p *Pool) refresh(ctx context.Context) {
 	}
 	if id == "" {
 		p.ledger.clear()
+		p.setUnsettled(unsettled{})
 	}
 	p.mu.Lock()
 	before := p.now

@@ -2,8 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
@@ -120,104 +118,6 @@ func (p *Pool) quotaChanged(id string) bool {
 	}
 	defer func() { _ = disk.Close() }()
 	return !p.sameQuota(disk)
-}
-
-// settleQuota puts the numbers of a recovered pool in order: those that records, the trash or a directory hold are taken, a
-// limit that none of them holds is cleared, all others can be given. What fails costs new volumes, not those that are there.
-func (p *Pool) settleQuota(disk poolfs.FS, m *marker) {
-	q := p.quotaNow()
-	if !backend.Enforces(q.Backend) {
-		p.ledger.enforce(false, numbers{}, q.closed(p.spec))
-		p.noteBackend(disk, m, q)
-		return
-	}
-	n, err := p.countNumbers(disk, m)
-	if err != nil {
-		p.set.Log.Error("cannot tell which numbers of the filesystem's quota are free", logging.KeyPool, p.spec.Name, logging.KeyError, err)
-		p.ledger.enforce(true, numbers{}, "the filesystem's quota cannot be read, see the driver's log")
-		return
-	}
-	p.ledger.enforce(true, n, "")
-	p.restartCount()
-	p.countUse(disk)
-}
-
-// countNumbers finds the pool's range and what is taken of it.
-func (p *Pool) countNumbers(disk poolfs.FS, m *marker) (numbers, error) {
-	if err := p.ensureRange(disk, m); err != nil {
-		return numbers{}, err
-	}
-	taken, unread := backend.Counted(disk)
-	inTrash, err := p.set.Purger.Numbers(disk)
-	if err != nil {
-		return numbers{}, err
-	}
-	maps.Copy(taken, inTrash)
-	p.ledger.addNumbers(taken)
-	if unread != nil { // then every limit on the disk may be somebody's
-		p.set.Log.Warn("cannot read back all numbers from directories", logging.KeyPool, p.spec.Name, logging.KeyError, unread)
-		all, err := backend.Usage(disk, m.FirstNumber)
-		for number := range all {
-			taken[number] = struct{}{}
-		}
-		return newNumbers(m.FirstNumber, taken), err
-	}
-	stay, err := backend.DropOthers(disk, m.FirstNumber, taken)
-	if err != nil {
-		p.set.Log.Warn("cannot clear limits that no volume has", logging.KeyPool, p.spec.Name, logging.KeyError, err)
-	}
-	for _, number := range stay {
-		taken[number] = struct{}{}
-	}
-	return newNumbers(m.FirstNumber, taken), nil
-}
-
-// ranges are the first numbers of this node's pools, each with the pool's name.
-type ranges struct {
-	mu sync.Mutex
-	by map[uint32]string
-}
-
-// claim takes a range for a pool, unless it is another's.
-func (r *ranges) claim(first uint32, pool string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if owner, ok := r.by[first]; ok && owner != pool {
-		return false
-	}
-	if r.by == nil {
-		r.by = map[uint32]string{}
-	}
-	r.by[first] = pool
-	return true
-}
-
-// ensureRange sees to it that the marker has a range of numbers and the present backend, durably.
-func (p *Pool) ensureRange(disk poolfs.FS, m *marker) error {
-	if !backend.ValidRange(m.FirstNumber) || !p.set.ranges.claim(m.FirstNumber, p.spec.Name) {
-		first, err := backend.FreeRange(disk, func(first uint32) bool { return !p.set.ranges.claim(first, p.spec.Name) })
-		if err != nil {
-			return err
-		}
-		m.FirstNumber, m.Backend = first, ""
-	}
-	q := p.quotaNow()
-	if m.Backend == q.Name() && m.Enforcement == q.Enforcement() {
-		return nil
-	}
-	m.Backend, m.Enforcement = q.Name(), q.Enforcement()
-	return updateMarker(disk, *m)
-}
-
-// noteBackend notes in the marker that nothing is enforced. A lost quota stays noted, so that it is still called lost after a restart.
-func (p *Pool) noteBackend(disk poolfs.FS, m *marker, q quota) {
-	if q.lost || (m.Backend == q.Name() && m.Enforcement == q.Enforcement()) {
-		return
-	}
-	m.Backend, m.Enforcement = q.Name(), q.Enforcement()
-	if err := updateMarker(disk, *m); err != nil {
-		p.set.Log.Warn("cannot note the backend in the pool's marker", logging.KeyPool, p.spec.Name, logging.KeyError, err)
-	}
 }
 
 // purged ends what the quota knows of a volume whose data was purged from the trash.

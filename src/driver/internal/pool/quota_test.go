@@ -90,7 +90,7 @@ func TestRangesAreNotShared(t *testing.T) {
 		first uint32
 		pool  string
 		ok    bool
-	}{{1 << 30, "a", true}, {1 << 30, "a", true}, {1 << 30, "b", false}, {1<<30 + backend.RangeSize, "b", true}} {
+	}{{1 << 30, "a", true}, {1 << 30, "a", true}, {1 << 30, "b", false}, {1<<30 + backend.RangeSize, "b", true}, {1 << 31, "b", true}, {1<<30 + backend.RangeSize, "a", true}} {
 		if r.claim(c.first, c.pool) != c.ok {
 			t.Errorf("claim %d: %+v is not so", i, c)
 		}

@@ -15,6 +15,7 @@ type Status struct {
 	Remembered  bool // by this node only: the configuration no longer holds the pool
 	Unchecked   bool // not looked at yet, since the driver started
 	Aside       bool // not selected here, and never used before
+	// Reason and Message say why the pool cannot be used, or, where it is present, why no volume is made in it; else "".
 	Reason      string
 	Message     string
 	ID          string
@@ -90,6 +91,9 @@ func (s *Set) Glance() []Status {
 // Changed receives when Glance has something new to tell. It has one listener.
 func (s *Set) Changed() <-chan struct{} { return s.changed }
 
+// NoNewVolumes is the reason of a present pool in which no volume can be made for now.
+const NoNewVolumes = "NoNewVolumes"
+
 // glance is the status without a look at the disk.
 func (p *Pool) glance() Status {
 	p.mu.Lock()
@@ -102,6 +106,9 @@ func (p *Pool) glance() Status {
 		Orphans: len(p.orphans), Lost: p.stillLost(), Refused: len(p.report.Refused),
 	}
 	st.TrashEntries, st.OldestTrash = p.trash.Entries, p.trash.Oldest
+	if why := p.ledger.whyClosed(); st.Present && why != "" {
+		st.Reason, st.Message = NoNewVolumes, why
+	}
 	return st
 }
 

@@ -51,13 +51,15 @@ func (p *Pool) watch(ctx context.Context) {
 	}
 }
 
-// Check compares the marker and the quota, and lets the guard decide anew where one has changed.
+// Check compares the marker and the quota, and lets the guard decide anew where one has changed. Otherwise it tries again to settle
+// the quota, if that has failed.
 func (p *Pool) Check(ctx context.Context) {
 	if disk := p.open(); disk != nil {
 		p.countUse(disk)
 		same := p.sameQuota(disk)
 		_ = disk.Close()
 		if same && !p.unchecked() {
+			p.settleAgain()
 			return
 		}
 	}
@@ -88,10 +90,7 @@ func (p *Pool) announce(before, now decision) {
 	if same || (before.action <= create && now.action <= create) {
 		return
 	}
-	select {
-	case s.changed <- struct{}{}:
-	default: // whoever listens has yet to look, and will see this change too
-	}
+	s.tellChanged()
 	switch now.action {
 	case refuse:
 		s.Log.Error("pool is absent", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path, logging.KeyReason, now.reason, logging.KeyMessage, now.message)
@@ -106,6 +105,14 @@ func (p *Pool) announce(before, now decision) {
 		report := p.report
 		p.mu.Unlock()
 		s.announceReport(spec, report)
+	}
+}
+
+// tellChanged says that Glance has something new to tell.
+func (s *Set) tellChanged() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // whoever listens has yet to look, and will see this change too
 	}
 }
 

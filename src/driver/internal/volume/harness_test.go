@@ -391,6 +391,18 @@ func (e *events) tell(reason, word string) bool {
 	return slices.ContainsFunc(e.told, func(s string) bool { return strings.HasPrefix(s, reason+": ") && strings.Contains(s, word) })
 }
 
+// count is how many events of a reason there were.
+func (e *events) count(reason string) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, told := range e.told {
+		if strings.HasPrefix(told, reason+": ") {
+			n++
+		}
+	}
+	return n
+}
+
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

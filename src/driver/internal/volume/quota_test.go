@@ -300,3 +300,70 @@ func TestStatsAreTheVolumesOwn(t *testing.T) {
 		})
 	}
 }
+
+// TestQuotaIsSettledOnceThatIsPossible: a pool whose marker cannot be written serves its volumes, says what is wrong and makes none, until
+// the disk takes the marker; nobody restarts anything.
+func TestQuotaIsSettledOnceThatIsPossible(t *testing.T) {
+	for name, test := range map[string]struct {
+		arrange func(disk *memfs.Disk, broken bool)
+		says    string
+	}{
+		"full":      {func(d *memfs.Disk, broken bool) { d.SetFull(poolPath, broken) }, "no space left on device"},
+		"read-only": {func(d *memfs.Disk, broken bool) { d.SetReadOnly(poolPath, broken) }, "read-only file system"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := newDisk(t)
+			n := start(t, disk, withQuota(poolspec.QuotaAuto))
+			mustCreate(t, n, "pvc-1")
+			disk.SetQuota(poolPath, poolfs.QuotaProject) // as after a mount with prjquota: the marker has to say so
+			test.arrange(disk, true)
+			for range 3 {
+				s := n.check(t)
+				if !s.Present || s.Reason != pool.NoNewVolumes || !strings.Contains(s.Message, test.says) || s.Available != 0 {
+					t.Fatalf("status %+v, want the error %q", s, test.says)
+				}
+			}
+			if told := n.events.count("QuotaUnsettled"); told != 1 || !n.events.tell("QuotaUnsettled", test.says) {
+				t.Errorf("told %d times, want once, with the error: %v", told, n.events.told)
+			}
+			if err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}); err != nil {
+				t.Errorf("a volume that is there: %v", err)
+			}
+			_, err := n.Create(t.Context(), spec("pvc-2"))
+			wants(t, err, volume.ErrPoolNotHere, test.says, "make room")
+
+			test.arrange(disk, false)
+			if s := n.check(t); s.Reason != "" || s.Message != "" || s.Available == 0 || !n.events.tell("QuotaSettled", "local") {
+				t.Errorf("there is room again: %+v, %v", s, n.events.told)
+			}
+			if v, err := n.Create(t.Context(), spec("pvc-2")); err != nil || v.Enforcement == volume.None {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// TestSettlingIsTriedLessAndLessOften: from two seconds to a minute, however often the pool is looked at.
+func TestSettlingIsTriedLessAndLessOften(t *testing.T) {
+	disk := newDisk(t)
+	n := start(t, disk, withQuota(poolspec.QuotaAuto))
+	mustCreate(t, n, "pvc-1")
+	disk.SetQuota(poolPath, poolfs.QuotaProject)
+	disk.SetFull(poolPath, true)
+	n.check(t)
+	tried := func() bool {
+		before := disk.Calls()
+		n.pool(t).Check(t.Context())
+		return disk.Calls() > before
+	}
+	for _, pause := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
+		n.clock.advance(pause*time.Second - 1)
+		if tried() {
+			t.Errorf("tried again before %d s are over", pause)
+		}
+		n.clock.advance(1)
+		if !tried() {
+			t.Errorf("not tried again after %d s", pause)
+		}
+	}
+}

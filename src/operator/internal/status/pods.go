@@ -121,7 +121,7 @@ func count(in Input, status *v1beta1.StoragePoolStatus) {
 		case condition.Reason == names.PoolNotSelected:
 		case !nodeReady(node, in.Nodes):
 			wrong = append(wrong, fmt.Sprintf("node %s is not ready", node))
-		case condition.Status == corev1.ConditionTrue:
+		case condition.Status == corev1.ConditionTrue && condition.Reason != names.PoolDegraded:
 			status.CurrentReady++
 		default:
 			wrong = append(wrong, fmt.Sprintf("node %s: %s", node, condition.Message))

@@ -64,7 +64,7 @@ func readySince(ago time.Duration) corev1.PodCondition {
 
 func poolIs(pool, reason, message string) corev1.PodCondition {
 	state := corev1.ConditionFalse
-	if reason == names.PoolPresent {
+	if reason == names.PoolPresent || reason == names.PoolDegraded {
 		state = corev1.ConditionTrue
 	}
 	return corev1.PodCondition{Type: corev1.PodConditionType(names.PoolCondition + pool), Status: state, Reason: reason, Message: message}
@@ -588,6 +588,10 @@ func TestPools(t *testing.T) {
 		"absent, and a dead node": {
 			pods: []corev1.Pod{pod("r", "c", poolIs("x", names.PoolPresent, "")), pod("p", "a", poolIs("x", names.PoolAbsent, "no marker"))},
 			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolDegraded, DesiredReady: 2, Message: "node a: no marker; node c is not ready"},
+		},
+		"there, and no volume can be made": {
+			pods: []corev1.Pod{pod("q", "b", poolIs("x", names.PoolPresent, "")), pod("p", "a", poolIs("x", names.PoolDegraded, "no room"))},
+			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolDegraded, DesiredReady: 2, CurrentReady: 1, Message: "node a: no room"},
 		},
 		"not served": {
 			pool: status.Pool{NotServed: "later"},
