@@ -110,7 +110,8 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, q *pb.Valid
 // CSIStorageCapacity object whenever a pod writes a file.
 const capacityStep = 64 << 20
 
-// GetCapacity reads only storagePool of a class's parameters and fails on none: an error would leave an old number
+// GetCapacity answers what volumes may grow by, and apart from that the largest new one: the scheduler goes by the latter wherever it is
+// published, and csi-provisioner publishes a 0 as well. It reads only storagePool of a class's parameters and fails on none: an error would leave an old number
 // standing in the cluster.
 func (c *controller) GetCapacity(ctx context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
 	nothing := &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)}

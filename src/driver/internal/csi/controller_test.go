@@ -260,7 +260,7 @@ func TestListVolumesPages(t *testing.T) {
 func TestGetCapacity(t *testing.T) {
 	c := serve(t, &fake{resolve: onePool, capacity: func(string) (int64, int64, error) { return 10<<30 + 5, 9<<30 + 70<<20, nil }})
 	full := &pb.GetCapacityResponse{AvailableCapacity: 10 << 30, MaximumVolumeSize: wrapperspb.Int64(9<<30 + 64<<20)}
-	none := &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)}
+	none := &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)} // said, for one that is not said does not bind the scheduler
 	for name, test := range map[string]struct {
 		asked *pb.GetCapacityRequest
 		want  *pb.GetCapacityResponse
@@ -279,6 +279,16 @@ func TestGetCapacity(t *testing.T) {
 		if diff := cmp.Diff(test.want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// TestGetCapacityOfAPoolThatTakesNoMore: its volumes may grow, and the scheduler must not choose the node.
+func TestGetCapacityOfAPoolThatTakesNoMore(t *testing.T) {
+	c := serve(t, &fake{resolve: onePool, capacity: func(string) (int64, int64, error) { return 10 << 30, 0, nil }})
+	got, err := c.GetCapacity(t.Context(), &pb.GetCapacityRequest{})
+	want := &pb.GetCapacityResponse{AvailableCapacity: 10 << 30, MaximumVolumeSize: wrapperspb.Int64(0)}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || err != nil {
+		t.Errorf("%v, %s", err, diff)
 	}
 }
 

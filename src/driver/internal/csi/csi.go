@@ -37,7 +37,7 @@ type Publisher interface {
 type Pools interface {
 	// Resolve gives the pool that a StorageClass means by its parameter storagePool, "" where it has none.
 	Resolve(name string) (string, error)
-	// Capacity is the free space and the largest possible volume in bytes; both 0 where nothing can be created.
+	// Capacity is what volumes can still be promised, and the largest one that could be created, in bytes.
 	Capacity(ctx context.Context, pool string) (available, maximum int64, err error)
 	// Inline tells whether pods may have inline ephemeral volumes in the pool.
 	Inline(pool string) bool

@@ -30,7 +30,7 @@ type Grant struct {
 type Cluster interface {
 	// Find gives the volume of a handle; ok is false where no PersistentVolume of this driver has it.
 	Find(ctx context.Context, handle string) (v Volume, ok bool, err error)
-	// Room is the largest number of bytes that a node publishes for a pool; ok is false where it publishes none.
+	// Room is how many bytes a node publishes that volumes of a pool may still be promised; ok is false where it publishes none.
 	Room(ctx context.Context, pool, node string) (bytes int64, ok bool, err error)
 	// Given is the size in bytes that a claim's status shows; ok is false where the claim is gone.
 	Given(ctx context.Context, c volume.Claim) (bytes int64, ok bool, err error)

@@ -203,15 +203,26 @@ func (l *Ledger) whyClosed() string {
 	return l.closed
 }
 
-// totals are the number of records, the bytes promised, and the largest volume that could be made now.
-func (l *Ledger) totals(space poolfs.Space) (volumes int, promised, room int64) {
+// totals are what a ledger adds up to. Sizes are in bytes.
+type totals struct {
+	volumes  int   // with a record
+	promised int64 // to them, and to those being made
+	room     int64 // that can still be promised: volumes grow by it, also where none can be made
+	largest  int64 // volume that could be made now
+}
+
+func (l *Ledger) totals(space poolfs.Space) totals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	t := totals{volumes: len(l.records), promised: l.promised}
+	if l.closed == "" || l.enforced { // where the quota is off that has to be on, volumes do not grow either
+		t.room = available(l.spec, space, l.promises(space))
+	}
 	full := l.spec.MaxVolumes > 0 && l.volumes() >= l.spec.MaxVolumes
 	if l.selected && l.closed == "" && !full {
-		room = available(l.spec, space, l.promises(space))
+		t.largest = t.room
 	}
-	return len(l.records), l.promised, room
+	return t
 }
 
 // promises needs the lock. In a pool that enforces nothing, what volumes use is not known, so each counts in full. Elsewhere use

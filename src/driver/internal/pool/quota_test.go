@@ -115,8 +115,43 @@ func account(t *testing.T) (*Ledger, poolfs.Space) {
 
 func (l *Ledger) wants(t *testing.T, about string, space poolfs.Space, volumes int, promised, room int64) {
 	t.Helper()
-	if v, p, r := l.totals(space); v != volumes || p != promised*mi || r != room*mi {
-		t.Errorf("%s: %d volumes, %d MiB promised, room for %d; want %d, %d, %d", about, v, p/mi, r/mi, volumes, promised, room)
+	want := totals{volumes: volumes, promised: promised * mi, room: room * mi, largest: room * mi}
+	if got := l.totals(space); got != want {
+		t.Errorf("%s: %+v, want %+v", about, got, want)
+	}
+}
+
+// TestRoomForGrowthIsLeftWhereNoVolumeCanBeMade, unless volumes cannot grow either.
+func TestRoomForGrowthIsLeftWhereNoVolumeCanBeMade(t *testing.T) {
+	space := poolfs.Space{Size: 100 * mi, Used: 0, Free: 100 * mi}
+	for name, test := range map[string]struct {
+		arrange       func(*Ledger)
+		room, largest int64
+	}{
+		"as usual":                          {func(*Ledger) {}, 90, 90},
+		"not selected":                      {func(l *Ledger) { l.setSelected(false) }, 90, 0},
+		"maxVolumes reached":                {func(l *Ledger) { l.spec.MaxVolumes = 1 }, 90, 0},
+		"maxVolumes reached by one growing": {func(l *Ledger) { l.spec.MaxVolumes = 1; grow(t, l, space) }, 80, 0},
+		"one left, and one is growing":      {func(l *Ledger) { l.spec.MaxVolumes = 2; grow(t, l, space) }, 80, 80},
+		"numbers not in order":              {func(l *Ledger) { l.enforce(true, numbers{}, "disk full") }, 90, 0},
+		"quota required and lost":           {func(l *Ledger) { l.enforce(false, numbers{}, "quota is off") }, 0, 0},
+	} {
+		l := newLedger(poolspec.Pool{Name: "local"})
+		l.setSelected(true)
+		l.enforce(true, newNumbers(1<<30, map[uint32]struct{}{}), "")
+		l.Put(volume.Record{ID: "pvc-1", Bytes: 10 * mi, ProjectID: 1 << 30})
+		test.arrange(l)
+		if got := l.totals(space); got.room != test.room*mi || got.largest != test.largest*mi {
+			t.Errorf("%s: %+v, want room for %d MiB and a volume of %d", name, got, test.room, test.largest)
+		}
+	}
+}
+
+// grow reserves 10 MiB for a volume's growth.
+func grow(t *testing.T, l *Ledger, space poolfs.Space) {
+	t.Helper()
+	if _, err := l.Grow("pvc-1", 20*mi, space); err != nil {
+		t.Fatal(err)
 	}
 }
 

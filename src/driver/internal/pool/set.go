@@ -193,8 +193,9 @@ func (s *Set) TakenOut() []string {
 	return names
 }
 
-// Capacity is the room in a pool and the largest volume that could be made there, in bytes: both 0 where the pool is absent,
-// unknown or not selected here, because an error would leave an old number standing in the cluster.
+// Capacity is the room in a pool, for growth too, and the largest volume that could be made there, in bytes. That is 0 where
+// none can be made: not selected here, maxVolumes reached. Both are 0 where the pool is absent or unknown, because an error would
+// leave an old number standing in the cluster.
 func (s *Set) Capacity(ctx context.Context, name string) (room, maximum int64, err error) {
 	p := s.find(name)
 	if p == nil {
@@ -214,8 +215,8 @@ func (s *Set) Capacity(ctx context.Context, name string) (room, maximum int64, e
 		return 0, 0, nil
 	}
 	p.countUse(disk)
-	_, _, room = p.ledger.totals(space)
-	return room, room, nil
+	t := p.ledger.totals(space)
+	return t.room, t.largest, nil
 }
 
 // Forget makes the node forget a pool's identity: the way out for a disk replaced on purpose. A pool that is there is refused.

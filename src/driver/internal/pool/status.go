@@ -9,12 +9,12 @@ import (
 
 // Status is a pool as metrics, health and `driver status` show it. Sizes are in bytes.
 type Status struct {
-	Name, Path  string
-	Present     bool
-	Selected    bool
-	Remembered  bool // by this node only: the configuration no longer holds the pool
-	Unchecked   bool // not looked at yet, since the driver started
-	Aside       bool // not selected here, and never used before
+	Name, Path string
+	Present    bool
+	Selected   bool
+	Remembered bool // by this node only: the configuration no longer holds the pool
+	Unchecked  bool // not looked at yet, since the driver started
+	Aside      bool // not selected here, and never used before
 	// Reason and Message say why the pool cannot be used, or, where it is present, why no volume is made in it; else "".
 	Reason      string
 	Message     string
@@ -27,7 +27,8 @@ type Status struct {
 	// SharedWithOS tells whether the pool is on a filesystem of Config.OSPaths; nil where that cannot be seen.
 	SharedWithOS *bool
 
-	Size, Free, Available, Promised int64
+	Size, Free, Promised            int64
+	Available                       int64 // for one new volume
 	Volumes, Orphans, Lost, Refused int
 	TrashEntries                    int
 	OldestTrash                     time.Time
@@ -61,7 +62,8 @@ func (p *Pool) status() Status {
 	}
 	st.SharedWithOS = p.sharedWithOS(disk)
 	st.Size, st.Free = space.Size, space.Free
-	st.Volumes, st.Promised, st.Available = p.ledger.totals(space)
+	t := p.ledger.totals(space)
+	st.Volumes, st.Promised, st.Available = t.volumes, t.promised, t.largest
 	return st
 }
 

@@ -565,8 +565,11 @@ func TestMaxVolumes(t *testing.T) {
 	mustCreate(t, n, "pvc-1")
 	_, err := n.Create(t.Context(), spec("pvc-2"))
 	wants(t, err, volume.ErrNoSpace, "maxVolumes is 1")
-	if room, _, _ := n.set.Capacity(t.Context(), "local"); room != 0 {
-		t.Errorf("capacity %d of a full pool", room)
+	if room, maximum, _ := n.set.Capacity(t.Context(), "local"); room == 0 || maximum != 0 {
+		t.Errorf("capacity %d, %d of a pool that takes no more volumes; want room to grow in, and none for a new one", room, maximum)
+	}
+	if v, err := n.Expand(t.Context(), "pvc-1", 2<<20, 0); err != nil || v.Bytes != 2<<20 {
+		t.Errorf("grow: %+v, %v", v, err)
 	}
 }
 

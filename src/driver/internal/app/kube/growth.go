@@ -45,7 +45,8 @@ func (g Growth) volume(object *persistentVolume) growth.Volume {
 	return growth.Volume{Handle: d.Handle, Pool: g.Resolve(d.Pool), Node: object.node(g.TopologyKey), Bytes: d.Bytes, Claim: d.Claim}
 }
 
-// Room implements growth.Cluster: the most that is published for any class of the pool.
+// Room implements growth.Cluster: the most that is published for any class of the pool. MaximumVolumeSize is about new volumes: it is
+// 0 where none can be made, although those that are there may grow.
 func (g Growth) Room(ctx context.Context, pool, node string) (most int64, ok bool, err error) {
 	classes, err := g.classes(ctx, pool)
 	if err != nil || len(classes) == 0 {
@@ -59,12 +60,8 @@ func (g Growth) Room(ctx context.Context, pool, node string) (most int64, ok boo
 		if _, ours := classes[c.StorageClassName]; !ours || c.NodeTopology.MatchLabels[g.TopologyKey] != node {
 			return
 		}
-		published := c.MaximumVolumeSize
-		if published == nil {
-			published = c.Capacity
-		}
-		if published != nil {
-			most, ok = max(most, published.Value()), true
+		if c.Capacity != nil {
+			most, ok = max(most, c.Capacity.Value()), true
 		}
 	})
 	return most, ok, err
@@ -169,8 +166,7 @@ type (
 		NodeTopology     struct {
 			MatchLabels map[string]string `json:"matchLabels"`
 		} `json:"nodeTopology"`
-		Capacity          *resource.Quantity `json:"capacity"`
-		MaximumVolumeSize *resource.Quantity `json:"maximumVolumeSize"`
+		Capacity *resource.Quantity `json:"capacity"`
 	}
 )
 

@@ -94,14 +94,14 @@ func TestRoom(t *testing.T) {
 		}},
 		capacities: storagev1.CSIStorageCapacityList{Items: []storagev1.CSIStorageCapacity{
 			capacity("local", "one", 5, -1), capacity("local-named", "one", 9, 7), capacity("ssd", "one", 100, 100),
-			capacity("local", "two", 50, 50), capacity("other", "one", 1000, 1000), capacity("ssd", "two", 0, 0),
+			capacity("local", "two", 50, 0), capacity("other", "one", 1000, 1000), capacity("ssd", "two", 0, 0),
 		}},
 	})
 	for _, test := range []struct {
 		pool, node string
 		want       int64
 		ok         bool
-	}{{"local", "one", 7, true}, {"local", "two", 50, true}, {"ssd", "two", 0, true}, {"local", "three", 0, false}, {"hdd", "one", 0, false}} {
+	}{{"local", "one", 9, true}, {"local", "two", 50, true}, {"ssd", "two", 0, true}, {"local", "three", 0, false}, {"hdd", "one", 0, false}} {
 		got, ok, err := g.Room(t.Context(), test.pool, test.node)
 		if err != nil || got != test.want || ok != test.ok {
 			t.Errorf("%s on %s: %d, %v, %v; want %d, %v", test.pool, test.node, got, ok, err, test.want, test.ok)
