@@ -52,20 +52,26 @@ func TestNodeExpandVolume(t *testing.T) {
 	}
 }
 
-// grower answers for package growth.
-type grower func(id string, bytes, limit int64) (int64, error)
+// grower answers for package growth, and counts how often it is told of a new asker.
+type grower struct {
+	begun  int
+	expand func(id string, bytes, limit int64) (int64, error)
+}
 
-func (g grower) Expand(_ context.Context, id string, bytes, limit int64) (int64, error) {
-	return g(id, bytes, limit)
+func (g *grower) Begin() { g.begun++ }
+
+func (g *grower) Expand(_ context.Context, id string, bytes, limit int64) (int64, error) {
+	return g.expand(id, bytes, limit)
 }
 
 func TestControllerExpandVolume(t *testing.T) {
-	services, err := csi.NewExpander("kubevirt.io.hostpath-provisioner", "0.1.0", grower(func(id string, bytes, _ int64) (int64, error) {
+	judge := &grower{expand: func(id string, bytes, _ int64) (int64, error) {
 		if id != "pvc-1" {
 			return 0, fmt.Errorf("%w: node one publishes less", volume.ErrOutOfRange)
 		}
 		return bytes + 1, nil
-	}))
+	}}
+	services, err := csi.NewExpander("kubevirt.io.hostpath-provisioner", "0.1.0", judge)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +103,9 @@ func TestControllerExpandVolume(t *testing.T) {
 	}
 	if _, err := pb.NewIdentityClient(conn).Probe(t.Context(), &pb.ProbeRequest{}); err != nil {
 		t.Errorf("probe: %v", err)
+	}
+	if judge.begun != 1 {
+		t.Errorf("a new asker was announced %d times; want once, with its question for capabilities", judge.begun)
 	}
 	if _, err := csi.NewExpander("", "", nil); err == nil {
 		t.Error("services of nothing")

@@ -10,6 +10,8 @@ import (
 
 // Growth allows volumes to grow.
 type Growth interface {
+	// Begin tells that a new process will ask from now on, which may not have seen what others did meanwhile.
+	Begin()
 	// Expand gives the size that a volume may have, in bytes.
 	Expand(ctx context.Context, id string, bytes, limit int64) (int64, error)
 }
@@ -40,7 +42,9 @@ type expander struct {
 	growth Growth
 }
 
-func (*expander) ControllerGetCapabilities(context.Context, *pb.ControllerGetCapabilitiesRequest) (*pb.ControllerGetCapabilitiesResponse, error) {
+// ControllerGetCapabilities is what each process of csi-resizer asks first, and once: see growth.Judge.
+func (e *expander) ControllerGetCapabilities(context.Context, *pb.ControllerGetCapabilitiesRequest) (*pb.ControllerGetCapabilitiesResponse, error) {
+	e.growth.Begin()
 	return &pb.ControllerGetCapabilitiesResponse{Capabilities: []*pb.ControllerServiceCapability{{
 		Type: &pb.ControllerServiceCapability_Rpc{Rpc: &pb.ControllerServiceCapability_RPC{Type: pb.ControllerServiceCapability_RPC_EXPAND_VOLUME}},
 	}}}, nil

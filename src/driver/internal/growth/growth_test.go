@@ -3,6 +3,7 @@ package growth_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,22 @@ func (c *cluster) Given(_ context.Context, claim volume.Claim) (int64, bool, err
 	return given, ok, c.err
 }
 
-func (c *cluster) Grants(context.Context) ([]growth.Grant, error) { return c.earlier, c.err }
+func (c *cluster) Grants(context.Context) ([]growth.Grant, error) {
+	all := slices.Clone(c.earlier)
+	for handle, v := range c.volumes {
+		if v.Bytes > c.given[handle] {
+			all = append(all, growth.Grant{Volume: v, To: v.Bytes})
+		}
+	}
+	return all, c.err
+}
+
+// write is what csi-resizer does once a growth is allowed.
+func (c *cluster) write(handle string, bytes int64) {
+	v := c.volumes[handle]
+	v.Bytes = bytes
+	c.volumes[handle] = v
+}
 
 func at(handle, pool, node string) growth.Volume {
 	return growth.Volume{Handle: handle, Pool: pool, Node: node, Bytes: 10 * gi, Claim: volume.Claim{Namespace: "ns", Name: handle}}
@@ -133,5 +149,48 @@ func TestAGrantCountsUntilTheClaimShowsIt(t *testing.T) {
 	c.room["ssd@one"] = 2 * gi // something was deleted
 	if _, err := j.Expand(t.Context(), "b", 12*gi, 0); err != nil {
 		t.Errorf("room that came back: %v", err)
+	}
+}
+
+// TestReplicasKnowOfEachOther: the judge beside the leader, again and again another one, counts what the others allowed.
+func TestReplicasKnowOfEachOther(t *testing.T) {
+	c := some()
+	c.volumes["g"], c.given["g"] = at("g", "ssd", "one"), 10*gi
+	var replicas [2]*growth.Judge
+	for i := range replicas {
+		j, err := growth.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Begin()
+		replicas[i] = j
+	}
+	// The node has room for 8 GiB and is slow: no claim's status shows anything yet.
+	for i, turn := range []struct {
+		replica int
+		begins  bool // its resizer has lost the lease before, and is a new process
+		ask
+		written bool
+	}{
+		{0, false, ask{"a", 13 * gi, nil}, true},
+		{1, false, ask{"b", 15*gi + 1, volume.ErrOutOfRange}, false},
+		{1, false, ask{"b", 13 * gi, nil}, true},
+		{0, true, ask{"g", 12*gi + 1, volume.ErrOutOfRange}, false},
+		{0, false, ask{"g", 12 * gi, nil}, false}, // its resizer dies before it writes that, and the claim asks for less
+		{1, true, ask{"g", 11 * gi, nil}, true},
+		{0, true, ask{"a", 14*gi + 1, volume.ErrOutOfRange}, false},
+		{0, false, ask{"a", 14 * gi, nil}, true},
+	} {
+		j := replicas[turn.replica]
+		if turn.begins {
+			j.Begin()
+		}
+		_, err := j.Expand(t.Context(), turn.handle, turn.to, 0)
+		if !errors.Is(err, turn.err) {
+			t.Errorf("turn %d: replica %d, %s to %d: %v; want %v", i, turn.replica, turn.handle, turn.to, err, turn.err)
+		}
+		if turn.written {
+			c.write(turn.handle, turn.to)
+		}
 	}
 }
