@@ -38,6 +38,11 @@ func poolHealth(s pool.Status) volume.Health {
 		}
 	case s.Reason == pool.NoNewVolumes:
 		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}
+	case s.CountsWrong:
+		return volume.Health{
+			Condition: volume.Degraded, Reason: "QuotaInconsistent",
+			Message: "the filesystem's quota has lost count and is counted again: nothing keeps volumes to their size meanwhile; use simple quota, which does not lose count",
+		}
 	default:
 		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}
 	}

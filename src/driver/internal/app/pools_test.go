@@ -10,6 +10,8 @@ import (
 func TestPoolHealth(t *testing.T) {
 	lost := localPool(true, "", "")
 	lost.EnforcementLost = true
+	miscounted := localPool(true, "", "")
+	miscounted.CountsWrong = true
 	unusable := localPool(true, pool.NoNewVolumes, "no room")
 	unusable.Lost = 1
 	for name, test := range map[string]struct {
@@ -20,6 +22,7 @@ func TestPoolHealth(t *testing.T) {
 		"present":                    {localPool(true, "", ""), volume.Healthy, "Healthy"},
 		"absent":                     {localPool(false, "MarkerMissing", "no marker"), volume.Inaccessible, "MarkerMissing"},
 		"enforcement lost":           {lost, volume.Degraded, "EnforcementLost"},
+		"qgroups have lost count":    {miscounted, volume.Degraded, "QuotaInconsistent"},
 		"no volume can be made":      {localPool(true, pool.NoNewVolumes, "no room"), volume.Degraded, pool.NoNewVolumes},
 		"no data, which comes first": {unusable, volume.Degraded, "VolumesUnusable"},
 	} {

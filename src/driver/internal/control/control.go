@@ -46,17 +46,19 @@ type Pool struct {
 	Backend     string `json:"backend,omitempty"`
 	Enforcement string `json:"enforcement,omitempty"`
 	// EnforcementLost tells that the filesystem's quota was switched off.
-	EnforcementLost bool  `json:"enforcementLost,omitempty"`
-	Inline          bool  `json:"inline"`
-	Size            int64 `json:"size"`
-	Free            int64 `json:"free"`
-	Available       int64 `json:"available"`
-	Promised        int64 `json:"promised"`
-	Volumes         int   `json:"volumes"`
-	Orphans         int   `json:"orphans"`
-	Lost            int   `json:"lost"`
-	Refused         int   `json:"refused"`
-	Trash           int   `json:"trash"`
+	EnforcementLost bool `json:"enforcementLost,omitempty"`
+	// CountsWrong tells that the filesystem's quota has lost count, or is being counted again.
+	CountsWrong bool  `json:"countsWrong,omitempty"`
+	Inline      bool  `json:"inline"`
+	Size        int64 `json:"size"`
+	Free        int64 `json:"free"`
+	Available   int64 `json:"available"`
+	Promised    int64 `json:"promised"`
+	Volumes     int   `json:"volumes"`
+	Orphans     int   `json:"orphans"`
+	Lost        int   `json:"lost"`
+	Refused     int   `json:"refused"`
+	Trash       int   `json:"trash"`
 	// OldestTrash is when the oldest volume in the trash was deleted.
 	OldestTrash time.Time `json:"oldestTrash,omitzero"`
 }
@@ -69,7 +71,7 @@ type problem struct {
 func present(s pool.Status) Pool {
 	return Pool{
 		Name: s.Name, Path: s.Path, State: state(s), Selected: s.Selected, Reason: s.Reason, Message: s.Message, ID: s.ID,
-		Backend: s.Backend, Enforcement: s.Enforcement, EnforcementLost: s.EnforcementLost, Inline: s.Inline,
+		Backend: s.Backend, Enforcement: s.Enforcement, EnforcementLost: s.EnforcementLost, CountsWrong: s.CountsWrong, Inline: s.Inline,
 		Size: s.Size, Free: s.Free, Available: s.Available, Promised: s.Promised,
 		Volumes: s.Volumes, Orphans: s.Orphans, Lost: s.Lost, Refused: s.Refused, Trash: s.TrashEntries, OldestTrash: s.OldestTrash,
 	}

@@ -52,19 +52,13 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 			{ofPool("volumes", "Number of volumes."), func(s pool.Status, _ time.Time) float64 { return float64(s.Volumes) }},
 			{ofPool("trash_entries", "Number of deleted volumes waiting for removal."), func(s pool.Status, _ time.Time) float64 { return float64(s.TrashEntries) }},
 			{ofPool("trash_oldest_seconds", "Age of the oldest deleted volume waiting for removal, 0 when there is none."), oldest},
-			{ofPool("enforcement_lost", "1 while sizes are no longer enforced because the filesystem's quota was switched off."), lost},
+			{ofPool("enforcement_lost", "1 while sizes are no longer enforced because the filesystem's quota was switched off."), func(s pool.Status, _ time.Time) float64 { return oneIf(s.EnforcementLost) }},
+			{ofPool("counts_wrong", "1 while the filesystem's quota has lost count or is counted again: sizes may not be enforced."), func(s pool.Status, _ time.Time) float64 { return oneIf(s.CountsWrong) }},
 			{ofPool("orphans", "Number of volumes that no PersistentVolume has named for an hour."), func(s pool.Status, _ time.Time) float64 { return float64(s.Orphans) }},
 			{ofPool("lost_volumes", "Number of volumes whose record is there but whose directory is gone."), func(s pool.Status, _ time.Time) float64 { return float64(s.Lost) }},
 			{ofPool("refused_volumes", "Number of volumes whose record or directory cannot be used."), func(s pool.Status, _ time.Time) float64 { return float64(s.Refused) }},
 		},
 	}
-}
-
-func lost(s pool.Status, _ time.Time) float64 {
-	if s.EnforcementLost {
-		return 1
-	}
-	return 0
 }
 
 func oldest(s pool.Status, now time.Time) float64 {

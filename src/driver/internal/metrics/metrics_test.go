@@ -46,7 +46,7 @@ func TestCollector(t *testing.T) {
 	registry.MustRegister(metrics.New(pools{
 		{
 			Name: "local", Present: true, SharedWithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60, Available: 50, Promised: 30, Volumes: 3,
-			TrashEntries: 2, OldestTrash: now.Add(-time.Minute), Orphans: 1, Lost: 4, Refused: 5, EnforcementLost: true,
+			TrashEntries: 2, OldestTrash: now.Add(-time.Minute), Orphans: 1, Lost: 4, Refused: 5, EnforcementLost: true, CountsWrong: true,
 		},
 		{Name: "own", Present: true, SharedWithOS: &no, Backend: "plain", Enforcement: "none"},
 		{Name: "slow", Size: 7, Volumes: 9, SharedWithOS: &yes}, // absent: its numbers are of no use
@@ -55,6 +55,8 @@ func TestCollector(t *testing.T) {
 		"hpp_build_info{version=0.1.0} 1",
 		"hpp_pool_available_bytes{pool=local} 50",
 		"hpp_pool_available_bytes{pool=own} 0",
+		"hpp_pool_counts_wrong{pool=local} 1",
+		"hpp_pool_counts_wrong{pool=own} 0",
 		"hpp_pool_enforcement_lost{pool=local} 1",
 		"hpp_pool_enforcement_lost{pool=own} 0",
 		"hpp_pool_free_bytes{pool=local} 60",

@@ -263,6 +263,13 @@ func (l *Ledger) observe(used int64, accounts map[uint32]int64) {
 	l.foreign, l.dirty = max(0, used-own), false
 }
 
+// distrust forgets what volumes hold, for the filesystem has lost count: all that is used counts as foreign.
+func (l *Ledger) distrust() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.foreign, l.dirty = unknown, true
+}
+
 // guessing tells that what is foreign has to be counted again.
 func (l *Ledger) guessing() bool {
 	l.mu.Lock()

@@ -39,6 +39,7 @@ type Pool struct {
 	quota         quota
 	count         count
 	unsettled     unsettled
+	recount       recount
 }
 
 // notChecked is the reason of a pool that the guard has not looked at yet.

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
@@ -129,63 +128,5 @@ func (p *Pool) purged(disk poolfs.FS, r volume.Record) error {
 		return err
 	}
 	p.ledger.Free(r.ProjectID)
-	return nil
-}
-
-const (
-	// countInterval is how old the count of what volumes use may be where capacity is computed.
-	countInterval = 5 * time.Second
-	// countShare is how many times longer than a count took the next one waits at least: it never costs more than 2 % of a core.
-	countShare = 50
-)
-
-// count is when what the volumes use was last counted, and how long that took.
-type count struct{ at, next time.Time }
-
-func (p *Pool) restartCount() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.count = count{}
-}
-
-// countUse counts what the volumes of an open pool use, if that is due: one pass over the filesystem's quota for all of them.
-func (p *Pool) countUse(disk poolfs.FS) {
-	p.mu.Lock()
-	now := p.set.Now()
-	due := backend.Enforces(p.quota.Backend) && !now.Before(p.count.next) && (now.Sub(p.count.at) >= countInterval || p.ledger.guessing())
-	if due {
-		p.count.next = now.Add(time.Hour) // nobody else meanwhile
-	}
-	p.mu.Unlock()
-	first := p.ledger.firstNumber()
-	if !due || first == 0 {
-		return
-	}
-	err := p.observe(disk, first)
-	if err != nil {
-		p.set.Log.Warn("cannot count what volumes use", logging.KeyPool, p.spec.Name, logging.KeyError, err)
-	}
-	end := p.set.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.count = count{at: now, next: end.Add(countShare * end.Sub(now))}
-}
-
-// observe counts. The filesystem's own number is taken before and after, and the larger one counts: what volumes write or remove
-// meanwhile must not make others' data disappear.
-func (p *Pool) observe(disk poolfs.FS, first uint32) error {
-	before, err := disk.Space()
-	if err != nil {
-		return err
-	}
-	used, err := backend.Usage(disk, first)
-	if err != nil {
-		return err
-	}
-	after, err := disk.Space()
-	if err != nil {
-		return err
-	}
-	p.ledger.observe(max(before.Used, after.Used), used)
 	return nil
 }

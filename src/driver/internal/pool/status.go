@@ -23,7 +23,9 @@ type Status struct {
 	Enforcement string
 	// EnforcementLost tells that volumes were made here while a quota was on that is off now.
 	EnforcementLost bool
-	Inline          bool
+	// CountsWrong tells that the filesystem's quota has lost count, or is being counted again: sizes may not be enforced meanwhile.
+	CountsWrong bool
+	Inline      bool
 	// SharedWithOS tells whether the pool is on a filesystem of Config.OSPaths; nil where that cannot be seen.
 	SharedWithOS *bool
 
@@ -105,7 +107,8 @@ func (p *Pool) glance() Status {
 		Unchecked: p.now.reason == notChecked, Aside: p.now.action == stayAside,
 		Reason: p.now.reason, Message: p.now.message, Inline: p.spec.Inline,
 		Backend: p.quota.Name(), Enforcement: string(p.quota.Enforcement()), EnforcementLost: p.quota.lost,
-		Orphans: len(p.orphans), Lost: p.stillLost(), Refused: len(p.report.Refused),
+		CountsWrong: p.miscounts(),
+		Orphans:     len(p.orphans), Lost: p.stillLost(), Refused: len(p.report.Refused),
 	}
 	st.TrashEntries, st.OldestTrash = p.trash.Entries, p.trash.Oldest
 	if why := p.ledger.whyClosed(); st.Present && why != "" {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"syscall"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 )
@@ -44,6 +45,31 @@ func (f btrfsFS) EnableQuota() error {
 		}
 		return err
 	})
+}
+
+// Counts implements Quotas.
+func (f btrfsFS) Counts() (Counts, error) {
+	counts := CountsRight
+	err := f.with(".", func(dir *os.File) error {
+		status, err := btrfs.QuotaStatus(dir)
+		switch {
+		case status.Rescanning:
+			counts = CountsAnew
+		case status.Inconsistent:
+			counts = CountsWrong
+		}
+		return err
+	})
+	return counts, err
+}
+
+// Recount implements Quotas.
+func (f btrfsFS) Recount() error {
+	err := f.with(".", btrfs.Rescan)
+	if errors.Is(err, syscall.EINPROGRESS) {
+		return nil
+	}
+	return err
 }
 
 // MkdirCounted implements Quotas. The subvolume, and the limit that was set before, are on the disk afterwards.

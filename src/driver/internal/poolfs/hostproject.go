@@ -65,6 +65,12 @@ func (f projectFS) EnableQuota() error {
 	return err
 }
 
+// Counts implements Quotas: project quota is checked by the kernel or by fsck before it is on.
+func (projectFS) Counts() (Counts, error) { return CountsRight, nil }
+
+// Recount implements Quotas.
+func (projectFS) Recount() error { return nil }
+
 // MkdirCounted implements Quotas.
 func (f projectFS) MkdirCounted(name string, mode fs.FileMode, number uint32) error {
 	if err := f.Mkdir(name, mode); err != nil {

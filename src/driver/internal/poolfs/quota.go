@@ -16,6 +16,16 @@ const (
 	QuotaFull    Quota = "qgroups" // full qgroups of btrfs
 )
 
+// Counts is how far what accounts show as used can be trusted.
+type Counts string
+
+// How a filesystem counts.
+const (
+	CountsRight Counts = "right"
+	CountsWrong Counts = "wrong" // until Recount: the kernel counts nothing for any account, and no limit holds
+	CountsAnew  Counts = "anew"  // everything is being counted again
+)
+
 // ErrNoQuota is what calls on accounts fail with where no quota is on (any more).
 var ErrNoQuota = errors.New("no quota is switched on")
 
@@ -38,6 +48,10 @@ type QuotaSwitch interface {
 	// EnableQuota switches quota on: simple quota on btrfs, full qgroups where the kernel knows no other, and on ext4 the enforcement of what
 	// is counted already. ErrNoQuota where that cannot be done to a mounted filesystem.
 	EnableQuota() error
+	// Counts is as of the filesystem's last commit. Only full qgroups of btrfs lose count, wherever somebody takes a snapshot for example.
+	Counts() (Counts, error)
+	// Recount starts a count of everything, in the background; where one is under way it does nothing.
+	Recount() error
 }
 
 // Counter ties directories to accounts. Names are as in FS.

@@ -79,6 +79,9 @@ func TestQuotas(t *testing.T) {
 			t.Errorf("accounts in the range: %v, %v", listed, err)
 		}
 		checkRemoved(t, disk, quotas, first)
+		if counts, err := quotas.Counts(); err != nil || counts != poolfs.CountsRight {
+			t.Errorf("it counts %q, %v", counts, err)
+		}
 	})
 }
 

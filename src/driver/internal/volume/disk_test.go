@@ -21,6 +21,12 @@ import (
 // onDisk is a manager over a pool in a real directory, unmounted volumes apart.
 func onDisk(tb testing.TB, root string, options ...func(*poolspec.Pool)) (*volume.Locked, *pool.Set) {
 	tb.Helper()
+	return onDiskAt(tb, root, time.Now, options...)
+}
+
+// onDiskAt is onDisk with a clock.
+func onDiskAt(tb testing.TB, root string, now func() time.Time, options ...func(*poolspec.Pool)) (*volume.Locked, *pool.Set) {
+	tb.Helper()
 	state := filepath.Join(root, "state")
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		tb.Fatal(err)
@@ -34,17 +40,17 @@ func onDisk(tb testing.TB, root string, options ...func(*poolspec.Pool)) (*volum
 	for _, o := range options {
 		o(&spec)
 	}
-	bin := trash.Bin{Now: time.Now}
+	bin := trash.Bin{Now: now}
 	log := slog.New(slog.DiscardHandler)
 	set, err := pool.New(pool.Config{
 		Specs: []poolspec.Pool{spec}, Disk: poolfs.NewHost("/"), State: dir,
-		Cluster: &cluster{}, Events: &events{}, Purger: trash.NewPurger(bin), Log: log, Now: time.Now,
+		Cluster: &cluster{}, Events: &events{}, Purger: trash.NewPurger(bin), Log: log, Now: now,
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	m, err := volume.New(volume.Config{
-		Pools: set, Records: store.Files{}, Bin: bin, Mounter: newMounts(), Cluster: &cluster{}, Log: log, Now: time.Now,
+		Pools: set, Records: store.Files{}, Bin: bin, Mounter: newMounts(), Cluster: &cluster{}, Log: log, Now: now,
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -52,7 +52,8 @@ func (m Mode) String() string {
 // Quota is the state of a filesystem's quota.
 type Quota struct {
 	Mode Mode
-	// Inconsistent numbers are wrong until a Rescan; Rescanning tells that one is under way. Never so in mode Simple.
+	// Inconsistent numbers are wrong until a Rescan: the kernel counts nothing any more, and no limit holds. Rescanning tells that one is
+	// under way. Both are as of the last commit, and never so in mode Simple.
 	Inconsistent, Rescanning bool
 }
 

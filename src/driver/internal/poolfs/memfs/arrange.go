@@ -191,7 +191,7 @@ func (d *Disk) SetQuota(p string, q poolfs.Quota) {
 			}
 		}
 	}
-	dev.quota = q
+	dev.quota, dev.lost = q, nil
 }
 
 // Opened is the number of FS that are open, on all filesystems: 0 between the driver's operations.

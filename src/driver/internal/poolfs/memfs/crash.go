@@ -201,7 +201,7 @@ func (c copier) device(old *device) *device {
 	if dev, ok := c.devices[old]; ok {
 		return dev
 	}
-	dev := &device{number: old.number, space: old.space, kind: old.kind, full: old.full, readOnly: old.readOnly, quota: old.quota}
+	dev := &device{number: old.number, space: old.space, kind: old.kind, full: old.full, readOnly: old.readOnly, quota: old.quota, lost: old.lost}
 	dev.limits = newLimits(c.kept(old.limits))
 	c.devices[old] = dev
 	return dev

@@ -42,6 +42,7 @@ type device struct {
 	opened   int // FS that are open on it
 	quota    poolfs.Quota
 	limits   limits
+	lost     *lost // nil while qgroups count right
 }
 
 // node is an inode. Its number, kind and target never change; the rest has the version that programs see and the

@@ -79,7 +79,7 @@ func (d *Disk) charge(parent *node, path string, made *node, data []byte) error 
 		return nil
 	}
 	number := d.accountAt(parent)
-	if number == 0 {
+	if number == 0 || parent.on.lost != nil {
 		return nil
 	}
 	limit, used := parent.on.limits.now[number], d.usage(parent.on).by[number]
@@ -223,7 +223,7 @@ func (f *dir) Account(number uint32) (a poolfs.Account, err error) {
 }
 
 func (f *dir) account(number uint32) poolfs.Account {
-	a := f.disk.usage(f.node.on).by[number]
+	a := f.disk.shown(f.node.on)[number]
 	a.Number, a.Limit = number, f.node.on.limits.now[number]
 	return a
 }
@@ -255,7 +255,7 @@ func (f *dir) RemoveAccount(number uint32) error {
 			return err
 		}
 		delete(f.node.on.limits.now, number)
-		if f.account(number).InodesUsed > 0 {
+		if f.disk.usage(f.node.on).by[number].InodesUsed > 0 {
 			return &fs.PathError{Op: "unlimit", Path: path, Err: syscall.EBUSY}
 		}
 		return nil
@@ -265,7 +265,7 @@ func (f *dir) RemoveAccount(number uint32) error {
 // Accounts implements poolfs.Quotas.
 func (f *dir) Accounts(first, last uint32) (all []poolfs.Account, err error) {
 	err = f.within("accounts", ".", func(_ *node, _, path string) error {
-		used := f.disk.usage(f.node.on).by
+		used := f.disk.shown(f.node.on)
 		for number, limit := range f.node.on.limits.now {
 			if number >= first && number <= last {
 				a := used[number]
