@@ -13,13 +13,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
-// A pool has a range of the filesystem's account numbers to itself, so that it can tell its own limits from those of other pools, of
-// the kubelet (which counts up from 1,048,577 for ephemeral storage) and of the admin.
+// A pool has a range of the filesystem's account numbers to itself, so that it can tell its own limits from those of other pools and of
+// whoever else has some.
 const (
 	// RangeSize is how many volumes, with those in the trash, a pool can hold.
 	RangeSize = 1 << 20
-	// ranges begin at firstRange·RangeSize, 2^30; the last one ends below 2^32.
-	firstRange, ranges = 1 << 10, 1<<12 - 1<<10 - 1
+	// the last range ends below 2^32.
+	firstRange, ranges = poolfs.FirstNumber / RangeSize, 1<<12 - firstRange - 1
 )
 
 // Enforces tells whether a backend holds volumes to their size.

@@ -133,6 +133,11 @@ func (f btrfsFS) CountedBy(name string) (number uint32, err error) {
 	return number, err
 }
 
+// isAccount tells whether a qgroup can be a volume's account, and is nobody else's.
+func isAccount(q btrfs.QgroupID) bool {
+	return q.Level() == 1 && q.ID() >= FirstNumber && q.ID() <= math.MaxUint32
+}
+
 // only is the account that a subvolume's groups are, the largest where an admin has put it into others as well.
 func only(groups []btrfs.QgroupID) (number uint32) {
 	for _, g := range groups {
@@ -220,7 +225,7 @@ func (f btrfsFS) RemoveTree(ctx context.Context, name string, pace func(context.
 		}
 		return stopped
 	}
-	err = f.with(path.Dir(name), func(parent *os.File) error { return btrfs.DestroyTree(ctx, parent, path.Base(name), wait) })
+	err = f.with(path.Dir(name), func(parent *os.File) error { return btrfs.DestroyTree(ctx, parent, path.Base(name), isAccount, wait) })
 	if err == nil || stopped != nil {
 		return err
 	}

@@ -16,6 +16,10 @@ const (
 	QuotaFull    Quota = "qgroups" // full qgroups of btrfs
 )
 
+// FirstNumber is the least number of an account that can be a volume's: those below are the admin's and the kubelet's, which counts up from
+// 1,048,577 for ephemeral storage.
+const FirstNumber = 1 << 30
+
 // Counts is how far what accounts show as used can be trusted.
 type Counts string
 

@@ -49,6 +49,35 @@ func btrfsPool(tb testing.TB) poolfs.FS {
 	return disk
 }
 
+// TestRemovalLeavesAnAdminsLimit: a volume that an admin has put into a group of his own as well is removed with all that is nested in it.
+func TestRemovalLeavesAnAdminsLimit(t *testing.T) {
+	const number, admins = poolfs.FirstNumber + 5, 100
+	disk := btrfsPool(t)
+	defer func() { _ = disk.Close() }()
+	quotas, _ := poolfs.QuotasOf(disk)
+	limit := poolfs.Limit{Bytes: 1 << 20}
+	for _, err := range []error{
+		quotas.SetLimit(number, limit), quotas.SetLimit(admins, limit), quotas.MkdirCounted("v", 0o700, number), quotas.Count("v", admins),
+		quotas.MkdirCounted("v/nested", 0o700, admins), quotas.MkdirCounted("v/nested/deep", 0o700, admins),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := quotas.CountedBy("v"); err != nil || got != number {
+		t.Errorf("the volume is counted by %d, %v", got, err)
+	}
+	if err := disk.RemoveTree(t.Context(), "v", nil); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := quotas.Account(admins); err != nil || a.Limit != limit {
+		t.Errorf("the admin's group: %+v, %v", a, err)
+	}
+	if a, err := quotas.Account(number); err != nil || a.Limit != (poolfs.Limit{}) {
+		t.Errorf("the volume's group: %+v, %v", a, err)
+	}
+}
+
 func BenchmarkQuotaWith10000Accounts(b *testing.B) {
 	const first, n = uint32(1 << 30), 10_000
 	disk := btrfsPool(b)

@@ -26,13 +26,3 @@ func Is(f *os.File) (bool, error) {
 		}
 	}
 }
-
-// Commit writes what was changed so far to the disk: subvolumes, qgroups and limits too, which an fsync of a file or
-// directory need not write. It does not wait for the data of files.
-func Commit(f *os.File) error {
-	var transaction uint64
-	if err := startSync(f, &transaction); err != nil {
-		return err
-	}
-	return waitSync(f, &transaction)
-}

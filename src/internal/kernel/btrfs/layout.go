@@ -16,7 +16,6 @@ const (
 
 	firstFree = 256 // BTRFS_FIRST_FREE_OBJECTID: the inode number of a subvolume's root, and the first subvolume's id
 
-	typeRootItem       = 132 // BTRFS_ROOT_ITEM_KEY
 	typeRootRef        = 156 // BTRFS_ROOT_REF_KEY: (parent, ROOT_REF, child)
 	typeQgroupStatus   = 240 // BTRFS_QGROUP_STATUS_KEY
 	typeQgroupInfo     = 242 // BTRFS_QGROUP_INFO_KEY
@@ -151,14 +150,6 @@ func treeSearch(f *os.File, a *searchArgs) error {
 
 func inoLookup(f *os.File, a *inoLookupArgs) error {
 	return ioctl.Do(f, "find subvolume", ioctl.RW(magic, 18, unsafe.Sizeof(*a)), a)
-}
-
-func startSync(f *os.File, transaction *uint64) error {
-	return ioctl.Do(f, "commit", ioctl.R(magic, 24, unsafe.Sizeof(*transaction)), transaction)
-}
-
-func waitSync(f *os.File, transaction *uint64) error {
-	return ioctl.Do(f, "wait for commit", ioctl.W(magic, 22, unsafe.Sizeof(*transaction)), transaction)
 }
 
 func quotaCtl(f *os.File, a *quotaCtlArgs) error {

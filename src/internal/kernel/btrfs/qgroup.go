@@ -58,7 +58,7 @@ type Quota struct {
 }
 
 // Qgroup is a qgroup's limit and use, in bytes. Use is as of the last commit, at most some 30 seconds ago (mount option
-// commit=); Commit brings it up to date.
+// commit=); syncfs(2) brings it up to date.
 type Qgroup struct {
 	ID         QgroupID
 	Referenced uint64 // all that its subvolumes hold, metadata too
@@ -184,11 +184,6 @@ func Qgroups(f *os.File, level uint16) ([]Qgroup, error) {
 // Groups lists the qgroups that this one is a member of.
 func Groups(f *os.File, member QgroupID) ([]QgroupID, error) {
 	return relations(f, member, func(other QgroupID) bool { return other.Level() > member.Level() })
-}
-
-// Members lists the qgroups that are members of this one.
-func Members(f *os.File, group QgroupID) ([]QgroupID, error) {
-	return relations(f, group, func(other QgroupID) bool { return other.Level() < group.Level() })
 }
 
 func relations(f *os.File, q QgroupID, want func(QgroupID) bool) ([]QgroupID, error) {

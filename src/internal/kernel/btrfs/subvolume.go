@@ -55,14 +55,14 @@ func DestroySubvolume(parent *os.File, name string) error {
 }
 
 // DestroyTree is DestroySubvolume for one that may hold others, at any depth and read-only ones too; they are destroyed
-// first, deepest first. pause, which may be nil, is called before each. Where there are others, the limits of the
-// subvolume's groups are lifted: removing a name from a subvolume that is full would be EDQUOT.
-func DestroyTree(ctx context.Context, parent *os.File, name string, pause func(context.Context) error) error {
+// first, deepest first. pause, which may be nil, is called before each. Where there are others, the limits of those of the
+// subvolume's groups that are ours are lifted, and it leaves the rest: removing a name from a subvolume that is full would be EDQUOT.
+func DestroyTree(ctx context.Context, parent *os.File, name string, ours func(QgroupID) bool, pause func(context.Context) error) error {
 	if pause == nil {
 		pause = func(ctx context.Context) error { return ctx.Err() }
 	}
 	for tries := 0; ; tries++ {
-		if err := destroyNested(ctx, parent, name, pause); err != nil {
+		if err := destroyNested(ctx, parent, name, ours, pause); err != nil {
 			return err
 		}
 		if err := pause(ctx); err != nil {
@@ -75,7 +75,7 @@ func DestroyTree(ctx context.Context, parent *os.File, name string, pause func(c
 	}
 }
 
-func destroyNested(ctx context.Context, parent *os.File, name string, pause func(context.Context) error) error {
+func destroyNested(ctx context.Context, parent *os.File, name string, ours func(QgroupID) bool, pause func(context.Context) error) error {
 	top, err := idOf(parent, name)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func destroyNested(ctx context.Context, parent *os.File, name string, pause func
 	if err != nil || len(nested) == 0 {
 		return err
 	}
-	if err := liftLimits(parent, top); err != nil {
+	if err := liftLimits(parent, top, nested, ours); err != nil {
 		return err
 	}
 	for _, id := range nested {
@@ -102,16 +102,32 @@ func destroyNested(ctx context.Context, parent *os.File, name string, pause func
 	return nil
 }
 
-// liftLimits clears what limits a subvolume.
-func liftLimits(f *os.File, id uint64) error {
-	own := NewQgroupID(0, id)
+// liftLimits clears what limits a subvolume. Groups that are somebody else's keep their limits: the subvolume, and those nested in it,
+// leave them instead.
+func liftLimits(f *os.File, top uint64, nested []uint64, ours func(QgroupID) bool) error {
+	own := NewQgroupID(0, top)
 	groups, err := Groups(f, own)
 	if errors.Is(err, fs.ErrNotExist) { // quota is off
 		return nil
 	}
-	for _, q := range append(groups, own) {
+	groups = slices.DeleteFunc(groups, func(q QgroupID) bool { return !ours(q) })
+	for _, q := range append([]QgroupID{own}, groups...) {
 		if cleared := SetQgroupLimit(f, q, 0); cleared != nil && !errors.Is(cleared, fs.ErrNotExist) {
 			err = errors.Join(err, cleared)
+		}
+	}
+	for _, id := range append([]uint64{top}, nested...) {
+		err = errors.Join(err, leaveOthers(f, NewQgroupID(0, id), groups))
+	}
+	return err
+}
+
+// leaveOthers ends a qgroup's membership in all others but these.
+func leaveOthers(f *os.File, member QgroupID, stay []QgroupID) error {
+	groups, err := Groups(f, member)
+	for _, q := range groups {
+		if !slices.Contains(stay, q) {
+			err = errors.Join(err, unassign(f, member, q))
 		}
 	}
 	return err
@@ -183,12 +199,8 @@ func join(f *os.File, member, group QgroupID) (changed bool, err error) {
 	if err != nil || slices.Equal(groups, []QgroupID{group}) {
 		return false, err
 	}
-	for _, other := range groups {
-		if other != group {
-			if err := unassign(f, member, other); err != nil {
-				return false, err
-			}
-		}
+	if err := leaveOthers(f, member, []QgroupID{group}); err != nil {
+		return false, err
 	}
 	if slices.Contains(groups, group) {
 		return true, nil
@@ -202,14 +214,6 @@ func children(f *os.File, id uint64) ([]uint64, error) {
 		ids = append(ids, k.offset)
 	})
 	return ids, err
-}
-
-// Gone tells whether the kernel has finished the removal of a destroyed subvolume, or there never was one of that id.
-// f is any directory of the filesystem.
-func Gone(f *os.File, id uint64) (bool, error) {
-	gone := true
-	err := search(f, rootTree, key{id, typeRootItem, 0}, key{id, typeRootItem, math.MaxUint64}, func(key, []byte) { gone = false })
-	return gone, err
 }
 
 // idOf is the id of the subvolume that the directory name in parent is in; a link is ELOOP or ENOTDIR.
