@@ -224,7 +224,11 @@ func TestMonitoringIsTheOwners(t *testing.T) {
 					got = append(got, id)
 				}
 			}
-			if diff := cmp.Diff([]string{kind + " storage/" + name}, got); diff != "" {
+			want := []string{kind + " storage/" + name}
+			if of == "driver" && what != "prometheusRule" {
+				want = append(want, kind+" storage/"+resizer)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s of the %s (-want +got):\n%s", what, of, diff)
 			}
 		}
@@ -254,11 +258,14 @@ func describe(port string, scheme *monitoringv1.Scheme, tls *monitoringv1.SafeTL
 	return e
 }
 
-// endpoints are those of the one monitor of that name, of either kind.
+// endpoints are those of the monitor of that name, of either kind.
 func endpoints(t *testing.T, values helmcli.Values, name string) []endpoint {
 	t.Helper()
 	var all []endpoint
 	for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)) {
+		if object.GetName() != name {
+			continue
+		}
 		switch monitor := object.(type) {
 		case *monitoringv1.PodMonitor:
 			for _, e := range monitor.Spec.PodMetricsEndpoints {
@@ -272,11 +279,6 @@ func endpoints(t *testing.T, values helmcli.Values, name string) []endpoint {
 				}
 				all = append(all, describe(e.Port, e.Scheme, tls))
 			}
-		default:
-			continue
-		}
-		if object.GetName() != name {
-			t.Errorf("a monitor is called %s, want %s", object.GetName(), name)
 		}
 	}
 	return all
@@ -295,6 +297,11 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 			}, []endpoint{
 				{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}, {Port: "provisioner"},
 			}},
+			"resizer": {"resizer", nil, []endpoint{{Port: "http"}, {Port: "resizer"}}},
+			"resizer over TLS": {"resizer", map[string]string{"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine"}, []endpoint{
+				{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}, {Port: "resizer"},
+			}},
+			"no resizer": {"resizer", map[string]string{"sidecars.resizer.enabled": "false"}, nil},
 			"self-managed": {"operator", map[string]string{"operator.webhook.certificates": "self-managed"}, []endpoint{
 				{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "Secret hpp-hostpath-provisioner-operator-certificate ca.crt"},
 			}},
@@ -310,7 +317,7 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 		} {
 			values := monitored(test.of, kind)
 			maps.Copy(values.Set, test.set)
-			if diff := cmp.Diff(test.want, endpoints(t, values, ruleNames()[test.of])); diff != "" {
+			if diff := cmp.Diff(test.want, endpoints(t, values, "hpp-hostpath-provisioner-"+map[string]string{"driver": "csi", "resizer": "csi-resizer", "operator": "operator"}[test.of])); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", kind, name, diff)
 			}
 			expectPorts(t, values, test.want)
@@ -349,19 +356,14 @@ func expectPorts(t *testing.T, values helmcli.Values, scraped []endpoint) {
 	}
 }
 
-func TestMetricsTLSReachesThePod(t *testing.T) {
-	spec := daemonSet(t, renderings()["everything"]).Spec.Template.Spec
-	driver := container(t, spec, "driver")
-	for _, want := range []string{
-		"--metrics-tls-address=:19896", "--metrics-tls-cert-dir=/etc/hostpath-provisioner-metrics", "--metrics-tls-min-version=VersionTLS13",
-		"--metrics-tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256", "--report-pools",
-	} {
-		if !slices.Contains(driver.Args, want) {
-			t.Errorf("the driver's arguments lack %s: %v", want, driver.Args)
-		}
-	}
-	if want := (corev1.ContainerPort{Name: "metrics", ContainerPort: 19896, Protocol: corev1.ProtocolTCP}); !slices.Contains(driver.Ports, want) {
-		t.Errorf("the driver's ports are %v, want %v among them", driver.Ports, want)
+func TestMetricsTLSReachesThePods(t *testing.T) {
+	const root, group = 0o400, 0o440 // whom the certificate is for
+	nodes := daemonSet(t, renderings()["everything"]).Spec.Template.Spec
+	expectMetricsTLS(t, nodes, root)
+	expectMetricsTLS(t, resizerPod(t, renderings()["everything"], "storage-driver-csi-resizer").Spec, group)
+	driver := container(t, nodes, "driver")
+	if !slices.Contains(driver.Args, "--report-pools") {
+		t.Errorf("the driver's arguments lack --report-pools: %v", driver.Args)
 	}
 	fields := map[string]string{}
 	for _, env := range driver.Env {
@@ -372,18 +374,35 @@ func TestMetricsTLSReachesThePod(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}, fields); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
-	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil })
-	if volume < 0 || spec.Volumes[volume].Secret.SecretName != "driver-certificate" || *spec.Volumes[volume].Secret.DefaultMode != 0o400 {
-		t.Fatalf("no volume of the Secret that only root reads: %v", spec.Volumes)
-	}
-	want := corev1.VolumeMount{Name: spec.Volumes[volume].Name, MountPath: "/etc/hostpath-provisioner-metrics", ReadOnly: true}
-	if !slices.ContainsFunc(driver.VolumeMounts, func(m corev1.VolumeMount) bool { return cmp.Equal(m, want) }) {
-		t.Errorf("mounts are %v, want %v among them", driver.VolumeMounts, want)
-	}
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
 	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t, objects, "storage-driver-csi")
 	if !slices.Contains(scc.Volumes, securityv1.FSTypeSecret) {
 		t.Errorf("the pods have a Secret, and their constraints allow %v", scc.Volumes)
+	}
+}
+
+// expectMetricsTLS: a pod's driver has the flags, the port and the certificate of testdata/everything.yaml.
+func expectMetricsTLS(t *testing.T, spec corev1.PodSpec, mode int32) {
+	t.Helper()
+	driver := container(t, spec, "driver")
+	for _, want := range []string{
+		"--metrics-tls-address=:19896", "--metrics-tls-cert-dir=/etc/hostpath-provisioner-metrics", "--metrics-tls-min-version=VersionTLS13",
+		"--metrics-tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256",
+	} {
+		if !slices.Contains(driver.Args, want) {
+			t.Errorf("the driver's arguments lack %s: %v", want, driver.Args)
+		}
+	}
+	if want := (corev1.ContainerPort{Name: "metrics", ContainerPort: 19896, Protocol: corev1.ProtocolTCP}); !slices.Contains(driver.Ports, want) {
+		t.Errorf("the driver's ports are %v, want %v among them", driver.Ports, want)
+	}
+	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil })
+	if volume < 0 || spec.Volumes[volume].Secret.SecretName != "driver-certificate" || *spec.Volumes[volume].Secret.DefaultMode != mode {
+		t.Fatalf("no volume of the Secret with mode %o: %v", mode, spec.Volumes)
+	}
+	want := corev1.VolumeMount{Name: spec.Volumes[volume].Name, MountPath: "/etc/hostpath-provisioner-metrics", ReadOnly: true}
+	if !slices.ContainsFunc(driver.VolumeMounts, func(m corev1.VolumeMount) bool { return cmp.Equal(m, want) }) {
+		t.Errorf("mounts are %v, want %v among them", driver.VolumeMounts, want)
 	}
 }
 
@@ -406,20 +425,25 @@ func TestNetworkPolicyOpensWhatIsServed(t *testing.T) {
 		}
 		maps.Copy(values.Set, test.set)
 		policy := helmcli.Find[*networkingv1.NetworkPolicy](t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)), driverMonitor)
-		var scrape, probes []int32
-		for _, rule := range policy.Spec.Ingress {
-			for _, port := range rule.Ports {
-				if len(rule.From) > 0 {
-					scrape = append(scrape, port.Port.IntVal)
-				} else {
-					probes = append(probes, port.Port.IntVal)
-				}
-			}
-		}
+		scrape, probes := openPorts(policy)
 		if diff := cmp.Diff([][]int32{test.scrape, test.probes}, [][]int32{scrape, probes}); diff != "" {
 			t.Errorf("%s: ports to scrape, and to probe (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// openPorts are those of a NetworkPolicy that some peers may reach, and those that all may.
+func openPorts(policy *networkingv1.NetworkPolicy) (scrape, probes []int32) {
+	for _, rule := range policy.Spec.Ingress {
+		for _, port := range rule.Ports {
+			if len(rule.From) > 0 {
+				scrape = append(scrape, port.Port.IntVal)
+			} else {
+				probes = append(probes, port.Port.IntVal)
+			}
+		}
+	}
+	return scrape, probes
 }
 
 func TestImpossibleMetricsAreRefused(t *testing.T) {

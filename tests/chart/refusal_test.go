@@ -129,6 +129,9 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 					`storageClasses[0] "a": allowVolumeExpansion is true, and sidecars.resizer.enabled is false`,
 				},
 			},
+			"one port twice, over TLS": {json: map[string]string{
+				"sidecars.resizer.httpPort": "9897", "driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": `"mine"`,
+			}, want: []string{`driver.metricsTLS.port and sidecars.resizer.httpPort are both 9897; the driver runs in csi-resizer's pod too`}},
 			"one port twice, in the resizer's pod": {json: set("sidecars.resizer.httpPort", "9898"), want: []string{
 				`driver.httpPort and sidecars.resizer.httpPort are both 9898; the driver runs in csi-resizer's pod too`,
 			}},

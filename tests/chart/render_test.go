@@ -188,7 +188,10 @@ func TestObjectsOfEachRendering(t *testing.T) {
 		"SecurityContextConstraints /hpp-hostpath-provisioner-csi",
 		"ClusterRole /hpp-hostpath-provisioner-csi-scc", "RoleBinding storage/hpp-hostpath-provisioner-csi-scc",
 	}
-	monitor := []string{"Service storage/hpp-hostpath-provisioner-csi-metrics", "ServiceMonitor storage/hpp-hostpath-provisioner-csi"}
+	monitor := []string{
+		"Service storage/hpp-hostpath-provisioner-csi-metrics", "ServiceMonitor storage/hpp-hostpath-provisioner-csi",
+		"Service storage/hpp-hostpath-provisioner-csi-resizer-metrics", "ServiceMonitor storage/hpp-hostpath-provisioner-csi-resizer",
+	}
 	own := []string{
 		"ClusterRole /" + operator, "ClusterRoleBinding /" + operator, "ConfigMap storage/" + operator + "-base", "Deployment storage/" + operator,
 		"Job storage/" + operator + "-check", "Role storage/" + operator, "RoleBinding storage/" + operator, "Service storage/" + operator,
@@ -220,7 +223,7 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 	}
 	want := map[string]int{
 		"CSIDriver": 1, "ClusterRole": 5, "ClusterRoleBinding": 4, "ConfigMap": 2, "DaemonSet": 1, "Deployment": 1, "NetworkPolicy": 2, "Pod": 1,
-		"PodMonitor": 1, "PrometheusRule": 1, "Role": 4, "RoleBinding": 5, "Secret": 1, "SecurityContextConstraints": 1,
+		"PodMonitor": 2, "PrometheusRule": 1, "Role": 4, "RoleBinding": 5, "Secret": 1, "SecurityContextConstraints": 1,
 		"ServiceAccount": 2, "StorageClass": 2,
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {

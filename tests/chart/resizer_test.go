@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"crypto/tls"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -70,12 +71,12 @@ func TestResizerPassesRestricted(t *testing.T) {
 				t.Errorf("%s: the root filesystem of %s is writable", rendering, c.Name)
 			}
 		}
-		user, scc := pod.Spec.SecurityContext.RunAsUser, pod.Annotations["openshift.io/required-scc"]
-		if rendering == "default" && (user == nil || *user == 0 || scc != "") {
-			t.Errorf("%s: user %v, required-scc %q; want a user and no SCC", rendering, user, scc)
+		user, group, scc := pod.Spec.SecurityContext.RunAsUser, pod.Spec.SecurityContext.FSGroup, pod.Annotations["openshift.io/required-scc"]
+		if rendering == "default" && (user == nil || *user == 0 || group == nil || scc != "") { // the group reads the certificate of the metrics
+			t.Errorf("%s: user %v, group %v, required-scc %q; want a user, a group and no SCC", rendering, user, group, scc)
 		}
-		if rendering != "default" && (user != nil || scc != "restricted-v2") { // everything.yaml is for OpenShift
-			t.Errorf("%s: user %v, required-scc %q; want none and restricted-v2", rendering, user, scc)
+		if rendering != "default" && (user != nil || group != nil || scc != "restricted-v2") { // everything.yaml is for OpenShift
+			t.Errorf("%s: user %v, group %v, required-scc %q; want none and restricted-v2", rendering, user, group, scc)
 		}
 	}
 }
@@ -110,12 +111,9 @@ func TestEveryValueReachesTheResizer(t *testing.T) {
 	if !within(policy.Spec.PodSelector.MatchLabels, pod.Labels) {
 		t.Errorf("the NetworkPolicy's selector %v does not fit the pods", policy.Spec.PodSelector.MatchLabels)
 	}
-	var open []string
-	for _, port := range policy.Spec.Ingress[0].Ports {
-		open = append(open, port.Port.String())
-	}
-	if diff := cmp.Diff([]string{"19898", "19895"}, open); diff != "" {
-		t.Errorf("open ports (-want +got):\n%s", diff)
+	scrape, probes := openPorts(policy)
+	if diff := cmp.Diff([][]int32{{19896, 19895}, {19898}}, [][]int32{scrape, probes}); diff != "" {
+		t.Errorf("ports to scrape, and to probe (-want +got):\n%s", diff)
 	}
 }
 
@@ -146,6 +144,7 @@ func TestClassesGrow(t *testing.T) {
 func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
 	values := renderings()["two pools"]
+	values.Set = map[string]string{"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine"}
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
 	pod := helmcli.Find[*appsv1.Deployment](t, objects, resizer).Spec.Template.Spec
 	files := map[string]string{
@@ -158,6 +157,7 @@ func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 		}
 	}
 	args := []string{"--kubeconfig=" + filepath.Join(dir, "kubeconfig")}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: writeCertificate(t, dir)}}}
 	for _, argument := range container(t, pod, "driver").Args {
 		switch name, _, _ := strings.Cut(argument, "="); name {
 		case "--endpoint":
@@ -169,5 +169,5 @@ func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 		}
 		args = append(args, argument)
 	}
-	runUntil(t, http.DefaultClient, "http://"+address+"/metrics", []string{"go_goroutines"}, buildDriver(t), args...)
+	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"}, buildDriver(t), args...)
 }

@@ -44,6 +44,34 @@
 {{- default (include "hostpath-provisioner.resizer.name" .) .Values.sidecars.resizer.serviceAccount.name -}}
 {{- end -}}
 
+{{/* The driver's ports, on the nodes and beside csi-resizer. */}}
+{{- define "hostpath-provisioner.driver.ports" -}}
+- name: http
+  containerPort: {{ .Values.driver.httpPort }}
+  protocol: TCP
+{{- if .Values.driver.metricsTLS.enabled }}
+- name: metrics
+  containerPort: {{ .Values.driver.metricsTLS.port }}
+  protocol: TCP
+{{- end }}
+{{- end -}}
+
+{{/* The driver's flags for metrics over TLS, nothing where they are off. */}}
+{{- define "hostpath-provisioner.driver.metricsArgs" -}}
+{{- with .Values.driver.metricsTLS -}}
+{{- if .enabled -}}
+- --metrics-tls-address=:{{ .port }}
+- --metrics-tls-cert-dir=/etc/hostpath-provisioner-metrics
+{{- with .minVersion }}
+- --metrics-tls-min-version={{ . }}
+{{- end }}
+{{- with .cipherSuites }}
+- --metrics-tls-cipher-suites={{ join "," . }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Both containers of csi-resizer's pods: Pod Security's `restricted`. */}}
 {{- define "hostpath-provisioner.resizer.securityContext" -}}
 allowPrivilegeEscalation: false

@@ -85,8 +85,14 @@
 {{- $_ := set $ports $port $what -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.sidecars.resizer.enabled (eq (.Values.driver.httpPort | toString) (.Values.sidecars.resizer.httpPort | toString)) -}}
-{{- $problems = append $problems (printf "driver.httpPort and sidecars.resizer.httpPort are both %v; the driver runs in csi-resizer's pod too, and all containers of a pod share its ports." .Values.driver.httpPort) -}}
+{{- if .Values.sidecars.resizer.enabled -}}
+{{- range list
+  (list "driver.httpPort" .Values.driver.httpPort)
+  (list "driver.metricsTLS.port" (ternary .Values.driver.metricsTLS.port 0 .Values.driver.metricsTLS.enabled)) -}}
+{{- if eq (index . 1 | toString) ($.Values.sidecars.resizer.httpPort | toString) -}}
+{{- $problems = append $problems (printf "%s and sidecars.resizer.httpPort are both %v; the driver runs in csi-resizer's pod too, and all containers of a pod share its ports." (index . 0) (index . 1)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.driver.metricsTLS.enabled (not .Values.driver.metricsTLS.secretName) -}}
 {{- $problems = append $problems "driver.metricsTLS.enabled: driver.metricsTLS.secretName is empty; name a Secret of the namespace with tls.crt and tls.key." -}}

@@ -1,10 +1,25 @@
-{{/* What to scrape of the driver's pods, for a PodMonitor and a ServiceMonitor alike. Takes (list $ "interval"). */}}
+{{/* Whose pods are scraped, as a list: the component, its full name, the Service of a ServiceMonitor, and the port of the sidecar's
+metrics, 0 for none. csi-resizer's pods hold the driver as well. */}}
+{{- define "hostpath-provisioner.monitoring.targets" -}}
+{{- $targets := list (dict "component" "csi-driver" "name" (include "hostpath-provisioner.csi.name" .)
+  "service" (include "hostpath-provisioner.suffixed" (list . "csi-metrics"))
+  "sidecar" "provisioner" "sidecarPort" .Values.sidecars.provisioner.httpPort) -}}
+{{- if .Values.sidecars.resizer.enabled -}}
+{{- $targets = append $targets (dict "component" "csi-resizer" "name" (include "hostpath-provisioner.resizer.name" .)
+  "service" (include "hostpath-provisioner.suffixed" (list . "csi-resizer-metrics"))
+  "sidecar" "resizer" "sidecarPort" .Values.sidecars.resizer.httpPort) -}}
+{{- end -}}
+{{- toYaml $targets -}}
+{{- end -}}
+
+{{/* What to scrape of a target, for a PodMonitor and a ServiceMonitor alike. Takes (list $ target "interval"). */}}
 {{- define "hostpath-provisioner.monitoring.endpoints" -}}
 {{- $root := index . 0 -}}
-{{- $interval := index . 1 -}}
+{{- $target := index . 1 -}}
+{{- $interval := index . 2 -}}
 {{- $tls := $root.Values.driver.metricsTLS -}}
 {{- $ports := list (ternary "metrics" "http" $tls.enabled) -}}
-{{- if $root.Values.sidecars.provisioner.httpPort }}{{ $ports = append $ports "provisioner" }}{{ end -}}
+{{- if $target.sidecarPort }}{{ $ports = append $ports $target.sidecar }}{{ end -}}
 {{- range $ports }}
 - port: {{ . }}
   path: /metrics
@@ -14,7 +29,7 @@
   {{- if eq . "metrics" }}
   scheme: https
   tlsConfig:
-    # Pods are scraped by their address; the certificate is for this name, whether the Service is there or not.
+    # Pods are scraped by their address; the one certificate is for this name, whether the Service is there or not.
     serverName: {{ include "hostpath-provisioner.suffixed" (list $root "csi-metrics") }}.{{ include "hostpath-provisioner.namespace" $root }}.svc
     ca:
       secret:

@@ -45,7 +45,7 @@ func buildController(ctx context.Context, o options, specs []poolspec.Pool, log 
 	if err != nil {
 		return nil, err
 	}
-	if err := d.addHealth(ctx, nil); err != nil {
+	if err := errors.Join(d.addHealth(ctx, nil), d.addMetrics(ctx)); err != nil {
 		return nil, err
 	}
 	listener, err := server.Listen(ctx)

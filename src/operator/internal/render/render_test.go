@@ -353,6 +353,7 @@ func TestNotServed(t *testing.T) {
 		"featureGates: Snapshotting has no effect in this version",
 		`pool "b": snapshotProvider has no effect in this version`,
 		`ServiceMonitor "hpp-hostpath-provisioner-csi" is left out: this cluster does not have the API monitoring.coreos.com/v1; install what brings it, or turn the value off`,
+		`ServiceMonitor "hpp-hostpath-provisioner-csi-resizer" is left out: this cluster does not have the API monitoring.coreos.com/v1; install what brings it, or turn the value off`,
 	}
 	if diff := cmp.Diff(want, result.NotServed); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
