@@ -81,7 +81,12 @@ func (s *session) driver(ctx context.Context) error {
 }
 
 func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
-	disk, err := openDisk(ctx, s.dir, name)
+	volumes, copies := s.volumes, 1
+	if name == "btrfs" { // how many subvolumes and limits a filesystem has is what matters
+		volumes, copies = s.subvolumes, len(s.subvolumes)
+	}
+	disks, err := openDisks(ctx, s.dir, name, copies)
+	defer func() { err = errors.Join(err, closeAll(disks)) }()
 	if errors.Is(err, workdisk.ErrUnavailable) {
 		s.log("%v", err)
 		s.report.Notes = append(s.report.Notes, err.Error())
@@ -90,12 +95,11 @@ func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, disk.Close()) }()
-	o := driverrun.Options{Binary: binary, Volumes: s.volumes, Rounds: s.rounds, Files: []int{100_000}, Idle: name == "host", Log: s.log}
+	o := driverrun.Options{Binary: binary, Disks: disks, Volumes: volumes, Rounds: s.rounds, Files: []int{100_000}, Idle: name == "host", Log: s.log}
 	if s.million && name == "host" {
 		o.Files = append(o.Files, 1_000_000)
 	}
-	result, err := driverrun.Run(ctx, o, disk)
+	result, err := driverrun.Run(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -105,11 +109,29 @@ func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
 	return nil
 }
 
-func openDisk(ctx context.Context, dir, name string) (workdisk.Disk, error) {
-	if name == "host" {
-		return workdisk.Host(ctx, dir)
+// openDisks makes what is to be measured on; what was made before an error is to be closed too.
+func openDisks(ctx context.Context, dir, name string, copies int) (disks []workdisk.Disk, err error) {
+	for range copies {
+		var disk workdisk.Disk
+		if name == "host" {
+			disk, err = workdisk.Host(ctx, dir)
+		} else {
+			disk, err = workdisk.Loop(ctx, dir, name)
+		}
+		if err != nil {
+			return disks, err
+		}
+		disks = append(disks, disk)
 	}
-	return workdisk.Loop(ctx, dir, name)
+	return disks, nil
+}
+
+func closeAll(disks []workdisk.Disk) error {
+	var errs []error
+	for _, d := range disks {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // finish writes the report and prints the part that people want to see.

@@ -24,8 +24,10 @@ type options struct {
 	dir     string
 	disks   []string
 	volumes []int
-	rounds  int
-	million bool
+	// subvolumes are volumes on btrfs.
+	subvolumes []int
+	rounds     int
+	million    bool
 
 	systems []string
 	cluster string
@@ -48,7 +50,7 @@ flags:
 // parse reads the command line. Flags may stand before and after the command.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var disks, volumes, systems string
+	var disks, volumes, subvolumes, systems string
 	set := flag.NewFlagSet("perf", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.Usage = func() {
@@ -58,8 +60,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.StringVar(&o.out, "out", "", "`folder` for reports (default artifacts/perf in the repository)")
 	set.StringVar(&o.compare, "compare", "", "earlier report.json to compare with")
 	set.StringVar(&o.dir, "dir", "/var/tmp", "`directory` on the disk to measure; not a tmpfs")
-	set.StringVar(&disks, "disks", "host,ext4,xfs", "host, and filesystems to make in files")
+	set.StringVar(&disks, "disks", "host,ext4,xfs,btrfs", "host, and filesystems to make in files")
 	set.StringVar(&volumes, "volumes", "100,100000", "numbers of volumes in the pools, at least two")
+	set.StringVar(&subvolumes, "subvolumes", "100,10000", "the same on btrfs, where each pool has a filesystem of its own")
 	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
 	set.BoolVar(&o.million, "million", false, "also delete volumes of 1,000,000 files (minutes)")
 	set.StringVar(&systems, "systems", "local-path,ceiling", "what the burst measures beside ours; ceiling is a driver that does nothing")
@@ -76,7 +79,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 		words, rest = append(words, set.Arg(0)), set.Args()[1:]
 	}
-	err := errors.Join(o.setParts(words), o.setDisks(disks), o.setVolumes(volumes), o.setSystems(systems), o.check())
+	err := errors.Join(o.setParts(words), o.setDisks(disks), o.setVolumes(volumes, subvolumes), o.setSystems(systems), o.check())
 	return o, err
 }
 
@@ -100,27 +103,36 @@ func (o *options) setParts(words []string) error {
 func (o *options) setDisks(list string) error {
 	o.disks = strings.Split(list, ",")
 	for _, d := range o.disks {
-		if !slices.Contains([]string{"host", "ext4", "xfs"}, d) {
-			return fmt.Errorf("-disks: %q: want host, ext4 or xfs", d)
+		if !slices.Contains([]string{"host", "ext4", "xfs", "btrfs"}, d) {
+			return fmt.Errorf("-disks: %q: want host, ext4, xfs or btrfs", d)
 		}
 	}
 	return nil
 }
 
-func (o *options) setVolumes(list string) error {
+func (o *options) setVolumes(volumes, subvolumes string) error {
+	var errs [2]error
+	o.volumes, errs[0] = numbers("-volumes", volumes)
+	o.subvolumes, errs[1] = numbers("-subvolumes", subvolumes)
+	return errors.Join(errs[:]...)
+}
+
+// numbers reads the sizes of pools that a flag gives.
+func numbers(flag, list string) ([]int, error) {
+	var all []int
 	for part := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(part)
 		if err != nil || n < 1 {
-			return fmt.Errorf("-volumes: %q: want whole numbers from 1, separated by commas", part)
+			return nil, fmt.Errorf("%s: %q: want whole numbers from 1, separated by commas", flag, part)
 		}
-		o.volumes = append(o.volumes, n)
+		all = append(all, n)
 	}
-	slices.Sort(o.volumes)
-	o.volumes = slices.Compact(o.volumes)
-	if len(o.volumes) < 2 {
-		return errors.New("-volumes: want at least two different numbers, to compare")
+	slices.Sort(all)
+	all = slices.Compact(all)
+	if len(all) < 2 {
+		return nil, fmt.Errorf("%s: want at least two different numbers, to compare", flag)
 	}
-	return nil
+	return all, nil
 }
 
 func (o *options) setSystems(list string) error {

@@ -27,6 +27,7 @@ func TestParseRefuses(t *testing.T) {
 		"-disks ram":            "-disks",
 		"-volumes 100":          "-volumes",
 		"-volumes 0,5":          "-volumes",
+		"-subvolumes 5":         "-subvolumes",
 		"-rounds 0":             "-rounds",
 		"-claims -1":            "-claims",
 		"-systems mine":         "-systems",

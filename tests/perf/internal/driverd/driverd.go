@@ -38,6 +38,8 @@ type Options struct {
 	Binary string
 	// Pool is the name of its only pool, Path that pool's directory.
 	Pool, Path string
+	// Quota is the pool's option, "" for the default.
+	Quota string
 	// Work is an empty directory for socket, state and kubelet directory, short enough for a socket's name (107 bytes, unix(7)).
 	Work string
 }
@@ -64,6 +66,9 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 	}
 	config := filepath.Join(o.Work, "config.yaml")
 	text := fmt.Sprintf("storagePools:\n- name: %s\n  path: %s\n", o.Pool, o.Path)
+	if o.Quota != "" {
+		text += fmt.Sprintf("  quota: %s\n", o.Quota)
+	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the driver's configuration: %w", err)
 	}

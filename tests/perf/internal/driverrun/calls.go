@@ -38,9 +38,13 @@ func capability() *csi.VolumeCapability {
 }
 
 func (s *subject) create(ctx context.Context, id string) error {
+	return s.createOf(ctx, id, pooldir.Bytes)
+}
+
+func (s *subject) createOf(ctx context.Context, id string, bytes int64) error {
 	_, err := s.CreateVolume(ctx, &csi.CreateVolumeRequest{
 		Name:               id,
-		CapacityRange:      &csi.CapacityRange{RequiredBytes: pooldir.Bytes},
+		CapacityRange:      &csi.CapacityRange{RequiredBytes: bytes},
 		VolumeCapabilities: []*csi.VolumeCapability{capability()},
 		Parameters: map[string]string{ // what external-provisioner sends with --extra-create-metadata
 			"storagePool":                      s.Pool,
@@ -195,9 +199,16 @@ func (s *subject) deleteMany(ctx context.Context, n int) ([]time.Duration, error
 	return timed(n, func(i int) error { return s.remove(ctx, ids[i]) })
 }
 
-// deleteFull deletes n volumes with many files each.
+// deleteFull makes and deletes n volumes with many files each.
 func (s *subject) deleteFull(ctx context.Context, n, files int) ([]time.Duration, error) {
-	ids := s.take(n)
+	const bytes = 2 << 30 // btrfs counts what files need besides their data
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = s.nextID()
+		if err := s.createOf(ctx, ids[i], bytes); err != nil {
+			return nil, err
+		}
+	}
 	for _, id := range ids {
 		if err := pooldir.Fill(pooldir.Data(s.Path, id), files); err != nil {
 			return nil, err

@@ -20,6 +20,8 @@ import (
 type Options struct {
 	// Binary is the built driver.
 	Binary string
+	// Disks are one for all pools, or one for each; all of one kind.
+	Disks []workdisk.Disk
 	// Volumes are the sizes of the pools to compare, the smallest first.
 	Volumes []int
 	// Rounds is how often the subjects take turns.
@@ -54,23 +56,31 @@ const (
 type run struct {
 	Options
 	*recorder
-	raw      *raw
+	raws     []*raw
 	subjects []*subject
 }
 
-// Run measures on one disk.
-func Run(ctx context.Context, o Options, disk workdisk.Disk) (_ Result, err error) {
+// Run measures on one kind of disk.
+func Run(ctx context.Context, o Options) (_ Result, err error) {
+	disk := o.Disks[0]
 	r := &run{Options: o, recorder: newRecorder(disk)}
 	work, err := os.MkdirTemp("", "hpp-perf-")
 	if err != nil {
 		return Result{}, fmt.Errorf("make a directory for the drivers' sockets: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.close(), os.RemoveAll(work)) }()
-	if r.raw, err = newRaw(filepath.Join(disk.Path, "by-hand")); err != nil {
-		return Result{}, err
+	for i, volumes := range o.Volumes {
+		if err := r.start(ctx, o.Disks[i%len(o.Disks)], filepath.Join(work, fmt.Sprint(volumes)), volumes); err != nil {
+			return Result{}, err
+		}
 	}
-	for _, volumes := range o.Volumes {
-		if err := r.start(ctx, filepath.Join(work, fmt.Sprint(volumes)), volumes); err != nil {
+	defer func() { err = errors.Join(err, r.closeRaws()) }()
+	for i, disk := range o.Disks {
+		volumes := baseline
+		if len(o.Disks) > 1 {
+			volumes = o.Volumes[i]
+		}
+		if err := r.byHand(disk, volumes); err != nil {
 			return Result{}, err
 		}
 	}
@@ -80,8 +90,8 @@ func Run(ctx context.Context, o Options, disk workdisk.Disk) (_ Result, err erro
 	}{
 		{"warm up", r.warmUp},
 		{"CreateVolume, NodePublishVolume, NodeUnpublishVolume", r.rounds},
-		{"CreateVolume with 16 clients", r.parallel},
 		{"NodeGetVolumeStats", r.stats},
+		{"CreateVolume with 16 clients", r.parallel},
 		{"DeleteVolume", r.deletes},
 		{"DeleteVolume of full volumes", r.deletesFull},
 	} {
@@ -101,15 +111,37 @@ func (r *run) close() error {
 	return errors.Join(errs...)
 }
 
+// byHand prepares what is done without a driver, beside so many volumes.
+func (r *run) byHand(disk workdisk.Disk, volumes int) error {
+	raw, err := newRaw(filepath.Join(disk.Path, "by-hand"), volumes, r.counted())
+	if err == nil {
+		r.raws = append(r.raws, raw)
+	}
+	return err
+}
+
+func (r *run) closeRaws() error {
+	var errs []error
+	for _, raw := range r.raws {
+		errs = append(errs, raw.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // start makes a pool and starts a driver on it.
-func (r *run) start(ctx context.Context, work string, volumes int) error {
+func (r *run) start(ctx context.Context, disk workdisk.Disk, work string, volumes int) error {
 	name := fmt.Sprintf("perf-%d", volumes)
-	path := filepath.Join(r.disk.Path, name)
-	r.Log("%s: make a pool of %d volumes", r.disk.Name, volumes)
-	if err := errors.Join(os.MkdirAll(work, 0o700), pooldir.Make(path, name, volumes)); err != nil {
+	path := filepath.Join(disk.Path, name)
+	r.Log("%s: make a pool of %d volumes", disk.Name, volumes)
+	counted, quota := r.counted(), ""
+	if counted {
+		quota = "required"
+	}
+	pool := pooldir.Pool{Path: path, Name: name, Volumes: volumes, Counted: counted}
+	if err := errors.Join(os.MkdirAll(work, 0o700), pooldir.Make(pool)); err != nil {
 		return err
 	}
-	d, err := driverd.Start(ctx, driverd.Options{Binary: r.Binary, Pool: name, Path: path, Work: work})
+	d, err := driverd.Start(ctx, driverd.Options{Binary: r.Binary, Pool: name, Path: path, Quota: quota, Work: work})
 	if err != nil {
 		return err
 	}

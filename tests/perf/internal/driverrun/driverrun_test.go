@@ -29,7 +29,7 @@ func TestDriverTakesAPreMadePool(t *testing.T) {
 	if err := os.Mkdir(work, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := pooldir.Make(path, "some", volumes); err != nil {
+	if err := pooldir.Make(pooldir.Pool{Path: path, Name: "some", Volumes: volumes}); err != nil {
 		t.Fatal(err)
 	}
 	d, err := driverd.Start(t.Context(), driverd.Options{Binary: binary, Pool: "some", Path: path, Work: work})

@@ -3,16 +3,20 @@ package driverrun
 import (
 	"context"
 	"fmt"
+	"os"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
 )
 
 // warmUp does everything a few times without recording it.
 func (r *run) warmUp(ctx context.Context) error {
 	const few = 20
-	for range few {
-		if err := r.raw.create(); err != nil {
-			return err
+	for _, raw := range r.raws {
+		for range few {
+			if err := raw.create(); err != nil {
+				return err
+			}
 		}
 	}
 	for _, s := range r.subjects {
@@ -26,7 +30,12 @@ func (r *run) warmUp(ctx context.Context) error {
 			return err
 		}
 	}
-	return pooldir.Sync(r.disk.Path)
+	for _, disk := range r.Disks {
+		if err := pooldir.Sync(disk.Path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rounds lets baselines and drivers take turns.
@@ -36,11 +45,9 @@ func (r *run) rounds(ctx context.Context) error {
 			return err
 		}
 		for _, s := range r.subjects {
-			took, err := s.createMany(ctx, creates)
-			if err != nil {
+			if err := r.createRound(ctx, s); err != nil {
 				return err
 			}
-			r.add(opCreate, s.volumes, took)
 		}
 		for _, s := range r.subjects {
 			up, down, err := s.publishMany(ctx, publishes)
@@ -54,16 +61,44 @@ func (r *run) rounds(ctx context.Context) error {
 	return nil
 }
 
+// createRound makes volumes, and on btrfs counts the commits that they took.
+func (r *run) createRound(ctx context.Context, s *subject) error {
+	before, err := r.commits(s.Path)
+	if err != nil {
+		return err
+	}
+	took, err := s.createMany(ctx, creates)
+	if err != nil {
+		return err
+	}
+	r.add(opCreate, s.volumes, took)
+	after, err := r.commits(s.Path)
+	r.commit(s.volumes, creates, after-before)
+	return err
+}
+
+// commits is how often the filesystem of a path has committed a transaction, 0 where nobody counts.
+func (r *run) commits(path string) (int, error) {
+	if !r.counted() {
+		return 0, nil
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("count commits: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	return btrfs.Commits(dir)
+}
+
 func (r *run) baselines() error {
-	for _, b := range []struct {
-		op string
-		do func() error
-	}{{opMkdir, r.raw.mkdir}, {opByHand, r.raw.create}} {
-		took, err := timed(creates, func(int) error { return b.do() })
-		if err != nil {
-			return fmt.Errorf("baseline %s: %w", b.op, err)
+	for _, raw := range r.raws {
+		for _, b := range raw.baselines() {
+			took, err := timed(b.times, func(int) error { return b.do() })
+			if err != nil {
+				return fmt.Errorf("baseline %s: %w", b.op, err)
+			}
+			r.add(b.op, raw.volumes, took)
 		}
-		r.add(b.op, baseline, took)
 	}
 	return nil
 }

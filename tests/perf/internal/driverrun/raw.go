@@ -8,39 +8,86 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/btrfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
 )
 
 // raw does by hand, on the same disk, what the least possible driver would have to do.
 type raw struct {
-	dir   string
-	count int
+	dir string
+	// volumes are what else is on the disk, baseline where that makes no difference.
+	volumes int
+	// counted makes subvolumes with a limit each instead of directories.
+	counted bool
+	count   uint32
+	made    []string // by create, not yet removed
+
+	staging *os.File // on btrfs requests go to an open directory
 }
 
-func newRaw(dir string) (*raw, error) {
-	for _, sub := range []string{"data", "records", "staging"} {
+func newRaw(dir string, volumes int, counted bool) (*raw, error) {
+	for _, sub := range []string{"data", "records", "staging", "trash", "mount"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("prepare the baselines: %w", err)
 		}
 	}
-	return &raw{dir: dir}, nil
+	staging, err := os.Open(filepath.Join(dir, "staging"))
+	if err != nil {
+		return nil, fmt.Errorf("prepare the baselines: %w", err)
+	}
+	return &raw{dir: dir, volumes: volumes, counted: counted, staging: staging}, nil
 }
+
+// Close ends the use of the disk.
+func (r *raw) Close() error { return r.staging.Close() }
+
+// byHand is one baseline, and how often it is done in a round.
+type byHand struct {
+	op    string
+	times int
+	do    func() error
+}
+
+func (r *raw) baselines() []byHand {
+	all := []byHand{{opMkdir, creates, r.mkdir}, {opByHand, creates, r.create}}
+	if !r.counted {
+		return all
+	}
+	return append(all,
+		byHand{opBind, publishes, r.bind},
+		byHand{opUsed, asks, func() error { _, err := btrfs.Used(r.staging, r.number()); return err }},
+		byHand{opTrash, deletes, r.trash})
+}
+
+// numbers of what is made by hand are in no pool's range: those begin at 2^30.
+func (r *raw) number() uint32 { return 1<<20 + r.count }
+
+// make makes a directory in staging, in which many volumes' directories lie, as a volume has it.
+func (r *raw) make(name string) error {
+	r.count++
+	if r.counted {
+		return btrfs.Subvolume(r.staging, name, r.number(), pooldir.Bytes)
+	}
+	return os.Mkdir(filepath.Join(r.staging.Name(), name), 0o777)
+}
+
+func (r *raw) path(sub, name string) string { return filepath.Join(r.dir, sub, name) }
 
 // mkdir makes a directory and makes it durable.
 func (r *raw) mkdir() error {
-	r.count++
-	if err := os.Mkdir(filepath.Join(r.dir, "data", "m"+strconv.Itoa(r.count)), 0o777); err != nil {
+	if err := r.make("m" + strconv.Itoa(int(r.count))); err != nil {
 		return err
 	}
-	return fsync(filepath.Join(r.dir, "data"))
+	return fsync(r.staging.Name())
 }
 
 // create is the order of docs/reference/on-disk.md without anything else: a directory in staging, a record by temporary file and rename, the
 // directory into place, and every step durable before the next. Seven fsyncs, of which a journal combines some.
 func (r *raw) create() error {
-	r.count++
-	name := "c" + strconv.Itoa(r.count)
-	staged, record := filepath.Join(r.dir, "staging", name), filepath.Join(r.dir, "records", name)
-	if err := os.Mkdir(staged, 0o777); err != nil {
+	name := "c" + strconv.Itoa(int(r.count))
+	staged, record := r.path("staging", name), r.path("records", name)
+	if err := r.make(name); err != nil {
 		return err
 	}
 	if err := fsync(staged, filepath.Dir(staged)); err != nil {
@@ -58,10 +105,46 @@ func (r *raw) create() error {
 	if err := fsync(filepath.Dir(record)); err != nil {
 		return err
 	}
-	if err := os.Rename(staged, filepath.Join(r.dir, "data", name)); err != nil {
+	if err := os.Rename(staged, r.path("data", name)); err != nil {
 		return err
 	}
+	r.made = append(r.made, name)
 	return fsync(filepath.Join(r.dir, "data"), filepath.Dir(staged))
+}
+
+// trash is the order of a delete: an entry in the trash, the data into it, then the record, every step durable before the next.
+func (r *raw) trash() error {
+	name := r.made[0]
+	r.made = r.made[1:]
+	entry := r.path("trash", name)
+	if err := os.Mkdir(entry, 0o700); err != nil {
+		return err
+	}
+	if err := fsync(filepath.Dir(entry)); err != nil {
+		return err
+	}
+	if err := os.Rename(r.path("data", name), filepath.Join(entry, "data")); err != nil {
+		return err
+	}
+	if err := fsync(entry, filepath.Join(r.dir, "data")); err != nil {
+		return err
+	}
+	if err := os.Rename(r.path("records", name), filepath.Join(entry, "record")); err != nil {
+		return err
+	}
+	return fsync(entry, filepath.Join(r.dir, "records"))
+}
+
+// bind mounts the newest directory elsewhere and unmounts it again.
+func (r *raw) bind() error {
+	target := filepath.Join(r.dir, "mount")
+	if err := unix.Mount(r.path("data", r.made[len(r.made)-1]), target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind a volume by hand: %w", err)
+	}
+	if err := unix.Unmount(target, 0); err != nil {
+		return fmt.Errorf("unmount %s: %w", target, err)
+	}
+	return nil
 }
 
 func fsync(paths ...string) error {

@@ -92,16 +92,22 @@ func TestBenchNames(t *testing.T) {
 }
 
 func TestRawLeavesWhatTheDriverWould(t *testing.T) {
-	r, err := newRaw(t.TempDir())
+	r, err := newRaw(t.TempDir(), baseline, false)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = r.Close() }()
 	for range 3 {
-		if err := r.create(); err != nil {
-			t.Fatal(err)
+		for _, b := range r.baselines() {
+			if err := b.do(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := r.mkdir(); err != nil {
-			t.Fatal(err)
-		}
+	}
+	if err := r.trash(); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.made) != 2 {
+		t.Errorf("%v are left, want two", r.made)
 	}
 }

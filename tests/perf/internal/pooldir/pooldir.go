@@ -14,28 +14,47 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/btrfs"
 )
 
-// Bytes is the size of each volume: one that promises little, so that a large pool fits on a small disk.
-const Bytes = 4096
+// Bytes is the size of each volume: the least that btrfs enforces, so that a large pool fits on a small disk.
+const Bytes = 128 << 10
+
+// Pool is what to make.
+type Pool struct {
+	// Path is the pool's directory, which must not hold one, and Name its name.
+	Path, Name string
+	Volumes    int
+	// Counted makes each volume a subvolume that simple quota holds to its size; the path must be on btrfs.
+	Counted bool
+}
+
+// firstNumber is the first of the pool's range of numbers in the filesystem's quota.
+const firstNumber = 1 << 30
 
 // marker is csi/.hpp/pool.json.
 type marker struct {
 	Version int       `json:"version"`
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
+
+	Backend     string `json:"backend,omitempty"`
+	Enforcement string `json:"enforcement,omitempty"`
+	FirstNumber uint32 `json:"firstNumber,omitempty"`
 }
 
-// record is csi/.hpp/volumes/<id>.json, as far as volumes of a plain class need it.
+// record is csi/.hpp/volumes/<id>.json, as far as these volumes need it.
 type record struct {
-	Version  int       `json:"version"`
-	ID       string    `json:"id"`
-	Pool     string    `json:"pool"`
-	Bytes    int64     `json:"bytes"`
-	Backend  string    `json:"backend"`
-	Mode     uint32    `json:"mode"`
-	OnDelete string    `json:"onDelete"`
-	Created  time.Time `json:"created"`
+	Version   int       `json:"version"`
+	ID        string    `json:"id"`
+	Pool      string    `json:"pool"`
+	Bytes     int64     `json:"bytes"`
+	Backend   string    `json:"backend"`
+	ProjectID uint32    `json:"projectID,omitempty"`
+	Mode      uint32    `json:"mode"`
+	OnDelete  string    `json:"onDelete"`
+	Created   time.Time `json:"created"`
 }
 
 // VolumeID is the id of the n-th volume of a pre-made pool. It is as long as the ids of Kubernetes.
@@ -44,9 +63,9 @@ func VolumeID(n int) string { return fmt.Sprintf("pvc-00000000-0000-4000-8000-%0
 // Data is the directory of a volume in the pool at path.
 func Data(path, id string) string { return filepath.Join(path, "csi", id) }
 
-// Make makes the pool called name at path, which must not hold one, with so many volumes, and syncs its filesystem.
-func Make(path, name string, volumes int) error {
-	csi := filepath.Join(path, "csi")
+// Make makes a pool and syncs its filesystem.
+func Make(p Pool) error {
+	csi := filepath.Join(p.Path, "csi")
 	for _, dir := range []string{"volumes", "staging", "trash"} {
 		if err := os.MkdirAll(filepath.Join(csi, ".hpp", dir), 0o700); err != nil {
 			return fmt.Errorf("lay out the pool: %w", err)
@@ -55,25 +74,36 @@ func Make(path, name string, volumes int) error {
 	if err := os.Chmod(csi, 0o700); err != nil {
 		return fmt.Errorf("close the pool to others: %w", err)
 	}
-	if err := fill(csi, name, volumes); err != nil {
+	dir, err := os.Open(csi)
+	if err != nil {
+		return fmt.Errorf("open the pool: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	m := marker{Version: 1, ID: "perf-" + p.Name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36), Created: time.Now().UTC()}
+	if p.Counted {
+		m.Backend, m.Enforcement, m.FirstNumber = "btrfs", "strict", firstNumber
+		if err := btrfs.EnableSimpleQuota(dir); err != nil {
+			return err
+		}
+	}
+	if err := fill(dir, p); err != nil {
 		return err
 	}
-	id := "perf-" + name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	if err := write(filepath.Join(csi, ".hpp", "pool.json"), marker{Version: 1, ID: id, Created: time.Now().UTC()}); err != nil {
+	if err := write(filepath.Join(csi, ".hpp", "pool.json"), m); err != nil {
 		return err
 	}
-	return Sync(path)
+	return Sync(p.Path)
 }
 
 // fill makes the volumes, two at a time: more do not help on one directory.
-func fill(csi, pool string, volumes int) error {
+func fill(csi *os.File, p Pool) error {
 	const workers = 2
 	errs := make([]error, workers)
 	var all sync.WaitGroup
 	for w := range workers {
 		all.Go(func() {
-			for n := w; n < volumes && errs[w] == nil; n += workers {
-				errs[w] = makeVolume(csi, pool, VolumeID(n))
+			for n := w; n < p.Volumes && errs[w] == nil; n += workers {
+				errs[w] = makeVolume(csi, p, n)
 			}
 		})
 	}
@@ -81,17 +111,29 @@ func fill(csi, pool string, volumes int) error {
 	return errors.Join(errs...)
 }
 
-func makeVolume(csi, pool, id string) error {
-	dir := filepath.Join(csi, id)
+func makeVolume(csi *os.File, p Pool, n int) error {
+	r := record{
+		Version: 1, ID: VolumeID(n), Pool: p.Name, Bytes: Bytes, Backend: "plain", Mode: 0o777, OnDelete: "trash", Created: time.Now().UTC(),
+	}
+	if p.Counted {
+		r.Backend, r.ProjectID = "btrfs", uint32(firstNumber+n) //nolint:gosec // fewer than 2^20
+		if err := btrfs.Subvolume(csi, r.ID, r.ProjectID, Bytes); err != nil {
+			return err
+		}
+	} else if err := mkdir(filepath.Join(csi.Name(), r.ID)); err != nil {
+		return err
+	}
+	return write(filepath.Join(csi.Name(), ".hpp", "volumes", r.ID+".json"), r)
+}
+
+func mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return fmt.Errorf("make a volume: %w", err)
 	}
 	if err := os.Chmod(dir, 0o777); err != nil {
 		return fmt.Errorf("open a volume to all: %w", err)
 	}
-	return write(filepath.Join(csi, ".hpp", "volumes", id+".json"), record{
-		Version: 1, ID: id, Pool: pool, Bytes: Bytes, Backend: "plain", Mode: 0o777, OnDelete: "trash", Created: time.Now().UTC(),
-	})
+	return nil
 }
 
 func write(file string, content any) error {

@@ -12,7 +12,7 @@ import (
 
 func TestMake(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pool")
-	if err := Make(path, "some", 3); err != nil {
+	if err := Make(Pool{Path: path, Name: "some", Volumes: 3}); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
@@ -43,7 +43,7 @@ func TestMake(t *testing.T) {
 
 func TestRecord(t *testing.T) {
 	path := t.TempDir()
-	if err := Make(path, "some", 1); err != nil {
+	if err := Make(Pool{Path: path, Name: "some", Volumes: 1}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(path, "csi/.hpp/volumes", VolumeID(0)+".json"))
@@ -56,7 +56,7 @@ func TestRecord(t *testing.T) {
 	}
 	delete(got, "created")
 	want := map[string]any{
-		"version": 1.0, "id": VolumeID(0), "pool": "some", "bytes": 4096.0, "backend": "plain", "mode": 511.0, "onDelete": "trash",
+		"version": 1.0, "id": VolumeID(0), "pool": "some", "bytes": float64(Bytes), "backend": "plain", "mode": 511.0, "onDelete": "trash",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -65,10 +65,10 @@ func TestRecord(t *testing.T) {
 
 func TestMakeRefusesAPoolThatIsThere(t *testing.T) {
 	path := t.TempDir()
-	if err := Make(path, "some", 1); err != nil {
+	if err := Make(Pool{Path: path, Name: "some", Volumes: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Make(path, "some", 1); err == nil {
+	if err := Make(Pool{Path: path, Name: "some", Volumes: 1}); err == nil {
 		t.Error("it was made a second time")
 	}
 }

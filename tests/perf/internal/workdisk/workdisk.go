@@ -14,7 +14,7 @@ import (
 
 // Disk is a directory to measure on.
 type Disk struct {
-	// Name is what reports call it: "host", "loop-ext4", "loop-xfs".
+	// Name is what reports call it: "host", "loop-ext4", "loop-xfs", "loop-btrfs".
 	Name string
 	// Path is an empty directory, to be used and removed through Close.
 	Path string
