@@ -19,6 +19,9 @@ func (Plain) Name() string { return NamePlain }
 // Enforcement is none: a pod can write past its volume's size until the filesystem is full.
 func (Plain) Enforcement() volume.Enforcement { return volume.None }
 
+// KeepsOrder is false: a filesystem may write one directory without another.
+func (Plain) KeepsOrder() bool { return false }
+
 // Make makes the directory with the record's owner and mode.
 func (Plain) Make(disk poolfs.FS, name string, r volume.Record) error {
 	if err := disk.Mkdir(name, unixMode(r.Mode)); err != nil {

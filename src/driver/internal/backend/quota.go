@@ -43,6 +43,9 @@ func (q Quota) Enforcement() volume.Enforcement {
 	return volume.Cooperative
 }
 
+// KeepsOrder is as poolfs.Counter has it of MkdirCounted.
+func (q Quota) KeepsOrder() bool { return q.kind != poolfs.QuotaProject }
+
 // Make sets the limit and makes the directory under it.
 func (q Quota) Make(disk poolfs.FS, name string, r volume.Record) error {
 	quotas, err := quotasOf(disk)

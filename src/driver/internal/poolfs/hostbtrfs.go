@@ -2,6 +2,7 @@ package poolfs
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,17 +73,24 @@ func (f btrfsFS) Recount() error {
 	return err
 }
 
-// MkdirCounted implements Quotas. The subvolume, and the limit that was set before, are on the disk afterwards.
+// MkdirCounted implements Quotas. Making a subvolume does not end the log, renaming one does (btrfs_rename, fs/btrfs/inode.c): hence
+// the two names. The first one could be an id, so that recovery removes what a crash leaves in staging.
 func (f btrfsFS) MkdirCounted(name string, mode fs.FileMode, number uint32) error {
-	err := f.with(path.Dir(name), func(parent *os.File) error {
-		_, err := btrfs.CreateSubvolume(parent, path.Base(name), group(number))
+	dir, first := path.Dir(name), "new."+rand.Text()
+	err := f.with(dir, func(parent *os.File) error {
+		_, err := btrfs.CreateSubvolume(parent, first, group(number))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := f.Chmod(name, mode); err != nil {
-		return errors.Join(err, f.RemoveTree(context.Background(), name, nil))
+	first = path.Join(dir, first)
+	err = f.Chmod(first, mode)
+	if err == nil {
+		err = f.Rename(first, name)
+	}
+	if err != nil {
+		return errors.Join(err, f.RemoveTree(context.Background(), first, nil))
 	}
 	return nil
 }

@@ -61,6 +61,11 @@ type QuotaSwitch interface {
 // Counter ties directories to accounts. Names are as in FS.
 type Counter interface {
 	// MkdirCounted makes a directory (on btrfs a subvolume) whose content counts to an account. On error nothing is left.
+	//
+	// btrfs keeps the order from here on. A transaction is on the disk as a whole or not at all; only an fsync can write something
+	// by itself, into a log that is replayed after a crash, and subvolumes cannot be logged: where one was renamed, as MkdirCounted does
+	// and moving it does again, every fsync on the filesystem is a commit until the next one. So nothing done later is on the disk
+	// without this, and Sync of the directory that the subvolume was moved to writes everything, limits too.
 	MkdirCounted(name string, mode fs.FileMode, number uint32) error
 	// Count ties a directory that exists, on btrfs with all subvolumes in it; other content is not walked. 0 unties it (not on btrfs).
 	// Nothing is written where nothing changes.

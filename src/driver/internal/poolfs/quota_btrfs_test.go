@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
@@ -21,23 +22,26 @@ func realQuotas() map[string]func(t *testing.T) poolfs.FS {
 // btrfsPool is a pool on a new btrfs with simple quota.
 func btrfsPool(tb testing.TB) poolfs.FS {
 	tb.Helper()
+	image, root := filepath.Join(tb.TempDir(), "image"), tb.TempDir()
+	makeBtrfs(tb, image)
+	run(tb, "mount", "-o", "loop", image, root)
+	tb.Cleanup(func() { run(tb, "umount", root) })
+	return newPool(tb, root)
+}
+
+func makeBtrfs(tb testing.TB, image string) {
+	tb.Helper()
 	if os.Geteuid() != 0 {
 		tb.Fatal("this test must run as root: it mounts a loop device")
 	}
-	image, root := filepath.Join(tb.TempDir(), "image"), tb.TempDir()
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 1<<30)); err != nil {
 		tb.Fatal(err)
 	}
-	for _, command := range [][]string{{"mkfs.btrfs", "-q", image}, {"mount", "-o", "loop", image, root}} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			tb.Fatalf("%v: %v\n%s", command, err, out)
-		}
-	}
-	tb.Cleanup(func() {
-		if out, err := exec.Command("umount", root).CombinedOutput(); err != nil {
-			tb.Errorf("umount: %v\n%s", err, out)
-		}
-	})
+	run(tb, "mkfs.btrfs", "-q", image)
+}
+
+func newPool(tb testing.TB, root string) poolfs.FS {
+	tb.Helper()
 	disk := opened(tb, poolfs.NewHost("/"), filepath.Join(root, "pool"))
 	quotas, _ := poolfs.QuotasOf(disk)
 	if on, why, err := quotas.Quota(); err != nil || on != poolfs.QuotaOff || why == "" {
@@ -76,6 +80,87 @@ func TestRemovalLeavesAnAdminsLimit(t *testing.T) {
 	if a, err := quotas.Account(number); err != nil || a.Limit != (poolfs.Limit{}) {
 		t.Errorf("the volume's group: %+v, %v", a, err)
 	}
+}
+
+func run(tb testing.TB, command ...string) {
+	tb.Helper()
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		tb.Fatalf("%v: %v\n%s", command, err, out)
+	}
+}
+
+// TestBtrfsKeepsOrder cuts the power while a volume is being made: what is written of the image then is all that a machine finds when it
+// is up again. Nobody has synced anything but what the test says.
+func TestBtrfsKeepsOrder(t *testing.T) {
+	const number, record, staged = uint32(1 << 30), poolfs.VolumesDir + "/v.json", poolfs.StagingDir + "/v"
+	other := func(disk poolfs.FS) error {
+		return poolfs.CreateFile(disk, poolfs.VolumesDir+"/other.json", []byte("{}"))
+	}
+	move := func(disk poolfs.FS) error { return disk.Rename(staged, "v") }
+	for name, test := range map[string]struct {
+		then []func(poolfs.FS) error
+		want []string // what is there afterwards; nothing else that is looked for may be
+	}{
+		"nobody syncs":               {},
+		"another volume's record is": {[]func(poolfs.FS) error{other}, []string{record, staged}},
+		"moved, nobody syncs":        {[]func(poolfs.FS) error{other, move}, []string{record, staged}},
+		"moved, another's record is": {[]func(poolfs.FS) error{move, other}, []string{record, "v"}},
+		"moved and synced":           {[]func(poolfs.FS) error{move, func(disk poolfs.FS) error { return disk.Sync(".") }}, []string{record, "v"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := powerCut(t, func(disk poolfs.FS) error {
+				quotas, _ := poolfs.QuotasOf(disk)
+				err := errors.Join(disk.Mkdir(poolfs.MetaDir, 0o700), disk.Mkdir(poolfs.VolumesDir, 0o700), disk.Mkdir(poolfs.StagingDir, 0o700),
+					disk.Sync("."), disk.Sync(poolfs.MetaDir),
+					poolfs.PrepareFile(disk, record, []byte("{}")), quotas.SetLimit(number, poolfs.Limit{Bytes: 1 << 20}),
+					quotas.MkdirCounted(staged, 0o750, number), poolfs.PlaceFile(disk, record))
+				for _, do := range test.then {
+					err = errors.Join(err, do(disk))
+				}
+				return err
+			})
+			quotas, _ := poolfs.QuotasOf(after)
+			for _, file := range []string{record, staged, "v"} {
+				info, err := after.Stat(file)
+				if there := err == nil; there != slices.Contains(test.want, file) {
+					t.Errorf("%s is there: %v (%v), want %v", file, there, err, test.want)
+				}
+				if err != nil || file == record {
+					continue
+				}
+				counted, err := quotas.CountedBy(file)
+				limit, err2 := quotas.Account(number)
+				if err != nil || err2 != nil || counted != number || limit.Limit.Bytes != 1<<20 || info.Mode.Perm() != 0o750 {
+					t.Errorf("%s has mode %v and counts to %d with limit %d: %v, %v", file, info.Mode, counted, limit.Limit.Bytes, err, err2)
+				}
+			}
+		})
+	}
+}
+
+// powerCut does something on a new btrfs, and gives the pool as it is after a power cut at that moment.
+func powerCut(t *testing.T, do func(poolfs.FS) error) poolfs.FS {
+	t.Helper()
+	dir, root := t.TempDir(), t.TempDir()
+	image, left := filepath.Join(dir, "image"), filepath.Join(dir, "left")
+	makeBtrfs(t, image)
+	run(t, "mount", "-o", "loop", image, root)
+	disk := newPool(t, root)
+	err := do(disk)
+	run(t, "cp", "--sparse=always", image, left)
+	_ = disk.Close()
+	run(t, "umount", root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mount", "-o", "loop", left, root)
+	t.Cleanup(func() { run(t, "umount", root) })
+	after, err := poolfs.NewHost("/").Open(filepath.Join(root, "pool"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = after.Close() })
+	return after
 }
 
 func BenchmarkQuotaWith10000Accounts(b *testing.B) {

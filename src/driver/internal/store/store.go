@@ -22,13 +22,44 @@ type Files struct{}
 // Path is where a volume's record lies, relative to csi/.
 func Path(id string) string { return path.Join(poolfs.VolumesDir, id+suffix) }
 
-// Add makes a record durable. It never replaces one (fs.ErrExist). On error no record is left.
-func (Files) Add(disk poolfs.FS, r volume.Record) error {
+// Prepare makes a record durable where nobody looks for records, and Place puts it among them, durably after a sync of their directory.
+func (Files) Prepare(disk poolfs.FS, r volume.Record) error {
+	data, err := encode(r)
+	if err != nil {
+		return err
+	}
+	if err := poolfs.PrepareFile(disk, Path(r.ID), data); err != nil {
+		return fmt.Errorf("record volume %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Place is the second half of Prepare. It never replaces a record (fs.ErrExist).
+func (Files) Place(disk poolfs.FS, id string) error {
+	if err := poolfs.PlaceFile(disk, Path(id)); err != nil {
+		return fmt.Errorf("record volume %s: %w", id, err)
+	}
+	return nil
+}
+
+// Forget removes what Prepare left without Place; nothing there is no error.
+func (Files) Forget(disk poolfs.FS, id string) error { return poolfs.ForgetFile(disk, Path(id)) }
+
+func encode(r volume.Record) ([]byte, error) {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
+		return nil, fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
 	}
-	if err := poolfs.CreateFile(disk, Path(r.ID), append(data, '\n')); err != nil {
+	return append(data, '\n'), nil
+}
+
+// Add makes a record durable. It never replaces one (fs.ErrExist). On error no record is left.
+func (Files) Add(disk poolfs.FS, r volume.Record) error {
+	data, err := encode(r)
+	if err != nil {
+		return err
+	}
+	if err := poolfs.CreateFile(disk, Path(r.ID), data); err != nil {
 		return fmt.Errorf("record volume %s: %w", r.ID, err)
 	}
 	return nil
@@ -36,11 +67,11 @@ func (Files) Add(disk poolfs.FS, r volume.Record) error {
 
 // Replace makes a record durable in the place of an older one. After an error either may be there, and the new one not durable.
 func (Files) Replace(disk poolfs.FS, r volume.Record) error {
-	data, err := json.MarshalIndent(r, "", "  ")
+	data, err := encode(r)
 	if err != nil {
-		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
+		return err
 	}
-	if err := poolfs.ReplaceFile(disk, Path(r.ID), append(data, '\n')); err != nil {
+	if err := poolfs.ReplaceFile(disk, Path(r.ID), data); err != nil {
 		return fmt.Errorf("record volume %s: %w", r.ID, err)
 	}
 	return nil

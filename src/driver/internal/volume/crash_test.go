@@ -278,7 +278,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	onEveryQuota(t, func(t *testing.T, fresh func() *memfs.Disk) {
 		for _, op := range operations() {
 			t.Run(op.name, func(t *testing.T) {
-				steps := crashEverywhere(t, op, fresh)
+				steps := crashEverywhere(t, op, fresh, 0)
 				if steps < 3 {
 					t.Errorf("only %d steps were seen, the operation did nothing", steps)
 				}
@@ -288,7 +288,24 @@ func TestCrashAtEveryStep(t *testing.T) {
 	})
 }
 
-func crashEverywhere(t *testing.T, op operation, fresh func() *memfs.Disk) (steps int) {
+// TestCrashAfterACommit is the same on btrfs, whose kernel has committed by itself before one of the steps. Nothing else puts the steps
+// of a create onto the disk one by one.
+func TestCrashAfterACommit(t *testing.T) {
+	for _, quota := range []poolfs.Quota{poolfs.QuotaSimple, poolfs.QuotaFull} {
+		for _, op := range operations()[1:4] {
+			t.Run(fmt.Sprintf("%s/%s", quota, op.name), func(t *testing.T) {
+				for commit := 1; ; commit++ {
+					if steps := crashEverywhere(t, op, func() *memfs.Disk { return quotaDisk(t, quota) }, commit); commit > steps {
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+// crashEverywhere crashes an operation at each of its steps. The kernel commits before one of them (0: none).
+func crashEverywhere(t *testing.T, op operation, fresh func() *memfs.Disk, commit int) (steps int) {
 	t.Helper()
 	for step := 1; ; step++ {
 		disk := fresh()
@@ -300,13 +317,16 @@ func crashEverywhere(t *testing.T, op operation, fresh func() *memfs.Disk) (step
 			}
 		}
 		disk.CrashAt(step)
+		if commit > 0 {
+			disk.CommitAt(commit)
+		}
 		err := op.run(t.Context(), n)
 		done := !disk.Crashed()
 		if done && err != nil {
 			t.Fatalf("%s failed without a crash: %v", op.name, err)
 		}
 		for _, a := range aftermaths() {
-			about := fmt.Sprintf("crash at step %d (%s), %s", step, last(disk.Trace()), a.name)
+			about := fmt.Sprintf("crash at step %d (%s), commit before %d, %s", step, last(disk.Trace()), commit, a.name)
 			after := start(t, a.of(disk), withCluster(op.known()))
 			if err := openPool(t.Context(), after); err != nil {
 				t.Errorf("%s: the pool does not come back: %v", about, err)
@@ -404,6 +424,37 @@ func failEverywhere(t *testing.T, op operation, cause error, fresh func() *memfs
 		}
 		check(t, n, false, about)
 	}
+}
+
+// TestRepeatedCreateIsDurable lets a create fail with all that could undo it, which leaves what a driver leaves that is killed there.
+// The same request is answered some time, and what was answered survives a crash.
+func TestRepeatedCreateIsDurable(t *testing.T) {
+	onEveryQuota(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		for step := 1; ; step++ {
+			disk := fresh()
+			n := warm(t, disk)
+			before := disk.Calls()
+			for i := range 4 {
+				disk.FailAt(step+i, syscall.EIO)
+			}
+			_, first := n.Create(t.Context(), spec("pvc-1"))
+			if disk.Calls()-before < step {
+				return
+			}
+			err := first
+			for tries := 0; err != nil && tries < 4; tries++ { // each failure can come to another try
+				_, err = n.Create(t.Context(), spec("pvc-1"))
+			}
+			if err != nil {
+				t.Errorf("failed at step %d (%v), and again: %v", step, first, err)
+				continue
+			}
+			after := warm(t, disk.Crash())
+			if _, _, err := after.Get(t.Context(), "pvc-1"); err != nil {
+				t.Errorf("failed at step %d (%v): the volume that was answered is gone: %v", step, first, err)
+			}
+		}
+	})
 }
 
 func last(trace []string) string {

@@ -155,7 +155,11 @@ func (m *Manager) repeat(p Pool, disk poolfs.FS, is, asked Record) (Volume, erro
 	if !ok {
 		return Volume{}, lost(is)
 	}
-	p.Ledger().Put(is) // a request that failed at its very last step did not come to this
+	// A request that failed at its very last step, or whose driver was killed there, did not come to this.
+	if err := syncDirs(disk, poolfs.VolumesDir, "."); err != nil {
+		return Volume{}, err
+	}
+	p.Ledger().Put(is)
 	return m.answer(p, is), nil
 }
 
@@ -165,7 +169,7 @@ func lost(r Record) error {
 }
 
 // build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place, each
-// durable before the next.
+// durable before the next. Where the backend keeps that order by itself, one sync at the end makes all durable.
 func (m *Manager) build(ctx context.Context, p Pool, disk poolfs.FS, r Record) (made Record, err error) {
 	if err := clearWay(ctx, disk, r.ID); err != nil {
 		return r, err
@@ -184,16 +188,24 @@ func (m *Manager) build(ctx context.Context, p Pool, disk poolfs.FS, r Record) (
 
 	r.Backend, r.ProjectID = p.Backend().Name(), reservation.Number
 	staged := path.Join(poolfs.StagingDir, r.ID)
+	between := syncBetween(p.Backend())
 	undo.add(func() error { return dropLimit(p, disk, r) })
+	undo.add(func() error { return m.Records.Forget(disk, r.ID) })
+	if err := m.Records.Prepare(disk, r); err != nil { // before Make: an fsync after it may be a commit
+		return r, err
+	}
 	undo.add(func() error { return removeStaged(ctx, disk, r.ID) })
 	if err := p.Backend().Make(disk, staged, r); err != nil {
 		return r, err
 	}
-	if err := syncDirs(disk, staged, poolfs.StagingDir); err != nil {
+	if err := between(disk, staged, poolfs.StagingDir); err != nil {
 		return r, err
 	}
 	undo.add(func() error { return m.Records.Remove(disk, r.ID) })
-	if err := m.Records.Add(disk, r); err != nil {
+	if err := m.Records.Place(disk, r.ID); err != nil {
+		return r, err
+	}
+	if err := between(disk, poolfs.VolumesDir); err != nil {
 		return r, err
 	}
 	if err := disk.Rename(staged, r.ID); err != nil {
@@ -242,6 +254,14 @@ func syncDirs(disk poolfs.FS, names ...string) error {
 		}
 	}
 	return nil
+}
+
+// syncBetween is syncDirs where one step would not be on the disk before the next without it.
+func syncBetween(b Backend) func(disk poolfs.FS, names ...string) error {
+	if b.KeepsOrder() {
+		return func(poolfs.FS, ...string) error { return nil }
+	}
+	return syncDirs
 }
 
 // rollback is the list of steps that undo what was done.

@@ -175,6 +175,40 @@ func TestQgroupsThatLoseCountAreCountedAgain(t *testing.T) {
 	}
 }
 
+// TestCreateCommitsOnce counts what a create costs on btrfs, where a commit is most of it. The kernel's own commits come every 30 s.
+func TestCreateCommitsOnce(t *testing.T) {
+	root := btrfsDisk(t)
+	m, _ := onDisk(t, root, required)
+	if _, err := m.Create(t.Context(), spec("pvc-0")); err != nil { // takes the pool into use
+		t.Fatal(err)
+	}
+	const volumes = 20
+	before := commits(t, root)
+	for i := range volumes {
+		if _, err := m.Create(t.Context(), spec(fmt.Sprintf("pvc-%d", i+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made := commits(t, root) - before; made < volumes || made >= 2*volumes {
+		t.Errorf("%d volumes took %d commits, want one each", volumes, made)
+	}
+}
+
+// commits is how often a filesystem has committed.
+func commits(t *testing.T, root string) int {
+	t.Helper()
+	id, err := exec.Command("findmnt", "-no", "UUID", root).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("/sys/fs/btrfs/" + strings.TrimSpace(string(id)) + "/commit_stats") // Linux 6.1
+	var n int
+	if _, scanErr := fmt.Sscanf(string(text), "commits %d", &n); err != nil || scanErr != nil {
+		t.Fatalf("%v, %v: %s", err, scanErr, text)
+	}
+	return n
+}
+
 // TestBtrfsPromisesNoByteTwice fills a pool with claims that nobody writes to.
 func TestBtrfsPromisesNoByteTwice(t *testing.T) {
 	root := btrfsDisk(t)

@@ -58,6 +58,9 @@ type Backend interface {
 	Enforcement() Enforcement
 	// Make makes an empty volume of the record's size under a name below csi/, with the final owner and mode.
 	Make(disk poolfs.FS, name string, r Record) error
+	// KeepsOrder tells that what is done in csi/ after Make is never on the disk without all that was done there before, whoever syncs
+	// what; and that a sync of the directory that the volume was last moved to makes all of it durable.
+	KeepsOrder() bool
 	// Stats is the use of a volume's directory.
 	Stats(disk poolfs.FS, name string, r Record) (Stats, error)
 }
@@ -73,6 +76,12 @@ type Holder interface {
 
 // Records reads and writes the records of a pool.
 type Records interface {
+	// Prepare makes a record durable where nobody looks for records; Place puts it among them, durably after a sync of their directory.
+	// Forget removes what was prepared and not placed; nothing there is no error.
+	Prepare(disk poolfs.FS, r Record) error
+	Place(disk poolfs.FS, id string) error
+	Forget(disk poolfs.FS, id string) error
+	// Add is all of that, durably.
 	Add(disk poolfs.FS, r Record) error
 	// Replace makes a record durable in the place of an older one. After an error either may be there.
 	Replace(disk poolfs.FS, r Record) error

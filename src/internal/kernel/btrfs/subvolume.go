@@ -21,7 +21,7 @@ const maxBusy = 10
 // CreateSubvolume makes an empty subvolume (0777 less the umask, owned by the caller) in parent and returns its id.
 // It is a member of group from the beginning; with 0 it inherits what the kernel decides: under simple quota the groups
 // of the subvolume that parent is in, else none. The subvolume, its membership and whatever was changed before it
-// are on the disk afterwards.
+// are on the disk after an fsync of parent, or at once before Linux 6.6.
 func CreateSubvolume(parent *os.File, name string, group QgroupID) (uint64, error) {
 	if err := check("create subvolume", parent, name); err != nil {
 		return 0, err

@@ -13,7 +13,7 @@ import (
 
 // Operations, as figures and benchmarks call them.
 const (
-	opMkdir     = "mkdir+fsync"
+	opMkdir     = "mkdir+fsync" // on btrfs of a subvolume with its limit
 	opByHand    = "same steps by hand"
 	opBind      = "bind mount and unmount by hand"
 	opUsed      = "one quota search by hand"

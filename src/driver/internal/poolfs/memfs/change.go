@@ -95,6 +95,9 @@ func (f *dir) rename(from, to string, replace bool) error {
 		delete(source.now.entries, old)
 		dest.now.entries[name] = n
 	}
+	if n.subvolume != 0 {
+		n.on.whole = true
+	}
 	return nil
 }
 

@@ -215,6 +215,9 @@ func (d *Disk) sync(n *node, path string) error {
 	if err := d.step("sync", path, n.on); err != nil {
 		return err
 	}
+	if n.on.whole {
+		d.commit(n.on)
+	}
 	n.disk = n.now.clone()
 	return nil
 }

@@ -13,6 +13,7 @@ type faults struct {
 	trace   []string
 	fail    map[int]error
 	crash   int // 0: never
+	commit  int // the same
 	crashed bool
 }
 
@@ -32,6 +33,24 @@ func (d *Disk) CrashAt(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults.crash = d.faults.calls + n
+}
+
+// CommitAt lets the kernel commit what there is on btrfs just before the n-th changing or syncing call from now, as it does from time
+// to time by itself.
+func (d *Disk) CommitAt(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults.commit = d.faults.calls + n
+}
+
+// commit writes all of a filesystem. d.mu is held.
+func (d *Disk) commit(dev *device) {
+	for _, n := range d.nodes() {
+		if n.on == dev {
+			n.disk = n.now.clone()
+		}
+	}
+	dev.whole = false
 }
 
 // Crashed tells whether the crash asked for with CrashAt has come.
@@ -63,6 +82,9 @@ func (d *Disk) step(op, path string, on *device) error {
 		return ErrCrashed
 	}
 	f.calls++
+	if f.calls == f.commit && on.kind == "btrfs" {
+		d.commit(on)
+	}
 	err := f.fail[f.calls]
 	switch {
 	case f.crash > 0 && f.calls >= f.crash:

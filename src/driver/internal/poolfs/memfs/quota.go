@@ -168,6 +168,7 @@ func (f *dir) MkdirCounted(name string, mode fs.FileMode, number uint32) error {
 			return err
 		}
 		made.now.account = number
+		made.on.whole = made.subvolume != 0
 		return nil
 	})
 }
