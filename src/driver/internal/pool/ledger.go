@@ -19,7 +19,7 @@ type Ledger struct {
 	enforced bool
 	closed   string // why no volume is made, "" where they are
 	records  map[string]volume.Record
-	live     map[uint32]string // the volumes that have a number, by it
+	holders  holders
 	reserved map[string]int64
 	growing  int   // how many of reserved are volumes that exist
 	promised int64 // Σ records and reserved
@@ -39,7 +39,7 @@ func (l *Ledger) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.records, l.reserved, l.growing = map[string]volume.Record{}, map[string]int64{}, 0
-	l.promised, l.loose, l.foreign, l.live = 0, 0, 0, map[uint32]string{}
+	l.promised, l.loose, l.foreign, l.holders = 0, 0, 0, holders{}
 	l.numbers = numbers{}
 }
 
@@ -67,6 +67,7 @@ func (l *Ledger) Reserve(id string, bytes int64, space poolfs.Space) (volume.Res
 			return none, fmt.Errorf("%w: pool %s has no number for another volume in the filesystem's quota", volume.ErrNoSpace, l.spec.Name)
 		}
 	}
+	l.holders.add(number, id)
 	l.reserved[id] = bytes
 	l.promised += bytes
 	return volume.Reservation{Number: number, Release: func() { l.release(id) }}, nil
@@ -96,13 +97,6 @@ func (l *Ledger) Grow(id string, to int64, space poolfs.Space) (release func(), 
 // volumes counts those that exist or are being made. The lock is held.
 func (l *Ledger) volumes() int { return len(l.records) + len(l.reserved) - l.growing }
 
-// Free lets a number be given again.
-func (l *Ledger) Free(number uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.numbers.free(number)
-}
-
 func (l *Ledger) release(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,10 +125,9 @@ func (l *Ledger) Put(r volume.Record) {
 	l.promised += r.Bytes
 	if r.ProjectID == 0 {
 		l.loose += r.Bytes
-	} else {
-		l.live[r.ProjectID] = r.ID
 	}
 	l.records[r.ID] = r
+	l.holders.add(r.ProjectID, r.ID)
 	l.numbers.hold(r.ProjectID)
 }
 
@@ -157,9 +150,6 @@ func (l *Ledger) remove(id string) (r volume.Record, ok bool) {
 	l.promised -= r.Bytes
 	if r.ProjectID == 0 {
 		l.loose -= r.Bytes
-	}
-	if l.live[r.ProjectID] == id {
-		delete(l.live, r.ProjectID)
 	}
 	delete(l.records, id)
 	return r, true
@@ -255,10 +245,8 @@ func (l *Ledger) observe(used int64, accounts map[uint32]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own := int64(0)
-	for _, r := range l.records {
-		if r.ProjectID != 0 {
-			own += accounts[r.ProjectID]
-		}
+	for number := range l.holders {
+		own += min(accounts[number], l.records[l.owner(number)].Bytes) // what is past its size was promised to nobody
 	}
 	l.foreign, l.dirty = max(0, used-own), false
 }
@@ -275,28 +263,4 @@ func (l *Ledger) guessing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dirty
-}
-
-// numbered tells whether a volume has a number.
-func (l *Ledger) numbered(number uint32) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, ok := l.live[number]
-	return ok
-}
-
-// addNumbers adds the numbers of all records.
-func (l *Ledger) addNumbers(to map[uint32]struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for number := range l.live {
-		to[number] = struct{}{}
-	}
-}
-
-// firstNumber is the first of the pool's range, 0 where it has none.
-func (l *Ledger) firstNumber() uint32 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.numbers.first
 }

@@ -186,13 +186,36 @@ func TestLedgerOfAnEnforcingPool(t *testing.T) {
 	l.wants(t, "written", space, 2, 1046, 4)
 	l.Drop("pvc-1")
 	l.wants(t, "dropped: nothing is promised, and what is used stays so", space, 1, 1000, 30)
-	if !l.guessing() || l.numbered(1<<30) {
+	if !l.guessing() || l.Owner(1<<30) != "" {
 		t.Error("after a drop nothing has to be counted, or the number is still a volume's")
 	}
 	l.observe(space.Used, nil)
 	l.wants(t, "counted: 20 are in the trash", space, 1, 1000, 30)
 	if a, err := l.Reserve("pvc-3", mi, space); err != nil || a.Number == 1<<30 {
 		t.Errorf("the number of a volume in the trash was given: %+v, %v", a, err)
+	}
+}
+
+// TestLedgerTakesNoMoreForItsOwnThanWasPromised: a volume got past its size, and a twin has its number.
+func TestLedgerTakesNoMoreForItsOwnThanWasPromised(t *testing.T) {
+	l, space := account(t)
+	l.Put(volume.Record{ID: "twin", Bytes: 2 * mi, ProjectID: 1 << 30})
+	l.observe(space.Used, map[uint32]int64{1 << 30: 45 * mi})
+	l.wants(t, "of 60 used 40 are the volume's, promised 42", space, 3, 1042, 38)
+	l.Drop("pvc-1")
+	l.observe(space.Used, map[uint32]int64{1 << 30: 45 * mi})
+	l.wants(t, "of 60 used 2 are the twin's, the rest is in the trash", space, 2, 1002, 40)
+	if l.Owner(1<<30) != "twin" || !l.Shared(1<<30, "twin") {
+		t.Error("the twin does not own the number, or nobody else holds it")
+	}
+	l.Free(1<<30, "pvc-1")
+	if _, taken := l.numbers.taken[1<<30]; !taken || l.Shared(1<<30, "twin") {
+		t.Error("the twin's number is free, or somebody else holds it")
+	}
+	l.Drop("twin")
+	l.Free(1<<30, "twin")
+	if _, taken := l.numbers.taken[1<<30]; taken || l.Owner(1<<30) != "" {
+		t.Error("the number of nobody is taken")
 	}
 }
 

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -117,7 +116,7 @@ func (p *Pool) countNumbers(disk poolfs.FS, m *marker) (numbers, error) {
 	if err != nil {
 		return numbers{}, err
 	}
-	maps.Copy(taken, inTrash)
+	p.ledger.addTrash(inTrash)
 	p.ledger.addNumbers(taken)
 	if unread != nil { // then every limit on the disk may be somebody's
 		p.set.Log.Warn("cannot read back all numbers from directories", logging.KeyPool, p.spec.Name, logging.KeyError, unread)

@@ -65,16 +65,16 @@ func (p *Purger) For(retention time.Duration, purged func(disk poolfs.FS, r volu
 	return &Worker{Purger: p, retention: retention, purged: purged, waiting: map[string]time.Time{}}
 }
 
-// Numbers lists what numbers in the filesystem's quota the volumes in the trash have, by their records that can be read.
-func (p *Purger) Numbers(disk poolfs.FS) (map[uint32]struct{}, error) {
+// Numbers lists what numbers in the filesystem's quota the volumes in the trash have, each with their ids, by their records that can be read.
+func (p *Purger) Numbers(disk poolfs.FS) (map[uint32][]string, error) {
 	entries, err := p.bin.names(disk)
 	if err != nil {
 		return nil, err
 	}
-	numbers := map[uint32]struct{}{}
+	numbers := map[uint32][]string{}
 	for _, e := range entries {
 		if r, err := readRecord(disk, e.name); err == nil && r.ProjectID != 0 {
-			numbers[r.ProjectID] = struct{}{}
+			numbers[r.ProjectID] = append(numbers[r.ProjectID], r.ID)
 		}
 	}
 	return numbers, nil

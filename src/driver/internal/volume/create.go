@@ -117,16 +117,18 @@ func (m *Manager) unfinished(ctx context.Context, p Pool, disk poolfs.FS, r Reco
 }
 
 // dropLimit ends what the quota knows of a volume that is gone, so that its number can go to another. Where the filesystem is
-// not done with it yet, the number stays taken until the pool is recovered.
+// not done with it yet, the number stays taken until the pool is recovered; a limit that another volume has as well stays.
 func dropLimit(p Pool, disk poolfs.FS, r Record) error {
-	err := p.Backend().Drop(disk, r)
-	if errors.Is(err, syscall.EBUSY) {
-		return nil
+	if !p.Ledger().Shared(r.ProjectID, r.ID) {
+		err := p.Backend().Drop(disk, r)
+		if errors.Is(err, syscall.EBUSY) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	p.Ledger().Free(r.ProjectID)
+	p.Ledger().Free(r.ProjectID, r.ID)
 	return nil
 }
 

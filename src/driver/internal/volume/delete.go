@@ -29,6 +29,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	if !ok {
 		return m.retire(ctx, l)
 	}
+	enrol(l)
 	switch published, err := m.publishedAt(id, info); {
 	case err != nil:
 		return err

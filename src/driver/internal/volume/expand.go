@@ -33,6 +33,7 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (Vo
 	case size <= l.Bytes:
 		return m.expanded(l)
 	}
+	enrol(l)
 	if l.Record, err = m.grow(l, size); err != nil {
 		return Volume{}, fmt.Errorf("expand volume %s to %d bytes: %w", id, size, err)
 	}
@@ -59,6 +60,9 @@ func (m *Manager) grow(l located, size int64) (Record, error) {
 	if l.ProjectID != 0 && l.Backend != backend.Name() {
 		return l.Record, fmt.Errorf("%w: it was made with %s quota, pool %s has %s now; a new size would not be kept when the quota is back: switch it on again first",
 			ErrNotEnforced, l.Backend, l.Pool, backend.Name())
+	}
+	if err := owns(l.pool, l.Record); err != nil {
+		return l.Record, err
 	}
 	if err := m.holdsLess(l, size); err != nil {
 		return l.Record, err

@@ -154,20 +154,24 @@ func (m *Manager) Get(ctx context.Context, id string) (Volume, Health, error) {
 	if err != nil {
 		return Volume{}, Health{}, err
 	}
-	return m.answer(l.pool, l.Record), dataHealth(l.Record, ok), nil
+	return m.answer(l.pool, l.Record), health(l.pool, l.Record, ok), nil
 }
 
 func (m *Manager) answer(p Pool, r Record) Volume {
 	v := Volume{Record: r, Enforcement: None}
 	// A volume that was made while no quota was on has no number, nor has an adopted one.
-	if b := p.Backend(); r.ProjectID != 0 && r.Backend == b.Name() {
+	if b := p.Backend(); r.ProjectID != 0 && r.Backend == b.Name() && owns(p, r) == nil {
 		v.Enforcement = b.Enforcement()
 	}
 	return v
 }
 
-func dataHealth(r Record, hasData bool) Health {
-	if hasData {
+func health(p Pool, r Record, hasData bool) Health {
+	err := owns(p, r)
+	switch {
+	case hasData && err != nil:
+		return Health{Condition: Degraded, Reason: "NumberShared", Message: err.Error()}
+	case hasData:
 		return Health{Condition: Healthy, Reason: "Healthy", Message: "the volume's directory is there"}
 	}
 	return Health{
@@ -220,8 +224,12 @@ func (m *Manager) Stats(ctx context.Context, id, path string) (Stats, Health, er
 	if !mount.Mounted || (ok && !same(mount, info)) {
 		return Stats{}, Health{}, fmt.Errorf("%w: volume %s is not published at volume_path %s", ErrNotFound, id, path)
 	}
-	stats, err := l.pool.Backend().Stats(l.disk, id, l.Record)
-	return stats, dataHealth(l.Record, ok), err
+	r := l.Record
+	if owns(l.pool, r) != nil {
+		r.ProjectID = 0 // what counts to it is another volume's
+	}
+	stats, err := l.pool.Backend().Stats(l.disk, id, r)
+	return stats, health(l.pool, l.Record, ok), err
 }
 
 func same(mount Mount, info poolfs.Info) bool { return mount.Dev == info.Dev && mount.Ino == info.Ino }

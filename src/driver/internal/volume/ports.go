@@ -23,8 +23,12 @@ type Ledger interface {
 	Reserve(id string, bytes int64, space poolfs.Space) (Reservation, error)
 	// Grow takes what a volume's record lacks to a size in bytes: ErrNoSpace if that cannot be promised. release as in Reservation.
 	Grow(id string, to int64, space poolfs.Space) (release func(), err error)
-	// Free lets a number be given to another volume: nothing on the disk counts to it any more.
-	Free(number uint32)
+	// Owner is the volume whose number in the filesystem's quota it is, "" where no record has it.
+	Owner(number uint32) (id string)
+	// Shared tells whether another volume, or one in the trash, has this one's number.
+	Shared(number uint32, id string) bool
+	// Free ends a volume's hold on its number, of which nothing on the disk counts to it any more.
+	Free(number uint32, id string)
 	Put(Record)
 	// Drop takes a record out. Its number stays taken, for its data may be in the trash.
 	Drop(id string)

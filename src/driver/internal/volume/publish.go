@@ -25,6 +25,7 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 	if !ok {
 		return lost(l.Record)
 	}
+	enrol(l)
 	if err := m.held(l); err != nil {
 		return err
 	}
@@ -41,10 +42,10 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 	return m.bind(q, l)
 }
 
-// held sees to a volume's limit before a pod writes. Only a volume that counts elsewhere is refused: a quota in trouble must not keep
-// pods from their data.
+// held sees to a volume's limit before a pod writes. Only a volume that counts elsewhere, or whose number is another's, is refused: a quota in
+// trouble must not keep pods from their data.
 func (m *Manager) held(l located) error {
-	err := l.pool.Backend().Hold(l.disk, l.ID, l.Record)
+	err := hold(l.pool, l.disk, l.Record)
 	if errors.Is(err, ErrBroken) {
 		return err
 	}

@@ -76,27 +76,23 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 		return Report{}, fmt.Errorf("recover pool %s: %w", p.Name(), err)
 	}
 	var report Report
-	h := holding{pool: p, disk: disk, numbers: map[uint32]string{}}
+	var whole, gone []Record
 	for _, id := range slices.Sorted(maps.Keys(surveys)) {
 		s := surveys[id]
 		if err := m.settle(ctx, disk, id, s); err != nil { // one bad volume does not keep the others
 			m.Log.Error("cannot recover a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
 			report.Refused = append(report.Refused, id)
 			if s.verdict() == healthy { // only its leftovers are in trouble
-				p.Ledger().Put(records[id])
+				whole = append(whole, records[id])
 			}
 			continue
 		}
 		switch s.verdict() {
 		case lostData:
 			report.Lost = append(report.Lost, id)
-			p.Ledger().Put(records[id])
+			gone = append(gone, records[id])
 		case healthy:
-			p.Ledger().Put(records[id])
-			if err := h.hold(records[id]); err != nil {
-				m.Log.Error("a volume's limit cannot be held", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
-				report.Refused = append(report.Refused, id)
-			}
+			whole = append(whole, records[id])
 		case refused:
 			report.Refused = append(report.Refused, id)
 		case foreign:
@@ -104,29 +100,15 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 		case undoCreate, finishDelete, dropStaged, nothing: // settled, nobody needs to know
 		}
 	}
+	m.enter(p, disk, whole, &report)
+	for _, r := range gone { // after the others: a number is rather that of a volume with data
+		p.Ledger().Put(r)
+	}
 	m.adoptAll(ctx, p, disk, &report)
 	slices.Sort(report.Lost)
 	slices.Sort(report.Refused)
 	slices.Sort(report.Foreign)
 	return report, nil
-}
-
-// holding sees to the limits of a pool's volumes one after the other.
-type holding struct {
-	pool    Pool
-	disk    poolfs.FS
-	numbers map[uint32]string // to the volume that has it
-}
-
-func (h holding) hold(r Record) error {
-	if other, taken := h.numbers[r.ProjectID]; taken && r.ProjectID != 0 {
-		return fmt.Errorf("%w: %s and %s have the same number %d in the filesystem's quota", ErrBroken, r.ID, other, r.ProjectID)
-	}
-	if err := h.pool.Backend().Hold(h.disk, r.ID, r); err != nil {
-		return err
-	}
-	h.numbers[r.ProjectID] = r.ID
-	return nil
 }
 
 // surveyAll looks at everything that lies in a pool.

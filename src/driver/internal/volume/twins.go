@@ -1,0 +1,81 @@
+package volume
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+// Two records with one number in the filesystem's quota are what is left of a volume that was copied by hand, or restored beside itself. The
+// number, and the limit with it, is one volume's: what the other does must not change it.
+
+// owns is nil where a volume's number is its own, or nothing is enforced on it; else it says whose the number is (ErrBroken).
+func owns(p Pool, r Record) error {
+	if r.ProjectID == 0 || r.Backend != p.Backend().Name() {
+		return nil
+	}
+	owner := p.Ledger().Owner(r.ProjectID)
+	if owner == "" || owner == r.ID {
+		return nil
+	}
+	return fmt.Errorf("%w: volume %s has the number %d in the filesystem's quota, which is volume %s's: one was copied from the other; "+
+		"copy the data of %s into a new volume and delete it", ErrBroken, r.ID, r.ProjectID, owner, r.ID)
+}
+
+// enrol takes a volume with data into the ledger that was not there when the pool was recovered: somebody has put it there since.
+func enrol(l located) {
+	if _, known := l.pool.Ledger().Get(l.ID); !known {
+		l.pool.Ledger().Put(l.Record)
+	}
+}
+
+// hold makes the limit of a volume what its record says, where that is its own to say.
+func hold(p Pool, disk poolfs.FS, r Record) error {
+	if err := owns(p, r); err != nil {
+		return err
+	}
+	return p.Backend().Hold(disk, r.ID, r)
+}
+
+// enter takes volumes that have data into a pool's ledger, and sees to the limits of those that are not refused already.
+func (m *Manager) enter(p Pool, disk poolfs.FS, records []Record, report *Report) {
+	ranked(disk, records)
+	for _, r := range records {
+		p.Ledger().Put(r)
+	}
+	refused := slices.Clone(report.Refused)
+	for _, r := range records {
+		if slices.Contains(refused, r.ID) {
+			continue
+		}
+		if err := hold(p, disk, r); err != nil {
+			m.Log.Error("a volume's limit cannot be held", logging.KeyID, r.ID, logging.KeyPool, p.Name(), logging.KeyError, err)
+			report.Refused = append(report.Refused, r.ID)
+		}
+	}
+}
+
+// ranked sorts records so that of those with one number that volume comes first whose directory counts to it. Where that is true of
+// several or of none, the older one is the original.
+func ranked(disk poolfs.FS, records []Record) {
+	holders := map[uint32]int{}
+	for _, r := range records {
+		holders[r.ProjectID]++
+	}
+	quotas, hasQuota := poolfs.QuotasOf(disk)
+	strays := map[string]int{}
+	for _, r := range records {
+		if r.ProjectID == 0 || holders[r.ProjectID] == 1 || !hasQuota {
+			continue
+		}
+		if number, err := quotas.CountedBy(r.ID); err != nil || number != r.ProjectID {
+			strays[r.ID] = 1
+		}
+	}
+	slices.SortFunc(records, func(a, b Record) int {
+		return cmp.Or(strays[a.ID]-strays[b.ID], a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+}
