@@ -193,38 +193,6 @@ func (l *Ledger) whyClosed() string {
 	return l.closed
 }
 
-// totals are what a ledger adds up to. Sizes are in bytes.
-type totals struct {
-	volumes  int   // with a record
-	promised int64 // to them, and to those being made
-	room     int64 // that can still be promised: volumes grow by it, also where none can be made
-	largest  int64 // volume that could be made now
-}
-
-func (l *Ledger) totals(space poolfs.Space) totals {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := totals{volumes: len(l.records), promised: l.promised}
-	if l.closed == "" || l.enforced { // where the quota is off that has to be on, volumes do not grow either
-		t.room = available(l.spec, space, l.promises(space))
-	}
-	full := l.spec.MaxVolumes > 0 && l.volumes() >= l.spec.MaxVolumes
-	if l.selected && l.closed == "" && !full {
-		t.largest = t.room
-	}
-	return t
-}
-
-// promises needs the lock. In a pool that enforces nothing, what volumes use is not known, so each counts in full. Elsewhere use
-// is counted every few seconds: not to oversell meanwhile, what is foreign is taken as it was then, and what was written since
-// as the volumes'. Volumes there that nothing is enforced on were promised nothing: they count by what they hold, as foreign.
-func (l *Ledger) promises(space poolfs.Space) promises {
-	if !l.enforced {
-		return promises{promised: l.promised, used: l.promised}
-	}
-	return promises{promised: l.promised - l.loose, used: max(0, space.Used-l.foreign), enforced: true}
-}
-
 // enforce says whether the backend holds volumes to their size, which numbers it has for them, and why no volume is to be made, if so.
 func (l *Ledger) enforce(enforced bool, n numbers, closed string) {
 	l.mu.Lock()
