@@ -104,8 +104,12 @@ func TestControllerExpandVolume(t *testing.T) {
 	if _, err := pb.NewIdentityClient(conn).Probe(t.Context(), &pb.ProbeRequest{}); err != nil {
 		t.Errorf("probe: %v", err)
 	}
-	if judge.begun != 1 {
-		t.Errorf("a new asker was announced %d times; want once, with its question for capabilities", judge.begun)
+	if judge.begun != 0 {
+		t.Error("a new asker was announced by questions that are asked again and again")
+	}
+	info, err := pb.NewIdentityClient(conn).GetPluginInfo(t.Context(), &pb.GetPluginInfoRequest{})
+	if err != nil || info.GetName() != "kubevirt.io.hostpath-provisioner" || judge.begun != 1 {
+		t.Errorf("%v, %v; a new asker was announced %d times, want once, with its question for the name", info, err, judge.begun)
 	}
 	if _, err := csi.NewExpander("", "", nil); err == nil {
 		t.Error("services of nothing")

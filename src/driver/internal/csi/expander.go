@@ -19,7 +19,7 @@ type Growth interface {
 // Expander is the identity and controller services of the cluster's one controller, which csi-resizer asks before a PersistentVolume
 // grows. Only its socket advertises the controller's EXPAND_VOLUME.
 type Expander struct {
-	identity *identity
+	identity *announcer
 	expander *expander
 }
 
@@ -28,7 +28,8 @@ func NewExpander(driverName, version string, growth Growth) (*Expander, error) {
 	if driverName == "" || version == "" || growth == nil {
 		return nil, errors.New("csi services of the controller: driver name, version or growth is missing")
 	}
-	return &Expander{identity: &identity{name: driverName, version: version}, expander: &expander{growth: growth}}, nil
+	own := &identity{name: driverName, version: version}
+	return &Expander{identity: &announcer{identity: own, growth: growth}, expander: &expander{growth: growth}}, nil
 }
 
 // Register adds the services to a gRPC server.
@@ -42,9 +43,20 @@ type expander struct {
 	growth Growth
 }
 
-// ControllerGetCapabilities is what each process of csi-resizer asks first, and once: see growth.Judge.
-func (e *expander) ControllerGetCapabilities(context.Context, *pb.ControllerGetCapabilitiesRequest) (*pb.ControllerGetCapabilitiesResponse, error) {
-	e.growth.Begin()
+// announcer is an identity that tells when somebody gets to know it.
+type announcer struct {
+	*identity
+	growth Growth
+}
+
+// GetPluginInfo is asked by each process of csi-resizer once, when it starts: see growth.Judge. Capabilities it asks for before each
+// growth as well.
+func (a *announcer) GetPluginInfo(ctx context.Context, q *pb.GetPluginInfoRequest) (*pb.GetPluginInfoResponse, error) {
+	a.growth.Begin()
+	return a.identity.GetPluginInfo(ctx, q)
+}
+
+func (*expander) ControllerGetCapabilities(context.Context, *pb.ControllerGetCapabilitiesRequest) (*pb.ControllerGetCapabilitiesResponse, error) {
 	return &pb.ControllerGetCapabilitiesResponse{Capabilities: []*pb.ControllerServiceCapability{{
 		Type: &pb.ControllerServiceCapability_Rpc{Rpc: &pb.ControllerServiceCapability_RPC{Type: pb.ControllerServiceCapability_RPC_EXPAND_VOLUME}},
 	}}}, nil

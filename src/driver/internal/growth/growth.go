@@ -59,7 +59,7 @@ func New(c Cluster) (*Judge, error) {
 
 // Begin forgets everything, for a process of csi-resizer has begun. Of several replicas only the judge beside the leader is asked, and
 // it does not know who leads; but whoever leads again does so in a new process, for csi-resizer exits when it loses its lease, and a
-// new one asks for the driver's capabilities before it stands for election. So every term has a Begin between the others' last grant
+// new one asks for the driver's name before it stands for election. So every term has a Begin between the others' last grant
 // and its first question. What this judge allowed and its resizer did not live to write is not taken either.
 func (j *Judge) Begin() {
 	j.mu.Lock()
