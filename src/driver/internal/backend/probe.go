@@ -17,10 +17,12 @@ type Choice struct {
 	Why string
 	// Enabled tells that quota was switched on just now, which changes the filesystem for good.
 	Enabled bool
+	// Left is the project that the driver's own directories counted to and were just taken out of; its number is 0 for none.
+	Left poolfs.Account
 }
 
 // Choose looks at what quota the filesystem of an open pool has on, and gives the backend for it. Only where quota is required does it
-// switch one on (btrfs).
+// switch one on (btrfs), or lift an admin's limit from the pool's directory.
 func Choose(disk poolfs.FS, want poolspec.Quota) (Choice, error) {
 	if want == poolspec.QuotaNone {
 		return Choice{Backend: Plain{}, Why: "the pool's configuration says quota: none"}, nil
@@ -43,15 +45,36 @@ func Choose(disk poolfs.FS, want poolspec.Quota) (Choice, error) {
 		}
 		enabled = on != poolfs.QuotaOff
 	}
+	var left poolfs.Account
 	if on == poolfs.QuotaProject {
-		if err := uncount(quotas); err != nil {
-			on, why = poolfs.QuotaOff, err.Error()
+		if left, why = leaveProject(quotas, want); why != "" {
+			on = poolfs.QuotaOff
 		}
 	}
 	if on == poolfs.QuotaOff {
 		return Choice{Backend: Plain{}, Why: why}, nil
 	}
-	return Choice{Backend: Quota{kind: on}, Enabled: enabled}, nil
+	return Choice{Backend: Quota{kind: on}, Enabled: enabled, Left: left}, nil
+}
+
+// spareNumber is one that no pool gives a volume: the first after all ranges.
+const spareNumber = (firstRange + ranges) * RangeSize
+
+// Try makes sure that the driver may set limits too, which a look at the quota does not tell: in a user namespace of its own it may not.
+// It sets a limit as it is, once when a pool comes into use.
+func Try(disk poolfs.FS, found Choice) Choice {
+	quotas, ok := poolfs.QuotasOf(disk)
+	if !ok || found.Backend != (Quota{kind: poolfs.QuotaProject}) { // btrfs does not even let it look
+		return found
+	}
+	spare, err := quotas.Account(spareNumber)
+	if err == nil {
+		err = quotas.SetLimit(spareNumber, spare.Limit)
+	}
+	if errors.Is(err, fs.ErrPermission) { // anything else each volume tells for itself
+		return Choice{Backend: Plain{}, Why: fmt.Sprintf("the driver may not set limits (%v): it must be privileged, and in the node's own user namespace", err)}
+	}
+	return found
 }
 
 // enable switches quota on where the filesystem can, and looks again; else why says why not.
@@ -66,21 +89,4 @@ func enable(quotas poolfs.Quotas, without string) (on poolfs.Quota, why string, 
 		return poolfs.QuotaOff, "", fmt.Errorf("see what quota the filesystem has on: %w", err)
 	}
 	return on, why, nil
-}
-
-// uncount takes the driver's own directories out of any project: a rename into one that hands its project on fails with EXDEV.
-func uncount(quotas poolfs.Quotas) error {
-	for _, dir := range []string{".", poolfs.MetaDir, poolfs.VolumesDir, poolfs.StagingDir, poolfs.TrashDir} {
-		number, err := quotas.CountedBy(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil && number != 0 {
-			err = quotas.Count(dir, 0)
-		}
-		if err != nil {
-			return fmt.Errorf("csi/%s cannot be taken out of its project: %w", dir, err)
-		}
-	}
-	return nil
 }

@@ -1,12 +1,9 @@
 package pool
 
 import (
-	"fmt"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -17,12 +14,14 @@ type quota struct {
 	why string
 	// lost tells that they were: the filesystem's quota has been switched off.
 	lost bool
+	// found is what a look at the filesystem gave, which is another one where the driver may not set limits.
+	found volume.Backend
 }
 
 // closed says why no volume is to be made, "" where they are.
 func (q quota) closed(spec poolspec.Pool) string {
 	if q.lost && spec.Quota == poolspec.QuotaRequired {
-		return "quota is required and the filesystem's is off (" + q.why + "); switch it on again"
+		return "quota is required and sizes can no longer be enforced: " + q.why
 	}
 	return ""
 }
@@ -62,16 +61,14 @@ func (p *Pool) chooseBackend(disk poolfs.FS, before string) error {
 	if err != nil {
 		return err
 	}
-	if found.Enabled {
-		p.set.Log.Warn("switched on the filesystem's quota; simple quota of btrfs keeps kernels before Linux 6.7 from mounting it",
-			logging.KeyPool, p.spec.Name, logging.KeyPath, p.spec.Path, logging.KeyBackend, found.Name(), logging.KeyEnforcement, found.Enforcement())
-		p.set.Events.Normal("QuotaEnabled", fmt.Sprintf("pool %s: %s quota was switched on at %s, as quota: required asks; enforcement: %s",
-			p.spec.Name, found.Name(), p.spec.Path, found.Enforcement()))
-	}
+	p.announceChanges(found)
+	looked := found.Backend
+	found = backend.Try(disk, found)
 	q, refusal := judge(p.spec, before, found)
 	if refusal != nil {
 		return refusal
 	}
+	q.found = looked
 	p.mu.Lock()
 	was := p.quota
 	p.quota = q
@@ -86,18 +83,6 @@ func (p *Pool) quotaNow() quota {
 	return p.quota
 }
 
-// announceQuota tells that enforcement was lost, or is there again.
-func (p *Pool) announceQuota(was, is quota) {
-	switch {
-	case is.lost && !was.lost:
-		p.set.Log.Error("sizes are no longer enforced", logging.KeyPool, p.spec.Name, logging.KeyPath, p.spec.Path, logging.KeyReason, is.why)
-		p.set.Events.Warning("EnforcementLost", fmt.Sprintf("pool %s: nothing keeps volumes to their size any more: %s; switch quota on again", p.spec.Name, is.why))
-	case was.lost && !is.lost:
-		p.set.Log.Info("sizes are enforced again", logging.KeyPool, p.spec.Name, logging.KeyBackend, is.Name(), logging.KeyEnforcement, is.Enforcement())
-		p.set.Events.Normal("EnforcementRestored", fmt.Sprintf("pool %s: enforcement of sizes: %s", p.spec.Name, is.Enforcement()))
-	}
-}
-
 // sameQuota tells whether an open pool's quota is still what it was when the pool was recovered. In doubt it is.
 func (p *Pool) sameQuota(disk poolfs.FS) bool {
 	look := poolspec.QuotaAuto
@@ -105,8 +90,11 @@ func (p *Pool) sameQuota(disk poolfs.FS) bool {
 		look = poolspec.QuotaNone
 	}
 	found, err := backend.Choose(disk, look)
-	now := p.quotaNow()
-	return err != nil || (found.Name() == now.Name() && found.Enforcement() == now.Enforcement())
+	if err != nil {
+		return true
+	}
+	p.announceChanges(found)
+	return found.Backend == p.quotaNow().found
 }
 
 // quotaChanged is whether sameQuota is false for the pool of a marker.

@@ -194,6 +194,13 @@ func (d *Disk) SetQuota(p string, q poolfs.Quota) {
 	dev.quota, dev.lost = q, nil
 }
 
+// SetUnprivileged lets every call about limits on the filesystem of a path fail with EPERM, as for a driver in a user namespace.
+func (d *Disk) SetUnprivileged(p string, unprivileged bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.filesystem(p).unprivileged = unprivileged
+}
+
 // Opened is the number of FS that are open, on all filesystems: 0 between the driver's operations.
 func (d *Disk) Opened() int {
 	d.mu.Lock()

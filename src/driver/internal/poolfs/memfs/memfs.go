@@ -45,6 +45,8 @@ type device struct {
 	lost     *lost // nil while qgroups count right
 	// whole tells that a subvolume was renamed since the last commit: until the next one, btrfs writes all or nothing.
 	whole bool
+	// unprivileged lets every call about limits fail.
+	unprivileged bool
 }
 
 // node is an inode. Its number, kind and target never change; the rest has the version that programs see and the

@@ -180,6 +180,17 @@ func (f *dir) hasQuota(path string) error {
 	return nil
 }
 
+// mayLimit is hasQuota for calls that need CAP_SYS_ADMIN.
+func (f *dir) mayLimit(path string) error {
+	if err := f.hasQuota(path); err != nil {
+		return err
+	}
+	if f.node.on.unprivileged {
+		return &fs.PathError{Op: "quotactl", Path: path, Err: syscall.EPERM}
+	}
+	return nil
+}
+
 // Count implements poolfs.Quotas.
 func (f *dir) Count(name string, number uint32) error {
 	return f.within("count", name, func(parent *node, last, path string) error {
@@ -218,7 +229,7 @@ func (f *dir) CountedBy(name string) (number uint32, err error) {
 func (f *dir) Account(number uint32) (a poolfs.Account, err error) {
 	err = f.within("account", ".", func(_ *node, _, path string) error {
 		a = f.account(number)
-		return f.hasQuota(path)
+		return f.mayLimit(path)
 	})
 	return a, err
 }
@@ -232,11 +243,15 @@ func (f *dir) account(number uint32) poolfs.Account {
 // SetLimit implements poolfs.Quotas.
 func (f *dir) SetLimit(number uint32, l poolfs.Limit) error {
 	return f.within("limit", ".", func(_ *node, _, path string) error {
-		if err := f.hasQuota(path); err != nil {
+		if err := f.mayLimit(path); err != nil {
 			return err
 		}
 		if err := f.disk.step("limit", fmt.Sprintf("%s %d to %d", path, number, l.Bytes), f.node.on); err != nil {
 			return err
+		}
+		if l == (poolfs.Limit{}) && f.node.on.quota == poolfs.QuotaProject { // which has no accounts without
+			delete(f.node.on.limits.now, number)
+			return nil
 		}
 		f.node.on.limits.set(number, l)
 		return nil
@@ -246,7 +261,7 @@ func (f *dir) SetLimit(number uint32, l poolfs.Limit) error {
 // RemoveAccount implements poolfs.Quotas.
 func (f *dir) RemoveAccount(number uint32) error {
 	return f.within("unlimit", ".", func(_ *node, _, path string) error {
-		if err := f.hasQuota(path); err != nil {
+		if err := f.mayLimit(path); err != nil {
 			return err
 		}
 		if _, ok := f.node.on.limits.now[number]; !ok {
@@ -274,7 +289,7 @@ func (f *dir) Accounts(first, last uint32) (all []poolfs.Account, err error) {
 				all = append(all, a)
 			}
 		}
-		return f.hasQuota(path)
+		return f.mayLimit(path)
 	})
 	return all, err
 }

@@ -1,0 +1,76 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// ownDirs are the driver's own directories, in which volumes are made and between which they are moved.
+func ownDirs() []string {
+	return []string{".", poolfs.MetaDir, poolfs.VolumesDir, poolfs.StagingDir, poolfs.TrashDir}
+}
+
+// leaveProject takes the driver's own directories out of any project, so that volumes can be moved between them: a rename into one
+// that hands its project on fails with EXDEV. A project that somebody has limited is left only where quota is required; else why says
+// what to do.
+func leaveProject(quotas poolfs.Quotas, want poolspec.Quota) (left poolfs.Account, why string) {
+	counted := map[string]poolfs.Account{}
+	for _, dir := range ownDirs() {
+		account, err := accountOf(quotas, dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return left, fmt.Sprintf("the driver cannot see which project csi/%s counts to: %v", dir, err)
+		case account.Number == 0:
+			continue
+		case account.Limit != (poolfs.Limit{}) && want != poolspec.QuotaRequired:
+			return poolfs.Account{}, limited(quotas, account)
+		}
+		counted[dir], left = account, account
+	}
+	for dir := range counted {
+		if err := quotas.Count(dir, 0); err != nil {
+			return poolfs.Account{}, fmt.Sprintf("csi/%s cannot be taken out of its project: %v", dir, err)
+		}
+	}
+	return left, ""
+}
+
+// accountOf is the account that a directory counts to, the zero one for none.
+func accountOf(quotas poolfs.Quotas, dir string) (poolfs.Account, error) {
+	number, err := quotas.CountedBy(dir)
+	if err != nil || number == 0 {
+		return poolfs.Account{}, err
+	}
+	return quotas.Account(number)
+}
+
+// limited says why a pool stays in an admin's project. What is made in staging is to count there too, or it could not be moved to csi/.
+func limited(quotas poolfs.Quotas, to poolfs.Account) (why string) {
+	why = fmt.Sprintf("csi/ counts to project %d, which has a limit of %s that the driver will not lift: give the pool a directory outside "+
+		"that project, or say quota: required to take csi/ out of it", to.Number, limitText(to.Limit))
+	number, err := quotas.CountedBy(".")
+	if err == nil && number != 0 {
+		err = quotas.Count(poolfs.StagingDir, number)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		why += fmt.Sprintf(" (and csi/%s cannot be counted to it: %v)", poolfs.StagingDir, err)
+	}
+	return why
+}
+
+func limitText(l poolfs.Limit) string {
+	switch {
+	case l.Inodes == 0:
+		return fmt.Sprintf("%d bytes", l.Bytes)
+	case l.Bytes == 0:
+		return fmt.Sprintf("%d inodes", l.Inodes)
+	default:
+		return fmt.Sprintf("%d bytes and %d inodes", l.Bytes, l.Inodes)
+	}
+}
