@@ -52,7 +52,7 @@ func TestProjectQuota(t *testing.T) {
 	for _, p := range []struct{ pkg, tests string }{
 		{"./src/internal/kernel/projectquota", "^Test(VM|Layout|Invalid|ProbeElsewhere)"},
 		{"./src/driver/internal/poolfs", "^TestQuotas$"},
-		{"./src/driver/internal/volume", "^TestEnforcedOnRealDisks$"},
+		{"./src/driver/internal/volume", "^Test(EnforcedOnRealDisks$|VM)"},
 	} {
 		t.Run(filepath.Base(p.pkg), func(t *testing.T) {
 			dir := folder(t, "quota")

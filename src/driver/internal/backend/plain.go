@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 
@@ -46,6 +47,11 @@ func own(disk poolfs.FS, name string, r volume.Record) error {
 
 // Hold has nothing to hold.
 func (Plain) Hold(poolfs.FS, string, volume.Record) error { return nil }
+
+// Gather has nothing to count.
+func (Plain) Gather(context.Context, poolfs.FS, string, volume.Record) (bool, error) {
+	return false, nil
+}
 
 // Drop has nothing to drop.
 func (Plain) Drop(poolfs.FS, volume.Record) error { return nil }

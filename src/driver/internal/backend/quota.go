@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -72,8 +73,8 @@ func (q Quota) Make(disk poolfs.FS, name string, r volume.Record) error {
 	return own(disk, name, r)
 }
 
-// Hold makes the limit on the disk that of the record, and ties the directory to it where it is tied to none. A directory
-// that counts elsewhere is volume.ErrBroken: whoever did that knows why.
+// Hold makes the limit on the disk that of the record. A directory that counts elsewhere is volume.ErrBroken: whoever did that knows
+// why; one that counts nowhere is for Gather.
 func (q Quota) Hold(disk poolfs.FS, name string, r volume.Record) error {
 	if !q.made(r) {
 		return nil
@@ -99,12 +100,37 @@ func (q Quota) Hold(disk poolfs.FS, name string, r volume.Record) error {
 			return fmt.Errorf("limit volume %s to %d bytes: %w", r.ID, r.Bytes, err)
 		}
 	}
-	if number == 0 || q.kind != poolfs.QuotaProject { // in btrfs, whoever writes to a volume can make subvolumes that count nowhere
+	if q.kind != poolfs.QuotaProject { // in btrfs, whoever writes to a volume can make subvolumes that count nowhere
 		if err := quotas.Count(name, r.ProjectID); err != nil {
 			return fmt.Errorf("tie volume %s to its limit: %w", r.ID, err)
 		}
 	}
 	return nil
+}
+
+// Gather ties a directory with a project that counts nowhere, which somebody has put back as a copy, or a process in the pod has taken
+// out. Its content counts nowhere either, and each file of it is tied.
+func (q Quota) Gather(ctx context.Context, disk poolfs.FS, name string, r volume.Record) (gathered bool, err error) {
+	if q.kind != poolfs.QuotaProject || !q.made(r) {
+		return false, nil
+	}
+	quotas, err := quotasOf(disk)
+	if err != nil {
+		return false, err
+	}
+	if number, err := quotas.CountedBy(name); err != nil || number != 0 {
+		return false, err
+	}
+	err = quotas.CountTree(ctx, name, r.ProjectID)
+	switch {
+	case err == nil:
+		return true, nil
+	case ctx.Err() != nil:
+		return false, err
+	default:
+		return false, fmt.Errorf("%w: csi/%s was put there without its project %d, and a file in it cannot be counted: %w; remove the cause, or move that file out of the volume",
+			volume.ErrNotCounted, r.ID, r.ProjectID, err)
+	}
 }
 
 // Drop removes the limit of a volume whose directory is gone.

@@ -54,6 +54,7 @@ func table() []row {
 		{err: volume.ErrUnsupported, code: codes.InvalidArgument, but: map[verb]codes.Code{create: codes.ResourceExhausted}},
 		{err: volume.ErrBelowUse, code: codes.FailedPrecondition},
 		{err: volume.ErrNotEnforced, code: codes.FailedPrecondition},
+		{err: volume.ErrNotCounted, code: codes.FailedPrecondition},
 		{err: volume.ErrOutOfRange, code: codes.OutOfRange},
 		{err: volume.ErrExists, code: codes.AlreadyExists},
 		{err: volume.ErrNotFound, code: codes.NotFound, but: map[verb]codes.Code{remove: codes.OK}},

@@ -100,7 +100,7 @@ func (p *Pool) announce(before, now decision) {
 	default:
 		s.Log.Info("pool is present", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path,
 			logging.KeyBackend, q.Name(), logging.KeyEnforcement, q.Enforcement(), logging.KeyMessage, q.why)
-		s.Events.Normal("PoolPresent", fmt.Sprintf("pool %s at %s can be used; enforcement of sizes: %s", spec.Name, spec.Path, q.Enforcement()))
+		s.Events.Normal("PoolPresent", fmt.Sprintf("pool %s at %s can be used; enforcement of sizes: %s%s", spec.Name, spec.Path, q.Enforcement(), because(q.why)))
 		p.mu.Lock()
 		report := p.report
 		p.mu.Unlock()
@@ -114,6 +114,13 @@ func (s *Set) tellChanged() {
 	case s.changed <- struct{}{}:
 	default: // whoever listens has yet to look, and will see this change too
 	}
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ", because " + why
 }
 
 func (s *Set) announceReport(spec poolspec.Pool, report volume.Report) {

@@ -123,6 +123,11 @@ func (f btrfsFS) Count(name string, number uint32) error {
 	})
 }
 
+// CountTree implements Quotas: what is in a subvolume counts where that counts.
+func (f btrfsFS) CountTree(_ context.Context, name string, number uint32) error {
+	return f.Count(name, number)
+}
+
 // CountedBy implements Quotas.
 func (f btrfsFS) CountedBy(name string) (number uint32, err error) {
 	err = f.withBoth(name, func(pool, dir *os.File) error {

@@ -1,6 +1,7 @@
 package poolfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,13 +85,28 @@ func (f projectFS) MkdirCounted(name string, mode fs.FileMode, number uint32) er
 
 // Count implements Quotas.
 func (f projectFS) Count(name string, number uint32) error {
-	return f.with(name, func(dir *os.File) error {
-		id, inherit, err := projectquota.ProjectID(dir)
-		if err != nil || (id == number && inherit == (number != 0)) {
-			return err
-		}
-		return projectquota.SetProjectID(dir, number, number != 0)
-	})
+	return f.with(name, func(dir *os.File) error { return join(dir, number, number != 0) })
+}
+
+// join makes a file or directory part of a project.
+func join(file *os.File, number uint32, inherit bool) error {
+	is, inherits, err := projectquota.ProjectID(file)
+	if err != nil || (is == number && inherits == inherit) {
+		return err
+	}
+	return projectquota.SetProjectID(file, number, inherit)
+}
+
+// CountTree implements Quotas. A file that has another project already, which no copy has, is taken over too.
+func (f projectFS) CountTree(ctx context.Context, name string, number uint32) error {
+	err := f.Walk(ctx, name, func(file *os.File, isDir bool) error { return join(file, number, isDir && number != 0) })
+	if err == nil {
+		err = f.with(name, func(dir *os.File) error { return unix.Syncfs(int(dir.Fd())) })
+	}
+	if err != nil {
+		return err
+	}
+	return f.Count(name, number)
 }
 
 // CountedBy implements Quotas.

@@ -1,6 +1,7 @@
 package poolfs
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 )
@@ -70,6 +71,10 @@ type Counter interface {
 	// Count ties a directory that exists, on btrfs with all subvolumes in it; other content is not walked. 0 unties it (not on btrfs).
 	// Nothing is written where nothing changes.
 	Count(name string, number uint32) error
+	// CountTree ties a directory with everything in it: the directory itself last, after the rest is on the disk, so that one which is
+	// tied has nothing in it that counts elsewhere, wherever the work was interrupted. Links and special files, which cannot be
+	// tied, and what is mounted inside are passed over.
+	CountTree(ctx context.Context, name string, number uint32) error
 	// CountedBy is the account that a directory is tied to, 0 where none.
 	CountedBy(name string) (number uint32, err error)
 }

@@ -82,7 +82,50 @@ func TestQuotas(t *testing.T) {
 		if counts, err := quotas.Counts(); err != nil || counts != poolfs.CountsRight {
 			t.Errorf("it counts %q, %v", counts, err)
 		}
+		if on == poolfs.QuotaProject { // a directory that is no subvolume cannot count on btrfs
+			checkTree(t, disk, quotas, first+200)
+		}
 	})
+}
+
+// checkTree ties a directory that was put there by hand.
+func checkTree(t *testing.T, disk poolfs.FS, quotas poolfs.Quotas, number uint32) {
+	t.Helper()
+	err := errors.Join(disk.Mkdir("copy", 0o700), disk.Mkdir("copy/a", 0o700), disk.Mkdir("copy/a/b", 0o700),
+		disk.WriteFile("copy/file", []byte("1"), 0o600), disk.WriteFile("copy/a/b/file", []byte("2"), 0o400))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := quotas.CountTree(gone, "copy", number); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that is gone: %v", err)
+	}
+	if got, err := quotas.CountedBy("copy"); err != nil || got != 0 {
+		t.Errorf("the directory is tied before its content: %d, %v", got, err)
+	}
+	for range 2 {
+		if err := quotas.CountTree(t.Context(), "copy", number); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"copy", "copy/a", "copy/a/b"} {
+		if got, err := quotas.CountedBy(name); err != nil || got != number {
+			t.Errorf("%s is counted by %d, %v", name, got, err)
+		}
+	}
+	if a, err := quotas.Account(number); err != nil || a.InodesUsed != 5 {
+		t.Errorf("%+v, %v; want 5 inodes", a, err)
+	}
+	if err := disk.Rename("copy/file", "copy/a/moved"); err != nil {
+		t.Errorf("rename inside: %v", err)
+	}
+	if err := quotas.CountTree(t.Context(), "missing", number); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a name that is not there: %v", err)
+	}
+	if err := disk.RemoveTree(t.Context(), "copy", nil); err != nil {
+		t.Error(err)
+	}
 }
 
 // checkCounted makes a directory and moves it, as a create does.

@@ -18,7 +18,22 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// onDisk is a manager over a pool in a real directory, unmounted volumes apart.
+// driver is a manager over a pool in a real directory, unmounted volumes apart.
+type driver struct {
+	*volume.Locked
+	set     *pool.Set
+	cluster *cluster
+	events  *events
+}
+
+// host is where a driver runs.
+type host struct {
+	state, path string // the state directory, and the pool's
+	log         *slog.Logger
+	now         func() time.Time
+}
+
+// onDisk is a driver whose log and events nobody reads.
 func onDisk(tb testing.TB, root string, options ...func(*poolspec.Pool)) (*volume.Locked, *pool.Set) {
 	tb.Helper()
 	return onDiskAt(tb, root, time.Now, options...)
@@ -27,36 +42,43 @@ func onDisk(tb testing.TB, root string, options ...func(*poolspec.Pool)) (*volum
 // onDiskAt is onDisk with a clock.
 func onDiskAt(tb testing.TB, root string, now func() time.Time, options ...func(*poolspec.Pool)) (*volume.Locked, *pool.Set) {
 	tb.Helper()
-	state := filepath.Join(root, "state")
-	if err := os.MkdirAll(state, 0o700); err != nil {
+	h := host{state: filepath.Join(root, "state"), path: filepath.Join(root, "pool"), log: slog.New(slog.DiscardHandler), now: now}
+	d := h.start(tb, options...)
+	return d.Locked, d.set
+}
+
+func (h host) start(tb testing.TB, options ...func(*poolspec.Pool)) driver {
+	tb.Helper()
+	if err := os.MkdirAll(h.state, 0o700); err != nil {
 		tb.Fatal(err)
 	}
-	dir, err := poolfs.OpenDir(state)
+	dir, err := poolfs.OpenDir(h.state)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = dir.Close() })
-	spec := poolspec.Pool{Name: "local", Path: filepath.Join(root, "pool")}
+	spec := poolspec.Pool{Name: "local", Path: h.path}
 	for _, o := range options {
 		o(&spec)
 	}
-	bin := trash.Bin{Now: now}
-	log := slog.New(slog.DiscardHandler)
-	set, err := pool.New(pool.Config{
+	bin := trash.Bin{Now: h.now}
+	d := driver{cluster: &cluster{}, events: &events{}}
+	d.set, err = pool.New(pool.Config{
 		Specs: []poolspec.Pool{spec}, Disk: poolfs.NewHost("/"), State: dir,
-		Cluster: &cluster{}, Events: &events{}, Purger: trash.NewPurger(bin), Log: log, Now: now,
+		Cluster: d.cluster, Events: d.events, Purger: trash.NewPurger(bin), Log: h.log, Now: h.now,
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	m, err := volume.New(volume.Config{
-		Pools: set, Records: store.Files{}, Bin: bin, Mounter: newMounts(), Cluster: &cluster{}, Log: log, Now: now,
+		Pools: d.set, Records: store.Files{}, Bin: bin, Mounter: newMounts(), Cluster: d.cluster, Log: h.log, Now: h.now,
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	set.Use(m)
-	return volume.NewLocked(m), set
+	d.set.Use(m)
+	d.Locked = volume.NewLocked(m)
+	return d
 }
 
 // TestOnARealDisk goes once through a volume's life on the filesystem of the temporary directory.

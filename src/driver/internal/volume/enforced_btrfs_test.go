@@ -105,21 +105,6 @@ func TestQuotaSwitchedOffOnRealBtrfs(t *testing.T) {
 	}
 }
 
-// checked lets the pool look at itself.
-func checked(t *testing.T, set *pool.Set) pool.Status {
-	t.Helper()
-	p, err := set.Get("local")
-	if err != nil {
-		t.Fatal(err)
-	}
-	real, ok := p.(*pool.Pool)
-	if !ok {
-		t.Fatalf("the pool is a %T", p)
-	}
-	real.Check(t.Context())
-	return set.Status()[0]
-}
-
 // TestQgroupsThatLoseCountAreCountedAgain: a snapshot that a pod takes inside its volume ends all counting on the filesystem, and with it
 // every limit. The pool sees it and has everything counted again.
 func TestQgroupsThatLoseCountAreCountedAgain(t *testing.T) {

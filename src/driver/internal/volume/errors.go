@@ -16,6 +16,7 @@ var (
 	ErrOutOfRange     = errors.New("size outside the limits")
 	ErrBelowUse       = errors.New("size is below what the volume holds")
 	ErrNotEnforced    = errors.New("the quota that holds the volume to its size is off")
+	ErrNotCounted     = errors.New("not everything in the volume counts to its size")
 	ErrUnsupported    = errors.New("the pool's backend cannot do that")
 	ErrExists         = errors.New("volume exists with other properties")
 	ErrNotFound       = errors.New("volume not found")

@@ -71,9 +71,12 @@ type Backend interface {
 
 // Holder keeps the limit on a volume that its record says. It does nothing for volumes that nothing is enforced on.
 type Holder interface {
-	// Hold makes the limit of a directory that of its record, whatever it is now. ErrBroken where the directory is another volume's
+	// Hold makes the limit of a volume that of its record, whatever it is now. ErrBroken where the directory is another volume's
 	// by the filesystem's quota.
 	Hold(disk poolfs.FS, name string, r Record) error
+	// Gather makes everything in a directory count to its volume where nothing does, which can take its time. ErrNotCounted where that
+	// cannot be done.
+	Gather(ctx context.Context, disk poolfs.FS, name string, r Record) (gathered bool, err error)
 	// Drop removes the limit of a volume whose directory is gone; none there is no error. EBUSY where the filesystem still removes it.
 	Drop(disk poolfs.FS, r Record) error
 }

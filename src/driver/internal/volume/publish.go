@@ -29,6 +29,9 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 	if err := m.held(l); err != nil {
 		return err
 	}
+	if err := m.gathered(ctx, l); err != nil {
+		return err
+	}
 	mount, err := m.Mounter.Inspect(q.Target)
 	if err != nil {
 		return err

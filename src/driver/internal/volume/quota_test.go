@@ -34,7 +34,19 @@ func (n *node) check(t *testing.T) pool.Status {
 
 func (n *node) pool(t *testing.T) *pool.Pool {
 	t.Helper()
-	p, err := n.set.Get("local")
+	return poolOf(t, n.set)
+}
+
+// checked lets a pool look at itself.
+func checked(t *testing.T, set *pool.Set) pool.Status {
+	t.Helper()
+	poolOf(t, set).Check(t.Context())
+	return set.Status()[0]
+}
+
+func poolOf(t *testing.T, set *pool.Set) *pool.Pool {
+	t.Helper()
+	p, err := set.Get("local")
 	if err != nil {
 		t.Fatal(err)
 	}
