@@ -45,7 +45,7 @@ func (p *Pool) takeIntoUse(how action, s sight) (id string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
-	if err := p.chooseBackend(disk, m.Backend); err != nil {
+	if err := p.chooseBackend(disk, *m); err != nil {
 		return "", err
 	}
 	return m.ID, p.remember(m.ID)
@@ -107,7 +107,7 @@ func (p *Pool) make(facts poolfs.Facts) (id string, err error) {
 	if facts.Path && info.Dev != facts.Dev {
 		return "", errors.New("another filesystem was mounted there just now")
 	}
-	if err := p.chooseBackend(disk, ""); err != nil {
+	if err := p.chooseBackend(disk, marker{}); err != nil {
 		return "", err
 	}
 	m := newMarker(facts.FSID, p.set.Now())

@@ -178,7 +178,7 @@ func (p *Pool) recover(ctx context.Context, id string) (report volume.Report, er
 	if err := ensureLayout(disk); err != nil {
 		return report, err
 	}
-	if err := p.chooseBackend(disk, m.Backend); err != nil {
+	if err := p.chooseBackend(disk, *m); err != nil {
 		return report, err
 	}
 	p.ledger.clear()

@@ -3,6 +3,7 @@ package pool
 import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -50,16 +51,27 @@ func judge(spec poolspec.Pool, before string, found backend.Choice) (quota, *ref
 	}
 }
 
+// notByItself is why quota of btrfs is not switched on where volumes were held to their sizes before.
+const notByItself = "; the driver does not switch it on by itself where volumes are that it held to their sizes before: what they hold by now " +
+	"would count to nobody under simple quota; `btrfs quota enable` (full qgroups) counts it"
+
 // chooseBackend looks at what quota an open pool has. That of btrfs is switched on only before the pool's volumes count on one: it would
 // not know what they hold already.
-func (p *Pool) chooseBackend(disk poolfs.FS, before string) error {
-	want := p.spec.Quota
-	if before == backend.NameBtrfs && want == poolspec.QuotaRequired {
+func (p *Pool) chooseBackend(disk poolfs.FS, m marker) error {
+	before, err := p.enforcedBefore(disk, m)
+	if err != nil {
+		return err
+	}
+	want, counted := p.spec.Quota, before == backend.NameBtrfs && p.spec.Quota == poolspec.QuotaRequired
+	if counted {
 		want = poolspec.QuotaAuto
 	}
 	found, err := backend.Choose(disk, want)
 	if err != nil {
 		return err
+	}
+	if counted && !backend.Enforces(found.Backend) {
+		found.Why += notByItself
 	}
 	p.announceChanges(found)
 	looked := found.Backend
@@ -75,6 +87,25 @@ func (p *Pool) chooseBackend(disk poolfs.FS, before string) error {
 	p.mu.Unlock()
 	p.announceQuota(was, q)
 	return nil
+}
+
+// enforcedBefore names the backend that held the pool's volumes to their sizes, else that which made them last. The marker forgets it while the
+// configuration says quota: none; where quota is required again, the records tell.
+func (p *Pool) enforcedBefore(disk poolfs.FS, m marker) (string, error) {
+	if p.spec.Quota != poolspec.QuotaRequired || m.FirstNumber == 0 || m.Backend != backend.NamePlain {
+		return m.Backend, nil
+	}
+	records := store.Files{}
+	ids, err := records.List(disk)
+	if err != nil {
+		return "", err
+	}
+	for _, id := range ids {
+		if r, err := records.Read(disk, id); err == nil && r.ProjectID != 0 { // one that cannot be read is refused by recovery
+			return r.Backend, nil
+		}
+	}
+	return m.Backend, nil
 }
 
 func (p *Pool) quotaNow() quota {

@@ -105,6 +105,50 @@ func TestQuotaSwitchedOffOnRealBtrfs(t *testing.T) {
 	}
 }
 
+// TestQuotaRequiredAgainOnRealBtrfs: after a time with quota: none, in which somebody switched quota off, simple quota would count nothing of
+// what is there. What the driver says to do instead counts it.
+func TestQuotaRequiredAgainOnRealBtrfs(t *testing.T) {
+	root := btrfsDisk(t)
+	m, _ := onDisk(t, root, required)
+	s := spec("pvc-1")
+	s.Bytes = 64 << 20
+	v, err := m.Create(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "pool", "csi", v.ID)
+	if err := write(t, filepath.Join(dir, "a"), 40); err != nil {
+		t.Fatal(err)
+	}
+	_, set := onDisk(t, root, func(p *poolspec.Pool) { p.Quota = poolspec.QuotaNone })
+	checked(t, set)
+	run(t, "btrfs", "quota", "disable", root)
+	clock := &clock{now: time.Now()}
+	m, set = onDiskAt(t, root, clock.Now, required)
+	if status := checked(t, set); !status.Present || !status.EnforcementLost {
+		t.Errorf("required again: %+v", status)
+	}
+	_, err = m.Create(t.Context(), spec("pvc-2"))
+	wants(t, err, volume.ErrPoolNotHere, "btrfs quota enable")
+	run(t, "btrfs", "quota", "enable", root)
+	checked(t, set)                                // the volume is tied to its limit again
+	run(t, "btrfs", "quota", "rescan", "-w", root) // waits for the one that is under way
+	clock.advance(time.Minute)
+	checked(t, set) // where the first one came too early, the pool has started another
+	run(t, "btrfs", "quota", "rescan", "-w", root)
+	run(t, "btrfs", "filesystem", "sync", root)
+	clock.advance(time.Minute)
+	if status := checked(t, set); status.EnforcementLost || status.CountsWrong || status.Enforcement != "cooperative" {
+		t.Errorf("switched on: %+v", status)
+	}
+	if got := accounts(t, root)[v.ProjectID]; got.BytesUsed < 40<<20 || got.Limit.Bytes != 64<<20 {
+		t.Errorf("%+v", got)
+	}
+	if err := write(t, filepath.Join(dir, "b"), 30); !full(err) {
+		t.Errorf("64 MiB with 40 take 30 more: %v", err)
+	}
+}
+
 // TestQgroupsThatLoseCountAreCountedAgain: a snapshot that a pod takes inside its volume ends all counting on the filesystem, and with it
 // every limit. The pool sees it and has everything counted again.
 func TestQgroupsThatLoseCountAreCountedAgain(t *testing.T) {
