@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,6 +63,19 @@ func TestGrowthUnderLoad(t *testing.T) {
 			s.given("data", "300Mi")
 			s.untouched(writer)
 		}},
+		step{"WithoutAPodItGrowsAtTheNextMount", func(s *scene) {
+			s.deletePod("data")
+			s.ask("data", "400Mi")
+			s.waitsForAMount("data", "300Mi")
+			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 400*mebibyte {
+				s.t.Errorf("the PersistentVolume has %s, want 400Mi: it was granted", size.String())
+			}
+			fitted, why := s.filled(on(node, s.pod("filler", claimed("data"), fillData()...)))
+			if fitted > 400*mebibyte || fitted < 320*mebibyte || why == "all" {
+				s.t.Errorf("%d bytes fitted into 400 MiB (%s); want nearly all of it, and an error then", fitted, why)
+			}
+			s.given("data", "400Mi")
+		}},
 		step{"VolumeGoesBeforeItsDisk", func(s *scene) { s.forget("data") }},
 	)
 }
@@ -94,6 +108,23 @@ func (s *scene) ask(claim, size string) {
 	s.t.Helper()
 	s.kubectl("patch", "persistentvolumeclaim", claim, "--namespace", s.namespace, "--patch",
 		fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size))
+}
+
+// waitsForAMount waits until a growth was granted that only the kubelet can finish, and wants the claim to have its old size meanwhile.
+func (s *scene) waitsForAMount(claim, size string) {
+	s.t.Helper()
+	want := resource.MustParse(size)
+	s.eventually("the growth of claim "+claim+" waits for a mount", func() (bool, string) {
+		var pvc corev1.PersistentVolumeClaim
+		if err := s.api.Get(s.ctx, claim, s.namespace, &pvc); err != nil {
+			return false, err.Error()
+		}
+		got := pvc.Status.Capacity[corev1.ResourceStorage]
+		pending := slices.ContainsFunc(pvc.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+			return c.Type == corev1.PersistentVolumeClaimFileSystemResizePending && c.Status == corev1.ConditionTrue
+		})
+		return pending && got.Cmp(want) == 0, fmt.Sprintf("%s, conditions %v", got.String(), pvc.Status.Conditions)
+	})
 }
 
 // given waits until a claim has a size.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -112,6 +113,7 @@ func (o *Operator) Uninstall(t *testing.T) {
 func (o *Operator) Restart(t *testing.T, environment ...string) {
 	t.Helper()
 	o.Stop()
+	o.shown = true // it ended as it was asked to
 	o.Process = o.s.Run(o.install, o.Binary, append(slices.Clip(o.environment), environment...), o.args...)
 	o.Ready(t)
 }
@@ -213,17 +215,21 @@ func environment(container corev1.Container) []string {
 
 func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// FreePort is a port that nobody listens on at the moment.
+// FreePort is a port that nobody listens on at the moment, and that the kernel does not give to outgoing connections: one of those would
+// keep a restarted program from listening again.
 func FreePort(t *testing.T) int {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, count, attempts = 20000, 10000, 100
+	var last error
+	for range attempts {
+		port := first + rand.IntN(count)
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("", strconv.Itoa(port)))
+		if err == nil {
+			listener.Close()
+			return port
+		}
+		last = err
 	}
-	defer listener.Close()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("a TCP listener has the address %v", listener.Addr())
-	}
-	return address.Port
+	t.Fatalf("no free port in %d attempts: %v", attempts, last)
+	return 0
 }

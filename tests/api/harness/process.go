@@ -16,7 +16,7 @@ import (
 )
 
 // logTail is how many lines of a process's log a failed test shows.
-const logTail = 60
+const logTail = 25
 
 // Process is a program that runs beside the test.
 type Process struct {
@@ -24,6 +24,7 @@ type Process struct {
 	log     string
 	ended   chan struct{}
 	err     error // once ended is closed
+	shown   bool
 }
 
 // Run starts a program and ends it with the test, if it has not ended before. A failed test shows the end of what it wrote.
@@ -50,11 +51,18 @@ func (s *Server) Run(t *testing.T, binary string, environment []string, args ...
 	}()
 	t.Cleanup(func() {
 		p.Stop()
-		if t.Failed() {
-			t.Logf("%s %s\n%s", name, strings.Join(args, " "), p.tail())
-		}
+		p.Show(t)
 	})
 	return p
+}
+
+// Show prints the end of the log of a test that failed, once: a subtest that shows it with its failure spares its parents the same.
+func (p *Process) Show(t *testing.T) {
+	t.Helper()
+	if t.Failed() && !p.shown {
+		p.shown = true
+		t.Logf("%s\n%s", p.command, p.tail())
+	}
 }
 
 // Stop asks the program to end and waits until it has.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -43,8 +44,15 @@ func heldByVolumes(t *testing.T, w *world, policy metav1.DeletionPropagation) {
 	w.deleting(t, "VolumesLeft", "1 volume left: default/data (pvc-of-local); delete the claims, or set the annotation")
 	w.events(t, "DeletionBlocked")
 	// What serves the volumes is kept, and kept in order.
-	uid := harness.Get(t, w.Server, daemonSet(driverName)).UID
-	w.Delete(t, daemonSet(driverName))
+	uid := harness.Until(t, w.Server, "the DaemonSet is there", daemonSet(driverName), func(set *appsv1.DaemonSet) error {
+		if set.DeletionTimestamp != nil { // the garbage collector may be at it, and then it comes back
+			return fmt.Errorf("it is being deleted")
+		}
+		return nil
+	}).UID
+	if err := w.Client.Delete(t.Context(), daemonSet(driverName)); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
 	harness.Eventually(t, "the DaemonSet comes back while volumes are left", func(ctx context.Context) error {
 		set := daemonSet(driverName)
 		if err := w.Client.Get(ctx, keyOf(set), set); err != nil {

@@ -72,7 +72,7 @@ func TestOperator(t *testing.T) {
 	} {
 		// One after the other, and the next also after a failure: each begins and ends without a resource.
 		t.Run(test.name, func(t *testing.T) {
-			t.Cleanup(func() { w.clear(t) })
+			t.Cleanup(func() { w.clear(t); w.operator.Show(t) })
 			test.do(t, w)
 		})
 	}
