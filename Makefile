@@ -61,7 +61,7 @@ chart-test: ## Chart: lint, render into the real types, server-side dry run, Hel
 	go -C tests test -count=1 -p 1 -timeout 60m ./chart/...
 
 test-api: ## Operator, custom resource, certificates, legacy provisioner on a real API server without nodes
-	@go -C tools run ./install helm4 >/dev/null
+	@go -C tools run ./install helm3 helm4 >/dev/null
 	go -C tests test -count=1 -timeout 20m ./api/...
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards

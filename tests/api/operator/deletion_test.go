@@ -72,7 +72,7 @@ func (w *world) goesOnceReleased(t *testing.T, volume *corev1.PersistentVolume) 
 	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Labels = map[string]string{"a": "b"} })
 	w.release(t, volume, corev1.PersistentVolumeReclaimRetain)
 	w.Gone(t, named())
-	w.nothingLeft(t)
+	w.nothingLeft(t.Context(), t)
 	w.Delete(t, volume)
 	w.Gone(t, volume)
 }
@@ -92,7 +92,7 @@ func heldByDeadNode(t *testing.T, w *world) {
 	harness.Get(t, w.Server, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: driverName}})
 	w.nodes.Return(t, "node-2")
 	w.Gone(t, named())
-	w.nothingLeft(t)
+	w.nothingLeft(t.Context(), t)
 }
 
 func forced(t *testing.T, w *world) {
@@ -112,7 +112,7 @@ func forced(t *testing.T, w *world) {
 	})
 	w.Delete(t, named())
 	w.Gone(t, named())
-	w.nothingLeft(t)
+	w.nothingLeft(t.Context(), t)
 	harness.Get(t, w.Server, volume)
 	w.events(t, "DeletionLeftBehind")
 	w.release(t, volume, corev1.PersistentVolumeReclaimRetain)
@@ -145,9 +145,9 @@ func (w *world) deleting(t *testing.T, reason string, words ...string) *v1beta1.
 	})
 }
 
-func (w *world) nothingLeft(t *testing.T) {
+func (w *world) nothingLeft(ctx context.Context, t *testing.T) {
 	t.Helper()
-	harness.Eventually(t, "nothing is left", func(ctx context.Context) error {
+	harness.EventuallyWith(ctx, t, "nothing is left", func(ctx context.Context) error {
 		owned, err := w.owned(ctx)
 		if err != nil {
 			return err

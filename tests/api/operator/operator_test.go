@@ -78,7 +78,8 @@ func TestOperator(t *testing.T) {
 	}
 }
 
-// clear removes the resource whatever holds it.
+// clear removes the resource whatever holds it, and waits until the garbage collector has removed what was the resource's: the next test
+// must not find it, nor a name taken.
 func (w *world) clear(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -97,6 +98,7 @@ func (w *world) clear(t *testing.T) {
 	for i := range all.Items {
 		w.gone(ctx, t, &all.Items[i])
 	}
+	w.nothingLeft(ctx, t)
 }
 
 // gone is harness.Gone also in a clean-up, when the test's context is over.

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -194,20 +193,25 @@ func unreachable(t *testing.T, w *world) {
 		})
 	}
 	port(444)
-	defer port(443)
-	other := withPools("local", "/var/hpvolumes")
-	other.Name = names.CustomResource
-	harness.Eventually(t, "the API server does not reach the webhook", func(ctx context.Context) error {
-		err := w.Client.Create(ctx, other.DeepCopy(), client.DryRunAll)
-		if err == nil {
-			return errors.New("it reaches it")
-		}
-		if !strings.Contains(err.Error(), "failed calling webhook") {
+	w.webhookReached(t, false)
+	defer func() {
+		port(443)
+		w.webhookReached(t, true)
+	}()
+	w.goesOnceReleased(t, volume)
+}
+
+// webhookReached waits until the API server takes up that the webhook can be reached, or that it cannot.
+func (w *world) webhookReached(t *testing.T, want bool) {
+	t.Helper()
+	probe := withPools("local", "/var/hpvolumes")
+	harness.Eventually(t, fmt.Sprintf("the API server reaches the webhook: %v", want), func(ctx context.Context) error {
+		err := w.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		if reached := err == nil || !strings.Contains(err.Error(), "failed calling webhook"); reached != want {
 			return fmt.Errorf("it says %w", err)
 		}
 		return nil
 	})
-	w.goesOnceReleased(t, volume)
 }
 
 // withoutWebhook does what was possible before there was a webhook, or while kubevirt's was there.
