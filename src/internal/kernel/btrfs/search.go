@@ -34,6 +34,10 @@ func (k key) next() (next key, ok bool) {
 // search gives each item of a tree from first to last to visit, whose data is valid only during the call. A tree that
 // does not exist is ENOENT.
 func search(f *os.File, tree uint64, first, last key, visit func(k key, data []byte)) error {
+	most := uint32(math.MaxUint32)
+	if first == last {
+		most = 1 // else the kernel looks at all that follows in the leaf: 13 µs instead of 1
+	}
 	for more := true; more; {
 		args := searchArgs{key: searchKey{
 			tree:      tree,
@@ -41,7 +45,7 @@ func search(f *os.File, tree uint64, first, last key, visit func(k key, data []b
 			minOffset: first.offset, maxOffset: last.offset,
 			maxTransid: math.MaxUint64,
 			minType:    first.kind, maxType: last.kind,
-			items: math.MaxUint32,
+			items: most,
 		}}
 		if err := treeSearch(f, &args); err != nil {
 			return err
