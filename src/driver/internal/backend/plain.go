@@ -21,7 +21,7 @@ func (Plain) Name() string { return NamePlain }
 func (Plain) Enforcement() volume.Enforcement { return volume.None }
 
 // KeepsOrder is false: a filesystem may write one directory without another.
-func (Plain) KeepsOrder() bool { return false }
+func (Plain) KeepsOrder(poolfs.FS, string, volume.Record) bool { return false }
 
 // Make makes the directory with the record's owner and mode.
 func (Plain) Make(disk poolfs.FS, name string, r volume.Record) error {

@@ -44,8 +44,15 @@ func (q Quota) Enforcement() volume.Enforcement {
 	return volume.Cooperative
 }
 
-// KeepsOrder is as poolfs.Counter has it of MkdirCounted.
-func (q Quota) KeepsOrder() bool { return q.kind != poolfs.QuotaProject }
+// KeepsOrder is as poolfs.Counter has it of MkdirCounted. In doubt, as where somebody has put another directory in the place, it is false.
+func (q Quota) KeepsOrder(disk poolfs.FS, name string, r volume.Record) bool {
+	quotas, err := quotasOf(disk)
+	if err != nil || !q.made(r) || q.kind == poolfs.QuotaProject {
+		return false
+	}
+	number, err := quotas.CountedBy(name)
+	return err == nil && number == r.ProjectID
+}
 
 // Make sets the limit and makes the directory under it.
 func (q Quota) Make(disk poolfs.FS, name string, r volume.Record) error {

@@ -30,15 +30,22 @@ type Bin struct {
 
 // Discard moves a volume's data and then its record into a new entry. Destinations are synced before sources, so that a
 // crash can never forget both. An error leaves a state that Recover or a repeated Discard completes.
-func (b Bin) Discard(disk poolfs.FS, r volume.Record) error {
+func (b Bin) Discard(disk poolfs.FS, r volume.Record, keepsOrder bool) error {
+	between := syncAll
+	if keepsOrder {
+		between = func(poolfs.FS, ...string) error { return nil }
+	}
 	entry, err := b.newEntry(disk, r.ID)
 	if err != nil {
 		return err
 	}
+	if err := between(disk, poolfs.TrashDir); err != nil {
+		return errors.Join(err, disk.Remove(entry))
+	}
 	if err := disk.Rename(r.ID, path.Join(entry, dataName)); err != nil {
 		return errors.Join(fmt.Errorf("move volume %s into the trash: %w", r.ID, err), disk.Remove(entry))
 	}
-	if err := syncAll(disk, entry, "."); err != nil {
+	if err := between(disk, entry, "."); err != nil {
 		return err
 	}
 	return moveRecord(disk, entry, r.ID)
@@ -89,9 +96,6 @@ func (b Bin) newEntry(disk poolfs.FS, id string) (string, error) {
 		}
 		if err != nil {
 			return "", fmt.Errorf("make a trash entry for volume %s: %w", id, err)
-		}
-		if err := syncAll(disk, poolfs.TrashDir); err != nil {
-			return "", errors.Join(err, disk.Remove(entry))
 		}
 		return entry, nil
 	}

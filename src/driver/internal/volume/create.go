@@ -190,7 +190,6 @@ func (m *Manager) build(ctx context.Context, p Pool, disk poolfs.FS, r Record) (
 
 	r.Backend, r.ProjectID = p.Backend().Name(), reservation.Number
 	staged := path.Join(poolfs.StagingDir, r.ID)
-	between := syncBetween(p.Backend())
 	undo.add(func() error { return dropLimit(p, disk, r) })
 	undo.add(func() error { return m.Records.Forget(disk, r.ID) })
 	if err := m.Records.Prepare(disk, r); err != nil { // before Make: an fsync after it may be a commit
@@ -200,6 +199,7 @@ func (m *Manager) build(ctx context.Context, p Pool, disk poolfs.FS, r Record) (
 	if err := p.Backend().Make(disk, staged, r); err != nil {
 		return r, err
 	}
+	between := syncUnless(p.Backend().KeepsOrder(disk, staged, r))
 	if err := between(disk, staged, poolfs.StagingDir); err != nil {
 		return r, err
 	}
@@ -258,9 +258,9 @@ func syncDirs(disk poolfs.FS, names ...string) error {
 	return nil
 }
 
-// syncBetween is syncDirs where one step would not be on the disk before the next without it.
-func syncBetween(b Backend) func(disk poolfs.FS, names ...string) error {
-	if b.KeepsOrder() {
+// syncUnless is syncDirs for between two steps that are on the disk in the wrong order without it.
+func syncUnless(keepsOrder bool) func(disk poolfs.FS, names ...string) error {
+	if keepsOrder {
 		return func(poolfs.FS, ...string) error { return nil }
 	}
 	return syncDirs

@@ -36,7 +36,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	case len(published) > 0:
 		return fmt.Errorf("%w: %s is mounted at %s; delete the pod that uses it first", ErrPublished, id, published[0])
 	}
-	if err := m.Bin.Discard(l.disk, l.Record); err != nil {
+	if err := m.Bin.Discard(l.disk, l.Record, l.pool.Backend().KeepsOrder(l.disk, id, l.Record)); err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	l.pool.Ledger().Drop(id)

@@ -204,8 +204,8 @@ func TestQgroupsThatLoseCountAreCountedAgain(t *testing.T) {
 	}
 }
 
-// TestCreateCommitsOnce counts what a create costs on btrfs, where a commit is most of it. The kernel's own commits come every 30 s.
-func TestCreateCommitsOnce(t *testing.T) {
+// TestOneCommitEach counts what a create and a delete cost on btrfs, where a commit is most of it. The kernel's own commits come every 30 s.
+func TestOneCommitEach(t *testing.T) {
 	root := btrfsDisk(t)
 	m, _ := onDisk(t, root, required)
 	if _, err := m.Create(t.Context(), spec("pvc-0")); err != nil { // takes the pool into use
@@ -218,8 +218,17 @@ func TestCreateCommitsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if made := commits(t, root) - before; made < volumes || made >= 2*volumes {
-		t.Errorf("%d volumes took %d commits, want one each", volumes, made)
+	made := commits(t, root)
+	for i := range volumes {
+		if err := m.Delete(t.Context(), fmt.Sprintf("pvc-%d", i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleted := commits(t, root)
+	for what, n := range map[string]int{"made": made - before, "deleted": deleted - made} {
+		if n < volumes || n >= 2*volumes {
+			t.Errorf("%d volumes took %d commits to be %s, want one each", volumes, n, what)
+		}
 	}
 }
 

@@ -62,9 +62,9 @@ type Backend interface {
 	Enforcement() Enforcement
 	// Make makes an empty volume of the record's size under a name below csi/, with the final owner and mode.
 	Make(disk poolfs.FS, name string, r Record) error
-	// KeepsOrder tells that what is done in csi/ after Make is never on the disk without all that was done there before, whoever syncs
-	// what; and that a sync of the directory that the volume was last moved to makes all of it durable.
-	KeepsOrder() bool
+	// KeepsOrder tells of a directory that Make made that what is done in csi/ after it was made or moved is never on the disk without all that
+	// was done there before, whoever syncs what; and that a sync of where it was moved to makes all of that durable.
+	KeepsOrder(disk poolfs.FS, name string, r Record) bool
 	// Stats is the use of a volume's directory.
 	Stats(disk poolfs.FS, name string, r Record) (Stats, error)
 }
@@ -100,8 +100,9 @@ type Records interface {
 
 // Bin is the trash of a pool.
 type Bin interface {
-	// Discard moves a volume's data and then its record into a new trash entry, durably.
-	Discard(disk poolfs.FS, r Record) error
+	// Discard moves a volume's data and then its record into a new trash entry, durably. It syncs each step before the next, unless the
+	// data keeps that order by itself.
+	Discard(disk poolfs.FS, r Record, keepsOrder bool) error
 	// Entries lists what is in the trash, of one volume or with an empty id of all.
 	Entries(disk poolfs.FS, id string) ([]BinEntry, error)
 	// Finish moves the record of an interrupted Discard after its data.

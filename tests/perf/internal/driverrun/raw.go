@@ -92,10 +92,6 @@ func (r *raw) mkdir() error {
 func (r *raw) create() error {
 	name := "c" + strconv.Itoa(int(r.count))
 	staged, record := r.path("staging", name), r.path("records", name)
-	between := fsync
-	if r.counted {
-		between = func(...string) error { return nil }
-	}
 	if err := os.WriteFile(record+".tmp", make([]byte, 400), 0o600); err != nil {
 		return err
 	}
@@ -105,13 +101,13 @@ func (r *raw) create() error {
 	if err := r.make(name); err != nil {
 		return err
 	}
-	if err := between(staged, filepath.Dir(staged)); err != nil {
+	if err := r.between(staged, filepath.Dir(staged)); err != nil {
 		return err
 	}
 	if err := os.Rename(record+".tmp", record); err != nil {
 		return err
 	}
-	if err := between(filepath.Dir(record)); err != nil {
+	if err := r.between(filepath.Dir(record)); err != nil {
 		return err
 	}
 	if err := os.Rename(staged, r.path("data", name)); err != nil {
@@ -121,7 +117,15 @@ func (r *raw) create() error {
 	return fsync(filepath.Join(r.dir, "data"), filepath.Dir(staged))
 }
 
-// trash is the order of a delete: an entry in the trash, the data into it, then the record, every step durable before the next.
+// between makes a step durable before the next one is taken, where the filesystem might turn them round.
+func (r *raw) between(paths ...string) error {
+	if r.counted {
+		return nil
+	}
+	return fsync(paths...)
+}
+
+// trash is the order of a delete: an entry in the trash, the data into it, then the record. A subvolume keeps it by itself.
 func (r *raw) trash() error {
 	name := r.made[0]
 	r.made = r.made[1:]
@@ -129,13 +133,13 @@ func (r *raw) trash() error {
 	if err := os.Mkdir(entry, 0o700); err != nil {
 		return err
 	}
-	if err := fsync(filepath.Dir(entry)); err != nil {
+	if err := r.between(filepath.Dir(entry)); err != nil {
 		return err
 	}
 	if err := os.Rename(r.path("data", name), filepath.Join(entry, "data")); err != nil {
 		return err
 	}
-	if err := fsync(entry, filepath.Join(r.dir, "data")); err != nil {
+	if err := r.between(entry, filepath.Join(r.dir, "data")); err != nil {
 		return err
 	}
 	if err := os.Rename(r.path("records", name), filepath.Join(entry, "record")); err != nil {
