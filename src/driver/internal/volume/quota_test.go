@@ -368,14 +368,15 @@ func TestSettlingIsTriedLessAndLessOften(t *testing.T) {
 		n.pool(t).Check(t.Context())
 		return disk.Calls() > before
 	}
-	for _, pause := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
-		n.clock.advance(pause*time.Second - 1)
+	for _, seconds := range []int{2, 4, 8, 16, 32, 60, 60} {
+		pause := time.Duration(seconds) * time.Second
+		n.clock.advance(pause - 1)
 		if tried() {
-			t.Errorf("tried again before %d s are over", pause)
+			t.Errorf("tried again before %s are over", pause)
 		}
 		n.clock.advance(1)
 		if !tried() {
-			t.Errorf("not tried again after %d s", pause)
+			t.Errorf("not tried again after %s", pause)
 		}
 	}
 }
