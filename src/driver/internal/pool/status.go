@@ -108,7 +108,7 @@ func (p *Pool) glance() Status {
 		Reason: p.now.reason, Message: p.now.message, Inline: p.spec.Inline,
 		Backend: p.quota.Name(), Enforcement: string(p.quota.Enforcement()), EnforcementLost: p.quota.lost,
 		CountsWrong: p.miscounts(),
-		Orphans:     len(p.orphans), Lost: p.stillLost(), Refused: len(p.report.Refused),
+		Orphans:     len(p.orphans), Lost: p.still(p.report.Lost), Refused: len(p.report.Refused) + p.still(p.report.Unheld),
 	}
 	st.TrashEntries, st.OldestTrash = p.trash.Entries, p.trash.Oldest
 	if why := p.ledger.whyClosed(); st.Present && why != "" {
@@ -117,9 +117,9 @@ func (p *Pool) glance() Status {
 	return st
 }
 
-// stillLost counts the volumes that recovery found lost and that were not deleted since. p.mu is held.
-func (p *Pool) stillLost() (n int) {
-	for _, id := range p.report.Lost {
+// still counts the volumes that recovery found in trouble and that were not deleted since. p.mu is held.
+func (p *Pool) still(ids []string) (n int) {
+	for _, id := range ids {
 		if _, ok := p.ledger.Get(id); ok {
 			n++
 		}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -146,6 +148,47 @@ func TestQuotaRequiredAgainOnRealBtrfs(t *testing.T) {
 	}
 	if err := write(t, filepath.Join(dir, "b"), 30); !full(err) {
 		t.Errorf("64 MiB with 40 take 30 more: %v", err)
+	}
+}
+
+// TestASnapshotOfAVolumeIsNotItsTwin: a volume that was copied by hand, as a snapshot and with its record, cannot take the limit of the original.
+func TestASnapshotOfAVolumeIsNotItsTwin(t *testing.T) {
+	root := btrfsDisk(t)
+	m, set := onDisk(t, root, required)
+	s := spec("pvc-1")
+	s.Bytes = 64 << 20
+	v, err := m.Create(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csi := filepath.Join(root, "pool", "csi")
+	run(t, "btrfs", "subvolume", "snapshot", filepath.Join(csi, "pvc-1"), filepath.Join(csi, "pvc-0"))
+	disk, err := poolfs.NewHost("/").Open(filepath.Join(root, "pool"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := v.Record
+	twin.ID, twin.Bytes = "pvc-0", 512<<20
+	if err := errors.Join(store.Files{}.Add(disk, twin), disk.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		err = m.Publish(t.Context(), volume.PublishRequest{ID: "pvc-0", Target: target})
+		wants(t, err, volume.ErrBroken, "pvc-0", "pvc-1")
+		if got := accounts(t, root)[v.ProjectID].Limit.Bytes; got != 64<<20 {
+			t.Errorf("the limit is %d", got)
+		}
+		m, set = onDisk(t, root, required) // and after a restart
+	}
+	if status := checked(t, set); status.Refused != 1 || status.Volumes != 2 {
+		t.Errorf("%+v", status)
+	}
+	if err := m.Delete(t.Context(), "pvc-0"); err != nil {
+		t.Fatal(err)
+	}
+	purgeAll(t, set, root, "pvc-0")
+	if err := write(t, filepath.Join(csi, "pvc-1", "a"), 65); !full(err) {
+		t.Errorf("64 MiB take 65: %v", err)
 	}
 }
 

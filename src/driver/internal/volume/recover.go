@@ -63,6 +63,7 @@ func (s survey) verdict() verdict {
 type Report struct {
 	Lost    []string // a record, but no data
 	Refused []string // a record, or what stands in the data's place, cannot be used
+	Unheld  []string // the limit cannot be held, or what an interrupted operation left cannot be cleared; these are in the ledger
 	Foreign []string // a directory that neither a record nor a PersistentVolume names
 	// Unchecked tells that the Kubernetes API did not answer, so Foreign may hold volumes to adopt: recover again.
 	Unchecked bool
@@ -81,9 +82,11 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 		s := surveys[id]
 		if err := m.settle(ctx, disk, id, s); err != nil { // one bad volume does not keep the others
 			m.Log.Error("cannot recover a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
-			report.Refused = append(report.Refused, id)
 			if s.verdict() == healthy { // only its leftovers are in trouble
 				whole = append(whole, records[id])
+				report.Unheld = append(report.Unheld, id)
+			} else {
+				report.Refused = append(report.Refused, id)
 			}
 			continue
 		}
@@ -107,6 +110,7 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	m.adoptAll(ctx, p, disk, &report)
 	slices.Sort(report.Lost)
 	slices.Sort(report.Refused)
+	slices.Sort(report.Unheld)
 	slices.Sort(report.Foreign)
 	return report, nil
 }

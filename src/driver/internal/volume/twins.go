@@ -40,20 +40,20 @@ func hold(p Pool, disk poolfs.FS, r Record) error {
 	return p.Backend().Hold(disk, r.ID, r)
 }
 
-// enter takes volumes that have data into a pool's ledger, and sees to the limits of those that are not refused already.
+// enter takes volumes that have data into a pool's ledger, and sees to the limits of those that are in no trouble already.
 func (m *Manager) enter(p Pool, disk poolfs.FS, records []Record, report *Report) {
 	ranked(disk, records)
 	for _, r := range records {
 		p.Ledger().Put(r)
 	}
-	refused := slices.Clone(report.Refused)
+	troubled := slices.Clone(report.Unheld)
 	for _, r := range records {
-		if slices.Contains(refused, r.ID) {
+		if slices.Contains(troubled, r.ID) {
 			continue
 		}
 		if err := hold(p, disk, r); err != nil {
 			m.Log.Error("a volume's limit cannot be held", logging.KeyID, r.ID, logging.KeyPool, p.Name(), logging.KeyError, err)
-			report.Refused = append(report.Refused, r.ID)
+			report.Unheld = append(report.Unheld, r.ID)
 		}
 	}
 }
