@@ -126,6 +126,11 @@ func (c *controller) GetCapacity(ctx context.Context, q *pb.GetCapacityRequest) 
 	if err != nil {
 		return nil, toStatus(read, err)
 	}
+	if len(q.GetVolumeCapabilities()) > 0 {
+		// A question about one volume, not for publishing: before csi-provisioner takes a claim that binds immediately, it compares this
+		// alone with the size (checkCapacity). Room for growth would let a node take claims that it refuses.
+		available = maximum
+	}
 	return &pb.GetCapacityResponse{
 		AvailableCapacity: available / capacityStep * capacityStep,
 		MaximumVolumeSize: wrapperspb.Int64(maximum / capacityStep * capacityStep),
