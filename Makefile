@@ -48,7 +48,7 @@ test-sanity: ## csi-sanity against the built driver's socket, on each filesystem
 	@go -C tools run ./install mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
 	go -C tests test -count=1 -timeout 20m ./sanity/...
 
-test-quota-vm: ## Project quota on XFS and ext4, in a VM with Debian's kernel (qemu, no KVM needed)
+test-quota-vm: ## Project quota on XFS and ext4, csi-sanity on it too, in a VM with Debian's kernel (qemu, no KVM needed)
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
 	go -C tests test -count=1 -timeout 30m -skip '^TestPowerCuts$$' ./vm
 

@@ -1,14 +1,14 @@
+//go:build !vm
+
 package sanity_test
 
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
-
-// directory stands for a pool that is a plain directory on the machine's own disk.
-const directory = "directory"
 
 // filesystems are what pools lie on in these tests: a directory, and each
 // filesystem that a pool can have to itself, on a loop device.
@@ -22,10 +22,13 @@ const (
 	cooperative = "cooperative-"
 )
 
-// enforcement is what the driver has to say of a pool on a filesystem. The kernel's project quota is tested in a VM (tests/vm).
+// requires tells whether the pool on a filesystem has quota: required.
+func requires(filesystem string) bool { return strings.HasPrefix(filesystem, enforcing) }
+
+// enforcement is what the driver has to say of a pool on a filesystem. For the kernel's project quota these tests run in a VM (disk_vm_test.go).
 func enforcement(filesystem string) string {
 	switch {
-	case strings.HasPrefix(filesystem, enforcing):
+	case requires(filesystem):
 		return "strict"
 	case strings.HasPrefix(filesystem, cooperative):
 		return "cooperative"
@@ -76,4 +79,31 @@ func command(t *testing.T, name string, args ...string) {
 	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
 	}
+}
+
+// buildDriver compiles the driver as it is shipped and returns the binary.
+func buildDriver(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "driver")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./src/driver")
+	cmd.Dir = filepath.Join("..", "..") // the root module
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build ./src/driver: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// keepLog puts the log where CI picks it up.
+func (d *instance) keepLog(t *testing.T) {
+	t.Helper()
+	folder := filepath.Join("..", "..", "artifacts", "sanity")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Error(err)
+	}
+	file := filepath.Join(folder, "driver-on-"+d.filesystem+".log")
+	if err := os.WriteFile(file, []byte(d.logged(t)), 0o644); err != nil {
+		t.Error(err)
+	}
+	t.Logf("log of the driver on %s: %s", d.filesystem, file)
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,18 +15,8 @@ import (
 // patience is for things that take milliseconds unless they never come.
 const patience = 30 * time.Second
 
-// buildDriver compiles the driver as it is shipped and returns the binary.
-func buildDriver(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "driver")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./src/driver")
-	cmd.Dir = filepath.Join("..", "..") // the root module
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build ./src/driver: %v\n%s", err, out)
-	}
-	return binary
-}
+// directory stands for a pool that is a plain directory on the machine's own disk.
+const directory = "directory"
 
 // instance is one running driver with one pool.
 type instance struct {
@@ -62,7 +51,7 @@ func start(t *testing.T, binary, filesystem string) *instance {
 	}
 	config := filepath.Join(dir, "config.yaml")
 	text := fmt.Sprintf("storagePools:\n- name: sanity\n  path: %s\n  requireMount: %t\n", pool, filesystem != directory)
-	if strings.HasPrefix(filesystem, enforcing) {
+	if requires(filesystem) {
 		text += "  quota: required\n"
 	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -133,20 +122,6 @@ func (d *instance) stop(t *testing.T) {
 	if t.Failed() {
 		d.keepLog(t)
 	}
-}
-
-// keepLog puts the log where CI picks it up.
-func (d *instance) keepLog(t *testing.T) {
-	t.Helper()
-	folder := filepath.Join("..", "..", "artifacts", "sanity")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Error(err)
-	}
-	file := filepath.Join(folder, "driver-on-"+d.filesystem+".log")
-	if err := os.WriteFile(file, []byte(d.logged(t)), 0o644); err != nil {
-		t.Error(err)
-	}
-	t.Logf("log of the driver on %s: %s", d.filesystem, file)
 }
 
 func (d *instance) logged(t *testing.T) string {

@@ -46,37 +46,54 @@ func fetch(ctx context.Context, t *testing.T) Kernel {
 	return k
 }
 
-// TestProjectQuota runs tests of the root module on XFS and ext4 of a kernel that has their project quota.
+// inside is a package whose tests run in the VM.
+type inside struct {
+	module, pkg, tests string
+	driver             bool  // they start the built driver
+	disk               int64 // bytes
+}
+
+// TestProjectQuota runs tests on XFS and ext4 of a kernel that has their project quota: the kernel's behaviour, the driver's parts, and
+// csi-sanity against the driver as a whole.
 func TestProjectQuota(t *testing.T) {
 	kernel := fetch(t.Context(), t)
-	for _, p := range []struct{ pkg, tests string }{
-		{"./src/internal/kernel/projectquota", "^Test(VM|Layout|Invalid|ProbeElsewhere)"},
-		{"./src/driver/internal/poolfs", "^TestQuotas$"},
-		{"./src/driver/internal/volume", "^Test(EnforcedOnRealDisks$|VM)"},
+	for _, s := range []inside{
+		{module: ".", pkg: "./sanity", tests: "^TestSanity$", driver: true, disk: 2 << 30},
+		{module: "..", pkg: "./src/driver/internal/volume", tests: "^Test(EnforcedOnRealDisks$|VM)", disk: 512 << 20},
+		{module: "..", pkg: "./src/internal/kernel/projectquota", tests: "^Test(VM|Layout|Invalid|ProbeElsewhere)", disk: 512 << 20},
+		{module: "..", pkg: "./src/driver/internal/poolfs", tests: "^TestQuotas$", disk: 512 << 20},
 	} {
-		t.Run(filepath.Base(p.pkg), func(t *testing.T) {
-			dir := folder(t, "quota")
-			test := filepath.Join(dir, "test")
-			must(t, BuildTest(t.Context(), test, "..", p.pkg))
-			disks := map[string]string{}
-			for name, mkfs := range map[string][]string{
-				"xfs":        {"mkfs.xfs"},
-				"ext4":       {"mkfs.ext4", "-O", "quota,project"},
-				"ext4-plain": {"mkfs.ext4"},
-			} {
-				disks[name] = filepath.Join(dir, name)
-				must(t, Image(t.Context(), disks[name], 512<<20, mkfs[0], mkfs[1:]...))
-			}
-			m := boot(t, Config{
-				Kernel: kernel, Modules: []string{"xfs", "ext4", "quota_v2"}, Disks: disks,
-				Files:   map[string]string{"test": test},
-				Command: []string{"/test", "-test.v", "-test.run", p.tests},
-				Dir:     dir,
-			})
-			for line, ok := m.Next(); ok; line, ok = m.Next() {
-				t.Log(line)
-			}
-			must(t, m.Wait())
+		t.Run(filepath.Base(s.pkg), func(t *testing.T) {
+			t.Parallel()
+			s.run(t, kernel)
 		})
 	}
+}
+
+func (s inside) run(t *testing.T, kernel Kernel) {
+	t.Helper()
+	dir := folder(t, "quota")
+	files := map[string]string{"test": filepath.Join(dir, "test")}
+	must(t, BuildTest(t.Context(), files["test"], s.module, s.pkg))
+	if s.driver {
+		files["driver"] = filepath.Join(dir, "driver")
+		must(t, Build(t.Context(), files["driver"], "..", "./src/driver"))
+	}
+	disks := map[string]string{}
+	for name, mkfs := range map[string][]string{
+		"xfs":        {"mkfs.xfs"},
+		"ext4":       {"mkfs.ext4", "-O", "quota,project"},
+		"ext4-plain": {"mkfs.ext4"},
+	} {
+		disks[name] = filepath.Join(dir, name)
+		must(t, Image(t.Context(), disks[name], s.disk, mkfs[0], mkfs[1:]...))
+	}
+	m := boot(t, Config{
+		Kernel: kernel, Modules: []string{"xfs", "ext4", "quota_v2"}, Disks: disks, Files: files,
+		Command: []string{"/test", "-test.v", "-test.run", s.tests}, Dir: dir,
+	})
+	for line, ok := m.Next(); ok; line, ok = m.Next() {
+		t.Log(line)
+	}
+	must(t, m.Wait())
 }

@@ -27,7 +27,7 @@ func (m *Manager) gathered(ctx context.Context, l located) error {
 
 // tellOverLimit says that a volume holds more than its size, where it does.
 func (m *Manager) tellOverLimit(l located, s Stats) {
-	over := ""
+	var over string
 	switch {
 	case s.BytesUsed > l.Bytes:
 		over = fmt.Sprintf("holds %d bytes and may hold %d", s.BytesUsed, l.Bytes)

@@ -1,0 +1,42 @@
+//go:build vm
+
+package sanity_test
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// filesystems are the disks /dev/disk/{xfs,ext4} of a VM of tests/vm, whose kernel has project quota.
+func filesystems() []string { return []string{"xfs", "ext4"} }
+
+func requires(string) bool { return true }
+
+func enforcement(string) string { return "cooperative" }
+
+// mountPool mounts a disk.
+func mountPool(t *testing.T, filesystem, pool, _ string) {
+	t.Helper()
+	if err := os.Mkdir(pool, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("/dev/disk/"+filesystem, pool, filesystem, 0, "prjquota"); err != nil {
+		t.Fatalf("mount the disk %s: %v", filesystem, err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(pool, 0); err != nil {
+			t.Errorf("unmount the pool on %s: something holds it open: %v", filesystem, err)
+		}
+	})
+}
+
+// buildDriver is the binary that the test on the host has put into the VM.
+func buildDriver(*testing.T) string { return "/driver" }
+
+// keepLog shows the log: no file leaves the VM.
+func (d *instance) keepLog(t *testing.T) {
+	t.Helper()
+	t.Logf("log of the driver on %s:\n%s", d.filesystem, d.logged(t))
+}
