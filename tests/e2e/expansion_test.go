@@ -70,7 +70,7 @@ func TestGrowthUnderLoad(t *testing.T) {
 			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 400*mebibyte {
 				s.t.Errorf("the PersistentVolume has %s, want 400Mi: it was granted", size.String())
 			}
-			fitted, why := s.filled(on(node, s.pod("filler", claimed("data"), fillData()...)))
+			fitted, why := s.filled(on(node, s.pod("data", claimed("data"), fillData()...)))
 			if fitted > 400*mebibyte || fitted < 320*mebibyte || why == "all" {
 				s.t.Errorf("%d bytes fitted into 400 MiB (%s); want nearly all of it, and an error then", fitted, why)
 			}
