@@ -48,10 +48,11 @@ func own(disk poolfs.FS, name string, r volume.Record) error {
 // Hold has nothing to hold.
 func (Plain) Hold(poolfs.FS, string, volume.Record) error { return nil }
 
+// Loose knows of no directory that should count somewhere.
+func (Plain) Loose(poolfs.FS, string, volume.Record) (bool, error) { return false, nil }
+
 // Gather has nothing to count.
-func (Plain) Gather(context.Context, poolfs.FS, string, volume.Record) (bool, error) {
-	return false, nil
-}
+func (Plain) Gather(context.Context, poolfs.FS, string, volume.Record) error { return nil }
 
 // Drop has nothing to drop.
 func (Plain) Drop(poolfs.FS, volume.Record) error { return nil }

@@ -81,7 +81,7 @@ func (q Quota) Make(disk poolfs.FS, name string, r volume.Record) error {
 }
 
 // Hold makes the limit on the disk that of the record. A directory that counts elsewhere is volume.ErrBroken: whoever did that knows
-// why; one that counts nowhere is for Gather.
+// why; one that counts nowhere is Loose.
 func (q Quota) Hold(disk poolfs.FS, name string, r volume.Record) error {
 	if !q.made(r) {
 		return nil
@@ -115,9 +115,9 @@ func (q Quota) Hold(disk poolfs.FS, name string, r volume.Record) error {
 	return nil
 }
 
-// Gather ties a directory with a project that counts nowhere, which somebody has put back as a copy, or a process in the pod has taken
-// out. Its content counts nowhere either, and each file of it is tied.
-func (q Quota) Gather(ctx context.Context, disk poolfs.FS, name string, r volume.Record) (gathered bool, err error) {
+// Loose finds a directory with a project that counts nowhere, which somebody has put back as a copy, or a process in the pod has taken
+// out. Its content counts nowhere either.
+func (q Quota) Loose(disk poolfs.FS, name string, r volume.Record) (bool, error) {
 	if q.kind != poolfs.QuotaProject || !q.made(r) {
 		return false, nil
 	}
@@ -125,19 +125,22 @@ func (q Quota) Gather(ctx context.Context, disk poolfs.FS, name string, r volume
 	if err != nil {
 		return false, err
 	}
-	if number, err := quotas.CountedBy(name); err != nil || number != 0 {
-		return false, err
+	number, err := quotas.CountedBy(name)
+	return number == 0, err
+}
+
+// Gather ties each file of such a directory, and the directory itself.
+func (q Quota) Gather(ctx context.Context, disk poolfs.FS, name string, r volume.Record) error {
+	quotas, err := quotasOf(disk)
+	if err != nil {
+		return err
 	}
 	err = quotas.CountTree(ctx, name, r.ProjectID)
-	switch {
-	case err == nil:
-		return true, nil
-	case ctx.Err() != nil:
-		return false, err
-	default:
-		return false, fmt.Errorf("%w: csi/%s was put there without its project %d, and a file in it cannot be counted: %w; remove the cause, or move that file out of the volume",
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: csi/%s was put there without its project %d, and a file in it cannot be counted: %w; remove the cause, or move that file out of the volume",
 			volume.ErrNotCounted, r.ID, r.ProjectID, err)
 	}
+	return err
 }
 
 // Drop removes the limit of a volume whose directory is gone.

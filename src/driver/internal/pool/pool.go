@@ -67,7 +67,7 @@ func (p *Pool) Backend() volume.Backend { return p.quotaNow().Backend }
 // session is an open pool; closing it ends its use.
 type session struct {
 	poolfs.FS
-	done func()
+	done func() // once
 }
 
 // Close closes the directory and lets the guard work again.
@@ -75,6 +75,9 @@ func (s session) Close() error {
 	defer s.done()
 	return s.FS.Close()
 }
+
+// Release lets the guard work again before that (poolfs.Release).
+func (s session) Release() { s.done() }
 
 // Unwrap is the directory itself (poolfs.QuotasOf).
 func (s session) Unwrap() poolfs.FS { return s.FS }
@@ -98,7 +101,7 @@ func (p *Pool) open() poolfs.FS {
 	if id := p.presentID(); id != "" {
 		if disk, err := p.set.Disk.Open(p.spec.Path); err == nil {
 			if m, err := readMarker(disk); err == nil && m != nil && m.ID == id {
-				return session{FS: disk, done: p.use.RUnlock}
+				return session{FS: disk, done: sync.OnceFunc(p.use.RUnlock)}
 			}
 			_ = disk.Close()
 		}

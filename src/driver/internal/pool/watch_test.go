@@ -204,3 +204,34 @@ func show(b *bool) string {
 	}
 	return strconv.FormatBool(*b)
 }
+
+// TestReleasedPoolIsLookedAt although somebody works in it; a pool that was not released would wait for that.
+func TestReleasedPoolIsLookedAt(t *testing.T) {
+	s, disk, _, _ := newTestSet(t, poolspec.Pool{Name: "local", Path: "/pool"})
+	p := s.pools[0]
+	open, err := p.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	poolfs.Release(open)
+	poolfs.Release(open)
+	disk.ReplaceByEmpty("/pool/csi")
+	p.Check(t.Context())
+	if st := s.Glance()[0]; st.Present || st.Reason != "MarkerMissing" {
+		t.Errorf("%+v", st)
+	}
+	if _, err := open.Stat("."); err != nil {
+		t.Errorf("the work cannot go on: %v", err)
+	}
+	disk.PutBack("/pool/csi")
+	if err := open.Close(); err != nil {
+		t.Error(err)
+	}
+	p.Check(t.Context())
+	if st := s.Glance()[0]; !st.Present {
+		t.Errorf("%+v", st)
+	}
+	if n := disk.Opened(); n != 1 {
+		t.Errorf("%d directories are open, want the state directory alone", n)
+	}
+}

@@ -99,6 +99,14 @@ type Quotas interface {
 	Accounts
 }
 
+// Release lets whoever guards the pool of an open FS look at it again while slow work below one volume goes on. What the guard has
+// promised holds no longer: the pool is to be opened anew for anything else.
+func Release(disk FS) {
+	if lent, ok := disk.(interface{ Release() }); ok {
+		lent.Release()
+	}
+}
+
 // QuotasOf gives the quota of an FS, also of one that is wrapped (Unwrap() FS); ok is false where it knows of none.
 func QuotasOf(disk FS) (q Quotas, ok bool) {
 	for {

@@ -4,25 +4,39 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // gathered sees to it that all of a volume's data counts to it before a pod writes: that in a directory which was put back by hand does
-// not yet.
-func (m *Manager) gathered(ctx context.Context, l located) error {
-	gathered, err := l.pool.Backend().Gather(ctx, l.disk, l.ID, l.Record)
-	if err != nil || !gathered {
-		return err
+// not yet. That may be many files, for which the other volumes must not wait: the pool is released meanwhile, and opened anew.
+func (m *Manager) gathered(ctx context.Context, l located) (located, error) {
+	backend := l.pool.Backend()
+	if loose, err := backend.Loose(l.disk, l.ID, l.Record); err != nil || !loose {
+		return l, err
 	}
-	stats, err := l.pool.Backend().Stats(l.disk, l.ID, l.Record)
+	poolfs.Release(l.disk)
+	err := backend.Gather(ctx, l.disk, l.ID, l.Record)
+	if err == nil {
+		m.tellGathered(backend, l)
+	}
+	l.Close()
+	if err != nil {
+		return located{}, err
+	}
+	return m.lookIn(ctx, l.pool, l.ID, only)
+}
+
+// tellGathered says what such a volume holds.
+func (m *Manager) tellGathered(backend Backend, l located) {
+	stats, err := backend.Stats(l.disk, l.ID, l.Record)
 	if err != nil {
 		m.Log.Warn("cannot see what a volume that was put back holds", logging.KeyID, l.ID, logging.KeyPool, l.Pool, logging.KeyError, err)
-		return nil
+		return
 	}
 	m.Log.Info("counted the content of a volume that was put back",
 		logging.KeyID, l.ID, logging.KeyPool, l.Pool, logging.KeyBytes, stats.BytesUsed, logging.KeyInodes, stats.InodesUsed)
 	m.tellOverLimit(l, stats)
-	return nil
 }
 
 // tellOverLimit says that a volume holds more than its size, where it does.

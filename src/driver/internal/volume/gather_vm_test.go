@@ -3,6 +3,7 @@
 package volume_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -35,8 +36,17 @@ func TestVMPutBack(t *testing.T) {
 			if s := checked(t, m.set); s.Refused > 0 {
 				t.Errorf("%+v", s)
 			}
-			if err := m.Publish(t.Context(), volume.PublishRequest{ID: v.ID, Target: target}); err != nil {
+			meanwhile := &during{Context: t.Context(), do: func() { // the pool is recovered, which must not wait
+				d.enforcementOff(t)
+				if s := checked(t, m.set); !s.Present || s.Refused > 0 || s.Enforcement != "cooperative" {
+					t.Errorf("in the middle of it: %+v", s)
+				}
+			}}
+			if err := m.Manager.Publish(meanwhile, volume.PublishRequest{ID: v.ID, Target: target}); err != nil {
 				t.Fatal(err)
+			}
+			if !meanwhile.done || !m.events.tell("QuotaEnabled", "project") {
+				t.Errorf("the pool was not recovered meanwhile: %v", m.events.told)
 			}
 			counted(t, d, dir, v)
 			if told := strings.Join(m.cluster.told, "; "); strings.Contains(told, "VolumeOverLimit") {
@@ -70,6 +80,21 @@ func TestVMPutBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// during does something once, when a walk asks whether to go on.
+type during struct {
+	context.Context //nolint:containedctx // it is one
+	do              func()
+	done            bool
+}
+
+func (d *during) Err() error {
+	if !d.done {
+		d.done = true
+		d.do()
+	}
+	return d.Context.Err()
 }
 
 // copyBack puts a tree in the place of a volume's directory, as cp -a leaves it: 10 MiB in files that count nowhere, and what cannot count.

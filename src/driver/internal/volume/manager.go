@@ -53,7 +53,11 @@ type located struct {
 }
 
 // Close ends the use of the pool. An error of closing a directory tells nothing about the work done through it.
-func (l located) Close() { _ = l.disk.Close() }
+func (l located) Close() {
+	if l.disk != nil {
+		_ = l.disk.Close()
+	}
+}
 
 // look says what a search may do besides reading.
 type look bool

@@ -74,9 +74,10 @@ type Holder interface {
 	// Hold makes the limit of a volume that of its record, whatever it is now. ErrBroken where the directory is another volume's
 	// by the filesystem's quota.
 	Hold(disk poolfs.FS, name string, r Record) error
-	// Gather makes everything in a directory count to its volume where nothing does, which can take its time. ErrNotCounted where that
-	// cannot be done.
-	Gather(ctx context.Context, disk poolfs.FS, name string, r Record) (gathered bool, err error)
+	// Loose tells that a volume's directory, and what is in it, counts nowhere and should count to the volume.
+	Loose(disk poolfs.FS, name string, r Record) (bool, error)
+	// Gather makes it count, which can take its time. ErrNotCounted where that cannot be done.
+	Gather(ctx context.Context, disk poolfs.FS, name string, r Record) error
 	// Drop removes the limit of a volume whose directory is gone; none there is no error. EBUSY where the filesystem still removes it.
 	Drop(disk poolfs.FS, r Record) error
 }

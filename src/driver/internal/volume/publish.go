@@ -17,7 +17,7 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer func() { l.Close() }()
 	info, ok, err := exists(l.disk, q.ID)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 	if err := m.held(l); err != nil {
 		return err
 	}
-	if err := m.gathered(ctx, l); err != nil {
+	if l, err = m.gathered(ctx, l); err != nil {
 		return err
 	}
 	mount, err := m.Mounter.Inspect(q.Target)
