@@ -68,15 +68,6 @@ func do[T any](dir *os.File, op string, request uintptr, args *T) error {
 	return nil
 }
 
-// Is tells whether a directory is on btrfs.
-func Is(path string) (bool, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		return false, fmt.Errorf("see what filesystem %s is on: %w", path, err)
-	}
-	return int64(st.Type) == unix.BTRFS_SUPER_MAGIC, nil
-}
-
 // EnableSimpleQuota switches on what limits volumes strictly.
 func EnableSimpleQuota(dir *os.File) error {
 	const simple = 4 // BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA

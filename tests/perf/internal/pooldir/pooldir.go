@@ -116,7 +116,7 @@ func makeVolume(csi *os.File, p Pool, n int) error {
 		Version: 1, ID: VolumeID(n), Pool: p.Name, Bytes: Bytes, Backend: "plain", Mode: 0o777, OnDelete: "trash", Created: time.Now().UTC(),
 	}
 	if p.Counted {
-		r.Backend, r.ProjectID = "btrfs", uint32(firstNumber+n) //nolint:gosec // fewer than 2^20
+		r.Backend, r.ProjectID = "btrfs", uint32(firstNumber+n)
 		if err := btrfs.Subvolume(csi, r.ID, r.ProjectID, Bytes); err != nil {
 			return err
 		}

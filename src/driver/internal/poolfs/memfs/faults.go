@@ -43,6 +43,12 @@ func (d *Disk) CommitAt(n int) {
 	d.faults.commit = d.faults.calls + n
 }
 
+func (d *Disk) commitIfDue(dev *device) {
+	if d.faults.calls == d.faults.commit && dev.kind == "btrfs" {
+		d.commit(dev)
+	}
+}
+
 // commit writes all of a filesystem. d.mu is held.
 func (d *Disk) commit(dev *device) {
 	for _, n := range d.nodes() {
@@ -82,9 +88,7 @@ func (d *Disk) step(op, path string, on *device) error {
 		return ErrCrashed
 	}
 	f.calls++
-	if f.calls == f.commit && on.kind == "btrfs" {
-		d.commit(on)
-	}
+	d.commitIfDue(on)
 	err := f.fail[f.calls]
 	switch {
 	case f.crash > 0 && f.calls >= f.crash:
