@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/driverd"
@@ -110,20 +111,26 @@ func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
 }
 
 // openDisks makes what is to be measured on; what was made before an error is to be closed too.
-func openDisks(ctx context.Context, dir, name string, copies int) (disks []workdisk.Disk, err error) {
+func openDisks(ctx context.Context, dir, name string, copies int) ([]workdisk.Disk, error) {
+	var disks []workdisk.Disk
 	for range copies {
-		var disk workdisk.Disk
-		if name == "host" {
-			disk, err = workdisk.Host(ctx, dir)
-		} else {
-			disk, err = workdisk.Loop(ctx, dir, name)
-		}
+		disk, err := openDisk(ctx, dir, name)
 		if err != nil {
 			return disks, err
 		}
 		disks = append(disks, disk)
 	}
 	return disks, nil
+}
+
+func openDisk(ctx context.Context, dir, name string) (workdisk.Disk, error) {
+	if name == "host" {
+		return workdisk.Host(ctx, dir)
+	}
+	fsType, plain := strings.CutSuffix(name, "-plain")
+	disk, err := workdisk.Loop(ctx, dir, fsType)
+	disk.Name, disk.Counted = "loop-"+name, fsType == "btrfs" && !plain
+	return disk, err
 }
 
 func closeAll(disks []workdisk.Disk) error {

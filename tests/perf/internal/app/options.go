@@ -60,7 +60,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.StringVar(&o.out, "out", "", "`folder` for reports (default artifacts/perf in the repository)")
 	set.StringVar(&o.compare, "compare", "", "earlier report.json to compare with")
 	set.StringVar(&o.dir, "dir", "/var/tmp", "`directory` on the disk to measure; not a tmpfs")
-	set.StringVar(&disks, "disks", "host,ext4,xfs,btrfs", "host, and filesystems to make in files")
+	set.StringVar(&disks, "disks", "host,ext4,xfs,btrfs,btrfs-plain", "host, and filesystems to make in files; btrfs has simple quota on")
 	set.StringVar(&volumes, "volumes", "100,100000", "numbers of volumes in the pools, at least two")
 	set.StringVar(&subvolumes, "subvolumes", "100,10000", "the same on btrfs, where each pool has a filesystem of its own")
 	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
@@ -103,8 +103,8 @@ func (o *options) setParts(words []string) error {
 func (o *options) setDisks(list string) error {
 	o.disks = strings.Split(list, ",")
 	for _, d := range o.disks {
-		if !slices.Contains([]string{"host", "ext4", "xfs", "btrfs"}, d) {
-			return fmt.Errorf("-disks: %q: want host, ext4, xfs or btrfs", d)
+		if !slices.Contains([]string{"host", "ext4", "xfs", "btrfs", "btrfs-plain"}, d) {
+			return fmt.Errorf("-disks: %q: want host, ext4, xfs, btrfs or btrfs-plain", d)
 		}
 	}
 	return nil

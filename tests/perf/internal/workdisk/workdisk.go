@@ -14,7 +14,7 @@ import (
 
 // Disk is a directory to measure on.
 type Disk struct {
-	// Name is what reports call it: "host", "loop-ext4", "loop-xfs", "loop-btrfs".
+	// Name is what reports call it: "host", "loop-ext4", "loop-xfs", "loop-btrfs", "loop-btrfs-plain".
 	Name string
 	// Path is an empty directory, to be used and removed through Close.
 	Path string
@@ -22,6 +22,8 @@ type Disk struct {
 	FSType string
 	// Loop tells that the filesystem lies in a file, which every write passes through twice.
 	Loop bool
+	// Counted tells that volumes are to be held to their size, which the filesystem can do.
+	Counted bool
 
 	close func() error
 }
