@@ -84,9 +84,9 @@ func TestVMPutBack(t *testing.T) {
 
 // during does something once, when a walk asks whether to go on.
 type during struct {
-	context.Context //nolint:containedctx // it is one
-	do              func()
-	done            bool
+	context.Context
+	do   func()
+	done bool
 }
 
 func (d *during) Err() error {
