@@ -1,0 +1,161 @@
+//go:build !vm
+
+package volume_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+// TestPowerCutsOnRealBtrfs cuts the power while many volumes are made and deleted at once, on the kernel that is here. The disk is a file on
+// another btrfs, and a clone of it what a machine finds when it is up again: the kernel clones a file as it is at one moment.
+func TestPowerCutsOnRealBtrfs(t *testing.T) {
+	outer := btrfsDisk(t)
+	image := filepath.Join(outer, "image")
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 1<<30)); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mkfs.btrfs", "-q", image)
+	var cuts []cut
+	t.Run("work", func(t *testing.T) {
+		m, _ := onDisk(t, mounted(t, image), required)
+		cuts = workAndCut(t, m, image)
+	})
+	for _, c := range cuts {
+		t.Run(filepath.Base(c.image), func(t *testing.T) { c.check(t) })
+	}
+}
+
+func mounted(t *testing.T, image string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	run(t, "mount", "-o", "loop", image, root)
+	t.Cleanup(func() { run(t, "umount", root) })
+	return root
+}
+
+// answer is what is known of a volume.
+type answer int
+
+const (
+	unanswered answer = iota
+	made
+	gone
+)
+
+// answers are those of a driver at work.
+type answers struct {
+	mu sync.Mutex
+	of map[string]answer
+	// each is sent to after each.
+	each chan struct{}
+}
+
+func (a *answers) set(id string, to answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of[id] = to
+}
+
+func (a *answers) now() map[string]answer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.of)
+}
+
+// cut is a disk after a power cut, and what had been answered before it and not been asked for anew.
+type cut struct {
+	image string
+	of    map[string]answer
+}
+
+// workAndCut lets clients make volumes and delete every other one, and cuts the power every few answers.
+func workAndCut(t *testing.T, m *volume.Locked, image string) (cuts []cut) {
+	t.Helper()
+	const clients, volumes, every = 12, 30, 25
+	a := &answers{of: map[string]answer{}, each: make(chan struct{})}
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for n := range volumes {
+				a.life(t, m, fmt.Sprintf("pvc-%d-%d", client, n), n%2 == 0)
+			}
+		})
+	}
+	go func() { all.Wait(); close(a.each) }()
+	seen := 0
+	for range a.each {
+		if seen++; seen%every != 0 {
+			continue
+		}
+		before := a.now()
+		c := cut{image: fmt.Sprintf("%s-%d", image, seen)}
+		run(t, "cp", "--reflink=always", image, c.image)
+		after := a.now()
+		maps.DeleteFunc(before, func(id string, is answer) bool { return after[id] != is })
+		c.of = before
+		cuts = append(cuts, c)
+	}
+	return cuts
+}
+
+// life makes a volume, and deletes it unless it is to stay.
+func (a *answers) life(t *testing.T, m *volume.Locked, id string, stays bool) {
+	a.set(id, unanswered)
+	if _, err := m.Create(t.Context(), spec(id)); err != nil {
+		t.Errorf("create %s: %v", id, err)
+	}
+	a.set(id, made)
+	a.each <- struct{}{}
+	if stays {
+		return
+	}
+	a.set(id, unanswered)
+	if err := m.Delete(t.Context(), id); err != nil {
+		t.Errorf("delete %s: %v", id, err)
+	}
+	a.set(id, gone)
+	a.each <- struct{}{}
+}
+
+// check wants what was answered, and nothing half-made.
+func (c cut) check(t *testing.T) {
+	t.Helper()
+	root := mounted(t, c.image)
+	m, set := onDisk(t, root, required)
+	for id, is := range c.of {
+		_, health, err := m.Get(t.Context(), id)
+		switch {
+		case is == made && (err != nil || health.Condition != volume.Healthy):
+			t.Errorf("%s, which was answered: %+v, %v", id, health, err)
+		case is == gone && !errors.Is(err, volume.ErrNotFound):
+			t.Errorf("%s, whose deletion was answered: %v", id, err)
+		}
+	}
+	status := set.Status()[0]
+	if !status.Present || status.Lost+status.Refused > 0 || status.Volumes == 0 {
+		t.Errorf("the pool: %+v", status)
+	}
+	if left, err := os.ReadDir(filepath.Join(root, "pool", "csi", poolfs.StagingDir)); err != nil || len(left) > 0 {
+		t.Errorf("staging holds %v, %v", left, err)
+	}
+	limits := accounts(t, root)
+	volumes, _, err := m.List(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range volumes {
+		if limits[v.ProjectID].Limit.Bytes != v.Bytes {
+			t.Errorf("%s of %d bytes is limited to %d", v.ID, v.Bytes, limits[v.ProjectID].Limit.Bytes)
+		}
+	}
+	t.Logf("%d answers, %d volumes", len(c.of), len(volumes))
+}
