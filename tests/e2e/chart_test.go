@@ -28,6 +28,7 @@ const (
 	poolSelected = "selected"
 	poolEnforced = "enforced"
 	poolGrowing  = "growing"
+	poolSingle   = "single"
 )
 
 // Paths on the nodes.
@@ -48,6 +49,7 @@ type pool struct {
 	RequireMount bool              `json:"requireMount,omitempty"`
 	Quota        string            `json:"quota,omitempty"`
 	Inline       bool              `json:"inline,omitempty"`
+	MaxVolumes   int               `json:"maxVolumes,omitempty"`
 }
 
 // class is an entry of the chart's storageClasses.
@@ -90,6 +92,7 @@ func basePools() []pool {
 		{Name: poolCovered},
 		{Name: poolLinked},
 		{Name: poolInline, Inline: true},
+		{Name: poolSingle, MaxVolumes: 1},
 		{Name: poolSized, RequireMount: true},
 		{Name: poolMetered, RequireMount: true},
 		{Name: poolMounted, RequireMount: true},
