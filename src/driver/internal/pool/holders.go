@@ -38,11 +38,39 @@ func (l *Ledger) owner(number uint32) string {
 	return ""
 }
 
-// Shared tells whether another volume, or one in the trash, has this one's number.
+// Shared tells whether something else than this volume has its number: another one, one in the trash, or what is not the pool's.
 func (l *Ledger) Shared(number uint32, id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.holders[number], func(other string) bool { return other != id })
+	return l.disclaimed[number] || slices.ContainsFunc(l.holders[number], func(other string) bool { return other != id })
+}
+
+// Gives tells whether a number is in the range that the pool gives its volumes numbers of.
+func (l *Ledger) Gives(number uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first != 0 && inRange(l.first, number)
+}
+
+// Disclaim notes that what counts to a number is none of the pool's volumes.
+func (l *Ledger) Disclaim(number uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.disclaimed[number] = true
+}
+
+// Disclaimed tells whether that is so, as far as is known.
+func (l *Ledger) Disclaimed(number uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.disclaimed[number]
+}
+
+// expect says which range the pool has before its numbers are in order.
+func (l *Ledger) expect(first uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first = first
 }
 
 // Free ends a volume's hold on its number, which can be given again once nobody else has it.

@@ -27,6 +27,9 @@ type Ledger struct {
 	foreign  int64 // bytes on the filesystem that enforced volumes do not hold, as far as is known
 	dirty    bool  // foreign is a guess
 	numbers  numbers
+
+	first      uint32          // of the range of numbers that the pool gives, 0 where it has none
+	disclaimed map[uint32]bool // numbers that records have and something else on the filesystem counts to
 }
 
 func newLedger(spec poolspec.Pool) *Ledger {
@@ -40,7 +43,7 @@ func (l *Ledger) clear() {
 	defer l.mu.Unlock()
 	l.records, l.reserved, l.growing = map[string]volume.Record{}, map[string]int64{}, 0
 	l.promised, l.loose, l.foreign, l.holders = 0, 0, 0, holders{}
-	l.numbers = numbers{}
+	l.numbers, l.first, l.disclaimed = numbers{}, 0, map[uint32]bool{}
 }
 
 // Reserve takes bytes, and where sizes are enforced a number, for a volume that is about to be made.
@@ -201,6 +204,9 @@ func (l *Ledger) enforce(enforced bool, n numbers, closed string) {
 		n.hold(r.ProjectID)
 	}
 	l.enforced, l.numbers, l.closed = enforced, n, closed
+	if n.first != 0 {
+		l.first = n.first
+	}
 	l.foreign, l.dirty = unknown, true
 }
 

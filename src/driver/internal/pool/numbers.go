@@ -20,9 +20,10 @@ func newNumbers(first uint32, taken map[uint32]struct{}) numbers {
 	return n
 }
 
-func (n *numbers) in(number uint32) bool {
-	return number >= n.first && number-n.first < backend.RangeSize
-}
+func (n *numbers) in(number uint32) bool { return inRange(n.first, number) }
+
+// inRange tells whether a number is in the range that begins with first.
+func inRange(first, number uint32) bool { return number >= first && number-first < backend.RangeSize }
 
 func (n *numbers) take() (number uint32, ok bool) {
 	if n.first == 0 || len(n.taken) >= backend.RangeSize {

@@ -185,6 +185,9 @@ func (p *Pool) recover(ctx context.Context, id string) (report volume.Report, er
 		return report, err
 	}
 	p.ledger.clear()
+	if p.hasRange(m) {
+		p.ledger.expect(m.FirstNumber)
+	}
 	if report, err = p.set.recoverer.Recover(ctx, p, disk); err != nil {
 		return report, err
 	}

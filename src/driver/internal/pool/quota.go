@@ -138,17 +138,10 @@ func (p *Pool) quotaChanged(id string) bool {
 	return !p.sameQuota(disk)
 }
 
-// purged ends what the quota knows of a volume whose data was purged from the trash. Somebody may have put the volume back meanwhile, and a
-// limit that another volume has as well stays.
+// purged ends what the quota knows of a volume whose data was purged from the trash. Somebody may have put the volume back meanwhile.
 func (p *Pool) purged(disk poolfs.FS, r volume.Record) error {
 	if is, back := p.ledger.Get(r.ID); r.ProjectID == 0 || (back && is.ProjectID == r.ProjectID) {
 		return nil
 	}
-	if !p.ledger.Shared(r.ProjectID, r.ID) {
-		if err := p.Backend().Drop(disk, r); err != nil {
-			return err
-		}
-	}
-	p.ledger.Free(r.ProjectID, r.ID)
-	return nil
+	return volume.DropLimit(p, disk, r)
 }

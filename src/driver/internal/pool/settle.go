@@ -159,9 +159,14 @@ func (r *ranges) claim(first uint32, pool string) bool {
 	return true
 }
 
+// hasRange tells whether the range that a marker names is the pool's own.
+func (p *Pool) hasRange(m *marker) bool {
+	return backend.ValidRange(m.FirstNumber) && p.set.ranges.claim(m.FirstNumber, p.spec.Name)
+}
+
 // ensureRange sees to it that the marker has a range of numbers and the present backend, durably.
 func (p *Pool) ensureRange(disk poolfs.FS, m *marker) error {
-	if !backend.ValidRange(m.FirstNumber) || !p.set.ranges.claim(m.FirstNumber, p.spec.Name) {
+	if !p.hasRange(m) {
 		first, err := backend.FreeRange(disk, func(first uint32) bool { return !p.set.ranges.claim(first, p.spec.Name) })
 		if err != nil {
 			return err

@@ -116,19 +116,11 @@ func (m *Manager) unfinished(ctx context.Context, p Pool, disk poolfs.FS, r Reco
 	return true, dropLimit(p, disk, r)
 }
 
-// dropLimit ends what the quota knows of a volume that is gone, so that its number can go to another. Where the filesystem is
-// not done with it yet, the number stays taken until the pool is recovered; a limit that another volume has as well stays.
+// dropLimit is DropLimit where nobody tries again: the number stays taken until the pool is recovered if the filesystem is not done with it.
 func dropLimit(p Pool, disk poolfs.FS, r Record) error {
-	if !p.Ledger().Shared(r.ProjectID, r.ID) {
-		err := p.Backend().Drop(disk, r)
-		if errors.Is(err, syscall.EBUSY) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	if err := DropLimit(p, disk, r); !errors.Is(err, syscall.EBUSY) {
+		return err
 	}
-	p.Ledger().Free(r.ProjectID, r.ID)
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (m *Manager) grow(l located, size int64) (Record, error) {
 		return l.Record, fmt.Errorf("%w: it was made with %s quota, pool %s has %s now; a new size would not be kept when the quota is back: switch it on again first",
 			ErrNotEnforced, l.Backend, l.Pool, backend.Name())
 	}
-	if err := owns(l.pool, l.Record); err != nil {
+	if err := proves(l.pool, l.disk, l.Record); err != nil {
 		return l.Record, err
 	}
 	if err := m.holdsLess(l, size); err != nil {

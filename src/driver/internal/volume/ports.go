@@ -25,7 +25,12 @@ type Ledger interface {
 	Grow(id string, to int64, space poolfs.Space) (release func(), err error)
 	// Owner is the volume whose number in the filesystem's quota it is, "" where no record has it.
 	Owner(number uint32) (id string)
-	// Shared tells whether another volume, or one in the trash, has this one's number.
+	// Gives tells whether the pool gives volumes numbers like this one.
+	Gives(number uint32) bool
+	// Disclaim notes that what counts to a number is none of the pool's volumes; Disclaimed tells so until the pool is recovered again.
+	Disclaim(number uint32)
+	Disclaimed(number uint32) bool
+	// Shared tells whether something else than this volume has its number: another one, one in the trash, or what is not the pool's.
 	Shared(number uint32, id string) bool
 	// Free ends a volume's hold on its number, of which nothing on the disk counts to it any more.
 	Free(number uint32, id string)

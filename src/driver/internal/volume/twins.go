@@ -18,11 +18,71 @@ func owns(p Pool, r Record) error {
 		return nil
 	}
 	owner := p.Ledger().Owner(r.ProjectID)
-	if owner == "" || owner == r.ID {
+	switch {
+	case p.Ledger().Disclaimed(r.ProjectID):
+		return fmt.Errorf("%w: volume %s has the number %d in the filesystem's quota, which pool %s does not give and to which other data counts: its record was "+
+			"copied from another pool; copy the data of %s into a new volume and delete it", ErrBroken, r.ID, r.ProjectID, p.Name(), r.ID)
+	case owner == "" || owner == r.ID:
 		return nil
 	}
 	return fmt.Errorf("%w: volume %s has the number %d in the filesystem's quota, which is volume %s's: one was copied from the other; "+
 		"copy the data of %s into a new volume and delete it", ErrBroken, r.ID, r.ProjectID, owner, r.ID)
+}
+
+// proves is owns after a look at the disk, where the pool does not give such numbers. It may have had another range once, or the volume was
+// moved here: then its directory counts to the number, or nothing does. Otherwise the number is another pool's on the same filesystem.
+func proves(p Pool, disk poolfs.FS, r Record) error {
+	if err := owns(p, r); err != nil || !strange(p, r) {
+		return err
+	}
+	quotas, _ := poolfs.QuotasOf(disk)
+	number, err := quotas.CountedBy(r.ID)
+	if err != nil || number == r.ProjectID {
+		return err
+	}
+	used, err := inUse(disk, r.ProjectID)
+	if err != nil || !used {
+		return err
+	}
+	p.Ledger().Disclaim(r.ProjectID)
+	return owns(p, r)
+}
+
+// strange tells whether a volume that is held to its size has a number that the pool does not give.
+func strange(p Pool, r Record) bool {
+	return r.ProjectID != 0 && r.Backend == p.Backend().Name() && !p.Ledger().Gives(r.ProjectID)
+}
+
+// inUse tells whether anything counts to a number.
+func inUse(disk poolfs.FS, number uint32) (bool, error) {
+	quotas, ok := poolfs.QuotasOf(disk)
+	if !ok {
+		return false, nil
+	}
+	a, err := quotas.Account(number)
+	if err != nil {
+		return false, fmt.Errorf("see what counts to number %d: %w", number, err)
+	}
+	return a.BytesUsed > 0 || a.InodesUsed > 0, nil
+}
+
+// DropLimit ends what the quota knows of a volume that is gone, so that its number can go to another. A limit that is another's as well stays.
+// EBUSY where the filesystem is not done with it yet.
+func DropLimit(p Pool, disk poolfs.FS, r Record) error {
+	others := p.Ledger().Shared(r.ProjectID, r.ID)
+	if !others && strange(p, r) { // in doubt it is what is still being removed of this one, which needs no limit
+		var err error
+		if others, err = inUse(disk, r.ProjectID); err != nil {
+			return err
+		}
+	}
+	if !others {
+		if err := p.Backend().Drop(disk, r); err != nil {
+			return err
+		}
+	}
+	p.Ledger().Free(r.ProjectID, r.ID)
+	return nil
 }
 
 // enrol takes a volume with data into the ledger that was not there when the pool was recovered: somebody has put it there since.
@@ -34,7 +94,7 @@ func enrol(l located) {
 
 // hold makes the limit of a volume what its record says, where that is its own to say.
 func hold(p Pool, disk poolfs.FS, r Record) error {
-	if err := owns(p, r); err != nil {
+	if err := proves(p, disk, r); err != nil {
 		return err
 	}
 	return p.Backend().Hold(disk, r.ID, r)

@@ -1,0 +1,180 @@
+package volume_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+const otherPath = "/other"
+
+// neighbours starts a node with two pools on one filesystem and opens them in an order, the other one last unless said otherwise.
+func neighbours(t *testing.T, disk *memfs.Disk, order ...string) *node {
+	t.Helper()
+	n := start(t, disk, withPools(retained("local", poolPath), retained("other", otherPath)))
+	if len(order) == 0 {
+		order = []string{"local", "other"}
+	}
+	for _, name := range order {
+		p, err := n.set.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened, err := p.Open(t.Context())
+		if err := errors.Join(err, opened.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// inOther makes a volume in the other pool, and gives its record.
+func (n *node) inOther(t *testing.T, id string) volume.Record {
+	t.Helper()
+	s := spec(id)
+	s.Pool = "other"
+	v, err := n.Create(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Record
+}
+
+// copied puts a volume into the pool local by hand whose record was copied from the other pool.
+func (n *node) copied(t *testing.T, from volume.Record, to string, bytes int64) {
+	t.Helper()
+	from.ID, from.Bytes = to, bytes
+	disk := n.open(t)
+	quotas, _ := poolfs.QuotasOf(disk)
+	err := errors.Join(quotas.MkdirCounted(to, 0o777, 0), disk.Sync("."), store.Files{}.Add(disk, from), disk.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestARecordFromAnotherPoolDoesNotTouchItsLimit: whether the driver was there when it was copied or finds it at its start, and whichever
+// pool is there first.
+func TestARecordFromAnotherPoolDoesNotTouchItsLimit(t *testing.T) {
+	onEnforcing(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		disk := fresh()
+		n := neighbours(t, disk)
+		mustCreate(t, n, "pvc-2") // both pools have a range
+		original := n.inOther(t, "pvc-1")
+		n.copied(t, original, "pvc-0", 4<<20)
+		wantLimit := func(about string) {
+			t.Helper()
+			if got := n.limitOf(t, original.ProjectID); got != original.Bytes {
+				t.Errorf("%s: the limit of the other pool's volume is %d, want %d", about, got, original.Bytes)
+			}
+		}
+		_, err := n.Expand(t.Context(), "pvc-0", 8<<20, 0)
+		wants(t, err, volume.ErrBroken, "pvc-0", "pool local does not give", "copy the data")
+		for _, order := range [][]string{nil, {"local", "other"}, {"other", "local"}} {
+			if order != nil {
+				n = neighbours(t, disk, order...)
+				if s := n.set.Status(); s[0].Refused != 1 || s[1].Refused != 0 || !n.events.tell("VolumeRefused", "pvc-0") {
+					t.Errorf("%v: %+v, %v", order, s, n.events.told)
+				}
+			}
+			wantLimit("opened")
+			wants(t, n.served(t, "pvc-0"), volume.ErrBroken, "pvc-0", "copied from another pool")
+			if v, health, err := n.Get(t.Context(), "pvc-0"); err != nil || v.Enforcement != volume.None || health.Reason != "NumberShared" {
+				t.Errorf("%v: %+v, %+v, %v", order, v, health, err)
+			}
+			for _, id := range []string{"pvc-1", "pvc-2"} {
+				if err := n.served(t, id); err != nil {
+					t.Errorf("%v: %s: %v", order, id, err)
+				}
+			}
+			wantLimit("served")
+		}
+		if err := n.Delete(t.Context(), "pvc-0"); err != nil {
+			t.Fatal(err)
+		}
+		for _, restart := range []bool{false, true} { // the second time with what the first has left
+			if restart {
+				n = neighbours(t, disk)
+				n.copied(t, original, "pvc-3", 4<<20)
+				if err := n.Delete(t.Context(), "pvc-3"); err != nil {
+					t.Fatal(err)
+				}
+				n = neighbours(t, disk) // it is only in the trash by then
+			}
+			n.purge(t)
+			wantLimit("purged")
+		}
+	})
+}
+
+// TestNumbersOfAnOlderRangeStay: a pool whose marker lost its range, or names another pool's, gets a new one, and its volumes keep theirs.
+func TestNumbersOfAnOlderRangeStay(t *testing.T) {
+	for name, first := range map[string]func(other uint32) uint32{
+		"lost":      func(uint32) uint32 { return 0 },
+		"another's": func(other uint32) uint32 { return other },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEnforcing(t, func(t *testing.T, fresh func() *memfs.Disk) {
+				disk := fresh()
+				n := neighbours(t, disk)
+				number := n.numbered(t, "pvc-1")
+				putBack := n.numbered(t, "pvc-2")
+				other := n.inOther(t, "pvc-9").ProjectID
+				n.setRange(t, first(other>>20<<20))
+				csi := n.open(t)
+				quotas, _ := poolfs.QuotasOf(csi)
+				err := errors.Join(csi.RemoveTree(t.Context(), "pvc-2", nil), quotas.MkdirCounted("pvc-2", 0o777, 0), csi.Sync("."), csi.Close())
+				if err != nil {
+					t.Fatal(err)
+				}
+				n = neighbours(t, disk, "other", "local")
+				if later := n.numbered(t, "pvc-3"); later>>20 == number>>20 || later>>20 == other>>20 {
+					t.Fatalf("the range is the old one: %d, %d", number, later)
+				}
+				if s := n.set.Status()[0]; s.Refused != 0 {
+					t.Errorf("%+v, %v", s, n.events.told)
+				}
+				for id, number := range map[string]uint32{"pvc-1": number, "pvc-2": putBack} {
+					if err := n.served(t, id); err != nil || n.enforced(t, id) == volume.None {
+						t.Errorf("%s: %v, enforcement %s", id, err, n.enforced(t, id))
+					}
+					if _, err := n.Expand(t.Context(), id, 2<<20, 0); err != nil || n.limitOf(t, number) != 2<<20 {
+						t.Errorf("%s: limit %d, %v", id, n.limitOf(t, number), err)
+					}
+				}
+				if err := n.Delete(t.Context(), "pvc-1"); err != nil {
+					t.Fatal(err)
+				}
+				n.purge(t)
+				if got := n.limitOf(t, number); got != 0 {
+					t.Errorf("the limit of a volume that is gone is %d", got)
+				}
+			})
+		})
+	}
+}
+
+// setRange changes the range that a pool's marker names, as by hand.
+func (n *node) setRange(t *testing.T, first uint32) {
+	t.Helper()
+	disk := n.open(t)
+	data, err := disk.ReadFile(poolfs.MarkerFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marker map[string]any
+	if err := json.Unmarshal(data, &marker); err != nil {
+		t.Fatal(err)
+	}
+	marker["firstNumber"] = first
+	if data, err = json.Marshal(marker); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(poolfs.ReplaceFile(disk, poolfs.MarkerFile, data), disk.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
