@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strings"
 )
 
 // CreateFile makes a file that a crash leaves whole or not at all: temporary file, fsync, rename, fsync of the directory.
@@ -47,6 +48,15 @@ func ForgetFile(disk FS, name string) error {
 		return fmt.Errorf("remove what was prepared of %s: %w", name, err)
 	}
 	return nil
+}
+
+// PreparedFor gives the name that a temporary one stands for; ok is false for all other names.
+func PreparedFor(name string) (of string, ok bool) {
+	hidden, ok := strings.CutSuffix(path.Base(name), ".tmp")
+	if !ok || !strings.HasPrefix(hidden, ".") {
+		return "", false
+	}
+	return path.Join(path.Dir(name), hidden[1:]), true
 }
 
 // ReplaceFile is CreateFile for a name that may exist: a crash leaves the old content or the new.

@@ -22,7 +22,7 @@ import (
 // State is what the disk holds and the driver says; tests/vm/power_test.go has its twin.
 type State struct {
 	Volumes  map[string]Volume
-	Foreign  []string // in csi/, without a record
+	Foreign  []string // in csi/, without a record, or among the records and none
 	Staging  []string
 	Trash    []string
 	Accounts map[uint32]int64 // limits in bytes, of every account of the driver's numbers
@@ -51,21 +51,23 @@ func look(disk poolfs.FS) (State, error) {
 	}
 	for _, e := range records {
 		id, is := strings.CutSuffix(e.Name, ".json")
-		if !is || strings.HasPrefix(e.Name, ".") {
+		if !is {
+			s.Foreign = append(s.Foreign, path.Join(poolfs.VolumesDir, e.Name))
 			continue
 		}
 		if s.Volumes[id], err = lookAt(disk, quotas, id); err != nil {
 			return s, err
 		}
 	}
-	if s.Foreign, err = names(disk, ".", func(name string) bool { _, known := s.Volumes[name]; return known }); err != nil {
+	foreign, err := names(disk, ".", func(name string) bool { _, known := s.Volumes[name]; return known || name == poolfs.MetaDir })
+	if err != nil {
 		return s, err
 	}
-	none := func(string) bool { return false }
-	if s.Staging, err = names(disk, poolfs.StagingDir, none); err != nil {
+	s.Foreign = append(s.Foreign, foreign...)
+	if s.Staging, err = names(disk, poolfs.StagingDir, func(string) bool { return false }); err != nil {
 		return s, err
 	}
-	if s.Trash, err = names(disk, poolfs.TrashDir, none); err != nil {
+	if s.Trash, err = names(disk, poolfs.TrashDir, func(name string) bool { return name == ".spare" }); err != nil {
 		return s, err
 	}
 	const smallest, greatest = 1 << 30, 1<<32 - 2 // ranges of backend.FreeRange
@@ -104,7 +106,7 @@ func lookAt(disk poolfs.FS, quotas poolfs.Quotas, id string) (Volume, error) {
 	return v, err
 }
 
-// names lists a directory less hidden names and those that are known.
+// names lists a directory less the names that are known.
 func names(disk poolfs.FS, dir string, known func(string) bool) ([]string, error) {
 	entries, err := disk.ReadDir(dir)
 	if err != nil {
@@ -112,7 +114,7 @@ func names(disk poolfs.FS, dir string, known func(string) bool) ([]string, error
 	}
 	var found []string
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name, ".") && !known(e.Name) {
+		if !known(e.Name) {
 			found = append(found, e.Name)
 		}
 	}

@@ -129,14 +129,23 @@ func (Files) Remove(disk poolfs.FS, id string) error {
 
 // List gives the ids of all record files, usable or not; temporary files and foreign names are passed over.
 func (Files) List(disk poolfs.FS) ([]string, error) {
+	return idsOf(disk, func(name string) (string, bool) { return name, true })
+}
+
+// Unplaced gives the ids of all temporary files.
+func (Files) Unplaced(disk poolfs.FS) ([]string, error) { return idsOf(disk, poolfs.PreparedFor) }
+
+// idsOf gives the ids of those files that are records by the name that recordName makes of theirs.
+func idsOf(disk poolfs.FS, recordName func(file string) (string, bool)) ([]string, error) {
 	entries, err := disk.ReadDir(poolfs.VolumesDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the records: %w", err)
 	}
 	var ids []string
 	for _, e := range entries {
-		id, isRecord := strings.CutSuffix(e.Name, suffix)
-		if isRecord && !e.Dir && volume.ValidateID(id) == nil {
+		name, ok := recordName(e.Name)
+		id, isRecord := strings.CutSuffix(name, suffix)
+		if ok && isRecord && !e.Dir && volume.ValidateID(id) == nil {
 			ids = append(ids, id)
 		}
 	}

@@ -207,12 +207,12 @@ func (n *node) ls(t reporter, dir string) []string {
 	return list(t, disk, dir)
 }
 
-// consistent checks what must hold after any recovery: nothing in staging, a directory for every record and a record for every
-// directory, promises that are the sum of the records, limits on the disk as the records say, and nobody's data in two places.
+// consistent checks what must hold after any recovery: nothing but records among the records, nothing in staging, a directory for
+// every record and a record for every directory, promises that are the sum of the records, limits on the disk as the records say, and
+// nobody's data in two places.
 func (n *node) consistent(t reporter, about string) {
 	t.Helper()
 	records := n.ls(t, poolfs.VolumesDir)
-	records = slices.DeleteFunc(records, func(s string) bool { return strings.HasPrefix(s, ".") })
 	data := slices.DeleteFunc(n.ls(t, "."), func(s string) bool { return s == poolfs.MetaDir })
 	for i := range records {
 		records[i] = strings.TrimSuffix(records[i], ".json")
@@ -243,7 +243,7 @@ func (n *node) records(t reporter) map[string]volume.Record {
 	all := map[string]volume.Record{}
 	for _, name := range list(t, disk, poolfs.VolumesDir) {
 		id, ok := strings.CutSuffix(name, ".json")
-		if !ok || strings.HasPrefix(name, ".") {
+		if !ok {
 			continue
 		}
 		r, err := store.Files{}.Read(disk, id)

@@ -102,6 +102,8 @@ type Records interface {
 	Remove(disk poolfs.FS, id string) error
 	// List gives the ids of every record file there is, usable or not.
 	List(disk poolfs.FS) ([]string, error)
+	// Unplaced gives the ids of what was prepared, or was to be added or to replace a record, and is not in place.
+	Unplaced(disk poolfs.FS) ([]string, error)
 }
 
 // Bin is the trash of a pool.

@@ -76,6 +76,9 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	if err != nil {
 		return Report{}, fmt.Errorf("recover pool %s: %w", p.Name(), err)
 	}
+	if err := m.forgetUnplaced(p, disk); err != nil {
+		return Report{}, fmt.Errorf("recover pool %s: %w", p.Name(), err)
+	}
 	var report Report
 	var whole, gone []Record
 	for _, id := range slices.Sorted(maps.Keys(surveys)) {
@@ -113,6 +116,20 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	slices.Sort(report.Unheld)
 	slices.Sort(report.Foreign)
 	return report, nil
+}
+
+// forgetUnplaced removes records that were interrupted before they had their name. What cannot be removed is in nobody's way.
+func (m *Manager) forgetUnplaced(p Pool, disk poolfs.FS) error {
+	ids, err := m.Records.Unplaced(disk)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := m.Records.Forget(disk, id); err != nil {
+			m.Log.Warn("cannot remove a record that was never put in place", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
+		}
+	}
+	return nil
 }
 
 // surveyAll looks at everything that lies in a pool.
