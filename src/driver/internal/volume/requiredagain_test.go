@@ -58,6 +58,39 @@ func TestQuotaRequiredAgainIsNotSwitchedOnOverOldData(t *testing.T) {
 	mustCreate(t, n, "pvc-3")
 }
 
+// TestQuotaRequiredAgainWithoutProjectQuota: XFS or ext4 was mounted without it meanwhile. The pool is there as before, with its volumes.
+func TestQuotaRequiredAgainWithoutProjectQuota(t *testing.T) {
+	for _, kind := range []string{"xfs", "ext4"} {
+		t.Run(kind, func(t *testing.T) {
+			disk := quotaDisk(t, poolfs.QuotaProject)
+			withNoneBetween(t, disk)
+			disk.SetQuota(poolPath, poolfs.QuotaOff)
+			disk.SetFSType(poolPath, kind)
+			n := start(t, disk, withQuota(poolspec.QuotaRequired))
+			_, err := n.Create(t.Context(), spec("pvc-3"))
+			wants(t, err, volume.ErrPoolNotHere, "quota is required", kind+" has no quota on")
+			if s := n.set.Status()[0]; !s.Present || !s.EnforcementLost || s.Volumes != 2 || s.Refused > 0 || n.events.tell("EnforcementLost", "btrfs") {
+				t.Errorf("%+v, %v", s, n.events.told)
+			}
+			for _, id := range []string{"pvc-1", "pvc-2"} {
+				if err := n.served(t, id); err != nil || n.enforced(t, id) != volume.None {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+			_, err = n.Expand(t.Context(), "pvc-1", 2<<20, 0)
+			wants(t, err, volume.ErrNotEnforced, "switch it on again")
+			disk.SetQuota(poolPath, poolfs.QuotaProject)
+			if s := n.check(t); s.EnforcementLost || s.Enforcement != "cooperative" || s.Refused > 0 || !n.events.tell("EnforcementRestored", "local") {
+				t.Errorf("mounted with it: %+v, %v", s, n.events.told)
+			}
+			r := n.records(t)
+			delete(r, "pvc-2")
+			n.limited(t, r, "mounted with it")
+			mustCreate(t, n, "pvc-3")
+		})
+	}
+}
+
 // TestVolumesMadeWithoutQuotaStayWithout: required, none and required again on a filesystem whose quota was on all the time. What was made
 // meanwhile counts to nobody, and grows by its record only.
 func TestVolumesMadeWithoutQuotaStayWithout(t *testing.T) {
