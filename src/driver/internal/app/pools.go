@@ -29,7 +29,7 @@ func poolHealth(s pool.Status) volume.Health {
 	case s.Lost > 0 || s.Refused > 0:
 		return volume.Health{
 			Condition: volume.Degraded, Reason: "VolumesUnusable",
-			Message: fmt.Sprintf("%d volumes have lost their data, %d have records that cannot be used; the driver's log names them", s.Lost, s.Refused),
+			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a limit that cannot be held; the driver's log names them", s.Lost, s.Refused),
 		}
 	case s.EnforcementLost:
 		return volume.Health{

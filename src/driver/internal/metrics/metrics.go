@@ -56,7 +56,7 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 			{ofPool("counts_wrong", "1 while the filesystem's quota has lost count or is counted again: sizes may not be enforced."), func(s pool.Status, _ time.Time) float64 { return oneIf(s.CountsWrong) }},
 			{ofPool("orphans", "Number of volumes that no PersistentVolume has named for an hour."), func(s pool.Status, _ time.Time) float64 { return float64(s.Orphans) }},
 			{ofPool("lost_volumes", "Number of volumes whose record is there but whose directory is gone."), func(s pool.Status, _ time.Time) float64 { return float64(s.Lost) }},
-			{ofPool("refused_volumes", "Number of volumes whose record or directory cannot be used."), func(s pool.Status, _ time.Time) float64 { return float64(s.Refused) }},
+			{ofPool("refused_volumes", "Number of volumes whose record or directory cannot be used, or whose limit cannot be held."), func(s pool.Status, _ time.Time) float64 { return float64(s.Refused) }},
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -63,6 +65,16 @@ func (p *Pool) Ledger() volume.Ledger { return p.ledger }
 
 // Backend makes the pool's volumes. It stays the same while the pool is open.
 func (p *Pool) Backend() volume.Backend { return p.quotaNow().Backend }
+
+// Held implements volume.Pool. The report may be shared, so it gets another list.
+func (p *Pool) Held(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.report.Unheld, id) {
+		p.report.Unheld = slices.DeleteFunc(slices.Clone(p.report.Unheld), func(other string) bool { return other == id })
+		p.set.Log.Info("a volume's limit is held again", logging.KeyID, id, logging.KeyPool, p.spec.Name)
+	}
+}
 
 // session is an open pool; closing it ends its use.
 type session struct {

@@ -108,7 +108,7 @@ func (p *Pool) glance() Status {
 		Reason: p.now.reason, Message: p.now.message, Inline: p.spec.Inline,
 		Backend: p.quota.Name(), Enforcement: string(p.quota.Enforcement()), EnforcementLost: p.quota.lost,
 		CountsWrong: p.miscounts(),
-		Orphans:     len(p.orphans), Lost: p.still(p.report.Lost), Refused: len(p.report.Refused) + p.still(p.report.Unheld),
+		Orphans:     len(p.orphans), Lost: p.still(p.report.Lost), Refused: len(p.report.Refused) + p.still(p.report.Unheld) + p.still(p.report.Uncleared),
 	}
 	st.TrashEntries, st.OldestTrash = p.trash.Entries, p.trash.Oldest
 	if why := p.ledger.whyClosed(); st.Present && why != "" {

@@ -129,8 +129,8 @@ func (s *Set) announceReport(spec poolspec.Pool, report volume.Report) {
 		s.Log.Error("volumes have lost their data", logging.KeyPool, spec.Name, logging.KeyVolumes, report.Lost)
 		s.Events.Warning("VolumeLost", fmt.Sprintf("pool %s: no directory for: %s", spec.Name, abridge(report.Lost)))
 	}
-	if refused := slices.Concat(report.Refused, report.Unheld); len(refused) > 0 {
-		s.Events.Warning("VolumeRefused", fmt.Sprintf("pool %s: record or directory cannot be used: %s", spec.Name, abridge(refused)))
+	if refused := slices.Concat(report.Refused, report.Unheld, report.Uncleared); len(refused) > 0 {
+		s.Events.Warning("VolumeRefused", fmt.Sprintf("pool %s: record or directory cannot be used, or the limit cannot be held: %s", spec.Name, abridge(refused)))
 	}
 	if len(report.Foreign) > 0 {
 		s.Log.Info("directories that are no volumes are left alone", logging.KeyPool, spec.Name, logging.KeyCount, len(report.Foreign))

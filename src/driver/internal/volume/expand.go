@@ -85,6 +85,7 @@ func (m *Manager) grow(l located, size int64) (Record, error) {
 		return l.Record, errors.Join(err, m.afterDoubt(l))
 	}
 	l.pool.Ledger().Put(grown)
+	l.pool.Held(l.ID)
 	m.Log.Info("expanded a volume", logging.KeyID, l.ID, logging.KeyPool, l.Pool, logging.KeyBytes, size)
 	return grown, nil
 }

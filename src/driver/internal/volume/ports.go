@@ -14,6 +14,8 @@ type Pool interface {
 	Open(ctx context.Context) (poolfs.FS, error)
 	Ledger() Ledger
 	Backend() Backend
+	// Held takes note that a volume's limit is held, of which recovery may have reported the contrary (Report.Unheld).
+	Held(id string)
 }
 
 // Ledger is a pool's in-memory account of its records and of the bytes promised to them.

@@ -49,10 +49,12 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 // trouble must not keep pods from their data.
 func (m *Manager) held(l located) error {
 	err := hold(l.pool, l.disk, l.Record)
-	if errors.Is(err, ErrBroken) {
+	switch {
+	case err == nil:
+		l.pool.Held(l.ID)
+	case errors.Is(err, ErrBroken):
 		return err
-	}
-	if err != nil {
+	default:
 		m.Log.Warn("cannot see to the limit of a volume", logging.KeyID, l.ID, logging.KeyPool, l.Pool, logging.KeyError, err)
 	}
 	return nil

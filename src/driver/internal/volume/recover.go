@@ -61,10 +61,11 @@ func (s survey) verdict() verdict {
 
 // Report names the volumes of a pool that need a person's attention.
 type Report struct {
-	Lost    []string // a record, but no data
-	Refused []string // a record, or what stands in the data's place, cannot be used
-	Unheld  []string // the limit cannot be held, or what an interrupted operation left cannot be cleared; these are in the ledger
-	Foreign []string // a directory that neither a record nor a PersistentVolume names
+	Lost      []string // a record, but no data
+	Refused   []string // a record, or what stands in the data's place, cannot be used
+	Unheld    []string // the limit cannot be held; these, and the next, are in the ledger
+	Uncleared []string // what an interrupted operation left cannot be cleared
+	Foreign   []string // a directory that neither a record nor a PersistentVolume names
 	// Unchecked tells that the Kubernetes API did not answer, so Foreign may hold volumes to adopt: recover again.
 	Unchecked bool
 }
@@ -87,7 +88,7 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 			m.Log.Error("cannot recover a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
 			if s.verdict() == healthy { // only its leftovers are in trouble
 				whole = append(whole, records[id])
-				report.Unheld = append(report.Unheld, id)
+				report.Uncleared = append(report.Uncleared, id)
 			} else {
 				report.Refused = append(report.Refused, id)
 			}
@@ -113,7 +114,7 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	m.adoptAll(ctx, p, disk, &report)
 	slices.Sort(report.Lost)
 	slices.Sort(report.Refused)
-	slices.Sort(report.Unheld)
+	slices.Sort(report.Unheld) // Uncleared is sorted
 	slices.Sort(report.Foreign)
 	return report, nil
 }

@@ -106,9 +106,8 @@ func (m *Manager) enter(p Pool, disk poolfs.FS, records []Record, report *Report
 	for _, r := range records {
 		p.Ledger().Put(r)
 	}
-	troubled := slices.Clone(report.Unheld)
 	for _, r := range records {
-		if slices.Contains(troubled, r.ID) {
+		if slices.Contains(report.Uncleared, r.ID) {
 			continue
 		}
 		if err := hold(p, disk, r); err != nil {
