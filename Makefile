@@ -69,7 +69,7 @@ e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afte
 	go -C tests test -count=1 -timeout 60m -v ./e2e/...
 
 perf: ## Measure (root); the report, a plot and JSON go to artifacts/perf
-	@go -C tools run ./install benchstat helm4 mkfs.ext4 mkfs.xfs >/dev/null
+	@go -C tools run ./install benchstat helm4 mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
 	go -C tests run ./perf -out $(CURDIR)/artifacts/perf
 
 fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each target
