@@ -26,7 +26,7 @@ func connect(t *testing.T, c Config) *link {
 	l := &link{machine: boot(t, c), answers: make(chan answer, 1000)}
 	for line, ok := l.machine.Next(); line != "ready"; line, ok = l.machine.Next() {
 		if !ok {
-			t.Fatal(l.machine.Wait())
+			t.Fatalf("the agent ended before its driver served (is there still a test that %q runs?): %v", c.Command, l.machine.Wait())
 		}
 		t.Log(line)
 	}

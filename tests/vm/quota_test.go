@@ -4,6 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -48,9 +51,10 @@ func fetch(ctx context.Context, t *testing.T) Kernel {
 
 // inside is a package whose tests run in the VM.
 type inside struct {
-	module, pkg, tests string
-	driver             bool  // they start the built driver
-	disk               int64 // bytes
+	module, pkg string
+	tests       []string // patterns, of each of which one has to pass
+	driver      bool     // they start the built driver
+	disk        int64    // bytes
 }
 
 // TestProjectQuota runs tests on XFS and ext4 of a kernel that has their project quota: the kernel's behaviour, the driver's parts, and
@@ -58,10 +62,10 @@ type inside struct {
 func TestProjectQuota(t *testing.T) {
 	kernel := fetch(t.Context(), t)
 	for _, s := range []inside{
-		{module: ".", pkg: "./sanity", tests: "^TestSanity$", driver: true, disk: 2 << 30},
-		{module: "..", pkg: "./src/driver/internal/volume", tests: "^Test(EnforcedOnRealDisks$|VM)", disk: 512 << 20},
-		{module: "..", pkg: "./src/internal/kernel/projectquota", tests: "^Test(VM|Layout|Invalid|ProbeElsewhere)", disk: 512 << 20},
-		{module: "..", pkg: "./src/driver/internal/poolfs", tests: "^TestQuotas$", disk: 512 << 20},
+		{module: ".", pkg: "./sanity", tests: []string{"^TestSanity$"}, driver: true, disk: 2 << 30},
+		{module: "..", pkg: "./src/driver/internal/volume", tests: []string{"^TestEnforcedOnRealDisks$", "^TestVM"}, disk: 512 << 20},
+		{module: "..", pkg: "./src/internal/kernel/projectquota", tests: []string{"^TestVM", "^TestLayout", "^TestInvalid", "^TestProbeElsewhere"}, disk: 512 << 20},
+		{module: "..", pkg: "./src/driver/internal/poolfs", tests: []string{"^TestQuotas$"}, disk: 512 << 20},
 	} {
 		t.Run(filepath.Base(s.pkg), func(t *testing.T) {
 			t.Parallel()
@@ -90,10 +94,32 @@ func (s inside) run(t *testing.T, kernel Kernel) {
 	}
 	m := boot(t, Config{
 		Kernel: kernel, Modules: []string{"xfs", "ext4", "quota_v2"}, Disks: disks, Files: files,
-		Command: []string{"/test", "-test.v", "-test.run", s.tests}, Dir: dir,
+		Command: []string{"/test", "-test.v", "-test.run", strings.Join(s.tests, "|")}, Dir: dir,
 	})
+	var said []string
 	for line, ok := m.Next(); ok; line, ok = m.Next() {
 		t.Log(line)
+		said = append(said, line)
 	}
 	must(t, m.Wait())
+	if left := unpassed(said, s.tests); len(left) > 0 {
+		t.Errorf("no test passed of those that match %q: is there still one?", left)
+	}
+}
+
+// unpassed are the patterns that no test has passed for, as a test binary's lines tell. It exits with 0 where none matches, too, and where all
+// are skipped.
+func unpassed(lines, patterns []string) (left []string) {
+	const passed = "--- PASS: "
+	for _, pattern := range patterns {
+		match := regexp.MustCompile(pattern)
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			test, is := strings.CutPrefix(line, passed)
+			name, _, _ := strings.Cut(test, " ")
+			return is && match.MatchString(name)
+		}) {
+			left = append(left, pattern)
+		}
+	}
+	return left
 }

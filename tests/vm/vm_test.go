@@ -2,6 +2,7 @@ package vm
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,6 +38,21 @@ func TestMissingProgram(t *testing.T) {
 	err := need("qemu-system-x86_64")
 	if err == nil || !strings.Contains(err.Error(), "qemu-system-x86_64 is missing") || !strings.Contains(err.Error(), "package qemu-system-x86 ") {
 		t.Errorf("error is %v, want one that names the package", err)
+	}
+}
+
+// TestNothingRunIsNoSuccess: a test that was renamed, or is skipped, is missed.
+func TestNothingRunIsNoSuccess(t *testing.T) {
+	patterns := []string{"^TestOne$", "^TestVM"}
+	for name, test := range map[string]struct{ lines, left []string }{
+		"none matches": {[]string{"testing: warning: no tests to run", "PASS"}, patterns},
+		"all pass":     {[]string{"=== RUN   TestOne", "--- PASS: TestOne (0.10s)", "--- PASS: TestVMTwo (0.00s)", "PASS"}, nil},
+		"one renamed":  {[]string{"--- PASS: TestOneMore (0.10s)", "--- PASS: TestVMTwo (0.00s)", "PASS"}, patterns[:1]},
+		"one skipped":  {[]string{"--- PASS: TestOne (0.10s)", "--- SKIP: TestVMTwo (0.00s)", "    --- PASS: TestVMTwo/sub (0.00s)", "PASS"}, patterns[1:]},
+	} {
+		if left := unpassed(test.lines, patterns); !slices.Equal(left, test.left) {
+			t.Errorf("%s: %q are said to be missing, want %q", name, left, test.left)
+		}
 	}
 }
 
