@@ -52,7 +52,7 @@ test-quota-vm: ## Project quota on XFS and ext4, csi-sanity on it too, in a VM w
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
 	go -C tests test -count=1 -timeout 30m -skip '^TestPowerCuts$$' ./vm
 
-test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext4 and btrfs, and look at the disk
+test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext4 and btrfs, and look at the disk; from 10 on with qgroups too
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
 	HPP_POWER_CUTS=$(POWER_CUTS) go -C tests test -count=1 -timeout 6h -v -run '^TestPowerCuts$$' ./vm \
 	  | tee /dev/stderr | grep '^--- PASS: TestPowerCuts' >/dev/null # go test is content with no test
