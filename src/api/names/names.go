@@ -43,7 +43,7 @@ const (
 // Reasons of the conditions on the driver's pods.
 const (
 	PoolPresent     = "PoolPresent"
-	PoolDegraded    = "PoolDegraded" // its volumes are served, and none can be made
+	PoolDegraded    = "PoolDegraded" // its volumes are served, and none can be made, or nothing keeps them to their sizes
 	PoolAbsent      = "PoolAbsent"
 	PoolNotSelected = "PoolNotSelected"
 )

@@ -59,7 +59,7 @@ const (
 	PoolPreparing StoragePoolPhase = "Preparing"
 	// PoolReady says that the pool is there on every node that should have it.
 	PoolReady StoragePoolPhase = "Ready"
-	// PoolDegraded says that a node reports the pool as absent.
+	// PoolDegraded says that a node reports the pool as absent, or as in trouble.
 	PoolDegraded StoragePoolPhase = "Degraded"
 	// PoolNotServed says that this version does not serve such a pool.
 	PoolNotServed StoragePoolPhase = "NotServed"

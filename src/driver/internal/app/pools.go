@@ -31,18 +31,8 @@ func poolHealth(s pool.Status) volume.Health {
 			Condition: volume.Degraded, Reason: "VolumesUnusable",
 			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a limit that cannot be held; the driver's log names them", s.Lost, s.Refused),
 		}
-	case s.EnforcementLost:
-		return volume.Health{
-			Condition: volume.Degraded, Reason: "EnforcementLost",
-			Message: "the filesystem's quota is off: nothing keeps volumes to their size; switch it on again",
-		}
-	case s.Reason == pool.NoNewVolumes:
+	case s.Reason != "":
 		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}
-	case s.CountsWrong:
-		return volume.Health{
-			Condition: volume.Degraded, Reason: "QuotaInconsistent",
-			Message: "the filesystem's quota has lost count and is counted again: nothing keeps volumes to their size meanwhile; use simple quota, which does not lose count",
-		}
 	default:
 		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}
 	}

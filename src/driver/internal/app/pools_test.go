@@ -8,9 +8,10 @@ import (
 )
 
 func TestPoolHealth(t *testing.T) {
-	lost := localPool(true, "", "")
-	lost.EnforcementLost = true
-	miscounted := localPool(true, "", "")
+	lost := localPool(true, pool.EnforcementLost, "the driver may not set limits")
+	closed := localPool(true, pool.NoNewVolumes, "quota is required and the driver may not set limits")
+	lost.EnforcementLost, closed.EnforcementLost = true, true
+	miscounted := localPool(true, pool.QuotaInconsistent, "counted again")
 	miscounted.CountsWrong = true
 	unusable := localPool(true, pool.NoNewVolumes, "no room")
 	unusable.Lost = 1
@@ -22,12 +23,17 @@ func TestPoolHealth(t *testing.T) {
 		"present":                    {localPool(true, "", ""), volume.Healthy, "Healthy"},
 		"absent":                     {localPool(false, "MarkerMissing", "no marker"), volume.Inaccessible, "MarkerMissing"},
 		"enforcement lost":           {lost, volume.Degraded, "EnforcementLost"},
+		"the same where required":    {closed, volume.Degraded, pool.NoNewVolumes},
 		"qgroups have lost count":    {miscounted, volume.Degraded, "QuotaInconsistent"},
 		"no volume can be made":      {localPool(true, pool.NoNewVolumes, "no room"), volume.Degraded, pool.NoNewVolumes},
 		"no data, which comes first": {unusable, volume.Degraded, "VolumesUnusable"},
 	} {
-		if got := poolHealth(test.is); got.Condition != test.condition || got.Reason != test.reason {
+		got := poolHealth(test.is)
+		if got.Condition != test.condition || got.Reason != test.reason {
 			t.Errorf("%s: %+v, want %+v", name, got, test)
+		}
+		if test.reason == test.is.Reason && got.Message != test.is.Message {
+			t.Errorf("%s: says %q, want what the pool says: %q", name, got.Message, test.is.Message)
 		}
 	}
 }

@@ -106,6 +106,9 @@ func condition(p pool.Status) kube.Condition {
 	case p.Present && p.Reason == pool.NoNewVolumes:
 		c.True, c.Reason = true, names.PoolDegraded
 		c.Message = fmt.Sprintf("%s: its volumes are served, and none can be made: %s", p.Path, p.Message)
+	case p.Present && p.Reason != "":
+		c.True, c.Reason = true, names.PoolDegraded
+		c.Message = fmt.Sprintf("%s can be used, but %s", p.Path, p.Message)
 	case p.Present:
 		c.True, c.Reason = true, names.PoolPresent
 		c.Message = fmt.Sprintf("%s can be used; enforcement of sizes: %s", p.Path, p.Enforcement)

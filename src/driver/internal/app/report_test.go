@@ -38,6 +38,7 @@ func TestReporter(t *testing.T) {
 	missing := localPool(false, "MarkerMissing", "/srv/local holds no marker")
 	reread := localPool(false, "MarkerMissing", "/srv/local holds no marker, in other words")
 	full := localPool(true, pool.NoNewVolumes, "no room")
+	miscounted := localPool(true, pool.QuotaInconsistent, "the quota is counted again")
 	differs := localPool(false, "MarkerDiffers", "/srv/local is another pool")
 	aside := pool.Status{Name: "slow", Path: "/srv/slow", Aside: true, Reason: "NotSelected", Message: "the labels do not match"}
 	unchecked := pool.Status{Name: "slow", Path: "/srv/slow", Unchecked: true, Reason: "NotChecked", Message: "not looked at yet"}
@@ -63,6 +64,10 @@ func TestReporter(t *testing.T) {
 		Type: prefix + "local", True: true, Reason: "PoolDegraded", Cause: pool.NoNewVolumes,
 		Message: "/srv/local: its volumes are served, and none can be made: no room", Since: minute(8),
 	}
+	isMiscounted := kube.Condition{
+		Type: prefix + "local", True: true, Reason: "PoolDegraded", Cause: pool.QuotaInconsistent,
+		Message: "/srv/local can be used, but the quota is counted again", Since: minute(8),
+	}
 	firstPresent, laterPresent := isPresent, isPresent
 	firstPresent.Since, laterPresent.Since = minute(1), minute(8)
 	for i, step := range []struct {
@@ -83,7 +88,8 @@ func TestReporter(t *testing.T) {
 		{"no change", []pool.Status{differs, aside}, nil, nil},
 		{"back", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
 		{"no volume can be made", []pool.Status{full, aside}, nil, []kube.Condition{isFull, isAside}},
-		{"volumes can be made again", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
+		{"volumes can be made, and nothing holds them", []pool.Status{miscounted, aside}, nil, []kube.Condition{isMiscounted, isAside}},
+		{"all is well again", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
 		{"taken out of the configuration", []pool.Status{present}, nil, []kube.Condition{laterPresent}},
 		{"all taken out", nil, nil, []kube.Condition{}},
 	} {

@@ -15,6 +15,8 @@ type Choice struct {
 	volume.Backend
 	// Why says why sizes are not enforced, "" where they are.
 	Why string
+	// Off tells that the filesystem could have quota, and nobody has switched it on.
+	Off bool
 	// Enabled tells that quota was switched on just now, which changes the filesystem for good.
 	Enabled bool
 	// Left is the project that the driver's own directories counted to and were just taken out of; its number is 0 for none.
@@ -45,14 +47,14 @@ func Choose(disk poolfs.FS, want poolspec.Quota) (Choice, error) {
 		}
 		enabled = on != poolfs.QuotaOff
 	}
+	if on == poolfs.QuotaOff {
+		return Choice{Backend: Plain{}, Why: why, Off: true}, nil
+	}
 	var left poolfs.Account
 	if on == poolfs.QuotaProject {
 		if left, why = leaveProject(quotas, want); why != "" {
-			on = poolfs.QuotaOff
+			return Choice{Backend: Plain{}, Why: why}, nil
 		}
-	}
-	if on == poolfs.QuotaOff {
-		return Choice{Backend: Plain{}, Why: why}, nil
 	}
 	return Choice{Backend: Quota{kind: on}, Enabled: enabled, Left: left}, nil
 }

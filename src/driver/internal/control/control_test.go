@@ -64,6 +64,7 @@ func TestStatus(t *testing.T) {
 			Name: "local", Path: "/pool", Present: true, Selected: true, ID: "id-1", Backend: "plain", Enforcement: "none", Inline: true,
 			Size: 100 << 30, Free: 60 << 30, Available: 50 << 30, Promised: 1536, Volumes: 3, TrashEntries: 2, OldestTrash: deleted, Orphans: 1, Lost: 4, Refused: 5,
 		},
+		{Name: "wrong", Path: "/wrong", Present: true, ID: "id-4", Enforcement: "cooperative", CountsWrong: true, Reason: "QuotaInconsistent", Message: "counted again"},
 		{Name: "away", Path: "/away", Selected: true, Reason: "MarkerMissing", Message: "mount it", ID: "id-2"},
 		{Name: "other", Path: "/other", Reason: "NotSelected", Message: "labels"},
 		{Name: "old", Path: "/old", Remembered: true, Reason: "NotConfigured", Message: "taken out", ID: "id-3"},
@@ -77,6 +78,7 @@ func TestStatus(t *testing.T) {
 			Name: "local", Path: "/pool", State: control.Present, Selected: true, ID: "id-1", Backend: "plain", Enforcement: "none", Inline: true,
 			Size: 100 << 30, Free: 60 << 30, Available: 50 << 30, Promised: 1536, Volumes: 3, Trash: 2, OldestTrash: deleted, Orphans: 1, Lost: 4, Refused: 5,
 		},
+		{Name: "wrong", Path: "/wrong", State: control.Present, ID: "id-4", Enforcement: "cooperative", CountsWrong: true, Reason: "QuotaInconsistent", Message: "counted again"},
 		{Name: "away", Path: "/away", State: control.Absent, Selected: true, Reason: "MarkerMissing", Message: "mount it", ID: "id-2"},
 		{Name: "other", Path: "/other", State: control.NotSelected, Reason: "NotSelected", Message: "labels"},
 		{Name: "old", Path: "/old", State: control.NotConfigured, Reason: "NotConfigured", Message: "taken out", ID: "id-3"},
@@ -88,7 +90,7 @@ func TestStatus(t *testing.T) {
 	if err := control.WriteTable(&table, got); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"hpp 0.1.0 on node worker-1", "100.0Gi", "1.5Ki", "not configured", "away: MarkerMissing: mount it"} {
+	for _, part := range []string{"hpp 0.1.0 on node worker-1", "100.0Gi", "1.5Ki", "not configured", "away: MarkerMissing: mount it", "wrong: QuotaInconsistent: counted again"} {
 		if !strings.Contains(table.String(), part) {
 			t.Errorf("the table does not say %q:\n%s", part, table.String())
 		}

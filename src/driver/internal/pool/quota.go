@@ -51,8 +51,8 @@ func judge(spec poolspec.Pool, before string, found backend.Choice) (quota, *ref
 	}
 }
 
-// notByItself is why quota of btrfs is not switched on where volumes were held to their sizes before.
-const notByItself = "; the driver does not switch it on by itself where volumes are that it held to their sizes before: what they hold by now " +
+// onAgain is what to do about quota of btrfs that is off where volumes were held to their sizes before, and why the driver does not do it.
+const onAgain = "quota is off, and the driver does not switch it on by itself where volumes are that it held to their sizes before: what they hold by now " +
 	"would count to nobody under simple quota; `btrfs quota enable` (full qgroups) counts it"
 
 // chooseBackend looks at what quota an open pool has. That of btrfs is switched on only before the pool's volumes count on one: it would
@@ -70,8 +70,8 @@ func (p *Pool) chooseBackend(disk poolfs.FS, m marker) error {
 	if err != nil {
 		return err
 	}
-	if counted && !backend.Enforces(found.Backend) {
-		found.Why += notByItself
+	if before == backend.NameBtrfs && found.Off {
+		found.Why = onAgain
 	}
 	p.announceChanges(found)
 	looked := found.Backend

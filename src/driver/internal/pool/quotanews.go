@@ -29,6 +29,9 @@ func (p *Pool) announceChanges(found backend.Choice) {
 
 // announceQuota tells that enforcement was lost, or is there again.
 func (p *Pool) announceQuota(was, is quota) {
+	if was.lost != is.lost {
+		p.set.tellChanged()
+	}
 	switch {
 	case is.lost && !was.lost:
 		p.set.Log.Error("sizes are no longer enforced", logging.KeyPool, p.spec.Name, logging.KeyPath, p.spec.Path, logging.KeyReason, is.why)

@@ -102,14 +102,18 @@ func (p *Pool) countsRight(disk poolfs.FS) (bool, error) {
 		return false, fmt.Errorf("see whether the filesystem's quota counts right: %w", err)
 	}
 	p.mu.Lock()
-	was, now := p.recount, p.set.Now()
+	was, miscounted, now := p.recount, p.miscounts(), p.set.Now()
 	due := counts == poolfs.CountsWrong && (was.started.IsZero() || now.Sub(was.started) >= recountPause)
 	if due {
 		p.recount.started = now
 	}
 	p.recount.counts = counts
 	p.recount.told = counts == poolfs.CountsWrong || (was.told && counts != poolfs.CountsRight)
+	changed := p.miscounts() != miscounted
 	p.mu.Unlock()
+	if changed {
+		p.set.tellChanged()
+	}
 	p.announceCounts(was, counts)
 	if due {
 		p.startRecount(quotas)

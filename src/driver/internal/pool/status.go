@@ -15,7 +15,7 @@ type Status struct {
 	Remembered bool // by this node only: the configuration no longer holds the pool
 	Unchecked  bool // not looked at yet, since the driver started
 	Aside      bool // not selected here, and never used before
-	// Reason and Message say why the pool cannot be used, or, where it is present, why no volume is made in it; else "".
+	// Reason and Message say why the pool cannot be used, or, where it is present, what is wrong with it and what to do; else "".
 	Reason      string
 	Message     string
 	ID          string
@@ -95,8 +95,12 @@ func (s *Set) Glance() []Status {
 // Changed receives when Glance has something new to tell. It has one listener.
 func (s *Set) Changed() <-chan struct{} { return s.changed }
 
-// NoNewVolumes is the reason of a present pool in which no volume can be made for now.
-const NoNewVolumes = "NoNewVolumes"
+// Reasons of a present pool that something is wrong with.
+const (
+	NoNewVolumes      = "NoNewVolumes"      // none can be made for now
+	EnforcementLost   = "EnforcementLost"   // nothing keeps volumes to their size any more
+	QuotaInconsistent = "QuotaInconsistent" // nothing does until the filesystem has counted again
+)
 
 // glance is the status without a look at the disk.
 func (p *Pool) glance() Status {
@@ -111,10 +115,26 @@ func (p *Pool) glance() Status {
 		Orphans:     len(p.orphans), Lost: p.still(p.report.Lost), Refused: len(p.report.Refused) + p.still(p.report.Unheld) + p.still(p.report.Uncleared),
 	}
 	st.TrashEntries, st.OldestTrash = p.trash.Entries, p.trash.Oldest
-	if why := p.ledger.whyClosed(); st.Present && why != "" {
-		st.Reason, st.Message = NoNewVolumes, why
+	if st.Present {
+		st.Reason, st.Message = p.ailment()
 	}
 	return st
+}
+
+// ailment says what is wrong with a present pool, the gravest first; "" where nothing is. p.mu is held.
+func (p *Pool) ailment() (reason, message string) {
+	closed := p.ledger.whyClosed() // holds why enforcement was lost, where that is the reason
+	switch {
+	case closed != "":
+		return NoNewVolumes, closed
+	case p.quota.lost:
+		return EnforcementLost, "nothing keeps volumes to their size any more: " + p.quota.why
+	case p.miscounts():
+		return QuotaInconsistent, "the filesystem's quota has lost count and is counted again: nothing keeps volumes to their size meanwhile; " +
+			"use simple quota, which does not lose count"
+	default:
+		return "", ""
+	}
 }
 
 // still counts the volumes that recovery found in trouble and that were not deleted since. p.mu is held.

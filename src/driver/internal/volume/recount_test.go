@@ -41,16 +41,21 @@ func TestLostCountIsRecounted(t *testing.T) {
 	}
 	is := func(about string, wrong bool, availableMi int64, counts poolfs.Counts) {
 		t.Helper()
-		if s := n.check(t); s.CountsWrong != wrong || s.Available != availableMi*mi {
-			t.Errorf("%s: wrong %v, %d MiB available; want %v, %d", about, s.CountsWrong, s.Available/mi, wrong, availableMi)
+		s := n.check(t)
+		if s.CountsWrong != wrong || s.Available != availableMi*mi || strings.Contains(s.Message, "nothing keeps volumes to their size") != wrong {
+			t.Errorf("%s: wrong %v, %d MiB available, says %q; want %v, %d", about, s.CountsWrong, s.Available/mi, s.Message, wrong, availableMi)
 		}
 		if got := n.countsOf(t); got != counts {
 			t.Errorf("%s: the filesystem's counts are %s, want %s", about, got, counts)
 		}
 	}
 	is("at first", false, 50, poolfs.CountsRight)
+	n.changed()
 	disk.LoseCount(poolPath)
 	is("lost", true, 40, poolfs.CountsAnew)
+	if !n.changed() {
+		t.Error("nobody is told that the pool says something else")
+	}
 	s = spec("pvc-2")
 	s.Bytes = 45 * mi
 	_, err := n.Create(t.Context(), s)

@@ -1,8 +1,10 @@
 package volume_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -40,7 +42,11 @@ func TestQuotaRequiredAgainIsNotSwitchedOnOverOldData(t *testing.T) {
 	n := start(t, disk, withQuota(poolspec.QuotaRequired))
 	_, err := n.Create(t.Context(), spec("pvc-3"))
 	wants(t, err, volume.ErrPoolNotHere, "quota is required", "count to nobody", "btrfs quota enable")
-	if s := n.set.Status()[0]; !s.Present || !s.EnforcementLost || n.events.tell("QuotaEnabled", "") || !n.events.tell("EnforcementLost", "count to nobody") {
+	s := n.set.Status()[0]
+	if s.Reason != pool.NoNewVolumes || !strings.Contains(s.Message, "count to nobody") || strings.Contains(s.Message, "--simple") {
+		t.Errorf("the pool says %s: %s", s.Reason, s.Message)
+	}
+	if !s.Present || !s.EnforcementLost || n.events.tell("QuotaEnabled", "") || !n.events.tell("EnforcementLost", "count to nobody") {
 		t.Errorf("%+v, %v", s, n.events.told)
 	}
 	for _, id := range []string{"pvc-1", "pvc-2"} {
@@ -87,6 +93,44 @@ func TestQuotaRequiredAgainWithoutProjectQuota(t *testing.T) {
 			delete(r, "pvc-2")
 			n.limited(t, r, "mounted with it")
 			mustCreate(t, n, "pvc-3")
+		})
+	}
+}
+
+// changed tells whether the set has said, since the last call, that Glance has something new to tell.
+func (n *node) changed() bool {
+	select {
+	case <-n.set.Changed():
+		return true
+	default:
+		return false
+	}
+}
+
+// TestLostQuotaSaysWhatToDo, in the status, in the event and to whom the pod's conditions are for. On btrfs it is not what one does where
+// volumes hold nothing yet.
+func TestLostQuotaSaysWhatToDo(t *testing.T) {
+	for name, test := range map[string]struct {
+		on       poolfs.Quota
+		fs, says string
+	}{
+		"btrfs": {poolfs.QuotaSimple, "btrfs", "`btrfs quota enable` (full qgroups) counts it"},
+		"xfs":   {poolfs.QuotaProject, "xfs", "xfs has no quota on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := quotaDisk(t, test.on)
+			n := start(t, disk, withQuota(poolspec.QuotaAuto))
+			mustCreate(t, n, "pvc-1")
+			n.changed()
+			disk.SetQuota(poolPath, poolfs.QuotaOff)
+			disk.SetFSType(poolPath, test.fs)
+			s := n.check(t)
+			if s.Reason != pool.EnforcementLost || !strings.Contains(s.Message, test.says) || !n.events.tell("EnforcementLost", test.says) {
+				t.Errorf("%s: %s; %v", s.Reason, s.Message, n.events.told)
+			}
+			if !n.changed() {
+				t.Error("nobody is told that the pool says something else")
+			}
 		})
 	}
 }
