@@ -8,13 +8,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// gathered sees to it that all of a volume's data counts to it before a pod writes: that in a directory which was put back by hand does
-// not yet. That may be many files, for which the other volumes must not wait: the pool is released meanwhile, and opened anew.
+// gathered makes all of a volume's data count to it: that in a directory which was put back by hand does not yet. That may be many files,
+// for which the other volumes must not wait: the pool is released meanwhile, and opened anew, so that nothing known before still holds.
 func (m *Manager) gathered(ctx context.Context, l located) (located, error) {
 	backend := l.pool.Backend()
-	if loose, err := backend.Loose(l.disk, l.ID, l.Record); err != nil || !loose {
-		return l, err
-	}
 	poolfs.Release(l.disk)
 	err := backend.Gather(ctx, l.disk, l.ID, l.Record)
 	if err == nil {

@@ -115,3 +115,94 @@ func TestUncountablePutBack(t *testing.T) {
 	}
 	publishing().check(t, n, true, "tried again")
 }
+
+// replaced says what somebody does to csi/ while a volume is counted, and how the publish ends that had the count made.
+type replaced struct {
+	by   func(disk *memfs.Disk, pool poolfs.FS, quotas poolfs.Quotas, number uint32) error
+	want error
+	says string
+}
+
+// replacements are all with which something is wrong, and two with which nothing is.
+func replacements() map[string]replaced {
+	const dir = poolPath + "/csi/pvc-1"
+	return map[string]replaced{
+		"nothing": {by: func(*memfs.Disk, poolfs.FS, poolfs.Quotas, uint32) error { return nil }},
+		"another limit": {by: func(_ *memfs.Disk, _ poolfs.FS, quotas poolfs.Quotas, number uint32) error {
+			return quotas.SetLimit(number, poolfs.Limit{Bytes: 8 << 20})
+		}},
+		"removed": {
+			by: func(_ *memfs.Disk, pool poolfs.FS, _ poolfs.Quotas, _ uint32) error {
+				return pool.Rename("pvc-1", "elsewhere")
+			},
+			want: volume.ErrLost, says: "csi/pvc-1",
+		},
+		"a file": {
+			by: func(_ *memfs.Disk, pool poolfs.FS, _ poolfs.Quotas, _ uint32) error {
+				return errors.Join(pool.Rename("pvc-1", "elsewhere"), pool.WriteFile("pvc-1", nil, 0o600))
+			},
+			want: volume.ErrBroken, says: "no directory",
+		},
+		"one that counts elsewhere": {
+			by: func(disk *memfs.Disk, _ poolfs.FS, quotas poolfs.Quotas, _ uint32) error {
+				disk.ReplaceByEmpty(dir)
+				return quotas.Count("pvc-1", 4711)
+			},
+			want: volume.ErrBroken, says: "4711",
+		},
+		"one that counts nowhere": {
+			by: func(disk *memfs.Disk, _ poolfs.FS, _ poolfs.Quotas, _ uint32) error {
+				disk.ReplaceByEmpty(dir)
+				return nil
+			},
+			want: volume.ErrBusy, says: "try again",
+		},
+		"one that counts, with the old one mounted": {
+			by: func(disk *memfs.Disk, _ poolfs.FS, quotas poolfs.Quotas, number uint32) error {
+				disk.ReplaceByEmpty(dir)
+				return quotas.Count("pvc-1", number)
+			},
+			want: volume.ErrTargetTaken, says: target,
+		},
+	}
+}
+
+// TestReplacedWhileItIsCounted: what has come into a volume's place meanwhile is looked at as the first was.
+func TestReplacedWhileItIsCounted(t *testing.T) {
+	for name, test := range replacements() {
+		t.Run(name, func(t *testing.T) {
+			disk := quotaDisk(t, poolfs.QuotaProject)
+			putBack(t, disk)
+			disk.AddFile(poolPath+"/csi/pvc-1/large", make([]byte, 2<<20)) // so that the claim hears that the count is done
+			n := warm(t, disk)
+			number := n.records(t)["pvc-1"].ProjectID
+			pool := n.open(t)
+			defer func() { _ = pool.Close() }()
+			quotas, _ := poolfs.QuotasOf(pool)
+			if info, err := pool.Stat("pvc-1"); strings.Contains(name, "mounted") {
+				n.mounts.at[target] = volume.Mount{Mounted: err == nil, Dev: info.Dev, Ino: info.Ino}
+			}
+			n.cluster.heard = func() {
+				n.cluster.heard = nil
+				if err := test.by(disk, pool, quotas, number); err != nil {
+					t.Error(err)
+				}
+			}
+			err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target})
+			if n.cluster.heard != nil {
+				t.Fatalf("the claim heard nothing: %v", err)
+			}
+			if test.want != nil {
+				wants(t, err, test.want, test.says)
+			} else if a, limitErr := quotas.Account(number); err != nil || limitErr != nil || a.Limit.Bytes != 1<<20 {
+				t.Errorf("%v; the account is %+v, %v", err, a, limitErr)
+			}
+			if !errors.Is(test.want, volume.ErrBusy) {
+				return
+			}
+			if err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}); err != nil {
+				t.Errorf("tried again: %v", err)
+			}
+		})
+	}
+}

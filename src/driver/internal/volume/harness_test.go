@@ -339,6 +339,8 @@ func (m *mounts) Published() (map[string][]string, error) {
 type cluster struct {
 	pvs []volume.PersistentVolume
 	err error
+	// heard, if set, is called when a claim has been told something.
+	heard func()
 	// asked, if set, is called before a list is answered.
 	asked func()
 
@@ -350,6 +352,9 @@ func (c *cluster) Tell(claim volume.Claim, reason, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told = append(c.told, claim.Namespace+"/"+claim.Name+" "+reason+": "+message)
+	if c.heard != nil {
+		c.heard()
+	}
 }
 
 func (c *cluster) Volume(_ context.Context, id string) (volume.PersistentVolume, bool, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -18,19 +19,18 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 		return err
 	}
 	defer func() { l.Close() }()
-	info, ok, err := exists(l.disk, q.ID)
-	if err != nil {
-		return err
+	info, loose, err := m.ready(l)
+	if err == nil && loose {
+		if l, err = m.gathered(ctx, l); err != nil {
+			return err
+		}
+		info, loose, err = m.ready(l) // nothing kept others from it meanwhile
 	}
-	if !ok {
-		return lost(l.Record)
-	}
-	enrol(l)
-	if err := m.held(l); err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if l, err = m.gathered(ctx, l); err != nil {
-		return err
+	case loose:
+		return fmt.Errorf("%w: somebody else put another directory in the place of csi/%s meanwhile; try again", ErrBusy, q.ID)
 	}
 	mount, err := m.Mounter.Inspect(q.Target)
 	if err != nil {
@@ -43,6 +43,24 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 		return err
 	}
 	return m.bind(q, l)
+}
+
+// ready looks at a volume before a pod writes: its directory is there, and its limit is seen to. loose tells that what is in it does
+// not count to it yet.
+func (m *Manager) ready(l located) (info poolfs.Info, loose bool, err error) {
+	info, ok, err := exists(l.disk, l.ID)
+	if err != nil {
+		return info, false, err
+	}
+	if !ok {
+		return info, false, lost(l.Record)
+	}
+	enrol(l)
+	if err := m.held(l); err != nil {
+		return info, false, err
+	}
+	loose, err = l.pool.Backend().Loose(l.disk, l.ID, l.Record)
+	return info, loose, err
 }
 
 // held sees to a volume's limit before a pod writes. Only a volume that counts elsewhere, or whose number is another's, is refused: a quota in
