@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -137,9 +138,21 @@ func remove(t *testing.T, top *os.File, id uint32, files ...string) {
 	for _, file := range files {
 		must(t, os.Remove(file))
 	}
-	for usage(t, top, id).Inodes > before-uint64(len(files)) {
+	freed(t, top, id, Usage{Bytes: math.MaxUint64, Inodes: before - uint64(len(files))})
+}
+
+// freed waits until a project holds no more than that.
+func freed(t *testing.T, top *os.File, id uint32, most Usage) {
+	t.Helper()
+	const looks = 6000
+	var is Usage
+	for range looks {
+		if is = usage(t, top, id); is.Bytes <= most.Bytes && is.Inodes <= most.Inodes {
+			return
+		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	t.Fatalf("project %d holds %+v after %d looks, which was to become %+v at most", id, is, looks, most)
 }
 
 func TestVMProbe(t *testing.T) {
@@ -274,9 +287,7 @@ func TestVMReuse(t *testing.T) {
 	on(t, func(t *testing.T, top *os.File) {
 		for range 3 {
 			t.Run("", func(t *testing.T) {
-				for usage(t, top, 9) != (Usage{}) { // XFS frees removed files in the background
-					time.Sleep(10 * time.Millisecond)
-				}
+				freed(t, top, 9, Usage{}) // XFS frees removed files in the background
 				if q, err := Get(top, 9); err != nil || q != (Quota{ID: 9}) {
 					t.Errorf("before: %+v, %v", q, err)
 				}
