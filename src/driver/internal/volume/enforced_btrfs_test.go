@@ -62,17 +62,24 @@ func checkHeld(t *testing.T, m *volume.Locked, root, _ string, v volume.Volume) 
 	}
 }
 
-// TestQuotaSwitchedOffOnRealBtrfs: btrfs forgets all limits then. When quota is on again, recovery makes them and ties the volumes to
-// them, whose old data counts as nothing.
-func TestQuotaSwitchedOffOnRealBtrfs(t *testing.T) {
-	root := btrfsDisk(t)
-	m, set := onDisk(t, root, required)
-	s := spec("pvc-1")
+// create64Mi makes a volume of that size.
+func create64Mi(t *testing.T, m *volume.Locked, id string) volume.Volume {
+	t.Helper()
+	s := spec(id)
 	s.Bytes = 64 << 20
 	v, err := m.Create(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return v
+}
+
+// TestQuotaSwitchedOffOnRealBtrfs: btrfs forgets all limits then. When quota is on again, recovery makes them and ties the volumes to
+// them, whose old data counts as nothing.
+func TestQuotaSwitchedOffOnRealBtrfs(t *testing.T) {
+	root := btrfsDisk(t)
+	m, set := onDisk(t, root, required)
+	v := create64Mi(t, m, "pvc-1")
 	look := func() pool.Status { t.Helper(); return checked(t, set) }
 	run(t, "btrfs", "quota", "disable", root)
 	if status := look(); !status.Present || !status.EnforcementLost {

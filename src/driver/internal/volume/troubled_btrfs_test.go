@@ -21,12 +21,7 @@ import (
 func TestQuotaRequiredAgainOnRealBtrfs(t *testing.T) {
 	root := btrfsDisk(t)
 	m, _ := onDisk(t, root, required)
-	s := spec("pvc-1")
-	s.Bytes = 64 << 20
-	v, err := m.Create(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := create64Mi(t, m, "pvc-1")
 	dir := filepath.Join(root, "pool", "csi", v.ID)
 	if err := write(t, filepath.Join(dir, "a"), 40); err != nil {
 		t.Fatal(err)
@@ -39,7 +34,7 @@ func TestQuotaRequiredAgainOnRealBtrfs(t *testing.T) {
 	if status := checked(t, set); !status.Present || !status.EnforcementLost {
 		t.Errorf("required again: %+v", status)
 	}
-	_, err = m.Create(t.Context(), spec("pvc-2"))
+	_, err := m.Create(t.Context(), spec("pvc-2"))
 	wants(t, err, volume.ErrPoolNotHere, "btrfs quota enable")
 	run(t, "btrfs", "quota", "enable", root)
 	checked(t, set)                                // the volume is tied to its limit again
@@ -64,12 +59,7 @@ func TestQuotaRequiredAgainOnRealBtrfs(t *testing.T) {
 func TestASnapshotOfAVolumeIsNotItsTwin(t *testing.T) {
 	root := btrfsDisk(t)
 	m, set := onDisk(t, root, required)
-	s := spec("pvc-1")
-	s.Bytes = 64 << 20
-	v, err := m.Create(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := create64Mi(t, m, "pvc-1")
 	csi := filepath.Join(root, "pool", "csi")
 	run(t, "btrfs", "subvolume", "snapshot", filepath.Join(csi, "pvc-1"), filepath.Join(csi, "pvc-0"))
 	disk, err := poolfs.NewHost("/").Open(filepath.Join(root, "pool"))
@@ -110,11 +100,7 @@ func TestQgroupsThatLoseCountAreCountedAgain(t *testing.T) {
 	clock := &clock{now: time.Now()}
 	m, set := onDiskAt(t, root, clock.Now)
 	for _, id := range []string{"pvc-1", "pvc-2"} {
-		s := spec(id)
-		s.Bytes = 64 << 20
-		if _, err := m.Create(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		create64Mi(t, m, id)
 		if err := write(t, filepath.Join(root, "pool", "csi", id, "a"), 40); err != nil {
 			t.Fatal(err)
 		}
@@ -161,12 +147,7 @@ func TestQgroupsThatLoseCountAreCountedAgain(t *testing.T) {
 func TestASnapshotInAnotherPoolLeavesTheOriginalItsLimit(t *testing.T) {
 	root := btrfsDisk(t)
 	other := host{state: filepath.Join(root, "state2"), path: filepath.Join(root, "other"), log: slog.New(slog.DiscardHandler), now: time.Now}
-	s := spec("pvc-1")
-	s.Bytes = 64 << 20
-	v, err := other.start(t, required).Create(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := create64Mi(t, other.start(t, required).Locked, "pvc-1")
 	m, set := onDisk(t, root, required)
 	checked(t, set)
 	original := filepath.Join(other.path, "csi", "pvc-1")
