@@ -194,8 +194,8 @@ func (s *Set) TakenOut() []string {
 }
 
 // Capacity is the room in a pool, for growth too, and the largest volume that could be made there, in bytes. That is 0 where
-// none can be made: not selected here, maxVolumes reached. Both are 0 where the pool is absent or unknown, because an error would
-// leave an old number standing in the cluster.
+// none can be made: not selected here, maxVolumes reached. Both are 0 where a quota that is required is off, because volumes do not grow there
+// either, and where the pool is absent or unknown, because an error would leave an old number standing in the cluster.
 func (s *Set) Capacity(ctx context.Context, name string) (room, maximum int64, err error) {
 	p := s.find(name)
 	if p == nil {
