@@ -222,7 +222,7 @@ func FreePort(t *testing.T) int {
 	const first, count, attempts = 20000, 10000, 100
 	var last error
 	for range attempts {
-		port := first + rand.IntN(count)
+		port := first + rand.IntN(count) //nolint:gosec // chance only has to avoid collisions
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("", strconv.Itoa(port)))
 		if err == nil {
 			listener.Close()
