@@ -48,7 +48,7 @@ func (m *Manager) expanded(l located) (Volume, error) {
 		}
 		l.pool.Ledger().Put(l.Record)
 	}
-	if err := m.held(l); err != nil {
+	if err := m.warnUnlessHeld(l); err != nil {
 		return Volume{}, err
 	}
 	return m.answer(l.pool, l.Record), nil

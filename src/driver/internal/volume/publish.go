@@ -56,16 +56,16 @@ func (m *Manager) ready(l located) (info poolfs.Info, loose bool, err error) {
 		return info, false, lost(l.Record)
 	}
 	enrol(l)
-	if err := m.held(l); err != nil {
+	if err := m.warnUnlessHeld(l); err != nil {
 		return info, false, err
 	}
 	loose, err = l.pool.Backend().Loose(l.disk, l.ID, l.Record)
 	return info, loose, err
 }
 
-// held sees to a volume's limit before a pod writes. Only a volume that counts elsewhere, or whose number is another's, is refused: a quota in
-// trouble must not keep pods from their data.
-func (m *Manager) held(l located) error {
+// warnUnlessHeld sees to a volume's limit before a pod writes. Only a volume that counts elsewhere, or whose number is another's, is
+// refused: a quota in trouble must not keep pods from their data.
+func (m *Manager) warnUnlessHeld(l located) error {
 	err := hold(l.pool, l.disk, l.Record)
 	switch {
 	case err == nil:

@@ -107,7 +107,7 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 		case undoCreate, finishDelete, dropStaged, nothing: // settled, nobody needs to know
 		}
 	}
-	m.enter(p, disk, whole, &report)
+	m.takeIn(p, disk, whole, &report)
 	for _, r := range gone { // after the others: a number is rather that of a volume with data
 		p.Ledger().Put(r)
 	}

@@ -100,8 +100,8 @@ func hold(p Pool, disk poolfs.FS, r Record) error {
 	return p.Backend().Hold(disk, r.ID, r)
 }
 
-// enter takes volumes that have data into a pool's ledger, and sees to the limits of those that are in no trouble already.
-func (m *Manager) enter(p Pool, disk poolfs.FS, records []Record, report *Report) {
+// takeIn puts volumes that have data into a pool's ledger, and sees to the limits of those that are in no trouble already.
+func (m *Manager) takeIn(p Pool, disk poolfs.FS, records []Record, report *Report) {
 	ranked(disk, records)
 	for _, r := range records {
 		p.Ledger().Put(r)
@@ -120,14 +120,14 @@ func (m *Manager) enter(p Pool, disk poolfs.FS, records []Record, report *Report
 // ranked sorts records so that of those with one number that volume comes first whose directory counts to it. Where that is true of
 // several or of none, the older one is the original.
 func ranked(disk poolfs.FS, records []Record) {
-	holders := map[uint32]int{}
+	byNumber := map[uint32]int{}
 	for _, r := range records {
-		holders[r.ProjectID]++
+		byNumber[r.ProjectID]++
 	}
 	quotas, hasQuota := poolfs.QuotasOf(disk)
 	strays := map[string]int{}
 	for _, r := range records {
-		if r.ProjectID == 0 || holders[r.ProjectID] == 1 || !hasQuota {
+		if r.ProjectID == 0 || byNumber[r.ProjectID] == 1 || !hasQuota {
 			continue
 		}
 		if number, err := quotas.CountedBy(r.ID); err != nil || number != r.ProjectID {
