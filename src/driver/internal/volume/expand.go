@@ -40,12 +40,13 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (Vo
 	return m.answer(l.pool, l.Record), nil
 }
 
-// expanded answers for a volume that is large enough. An earlier request may have failed at its very last step.
+// expanded answers for a volume that is large enough. Nothing tells whether its record is on the disk: an earlier request may have failed
+// at its very last step, or its driver was killed there and recovery has entered the new size.
 func (m *Manager) expanded(l located) (Volume, error) {
+	if err := syncDirs(l.disk, poolfs.VolumesDir); err != nil {
+		return Volume{}, err
+	}
 	if r, ok := l.pool.Ledger().Get(l.ID); !ok || r.Bytes != l.Bytes {
-		if err := syncDirs(l.disk, poolfs.VolumesDir); err != nil {
-			return Volume{}, err
-		}
 		l.pool.Ledger().Put(l.Record)
 	}
 	if err := m.warnUnlessHeld(l); err != nil {

@@ -20,6 +20,15 @@ func (d *Disk) CrashKeepingAll() *Disk {
 	return d.after(keep, func(l limits) map[uint32]poolfs.Limit { return l.now })
 }
 
+// Killed ends a crash that took the driver alone, which the disk is then itself: the kernel knows everything, and what was not synced can
+// still be lost.
+func (d *Disk) Killed() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults.crash, d.faults.crashed = 0, false
+	return d
+}
+
 // CrashRandom is the disk after a crash that lost some of what was not synced: each entry of a directory on its own,
 // the owner and mode of each inode, the data of each file, of which also a part may be left, each limit and on btrfs each
 // subvolume's place under one. The two halves of a rename
