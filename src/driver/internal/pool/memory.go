@@ -108,6 +108,8 @@ func ensureLayout(disk poolfs.FS) error {
 			return fmt.Errorf("make csi/%s: %w", dir, err)
 		}
 	}
+	// Not for what was just made alone: a driver that was killed in the last step of a delete is asked again, finds nothing and says that it is
+	// done. On btrfs the move out of csi/ is on the disk only with this (volume.Manager.Delete); elsewhere it was before the record moved.
 	for _, dir := range []string{".", poolfs.MetaDir} {
 		if err := disk.Sync(dir); err != nil {
 			return fmt.Errorf("make csi/%s durable: %w", dir, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
@@ -15,8 +16,7 @@ import (
 func (m *Manager) Delete(ctx context.Context, id string) error {
 	l, err := m.locate(ctx, id, adopting)
 	if errors.Is(err, ErrNotFound) {
-		m.forget(id)
-		return nil
+		return m.forget(ctx, id)
 	}
 	if err != nil {
 		return err
@@ -26,10 +26,10 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	enrol(l) // forget relies on it
 	if !ok {
 		return m.retire(ctx, l)
 	}
-	enrol(l)
 	switch published, err := m.publishedAt(id, info); {
 	case err != nil:
 		return err
@@ -43,11 +43,37 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// forget takes a volume that is certainly gone out of the ledgers: an earlier delete may have failed at its very last step.
-func (m *Manager) forget(id string) {
+// forget ends a volume that is certainly gone. One that a ledger still has was deleted by a request that failed at its very last step: nothing
+// tells whether that is on the disk. Recovery has synced csi/, and other ids cost nothing.
+func (m *Manager) forget(ctx context.Context, id string) error {
 	for _, p := range m.Pools.All() {
+		if knows(p, id) == 0 {
+			continue
+		}
+		disk, err := p.Open(ctx)
+		if err == nil {
+			err = errors.Join(m.syncDeleted(disk, id), disk.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("finish the delete of volume %s in pool %s: %w", id, p.Name(), err)
+		}
 		p.Ledger().Drop(id)
 	}
+	return nil
+}
+
+// syncDeleted makes a record's move into the trash durable, its new name before the old one is gone.
+func (m *Manager) syncDeleted(disk poolfs.FS, id string) error {
+	entries, err := m.Bin.Entries(disk, id)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := syncDirs(disk, path.Join(poolfs.TrashDir, e.Name)); err != nil {
+			return err
+		}
+	}
+	return syncDirs(disk, poolfs.VolumesDir)
 }
 
 // retire ends a volume that has no directory in csi/: what recovery would do with it, or, if nothing of it is

@@ -30,7 +30,7 @@ func interruptions() map[string]func(t *testing.T, n *node, step int, op operati
 // TestWhatARetryAnswersIsDurable interrupts a request at every step, repeats it, and cuts the power as soon as that was answered.
 func TestWhatARetryAnswersIsDurable(t *testing.T) {
 	for _, op := range operations() {
-		if op.name != "create" && op.name != "expand" {
+		if op.name != "create" && op.name != "expand" && op.name != "delete" {
 			continue
 		}
 		for name, interrupted := range interruptions() {
@@ -49,10 +49,28 @@ func TestWhatARetryAnswersIsDurable(t *testing.T) {
 						if err := op.run(t.Context(), again); err != nil {
 							t.Fatalf("%s, again: %v", about, err)
 						}
-						op.check(t, warm(t, disk.Crash()), true, about)
+						for _, a := range aftermaths() {
+							op.check(t, warm(t, a.of(disk)), true, about+", "+a.name)
+						}
 					}
 				})
 			})
 		}
 	}
+}
+
+// TestADeleteOfAnUnknownVolumeCostsNothing on the disk, also where others were just made.
+func TestADeleteOfAnUnknownVolumeCostsNothing(t *testing.T) {
+	onEveryQuota(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		disk := fresh()
+		withVolume(t, disk)
+		n := warm(t, disk)
+		before := disk.Calls()
+		if err := n.Delete(t.Context(), "pvc-2"); err != nil {
+			t.Error(err)
+		}
+		if steps := disk.Trace()[before:]; len(steps) > 0 {
+			t.Errorf("it does %v", steps)
+		}
+	})
 }

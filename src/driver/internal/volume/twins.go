@@ -85,7 +85,7 @@ func DropLimit(p Pool, disk poolfs.FS, r Record) error {
 	return nil
 }
 
-// enrol takes a volume with data into the ledger that was not there when the pool was recovered: somebody has put it there since.
+// enrol takes a volume into the ledger that was not there when the pool was recovered: somebody has put it there since.
 func enrol(l located) {
 	if _, known := l.pool.Ledger().Get(l.ID); !known {
 		l.pool.Ledger().Put(l.Record)
