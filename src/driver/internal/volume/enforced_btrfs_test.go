@@ -62,18 +62,6 @@ func checkHeld(t *testing.T, m *volume.Locked, root, _ string, v volume.Volume) 
 	}
 }
 
-// create64Mi makes a volume of that size.
-func create64Mi(t *testing.T, m *volume.Locked, id string) volume.Volume {
-	t.Helper()
-	s := spec(id)
-	s.Bytes = 64 << 20
-	v, err := m.Create(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 // TestQuotaSwitchedOffOnRealBtrfs: btrfs forgets all limits then. When quota is on again, recovery makes them and ties the volumes to
 // them, whose old data counts as nothing.
 func TestQuotaSwitchedOffOnRealBtrfs(t *testing.T) {

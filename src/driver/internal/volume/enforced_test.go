@@ -31,6 +31,18 @@ func write(t *testing.T, name string, megabytes int) error {
 	return f.Sync()
 }
 
+// create64Mi makes a volume of that size.
+func create64Mi(t *testing.T, m *volume.Locked, id string) volume.Volume {
+	t.Helper()
+	s := spec(id)
+	s.Bytes = 64 << 20
+	v, err := m.Create(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // accounts are the limits on a real pool, by number.
 func accounts(t *testing.T, root string) map[uint32]poolfs.Account {
 	t.Helper()

@@ -18,6 +18,19 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
+// TestVMCopyInAnotherPool: two pools on one filesystem, and a volume that was copied from one into the other, record and all.
+func TestVMCopyInAnotherPool(t *testing.T) {
+	for _, disk := range []string{"xfs", "ext4"} {
+		t.Run(disk, func(t *testing.T) {
+			copiedOnDisk(t, onVMDisk(t, disk, "prjquota").root, func(_, to string) {
+				if err := os.Mkdir(to, 0o777); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
 // TestVMPutBack: a directory that was copied back under its name counts as a whole once it is published.
 func TestVMPutBack(t *testing.T) {
 	for _, disk := range []string{"xfs", "ext4"} {

@@ -3,7 +3,10 @@ package volume_test
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
@@ -109,6 +112,40 @@ func TestARecordFromAnotherPoolDoesNotTouchItsLimit(t *testing.T) {
 			wantLimit("purged")
 		}
 	})
+}
+
+// copiedOnDisk makes a volume of 64 MiB in a pool of its own on a real filesystem, and copies it, record and all, into another pool: that one refuses
+// the copy, deletes it, and leaves the original its limit. It gives the original's directory.
+func copiedOnDisk(t *testing.T, root string, copyTo func(from, to string)) (original string) {
+	t.Helper()
+	other := host{state: filepath.Join(root, "state2"), path: filepath.Join(root, "other"), log: slog.New(slog.DiscardHandler), now: time.Now}
+	v := create64Mi(t, other.start(t, required).Locked, "pvc-1")
+	m, set := onDisk(t, root, required)
+	checked(t, set)
+	original = filepath.Join(other.path, "csi", v.ID)
+	copyTo(original, filepath.Join(root, "pool", "csi", "pvc-0"))
+	disk, err := poolfs.NewHost("/").Open(filepath.Join(root, "pool"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := v.Record
+	copied.ID, copied.Bytes = "pvc-0", 512<<20
+	if err := errors.Join(store.Files{}.Add(disk, copied), disk.Close()); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, m.Publish(t.Context(), volume.PublishRequest{ID: "pvc-0", Target: target}), volume.ErrBroken, "copied from another pool")
+	m, set = onDisk(t, root, required)
+	if s := checked(t, set); s.Refused != 1 {
+		t.Errorf("%+v", s)
+	}
+	if err := m.Delete(t.Context(), "pvc-0"); err != nil {
+		t.Fatal(err)
+	}
+	purgeAll(t, set, root, "pvc-0")
+	if got := accounts(t, root)[v.ProjectID]; got.Limit.Bytes != 64<<20 {
+		t.Errorf("%+v", got)
+	}
+	return original
 }
 
 // TestNumbersOfAnOlderRangeStay: a pool whose marker lost its range, or names another pool's, gets a new one, and its volumes keep theirs.

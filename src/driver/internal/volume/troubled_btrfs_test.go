@@ -4,7 +4,6 @@ package volume_test
 
 import (
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -142,38 +141,13 @@ func TestQgroupsThatLoseCountAreCountedAgain(t *testing.T) {
 	}
 }
 
-// TestASnapshotInAnotherPoolLeavesTheOriginalItsLimit: two pools on one filesystem, and a volume that was copied from one into the other, record
-// and all.
+// TestASnapshotInAnotherPoolLeavesTheOriginalItsLimit is TestVMCopyInAnotherPool on btrfs.
 func TestASnapshotInAnotherPoolLeavesTheOriginalItsLimit(t *testing.T) {
 	root := btrfsDisk(t)
-	other := host{state: filepath.Join(root, "state2"), path: filepath.Join(root, "other"), log: slog.New(slog.DiscardHandler), now: time.Now}
-	v := create64Mi(t, other.start(t, required).Locked, "pvc-1")
-	m, set := onDisk(t, root, required)
-	checked(t, set)
-	original := filepath.Join(other.path, "csi", "pvc-1")
-	run(t, "btrfs", "subvolume", "snapshot", original, filepath.Join(root, "pool", "csi", "pvc-0"))
-	run(t, "btrfs", "filesystem", "sync", root) // brings the counts up to date
-	disk, err := poolfs.NewHost("/").Open(filepath.Join(root, "pool"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	copied := v.Record
-	copied.ID, copied.Bytes = "pvc-0", 512<<20
-	if err := errors.Join(store.Files{}.Add(disk, copied), disk.Close()); err != nil {
-		t.Fatal(err)
-	}
-	wants(t, m.Publish(t.Context(), volume.PublishRequest{ID: "pvc-0", Target: target}), volume.ErrBroken, "copied from another pool")
-	m, set = onDisk(t, root, required)
-	if s := checked(t, set); s.Refused != 1 {
-		t.Errorf("%+v", s)
-	}
-	if err := m.Delete(t.Context(), "pvc-0"); err != nil {
-		t.Fatal(err)
-	}
-	purgeAll(t, set, root, "pvc-0")
-	if got := accounts(t, root)[v.ProjectID]; got.Limit.Bytes != 64<<20 {
-		t.Errorf("%+v", got)
-	}
+	original := copiedOnDisk(t, root, func(from, to string) {
+		run(t, "btrfs", "subvolume", "snapshot", from, to)
+		run(t, "btrfs", "filesystem", "sync", root) // brings the counts up to date
+	})
 	if err := write(t, filepath.Join(original, "a"), 65); !full(err) {
 		t.Errorf("64 MiB take 65: %v", err)
 	}
