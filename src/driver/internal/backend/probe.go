@@ -19,8 +19,8 @@ type Choice struct {
 	Off bool
 	// Enabled tells that quota was switched on just now, which changes the filesystem for good.
 	Enabled bool
-	// Left is the project that the driver's own directories counted to and were just taken out of; its number is 0 for none.
-	Left poolfs.Account
+	// Left are the projects that the driver's own directories counted to and were just taken out of.
+	Left []poolfs.Account
 }
 
 // Choose looks at what quota the filesystem of an open pool has on, and gives the backend for it. Only where quota is required does it
@@ -50,10 +50,10 @@ func Choose(disk poolfs.FS, want poolspec.Quota) (Choice, error) {
 	if on == poolfs.QuotaOff {
 		return Choice{Backend: Plain{}, Why: why, Off: true}, nil
 	}
-	var left poolfs.Account
+	var left []poolfs.Account
 	if on == poolfs.QuotaProject {
-		if left, why = leaveProject(quotas, want); why != "" {
-			return Choice{Backend: Plain{}, Why: why}, nil
+		if left, why = leaveProjects(quotas, want); why != "" {
+			return Choice{Backend: Plain{}, Why: why, Left: left}, nil
 		}
 	}
 	return Choice{Backend: Quota{kind: on}, Enabled: enabled, Left: left}, nil

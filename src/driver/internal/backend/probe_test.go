@@ -3,6 +3,8 @@ package backend_test
 import (
 	"errors"
 	"io/fs"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,20 +70,23 @@ func TestTry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := backend.Try(pool, found); got != found {
+	if got := backend.Try(pool, found); !reflect.DeepEqual(got, found) {
 		t.Errorf("with the right to set limits: %+v, want %+v", got, found)
 	}
 	all, err := quotas.Accounts(1, 1<<32-1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, a := range all {
 		if a.Limit != (poolfs.Limit{}) {
-			t.Errorf("the try has left %+v, %v", a, err)
+			t.Errorf("the try has left %+v", a)
 		}
 	}
 	if got := backend.Try(mute{pool, quotas}, found); got.Name() != backend.NamePlain || !strings.Contains(got.Why, "may not set limits") || !strings.Contains(got.Why, "privileged") {
 		t.Errorf("without: %+v, want plain, why and what to do", got)
 	}
 	off := backend.Choice{Backend: backend.Plain{}, Why: "off"}
-	if got := backend.Try(mute{pool, quotas}, off); got != off {
+	if got := backend.Try(mute{pool, quotas}, off); !reflect.DeepEqual(got, off) {
 		t.Errorf("where nothing is enforced: %+v", got)
 	}
 }
@@ -113,13 +118,13 @@ func TestAnAdminsProject(t *testing.T) {
 			}
 			want := uint32(0)
 			if test.says == "" {
-				if found.Name() != backend.NameProject || found.Left.Number != 42 || found.Left.Limit != test.limit {
+				if found.Name() != backend.NameProject || len(found.Left) != 1 || found.Left[0].Number != 42 || found.Left[0].Limit != test.limit {
 					t.Errorf("%+v, want project quota, project 42 left", found)
 				}
 			} else {
 				want = 42 // staging too: what is made there must be movable to csi/
 				for _, part := range []string{"project 42", test.says, "outside that project", "quota: required"} {
-					if found.Name() != backend.NamePlain || found.Left.Number != 0 || !strings.Contains(found.Why, part) {
+					if found.Name() != backend.NamePlain || found.Left != nil || !strings.Contains(found.Why, part) {
 						t.Errorf("%+v, want plain, and why with %q", found, part)
 					}
 				}
@@ -133,9 +138,59 @@ func TestAnAdminsProject(t *testing.T) {
 				t.Errorf("the project's limit is %+v, %v", a.Limit, err)
 			}
 			again, err := backend.Choose(pool, test.want)
-			if err != nil || again.Backend != found.Backend || again.Why != found.Why || again.Left.Number != 0 {
+			if err != nil || again.Backend != found.Backend || again.Why != found.Why || again.Left != nil {
 				t.Errorf("a second look gives %+v, %v", again, err)
 			}
 		})
+	}
+}
+
+// twoProjects puts csi/ and csi/.hpp/staging of a pool into a project each.
+func twoProjects(t *testing.T) (pool poolfs.FS, quotas poolfs.Quotas, want []poolfs.Account) {
+	t.Helper()
+	pool, quotas = projectPool(t)
+	want = []poolfs.Account{{Number: 42, Limit: poolfs.Limit{Bytes: 1 << 20}}, {Number: 43, Limit: poolfs.Limit{Inodes: 1000}}}
+	err := errors.Join(pool.Mkdir(poolfs.MetaDir, 0o700), pool.Mkdir(poolfs.StagingDir, 0o700), pool.Mkdir(poolfs.TrashDir, 0o700),
+		quotas.Count(poolfs.MetaDir, 0), quotas.Count(".", 42), quotas.Count(poolfs.StagingDir, 43), quotas.Count(poolfs.TrashDir, 42),
+		quotas.SetLimit(42, want[0].Limit), quotas.SetLimit(43, want[1].Limit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if want[i], err = quotas.Account(want[i].Number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pool, quotas, want
+}
+
+// TestEachProjectThatWasLeftIsTold: each has a limit that holds no longer.
+func TestEachProjectThatWasLeftIsTold(t *testing.T) {
+	pool, _, want := twoProjects(t)
+	found, err := backend.Choose(pool, poolspec.QuotaRequired)
+	if err != nil || found.Name() != backend.NameProject || !slices.Equal(found.Left, want) {
+		t.Errorf("%+v, %v; want project quota, and left %+v", found, err, want)
+	}
+}
+
+// stuck is a disk on which csi/.hpp/staging stays in its project.
+type stuck struct {
+	poolfs.FS
+	poolfs.Quotas
+}
+
+func (s stuck) Count(name string, number uint32) error {
+	if name == poolfs.StagingDir {
+		return &fs.PathError{Op: "set project", Path: name, Err: unix.EIO}
+	}
+	return s.Quotas.Count(name, number)
+}
+
+// TestAProjectThatWasLeftIsToldWhateverFailsThen: csi/ is out of its project for good.
+func TestAProjectThatWasLeftIsToldWhateverFailsThen(t *testing.T) {
+	pool, quotas, want := twoProjects(t)
+	found, err := backend.Choose(stuck{pool, quotas}, poolspec.QuotaRequired)
+	if err != nil || found.Name() != backend.NamePlain || !strings.Contains(found.Why, "csi/.hpp/staging") || !slices.Equal(found.Left, want[:1]) {
+		t.Errorf("%+v, %v; want plain, why, and left %+v", found, err, want[:1])
 	}
 }

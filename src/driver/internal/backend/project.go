@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -14,31 +15,48 @@ func ownDirs() []string {
 	return []string{".", poolfs.MetaDir, poolfs.VolumesDir, poolfs.StagingDir, poolfs.TrashDir}
 }
 
-// leaveProject takes the driver's own directories out of any project, so that volumes can be moved between them: a rename into one
+// counted is a directory and the account that it counts to.
+type counted struct {
+	dir string
+	to  poolfs.Account
+}
+
+// leaveProjects takes the driver's own directories out of any project, so that volumes can be moved between them: a rename into one
 // that hands its project on fails with EXDEV. A project that somebody has limited is left only where quota is required; else why says
-// what to do.
-func leaveProject(quotas poolfs.Quotas, want poolspec.Quota) (left poolfs.Account, why string) {
-	counted := map[string]poolfs.Account{}
+// what to do. What was left before something failed is in left too.
+func leaveProjects(quotas poolfs.Quotas, want poolspec.Quota) (left []poolfs.Account, why string) {
+	dirs, why := countedDirs(quotas, want)
+	if why != "" {
+		return nil, why
+	}
+	for _, d := range dirs {
+		if err := quotas.Count(d.dir, 0); err != nil {
+			return left, fmt.Sprintf("csi/%s cannot be taken out of its project: %v", d.dir, err)
+		}
+		if !slices.ContainsFunc(left, func(a poolfs.Account) bool { return a.Number == d.to.Number }) { // its use may have changed
+			left = append(left, d.to)
+		}
+	}
+	return left, ""
+}
+
+// countedDirs are those of the driver's own directories that are in a project; why says why they stay there.
+func countedDirs(quotas poolfs.Quotas, want poolspec.Quota) (dirs []counted, why string) {
 	for _, dir := range ownDirs() {
 		account, err := accountOf(quotas, dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
-			return left, fmt.Sprintf("the driver cannot see which project csi/%s counts to: %v", dir, err)
+			return nil, fmt.Sprintf("the driver cannot see which project csi/%s counts to: %v", dir, err)
 		case account.Number == 0:
 			continue
 		case account.Limit != (poolfs.Limit{}) && want != poolspec.QuotaRequired:
-			return poolfs.Account{}, limited(quotas, account)
+			return nil, limited(quotas, account)
 		}
-		counted[dir], left = account, account
+		dirs = append(dirs, counted{dir: dir, to: account})
 	}
-	for dir := range counted {
-		if err := quotas.Count(dir, 0); err != nil {
-			return poolfs.Account{}, fmt.Sprintf("csi/%s cannot be taken out of its project: %v", dir, err)
-		}
-	}
-	return left, ""
+	return dirs, ""
 }
 
 // accountOf is the account that a directory counts to, the zero one for none.

@@ -17,11 +17,11 @@ func (p *Pool) announceChanges(found backend.Choice) {
 		p.set.Events.Normal("QuotaEnabled", fmt.Sprintf("pool %s: %s quota was switched on at %s, as quota: required asks; enforcement: %s",
 			spec.Name, found.Name(), spec.Path, found.Enforcement()))
 	}
-	if left := found.Left; left.Number != 0 {
-		p.set.Log.Warn("took csi/ out of the project that it counted to", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path,
+	for _, left := range found.Left {
+		p.set.Log.Warn("took csi/, or directories of the driver in it, out of a project", logging.KeyPool, spec.Name, logging.KeyPath, spec.Path,
 			logging.KeyProject, left.Number, logging.KeyBytes, left.Limit.Bytes, logging.KeyInodes, left.Limit.Inodes)
 		if spec.Quota == poolspec.QuotaRequired {
-			p.set.Events.Normal("ProjectLeft", fmt.Sprintf("pool %s: csi/ at %s was taken out of project %d (limits: %d bytes, %d inodes; 0 is none), as quota: required asks: volumes have limits of their own",
+			p.set.Events.Normal("ProjectLeft", fmt.Sprintf("pool %s: csi/ at %s, or a directory of the driver in it, was taken out of project %d (limits: %d bytes, %d inodes; 0 is none), as quota: required asks: volumes have limits of their own",
 				spec.Name, spec.Path, left.Number, left.Limit.Bytes, left.Limit.Inodes))
 		}
 	}

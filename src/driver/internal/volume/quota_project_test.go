@@ -121,3 +121,23 @@ func join(t *testing.T, disk *memfs.Disk, path string, limit poolfs.Limit) {
 		t.Fatal(err)
 	}
 }
+
+// TestTwoProjectsInOnePool: the limit of each is lifted with an event.
+func TestTwoProjectsInOnePool(t *testing.T) {
+	disk := quotaDisk(t, poolfs.QuotaProject)
+	n := start(t, disk, withQuota(poolspec.QuotaRequired))
+	mustCreate(t, n, "pvc-1")
+	join(t, disk, poolPath+"/csi", poolfs.Limit{Bytes: 1 << 30})
+	pool := n.open(t)
+	quotas, _ := poolfs.QuotasOf(pool)
+	if err := errors.Join(quotas.Count(poolfs.StagingDir, 43), quotas.SetLimit(43, poolfs.Limit{Inodes: 1000}), pool.Close()); err != nil {
+		t.Fatal(err)
+	}
+	n = start(t, disk, withQuota(poolspec.QuotaRequired))
+	mustCreate(t, n, "pvc-2")
+	for _, word := range []string{"project 42 (limits: 1073741824 bytes", "project 43 (limits: 0 bytes, 1000 inodes"} {
+		if !n.events.tell("ProjectLeft", word) {
+			t.Errorf("no event tells of %s: %v", word, n.events.told)
+		}
+	}
+}
