@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -245,38 +246,68 @@ func TestParametersOnEveryBackend(t *testing.T) {
 			n := warm(t, disk)
 			s := spec("pvc-1")
 			s.Mode, s.UID, s.GID = 0o750, 1000, 2000
-			if _, err := n.Create(t.Context(), s); err != nil {
+			few := spec("pvc-2")
+			few.Inodes = 3
+			_, err := n.Create(t.Context(), s)
+			_, fewErr := n.Create(t.Context(), few)
+			hasInodes := on != poolfs.QuotaSimple && on != poolfs.QuotaFull
+			if !hasInodes {
+				wants(t, fewErr, volume.ErrUnsupported, "inodeLimit", "btrfs")
+				tiny := spec("pvc-3")
+				tiny.Bytes = 64 << 10
+				_, fewErr = n.Create(t.Context(), tiny)
+				wants(t, fewErr, volume.ErrOutOfRange, "65536")
+				fewErr = nil
+			}
+			if err := errors.Join(err, fewErr); err != nil {
 				t.Fatal(err)
 			}
-			info, err := n.open(t).Stat("pvc-1")
-			if err != nil || info.Mode.Perm() != 0o750 || info.UID != 1000 || info.GID != 2000 {
-				t.Errorf("%+v, %v", info, err)
-			}
-			s = spec("pvc-2")
-			s.Inodes = 3
-			v, err := n.Create(t.Context(), s)
-			if on == poolfs.QuotaSimple || on == poolfs.QuotaFull {
-				wants(t, err, volume.ErrUnsupported, "inodeLimit", "btrfs")
-				s = spec("pvc-3")
-				s.Bytes = 64 << 10
-				_, err = n.Create(t.Context(), s)
-				wants(t, err, volume.ErrOutOfRange, "65536")
-				n.consistent(t, "refused")
-				return
-			}
-			if err != nil || v.Inodes != 3 {
-				t.Fatalf("inodeLimit: %+v, %v", v, err)
-			}
-			pool := n.open(t)
-			var made int
-			for ; made < 10 && err == nil; made++ {
-				err = pool.WriteFile(path.Join("pvc-2", fmt.Sprint(made)), nil, 0o600)
-			}
-			if held := err != nil; held != (on == poolfs.QuotaProject) {
-				t.Errorf("after %d files: %v", made, err)
-			}
-			n.consistent(t, "with inodeLimit")
+			n.parameters(t, s, few, hasInodes)
+			n = warm(t, disk.CrashKeepingAll())
+			n.parameters(t, s, few, hasInodes)
+			n.consistent(t, "restarted")
+			n.atMostFiles(t, few, on == poolfs.QuotaProject)
 		})
+	}
+}
+
+// parameters checks that two volumes are as they were asked for, and that a request for them is answered again.
+func (n *node) parameters(t *testing.T, s, few volume.Spec, hasInodes bool) {
+	t.Helper()
+	disk := n.open(t)
+	defer func() { _ = disk.Close() }()
+	info, err := disk.Stat(s.ID)
+	if err != nil || info.Mode.Perm() != s.Mode || info.UID != s.UID || info.GID != s.GID {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, err := n.Create(t.Context(), s); err != nil {
+		t.Errorf("asked for again: %v", err)
+	}
+	if !hasInodes {
+		return
+	}
+	if v, err := n.Create(t.Context(), few); err != nil || v.Inodes != few.Inodes {
+		t.Errorf("inodeLimit: %+v, %v", v, err)
+	}
+}
+
+// atMostFiles makes more files in a volume than its limit lets, where one is enforced. The directory is one of them.
+func (n *node) atMostFiles(t *testing.T, s volume.Spec, enforced bool) {
+	t.Helper()
+	if _, _, err := n.Get(t.Context(), s.ID); errors.Is(err, volume.ErrNotFound) {
+		return
+	}
+	disk := n.open(t)
+	defer func() { _ = disk.Close() }()
+	var err error
+	made := int64(1)
+	for ; made < 10; made++ {
+		if err = disk.WriteFile(path.Join(s.ID, fmt.Sprint(made)), nil, 0o600); err != nil {
+			break
+		}
+	}
+	if held := errors.Is(err, syscall.EDQUOT) && made == s.Inodes; held != enforced {
+		t.Errorf("with inodeLimit %d there are %d: %v", s.Inodes, made, err)
 	}
 }
 
