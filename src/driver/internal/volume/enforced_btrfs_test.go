@@ -223,12 +223,12 @@ func btrfsDisk(tb testing.TB) (root string) {
 // enforcingDisks are those that an ordinary kernel has.
 func enforcingDisks() map[string]enforcingDisk {
 	return map[string]enforcingDisk{
-		"btrfs simple quota": {mount: btrfsDisk, enforcement: volume.Strict, stopsRoot: true, more: checkNested},
+		"btrfs simple quota": {mount: btrfsDisk, enforcement: volume.Strict, more: checkNested},
 		"btrfs qgroups": {mount: func(tb testing.TB) string {
 			tb.Helper()
 			root := btrfsDisk(tb)
 			run(tb, "btrfs", "quota", "enable", root)
 			return root
-		}, enforcement: volume.Cooperative, stopsRoot: true, more: checkHeld},
+		}, enforcement: volume.Cooperative, more: checkHeld},
 	}
 }

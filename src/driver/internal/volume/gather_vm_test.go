@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -153,24 +152,4 @@ func stuck(t *testing.T, dir string) {
 			t.Errorf("move %s: %v; the kernel allows that now: say so in docs/explanation/enforcement.md", name, err)
 		}
 	}
-}
-
-// withoutResource does something as root in an ordinary container: without CAP_SYS_RESOURCE, which lets pass on ext4.
-func withoutResource(do func() error) error {
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with what it lacks
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var data [2]unix.CapUserData
-		err := unix.Capget(&header, &data[0])
-		data[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
-		if err == nil {
-			err = unix.Capset(&header, &data[0])
-		}
-		if err == nil {
-			err = do()
-		}
-		result <- err
-	}()
-	return <-result
 }
