@@ -98,8 +98,9 @@ func (s *scene) driftIsReverted() {
 		return err == nil && !strings.Contains(text, "DRIFT"), fmt.Sprintf("%v %s", err, text)
 	})
 	for _, object := range []k8s.Object{
-		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
+		// Before the DaemonSet: the tokens of pods that run are those of the old account, and only new pods get another.
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: before.Name + "-driver"}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: before.Name + "-driver"}},
