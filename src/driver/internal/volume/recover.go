@@ -119,20 +119,6 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	return report, nil
 }
 
-// forgetUnplaced removes records that were interrupted before they had their name. What cannot be removed is in nobody's way.
-func (m *Manager) forgetUnplaced(p Pool, disk poolfs.FS) error {
-	ids, err := m.Records.Unplaced(disk)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		if err := m.Records.Forget(disk, id); err != nil {
-			m.Log.Warn("cannot remove a record that was never put in place", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
-		}
-	}
-	return nil
-}
-
 // surveyAll looks at everything that lies in a pool.
 func (m *Manager) surveyAll(disk poolfs.FS) (map[string]survey, map[string]Record, error) {
 	surveys, records := map[string]survey{}, map[string]Record{}

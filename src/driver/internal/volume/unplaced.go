@@ -1,0 +1,20 @@
+package volume
+
+import (
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+// forgetUnplaced removes records that were interrupted before they had their name. What cannot be removed is in nobody's way.
+func (m *Manager) forgetUnplaced(p Pool, disk poolfs.FS) error {
+	ids, err := m.Records.Unplaced(disk)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := m.Records.Forget(disk, id); err != nil {
+			m.Log.Warn("cannot remove a record that was never put in place", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
+		}
+	}
+	return nil
+}
