@@ -215,7 +215,7 @@ func (d *Disk) sync(n *node, path string) error {
 	if err := d.step("sync", path, n.on); err != nil {
 		return err
 	}
-	if n.on.whole {
+	if n.on.whole && !n.now.is(n.disk) { // what has not changed is not even looked for in the log
 		d.commit(n.on)
 	}
 	n.disk = n.now.clone()

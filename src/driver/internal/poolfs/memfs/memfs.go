@@ -4,6 +4,7 @@
 package memfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,6 +68,11 @@ type state struct {
 	mode     fs.FileMode // permission bits
 	uid, gid int
 	account  uint32 // project id, or the qgroup that a subvolume is in
+}
+
+func (s state) is(other state) bool {
+	return maps.Equal(s.entries, other.entries) && bytes.Equal(s.data, other.data) &&
+		s.mode == other.mode && s.uid == other.uid && s.gid == other.gid && s.account == other.account
 }
 
 func (s state) clone() state {
