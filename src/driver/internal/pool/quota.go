@@ -138,10 +138,16 @@ func (p *Pool) quotaChanged(id string) bool {
 	return !p.sameQuota(disk)
 }
 
-// purged ends what the quota knows of a volume whose data was purged from the trash. Somebody may have put the volume back meanwhile.
+// purged ends what the quota knows of a volume whose data was purged from the trash. Where somebody has put the volume back meanwhile, or copied
+// it, the number stays with its limit, which the removal may have lifted.
 func (p *Pool) purged(disk poolfs.FS, r volume.Record) error {
-	if is, back := p.ledger.Get(r.ID); r.ProjectID == 0 || (back && is.ProjectID == r.ProjectID) {
+	if r.ProjectID == 0 {
 		return nil
 	}
-	return volume.DropLimit(p, disk, r)
+	if is, back := p.ledger.Get(r.ID); !back || is.ProjectID != r.ProjectID {
+		if err := volume.DropLimit(p, disk, r); err != nil {
+			return err
+		}
+	}
+	return volume.HoldOwner(p, disk, r.ProjectID)
 }

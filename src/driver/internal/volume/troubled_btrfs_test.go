@@ -90,6 +90,65 @@ func TestASnapshotOfAVolumeIsNotItsTwin(t *testing.T) {
 	}
 }
 
+// TestAPurgeLeavesTheLimitToWhoeverHasTheNumber: emptying a subvolume with others in it wants its limit out of the way, which is that of a
+// volume with data too.
+func TestAPurgeLeavesTheLimitToWhoeverHasTheNumber(t *testing.T) {
+	for name, test := range map[string]struct {
+		heir              string
+		before, published bool // the copy is made before the delete; a pod uses it when the trash is purged
+	}{
+		"a copy that is in use":   {heir: "pvc-0", before: true, published: true},
+		"a copy that is not":      {heir: "pvc-0", before: true},
+		"put back from the trash": {heir: "pvc-1", published: true},
+		"copied out of the trash": {heir: "pvc-0", published: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := btrfsDisk(t)
+			m, set := onDisk(t, root, required)
+			v := create64Mi(t, m, "pvc-1")
+			dir := filepath.Join(root, "pool", "csi", test.heir)
+			run(t, "btrfs", "subvolume", "create", filepath.Join(root, "pool", "csi", "pvc-1", "nested"))
+			copied := func() {
+				disk, err := poolfs.NewHost("/").Open(filepath.Join(root, "pool"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := v.Record
+				r.ID = test.heir
+				run(t, "btrfs", "subvolume", "create", dir)
+				if err := errors.Join(store.Files{}.Add(disk, r), disk.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.before {
+				copied()
+				m, set = onDisk(t, root, required) // finds both
+				checked(t, set)
+				run(t, "btrfs", "subvolume", "delete", dir) // and the copy is made anew, in no group
+				run(t, "btrfs", "subvolume", "create", dir)
+			}
+			if err := m.Delete(t.Context(), "pvc-1"); err != nil {
+				t.Fatal(err)
+			}
+			if !test.before {
+				copied()
+			}
+			if test.published {
+				if err := m.Publish(t.Context(), volume.PublishRequest{ID: test.heir, Target: target}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			purgeAll(t, set, root, "pvc-1")
+			if got := accounts(t, root)[v.ProjectID]; got.Limit.Bytes != 64<<20 {
+				t.Errorf("the limit is %d", got.Limit.Bytes)
+			}
+			if err := write(t, filepath.Join(dir, "a"), 80); !full(err) {
+				t.Errorf("64 MiB take 80: %v", err)
+			}
+		})
+	}
+}
+
 // TestQgroupsThatLoseCountAreCountedAgain: a snapshot that a pod takes inside its volume ends all counting on the filesystem, and with it
 // every limit. The pool sees it and has everything counted again.
 func TestQgroupsThatLoseCountAreCountedAgain(t *testing.T) {

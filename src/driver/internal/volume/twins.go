@@ -2,7 +2,9 @@ package volume
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
@@ -98,6 +100,24 @@ func hold(p Pool, disk poolfs.FS, r Record) error {
 		return err
 	}
 	return p.Backend().Hold(disk, r.ID, r)
+}
+
+// HoldOwner sets the limit of the volume whose number it is, where there is none any more: one that has another may be growing. What cannot be
+// held at all is left to recovery and Publish, which say what to do about it.
+func HoldOwner(p Pool, disk poolfs.FS, number uint32) error {
+	r, ok := p.Ledger().Get(p.Ledger().Owner(number))
+	quotas, hasQuota := poolfs.QuotasOf(disk)
+	if !ok || !hasQuota {
+		return nil
+	}
+	if a, err := quotas.Account(number); err != nil || a.Limit != (poolfs.Limit{}) {
+		return err
+	}
+	err := hold(p, disk, r)
+	if errors.Is(err, ErrBroken) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // takeIn puts volumes that have data into a pool's ledger, and sees to the limits of those that are in no trouble already.

@@ -369,6 +369,26 @@ func TestDestroyTreeLeavesOthersLimits(t *testing.T) {
 	})
 }
 
+// TestDestroyTreeLeavesTheLimitOfACopy, which is in the group of the volume that it was made of.
+func TestDestroyTreeLeavesTheLimitOfACopy(t *testing.T) {
+	on(t, func(t *testing.T, top *os.File, _ Mode) {
+		dir, group := volume(t, top, "volume", 1<<30, 16*mib)
+		run(t, "btrfs", "subvolume", "create", dir+"/nested")
+		full(t, fill(dir+"/file", 32*mib))
+		run(t, "btrfs", "subvolume", "create", top.Name()+"/copy")
+		copied := NewQgroupID(0, subvolume(t, top.Name()+"/copy"))
+		must(t, AssignQgroup(top, copied, group))
+		must(t, DestroyTree(t.Context(), top, "volume", every, nil))
+		if got := usage(t, top, group); got.Limit != 16*mib {
+			t.Errorf("the limit is %d", got.Limit)
+		}
+		if groups, err := Groups(top, copied); err != nil || !slices.Equal(groups, []QgroupID{group}) {
+			t.Errorf("the copy is in %v, %v", groups, err)
+		}
+		full(t, fill(top.Name()+"/copy/file", 32*mib))
+	})
+}
+
 func TestDestroyTree(t *testing.T) {
 	for name, enable := range map[string]func(*os.File) error{"simple": EnableSimpleQuota, "full": EnableFullQuota} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,8 @@ func DestroySubvolume(parent *os.File, name string) error {
 
 // DestroyTree is DestroySubvolume for one that may hold others, at any depth and read-only ones too; they are destroyed
 // first, deepest first. pause, which may be nil, is called before each. Where there are others, the limits of those of the
-// subvolume's groups that are ours are lifted, and it leaves the rest: removing a name from a subvolume that is full would be EDQUOT.
+// subvolume's groups that are ours, and that no other subvolume is in, are lifted, and it leaves the rest: removing a name from a subvolume
+// that is full would be EDQUOT.
 func DestroyTree(ctx context.Context, parent *os.File, name string, ours func(QgroupID) bool, pause func(context.Context) error) error {
 	if pause == nil {
 		pause = func(ctx context.Context) error { return ctx.Err() }
@@ -102,24 +103,40 @@ func destroyNested(ctx context.Context, parent *os.File, name string, ours func(
 	return nil
 }
 
-// liftLimits clears what limits a subvolume. Groups that are somebody else's keep their limits: the subvolume, and those nested in it,
-// leave them instead.
+// liftLimits clears what limits a subvolume. Groups that are somebody else's, or limit somebody else too, keep their limits: the subvolume, and
+// those nested in it, leave them instead.
 func liftLimits(f *os.File, top uint64, nested []uint64, ours func(QgroupID) bool) error {
-	own := NewQgroupID(0, top)
-	groups, err := Groups(f, own)
+	all := make([]QgroupID, 0, len(nested)+1)
+	for _, id := range append([]uint64{top}, nested...) {
+		all = append(all, NewQgroupID(0, id))
+	}
+	groups, err := Groups(f, all[0])
 	if errors.Is(err, fs.ErrNotExist) { // quota is off
 		return nil
 	}
-	groups = slices.DeleteFunc(groups, func(q QgroupID) bool { return !ours(q) })
-	for _, q := range append([]QgroupID{own}, groups...) {
+	lifted := all[:1:1]
+	for _, q := range groups {
+		others, membersErr := membersBesides(f, q, all)
+		err = errors.Join(err, membersErr)
+		if ours(q) && !others {
+			lifted = append(lifted, q)
+		}
+	}
+	for _, q := range lifted {
 		if cleared := SetQgroupLimit(f, q, 0); cleared != nil && !errors.Is(cleared, fs.ErrNotExist) {
 			err = errors.Join(err, cleared)
 		}
 	}
-	for _, id := range append([]uint64{top}, nested...) {
-		err = errors.Join(err, leaveOthers(f, NewQgroupID(0, id), groups))
+	for _, member := range all {
+		err = errors.Join(err, leaveOthers(f, member, lifted))
 	}
 	return err
+}
+
+// membersBesides tells whether a qgroup has other members than these; in doubt it has.
+func membersBesides(f *os.File, q QgroupID, these []QgroupID) (bool, error) {
+	members, err := relations(f, q, func(other QgroupID) bool { return other.Level() < q.Level() && !slices.Contains(these, other) })
+	return err != nil || len(members) > 0, err
 }
 
 // leaveOthers ends a qgroup's membership in all others but these.
