@@ -69,14 +69,22 @@ func Try(disk poolfs.FS, found Choice) Choice {
 	if !ok || found.Backend != (Quota{kind: poolfs.QuotaProject}) { // btrfs does not even let it look
 		return found
 	}
+	if why := mayNotLimit(quotas); why != "" {
+		return Choice{Backend: Plain{}, Why: why}
+	}
+	return found
+}
+
+// mayNotLimit says why the driver may not set limits, "" where it may.
+func mayNotLimit(quotas poolfs.Quotas) (why string) {
 	spare, err := quotas.Account(spareNumber)
 	if err == nil {
 		err = quotas.SetLimit(spareNumber, spare.Limit)
 	}
 	if errors.Is(err, fs.ErrPermission) { // anything else each volume tells for itself
-		return Choice{Backend: Plain{}, Why: fmt.Sprintf("the driver may not set limits (%v): it must be privileged, and in the node's own user namespace", err)}
+		return fmt.Sprintf("the driver may not set limits (%v): it must be privileged, and in the node's own user namespace", err)
 	}
-	return found
+	return ""
 }
 
 // enable switches quota on where the filesystem can, and looks again; else why says why not.

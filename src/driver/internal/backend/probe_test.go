@@ -91,6 +91,21 @@ func TestTry(t *testing.T) {
 	}
 }
 
+// TestAnAdminsProjectIsNotLeftInVain by a driver that may not set limits, and then refuses the pool.
+func TestAnAdminsProjectIsNotLeftInVain(t *testing.T) {
+	pool, quotas := projectPool(t)
+	if err := errors.Join(quotas.SetLimit(42, poolfs.Limit{Bytes: 1 << 20}), quotas.Count(".", 42)); err != nil {
+		t.Fatal(err)
+	}
+	found, err := backend.Choose(mute{pool, quotas}, poolspec.QuotaRequired)
+	if err != nil || found.Name() != backend.NamePlain || len(found.Left) > 0 || !strings.Contains(found.Why, "may not set limits") {
+		t.Errorf("%+v, %v; want plain, and why", found, err)
+	}
+	if by, err := quotas.CountedBy("."); err != nil || by != 42 {
+		t.Errorf("csi/ counts to %d, %v", by, err)
+	}
+}
+
 // TestAnAdminsProject: one that has a limit is left only where quota is required.
 func TestAnAdminsProject(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -56,6 +56,11 @@ func countedDirs(quotas poolfs.Quotas, want poolspec.Quota) (dirs []counted, why
 		}
 		dirs = append(dirs, counted{dir: dir, to: account})
 	}
+	if len(dirs) > 0 && want == poolspec.QuotaRequired { // a driver that may not set limits refuses the pool
+		if why := mayNotLimit(quotas); why != "" {
+			return nil, why
+		}
+	}
 	return dirs, ""
 }
 
