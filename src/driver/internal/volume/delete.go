@@ -86,7 +86,9 @@ func (m *Manager) retire(ctx context.Context, l located) error {
 	switch s.verdict() {
 	case lostData:
 		m.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, l.ID, logging.KeyPool, l.Pool)
-		err = m.Records.Remove(l.disk, l.ID)
+		if err = m.Records.Remove(l.disk, l.ID); err == nil {
+			err = m.dropLost(l)
+		}
 	case undoCreate:
 		if err = m.settle(ctx, l.disk, l.ID, s); err == nil {
 			err = dropLimit(l.pool, l.disk, l.Record)
@@ -101,6 +103,15 @@ func (m *Manager) retire(ctx context.Context, l located) error {
 	}
 	l.pool.Ledger().Drop(l.ID)
 	return nil
+}
+
+// dropLost is dropLimit for a volume without data. What lies in the trash by its id may be that data all the same.
+func (m *Manager) dropLost(l located) error {
+	entries, err := m.Bin.Entries(l.disk, l.ID)
+	if err != nil || len(entries) > 0 {
+		return err
+	}
+	return dropLimit(l.pool, l.disk, l.Record)
 }
 
 // Published tells whether a volume is mounted anywhere on this node.

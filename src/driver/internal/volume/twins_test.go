@@ -219,6 +219,46 @@ func TestATwinWithoutItsOriginal(t *testing.T) {
 	})
 }
 
+// TestALostVolumesLimitGoesWithItsRecord, unless its data lies in the trash.
+func TestALostVolumesLimitGoesWithItsRecord(t *testing.T) {
+	onEnforcing(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		n := warm(t, fresh())
+		number := n.numbered(t, "pvc-1")
+		pool := n.open(t)
+		if err := errors.Join(pool.RemoveTree(t.Context(), "pvc-1", nil), pool.Sync("."), pool.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Delete(t.Context(), "pvc-1"); err != nil {
+			t.Fatal(err)
+		}
+		n.consistent(t, "lost")
+		if got := n.limitOf(t, number); got != 0 {
+			t.Errorf("the limit is %d", got)
+		}
+
+		number = n.numbered(t, "pvc-2")
+		r := n.records(t)["pvc-2"]
+		if err := n.Delete(t.Context(), "pvc-2"); err != nil {
+			t.Fatal(err)
+		}
+		pool = n.open(t)
+		if err := errors.Join(store.Files{}.Add(pool, r), pool.Close()); err != nil { // its record alone was put back
+			t.Fatal(err)
+		}
+		if err := n.Delete(t.Context(), "pvc-2"); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.limitOf(t, number); got != 1<<20 {
+			t.Errorf("what is in the trash has limit %d", got)
+		}
+		if other := n.numbered(t, "pvc-3"); other == number {
+			t.Error("its number was given to another volume")
+		}
+		n.purge(t)
+		n.consistent(t, "purged")
+	})
+}
+
 // TestTwinsAfterACrash crashes the delete of a twin, its purge and the next start at every step: the original keeps limit and number.
 func TestTwinsAfterACrash(t *testing.T) {
 	onEnforcing(t, func(t *testing.T, fresh func() *memfs.Disk) {
