@@ -91,6 +91,14 @@ func updateMarker(disk poolfs.FS, m marker) error {
 	return nil
 }
 
+// syncMarker makes a marker durable that was found as it should be.
+func syncMarker(disk poolfs.FS) error {
+	if err := disk.Sync(poolfs.MetaDir); err != nil {
+		return fmt.Errorf("make the pool's marker durable: %w", err)
+	}
+	return nil
+}
+
 // ensureLayout makes the driver's directories, those that are missing, and closes csi/ to everyone but root: volumes may be
 // world-writable inside.
 func ensureLayout(disk poolfs.FS) error {

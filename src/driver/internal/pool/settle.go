@@ -175,7 +175,7 @@ func (p *Pool) ensureRange(disk poolfs.FS, m *marker) error {
 	}
 	q := p.quotaNow()
 	if m.Backend == q.Name() && m.Enforcement == q.Enforcement() {
-		return nil
+		return syncMarker(disk) // an earlier attempt may have failed at this
 	}
 	m.Backend, m.Enforcement = q.Name(), q.Enforcement()
 	return updateMarker(disk, *m)

@@ -1,6 +1,7 @@
 package volume_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
@@ -383,6 +385,34 @@ func TestQuotaIsSettledOnceThatIsPossible(t *testing.T) {
 				t.Errorf("%+v, %v", v, err)
 			}
 		})
+	}
+}
+
+// TestNumbersComeFromARangeThatIsOnTheDisk, whichever step of settling the quota failed first.
+func TestNumbersComeFromARangeThatIsOnTheDisk(t *testing.T) {
+	for step := 1; ; step++ {
+		disk := newDisk(t)
+		n := start(t, disk, withQuota(poolspec.QuotaAuto))
+		mustCreate(t, n, "pvc-1")
+		disk.SetQuota(poolPath, poolfs.QuotaProject)
+		before := disk.Calls()
+		disk.FailAt(step, syscall.EIO)
+		n.check(t)
+		if disk.Calls() < before+step {
+			break
+		}
+		about := fmt.Sprintf("step %d (%s)", step, disk.Trace()[before+step-1])
+		n.check(t)
+		number := n.numbered(t, "pvc-2")
+		after := start(t, disk.Crash())
+		data, err := after.open(t).ReadFile(poolfs.MarkerFile)
+		var marker struct{ FirstNumber uint32 }
+		if err := errors.Join(err, json.Unmarshal(data, &marker)); err != nil {
+			t.Fatal(err)
+		}
+		if number == 0 || number-marker.FirstNumber >= backend.RangeSize {
+			t.Errorf("%s: the number is %d, the pool's range begins with %d", about, number, marker.FirstNumber)
+		}
 	}
 }
 
