@@ -158,8 +158,7 @@ func containsAll(text string, words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
-// capacities lists what the driver publishes for a class, in bytes by node.
-// A node with two objects for the class is an error.
+// capacities lists what the scheduler goes by for a class, in bytes by node: the largest volume that can be made. A node with two objects for the class is an error.
 func (s *scene) capacities(class string) (map[string]int64, error) {
 	var list storagev1.CSIStorageCapacityList
 	if err := s.api.List(s.ctx, &list); err != nil {
@@ -175,8 +174,8 @@ func (s *scene) capacities(class string) (map[string]int64, error) {
 			return nil, fmt.Errorf("CSIStorageCapacity %s: node %q has another one for class %s, or none", c.Name, node, class)
 		}
 		byNode[node] = -1
-		if c.Capacity != nil {
-			byNode[node] = c.Capacity.Value()
+		if c.MaximumVolumeSize != nil {
+			byNode[node] = c.MaximumVolumeSize.Value()
 		}
 	}
 	return byNode, nil

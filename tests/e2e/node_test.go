@@ -103,10 +103,15 @@ func (s *scene) mountNew(mkfs, node, name, size, path string) {
 		"mkdir -p " + path, "mount -o loop " + image + " " + path,
 	}, "\n"))
 	s.whenDone(func(ctx context.Context) error {
-		_, err := s.cluster.NodeExec(ctx, node, "sh", "-ec",
-			"while mountpoint -q "+path+"; do umount "+path+"; done; rm -f "+image)
+		_, err := s.cluster.NodeExec(ctx, node, "sh", "-ec", unmounted(path)+"rm -f "+image)
 		return err
 	})
+}
+
+// unmounted is shell that unmounts all that is mounted at a path. The driver looks into each pool every two seconds, and what it has open then
+// is busy.
+func unmounted(path string) string {
+	return "n=0; while mountpoint -q " + path + "; do umount " + path + " || { n=$((n+1)); [ $n -lt 100 ]; sleep 0.2; }; done\n"
 }
 
 // remountDisk mounts a disk again that mountDisk made.
@@ -117,7 +122,7 @@ func (s *scene) remountDisk(node, name, path string) {
 
 func (s *scene) unmountDisk(node, path string) {
 	s.t.Helper()
-	s.onNode(node, "umount "+path)
+	s.onNode(node, unmounted(path))
 }
 
 // driverPod is the driver's pod on a node, ready.

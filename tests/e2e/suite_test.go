@@ -124,7 +124,7 @@ func (s *suite) prepareNodes(ctx context.Context) error {
 	}
 	script := "mkdir -p " + base + " " + linkTarget + " " + disks + "\n" +
 		"ln -sfn " + linkTarget + " " + pathOf(poolLinked) + "\n" +
-		"for p in " + strings.Join(mountable, " ") + "; do while mountpoint -q $p; do umount $p; done; done\n" +
+		"for p in " + strings.Join(mountable, " ") + "; do " + unmounted("$p") + "done\n" +
 		// Only those loop devices that were there when the container was made have a name in it.
 		"[ -c /dev/loop-control ] || mknod /dev/loop-control c 10 237\n" +
 		"for i in $(seq 0 63); do [ -b /dev/loop$i ] || mknod /dev/loop$i b 7 $i; done\n"
