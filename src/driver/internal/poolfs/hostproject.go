@@ -97,9 +97,31 @@ func join(file *os.File, number uint32, inherit bool) error {
 	return projectquota.SetProjectID(file, number, inherit)
 }
 
-// CountTree implements Quotas. A file that has another project already, which no copy has, is taken over too.
+// elsewhere is the error for a file that has a name in another volume too, and counts there.
+func elsewhere(file *os.File, number uint32) error {
+	is, _, err := projectquota.ProjectID(file)
+	if err != nil || is == number || is < FirstNumber {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil || st.Nlink == 1 {
+		return err
+	}
+	return &fs.PathError{Op: "count", Path: file.Name(), Err: fmt.Errorf(
+		"it has %d names and counts to number %d, which is another volume's: copy the data again without hard links to other volumes", st.Nlink, is)}
+}
+
+// CountTree implements Quotas. A file that has another project already, which no copy has, is taken over too, unless
+// it is another volume's as well.
 func (f projectFS) CountTree(ctx context.Context, name string, number uint32) error {
-	err := f.Walk(ctx, name, func(file *os.File, isDir bool) error { return join(file, number, isDir && number != 0) })
+	err := f.Walk(ctx, name, func(file *os.File, isDir bool) error {
+		if !isDir {
+			if err := elsewhere(file, number); err != nil {
+				return err
+			}
+		}
+		return join(file, number, isDir && number != 0)
+	})
 	if err == nil {
 		err = f.with(name, func(dir *os.File) error { return unix.Syncfs(int(dir.Fd())) })
 	}

@@ -73,7 +73,7 @@ type Counter interface {
 	Count(name string, number uint32) error
 	// CountTree ties a directory with everything in it: the directory itself last, after the rest is on the disk, so that one which is
 	// tied has nothing in it that counts elsewhere, wherever the work was interrupted. Links and special files, which cannot be
-	// tied, and what is mounted inside are passed over.
+	// tied, and what is mounted inside are passed over. A file that is another account's under another name is an error.
 	CountTree(ctx context.Context, name string, number uint32) error
 	// CountedBy is the account that a directory is tied to, 0 where none.
 	CountedBy(name string) (number uint32, err error)

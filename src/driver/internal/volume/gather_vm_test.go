@@ -94,6 +94,43 @@ func TestVMPutBack(t *testing.T) {
 	}
 }
 
+// TestVMPutBackWithLinks: a copy made of hard links, as by cp -al or rsync --link-dest, does not take the files of the volume that they are in.
+func TestVMPutBackWithLinks(t *testing.T) {
+	for _, disk := range []string{"xfs", "ext4"} {
+		t.Run(disk, func(t *testing.T) {
+			d := onVMDisk(t, disk, "prjquota")
+			m := d.start(t, poolspec.QuotaRequired)
+			var made []volume.Volume
+			for _, id := range []string{"pvc-1", "pvc-2"} {
+				s := spec(id)
+				s.Bytes = 32 * mib
+				v, err := m.Create(t.Context(), s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				made = append(made, v)
+			}
+			csi := filepath.Join(d.root, "pool", "csi")
+			live, dir := filepath.Join(csi, "pvc-1", "file"), filepath.Join(csi, "pvc-2")
+			err := errors.Join(write(t, live, 4), os.RemoveAll(dir), os.Mkdir(dir, 0o777), os.Link(live, filepath.Join(dir, "file")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = m.Publish(t.Context(), volume.PublishRequest{ID: "pvc-2", Target: target})
+			wants(t, err, volume.ErrNotCounted, "csi/pvc-2", "file", "hard links")
+			if got := accounts(t, d.root)[made[0].ProjectID]; got.BytesUsed < 4*mib || got.InodesUsed != 2 {
+				t.Errorf("the volume that the file is in: %+v", got)
+			}
+			if err := errors.Join(os.Remove(live), m.Publish(t.Context(), volume.PublishRequest{ID: "pvc-2", Target: target})); err != nil {
+				t.Errorf("now it is this one's alone: %v", err)
+			}
+			if got := accounts(t, d.root)[made[1].ProjectID]; got.BytesUsed < 4*mib || got.InodesUsed != 2 {
+				t.Errorf("then: %+v", got)
+			}
+		})
+	}
+}
+
 // during does something once, when a walk asks whether to go on.
 type during struct {
 	context.Context
