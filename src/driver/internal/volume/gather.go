@@ -21,7 +21,7 @@ func (m *Manager) gathered(ctx context.Context, l located) (located, error) {
 	if err != nil {
 		return located{}, err
 	}
-	return m.lookIn(ctx, l.pool, l.ID, only)
+	return m.lookIn(context.WithoutCancel(ctx), l.pool, l.ID, only)
 }
 
 // tellGathered says what such a volume holds.

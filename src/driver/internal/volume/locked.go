@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -14,13 +15,13 @@ import (
 type Locked struct {
 	*Manager
 	mu      sync.Mutex
-	busy    map[string]struct{}
+	busy    map[string]context.CancelFunc // what ends a long count under way on that id, or nil
 	running sync.WaitGroup
 }
 
 // NewLocked decorates a manager.
 func NewLocked(m *Manager) *Locked {
-	return &Locked{Manager: m, busy: map[string]struct{}{}}
+	return &Locked{Manager: m, busy: map[string]context.CancelFunc{}}
 }
 
 // Create is Manager.Create under the id's lock.
@@ -66,12 +67,32 @@ func (l *Locked) Get(ctx context.Context, id string) (Volume, Health, error) {
 
 // Publish is Manager.Publish under the id's lock.
 func (l *Locked) Publish(ctx context.Context, q PublishRequest) error {
-	return l.do(ctx, q.ID, func(ctx context.Context) error { return l.Manager.Publish(ctx, q) })
+	return l.do(ctx, q.ID, func(ctx context.Context) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		l.mu.Lock()
+		l.busy[q.ID] = stop
+		l.mu.Unlock()
+		return l.Manager.Publish(ctx, q)
+	})
 }
 
-// Unpublish is Manager.Unpublish under the id's lock.
+// Unpublish is Manager.Unpublish under the id's lock. Where a count of the volume's content has that, the count ends, so that the pod does too
+// when it is asked again.
 func (l *Locked) Unpublish(ctx context.Context, id, target string) error {
-	return l.do(ctx, id, func(ctx context.Context) error { return l.Manager.Unpublish(ctx, id, target) })
+	err := l.do(ctx, id, func(ctx context.Context) error { return l.Manager.Unpublish(ctx, id, target) })
+	if errors.Is(err, ErrBusy) {
+		l.stopCount(id)
+	}
+	return err
+}
+
+func (l *Locked) stopCount(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if stop := l.busy[id]; stop != nil {
+		stop()
+	}
 }
 
 // Wait returns when no operation is under way any more.
@@ -114,7 +135,7 @@ func (l *Locked) take(id string) bool {
 	if _, taken := l.busy[id]; taken {
 		return false
 	}
-	l.busy[id] = struct{}{}
+	l.busy[id] = nil
 	l.running.Add(1)
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -48,6 +49,41 @@ func TestWorkOutlivesItsCaller(t *testing.T) {
 	if err := n.Publish(t.Context(), q); err != nil {
 		t.Errorf("the repeated request: %v", err)
 	}
+}
+
+// slowRecords blocks a read until it is let go.
+type slowRecords struct {
+	volume.Records
+	begun, goOn chan struct{}
+}
+
+func (s *slowRecords) Read(disk poolfs.FS, id string) (volume.Record, error) {
+	close(s.begun)
+	<-s.goOn
+	return s.Records.Read(disk, id)
+}
+
+// TestUnpublishEndsALongCount of a volume that was put back: a pod that is to end does not wait for it, and the next one can start.
+func TestUnpublishEndsALongCount(t *testing.T) {
+	disk := quotaDisk(t, poolfs.QuotaProject)
+	putBack(t, disk)
+	n := warm(t, disk)
+	records := n.Records
+	slow := &slowRecords{Records: records, begun: make(chan struct{}), goOn: make(chan struct{})}
+	n.Records = slow
+	result := make(chan error)
+	go func() { result <- n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}) }()
+	<-slow.begun
+	wants(t, n.Unpublish(t.Context(), "pvc-1", target), volume.ErrBusy, "pvc-1")
+	n.Records = records
+	close(slow.goOn)
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("the count: %v, want canceled", err)
+	}
+	if err := n.Unpublish(t.Context(), "pvc-1", target); err != nil {
+		t.Errorf("asked again: %v", err)
+	}
+	publishing().check(t, n, true, "the next pod")
 }
 
 type panickingMounts struct{ *mounts }

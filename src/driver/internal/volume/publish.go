@@ -12,9 +12,9 @@ import (
 )
 
 // Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything else
-// mounted at the target is not.
+// mounted at the target is not. The end of ctx ends a long count of what was put back, which the next request goes on with, and nothing else.
 func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
-	l, err := m.toPublish(ctx, q)
+	l, err := m.toPublish(context.WithoutCancel(ctx), q)
 	if err != nil {
 		return err
 	}
