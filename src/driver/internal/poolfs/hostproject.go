@@ -167,14 +167,14 @@ func (f projectFS) SetLimit(number uint32, l Limit) error {
 // RemoveAccount implements Quotas.
 func (f projectFS) RemoveAccount(number uint32) error {
 	return f.with(".", func(dir *os.File) error {
-		if err := projectquota.SetLimit(dir, number, projectquota.Limit{}); err != nil {
+		q, err := projectquota.Get(dir, number)
+		if err != nil {
 			return err
 		}
-		q, err := projectquota.Get(dir, number)
-		if err == nil && q.Usage != (projectquota.Usage{}) {
-			err = fmt.Errorf("project %d still holds %d bytes and %d inodes: %w", number, q.Usage.Bytes, q.Usage.Inodes, syscall.EBUSY)
+		if q.Usage != (projectquota.Usage{}) { // it may be somebody's volume, moved by hand: its limit stays
+			return fmt.Errorf("project %d still holds %d bytes and %d inodes: %w", number, q.Usage.Bytes, q.Usage.Inodes, syscall.EBUSY)
 		}
-		return err
+		return projectquota.SetLimit(dir, number, projectquota.Limit{})
 	})
 }
 

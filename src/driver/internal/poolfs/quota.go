@@ -85,8 +85,8 @@ type Accounts interface {
 	Account(number uint32) (Account, error)
 	// SetLimit makes the account where there is none.
 	SetLimit(number uint32, l Limit) error
-	// RemoveAccount clears the limit and removes the account; none there is no error. EBUSY where data is still counted to
-	// it, which may be so for a while after its removal.
+	// RemoveAccount clears the limit and removes the account; none there is no error. EBUSY, and nothing changes, where data is still
+	// counted to it, which may be so for a while after its removal.
 	RemoveAccount(number uint32) error
 	// Accounts lists those from first to last, in one pass.
 	Accounts(first, last uint32) ([]Account, error)

@@ -175,6 +175,12 @@ func checkCounted(t *testing.T, disk poolfs.FS, quotas poolfs.Quotas, number uin
 
 func checkRemoved(t *testing.T, disk poolfs.FS, quotas poolfs.Quotas, number uint32) {
 	t.Helper()
+	if err := quotas.RemoveAccount(number); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("the account of what is there is removed: %v", err)
+	}
+	if a, err := quotas.Account(number); err != nil || a.Limit.Bytes != 2<<20 {
+		t.Errorf("after that: %+v, %v; want the limit as it was", a, err)
+	}
 	if err := disk.RemoveTree(t.Context(), "v", func(context.Context) error { return syscall.EINTR }); !errors.Is(err, syscall.EINTR) {
 		t.Errorf("a removal that is stopped: %v", err)
 	}

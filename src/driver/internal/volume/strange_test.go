@@ -114,6 +114,40 @@ func TestARecordFromAnotherPoolDoesNotTouchItsLimit(t *testing.T) {
 	})
 }
 
+// TestAVolumeMovedToAnotherPoolKeepsItsLimit: its number is of the range of the pool that it has left, which must not take it for what nobody has.
+func TestAVolumeMovedToAnotherPoolKeepsItsLimit(t *testing.T) {
+	onEnforcing(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		disk := fresh()
+		n := neighbours(t, disk)
+		mustCreate(t, n, "pvc-2") // both pools have a range
+		moved := n.inOther(t, "pvc-1")
+		other, err := n.set.Get("other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, err := other.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := n.open(t)
+		quotas, _ := poolfs.QuotasOf(to)
+		err = errors.Join(quotas.MkdirCounted(moved.ID, 0o777, moved.ProjectID), to.Sync("."), store.Files{}.Add(to, moved), to.Close(),
+			from.RemoveTree(t.Context(), moved.ID, nil), store.Files{}.Remove(from, moved.ID), from.Sync("."), from.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, order := range [][]string{{"local", "other"}, {"other", "local"}} {
+			n = neighbours(t, disk, order...)
+			if got := n.limitOf(t, moved.ProjectID); got != moved.Bytes {
+				t.Errorf("%v: its limit is %d, want %d", order, got, moved.Bytes)
+			}
+			if err := n.served(t, moved.ID); err != nil {
+				t.Errorf("%v: %v", order, err)
+			}
+		}
+	})
+}
+
 // copiedOnDisk makes a volume of 64 MiB in a pool of its own on a real filesystem, and copies it, record and all, into another pool: that one refuses
 // the copy, deletes it, and leaves the original its limit. It gives the original's directory.
 func copiedOnDisk(t *testing.T, root string, copyTo func(from, to string)) (original string) {

@@ -16,6 +16,7 @@ const (
 
 	firstFree = 256 // BTRFS_FIRST_FREE_OBJECTID: the inode number of a subvolume's root, and the first subvolume's id
 
+	typeRootBackref    = 144 // BTRFS_ROOT_BACKREF_KEY: (child, ROOT_BACKREF, parent)
 	typeRootRef        = 156 // BTRFS_ROOT_REF_KEY: (parent, ROOT_REF, child)
 	typeQgroupStatus   = 240 // BTRFS_QGROUP_STATUS_KEY
 	typeQgroupInfo     = 242 // BTRFS_QGROUP_INFO_KEY

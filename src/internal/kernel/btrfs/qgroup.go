@@ -125,14 +125,21 @@ func CreateQgroup(f *os.File, q QgroupID) error {
 	return of(q, qgroupCreate(f, "create qgroup", &qgroupCreateArgs{create: 1, qgroup: q}))
 }
 
-// RemoveQgroup removes a qgroup; its members, if any, leave it first. One that is not there is fs.ErrNotExist. One of a
-// subvolume that the kernel has not finished removing is EBUSY.
+// RemoveQgroup removes a qgroup; members that are left of destroyed subvolumes leave it first. One that is not there is fs.ErrNotExist. One
+// with a subvolume that is there, or that the kernel has not finished removing, is EBUSY.
 func RemoveQgroup(f *os.File, q QgroupID) error {
 	members, err := relations(f, q, func(other QgroupID) bool { return other.Level() < q.Level() })
 	if err != nil {
 		return err
 	}
 	for _, member := range members {
+		there, err := linked(f, member)
+		if err == nil && there {
+			err = of(q, unix.EBUSY)
+		}
+		if err != nil {
+			return err
+		}
 		if err := unassign(f, member, q); err != nil {
 			return err
 		}

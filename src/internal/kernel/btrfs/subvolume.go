@@ -233,6 +233,15 @@ func children(f *os.File, id uint64) ([]uint64, error) {
 	return ids, err
 }
 
+// linked tells whether the subvolume that a qgroup of level 0 counts lies in a directory. One that was destroyed does not, long before the kernel
+// has finished removing it.
+func linked(f *os.File, q QgroupID) (bool, error) {
+	there := false
+	id := q.ID()
+	err := search(f, rootTree, key{id, typeRootBackref, 0}, key{id, typeRootBackref, math.MaxUint64}, func(key, []byte) { there = true })
+	return there, err
+}
+
 // idOf is the id of the subvolume that the directory name in parent is in; a link is ELOOP or ENOTDIR.
 func idOf(parent *os.File, name string) (uint64, error) {
 	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

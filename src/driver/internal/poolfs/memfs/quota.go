@@ -267,13 +267,13 @@ func (f *dir) RemoveAccount(number uint32) error {
 		if _, ok := f.node.on.limits.now[number]; !ok {
 			return nil
 		}
+		if f.disk.usage(f.node.on).by[number].InodesUsed > 0 {
+			return &fs.PathError{Op: "unlimit", Path: path, Err: syscall.EBUSY}
+		}
 		if err := f.disk.step("unlimit", fmt.Sprintf("%s %d", path, number), f.node.on); err != nil {
 			return err
 		}
 		delete(f.node.on.limits.now, number)
-		if f.disk.usage(f.node.on).by[number].InodesUsed > 0 {
-			return &fs.PathError{Op: "unlimit", Path: path, Err: syscall.EBUSY}
-		}
 		return nil
 	})
 }
