@@ -197,7 +197,7 @@ func (p *Pool) recover(ctx context.Context, id string) (report volume.Report, er
 		return report, err
 	}
 	p.ledger.clear()
-	if p.hasRange(m) {
+	if backend.Enforces(p.Backend()) && p.hasRange(m) { // one that enforces nothing must not keep others from their numbers
 		p.ledger.expect(m.FirstNumber)
 	}
 	if report, err = p.set.recoverer.Recover(ctx, p, disk); err != nil {

@@ -185,6 +185,15 @@ func qgroup(q btrfs.Qgroup) Account {
 	return Account{Number: uint32(q.ID.ID()), Limit: Limit{Bytes: int64(q.Limit)}, BytesUsed: int64(q.Referenced)}
 }
 
+// InUse implements Quotas.
+func (f btrfsFS) InUse(number uint32) (is bool, err error) {
+	err = f.with(".", func(pool *os.File) error {
+		is, err = btrfs.InUse(pool, group(number))
+		return err
+	})
+	return is, err
+}
+
 // SetLimit implements Quotas. btrfs has no limit on inodes.
 func (f btrfsFS) SetLimit(number uint32, l Limit) error {
 	return f.with(".", func(pool *os.File) error {

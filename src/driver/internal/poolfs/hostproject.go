@@ -157,6 +157,12 @@ func account(q projectquota.Quota) Account {
 	}
 }
 
+// InUse implements Quotas.
+func (f projectFS) InUse(number uint32) (bool, error) {
+	a, err := f.Account(number)
+	return a.BytesUsed > 0 || a.InodesUsed > 0, err
+}
+
 // SetLimit implements Quotas.
 func (f projectFS) SetLimit(number uint32, l Limit) error {
 	return f.with(".", func(dir *os.File) error {

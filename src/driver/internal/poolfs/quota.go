@@ -83,6 +83,8 @@ type Counter interface {
 type Accounts interface {
 	// Account is the zero account of that number where there is none.
 	Account(number uint32) (Account, error)
+	// InUse tells whether anything that is there counts to an account, as of now.
+	InUse(number uint32) (bool, error)
 	// SetLimit makes the account where there is none.
 	SetLimit(number uint32, l Limit) error
 	// RemoveAccount clears the limit and removes the account; none there is no error. EBUSY, and nothing changes, where data is still

@@ -1,6 +1,7 @@
 package trash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,7 @@ type Worker struct {
 	retention time.Duration
 	purged    func(disk poolfs.FS, r volume.Record) error
 	waiting   map[string]time.Time // by entry
+	counted   map[string]time.Time // since when an entry's data is gone and still counted
 }
 
 // For returns the worker of a pool that keeps what is deleted for a time. It tells of each volume whose data is gone, maybe more than
@@ -98,14 +100,19 @@ func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
 		}
 		return w.limit.Wait(ctx)
 	}
-	waiting := make(map[string]time.Time, len(entries))
+	waiting, counted := make(map[string]time.Time, len(entries)), map[string]time.Time{}
 	for _, e := range entries {
 		again, err := w.purgeEntry(ctx, disk, e, pace)
+		if since, ok := w.counted[e.name]; ok {
+			counted[e.name] = since
+		}
 		switch {
 		case errors.Is(err, errSliceOver):
 			s.More = true
 		case errors.Is(err, syscall.EBUSY) && errors.Is(err, errStillCounted):
-			waiting[e.name] = w.bin.Now().Add(whileBusy)
+			counted[e.name] = cmp.Or(counted[e.name], w.bin.Now())
+			again, err := w.patience(counted[e.name], err)
+			waiting[e.name], errs = again, append(errs, err)
 		case err != nil:
 			errs = append(errs, err)
 			waiting[e.name] = w.bin.Now().Add(afterError)
@@ -116,8 +123,17 @@ func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
 		}
 		s.count(e)
 	}
-	w.waiting = waiting
+	w.waiting, w.counted = waiting, counted
 	return s, errors.Join(append(errs, EnsureSpare(disk))...)
+}
+
+// patience is for an entry whose data is gone and still counted, since a time: while that may be the filesystem's own work nothing is said.
+func (w *Worker) patience(since time.Time, err error) (again time.Time, told error) {
+	now := w.bin.Now()
+	if now.Sub(since) < afterError {
+		return now.Add(whileBusy), nil
+	}
+	return now.Add(afterError), fmt.Errorf("%w; something else has its number: copy what was moved out of the volume, and remove the original of that", err)
 }
 
 func (s *Summary) count(e entryName) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,6 +79,27 @@ func TestPurgeLeavesADeleteUnderWayAlone(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	if s, err := w.Purge(t.Context(), disk); err != nil || s.Entries != 0 {
 		t.Errorf("with its record: %+v, %v; want it purged", s, err)
+	}
+}
+
+// TestPurgeTellsWhatStaysCounted: for a while that is the filesystem's own work.
+func TestPurgeTellsWhatStaysCounted(t *testing.T) {
+	disk, now := filled(t, good, "pvc-1"), deleted().Add(2*time.Hour)
+	busy := error(syscall.EBUSY)
+	w := trash.NewPurger(trash.Bin{Now: func() time.Time { return now }}).For(time.Hour, func(poolfs.FS, volume.Record) error { return busy })
+	for _, step := range []struct {
+		after time.Duration
+		told  bool
+	}{{0, false}, {6 * time.Second, false}, {5 * time.Minute, false}, {11 * time.Minute, true}, {time.Second, false}, {11 * time.Minute, true}} {
+		now = now.Add(step.after)
+		s, err := w.Purge(t.Context(), disk)
+		if told := err != nil && strings.Contains(err.Error(), "pvc-1") && strings.Contains(err.Error(), "copy what was moved"); told != step.told || s.Entries != 1 {
+			t.Errorf("%v later: %+v, %v; want it told: %v", step.after, s, err, step.told)
+		}
+	}
+	busy, now = nil, now.Add(11*time.Minute)
+	if s, err := w.Purge(t.Context(), disk); err != nil || s.Entries != 0 {
+		t.Errorf("once nothing counts to it: %+v, %v", s, err)
 	}
 }
 

@@ -77,7 +77,7 @@ func (m *Manager) Recover(ctx context.Context, p Pool, disk poolfs.FS) (Report, 
 	if err != nil {
 		return Report{}, fmt.Errorf("recover pool %s: %w", p.Name(), err)
 	}
-	if err := m.forgetUnplaced(p, disk); err != nil {
+	if err := m.forgetUnplaced(p, disk, surveys); err != nil {
 		return Report{}, fmt.Errorf("recover pool %s: %w", p.Name(), err)
 	}
 	var report Report

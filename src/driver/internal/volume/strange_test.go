@@ -148,6 +148,25 @@ func TestAVolumeMovedToAnotherPoolKeepsItsLimit(t *testing.T) {
 	})
 }
 
+// TestARecordFromAnotherPoolWhileCountedAnew: what the kernel says is used is no proof then.
+func TestARecordFromAnotherPoolWhileCountedAnew(t *testing.T) {
+	disk := quotaDisk(t, poolfs.QuotaFull)
+	n := neighbours(t, disk)
+	mustCreate(t, n, "pvc-2")
+	original := n.inOther(t, "pvc-1")
+	n.copied(t, original, "pvc-0", 4<<20)
+	disk.LoseCount(poolPath)
+	d := n.open(t)
+	quotas, _ := poolfs.QuotasOf(d)
+	if err := errors.Join(quotas.Recount(), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, n.served(t, "pvc-0"), volume.ErrBroken, "copied from another pool")
+	if got := n.limitOf(t, original.ProjectID); got != original.Bytes {
+		t.Errorf("the original's limit is %d, want %d", got, original.Bytes)
+	}
+}
+
 // copiedOnDisk makes a volume of 64 MiB in a pool of its own on a real filesystem, and copies it, record and all, into another pool: that one refuses
 // the copy, deletes it, and leaves the original its limit. It gives the original's directory.
 func copiedOnDisk(t *testing.T, root string, copyTo func(from, to string)) (original string) {

@@ -16,7 +16,7 @@ import (
 
 // owns is nil where a volume's number is its own, or nothing is enforced on it; else it says whose the number is (ErrBroken).
 func owns(p Pool, r Record) error {
-	if r.ProjectID == 0 || r.Backend != p.Backend().Name() {
+	if !limited(p, r) {
 		return nil
 	}
 	owner := p.Ledger().Owner(r.ProjectID)
@@ -37,45 +37,41 @@ func proves(p Pool, disk poolfs.FS, r Record) error {
 	if err := owns(p, r); err != nil || !strange(p, r) {
 		return err
 	}
-	quotas, _ := poolfs.QuotasOf(disk)
+	quotas, ok := poolfs.QuotasOf(disk)
+	if !ok {
+		return nil
+	}
 	number, err := quotas.CountedBy(r.ID)
 	if err != nil || number == r.ProjectID {
 		return err
 	}
-	used, err := inUse(disk, r.ProjectID)
-	if err != nil || !used {
-		return err
+	used, err := quotas.InUse(r.ProjectID)
+	if err != nil {
+		return fmt.Errorf("see what counts to number %d: %w", r.ProjectID, err)
+	}
+	if !used {
+		return nil
 	}
 	p.Ledger().Disclaim(r.ProjectID)
 	return owns(p, r)
 }
 
-// strange tells whether a volume that is held to its size has a number that the pool does not give.
-func strange(p Pool, r Record) bool {
-	return r.ProjectID != 0 && r.Backend == p.Backend().Name() && !p.Ledger().Gives(r.ProjectID)
+// limited tells whether a volume is held to its size by the quota that its pool has on.
+func limited(p Pool, r Record) bool {
+	return r.ProjectID != 0 && r.Backend == p.Backend().Name() && p.Backend().Enforcement() != None
 }
 
-// inUse tells whether anything counts to a number.
-func inUse(disk poolfs.FS, number uint32) (bool, error) {
-	quotas, ok := poolfs.QuotasOf(disk)
-	if !ok {
-		return false, nil
-	}
-	a, err := quotas.Account(number)
-	if err != nil {
-		return false, fmt.Errorf("see what counts to number %d: %w", number, err)
-	}
-	return a.BytesUsed > 0 || a.InodesUsed > 0, nil
-}
+// strange tells whether such a volume has a number that the pool does not give.
+func strange(p Pool, r Record) bool { return limited(p, r) && !p.Ledger().Gives(r.ProjectID) }
 
 // DropLimit ends what the quota knows of a volume that is gone, so that its number can go to another. A limit that is another's as well stays.
 // EBUSY where the filesystem is not done with it yet.
 func DropLimit(p Pool, disk poolfs.FS, r Record) error {
 	others := p.Ledger().Shared(r.ProjectID, r.ID)
-	if !others && strange(p, r) { // in doubt it is what is still being removed of this one, which needs no limit
+	if quotas, ok := poolfs.QuotasOf(disk); ok && !others && strange(p, r) { // in doubt it is what is still being removed of this one, which needs no limit
 		var err error
-		if others, err = inUse(disk, r.ProjectID); err != nil {
-			return err
+		if others, err = quotas.InUse(r.ProjectID); err != nil {
+			return fmt.Errorf("see what counts to number %d: %w", r.ProjectID, err)
 		}
 	}
 	if !others {
@@ -107,7 +103,7 @@ func hold(p Pool, disk poolfs.FS, r Record) error {
 func HoldOwner(p Pool, disk poolfs.FS, number uint32) error {
 	r, ok := p.Ledger().Get(p.Ledger().Owner(number))
 	quotas, hasQuota := poolfs.QuotasOf(disk)
-	if !ok || !hasQuota {
+	if !ok || !hasQuota || !limited(p, r) {
 		return nil
 	}
 	if a, err := quotas.Account(number); err != nil || a.Limit != (poolfs.Limit{}) {

@@ -48,6 +48,25 @@ func (n *node) twin(t *testing.T, from, to string, bytes int64, counted bool) {
 	}
 }
 
+// TestATwinIsPurgedWhileQuotaIsOff: there is no limit then that its heir could be given.
+func TestATwinIsPurgedWhileQuotaIsOff(t *testing.T) {
+	disk := quotaDisk(t, poolfs.QuotaProject)
+	n := warm(t, disk)
+	n.numbered(t, "pvc-1")
+	n.twin(t, "pvc-1", "pvc-2", 1<<20, false)
+	n = warm(t, disk)
+	if err := n.Delete(t.Context(), "pvc-1"); err != nil {
+		t.Fatal(err)
+	}
+	disk.SetQuota(poolPath, poolfs.QuotaOff)
+	n.pool(t).Check(t.Context())
+	n.clock.advance(2 * time.Hour)
+	n.pool(t).Purge(t.Context())
+	if left := n.set.Status()[0].TrashEntries; left != 0 {
+		t.Errorf("%d entries are left in the trash", left)
+	}
+}
+
 // limitOf is the limit of a volume's number on the disk.
 func (n *node) limitOf(t *testing.T, number uint32) int64 {
 	t.Helper()

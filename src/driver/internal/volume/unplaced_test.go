@@ -25,6 +25,17 @@ func TestRecoveryRemovesRecordsWithoutANameOnly(t *testing.T) {
 	}
 }
 
+// TestRecoveryKeepsTheOnlyRecordOfData, which has lost its name, as it may where a filesystem was repaired.
+func TestRecoveryKeepsTheOnlyRecordOfData(t *testing.T) {
+	disk := newDisk(t)
+	withVolume(t, disk)
+	disk.AddFile(poolPath+"/csi/pvc-2/precious", []byte("kept"))
+	disk.AddFile(poolPath+"/csi/"+poolfs.VolumesDir+"/.pvc-2.json.tmp", []byte("{"))
+	if got := warm(t, disk).ls(t, poolfs.VolumesDir); !slices.Equal(got, []string{".pvc-2.json.tmp", "pvc-1.json"}) {
+		t.Errorf("among the records are %v", got)
+	}
+}
+
 // TestRecordThatCannotBeRemovedHarmsNothing: it has no name yet, so nobody takes it for a record.
 func TestRecordThatCannotBeRemovedHarmsNothing(t *testing.T) {
 	disk := newDisk(t)

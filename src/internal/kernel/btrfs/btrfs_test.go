@@ -389,6 +389,56 @@ func TestDestroyTreeLeavesTheLimitOfACopy(t *testing.T) {
 	})
 }
 
+// TestInUse: what was moved out of a volume still counts to its group; what was destroyed does not, before any commit.
+func TestInUse(t *testing.T) {
+	on(t, func(t *testing.T, top *os.File, _ Mode) {
+		dir, group := volume(t, top, "volume", 1<<30, 64*mib)
+		run(t, "btrfs", "subvolume", "create", dir+"/nested")
+		_, err := Rejoin(top, subvolume(t, dir), group)
+		must(t, err)
+		must(t, os.Rename(dir+"/nested", top.Name()+"/moved"))
+		inUse := func(when string, want bool) {
+			t.Helper()
+			if is, err := InUse(top, group); err != nil || is != want {
+				t.Errorf("%s: in use %v, %v; want %v", when, is, err, want)
+			}
+		}
+		must(t, DestroySubvolume(top, "volume"))
+		inUse("the nested one is elsewhere", true)
+		wants(t, RemoveQgroup(top, group), syscall.EBUSY)
+		if got := usage(t, top, group); got.Limit != 64*mib {
+			t.Errorf("the limit is %d after a removal that failed", got.Limit)
+		}
+		must(t, DestroySubvolume(top, "moved"))
+		inUse("all is destroyed", false)
+	})
+}
+
+// TestDestroyTreeInSlices: what the first slice destroyed does not count as somebody else's in the group.
+func TestDestroyTreeInSlices(t *testing.T) {
+	on(t, func(t *testing.T, top *os.File, _ Mode) {
+		dir, group := volume(t, top, "volume", 1<<30, 64*mib)
+		id := subvolume(t, dir)
+		run(t, "btrfs", "subvolume", "create", dir+"/a")
+		run(t, "btrfs", "subvolume", "create", dir+"/b")
+		_, err := Rejoin(top, id, group)
+		must(t, err)
+		for range 2 {
+			calls := 0
+			wants(t, DestroyTree(t.Context(), top, "volume", every, func(context.Context) error {
+				if calls++; calls == 2 {
+					return syscall.EINTR
+				}
+				return nil
+			}), syscall.EINTR)
+			if groups, err := Groups(top, NewQgroupID(0, id)); err != nil || !slices.Equal(groups, []QgroupID{group}) {
+				t.Errorf("the volume is in %v, %v", groups, err)
+			}
+		}
+		must(t, DestroyTree(t.Context(), top, "volume", every, nil))
+	})
+}
+
 func TestDestroyTree(t *testing.T) {
 	for name, enable := range map[string]func(*os.File) error{"simple": EnableSimpleQuota, "full": EnableFullQuota} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ const (
 	rootTree  = 1 // BTRFS_ROOT_TREE_OBJECTID
 	quotaTree = 8 // BTRFS_QUOTA_TREE_OBJECTID
 
+	topLevel  = 5   // BTRFS_FS_TREE_OBJECTID: the id of the subvolume that all others are in
 	firstFree = 256 // BTRFS_FIRST_FREE_OBJECTID: the inode number of a subvolume's root, and the first subvolume's id
 
 	typeRootBackref    = 144 // BTRFS_ROOT_BACKREF_KEY: (child, ROOT_BACKREF, parent)

@@ -128,23 +128,41 @@ func CreateQgroup(f *os.File, q QgroupID) error {
 // RemoveQgroup removes a qgroup; members that are left of destroyed subvolumes leave it first. One that is not there is fs.ErrNotExist. One
 // with a subvolume that is there, or that the kernel has not finished removing, is EBUSY.
 func RemoveQgroup(f *os.File, q QgroupID) error {
-	members, err := relations(f, q, func(other QgroupID) bool { return other.Level() < q.Level() })
+	members, err := members(f, q)
 	if err != nil {
 		return err
 	}
+	if there, err := anyLinked(f, members); err != nil || there {
+		return errors.Join(err, of(q, unix.EBUSY))
+	}
 	for _, member := range members {
-		there, err := linked(f, member)
-		if err == nil && there {
-			err = of(q, unix.EBUSY)
-		}
-		if err != nil {
-			return err
-		}
 		if err := unassign(f, member, q); err != nil {
 			return err
 		}
 	}
 	return of(q, qgroupCreate(f, "remove qgroup", &qgroupCreateArgs{qgroup: q}))
+}
+
+// InUse tells whether a qgroup of level 1 has a subvolume that is there, as of now: what it uses is known only after a commit.
+func InUse(f *os.File, q QgroupID) (bool, error) {
+	members, err := members(f, q)
+	if err != nil {
+		return false, err
+	}
+	return anyLinked(f, members)
+}
+
+func anyLinked(f *os.File, members []QgroupID) (bool, error) {
+	for _, member := range members {
+		if there, err := linked(f, member); err != nil || there {
+			return there, err
+		}
+	}
+	return false, nil
+}
+
+func members(f *os.File, q QgroupID) ([]QgroupID, error) {
+	return relations(f, q, func(other QgroupID) bool { return other.Level() < q.Level() })
 }
 
 // AssignQgroup makes a qgroup a member of another, of a higher level; one that is a member is fs.ErrExist. In mode

@@ -116,7 +116,7 @@ func liftLimits(f *os.File, top uint64, nested []uint64, ours func(QgroupID) boo
 	}
 	lifted := all[:1:1]
 	for _, q := range groups {
-		others, membersErr := membersBesides(f, q, all)
+		others, membersErr := inUseBesides(f, q, all)
 		err = errors.Join(err, membersErr)
 		if ours(q) && !others {
 			lifted = append(lifted, q)
@@ -133,10 +133,14 @@ func liftLimits(f *os.File, top uint64, nested []uint64, ours func(QgroupID) boo
 	return err
 }
 
-// membersBesides tells whether a qgroup has other members than these; in doubt it has.
-func membersBesides(f *os.File, q QgroupID, these []QgroupID) (bool, error) {
-	members, err := relations(f, q, func(other QgroupID) bool { return other.Level() < q.Level() && !slices.Contains(these, other) })
-	return err != nil || len(members) > 0, err
+// inUseBesides tells whether a qgroup has other subvolumes than these; in doubt it has.
+func inUseBesides(f *os.File, q QgroupID, these []QgroupID) (bool, error) {
+	members, err := members(f, q)
+	if err != nil {
+		return true, err
+	}
+	others, err := anyLinked(f, slices.DeleteFunc(members, func(member QgroupID) bool { return slices.Contains(these, member) }))
+	return others || err != nil, err
 }
 
 // leaveOthers ends a qgroup's membership in all others but these.
@@ -233,11 +237,11 @@ func children(f *os.File, id uint64) ([]uint64, error) {
 	return ids, err
 }
 
-// linked tells whether the subvolume that a qgroup of level 0 counts lies in a directory. One that was destroyed does not, long before the kernel
-// has finished removing it.
+// linked tells whether the subvolume that a qgroup of level 0 counts lies in a directory, or is the filesystem's own. One that was destroyed does
+// not, long before the kernel has finished removing it.
 func linked(f *os.File, q QgroupID) (bool, error) {
-	there := false
 	id := q.ID()
+	there := id == topLevel
 	err := search(f, rootTree, key{id, typeRootBackref, 0}, key{id, typeRootBackref, math.MaxUint64}, func(key, []byte) { there = true })
 	return there, err
 }
