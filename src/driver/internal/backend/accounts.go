@@ -113,17 +113,29 @@ func DropOthers(disk poolfs.FS, first uint32, held map[uint32]struct{}) (stay []
 	if err != nil {
 		return nil, fmt.Errorf("list the limits on the disk: %w", err)
 	}
-	var problems []error
+	var others []uint32
 	for _, a := range accounts {
-		if _, ok := held[a.Number]; ok {
-			continue
+		if _, ok := held[a.Number]; !ok {
+			others = append(others, a.Number)
 		}
-		err := quotas.RemoveAccount(a.Number)
+	}
+	return DropAll(disk, others)
+}
+
+// DropAll is DropOthers for accounts that are known.
+func DropAll(disk poolfs.FS, numbers []uint32) (stay []uint32, err error) {
+	quotas, err := quotasOf(disk)
+	if err != nil {
+		return numbers, err
+	}
+	var problems []error
+	for _, number := range numbers {
+		err := quotas.RemoveAccount(number)
 		if err != nil {
-			stay = append(stay, a.Number)
+			stay = append(stay, number)
 		}
 		if err != nil && !errors.Is(err, syscall.EBUSY) {
-			problems = append(problems, fmt.Errorf("clear limit %d, which no volume has: %w", a.Number, err))
+			problems = append(problems, fmt.Errorf("clear limit %d, which no volume has: %w", number, err))
 		}
 	}
 	return stay, errors.Join(problems...)

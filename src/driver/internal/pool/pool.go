@@ -41,6 +41,7 @@ type Pool struct {
 	quota         quota
 	count         count
 	unsettled     unsettled
+	leftovers     leftovers
 	recount       recount
 }
 

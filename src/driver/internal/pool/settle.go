@@ -133,6 +133,7 @@ func (p *Pool) countNumbers(disk poolfs.FS, m *marker) (numbers, error) {
 	for _, number := range stay {
 		taken[number] = struct{}{}
 	}
+	p.noteLeftovers(stay)
 	return newNumbers(m.FirstNumber, taken), nil
 }
 

@@ -57,6 +57,7 @@ func (p *Pool) watch(ctx context.Context) {
 func (p *Pool) Check(ctx context.Context) {
 	if disk := p.open(); disk != nil {
 		p.countUse(disk)
+		p.dropLeftovers(disk)
 		same := p.sameQuota(disk)
 		_ = disk.Close()
 		if same && !p.unchecked() {

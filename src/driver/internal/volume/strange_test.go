@@ -148,6 +148,46 @@ func TestAVolumeMovedToAnotherPoolKeepsItsLimit(t *testing.T) {
 	})
 }
 
+// TestALimitGoesOnceNothingCountsToIt: at the driver's start the filesystem may still be removing what an interrupted create had made.
+func TestALimitGoesOnceNothingCountsToIt(t *testing.T) {
+	onEnforcing(t, func(t *testing.T, fresh func() *memfs.Disk) {
+		disk := fresh()
+		n := neighbours(t, disk)
+		mustCreate(t, n, "pvc-2")
+		number := n.numbered(t, "pvc-1")
+		elsewhere, err := n.set.Get("other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := elsewhere.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := n.open(t)
+		quotas, _ := poolfs.QuotasOf(to)
+		if err := errors.Join(quotas.MkdirCounted("rest", 0o700, number), to.Sync("."), from.RemoveTree(t.Context(), "pvc-1", nil),
+			store.Files{}.Remove(from, "pvc-1"), from.Sync("."), from.Close()); err != nil {
+			t.Fatal(err)
+		}
+		n = neighbours(t, disk)
+		look := func() {
+			n.clock.advance(time.Minute)
+			n.pool(t).Check(t.Context())
+		}
+		look()
+		if n.limitOf(t, number) == 0 {
+			t.Error("the limit is gone, and something counts to it")
+		}
+		if err := errors.Join(to.RemoveTree(t.Context(), "rest", nil), to.Close()); err != nil {
+			t.Fatal(err)
+		}
+		look()
+		if got := n.limitOf(t, number); got != 0 {
+			t.Errorf("nothing counts to it, and the limit is %d", got)
+		}
+	})
+}
+
 // TestARecordFromAnotherPoolWhileCountedAnew: what the kernel says is used is no proof then.
 func TestARecordFromAnotherPoolWhileCountedAnew(t *testing.T) {
 	disk := quotaDisk(t, poolfs.QuotaFull)
