@@ -52,7 +52,7 @@ test-quota-vm: ## Project quota on XFS and ext4, csi-sanity on it too, in a VM w
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
 	go -C tests test -count=1 -timeout 30m -skip '^TestPowerCuts$$' ./vm
 
-test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext4 and btrfs, and look at the disk; from 10 on with qgroups too
+test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext4 and btrfs, and look at the disk
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
 	HPP_POWER_CUTS=$(POWER_CUTS) go -C tests test -count=1 -timeout 6h -v -run '^TestPowerCuts$$' ./vm \
 	  | tee /dev/stderr | grep '^--- PASS: TestPowerCuts' >/dev/null # go test is content with no test
@@ -70,7 +70,7 @@ e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afte
 	go -C tests test -count=1 -timeout 60m -v ./e2e/...
 
 perf: ## Measure (root); the report, a plot and JSON go to artifacts/perf
-	@go -C tools run ./install benchstat helm4 mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
+	@go -C tools run ./install benchstat fio helm4 mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
 	go -C tests run ./perf -out $(CURDIR)/artifacts/perf
 
 fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each target

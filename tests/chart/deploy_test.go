@@ -29,7 +29,8 @@ func manifest(t *testing.T, name string) string {
 // TestDeployIsWhatTheChartRenders: each generated file is as the generator would write it now.
 func TestDeployIsWhatTheChartRenders(t *testing.T) {
 	dir := t.TempDir()
-	command := exec.CommandContext(t.Context(), "go", "run", "./deploy", "-helm", helmcli.Tool(t, "helm", "v4.3.1"), "-out", dir)
+	command := exec.CommandContext(t.Context(), "go", "run", "./deploy", "-helm",
+		helmcli.Tool(t, "helm", "v4.3.1"), "-out", dir)
 	command.Dir = filepath.Join(helmcli.Root(t), "tools")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)
@@ -50,7 +51,8 @@ func TestDeployIsWhatTheChartRenders(t *testing.T) {
 		}
 	}
 	want := []string{
-		"crd.yaml", "operator.yaml", "storageclass-immediate.yaml", "storageclass-wffc-csi.yaml", "storageclass-wffc-legacy-csi.yaml", "storageclass-wffc.yaml", "webhook.yaml",
+		"crd.yaml", "operator.yaml", "storageclass-immediate.yaml", "storageclass-wffc-csi.yaml",
+		"storageclass-wffc-legacy-csi.yaml", "storageclass-wffc.yaml", "webhook.yaml",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("generated files (-want +got):\n%s", diff)
@@ -68,7 +70,8 @@ func TestDeployInAnotherNamespace(t *testing.T) {
 			}
 		}
 	}
-	text := strings.ReplaceAll(manifest(t, "operator.yaml")+"---\n"+manifest(t, "webhook.yaml"), "namespace: "+old+"\n", "namespace: storage\n")
+	text := strings.ReplaceAll(manifest(t, "operator.yaml")+"---\n"+manifest(t, "webhook.yaml"), "namespace: "+old+"\n",
+		"namespace: storage\n")
 	got := helmcli.Ids(helmcli.Raw(t, text))
 	values := withOperator(helmcli.Values{Args: []string{"--no-hooks", "--set", "fullnameOverride=" + old}}, nil)
 	want := helmcli.Ids(helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)))
@@ -92,7 +95,8 @@ func TestDeployCarriesTheDefinition(t *testing.T) {
 // TestSamples: each resource is one that its type knows, and the class beside it asks for a pool that it has.
 func TestSamples(t *testing.T) {
 	for file, class := range map[string]string{
-		"hostpathprovisioner_cr.yaml": "storageclass-wffc-csi.yaml", "hostpathprovisioner_legacy_cr.yaml": "storageclass-wffc-legacy-csi.yaml",
+		"hostpathprovisioner_cr.yaml":             "storageclass-wffc-csi.yaml",
+		"hostpathprovisioner_legacy_cr.yaml":      "storageclass-wffc-legacy-csi.yaml",
 		"hostpathprovisioner_pvctemplate_cr.yaml": "storageclass-wffc-csi.yaml",
 	} {
 		var resource v1beta1.HostPathProvisioner
@@ -108,15 +112,20 @@ func TestSamples(t *testing.T) {
 		}
 		wanted := sample(t, class)
 		if resource.Name != "hostpath-provisioner" || !slices.Contains(pools, wanted.Parameters["storagePool"]) {
-			t.Errorf("%s is called %s and has the pools %v; %s wants %q", file, resource.Name, pools, class, wanted.Parameters["storagePool"])
+			t.Errorf("%s is called %s and has the pools %v; %s wants %q",
+				file, resource.Name, pools, class, wanted.Parameters["storagePool"])
 		}
 	}
 	for file, binding := range map[string]storagev1.VolumeBindingMode{
-		"storageclass-wffc.yaml": storagev1.VolumeBindingWaitForFirstConsumer, "storageclass-immediate.yaml": storagev1.VolumeBindingImmediate,
+		"storageclass-wffc.yaml":      storagev1.VolumeBindingWaitForFirstConsumer,
+		"storageclass-immediate.yaml": storagev1.VolumeBindingImmediate,
 	} {
 		class := sample(t, file)
-		if class.Provisioner != "kubevirt.io/hostpath-provisioner" || *class.VolumeBindingMode != binding || len(class.Labels) > 0 {
-			t.Errorf("%s: provisioner %s, binding %s, labels %v", file, class.Provisioner, *class.VolumeBindingMode, class.Labels)
+		if class.Provisioner != "kubevirt.io/hostpath-provisioner" || *class.VolumeBindingMode != binding ||
+			len(class.Labels) > 0 {
+			t.Errorf(
+				"%s: provisioner %s, binding %s, labels %v", file, class.Provisioner, *class.VolumeBindingMode, class.Labels,
+			)
 		}
 	}
 }

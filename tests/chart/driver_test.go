@@ -29,8 +29,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
 
-// TestDriverTakesWhatTheChartWrites starts the built driver with the rendered flags and the rendered configuration file, in
-// folders of the test's own. It serves, and its metrics are those that the alerts ask for.
+// TestDriverTakesWhatTheChartWrites starts the built driver with the rendered flags and the rendered configuration
+// file, in folders of the test's own. It serves, and its metrics are those that the alerts ask for.
 func TestDriverTakesWhatTheChartWrites(t *testing.T) {
 	binary := buildDriver(t)
 	for _, name := range []string{"default", "two pools", "no pools", "everything"} {
@@ -63,12 +63,15 @@ func buildDriver(t *testing.T) (binary string) {
 }
 
 // everyPoolField is a pool with every field that the schema allows, at a value that this version can serve.
-const everyPoolField = `[{"name":"fast","path":"/srv/fast","scope":"node","nodeSelector":{"disk":"nvme"},"requireMount":true,
-"quota":"auto","reserve":10737418240,"overcommit":2.5,"maxVolumes":1000000,"inline":true,"trash":{"retention":"24h"}},
-{"name":"slow","path":"/srv/slow","quota":"none","reserve":"7.5%","overcommit":0,"requireMount":false,"trash":{"retention":"0s"}}]`
+const everyPoolField = `[
+{"name":"fast","path":"/srv/fast","scope":"node","nodeSelector":{"disk":"nvme"},"requireMount":true,"quota":"auto",
+"reserve":10737418240,"overcommit":2.5,"maxVolumes":1000000,"inline":true,
+"trash":{"purgeWhenFull":true,"retention":"24h"}},
+{"name":"slow","path":"/srv/slow","quota":"none","reserve":"7.5%","overcommit":0,"requireMount":false,
+"trash":{"retention":"0s"}}]`
 
-// serve runs the driver until it has all metrics that are wanted (it looks at its pools while it serves already), then stops it
-// with SIGTERM.
+// serve runs the driver until it has all metrics that are wanted (it looks at its pools while it serves
+// already), then stops it with SIGTERM.
 func serve(t *testing.T, binary string, values helmcli.Values, wanted []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,7 +126,10 @@ func driverArguments(t *testing.T, dir, address string, values helmcli.Values) [
 	ds := daemonSet(t, values)
 	config := helmcli.Find[*corev1.ConfigMap](t, objects, ds.Name).Data["config.yaml"]
 	file := filepath.Join(dir, "config.yaml")
-	folders := []string{filepath.Join(dir, "host", "var", "lib"), filepath.Join(dir, "host", "srv"), filepath.Join(dir, "kubelet"), filepath.Join(dir, "state")}
+	folders := []string{
+		filepath.Join(dir, "host", "var", "lib"), filepath.Join(dir, "host", "srv"),
+		filepath.Join(dir, "kubelet"), filepath.Join(dir, "state"),
+	}
 	for _, folder := range folders {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
@@ -133,7 +139,8 @@ func driverArguments(t *testing.T, dir, address string, values helmcli.Values) [
 		t.Fatal(err)
 	}
 	instead := map[string]string{
-		"--endpoint": "unix://" + filepath.Join(dir, "csi.sock"), "--config": file, "--state-dir": filepath.Join(dir, "state"),
+		"--endpoint": "unix://" + filepath.Join(dir, "csi.sock"), "--config": file,
+		"--state-dir": filepath.Join(dir, "state"),
 		"--host-root": filepath.Join(dir, "host"), "--kubelet-dir": filepath.Join(dir, "kubelet"), "--http-address": address,
 		"--registration": "false",
 	}
@@ -153,7 +160,8 @@ func driverArguments(t *testing.T, dir, address string, values helmcli.Values) [
 	return args
 }
 
-// overTLS replaces the address and the certificate of metrics over TLS, and gives the address, "" where the chart asks for none.
+// overTLS replaces the address and the certificate of metrics over TLS, and gives the address,
+// "" where the chart asks for none.
 func overTLS(t *testing.T, dir string, args []string) (address string) {
 	t.Helper()
 	for i, argument := range args {
@@ -176,7 +184,8 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 		t.Fatal(err)
 	}
 	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
 	}
 	crt, crtErr := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
 	der, keyErr := x509.MarshalPKCS8PrivateKey(key)
@@ -184,7 +193,9 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 		t.Fatal(err)
 	}
 	encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: crt})
-	for name, data := range map[string][]byte{"tls.crt": encoded, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
+	for name, data := range map[string][]byte{
+		"tls.crt": encoded, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}

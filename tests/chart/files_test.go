@@ -35,10 +35,12 @@ func TestLint(t *testing.T) {
 	})
 }
 
-// TestTemplatesAreReproducible: these functions give another result each time or ask the cluster; under Argo CD, Flux or an
-// operator that re-rolls objects for ever. And the namespace comes from one helper.
+// TestTemplatesAreReproducible: these functions give another result each time or ask the cluster; under Argo CD, Flux
+// or an operator that re-rolls objects for ever. And the namespace comes from one helper.
 func TestTemplatesAreReproducible(t *testing.T) {
-	forbidden := regexp.MustCompile(`\b(lookup|gen(CA|SelfSignedCert|SignedCert|PrivateKey)\w*|rand\w+|now|uuidv4|date\w*|ago|htpasswd|bcrypt|getHostByName)\b`)
+	forbidden := regexp.MustCompile(
+		`\b(lookup|gen(CA|SelfSignedCert|SignedCert|PrivateKey)\w*|rand\w+|now|uuidv4|date\w*|ago|htpasswd|bcrypt|getHostByName)\b`,
+	)
 	namespace := regexp.MustCompile(`\.Release\.Namespace`)
 	templates := os.DirFS(filepath.Join(helmcli.ChartDir(t), "templates"))
 	action := regexp.MustCompile(`(?s)\{\{.*?\}\}`)
@@ -117,7 +119,9 @@ func TestPackage(t *testing.T) {
 				t.Errorf("the package lacks %s: %v", needed, names)
 			}
 		}
-		if _, err := helm.Run(t, helmcli.Values{}, "template", helmcli.Release, archive, "--kube-version", helmcli.KubeVersion); err != nil {
+		if _, err := helm.Run(
+			t, helmcli.Values{}, "template", helmcli.Release, archive, "--kube-version", helmcli.KubeVersion,
+		); err != nil {
 			t.Error(err)
 		}
 	})
@@ -137,7 +141,8 @@ func TestArtifactHubAnnotations(t *testing.T) {
 		named = append(named, image.Image)
 	}
 	rendered := images(t, helmcli.Values{Set: map[string]string{
-		"sidecars.nodeDriverRegistrar.enabled": "true", "sidecars.livenessProbe.enabled": "true", "legacyProvisioner.enabled": "true",
+		"sidecars.nodeDriverRegistrar.enabled": "true", "sidecars.livenessProbe.enabled": "true",
+		"legacyProvisioner.enabled": "true",
 	}})
 	rendered = append(rendered, images(t, withOperator(helmcli.Values{}, nil))...)
 	if diff := cmp.Diff(sorted(rendered), sorted(named)); diff != "" {
@@ -146,7 +151,8 @@ func TestArtifactHubAnnotations(t *testing.T) {
 	var changes []struct {
 		Kind, Description string
 	}
-	if err := yaml.UnmarshalStrict([]byte(chart.Annotations["artifacthub.io/changes"]), &changes); err != nil || len(changes) == 0 {
+	if err := yaml.UnmarshalStrict([]byte(chart.Annotations["artifacthub.io/changes"]), &changes); err != nil ||
+		len(changes) == 0 {
 		t.Errorf("artifacthub.io/changes: %v, %v", changes, err)
 	}
 }

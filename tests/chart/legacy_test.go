@@ -20,7 +20,9 @@ import (
 
 // legacyValues enables the legacy provisioner with its defaults, and with every value that it has.
 func legacyValues() (plain, full helmcli.Values) {
-	return helmcli.Values{Set: set("legacyProvisioner.enabled", "true")}, helmcli.Values{Files: []string{"testdata/legacy.yaml"}}
+	return helmcli.Values{Set: set("legacyProvisioner.enabled", "true")}, helmcli.Values{
+		Files: []string{"testdata/legacy.yaml"},
+	}
 }
 
 func legacyObjects(t *testing.T, values helmcli.Values) []client.Object {
@@ -81,7 +83,8 @@ func TestLegacyPod(t *testing.T) {
 	plain, _ := legacyValues()
 	ds := helmcli.Find[*appsv1.DaemonSet](t, legacyObjects(t, plain), "hpp-hostpath-provisioner-legacy")
 	c := container(t, ds.Spec.Template.Spec, "provisioner")
-	if diff := cmp.Diff([]string{"--mode=node", "--http-address=:9896", "--log-level=info", "--log-format=json"}, c.Args); diff != "" {
+	if diff := cmp.Diff([]string{"--mode=node", "--http-address=:9896", "--log-level=info", "--log-format=json"},
+		c.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	environment := map[string]string{}
@@ -91,18 +94,23 @@ func TestLegacyPod(t *testing.T) {
 			environment[e.Name] = e.ValueFrom.FieldRef.FieldPath
 		}
 	}
-	want := map[string]string{"PV_DIR": "/var/hpvolumes", "NODE_NAME": "spec.nodeName", "USE_NAMING_PREFIX": "false", "PV_CAPACITY": "requested"}
+	want := map[string]string{
+		"PV_DIR": "/var/hpvolumes", "NODE_NAME": "spec.nodeName", "USE_NAMING_PREFIX": "false", "PV_CAPACITY": "requested",
+	}
 	if diff := cmp.Diff(want, environment); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	mount, volume := c.VolumeMounts[0], ds.Spec.Template.Spec.Volumes[0]
-	if len(c.VolumeMounts) != 1 || mount.MountPath != "/var/hpvolumes" || *mount.MountPropagation != corev1.MountPropagationHostToContainer {
+	if len(c.VolumeMounts) != 1 || mount.MountPath != "/var/hpvolumes" ||
+		*mount.MountPropagation != corev1.MountPropagationHostToContainer {
 		t.Errorf("mounts %+v, want the directory at its own path, with what is mounted there later", c.VolumeMounts)
 	}
-	if len(ds.Spec.Template.Spec.Volumes) != 1 || volume.HostPath.Path != "/var/hpvolumes" || *volume.HostPath.Type != corev1.HostPathDirectoryOrCreate {
+	if len(ds.Spec.Template.Spec.Volumes) != 1 || volume.HostPath.Path != "/var/hpvolumes" ||
+		*volume.HostPath.Type != corev1.HostPathDirectoryOrCreate {
 		t.Errorf("volumes %+v, want the directory, made if it is missing", ds.Spec.Template.Spec.Volumes)
 	}
-	if update := ds.Spec.UpdateStrategy.RollingUpdate; update.MaxUnavailable.String() != "10%" || update.MaxSurge.IntValue() != 0 {
+	if update := ds.Spec.UpdateStrategy.RollingUpdate; update.MaxUnavailable.String() != "10%" ||
+		update.MaxSurge.IntValue() != 0 {
 		t.Errorf("update strategy %+v, want never two pods on a node", update)
 	}
 	if got := c.LivenessProbe.HTTPGet.Path + " " + c.ReadinessProbe.HTTPGet.Path; got != "/healthz /readyz" {
@@ -116,7 +124,8 @@ func TestLegacyPodHasNoPrivileges(t *testing.T) {
 	ds := helmcli.Find[*appsv1.DaemonSet](t, legacyObjects(t, plain), "hpp-hostpath-provisioner-legacy")
 	spec := ds.Spec.Template.Spec
 	security := container(t, spec, "provisioner").SecurityContext
-	if *security.Privileged || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem || *security.RunAsUser != 0 ||
+	if *security.Privileged || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem ||
+		*security.RunAsUser != 0 ||
 		spec.HostNetwork || spec.HostPID || spec.HostIPC {
 		t.Errorf("security context %+v, want root without privileges", security)
 	}
@@ -141,21 +150,29 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 	spec, meta := ds.Spec.Template.Spec, ds.Spec.Template.ObjectMeta
 	c := container(t, spec, "provisioner")
 	got := map[string]string{
-		"account": spec.ServiceAccountName, "account annotation": account.Annotations["example.com/account"], "image": c.Image,
-		"pull policy": string(c.ImagePullPolicy), "pull secret": spec.ImagePullSecrets[0].Name, "priority": spec.PriorityClassName,
+		"account": spec.ServiceAccountName, "account annotation": account.Annotations["example.com/account"],
+		"image":       c.Image,
+		"pull policy": string(c.ImagePullPolicy), "pull secret": spec.ImagePullSecrets[0].Name,
+		"priority":   spec.PriorityClassName,
 		"toleration": spec.Tolerations[0].Key, "node": spec.NodeSelector["storage"],
 		"affinity":   spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
-		"annotation": meta.Annotations["example.com/pod"], "label": meta.Labels["example.com/pod"], "scc": meta.Annotations["openshift.io/required-scc"],
-		"memory": c.Resources.Limits.Memory().String(), "arguments": strings.Join(c.Args, " "), "extra": c.Env[len(c.Env)-1].Name,
+		"annotation": meta.Annotations["example.com/pod"], "label": meta.Labels["example.com/pod"],
+		"scc":    meta.Annotations["openshift.io/required-scc"],
+		"memory": c.Resources.Limits.Memory().String(), "arguments": strings.Join(c.Args, " "),
+		"extra":  c.Env[len(c.Env)-1].Name,
 		"path":   c.Env[0].Value + " " + c.VolumeMounts[0].MountPath + " " + spec.Volumes[0].HostPath.Path,
 		"prefix": c.Env[2].Name + "=" + c.Env[2].Value, "capacity": c.Env[3].Name + "=" + c.Env[3].Value,
 	}
 	want := map[string]string{
-		"account": "legacy-account", "account annotation": "annotation", "image": "mirror.example.com/hub/hostpath-provisioner/legacy:1",
-		"pull policy": "Always", "pull secret": "pull-secret", "priority": "important", "toleration": "dedicated", "node": "yes", "affinity": "virtual",
+		"account": "legacy-account", "account annotation": "annotation",
+		"image":       "mirror.example.com/hub/hostpath-provisioner/legacy:1",
+		"pull policy": "Always", "pull secret": "pull-secret", "priority": "important", "toleration": "dedicated",
+		"node": "yes", "affinity": "virtual",
 		"annotation": "annotation", "label": "label", "scc": "storage-driver-legacy", "memory": "128Mi",
-		"arguments": "--mode=node --http-address=:19896 --log-level=debug --log-format=text --log-level=warn", "extra": "GOMEMLIMIT",
-		"path": "/srv/hpvolumes /srv/hpvolumes /srv/hpvolumes", "prefix": "USE_NAMING_PREFIX=true", "capacity": "PV_CAPACITY=filesystem",
+		"arguments": "--mode=node --http-address=:19896 --log-level=debug --log-format=text --log-level=warn",
+		"extra":     "GOMEMLIMIT",
+		"path":      "/srv/hpvolumes /srv/hpvolumes /srv/hpvolumes", "prefix": "USE_NAMING_PREFIX=true",
+		"capacity": "PV_CAPACITY=filesystem",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
@@ -168,10 +185,12 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 func TestLegacyClasses(t *testing.T) {
 	_, full := legacyValues()
 	objects := legacyObjects(t, full)
-	plain, old := helmcli.Find[*storagev1.StorageClass](t, objects, "hostpath-provisioner"), helmcli.Find[*storagev1.StorageClass](t, objects, "old")
+	plain, old := helmcli.Find[*storagev1.StorageClass](t, objects,
+		"hostpath-provisioner"), helmcli.Find[*storagev1.StorageClass](t, objects, "old")
 	describe := func(c *storagev1.StorageClass) string {
 		return strings.Join([]string{
-			c.Provisioner, string(*c.ReclaimPolicy), string(*c.VolumeBindingMode), c.Annotations["storageclass.kubernetes.io/is-default-class"],
+			c.Provisioner, string(*c.ReclaimPolicy), string(*c.VolumeBindingMode),
+			c.Annotations["storageclass.kubernetes.io/is-default-class"],
 			c.Labels["tier"], c.Annotations["example.com/class"],
 		}, "|")
 	}
@@ -209,19 +228,23 @@ func TestLegacyConstraints(t *testing.T) {
 	_, full := legacyValues()
 	objects := legacyObjects(t, full)
 	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t, objects, "storage-driver-legacy")
-	if scc.AllowPrivilegedContainer || *scc.AllowPrivilegeEscalation || !scc.AllowHostDirVolumePlugin || scc.AllowHostNetwork || len(scc.Users)+len(scc.Groups) > 0 {
+	if scc.AllowPrivilegedContainer || *scc.AllowPrivilegeEscalation || !scc.AllowHostDirVolumePlugin ||
+		scc.AllowHostNetwork || len(scc.Users)+len(scc.Groups) > 0 {
 		t.Errorf("constraints %+v, want host paths and no privileges", scc)
 	}
-	if diff := cmp.Diff([]corev1.Capability{"KILL", "MKNOD", "SETUID", "SETGID"}, scc.RequiredDropCapabilities); diff != "" {
+	if diff := cmp.Diff([]corev1.Capability{"KILL", "MKNOD", "SETUID", "SETGID"},
+		scc.RequiredDropCapabilities); diff != "" {
 		t.Errorf("capabilities that are dropped (-want +got):\n%s", diff)
 	}
-	added := container(t, helmcli.Find[*appsv1.DaemonSet](t, objects, "storage-driver-legacy").Spec.Template.Spec, "provisioner").SecurityContext.Capabilities.Add
+	added := container(t, helmcli.Find[*appsv1.DaemonSet](t, objects, "storage-driver-legacy").Spec.Template.Spec,
+		"provisioner").SecurityContext.Capabilities.Add
 	if diff := cmp.Diff(added, scc.AllowedCapabilities); diff != "" {
 		t.Errorf("capabilities that the container adds and that are allowed (-container +allowed):\n%s", diff)
 	}
 	role := helmcli.Find[*rbacv1.ClusterRole](t, objects, "storage-driver-legacy-scc").Rules
 	want := []rbacv1.PolicyRule{{
-		Verbs: []string{"use"}, APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{"storage-driver-legacy"},
+		Verbs: []string{"use"}, APIGroups: []string{"security.openshift.io"},
+		Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{"storage-driver-legacy"},
 	}}
 	if diff := cmp.Diff(want, role); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
@@ -243,7 +266,8 @@ func TestLegacyNetworkPolicy(t *testing.T) {
 		}
 	}
 	in, out := policy.Spec.Ingress, policy.Spec.Egress
-	if len(in) != 1 || in[0].Ports[0].Port.IntValue() != 19896 || in[0].From[0].NamespaceSelector.MatchLabels["name"] != "monitoring" {
+	if len(in) != 1 || in[0].Ports[0].Port.IntValue() != 19896 ||
+		in[0].From[0].NamespaceSelector.MatchLabels["name"] != "monitoring" {
 		t.Errorf("ingress %+v, want scrapes from monitoring", in)
 	}
 	if len(out) != 2 || out[0].Ports[0].Port.IntValue() != 8443 || out[1].Ports[0].Port.IntValue() != 53 {
@@ -262,26 +286,41 @@ func TestLegacyRefusals(t *testing.T) {
 		expectRefusals(t, helm, map[string]refusal{
 			"relative path":    {set: set("legacyProvisioner.path", "hpvolumes"), want: []string{"/legacyProvisioner/path"}},
 			"unknown capacity": {set: set("legacyProvisioner.capacity", "all"), want: []string{"/legacyProvisioner/capacity"}},
-			"mount options":    {json: classes(`[{"name":"a","mountOptions":["ro"]}]`), want: []string{"/legacyProvisioner/storageClasses/0", "'mountOptions'"}},
+			"mount options": {json: classes(`[{"name":"a","mountOptions":["ro"]}]`), want: []string{
+				"/legacyProvisioner/storageClasses/0", "'mountOptions'",
+			}},
 			"path in kubeletDir": {set: with(set("legacyProvisioner.path", "/var/lib/kubelet/volumes")), want: []string{
-				"- legacyProvisioner.path /var/lib/kubelet/volumes and kubeletDir (/var/lib/kubelet) lie inside each other; give each its own directory.",
+				"- legacyProvisioner.path /var/lib/kubelet/volumes and kubeletDir (/var/lib/kubelet) lie inside each other; give " +
+					"each its own directory.",
 			}},
-			"path around stateDir": {set: with(set("legacyProvisioner.path", "/var/lib/hostpath-provisioner-state")), want: []string{
-				"- legacyProvisioner.path /var/lib/hostpath-provisioner-state and driver.stateDir (/var/lib/hostpath-provisioner-state) lie inside each other; " +
-					"give each its own directory.",
-			}},
-			"path among a pool's volumes": {set: with(set("legacyProvisioner.path", "/var/lib/hostpath-provisioner/csi/old")), want: []string{
-				`- legacyProvisioner.path /var/lib/hostpath-provisioner/csi/old lies where storagePools[0] "local" keeps its volumes ` +
-					"(/var/lib/hostpath-provisioner/csi); give it another directory.",
-			}},
-			"a class twice": {set: with(nil), json: classes(`[{"name":"hostpath-local"},{"name":"a"},{"name":"a"}]`), want: []string{
-				`- legacyProvisioner.storageClasses[0] "hostpath-local": there is another class of that name; names must be unique.`,
-				`- legacyProvisioner.storageClasses[2] "a": there is another class of that name; names must be unique.`,
-			}},
+			"path around stateDir": {
+				set: with(set("legacyProvisioner.path", "/var/lib/hostpath-provisioner-state")),
+				want: []string{
+					"- legacyProvisioner.path /var/lib/hostpath-provisioner-state and driver.stateDir " +
+						"(/var/lib/hostpath-provisioner-state) lie inside each other; give each its own directory.",
+				},
+			},
+			"path among a pool's volumes": {
+				set: with(set("legacyProvisioner.path", "/var/lib/hostpath-provisioner/csi/old")),
+				want: []string{
+					`- legacyProvisioner.path /var/lib/hostpath-provisioner/csi/old lies where storagePools[0] "local" keeps its ` +
+						`volumes ` +
+						"(/var/lib/hostpath-provisioner/csi); give it another directory.",
+				},
+			},
+			"a class twice": {
+				set: with(nil), json: classes(`[{"name":"hostpath-local"},{"name":"a"},{"name":"a"}]`),
+				want: []string{
+					`- legacyProvisioner.storageClasses[0] "hostpath-local": there is another class of that name; names must be ` +
+						`unique.`,
+					`- legacyProvisioner.storageClasses[2] "a": there is another class of that name; names must be unique.`,
+				},
+			},
 			"two defaults": {
 				set: with(nil),
 				json: map[string]string{
-					"storageClasses": `[{"name":"a","default":true}]`, "legacyProvisioner.storageClasses": `[{"name":"b","default":true}]`,
+					"storageClasses":                   `[{"name":"a","default":true}]`,
+					"legacyProvisioner.storageClasses": `[{"name":"b","default":true}]`,
 				},
 				want: []string{"- legacyProvisioner.storageClasses: a, b are all marked as the cluster's default class; mark one."},
 			},
@@ -292,6 +331,9 @@ func TestLegacyRefusals(t *testing.T) {
 // TestLegacyMayShareItsPathWithAPool, as spec.pathConfig of a HostPathProvisioner wants it.
 func TestLegacyMayShareItsPathWithAPool(t *testing.T) {
 	values, _ := legacyValues()
-	values.JSON = map[string]string{"storagePools": `[{"name":"legacy","path":"/var/hpvolumes"}]`, "storageClasses": `[{"name":"csi","storagePool":"legacy"}]`}
+	values.JSON = map[string]string{
+		"storagePools":   `[{"name":"legacy","path":"/var/hpvolumes"}]`,
+		"storageClasses": `[{"name":"csi","storagePool":"legacy"}]`,
+	}
 	legacyObjects(t, values)
 }

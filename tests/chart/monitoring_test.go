@@ -35,7 +35,9 @@ func ruleNames() map[string]string {
 
 // monitored is the rendering that shows a PrometheusRule or a monitor of the driver or of the operator.
 func monitored(of, what string) helmcli.Values {
-	return helmcli.Values{Set: map[string]string{"monitoring." + what + ".enabled": "true", "operator.enabled": strconv.FormatBool(of == "operator")}}
+	return helmcli.Values{Set: map[string]string{
+		"monitoring." + what + ".enabled": "true", "operator.enabled": strconv.FormatBool(of == "operator"),
+	}}
 }
 
 func ruleSpec(t *testing.T, of string) monitoringv1.PrometheusRuleSpec {
@@ -144,8 +146,8 @@ func expectCases(t *testing.T, cases []byte, rules []monitoringv1.Rule) {
 	}
 }
 
-// TestAlertsAreExplained: each has the labels and annotations that people and KubeVirt's operators look for, and a runbook in the
-// repository; no runbook is left of an alert that is none any more.
+// TestAlertsAreExplained: each has the labels and annotations that people and KubeVirt's operators look for, and a
+// runbook in the repository; no runbook is left of an alert that is none any more.
 func TestAlertsAreExplained(t *testing.T) {
 	runbooks := filepath.Join(helmcli.Root(t), "docs", "runbooks")
 	index, err := os.ReadFile(filepath.Join(runbooks, "README.md"))
@@ -214,10 +216,13 @@ func TestRunbooksMayBeElsewhere(t *testing.T) {
 	}
 }
 
-// TestMonitoringIsTheOwners: the driver's objects come with the driver, which the operator renders itself, the operator's with the operator.
+// TestMonitoringIsTheOwners: the driver's objects come with the driver, which the operator renders itself,
+// the operator's with the operator.
 func TestMonitoringIsTheOwners(t *testing.T) {
 	for of, name := range ruleNames() {
-		for what, kind := range map[string]string{"prometheusRule": "PrometheusRule", "podMonitor": "PodMonitor", "serviceMonitor": "ServiceMonitor"} {
+		for what, kind := range map[string]string{
+			"prometheusRule": "PrometheusRule", "podMonitor": "PodMonitor", "serviceMonitor": "ServiceMonitor",
+		} {
 			var got []string
 			for _, id := range helmcli.Ids(helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, monitored(of, what)))) {
 				if strings.HasPrefix(id, kind+" ") {
@@ -293,31 +298,43 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 		}{
 			"driver": {"driver", nil, []endpoint{{Port: "http"}}},
 			"driver over TLS, and its sidecar": {"driver", map[string]string{
-				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine", "sidecars.provisioner.httpPort": "9895",
+				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
+				"sidecars.provisioner.httpPort": "9895",
 			}, []endpoint{
-				{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}, {Port: "provisioner"},
+				{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"},
+				{Port: "provisioner"},
 			}},
 			"resizer": {"resizer", nil, []endpoint{{Port: "http"}, {Port: "resizer"}}},
-			"resizer over TLS": {"resizer", map[string]string{"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine"}, []endpoint{
+			"resizer over TLS": {"resizer", map[string]string{
+				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
+			}, []endpoint{
 				{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}, {Port: "resizer"},
 			}},
 			"no resizer": {"resizer", map[string]string{"sidecars.resizer.enabled": "false"}, nil},
 			"self-managed": {"operator", map[string]string{"operator.webhook.certificates": "self-managed"}, []endpoint{
-				{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "Secret hpp-hostpath-provisioner-operator-certificate ca.crt"},
+				{
+					"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
+					"Secret hpp-hostpath-provisioner-operator-certificate ca.crt",
+				},
 			}},
 			"cert-manager": {"operator", map[string]string{"operator.webhook.certificates": "cert-manager"}, []endpoint{
-				{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "Secret hpp-hostpath-provisioner-operator-certificate ca.crt"},
+				{
+					"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
+					"Secret hpp-hostpath-provisioner-operator-certificate ca.crt",
+				},
 			}},
 			"existing secret": {"operator", map[string]string{
 				"operator.webhook.certificates": "existingSecret", "operator.webhook.existingSecret": "mine",
 			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "Secret mine ca.crt"}}},
 			"openshift": {"operator", map[string]string{"operator.webhook.certificates": "openshift"}, []endpoint{
-				{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "ConfigMap openshift-service-ca.crt service-ca.crt"},
+				{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "ConfigMap openshift-service-ca.crt " +
+					"service-ca.crt"},
 			}},
 		} {
 			values := monitored(test.of, kind)
 			maps.Copy(values.Set, test.set)
-			if diff := cmp.Diff(test.want, endpoints(t, values, "hpp-hostpath-provisioner-"+map[string]string{"driver": "csi", "resizer": "csi-resizer", "operator": "operator"}[test.of])); diff != "" {
+			if diff := cmp.Diff(test.want, endpoints(t, values, "hpp-hostpath-provisioner-"+
+				map[string]string{"driver": "csi", "resizer": "csi-resizer", "operator": "operator"}[test.of])); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", kind, name, diff)
 			}
 			expectPorts(t, values, test.want)
@@ -325,7 +342,8 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 	}
 }
 
-// expectPorts: what is scraped are ports that the pods have, and where there is a ServiceMonitor, the Service that it selects.
+// expectPorts: what is scraped are ports that the pods have, and where there is a
+// ServiceMonitor, the Service that it selects.
 func expectPorts(t *testing.T, values helmcli.Values, scraped []endpoint) {
 	t.Helper()
 	inPods, inService, services := map[string]bool{}, map[string]bool{}, false
@@ -371,7 +389,9 @@ func TestMetricsTLSReachesThePods(t *testing.T) {
 			fields[env.Name] = env.ValueFrom.FieldRef.FieldPath
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}, fields); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace",
+	}, fields); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
@@ -386,34 +406,43 @@ func expectMetricsTLS(t *testing.T, spec corev1.PodSpec, mode int32) {
 	t.Helper()
 	driver := container(t, spec, "driver")
 	for _, want := range []string{
-		"--metrics-tls-address=:19896", "--metrics-tls-cert-dir=/etc/hostpath-provisioner-metrics", "--metrics-tls-min-version=VersionTLS13",
+		"--metrics-tls-address=:19896", "--metrics-tls-cert-dir=/etc/hostpath-provisioner-metrics",
+		"--metrics-tls-min-version=VersionTLS13",
 		"--metrics-tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256",
 	} {
 		if !slices.Contains(driver.Args, want) {
 			t.Errorf("the driver's arguments lack %s: %v", want, driver.Args)
 		}
 	}
-	if want := (corev1.ContainerPort{Name: "metrics", ContainerPort: 19896, Protocol: corev1.ProtocolTCP}); !slices.Contains(driver.Ports, want) {
+	if want := (corev1.ContainerPort{
+		Name: "metrics", ContainerPort: 19896, Protocol: corev1.ProtocolTCP,
+	}); !slices.Contains(driver.Ports, want) {
 		t.Errorf("the driver's ports are %v, want %v among them", driver.Ports, want)
 	}
 	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil })
-	if volume < 0 || spec.Volumes[volume].Secret.SecretName != "driver-certificate" || *spec.Volumes[volume].Secret.DefaultMode != mode {
+	if volume < 0 || spec.Volumes[volume].Secret.SecretName != "driver-certificate" ||
+		*spec.Volumes[volume].Secret.DefaultMode != mode {
 		t.Fatalf("no volume of the Secret with mode %o: %v", mode, spec.Volumes)
 	}
-	want := corev1.VolumeMount{Name: spec.Volumes[volume].Name, MountPath: "/etc/hostpath-provisioner-metrics", ReadOnly: true}
+	want := corev1.VolumeMount{
+		Name: spec.Volumes[volume].Name, MountPath: "/etc/hostpath-provisioner-metrics", ReadOnly: true,
+	}
 	if !slices.ContainsFunc(driver.VolumeMounts, func(m corev1.VolumeMount) bool { return cmp.Equal(m, want) }) {
 		t.Errorf("mounts are %v, want %v among them", driver.VolumeMounts, want)
 	}
 }
 
-// TestNetworkPolicyOpensWhatIsServed: metrics to those who may scrape, probes to the kubelet, which no selector can name.
+// TestNetworkPolicyOpensWhatIsServed: metrics to those who may scrape, probes to the kubelet,
+// which no selector can name.
 func TestNetworkPolicyOpensWhatIsServed(t *testing.T) {
 	for name, test := range map[string]struct {
 		set            map[string]string
 		scrape, probes []int32
 	}{
 		"plain": {nil, []int32{9898}, nil},
-		"TLS":   {map[string]string{"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine"}, []int32{9897}, []int32{9898}},
+		"TLS": {map[string]string{
+			"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
+		}, []int32{9897}, []int32{9898}},
 		"all": {map[string]string{
 			"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine", "sidecars.provisioner.httpPort": "9895",
 			"sidecars.livenessProbe.enabled": "true",
@@ -424,7 +453,8 @@ func TestNetworkPolicyOpensWhatIsServed(t *testing.T) {
 			JSON: map[string]string{"networkPolicies.metricsFrom": `[{"podSelector":{}}]`},
 		}
 		maps.Copy(values.Set, test.set)
-		policy := helmcli.Find[*networkingv1.NetworkPolicy](t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)), driverMonitor)
+		policy := helmcli.Find[*networkingv1.NetworkPolicy](t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)),
+			driverMonitor)
 		scrape, probes := openPorts(policy)
 		if diff := cmp.Diff([][]int32{test.scrape, test.probes}, [][]int32{scrape, probes}); diff != "" {
 			t.Errorf("%s: ports to scrape, and to probe (-want +got):\n%s", name, diff)
@@ -450,12 +480,16 @@ func TestImpossibleMetricsAreRefused(t *testing.T) {
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"TLS without a certificate": {set: set("driver.metricsTLS.enabled", "true"), want: []string{
-				`driver.metricsTLS.enabled: driver.metricsTLS.secretName is empty; name a Secret of the namespace with tls.crt and tls.key.`,
+				`driver.metricsTLS.enabled: driver.metricsTLS.secretName is empty; name a Secret of the namespace with tls.crt ` +
+					`and tls.key.`,
 			}},
 			"one port twice": {set: map[string]string{
 				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine", "driver.metricsTLS.port": "9898",
-			}, want: []string{`driver.httpPort and driver.metricsTLS.port are both 9898; all containers of a pod share its ports.`}},
-			"an unknown version": {set: set("driver.metricsTLS.minVersion", "TLS1.2"), want: []string{"/driver/metricsTLS/minVersion"}},
+			}, want: []string{`driver.httpPort and driver.metricsTLS.port are both 9898; all containers of a pod share its ` +
+				`ports.`}},
+			"an unknown version": {
+				set: set("driver.metricsTLS.minVersion", "TLS1.2"), want: []string{"/driver/metricsTLS/minVersion"},
+			},
 		})
 	})
 }

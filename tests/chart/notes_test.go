@@ -7,8 +7,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
 
-// notes is what an installation prints after "NOTES:". Only Helm 4 can do that without a cluster; the tests against a real
-// API server install with both.
+// notes is what an installation prints after "NOTES:". Only Helm 4 can do that without a cluster; the tests against a
+// real API server install with both.
 func notes(t *testing.T, values helmcli.Values) string {
 	t.Helper()
 	helm := helmcli.Newest(t)
@@ -45,7 +45,8 @@ func TestNotes(t *testing.T) {
 		}, not: []string{"the cluster's default"}},
 		"everything": {values: renderings()["everything"], want: []string{
 			"\n  fast: /srv/fast, only where a disk is mounted there, new volumes only on nodes with disk=nvme",
-			"\n  fast: Immediate, Retain, the cluster's default\n", "\n  slow.example.com: WaitForFirstConsumer, Delete, volumes can grow\n",
+			"\n  fast: Immediate, Retain, the cluster's default\n",
+			"\n  slow.example.com: WaitForFirstConsumer, Delete, volumes can grow\n",
 			"--namespace kube-storage rollout status daemonset/storage-driver-csi\n", "Volumes of slow live", "/data/state",
 		}, not: []string{"stays Pending"}},
 		"no pools": {

@@ -20,7 +20,9 @@ func TestCSIDriverIsFrozen(t *testing.T) {
 	want := storagev1.CSIDriverSpec{
 		AttachRequired: new(false), PodInfoOnMount: new(true), StorageCapacity: new(true), SELinuxMount: new(false),
 		RequiresRepublish: new(false), FSGroupPolicy: new(storagev1.FileFSGroupPolicy),
-		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral},
+		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{
+			storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral,
+		},
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("CSIDriver (-want +got):\n%s", diff)
@@ -52,9 +54,12 @@ func TestStorageClasses(t *testing.T) {
 			},
 		}},
 	} {
-		got := helmcli.Find[*storagev1.StorageClass](t, helmcli.Objects(t, helm.MustTemplate(t, renderings()[test.rendering])), test.name)
+		got := helmcli.Find[*storagev1.StorageClass](
+			t, helmcli.Objects(t, helm.MustTemplate(t, renderings()[test.rendering])), test.name,
+		)
 		defaultClass, tier := got.Annotations["storageclass.kubernetes.io/is-default-class"], got.Labels["tier"]
-		if test.name == "fast" && (defaultClass != "true" || tier != "gold" || got.Annotations["example.com/class"] != "gold") {
+		if test.name == "fast" &&
+			(defaultClass != "true" || tier != "gold" || got.Annotations["example.com/class"] != "gold") {
 			t.Errorf("%s: default class %q, tier %q, annotations %v", test.name, defaultClass, tier, got.Annotations)
 		}
 		if test.name != "fast" && defaultClass != "" {
@@ -89,7 +94,9 @@ func TestRolesAreLeast(t *testing.T) {
 		},
 		// Of the driver in controller mode: which volume, whose, in which pool.
 		"hpp-hostpath-provisioner-csi-controller": {
-			{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"get", "list"}},
+			{APIGroups: []string{""}, Resources: []string{
+				"persistentvolumes", "persistentvolumeclaims",
+			}, Verbs: []string{"get", "list"}},
 			rule("storage.k8s.io", "storageclasses", "list"),
 		},
 		// As external-resizer v2.3.0 calls with --handle-volume-inuse-error=false: no pods, and no VolumeAttributesClasses.
@@ -117,7 +124,8 @@ func TestRolesAreLeast(t *testing.T) {
 		t.Errorf("Role (-want +got):\n%s", diff)
 	}
 	role = helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-controller")
-	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("storage.k8s.io", "csistoragecapacities", "list")}, role.Rules); diff != "" {
+	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("storage.k8s.io", "csistoragecapacities", "list")},
+		role.Rules); diff != "" {
 		t.Errorf("Role of the controller (-want +got):\n%s", diff)
 	}
 	role = helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-resizer")
@@ -129,12 +137,14 @@ func TestRolesAreLeast(t *testing.T) {
 	}
 	objects = helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
 	role = helmcli.Find[*rbacv1.Role](t, objects, "storage-driver-csi-driver")
-	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("", "pods/status", "patch")}, role.Rules); diff != "" { // the conditions of its own pod
+	// the conditions of its own pod
+	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("", "pods/status", "patch")}, role.Rules); diff != "" {
 		t.Errorf("Role with reportPools (-want +got):\n%s", diff)
 	}
 }
 
-// TestBindingsLeadToTheServiceAccounts: every binding's role exists in the rendering, and its subject is the account of the pods that need it.
+// TestBindingsLeadToTheServiceAccounts: every binding's role exists in the rendering, and its subject is the
+// account of the pods that need it.
 func TestBindingsLeadToTheServiceAccounts(t *testing.T) {
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
 	roles := map[string]bool{}
@@ -176,7 +186,8 @@ func TestBindingsLeadToTheServiceAccounts(t *testing.T) {
 func TestConstraintsAllowThePods(t *testing.T) {
 	values := renderings()["openshift"]
 	ds := daemonSet(t, values)
-	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)),
+	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t,
+		helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)),
 		ds.Spec.Template.Annotations["openshift.io/required-scc"])
 	want := []securityv1.FSType{securityv1.FSTypeConfigMap, securityv1.FSTypeHostPath, securityv1.FSProjected}
 	if diff := cmp.Diff(want, scc.Volumes); diff != "" {
@@ -186,7 +197,8 @@ func TestConstraintsAllowThePods(t *testing.T) {
 		t.Errorf("allows privileged %v, host paths %v, demands a read-only root %v; want all three",
 			scc.AllowPrivilegedContainer, scc.AllowHostDirVolumePlugin, scc.ReadOnlyRootFilesystem)
 	}
-	if scc.AllowHostNetwork || scc.AllowHostPID || scc.AllowHostIPC || scc.AllowHostPorts || len(scc.AllowedCapabilities) > 0 {
+	if scc.AllowHostNetwork || scc.AllowHostPID || scc.AllowHostIPC || scc.AllowHostPorts ||
+		len(scc.AllowedCapabilities) > 0 {
 		t.Errorf("allows more than the pods need: %+v", scc)
 	}
 }

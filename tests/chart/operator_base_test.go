@@ -64,7 +64,8 @@ func comesBack(t *testing.T, helm helmcli.Helm, name string, values helmcli.Valu
 	}
 }
 
-// removed are values with null for whatever stands in an open map of values.yaml: for each key of the map, or for what lies deepest.
+// removed are values with null for whatever stands in an open map of values.yaml: for each key of
+// the map, or for what lies deepest.
 func removed(t *testing.T, deep bool) map[string]any {
 	t.Helper()
 	values := map[string]any{}
@@ -109,7 +110,8 @@ func writeYAML(t *testing.T, file string, values any) {
 	}
 }
 
-// TestBaseLeavesTheChartsOwnListsOut: pools come from the HostPathProvisioner, and a class of a pool that nobody asked for must not appear.
+// TestBaseLeavesTheChartsOwnListsOut: pools come from the HostPathProvisioner, and a class of a pool that
+// nobody asked for must not appear.
 func TestBaseLeavesTheChartsOwnListsOut(t *testing.T) {
 	helm := helmcli.Newest(t)
 	read := func(values helmcli.Values) map[string]any {
@@ -129,7 +131,8 @@ func TestBaseLeavesTheChartsOwnListsOut(t *testing.T) {
 		t.Errorf("base of the chart's own values (-want +got):\n%s", diff)
 	}
 	given := map[string]string{
-		"storagePools": `[{"name":"one","path":"/srv/one"}]`, "storageClasses": `[]`, "legacyProvisioner.storageClasses": `[{"name":"old"}]`,
+		"storagePools": `[{"name":"one","path":"/srv/one"}]`, "storageClasses": `[]`,
+		"legacyProvisioner.storageClasses": `[{"name":"old"}]`,
 	}
 	got := read(helmcli.Values{JSON: given})
 	legacy, _ = got["legacyProvisioner"].(map[string]any)
@@ -145,7 +148,8 @@ func TestOwnListsAreTheDefaults(t *testing.T) {
 	helm := helmcli.Newest(t)
 	var own map[string]any
 	manifest := helm.MustTemplate(t, helmcli.Values{JSON: map[string]string{
-		"extraObjects": `["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own-lists}\ndata:\n  lists: |\n{{ include \"hostpath-provisioner.ownLists\" . | indent 4 }}"]`,
+		"extraObjects": `["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own-lists}\ndata:\n  lists: |\n{{ include ` +
+			`\"hostpath-provisioner.ownLists\" . | indent 4 }}"]`,
 	}})
 	text := helmcli.Find[*corev1.ConfigMap](t, helmcli.Objects(t, manifest), "own-lists").Data["lists"]
 	if err := yaml.UnmarshalStrict([]byte(text), &own); err != nil {
@@ -154,7 +158,8 @@ func TestOwnListsAreTheDefaults(t *testing.T) {
 	all := defaults(t)
 	legacy, _ := all["legacyProvisioner"].(map[string]any)
 	want := map[string]any{
-		"storagePools": all["storagePools"], "storageClasses": all["storageClasses"], "legacyStorageClasses": legacy["storageClasses"],
+		"storagePools": all["storagePools"], "storageClasses": all["storageClasses"],
+		"legacyStorageClasses": legacy["storageClasses"],
 	}
 	if diff := cmp.Diff(want, own); diff != "" {
 		t.Errorf("values.yaml and templates/_helpers.tpl (-values +helper):\n%s", diff)
@@ -166,7 +171,8 @@ func TestOperatorRendersNothingOfTheDriver(t *testing.T) {
 	helm := helmcli.Newest(t)
 	for name := range driverSides() {
 		with := withOperator(helmcli.Values{}, map[string]string{
-			"openshift": "true", "networkPolicies.enabled": "true", "legacyProvisioner.enabled": "true", "driver.reportPools": "true",
+			"openshift": "true", "networkPolicies.enabled": "true", "legacyProvisioner.enabled": "true",
+			"driver.reportPools":                "true",
 			"monitoring.serviceMonitor.enabled": "true", "monitoring.prometheusRule.enabled": "true",
 		})
 		if name == "everything" {
@@ -174,7 +180,8 @@ func TestOperatorRendersNothingOfTheDriver(t *testing.T) {
 		}
 		ours := helmcli.Ids(helmcli.Objects(t, helm.MustTemplate(t, with)))
 		for _, object := range helmcli.Objects(t, helm.MustTemplate(t, driverSides()[name])) {
-			if id := helmcli.Ids([]client.Object{object})[0]; object.GetAnnotations()["helm.sh/hook"] == "" && slices.Contains(ours, id) {
+			if id := helmcli.Ids([]client.Object{object})[0]; object.GetAnnotations()["helm.sh/hook"] == "" &&
+				slices.Contains(ours, id) {
 				t.Errorf("%s: Helm and the operator both render %s", name, id)
 			}
 		}
@@ -187,8 +194,10 @@ func TestNotesPrintTheResource(t *testing.T) {
 		values helmcli.Values
 		want   string
 	}{
-		"default":     {want: `{"storagePools":[{"name":"local","path":"/var/lib/hostpath-provisioner"}]}`},
-		"every field": {values: helmcli.Values{JSON: map[string]string{"storagePools": strings.ReplaceAll(everyPoolField, "\n", "")}}, want: `{"storagePools":` + everyPoolField + `}`},
+		"default": {want: `{"storagePools":[{"name":"local","path":"/var/lib/hostpath-provisioner"}]}`},
+		"every field": {values: helmcli.Values{
+			JSON: map[string]string{"storagePools": strings.ReplaceAll(everyPoolField, "\n", "")},
+		}, want: `{"storagePools":` + everyPoolField + `}`},
 		"legacy": {values: helmcli.Values{JSON: map[string]string{
 			"storagePools": "[]", "legacyProvisioner.enabled": "true", "legacyProvisioner.useNamingPrefix": "true",
 		}}, want: `{"pathConfig":{"path":"/var/hpvolumes","useNamingPrefix":true}}`},
@@ -196,7 +205,9 @@ func TestNotesPrintTheResource(t *testing.T) {
 		got := resource(t, notes(t, withOperator(test.values, nil)))
 		var want v1beta1.HostPathProvisionerSpec
 		// A number of bytes is text in the resource, whose numbers end at 2^31.
-		if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(test.want, "10737418240", `"10737418240"`)), &want); err != nil {
+		if err := yaml.UnmarshalStrict(
+			[]byte(strings.ReplaceAll(test.want, "10737418240", `"10737418240"`)), &want,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got.Spec); diff != "" || got.Name != "hostpath-provisioner" {

@@ -73,7 +73,9 @@ func TestCertificateOfCertManager(t *testing.T) {
 			issuer: map[string]any{"name": "ours", "kind": "ClusterIssuer"},
 		},
 	} {
-		values := withOperator(helmcli.Values{JSON: test.json}, map[string]string{"operator.webhook.certificates": "cert-manager"})
+		values := withOperator(helmcli.Values{JSON: test.json}, map[string]string{
+			"operator.webhook.certificates": "cert-manager",
+		})
 		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
 		got := helmcli.Find[*unstructured.Unstructured](t, objects, operator+"-certificate").Object["spec"]
 		want := map[string]any{
@@ -105,17 +107,22 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"existing secret without a name": {set: on("operator.webhook.certificates", "existingSecret"), want: []string{
-				`- operator.webhook.certificates is existingSecret, and operator.webhook.existingSecret is empty; name a Secret of the namespace with tls.crt, tls.key and ca.crt.`,
+				`- operator.webhook.certificates is existingSecret, and operator.webhook.existingSecret is empty; name a Secret ` +
+					`of the namespace with tls.crt, tls.key and ca.crt.`,
 			}},
 			"a name without existing secret": {set: on("operator.webhook.existingSecret", "mine"), want: []string{
-				`- operator.webhook.existingSecret is "mine", and operator.webhook.certificates is self-managed; set that to existingSecret, or remove the name.`,
+				`- operator.webhook.existingSecret is "mine", and operator.webhook.certificates is self-managed; set that to ` +
+					`existingSecret, or remove the name.`,
 			}},
 			"an issuer without cert-manager": {set: on("operator.webhook.certManager.issuerRef.name", "ours"), want: []string{
-				`- operator.webhook.certManager.issuerRef is set, and operator.webhook.certificates is self-managed; set that to cert-manager, or remove the issuer.`,
+				`- operator.webhook.certManager.issuerRef is set, and operator.webhook.certificates is self-managed; set that to ` +
+					`cert-manager, or remove the issuer.`,
 			}},
 			"an issuer without a name": {
-				set: on("operator.webhook.certificates", "cert-manager", "operator.webhook.certManager.issuerRef.kind", "Issuer"), want: []string{
-					`- operator.webhook.certManager.issuerRef: its name is missing; give name, kind (Issuer or ClusterIssuer) and, for an issuer outside cert-manager, group.`,
+				set: on("operator.webhook.certificates", "cert-manager", "operator.webhook.certManager.issuerRef.kind", "Issuer"),
+				want: []string{
+					`- operator.webhook.certManager.issuerRef: its name is missing; give name, kind (Issuer or ClusterIssuer) and, ` +
+						`for an issuer outside cert-manager, group.`,
 				},
 			},
 			"an issuer with a typo": {
@@ -124,9 +131,13 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 					`- operator.webhook.certManager.issuerRef: unknown key "knd"; it knows name, kind and group.`,
 				},
 			},
-			"OpenShift's certificates elsewhere": {set: on("operator.webhook.certificates", "openshift", "openshift", "false"), want: []string{
-				`- operator.webhook.certificates is openshift, and openshift is false: only OpenShift's service CA writes that certificate; use self-managed or cert-manager.`,
-			}},
+			"OpenShift's certificates elsewhere": {
+				set: on("operator.webhook.certificates", "openshift", "openshift", "false"),
+				want: []string{
+					`- operator.webhook.certificates is openshift, and openshift is false: only OpenShift's service CA writes that ` +
+						`certificate; use self-managed or cert-manager.`,
+				},
+			},
 			"one port twice": {set: on("operator.metricsPort", "9443", "operator.healthPort", "9443"), want: []string{
 				`- operator.healthPort and operator.metricsPort are both 9443; give each its own port.`,
 				`- operator.metricsPort and operator.webhook.port are both 9443; give each its own port.`,
@@ -134,15 +145,24 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 			"the Service's port twice": {set: on("operator.metricsPort", "443"), want: []string{
 				`- operator.metricsPort: 443 is the webhook's port in the same Service; choose another.`,
 			}},
-			"the driver's account": {set: on("operator.serviceAccount.name", "one", "driver.serviceAccount.name", "one"), want: []string{
-				`- operator.serviceAccount.name and driver.serviceAccount.name are both "one"; the driver must not have the operator's rights.`,
+			"the driver's account": {
+				set: on("operator.serviceAccount.name", "one", "driver.serviceAccount.name", "one"),
+				want: []string{
+					`- operator.serviceAccount.name and driver.serviceAccount.name are both "one"; the driver must not have the ` +
+						`operator's rights.`,
+				},
+			},
+			"the legacy provisioner's account": {set: on("operator.serviceAccount.name", "one",
+				"legacyProvisioner.serviceAccount.name", "one"), want: []string{
+				`- operator.serviceAccount.name and legacyProvisioner.serviceAccount.name are both "one"; the legacy provisioner ` +
+					`must not have the operator's rights.`,
 			}},
-			"the legacy provisioner's account": {set: on("operator.serviceAccount.name", "one", "legacyProvisioner.serviceAccount.name", "one"), want: []string{
-				`- operator.serviceAccount.name and legacyProvisioner.serviceAccount.name are both "one"; the legacy provisioner must not have the operator's rights.`,
-			}},
-			"two monitors": {set: on("monitoring.podMonitor.enabled", "true", "monitoring.serviceMonitor.enabled", "true"), want: []string{
-				`- monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`,
-			}},
+			"two monitors": {
+				set: on("monitoring.podMonitor.enabled", "true", "monitoring.serviceMonitor.enabled", "true"),
+				want: []string{
+					`- monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`,
+				},
+			},
 		})
 	})
 }

@@ -65,18 +65,21 @@ func allowed(rules []rbacv1.PolicyRule, wanted right) bool {
 // driverSides are values with which the operator may come to render the chart, whatever its base says.
 func driverSides() map[string]helmcli.Values {
 	everything := renderings()["everything"]
-	everything.JSON = map[string]string{"extraObjects": "[]", "driver.reportPools": "true", "legacyProvisioner.enabled": "true"}
+	everything.JSON = map[string]string{
+		"extraObjects": "[]", "driver.reportPools": "true", "legacyProvisioner.enabled": "true",
+	}
 	return map[string]helmcli.Values{
 		"everything": everything,
 		"default": {JSON: map[string]string{
-			"driver.reportPools": "true", "legacyProvisioner.enabled": "true", "openshift": "true", "networkPolicies.enabled": "true",
+			"driver.reportPools": "true", "legacyProvisioner.enabled": "true", "openshift": "true",
+			"networkPolicies.enabled":           "true",
 			"monitoring.serviceMonitor.enabled": "true", "monitoring.prometheusRule.enabled": "true",
 		}},
 	}
 }
 
-// TestOperatorMayDoWhatTheChartNeeds: Kubernetes lets an account hand out only rights that it has, and each object of the driver
-// has to be read, applied and removed.
+// TestOperatorMayDoWhatTheChartNeeds: Kubernetes lets an account hand out only rights that it has, and each object of
+// the driver has to be read, applied and removed.
 func TestOperatorMayDoWhatTheChartNeeds(t *testing.T) {
 	helm := helmcli.Newest(t)
 	for name, values := range driverSides() {
@@ -142,7 +145,8 @@ func TestOperatorRightsAreLeast(t *testing.T) {
 	own := operatorRights(t, objects, operator)
 	for _, rule := range own.in(true) {
 		for _, each := range rightsOf(rule) {
-			if strings.Contains(each.group+each.resource+each.verb, "*") || each.verb == "escalate" || each.verb == "bind" || each.verb == "impersonate" {
+			if strings.Contains(each.group+each.resource+each.verb, "*") || each.verb == "escalate" || each.verb == "bind" ||
+				each.verb == "impersonate" {
 				t.Errorf("%+v lets the operator become anybody", each)
 			}
 		}
@@ -183,20 +187,24 @@ func TestOperatorRightsAreLeast(t *testing.T) {
 // TestOperatorReadsItsCertificate in every mode, and writes it in one.
 func TestOperatorReadsItsCertificate(t *testing.T) {
 	for mode, secret := range map[string]string{
-		"self-managed": operator + "-certificate", "cert-manager": operator + "-certificate", "openshift": operator + "-certificate", "existingSecret": "mine",
+		"self-managed": operator + "-certificate", "cert-manager": operator + "-certificate",
+		"openshift": operator + "-certificate", "existingSecret": "mine",
 	} {
 		set := map[string]string{"operator.webhook.certificates": mode}
 		if mode == "existingSecret" {
 			set["operator.webhook.existingSecret"] = secret
 		}
-		own := operatorRights(t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, set))), operator)
+		own := operatorRights(t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, set))),
+			operator)
 		got := map[string]bool{}
 		for _, verb := range []string{"get", "watch", "update", "patch", "delete"} {
 			got[verb] = allowed(own.in(true), right{"", "secrets", secret, verb})
 		}
 		got["create"] = allowed(own.in(true), right{"", "secrets", "", "create"})
 		writes := mode == "self-managed"
-		want := map[string]bool{"get": true, "watch": true, "update": writes, "patch": writes, "create": writes, "delete": false}
+		want := map[string]bool{
+			"get": true, "watch": true, "update": writes, "patch": writes, "create": writes, "delete": false,
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: rights to Secret %s (-want +got):\n%s", mode, secret, diff)
 		}
@@ -208,8 +216,11 @@ func TestOperatorBindings(t *testing.T) {
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["operator, everything"]))
 	const name = "storage-driver-operator"
 	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "operator-account", Namespace: "kube-storage"}}
-	cluster, namespaced := helmcli.Find[*rbacv1.ClusterRoleBinding](t, objects, name), helmcli.Find[*rbacv1.RoleBinding](t, objects, name)
-	got := []string{fmt.Sprint(cluster.RoleRef.Kind, " ", cluster.RoleRef.Name), fmt.Sprint(namespaced.RoleRef.Kind, " ", namespaced.RoleRef.Name)}
+	cluster, namespaced := helmcli.Find[*rbacv1.ClusterRoleBinding](t, objects, name), helmcli.Find[*rbacv1.RoleBinding](t,
+		objects, name)
+	got := []string{fmt.Sprint(cluster.RoleRef.Kind, " ", cluster.RoleRef.Name), fmt.Sprint(
+		namespaced.RoleRef.Kind, " ", namespaced.RoleRef.Name,
+	)}
 	if diff := cmp.Diff([]string{"ClusterRole " + name, "Role " + name}, got); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}

@@ -46,7 +46,8 @@ func TestOperatorArguments(t *testing.T) {
 	if diff := cmp.Diff([]string{"POD_NAME", "POD_NAMESPACE"}, environment(manager.Env)); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
-	if live, ready := manager.LivenessProbe.HTTPGet, manager.ReadinessProbe.HTTPGet; live.Path != "/livez" || ready.Path != "/readyz" ||
+	if live, ready := manager.LivenessProbe.HTTPGet, manager.ReadinessProbe.HTTPGet; live.Path != "/livez" ||
+		ready.Path != "/readyz" ||
 		live.Port.StrVal != "health" || ready.Port.StrVal != "health" {
 		t.Errorf("probes %v and %v, want /livez and /readyz on the port health", live, ready)
 	}
@@ -76,9 +77,11 @@ func TestEveryValueReachesTheOperator(t *testing.T) {
 		ports[port.Name] = port.ContainerPort
 	}
 	got := map[string]any{
-		"replicas": *deployment.Spec.Replicas, "image": manager.Image, "pull policy": manager.ImagePullPolicy, "env": environment(manager.Env),
-		"account": pod.Spec.ServiceAccountName, "priority": pod.Spec.PriorityClassName, "toleration": pod.Spec.Tolerations[0].Key,
-		"selector": pod.Spec.NodeSelector["control"], "pull secret": pod.Spec.ImagePullSecrets[0].Name, "ports": ports,
+		"replicas": *deployment.Spec.Replicas, "image": manager.Image, "pull policy": manager.ImagePullPolicy,
+		"env":     environment(manager.Env),
+		"account": pod.Spec.ServiceAccountName, "priority": pod.Spec.PriorityClassName,
+		"toleration": pod.Spec.Tolerations[0].Key,
+		"selector":   pod.Spec.NodeSelector["control"], "pull secret": pod.Spec.ImagePullSecrets[0].Name, "ports": ports,
 		"annotation": pod.Annotations["example.com/pod"], "label": pod.Labels["example.com/pod"],
 		"affinity": pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
 		"spread":   pod.Spec.TopologySpreadConstraints[0].TopologyKey,
@@ -88,20 +91,25 @@ func TestEveryValueReachesTheOperator(t *testing.T) {
 		"timeout": *helmcli.Find[*admissionv1.ValidatingWebhookConfiguration](t, objects, name).Webhooks[0].TimeoutSeconds,
 	}
 	want := map[string]any{
-		"replicas": int32(3), "image": "mirror.example.com/hub/hostpath-provisioner/operator:1.11", "pull policy": corev1.PullAlways,
+		"replicas": int32(3), "image": "mirror.example.com/hub/hostpath-provisioner/operator:1.11",
+		"pull policy": corev1.PullAlways,
 		"env": []string{
 			"POD_NAME", "POD_NAMESPACE", "TLS_MIN_VERSION_OVERRIDE=VersionTLS13",
 			"TLS_CIPHERS_OVERRIDE=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384", "GOMEMLIMIT=128MiB",
 		},
-		"account": "operator-account", "priority": "important", "toleration": "control", "selector": "yes", "pull secret": "pull-secret",
-		"ports":      map[string]int32{"webhook": 19443, "metrics": 18443, "health": 18081},
-		"annotation": "annotation", "label": "label", "affinity": "virtual", "spread": "kubernetes.io/hostname",
+		"account": "operator-account", "priority": "important", "toleration": "control", "selector": "yes",
+		"pull secret": "pull-secret",
+		"ports":       map[string]int32{"webhook": 19443, "metrics": 18443, "health": 18081},
+		"annotation":  "annotation", "label": "label", "affinity": "virtual", "spread": "kubernetes.io/hostname",
 		"last": "--log-level=debug", "account's annotation": "annotation", "timeout": int32(7),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operator (-want +got):\n%s", diff)
 	}
-	for _, flag := range []string{"--webhook-port=19443", "--metrics-address=:18443", "--health-address=:18081", "--log-level=warn", "--log-format=text"} {
+	for _, flag := range []string{
+		"--webhook-port=19443", "--metrics-address=:18443", "--health-address=:18081",
+		"--log-level=warn", "--log-format=text",
+	} {
 		if !slices.Contains(manager.Args, flag) {
 			t.Errorf("no %s among %v", flag, manager.Args)
 		}
@@ -131,7 +139,8 @@ func TestWebhook(t *testing.T) {
 					Resources: []string{"hostpathprovisioners"}, Scope: new(admissionv1.ClusterScope),
 				},
 			}},
-			MatchPolicy: new(admissionv1.Equivalent), FailurePolicy: new(admissionv1.Fail), SideEffects: new(admissionv1.SideEffectClassNone),
+			MatchPolicy: new(admissionv1.Equivalent), FailurePolicy: new(admissionv1.Fail),
+			SideEffects:    new(admissionv1.SideEffectClassNone),
 			TimeoutSeconds: new(int32(10)),
 			MatchConditions: []admissionv1.MatchCondition{
 				{
@@ -139,7 +148,8 @@ func TestWebhook(t *testing.T) {
 					Expression: "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp) && " +
 						"(has(object.spec) != has(oldObject.spec) || has(object.spec) && object.spec != oldObject.spec)",
 				},
-				{Name: "is-not-being-deleted-already", Expression: "request.operation != 'DELETE' || !has(oldObject.metadata.deletionTimestamp)"},
+				{Name: "is-not-being-deleted-already", Expression: "request.operation != 'DELETE' || " +
+					"!has(oldObject.metadata.deletionTimestamp)"},
 			},
 		}}
 		if diff := cmp.Diff(want, configuration.Webhooks); diff != "" {
@@ -178,18 +188,22 @@ func within(selector, labels map[string]string) bool {
 
 // TestUninstallCheck runs before a release is deleted, once, as the operator, and its output is shown when it refuses.
 func TestUninstallCheck(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, map[string]string{"driver.name": "a.b"})))
+	objects := helmcli.Objects(
+		t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, map[string]string{"driver.name": "a.b"})),
+	)
 	job := helmcli.Find[*batchv1.Job](t, objects, operator+"-check")
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, operator)
 	want := map[string]string{
-		"helm.sh/hook": "pre-delete", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded", "helm.sh/hook-output-log-policy": "hook-failed",
+		"helm.sh/hook": "pre-delete", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+		"helm.sh/hook-output-log-policy": "hook-failed",
 	}
 	if diff := cmp.Diff(want, job.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	pod, check := job.Spec.Template.Spec, container(t, job.Spec.Template.Spec, "check-uninstall")
 	if *job.Spec.BackoffLimit != 0 || pod.RestartPolicy != corev1.RestartPolicyNever {
-		t.Errorf("backoff limit %d, restart policy %s: the answer would come again and again", *job.Spec.BackoffLimit, pod.RestartPolicy)
+		t.Errorf("backoff limit %d, restart policy %s: the answer would come again and again",
+			*job.Spec.BackoffLimit, pod.RestartPolicy)
 	}
 	if diff := cmp.Diff([]string{"check-uninstall", "--driver-name=a.b"}, check.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
@@ -242,7 +256,8 @@ func podOf(object client.Object) (corev1.PodTemplateSpec, bool) {
 func TestOperatorNetworkPolicy(t *testing.T) {
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["operator, everything"]))
 	policy := helmcli.Find[*networkingv1.NetworkPolicy](t, objects, "storage-driver-operator")
-	if diff := cmp.Diff([]string{"operator", "operator-check"}, policy.Spec.PodSelector.MatchExpressions[0].Values); diff != "" {
+	if diff := cmp.Diff([]string{"operator", "operator-check"},
+		policy.Spec.PodSelector.MatchExpressions[0].Values); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
 	}
 	var open []string
@@ -255,7 +270,8 @@ func TestOperatorNetworkPolicy(t *testing.T) {
 			open = append(open, port.Port.String()+" from "+from)
 		}
 	}
-	if diff := cmp.Diff([]string{"19443 from anywhere", "18081 from anywhere", "18443 from monitoring"}, open); diff != "" {
+	if diff := cmp.Diff([]string{"19443 from anywhere", "18081 from anywhere", "18443 from monitoring"},
+		open); diff != "" {
 		t.Errorf("ingress (-want +got):\n%s", diff)
 	}
 	var out []string

@@ -45,7 +45,8 @@ func TestContainersAndArguments(t *testing.T) {
 			"--endpoint=unix:///var/lib/kubelet/plugins/kubevirt.io.hostpath-provisioner/csi.sock",
 			"--driver-name=kubevirt.io.hostpath-provisioner", "--topology-key=topology.hostpath.csi/node",
 			"--config=/etc/hostpath-provisioner/config.yaml", "--state-dir=/var/lib/hostpath-provisioner-state",
-			"--host-root=/host", "--kubelet-dir=/var/lib/kubelet", "--http-address=:9898", "--log-level=info", "--log-format=json",
+			"--host-root=/host", "--kubelet-dir=/var/lib/kubelet", "--http-address=:9898", "--log-level=info",
+			"--log-format=json",
 		},
 		"csi-provisioner": {
 			"--csi-address=/csi/csi.sock", "--node-deployment", "--node-deployment-base-delay=1s", "--strict-topology",
@@ -84,8 +85,9 @@ func TestEveryValueReachesThePod(t *testing.T) {
 		SCC: ds.Spec.Template.Annotations["openshift.io/required-scc"], Selector: spec.NodeSelector,
 		PullSecret: spec.ImagePullSecrets[0].Name, Toleration: spec.Tolerations[0].Key,
 		Affinity:   spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
-		PullPolicy: string(driver.ImagePullPolicy), Grace: *spec.TerminationGracePeriodSeconds, History: *ds.Spec.RevisionHistoryLimit,
-		Port: driver.Ports[0].ContainerPort, ProvisionerPort: provisioner.Ports[0].ContainerPort,
+		PullPolicy: string(driver.ImagePullPolicy), Grace: *spec.TerminationGracePeriodSeconds,
+		History: *ds.Spec.RevisionHistoryLimit,
+		Port:    driver.Ports[0].ContainerPort, ProvisionerPort: provisioner.Ports[0].ContainerPort,
 		LivenessPort: driver.LivenessProbe.HTTPGet.Port.IntVal,
 		Env:          driver.Env[len(driver.Env)-1].Name, ProvisionerEnv: provisioner.Env[len(provisioner.Env)-1].Name,
 		LastArg: driver.Args[len(driver.Args)-1], LastProvisionerArg: provisioner.Args[len(provisioner.Args)-1],
@@ -126,7 +128,8 @@ func TestMounts(t *testing.T) {
 		"driver /host":                               "/ Directory HostToContainer",
 		"driver /var/lib/kubelet":                    "/var/lib/kubelet Directory Bidirectional",
 		"driver /var/lib/hostpath-provisioner-state": "/var/lib/hostpath-provisioner-state DirectoryOrCreate",
-		"csi-provisioner /csi":                       "/var/lib/kubelet/plugins/kubevirt.io.hostpath-provisioner DirectoryOrCreate",
+		"csi-provisioner /csi": "/var/lib/kubelet/plugins/kubevirt.io.hostpath-provisioner " +
+			"DirectoryOrCreate",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
@@ -153,7 +156,8 @@ func TestOnlyTheDriverIsPrivileged(t *testing.T) {
 			t.Errorf("%s: seccomp %s", c.Name, security.SeccompProfile.Type)
 		}
 		if security.SELinuxOptions.Type != "spc_t" {
-			t.Errorf("%s: SELinux type %q, want spc_t: else an enforcing node keeps it from the socket", c.Name, security.SELinuxOptions.Type)
+			t.Errorf("%s: SELinux type %q, want spc_t: else an enforcing node keeps it from the socket",
+				c.Name, security.SELinuxOptions.Type)
 		}
 	}
 }
@@ -239,11 +243,13 @@ func sorted(list []string) []string {
 func TestConfigChangesRollThePods(t *testing.T) {
 	const checksum = "checksum/config"
 	before := daemonSet(t, helmcli.Values{}).Spec.Template.Annotations[checksum]
-	same := daemonSet(t, helmcli.Values{Set: map[string]string{"driver.podLabels.a": "b"}}).Spec.Template.Annotations[checksum]
+	same := daemonSet(t,
+		helmcli.Values{Set: map[string]string{"driver.podLabels.a": "b"}}).Spec.Template.Annotations[checksum]
 	after := daemonSet(t, helmcli.Values{Set: map[string]string{
 		"storagePools[0].name": "local", "storagePools[0].path": "/elsewhere",
 	}}).Spec.Template.Annotations[checksum]
 	if before == "" || before != same || before == after {
-		t.Errorf("checksums %q, unrelated change %q, other path %q: want the first two equal and the third not", before, same, after)
+		t.Errorf("checksums %q, unrelated change %q, other path %q: want the first two equal and the third not",
+			before, same, after)
 	}
 }

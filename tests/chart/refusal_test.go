@@ -43,18 +43,33 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	pools := func(pool string) map[string]string { return set("storagePools", `[`+pool+`]`) }
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
-			"unknown key":            {set: set("storagePool", "x"), want: []string{"storagePool"}},
-			"unknown key in a pool":  {json: pools(`{"name":"local","path":"/p","size":"1Gi"}`), want: []string{"/storagePools/0", "'size'"}},
-			"unknown key in a class": {json: set("storageClasses", `[{"name":"a","pool":"local"}]`), want: []string{"/storageClasses/0", "'pool'"}},
-			"pool without path":      {json: pools(`{"name":"local"}`), want: []string{"/storagePools/0", "'path'"}},
-			"pool at /":              {json: pools(`{"name":"local","path":"/"}`), want: []string{"/storagePools/0/path"}},
-			"relative pool":          {json: pools(`{"name":"local","path":"srv/data"}`), want: []string{"/storagePools/0/path"}},
-			"path that is not clean": {json: pools(`{"name":"local","path":"/srv/../etc"}`), want: []string{"/storagePools/0/path"}},
+			"unknown key": {set: set("storagePool", "x"), want: []string{"storagePool"}},
+			"unknown key in a pool": {
+				json: pools(`{"name":"local","path":"/p","size":"1Gi"}`), want: []string{"/storagePools/0", "'size'"},
+			},
+			"unknown key in a class": {
+				json: set("storageClasses", `[{"name":"a","pool":"local"}]`), want: []string{"/storageClasses/0", "'pool'"},
+			},
+			"pool without path": {json: pools(`{"name":"local"}`), want: []string{"/storagePools/0", "'path'"}},
+			"pool at /":         {json: pools(`{"name":"local","path":"/"}`), want: []string{"/storagePools/0/path"}},
+			"relative pool": {
+				json: pools(`{"name":"local","path":"srv/data"}`), want: []string{"/storagePools/0/path"},
+			},
+			"path that is not clean": {
+				json: pools(`{"name":"local","path":"/srv/../etc"}`), want: []string{"/storagePools/0/path"},
+			},
 			"path with a last slash": {json: pools(`{"name":"local","path":"/srv/"}`), want: []string{"/storagePools/0/path"}},
 			"pool name in capitals":  {json: pools(`{"name":"Local","path":"/p"}`), want: []string{"/storagePools/0/name"}},
-			"negative reserve":       {json: pools(`{"name":"local","path":"/p","reserve":-1}`), want: []string{"/storagePools/0/reserve"}},
-			"reserve of 100%":        {json: pools(`{"name":"local","path":"/p","reserve":"100%"}`), want: []string{"/storagePools/0/reserve"}},
-			"retention in days":      {json: pools(`{"name":"local","path":"/p","trash":{"retention":"7d"}}`), want: []string{"/storagePools/0/trash/retention"}},
+			"negative reserve": {
+				json: pools(`{"name":"local","path":"/p","reserve":-1}`), want: []string{"/storagePools/0/reserve"},
+			},
+			"reserve of 100%": {
+				json: pools(`{"name":"local","path":"/p","reserve":"100%"}`), want: []string{"/storagePools/0/reserve"},
+			},
+			"retention in days": {
+				json: pools(`{"name":"local","path":"/p","trash":{"retention":"7d"}}`),
+				want: []string{"/storagePools/0/trash/retention"},
+			},
 			"number as parameter": {
 				json: set("storageClasses", `[{"name":"a","parameters":{"directoryMode":493}}]`),
 				want: []string{"/storageClasses/0/parameters/directoryMode", "string"},
@@ -91,30 +106,43 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"two pools at one path": {json: both(one+`,{"name":"two","path":"/srv/one"}`, ""), want: []string{
 				`storagePools[1] "two": its path /srv/one and that of storagePools[0] "one" (/srv/one) lie inside each other`,
 			}},
-			"pool around stateDir": {json: both(`{"name":"one","path":"/var/lib/hostpath-provisioner-state/x"}`, ""), want: []string{
-				`storagePools[0] "one": its path /var/lib/hostpath-provisioner-state/x and that of driver.stateDir`,
-			}},
+			"pool around stateDir": {
+				json: both(`{"name":"one","path":"/var/lib/hostpath-provisioner-state/x"}`, ""),
+				want: []string{
+					`storagePools[0] "one": its path /var/lib/hostpath-provisioner-state/x and that of driver.stateDir`,
+				},
+			},
 			"pool inside kubeletDir": {json: both(`{"name":"one","path":"/var/lib/kubelet/pool"}`, ""), want: []string{
 				`storagePools[0] "one": its path /var/lib/kubelet/pool and that of kubeletDir`,
 			}},
 			"scope shared": {json: both(`{"name":"one","path":"/srv/one","scope":"shared"}`, ""), want: []string{
 				`storagePools[0] "one": scope shared is not in this version; use scope node.`,
 			}},
-			"pvcTemplate": {json: both(`{"name":"one","path":"/srv/one","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}`, ""), want: []string{
-				`storagePools[0] "one": pvcTemplate is not in this version`,
-			}},
+			"pvcTemplate": {
+				json: both(`{"name":"one","path":"/srv/one","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}`, ""),
+				want: []string{
+					`storagePools[0] "one": pvcTemplate is not in this version`,
+				},
+			},
 			"class of a pool that is not there": {json: both(one, `{"name":"a","storagePool":"two"}`), want: []string{
-				`storageClasses[0] "a": there is no pool "two" in storagePools (one); set storageClasses together with storagePools.`,
+				`storageClasses[0] "a": there is no pool "two" in storagePools (one); set storageClasses together with ` +
+					`storagePools.`,
 			}},
 			"default class without its pool": {json: set("storagePools", "["+one+"]"), want: []string{
 				`storageClasses[0] "hostpath-local": there is no pool "local" in storagePools (one)`,
 			}},
-			"class without a pool among two": {json: both(one+`,{"name":"two","path":"/srv/two"}`, `{"name":"a"}`), want: []string{
-				`storageClasses[0] "a": storagePool is needed because there are 2 pools.`,
-			}},
-			"pool given twice": {json: both(one, `{"name":"a","storagePool":"one","parameters":{"storagePool":"one"}}`), want: []string{
-				`storageClasses[0] "a": the pool is given twice; remove parameters.storagePool.`,
-			}},
+			"class without a pool among two": {
+				json: both(one+`,{"name":"two","path":"/srv/two"}`, `{"name":"a"}`),
+				want: []string{
+					`storageClasses[0] "a": storagePool is needed because there are 2 pools.`,
+				},
+			},
+			"pool given twice": {
+				json: both(one, `{"name":"a","storagePool":"one","parameters":{"storagePool":"one"}}`),
+				want: []string{
+					`storageClasses[0] "a": the pool is given twice; remove parameters.storagePool.`,
+				},
+			},
 			"two classes of one name": {json: both(one, `{"name":"a"},{"name":"a"}`), want: []string{
 				`storageClasses[1] "a": there is another class of that name; names must be unique.`,
 			}},
@@ -125,13 +153,15 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows storagePool, directoryMode`,
 			}},
 			"expansion without the resizer": {
-				json: both(one, `{"name":"a","allowVolumeExpansion":true}`), set: set("sidecars.resizer.enabled", "false"), want: []string{
+				json: both(one, `{"name":"a","allowVolumeExpansion":true}`), set: set("sidecars.resizer.enabled", "false"),
+				want: []string{
 					`storageClasses[0] "a": allowVolumeExpansion is true, and sidecars.resizer.enabled is false`,
 				},
 			},
 			"one port twice, over TLS": {json: map[string]string{
 				"sidecars.resizer.httpPort": "9897", "driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": `"mine"`,
-			}, want: []string{`driver.metricsTLS.port and sidecars.resizer.httpPort are both 9897; the driver runs in csi-resizer's pod too`}},
+			}, want: []string{`driver.metricsTLS.port and sidecars.resizer.httpPort are both 9897; the driver runs in ` +
+				`csi-resizer's pod too`}},
 			"one port twice, in the resizer's pod": {json: set("sidecars.resizer.httpPort", "9898"), want: []string{
 				`driver.httpPort and sidecars.resizer.httpPort are both 9898; the driver runs in csi-resizer's pod too`,
 			}},
@@ -150,7 +180,8 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 				`kubeletDir and driver.name: the socket's path`, `bytes, and Linux allows 107`,
 			}},
 			"two monitors": {
-				set: map[string]string{"monitoring.podMonitor.enabled": "true", "monitoring.serviceMonitor.enabled": "true"}, want: []string{
+				set: map[string]string{"monitoring.podMonitor.enabled": "true", "monitoring.serviceMonitor.enabled": "true"},
+				want: []string{
 					`monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`,
 				},
 			},
@@ -174,7 +205,9 @@ func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
 	open := openMaps()
 	var closed []string
 	for _, path := range objectPaths(defaults(t), "") {
-		if !slices.ContainsFunc(open, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+".") }) {
+		if !slices.ContainsFunc(
+			open, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+".") },
+		) {
 			closed = append(closed, path)
 		}
 	}
@@ -212,11 +245,14 @@ func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
 func openMaps() []string {
 	all := []string{
 		"global", "commonLabels", "commonAnnotations", "monitoring.podMonitor.labels", "monitoring.serviceMonitor.labels",
-		"monitoring.prometheusRule.labels", "selftest.resources", "sidecars.provisioner.resources", "sidecars.nodeDriverRegistrar.resources",
+		"monitoring.prometheusRule.labels", "selftest.resources", "sidecars.provisioner.resources",
+		"sidecars.nodeDriverRegistrar.resources",
 		"sidecars.livenessProbe.resources", "operator.webhook.certManager.issuerRef",
 	}
 	for _, workload := range []string{"driver", "operator", "legacyProvisioner", "sidecars.resizer"} {
-		for _, name := range []string{"resources", "nodeSelector", "affinity", "podAnnotations", "podLabels", "serviceAccount.annotations"} {
+		for _, name := range []string{
+			"resources", "nodeSelector", "affinity", "podAnnotations", "podLabels", "serviceAccount.annotations",
+		} {
 			all = append(all, workload+"."+name)
 		}
 	}

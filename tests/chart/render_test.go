@@ -35,19 +35,22 @@ func renderings() map[string]helmcli.Values {
 // operatorRenderings are those with an operator, each with another source of the webhook's certificate.
 func operatorRenderings() map[string]helmcli.Values {
 	return map[string]helmcli.Values{
-		"operator":             {Files: []string{filepath.Join("..", "..", "charts", "hostpath-provisioner", "ci", "operator-values.yaml")}},
+		"operator": {
+			Files: []string{filepath.Join("..", "..", "charts", "hostpath-provisioner", "ci", "operator-values.yaml")},
+		},
 		"operator, everything": {Files: []string{"testdata/everything.yaml", "testdata/operator.yaml"}},
 		"operator, openshift": {Files: []string{"testdata/openshift.yaml"}, Set: map[string]string{
 			"operator.enabled": "true", "operator.webhook.certificates": "openshift",
 		}},
 		"operator, existing secret": {Set: map[string]string{
-			"operator.enabled": "true", "operator.webhook.certificates": "existingSecret", "operator.webhook.existingSecret": "mine",
+			"operator.enabled": "true", "operator.webhook.certificates": "existingSecret",
+			"operator.webhook.existingSecret": "mine",
 		}},
 	}
 }
 
-// TestRenderingsAreStrictAndStable renders everything twice with each Helm: the four must hold the same objects, each of
-// which decodes strictly into its type.
+// TestRenderingsAreStrictAndStable renders everything twice with each Helm: the four must hold the same objects, each
+// of which decodes strictly into its type.
 func TestRenderingsAreStrictAndStable(t *testing.T) {
 	byVersion := map[string]map[string]string{}
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
@@ -77,8 +80,8 @@ func sortedByID(objects []client.Object) []client.Object {
 	})
 }
 
-// TestEveryObjectIsMarked: the common labels and annotations on all, the chart's own labels where a user tries to replace
-// them, and metadata.namespace exactly where the kind has one.
+// TestEveryObjectIsMarked: the common labels and annotations on all, the chart's own labels where a user tries to
+// replace them, and metadata.namespace exactly where the kind has one.
 func TestEveryObjectIsMarked(t *testing.T) {
 	helm := helmcli.Newest(t)
 	chart := helmcli.Chart(t)
@@ -91,7 +94,8 @@ func TestEveryObjectIsMarked(t *testing.T) {
 	want := map[string]string{
 		"app.kubernetes.io/name": "hostpath-provisioner", "app.kubernetes.io/instance": helmcli.Release,
 		"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": chart.AppVersion,
-		"app.kubernetes.io/part-of": "hostpath-provisioner", "helm.sh/chart": "hostpath-provisioner-" + chart.Version, "team": "storage",
+		"app.kubernetes.io/part-of": "hostpath-provisioner", "helm.sh/chart": "hostpath-provisioner-" + chart.Version,
+		"team": "storage",
 	}
 	for i, object := range objects {
 		id := helmcli.Ids(objects)[i]
@@ -116,7 +120,8 @@ func TestEveryObjectIsMarked(t *testing.T) {
 // clusterScoped tells which of the chart's kinds have no namespace.
 func clusterScoped(kind string) bool {
 	return slices.Contains([]string{
-		"CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints", "ValidatingWebhookConfiguration",
+		"CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints",
+		"ValidatingWebhookConfiguration",
 	}, kind)
 }
 
@@ -125,7 +130,8 @@ func TestDefaultNamespace(t *testing.T) {
 	helm := helmcli.Newest(t)
 	for _, values := range []helmcli.Values{{}, withOperator(helmcli.Values{}, nil)} {
 		for line := range strings.SplitSeq(helm.MustTemplate(t, values), "\n") {
-			if key, value, found := strings.Cut(strings.TrimSpace(line), "namespace: "); found && key == "" && value != helmcli.Namespace {
+			if key, value, found := strings.Cut(strings.TrimSpace(line), "namespace: "); found && key == "" &&
+				value != helmcli.Namespace {
 				t.Errorf("%q, want namespace %s", line, helmcli.Namespace)
 			}
 		}
@@ -173,14 +179,19 @@ func TestObjectsOfEachRendering(t *testing.T) {
 	base := []string{
 		"CSIDriver /kubevirt.io.hostpath-provisioner",
 		"ClusterRole /hpp-hostpath-provisioner-csi-controller", "ClusterRole /hpp-hostpath-provisioner-csi-resizer",
-		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-controller", "ClusterRoleBinding /hpp-hostpath-provisioner-csi-resizer",
+		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-controller",
+		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-resizer",
 		"Role storage/hpp-hostpath-provisioner-csi-controller", "Role storage/hpp-hostpath-provisioner-csi-resizer",
-		"RoleBinding storage/hpp-hostpath-provisioner-csi-controller", "RoleBinding storage/hpp-hostpath-provisioner-csi-resizer",
-		"Deployment storage/hpp-hostpath-provisioner-csi-resizer", "ServiceAccount storage/hpp-hostpath-provisioner-csi-resizer",
+		"RoleBinding storage/hpp-hostpath-provisioner-csi-controller",
+		"RoleBinding storage/hpp-hostpath-provisioner-csi-resizer",
+		"Deployment storage/hpp-hostpath-provisioner-csi-resizer",
+		"ServiceAccount storage/hpp-hostpath-provisioner-csi-resizer",
 		"ClusterRole /hpp-hostpath-provisioner-csi-driver", "ClusterRole /hpp-hostpath-provisioner-csi-provisioner",
-		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-driver", "ClusterRoleBinding /hpp-hostpath-provisioner-csi-provisioner",
+		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-driver",
+		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-provisioner",
 		"ConfigMap storage/hpp-hostpath-provisioner-csi", "DaemonSet storage/hpp-hostpath-provisioner-csi",
-		"Role storage/hpp-hostpath-provisioner-csi-provisioner", "RoleBinding storage/hpp-hostpath-provisioner-csi-provisioner",
+		"Role storage/hpp-hostpath-provisioner-csi-provisioner",
+		"RoleBinding storage/hpp-hostpath-provisioner-csi-provisioner",
 		"ServiceAccount storage/hpp-hostpath-provisioner-csi",
 	}
 	class := []string{"StorageClass /hostpath-local", "Pod storage/hpp-hostpath-provisioner-test-hostpath-local"}
@@ -190,11 +201,14 @@ func TestObjectsOfEachRendering(t *testing.T) {
 	}
 	monitor := []string{
 		"Service storage/hpp-hostpath-provisioner-csi-metrics", "ServiceMonitor storage/hpp-hostpath-provisioner-csi",
-		"Service storage/hpp-hostpath-provisioner-csi-resizer-metrics", "ServiceMonitor storage/hpp-hostpath-provisioner-csi-resizer",
+		"Service storage/hpp-hostpath-provisioner-csi-resizer-metrics",
+		"ServiceMonitor storage/hpp-hostpath-provisioner-csi-resizer",
 	}
 	own := []string{
-		"ClusterRole /" + operator, "ClusterRoleBinding /" + operator, "ConfigMap storage/" + operator + "-base", "Deployment storage/" + operator,
-		"Job storage/" + operator + "-check", "Role storage/" + operator, "RoleBinding storage/" + operator, "Service storage/" + operator,
+		"ClusterRole /" + operator, "ClusterRoleBinding /" + operator, "ConfigMap storage/" + operator + "-base",
+		"Deployment storage/" + operator,
+		"Job storage/" + operator + "-check", "Role storage/" + operator, "RoleBinding storage/" + operator,
+		"Service storage/" + operator,
 		"ServiceAccount storage/" + operator, "ValidatingWebhookConfiguration /" + operator,
 	}
 	for name, want := range map[string][]string{
@@ -222,7 +236,8 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 		kinds[object.GetObjectKind().GroupVersionKind().Kind]++
 	}
 	want := map[string]int{
-		"CSIDriver": 1, "ClusterRole": 5, "ClusterRoleBinding": 4, "ConfigMap": 2, "DaemonSet": 1, "Deployment": 1, "NetworkPolicy": 2, "Pod": 1,
+		"CSIDriver": 1, "ClusterRole": 5, "ClusterRoleBinding": 4, "ConfigMap": 2, "DaemonSet": 1, "Deployment": 1,
+		"NetworkPolicy": 2, "Pod": 1,
 		"PodMonitor": 2, "PrometheusRule": 1, "Role": 4, "RoleBinding": 5, "Secret": 1, "SecurityContextConstraints": 1,
 		"ServiceAccount": 2, "StorageClass": 2,
 	}

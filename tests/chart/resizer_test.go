@@ -23,7 +23,8 @@ const resizer = "hpp-hostpath-provisioner-csi-resizer"
 
 func resizerPod(t *testing.T, values helmcli.Values, name string) corev1.PodTemplateSpec {
 	t.Helper()
-	return helmcli.Find[*appsv1.Deployment](t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)), name).Spec.Template
+	return helmcli.Find[*appsv1.Deployment](t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)),
+		name).Spec.Template
 }
 
 // TestResizerArguments: csi-resizer and the driver in controller mode meet at a socket that only they have.
@@ -32,25 +33,30 @@ func TestResizerArguments(t *testing.T) {
 	got := map[string][]string{}
 	for _, c := range spec.Containers {
 		got[c.Name] = c.Args
-		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "socket-dir" && m.MountPath == "/csi" }) {
+		if !slices.ContainsFunc(
+			c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "socket-dir" && m.MountPath == "/csi" },
+		) {
 			t.Errorf("%s does not mount the socket: %v", c.Name, c.VolumeMounts)
 		}
 	}
 	want := map[string][]string{
 		"csi-resizer": {
-			"--csi-address=/csi/csi.sock", "--leader-election", "--handle-volume-inuse-error=false", "--feature-gates=VolumeAttributesClass=false",
+			"--csi-address=/csi/csi.sock", "--leader-election", "--handle-volume-inuse-error=false",
+			"--feature-gates=VolumeAttributesClass=false",
 			"--http-endpoint=:9895", "--v=2",
 		},
 		"driver": {
 			"--mode=controller", "--endpoint=unix:///csi/csi.sock", "--driver-name=kubevirt.io.hostpath-provisioner",
-			"--topology-key=topology.hostpath.csi/node", "--config=/etc/hostpath-provisioner/config.yaml", "--http-address=:9898",
+			"--topology-key=topology.hostpath.csi/node", "--config=/etc/hostpath-provisioner/config.yaml",
+			"--http-address=:9898",
 			"--log-level=info", "--log-format=json",
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("containers and their arguments (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"NODE_NAME", "POD_NAMESPACE"}, environment(container(t, spec, "driver").Env)); diff != "" {
+	if diff := cmp.Diff([]string{"NODE_NAME", "POD_NAMESPACE"},
+		environment(container(t, spec, "driver").Env)); diff != "" {
 		t.Errorf("the driver's environment (-want +got):\n%s", diff)
 	}
 	for _, volume := range spec.Volumes {
@@ -63,7 +69,9 @@ func TestResizerArguments(t *testing.T) {
 // TestResizerPassesRestricted: and OpenShift's restricted-v2 refuses a fixed user; elsewhere
 // there has to be one, because the images start as root.
 func TestResizerPassesRestricted(t *testing.T) {
-	for rendering, name := range map[string]string{"default": resizer, "openshift": resizer, "everything": "storage-driver-csi-resizer"} {
+	for rendering, name := range map[string]string{
+		"default": resizer, "openshift": resizer, "everything": "storage-driver-csi-resizer",
+	} {
 		pod := resizerPod(t, renderings()[rendering], name)
 		restricted(t, rendering, &pod.ObjectMeta, &pod.Spec)
 		for _, c := range pod.Spec.Containers {
@@ -71,11 +79,14 @@ func TestResizerPassesRestricted(t *testing.T) {
 				t.Errorf("%s: the root filesystem of %s is writable", rendering, c.Name)
 			}
 		}
-		user, group, scc := pod.Spec.SecurityContext.RunAsUser, pod.Spec.SecurityContext.FSGroup, pod.Annotations["openshift.io/required-scc"]
-		if rendering == "default" && (user == nil || *user == 0 || group == nil || scc != "") { // the group reads the certificate of the metrics
+		user, group := pod.Spec.SecurityContext.RunAsUser, pod.Spec.SecurityContext.FSGroup
+		scc := pod.Annotations["openshift.io/required-scc"]
+		// the group reads the certificate of the metrics
+		if rendering == "default" && (user == nil || *user == 0 || group == nil || scc != "") {
 			t.Errorf("%s: user %v, group %v, required-scc %q; want a user, a group and no SCC", rendering, user, group, scc)
 		}
-		if rendering != "default" && (user != nil || group != nil || scc != "restricted-v2") { // everything.yaml is for OpenShift
+		// everything.yaml is for OpenShift
+		if rendering != "default" && (user != nil || group != nil || scc != "restricted-v2") {
 			t.Errorf("%s: user %v, group %v, required-scc %q; want none and restricted-v2", rendering, user, group, scc)
 		}
 	}
@@ -89,20 +100,28 @@ func TestEveryValueReachesTheResizer(t *testing.T) {
 	pod := deployment.Spec.Template
 	sidecar := container(t, pod.Spec, "csi-resizer")
 	got := map[string]any{
-		"replicas": *deployment.Spec.Replicas, "pull policy": sidecar.ImagePullPolicy, "env": environment(sidecar.Env), "port": sidecar.Ports[0].ContainerPort,
-		"probe": sidecar.LivenessProbe.HTTPGet.Path, "memory": sidecar.Resources.Requests.Memory().String(), "account": pod.Spec.ServiceAccountName,
-		"priority": pod.Spec.PriorityClassName, "toleration": pod.Spec.Tolerations[0].Key, "selector": pod.Spec.NodeSelector["control"],
-		"pull secret": pod.Spec.ImagePullSecrets[0].Name, "annotation": pod.Annotations["example.com/pod"], "label": pod.Labels["example.com/pod"],
-		"affinity":             pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
-		"spread":               pod.Spec.TopologySpreadConstraints[0].TopologyKey,
-		"flags":                sidecar.Args[len(sidecar.Args)-3:],
-		"account's annotation": helmcli.Find[*corev1.ServiceAccount](t, objects, "resizer-account").Annotations["example.com/account"],
+		"replicas": *deployment.Spec.Replicas, "pull policy": sidecar.ImagePullPolicy, "env": environment(sidecar.Env),
+		"port":  sidecar.Ports[0].ContainerPort,
+		"probe": sidecar.LivenessProbe.HTTPGet.Path, "memory": sidecar.Resources.Requests.Memory().String(),
+		"account":  pod.Spec.ServiceAccountName,
+		"priority": pod.Spec.PriorityClassName, "toleration": pod.Spec.Tolerations[0].Key,
+		"selector":    pod.Spec.NodeSelector["control"],
+		"pull secret": pod.Spec.ImagePullSecrets[0].Name, "annotation": pod.Annotations["example.com/pod"],
+		"label":    pod.Labels["example.com/pod"],
+		"affinity": pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
+		"spread":   pod.Spec.TopologySpreadConstraints[0].TopologyKey,
+		"flags":    sidecar.Args[len(sidecar.Args)-3:],
+		"account's annotation": helmcli.Find[*corev1.ServiceAccount](t, objects,
+			"resizer-account").Annotations["example.com/account"],
 	}
 	want := map[string]any{
-		"replicas": int32(2), "pull policy": corev1.PullAlways, "env": []string{"GOGC=60"}, "port": int32(19895), "probe": "/healthz/leader-election",
-		"memory": "48Mi", "account": "resizer-account", "priority": "important", "toleration": "control", "selector": "yes", "pull secret": "pull-secret",
-		"annotation": "resizer's annotation", "label": "resizers-label", "affinity": "virtual", "spread": "kubernetes.io/hostname",
-		"flags": []string{"--http-endpoint=:19895", "--v=5", "--workers=2"}, "account's annotation": "annotation",
+		"replicas": int32(2), "pull policy": corev1.PullAlways, "env": []string{"GOGC=60"}, "port": int32(19895),
+		"probe":  "/healthz/leader-election",
+		"memory": "48Mi", "account": "resizer-account", "priority": "important", "toleration": "control", "selector": "yes",
+		"pull secret": "pull-secret",
+		"annotation":  "resizer's annotation", "label": "resizers-label", "affinity": "virtual",
+		"spread": "kubernetes.io/hostname",
+		"flags":  []string{"--http-endpoint=:19895", "--v=5", "--workers=2"}, "account's annotation": "annotation",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("resizer (-want +got):\n%s", diff)
@@ -123,10 +142,14 @@ func TestClassesGrow(t *testing.T) {
 		set  map[string]string
 		want bool
 	}{
-		"default":     {want: true},
-		"no resizer":  {set: map[string]string{"sidecars.resizer.enabled": "false"}},
-		"not allowed": {set: map[string]string{"storageClasses[0].name": "hostpath-local", "storageClasses[0].allowVolumeExpansion": "false"}},
-		"allowed":     {set: map[string]string{"storageClasses[0].name": "hostpath-local", "storageClasses[0].allowVolumeExpansion": "true"}, want: true},
+		"default":    {want: true},
+		"no resizer": {set: map[string]string{"sidecars.resizer.enabled": "false"}},
+		"not allowed": {set: map[string]string{
+			"storageClasses[0].name": "hostpath-local", "storageClasses[0].allowVolumeExpansion": "false",
+		}},
+		"allowed": {set: map[string]string{
+			"storageClasses[0].name": "hostpath-local", "storageClasses[0].allowVolumeExpansion": "true",
+		}, want: true},
 	} {
 		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{Set: c.set}))
 		if got := *helmcli.Find[*storagev1.StorageClass](t, objects, "hostpath-local").AllowVolumeExpansion; got != c.want {
@@ -140,7 +163,8 @@ func TestClassesGrow(t *testing.T) {
 	}
 }
 
-// TestControllerTakesWhatTheChartWrites starts the built driver with the flags and the configuration of csi-resizer's pod.
+// TestControllerTakesWhatTheChartWrites starts the built driver with the flags and the
+// configuration of csi-resizer's pod.
 func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
 	values := renderings()["two pools"]
@@ -149,7 +173,8 @@ func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 	pod := helmcli.Find[*appsv1.Deployment](t, objects, resizer).Spec.Template.Spec
 	files := map[string]string{
 		"config.yaml": helmcli.Find[*corev1.ConfigMap](t, objects, daemonSet(t, values).Name).Data["config.yaml"],
-		"kubeconfig":  `{"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`,
+		"kubeconfig": `{"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],` +
+			`"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`,
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {

@@ -27,7 +27,9 @@ func TestNonRootPods(t *testing.T) {
 		step{"WithFSGroup", func(s *scene) {
 			s.create(s.claim("grouped", classOf(poolLocal), "16Mi"))
 			p := on(node, s.pod("grouped", claimed("grouped"), writeData()...))
-			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: &yes, FSGroup: &group}
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{
+				RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: &yes, FSGroup: &group,
+			}
 			s.output(p)
 			if got := owner(s, "grouped"); got != "1000:2000" {
 				s.t.Errorf("file belongs to %s, want 1000:2000", got)
@@ -65,7 +67,9 @@ func TestMountOptionsAndOwner(t *testing.T) {
 			p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 			s.create(p)
 			s.phase("intruder", corev1.PodFailed)
-			if log := s.kubectl("logs", "--namespace", s.namespace, "intruder"); !strings.Contains(log, "read-only file system") {
+			if log := s.kubectl("logs", "--namespace", s.namespace, "intruder"); !strings.Contains(
+				log, "read-only file system",
+			) {
 				s.t.Errorf("the pod failed with: %s", log)
 			}
 		}},
@@ -76,7 +80,8 @@ func TestMountOptionsAndOwner(t *testing.T) {
 // node has it: what the container sees, its runtime may have made so.
 func (s *scene) mountedWith(node, pod, claim string, want ...string) {
 	s.t.Helper()
-	target := "/var/lib/kubelet/pods/" + string(s.running(pod).UID) + "/volumes/kubernetes.io~csi/" + s.bound(claim).Name + "/mount"
+	target := "/var/lib/kubelet/pods/" + string(s.running(pod).UID) + "/volumes/kubernetes.io~csi/" + s.bound(claim).Name +
+		"/mount"
 	options := strings.Split(s.onNode(node, "findmnt -n -o VFS-OPTIONS -M "+target), ",")
 	for _, w := range want {
 		if !slices.Contains(options, w) {
@@ -146,7 +151,9 @@ func TestInlineEphemeralVolume(t *testing.T) {
 			s.said("Pod", "refused", "FailedMount", "storagePool", poolLocal, "inline: true")
 		}},
 		step{"UnknownAttributeIsRefused", func(s *scene) {
-			s.create(on(node, s.pod("misspelt", inline(map[string]string{"storagePool": poolInline, "sizze": "1Gi"}), appendLines()...)))
+			s.create(
+				on(node, s.pod("misspelt", inline(map[string]string{"storagePool": poolInline, "sizze": "1Gi"}), appendLines()...)),
+			)
 			s.said("Pod", "misspelt", "FailedMount", "sizze")
 		}},
 	)

@@ -48,7 +48,9 @@ func (s *suite) collectObjects(ctx context.Context, folder, namespaceOfTest stri
 	if namespaceOfTest != "" {
 		list["test-describe.txt"] = []string{"describe", "pods,persistentvolumeclaims", "--namespace", namespaceOfTest}
 		list["test-pods.yaml"] = []string{"get", "pods", "--namespace", namespaceOfTest, "--output", "yaml"}
-		list["test-logs.txt"] = []string{"logs", "--namespace", namespaceOfTest, "--selector", podLabel, "--all-containers", "--prefix", "--tail=-1"}
+		list["test-logs.txt"] = []string{
+			"logs", "--namespace", namespaceOfTest, "--selector", podLabel, "--all-containers", "--prefix", "--tail=-1",
+		}
 	}
 	for file, args := range list {
 		out, err := s.cluster.Kubectl(ctx, nil, args...)
@@ -70,7 +72,8 @@ func (s *suite) collectLogs(ctx context.Context, folder string) {
 		if len(words) < 3 {
 			continue // not on a node yet
 		}
-		status, err := s.cluster.Kubectl(ctx, nil, "exec", "--namespace", namespace, words[0], "--container", "driver", "--", "/driver", "status")
+		status, err := s.cluster.Kubectl(ctx, nil, "exec", "--namespace", namespace, words[0], "--container", "driver", "--",
+			"/driver", "status")
 		keep(folder, "status-"+words[1]+".txt", status, err)
 		for _, container := range words[2:] {
 			file := fmt.Sprintf("log-%s-%s", words[1], container)
@@ -95,8 +98,10 @@ func (s *suite) collectNodes(ctx context.Context, folder string) {
 		"echo '# findmnt'; findmnt",
 		"echo; echo '# df'; df -B1 " + base,
 		"echo; echo '# losetup'; losetup --list",
-		"echo; echo '# pools'; ls -lad " + base + "/*; for p in " + strings.Join(paths, " ") + " " + base + "/*; do find $p/ -maxdepth 5 -ls | head -300; done",
-		"echo; echo '# records'; for p in " + strings.Join(paths, " ") + "; do head -n 100 $p/csi/.hpp/pool.json $p/csi/.hpp/volumes/*.json; done",
+		"echo; echo '# pools'; ls -lad " + base + "/*; for p in " + strings.Join(paths, " ") + " " + base +
+			"/*; do find $p/ -maxdepth 5 -ls | head -300; done",
+		"echo; echo '# records'; for p in " + strings.Join(paths, " ") +
+			"; do head -n 100 $p/csi/.hpp/pool.json $p/csi/.hpp/volumes/*.json; done",
 		"echo; echo '# state'; find " + stateDir + " -ls; head -n 100 " + stateDir + "/pools/*",
 		"echo; echo '# kubelet'; journalctl --unit kubelet --no-pager --lines 300",
 	}, "\n")

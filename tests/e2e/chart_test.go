@@ -113,9 +113,12 @@ func classesFor(pools []pool) []class {
 		{Name: classImmediate, StoragePool: poolLocal, VolumeBindingMode: "Immediate"},
 		{Name: classBurst, StoragePool: poolBurst, VolumeBindingMode: "Immediate"},
 		{Name: classRetain, StoragePool: poolLocal, ReclaimPolicy: "Retain"},
-		{Name: classOptions, StoragePool: poolLocal, MountOptions: []string{"noexec", "nosuid", "noatime"}, Parameters: map[string]string{
-			"directoryMode": "0750", "uid": "1000", "gid": "3000",
-		}},
+		{
+			Name: classOptions, StoragePool: poolLocal, MountOptions: []string{"noexec", "nosuid", "noatime"},
+			Parameters: map[string]string{
+				"directoryMode": "0750", "uid": "1000", "gid": "3000",
+			},
+		},
 	}
 	for _, p := range pools {
 		classes = append(classes, class{Name: classOf(p.Name), StoragePool: p.Name})

@@ -61,7 +61,9 @@ func TestRetain(t *testing.T) {
 		step{"DirectoryGoesWhenThePolicyIsChanged", func(s *scene) {
 			pv := &corev1.PersistentVolume{}
 			pv.Name = volume
-			patch := k8s.Patch{PatchType: types.MergePatchType, Data: []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)}
+			patch := k8s.Patch{
+				PatchType: types.MergePatchType, Data: []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`),
+			}
 			s.must(s.api.Patch(s.ctx, pv, patch))
 			s.gone(volume)
 			s.vanishes(node, volumePath(poolLocal, volume))

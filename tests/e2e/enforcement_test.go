@@ -61,7 +61,7 @@ func TestEnforcedSize(t *testing.T) {
 	)
 }
 
-// filled runs a pod of fill, and tells how many bytes fitted and why no more did.
+// filled runs a pod of fill, and returns how many bytes fitted and why no more did.
 func (s *scene) filled(p *corev1.Pod) (bytes int64, why string) {
 	s.t.Helper()
 	words := strings.Fields(s.output(p))
@@ -73,7 +73,8 @@ func (s *scene) filled(p *corev1.Pod) (bytes int64, why string) {
 	return bytes, words[1]
 }
 
-// volumeStat waits until a figure that the kubelet gives of a claim's volume is right. It asks the driver once a minute.
+// volumeStat waits until a figure that the kubelet gives of a claim's volume is right. It asks
+// the driver once a minute.
 func (s *scene) volumeStat(node, claim, figure string, is func(float64) bool) {
 	s.t.Helper()
 	prefix := fmt.Sprintf("kubelet_volume_stats_%s{namespace=%q,persistentvolumeclaim=%q} ", figure, s.namespace, claim)

@@ -45,7 +45,9 @@ func TestGrowthUnderLoad(t *testing.T) {
 			s.grows(node, lines)
 			writer = s.running("data") // full was an error to it too, and it was started again
 			s.ask("data", "100Gi")
-			s.t.Logf("the claim's event: %s", s.said("PersistentVolumeClaim", "data", "VolumeResizeFailed", "publishes room for"))
+			s.t.Logf(
+				"the claim's event: %s", s.said("PersistentVolumeClaim", "data", "VolumeResizeFailed", "publishes room for"),
+			)
 			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 256*mebibyte {
 				s.t.Errorf("the PersistentVolume has %s, want 256Mi as before", size.String())
 			}
@@ -117,7 +119,8 @@ func (s *scene) ask(claim, size string) {
 		fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size))
 }
 
-// waitsForAMount waits until a growth was granted that only the kubelet can finish, and wants the claim to have its old size meanwhile.
+// waitsForAMount waits until a growth was granted that only the kubelet can finish, and wants the
+// claim to have its old size meanwhile.
 func (s *scene) waitsForAMount(claim, size string) {
 	s.t.Helper()
 	want := resource.MustParse(size)
@@ -127,15 +130,16 @@ func (s *scene) waitsForAMount(claim, size string) {
 	})
 }
 
-// given waits until a claim has a size. The kubelet takes up to 90 seconds to see that a volume of a running pod is to grow, and sees it at
-// once when the pod changes; that of the claim's name does.
+// given waits until a claim has a size. The kubelet takes up to 90 seconds to see that a volume of a running pod is
+// to grow, and sees it at once when the pod changes; that of the claim's name does.
 func (s *scene) given(claim, size string) {
 	s.t.Helper()
 	want, changed := resource.MustParse(size), false
 	s.eventually("claim "+claim+" has "+size, func() (bool, string) {
 		got, onNode, instead := s.growth(claim)
 		if onNode && !changed {
-			s.kubectl("annotate", "pods", claim, "--namespace", s.namespace, "--overwrite", "e2e.hostpath-provisioner/grows-to="+size)
+			s.kubectl("annotate", "pods", claim, "--namespace", s.namespace, "--overwrite",
+				"e2e.hostpath-provisioner/grows-to="+size)
 			changed = true
 		}
 		return got.Cmp(want) == 0, instead

@@ -68,19 +68,20 @@ func (s *suite) run(t *testing.T, what string, steps []step) {
 	sc.makeNamespace()
 	feature := features.New(what)
 	for i, st := range steps {
-		feature.Assess(fmt.Sprintf("%d_%s", i+1, st.name), func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
-			t.Helper()
-			now := sc
-			now.t, now.ctx = t, t.Context()
-			defer func() {
-				if t.Failed() {
-					// Here, because what the feature made is gone once it is over.
-					t.Logf("artifacts: %s", s.collect(ctx, parentOf(t), st.name, sc.namespace))
-				}
-			}()
-			st.do(&now)
-			return ctx
-		})
+		feature.Assess(fmt.Sprintf("%d_%s", i+1, st.name),
+			func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+				t.Helper()
+				now := sc
+				now.t, now.ctx = t, t.Context()
+				defer func() {
+					if t.Failed() {
+						// Here, because what the feature made is gone once it is over.
+						t.Logf("artifacts: %s", s.collect(ctx, parentOf(t), st.name, sc.namespace))
+					}
+				}()
+				st.do(&now)
+				return ctx
+			})
 	}
 	s.env.Test(t, feature.Feature())
 }
@@ -143,7 +144,7 @@ func (s *scene) remove(o k8s.Object) {
 	}
 }
 
-// check tells whether something is so, and what there is instead.
+// check reports whether something is so, and what there is instead.
 type check func() (ok bool, instead string)
 
 // eventually waits until something is so.

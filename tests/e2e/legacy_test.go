@@ -16,7 +16,8 @@ func (s *scene) legacyVolume(claim, node string) string {
 	s.t.Helper()
 	pv := s.bound(claim)
 	if pv.Spec.HostPath == nil || pv.Spec.HostPath.Path != legacyPath(pv.Name) {
-		s.t.Fatalf("PersistentVolume %s is no hostPath volume at %s: %+v", pv.Name, legacyPath(pv.Name), pv.Spec.PersistentVolumeSource)
+		s.t.Fatalf("PersistentVolume %s is no hostPath volume at %s: %+v",
+			pv.Name, legacyPath(pv.Name), pv.Spec.PersistentVolumeSource)
 	}
 	if got := pv.Annotations[provisionOn]; got != node {
 		s.t.Errorf("PersistentVolume %s says %s=%q, want %q", pv.Name, provisionOn, got, node)

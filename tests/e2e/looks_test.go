@@ -158,7 +158,8 @@ func containsAll(text string, words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
-// capacities lists what the scheduler goes by for a class, in bytes by node: the largest volume that can be made. A node with two objects for the class is an error.
+// capacities lists what the scheduler goes by for a class, in bytes by node: the largest volume that can be made. A
+// node with two objects for the class is an error.
 func (s *scene) capacities(class string) (map[string]int64, error) {
 	var list storagev1.CSIStorageCapacityList
 	if err := s.api.List(s.ctx, &list); err != nil {

@@ -3,7 +3,7 @@
 //
 // By default the cluster hpp-e2e is made for the run and removed after it.
 //
-//	E2E_CLUSTER=hpp       use that cluster, which must run, and leave it there; the release in it gets this suite's values
+//	E2E_CLUSTER=hpp       use that cluster, which must run, and leave it there; its release gets this suite's values
 //	E2E_KEEP=1            leave the cluster and what the features made, to look at or to run again
 //	E2E_ARTIFACTS=folder  where a failed step leaves what is needed to understand it (artifacts/e2e)
 //
@@ -38,7 +38,9 @@ type options struct {
 }
 
 func optionsFromEnvironment() (options, error) {
-	o := options{cluster: os.Getenv("E2E_CLUSTER"), keep: os.Getenv("E2E_KEEP") != "", artifacts: os.Getenv("E2E_ARTIFACTS")}
+	o := options{
+		cluster: os.Getenv("E2E_CLUSTER"), keep: os.Getenv("E2E_KEEP") != "", artifacts: os.Getenv("E2E_ARTIFACTS"),
+	}
 	if o.artifacts == "" {
 		o.artifacts = filepath.Join("..", "..", "artifacts", "e2e")
 	}

@@ -18,7 +18,7 @@ func (s *scene) onNode(node, script string) string {
 	return out
 }
 
-// exists tells whether there is something at a path on a node.
+// exists reports whether there is something at a path on a node.
 func (s *scene) exists(node, path string) bool {
 	s.t.Helper()
 	return s.onNode(node, "if [ -e '"+path+"' ]; then echo yes; else echo no; fi") == "yes"
@@ -108,10 +108,11 @@ func (s *scene) mountNew(mkfs, node, name, size, path string) {
 	})
 }
 
-// unmounted is shell that unmounts all that is mounted at a path. The driver looks into each pool every two seconds, and what it has open then
-// is busy.
+// unmounted is shell that unmounts all that is mounted at a path. The driver looks into each pool every two seconds,
+// and what it has open then is busy.
 func unmounted(path string) string {
-	return "n=0; while mountpoint -q " + path + "; do umount " + path + " || { n=$((n+1)); [ $n -lt 100 ]; sleep 0.2; }; done\n"
+	return "n=0; while mountpoint -q " + path + "; do umount " + path +
+		" || { n=$((n+1)); [ $n -lt 100 ]; sleep 0.2; }; done\n"
 }
 
 // remountDisk mounts a disk again that mountDisk made.

@@ -54,8 +54,8 @@ func (s *scene) seed(name string) string {
 	return string(text)
 }
 
-// admit applies a HostPathProvisioner, and again while the API server does not reach the webhook yet: kube-proxy hears of a pod
-// that has become ready a moment after Helm does.
+// admit applies a HostPathProvisioner, and again while the API server does not reach the webhook yet: kube-proxy
+// hears of a pod that has become ready a moment after Helm does.
 func (s *scene) admit(manifest string) {
 	s.t.Helper()
 	s.eventually("the webhook answers", func() (bool, string) {
@@ -75,7 +75,8 @@ func (s *scene) resource() (*unstructured.Unstructured, error) {
 	return u, s.api.Get(s.ctx, customResource, "", u)
 }
 
-// condition waits until a condition of the HostPathProvisioner is about its newest spec and has a status, and returns its message.
+// condition waits until a condition of the HostPathProvisioner is about its newest spec and has a
+// status, and returns its message.
 func (s *scene) condition(kind, status string) string {
 	s.t.Helper()
 	var message string
@@ -97,7 +98,8 @@ func (s *scene) condition(kind, status string) string {
 	return message
 }
 
-// denied runs kubectl, which has to fail with all of the words; and again while the operator's pod has just moved, after a drain.
+// denied runs kubectl, which has to fail with all of the words; and again while the operator's
+// pod has just moved, after a drain.
 func (s *scene) denied(words []string, args ...string) {
 	s.t.Helper()
 	var out string
@@ -123,7 +125,8 @@ func (s *scene) daemonSet(suffix string) *appsv1.DaemonSet {
 			return false, err.Error()
 		}
 		st := ds.Status
-		return st.ObservedGeneration == ds.Generation && st.DesiredNumberScheduled > 0 && st.UpdatedNumberScheduled == st.DesiredNumberScheduled &&
+		return st.ObservedGeneration == ds.Generation && st.DesiredNumberScheduled > 0 &&
+			st.UpdatedNumberScheduled == st.DesiredNumberScheduled &&
 			st.NumberAvailable == st.DesiredNumberScheduled, fmt.Sprintf("%+v", st)
 	})
 	return &ds
@@ -139,14 +142,16 @@ func (s *scene) noPodsOf(component string) {
 	})
 }
 
-// backToPlain removes whatever a feature with the operator left, so that the other features find the release they expect.
+// backToPlain removes whatever a feature with the operator left, so that the other features
+// find the release they expect.
 func (s *scene) backToPlain(ctx context.Context) error {
 	var errs []error
 	kubectl := func(args ...string) {
 		_, err := s.cluster.Kubectl(ctx, nil, args...)
 		errs = append(errs, err)
 	}
-	kubectl("annotate", "hostpathprovisioner", "--all", "hostpathprovisioner.kubevirt.io/delete-with-volumes=true", "--overwrite")
+	kubectl("annotate", "hostpathprovisioner", "--all", "hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
+		"--overwrite")
 	kubectl("delete", "hostpathprovisioner", "--all", "--timeout", "2m")
 	if installed, err := s.helmOutput(ctx, "list", "--short"); err != nil || strings.TrimSpace(installed) != "" {
 		errs = append(errs, err, s.uninstall(ctx))

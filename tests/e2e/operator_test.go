@@ -38,8 +38,10 @@ func TestOperatorServesTheSeedsPool(t *testing.T) {
 			s.condition("Available", "True")
 			s.condition("Progressing", "False")
 			s.condition("Degraded", "False")
-			if status := s.kubectl("get", "hostpathprovisioner", customResource, "--output", "jsonpath={.status.storagePoolStatuses}"); status !=
-				fmt.Sprintf(`[{"currentReady":%d,"desiredReady":%[1]d,"name":"local","phase":"Ready"}]`, len(s.nodes)) {
+			status := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
+				"jsonpath={.status.storagePoolStatuses}")
+			want := fmt.Sprintf(`[{"currentReady":%d,"desiredReady":%[1]d,"name":"local","phase":"Ready"}]`, len(s.nodes))
+			if status != want {
 				s.t.Errorf("status of the pools: %s", status)
 			}
 			for _, c := range s.daemonSet("-csi").Spec.Template.Spec.Containers {
@@ -65,10 +67,14 @@ func TestOperatorServesTheSeedsPool(t *testing.T) {
 				"delete", "hostpathprovisioner", customResource, "--timeout", "20s")
 			s.denied([]string{"local", claim}, "patch", "hostpathprovisioner", customResource, "--type", "merge",
 				"--patch", `{"spec":{"storagePools":[{"name":"other","path":"/var/hpother"}]}}`)
-			s.denied([]string{"spec.storagePools[0].path", claim}, "patch", "hostpathprovisioner", customResource, "--type", "merge",
+			s.denied([]string{"spec.storagePools[0].path", claim}, "patch", "hostpathprovisioner", customResource, "--type",
+				"merge",
 				"--patch", `{"spec":{"storagePools":[{"name":"local","path":"/var/hpother"}]}}`)
-			if err := s.uninstall(s.ctx); err == nil || !containsAll(err.Error(), []string{"local", seedPath, "kubectl delete hostpathprovisioner"}) {
-				s.t.Errorf("helm uninstall with a HostPathProvisioner in place: %v; want a refusal that names pool, path and what to do", err)
+			if err := s.uninstall(s.ctx); err == nil ||
+				!containsAll(err.Error(), []string{"local", seedPath, "kubectl delete hostpathprovisioner"}) {
+				s.t.Errorf(
+					"helm uninstall with a HostPathProvisioner in place: %v; want a refusal that names pool, path and what to do", err,
+				)
 			}
 			s.condition("Available", "True")
 			s.output(s.pod("reader", claimed("data"), checkData(sum)...))
@@ -139,7 +145,8 @@ func (s *scene) drainAndReturn(node, sum string) {
 // nothingIsOwned checks that no object is left that the operator made.
 func (s *scene) nothingIsOwned() {
 	s.t.Helper()
-	kinds := "daemonsets,serviceaccounts,configmaps,roles,rolebindings,clusterroles,clusterrolebindings,csidrivers,storageclasses"
+	kinds := "daemonsets,serviceaccounts,configmaps,roles,rolebindings,clusterroles,clusterrolebindings,csidrivers," +
+		"storageclasses"
 	s.eventually("nothing is left that the operator made", func() (bool, string) {
 		out, err := s.cluster.Kubectl(s.ctx, nil, "get", kinds, "--all-namespaces", "--output", "name",
 			"--selector", "hostpathprovisioner.kubevirt.io/owned-by="+customResource)
@@ -162,7 +169,9 @@ func TestOperatorAcceptsThePVCTemplate(t *testing.T) {
 			if message := s.condition("NotServed", "True"); !containsAll(message, []string{"local", "pvcTemplate"}) {
 				s.t.Errorf("condition NotServed says %q", message)
 			}
-			if phase := s.kubectl("get", "hostpathprovisioner", customResource, "--output", "jsonpath={.status.storagePoolStatuses[0].phase}"); phase != "NotServed" {
+			phase := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
+				"jsonpath={.status.storagePoolStatuses[0].phase}")
+			if phase != "NotServed" {
 				s.t.Errorf("the pool's phase is %q", phase)
 			}
 		}},
@@ -171,7 +180,8 @@ func TestOperatorAcceptsThePVCTemplate(t *testing.T) {
 				"--patch", `[{"op":"remove","path":"/spec/storagePools/0/pvcTemplate"}]`)
 			s.condition("Available", "True")
 			s.eventually("nothing is left unserved", func() (bool, string) {
-				text := s.kubectl("get", "hostpathprovisioner", customResource, "--output", `jsonpath={.status.conditions[?(@.type=="NotServed")].message}`)
+				text := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
+					`jsonpath={.status.conditions[?(@.type=="NotServed")].message}`)
 				return text == "", text
 			})
 		}},
@@ -181,7 +191,9 @@ func TestOperatorAcceptsThePVCTemplate(t *testing.T) {
 // flipped are the suite's values with the operator in place of the driver.
 func (s *suite) flipped() map[string]any {
 	values := s.values("info")
-	values["operator"] = map[string]any{"enabled": true, "image": map[string]any{"tag": imageTag, "digest": s.digests["operator"]}}
+	values["operator"] = map[string]any{
+		"enabled": true, "image": map[string]any{"tag": imageTag, "digest": s.digests["operator"]},
+	}
 	return values
 }
 
@@ -213,7 +225,9 @@ func TestFlipToTheOperatorAndBack(t *testing.T) {
 			s.gone(created)
 		}},
 		step{"LetTheResourceGoAndKeepTheVolumes", func(s *scene) {
-			s.kubectl("annotate", "hostpathprovisioner", customResource, "hostpathprovisioner.kubevirt.io/delete-with-volumes=true")
+			s.kubectl(
+				"annotate", "hostpathprovisioner", customResource, "hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
+			)
 			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", "2m")
 			s.noPodsOf("csi-driver")
 			if !s.exists(node, volumePath(poolLocal, volume)+"/file") {

@@ -14,7 +14,7 @@ type refused struct {
 	options    string
 	change     func(*corev1.PersistentVolumeClaim)
 	words      []string
-	// unscheduled tells that the pod's event says it, for the claim has none.
+	// unscheduled says that the pod's event says it, for the claim has none.
 	unscheduled bool
 }
 
@@ -27,7 +27,10 @@ func TestBadInputIsRefused(t *testing.T) {
 		{name: "unknown-pool", parameters: "{storagePool: nowhere}", unscheduled: true, words: []string{"free storage"}},
 		{name: "missing-pool", parameters: "{}", unscheduled: true, words: []string{"free storage"}},
 		{name: "bad-mode", parameters: `{storagePool: local, directoryMode: "999"}`, words: []string{"directoryMode", "999"}},
-		{name: "unknown-mount-option", parameters: "{storagePool: local}", options: "[noatime, nofoo]", words: []string{"nofoo"}},
+		{
+			name: "unknown-mount-option", parameters: "{storagePool: local}", options: "[noatime, nofoo]",
+			words: []string{"nofoo"},
+		},
 		{
 			name: "block-volume", parameters: "{storagePool: local}", words: []string{"block volumes"},
 			change: func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block },
@@ -47,7 +50,8 @@ func TestBadInputIsRefused(t *testing.T) {
 		for _, r := range cases {
 			c := s.claim(r.name, "", "0")
 			s.must(s.api.Get(s.ctx, r.name, s.namespace, c))
-			if id := "pvc-" + string(c.UID); s.exists(node, volumePath(poolLocal, id)) || s.exists(node, pathOf(poolLocal)+"/csi/.hpp/staging/"+id) {
+			if id := "pvc-" + string(c.UID); s.exists(node, volumePath(poolLocal, id)) ||
+				s.exists(node, pathOf(poolLocal)+"/csi/.hpp/staging/"+id) {
 				s.t.Errorf("%s: a directory was made", r.name)
 			}
 		}
@@ -62,8 +66,9 @@ func (s *scene) refuses(node string, r refused) {
 	if options == "" {
 		options = "[]"
 	}
-	s.apply("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + name + "}\nprovisioner: " + driverName +
-		"\nvolumeBindingMode: WaitForFirstConsumer\nparameters: " + r.parameters + "\nmountOptions: " + options + "\n")
+	s.apply("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + name +
+		"}\nprovisioner: " + driverName + "\nvolumeBindingMode: WaitForFirstConsumer\nparameters: " + r.parameters +
+		"\nmountOptions: " + options + "\n")
 	s.deleteWhenDone("storageclass", name)
 	c := s.claim(r.name, name, "16Mi")
 	if r.change != nil {

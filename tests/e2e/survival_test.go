@@ -67,25 +67,10 @@ func TestDataSurvives(t *testing.T) {
 }
 
 func TestClaimsWhileDriversAreKilled(t *testing.T) {
-	const claims = 20
+	var claims int
 	var volumes []string
 	alone(t, "20 claims while the driver's pods are killed in the middle: all Bound, nothing left over",
-		step{"DriverPodsAreKilledInTheMiddle", func(s *scene) {
-			for i := range claims {
-				s.create(s.claim(numbered("data", i), classBurst, "16Mi"))
-			}
-			s.eventually("some claims are Bound, and not all", func() (bool, string) {
-				n := s.boundClaims()
-				return n > 0, fmt.Sprintf("%d are", n)
-			})
-			s.t.Logf("%d of %d claims are Bound when the pods are killed", s.boundClaims(), claims)
-			// The driver dies at once, its pod and the sidecar with it.
-			for _, node := range s.nodes {
-				s.onNode(node, "pkill -KILL -x driver || true")
-			}
-			s.kubectl("delete", "pods", "--namespace", namespace, "--selector", "app.kubernetes.io/component=csi-driver",
-				"--grace-period=0", "--force", "--wait=false")
-		}},
+		step{"DriverPodsAreKilledInTheMiddle", func(s *scene) { claims = s.killInTheMiddle() }},
 		step{"AllAreBound", func(s *scene) {
 			for i := range claims {
 				volumes = append(volumes, s.bound(numbered("data", i)).Name)
@@ -134,6 +119,42 @@ func TestClaimsWhileDriversAreKilled(t *testing.T) {
 			}
 		}},
 	)
+}
+
+// killInTheMiddle makes claims and kills the drivers when at least one of them and not all are Bound. A cluster that
+// has bound all of them by then gets as many again. It returns how many there are.
+func (s *scene) killInTheMiddle() (claims int) {
+	s.t.Helper()
+	const batch, attempts = 20, 5
+	for range attempts {
+		earlier := claims
+		for range batch {
+			s.create(s.claim(numbered("data", claims), classBurst, "16Mi"))
+			claims++
+		}
+		var before int
+		s.eventually("one of the new claims is Bound", func() (bool, string) {
+			before = s.boundClaims()
+			return before > earlier, fmt.Sprintf("%d of %d are, of which %d were earlier", before, claims, earlier)
+		})
+		s.killDrivers()
+		if after := s.boundClaims(); after < claims {
+			s.t.Logf("%d of %d claims were Bound just before the drivers were killed, %d just after", before, claims, after)
+			return claims
+		}
+	}
+	s.t.Fatalf("the drivers were killed %d times, and each time all claims were Bound: never in the middle", attempts)
+	return 0
+}
+
+// killDrivers ends the drivers of all nodes at once, their pods and the sidecars with them.
+func (s *scene) killDrivers() {
+	s.t.Helper()
+	for _, node := range s.nodes {
+		s.onNode(node, "pkill -KILL -x driver || true")
+	}
+	s.kubectl("delete", "pods", "--namespace", namespace, "--selector", "app.kubernetes.io/component=csi-driver",
+		"--grace-period=0", "--force", "--wait=false")
 }
 
 func (s *scene) boundClaims() (n int) {

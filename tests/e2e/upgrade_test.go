@@ -158,7 +158,8 @@ func (s *scene) kubevirtMade(node, claim string) string {
 	c := s.claim(claim, "e2e-hostpath-csi", "1Gi")
 	s.create(c)
 	volume := "pvc-" + string(c.UID)
-	s.onNode(node, "mkdir -p "+volumePath(kubevirtPool, volume)+"; chmod 755 "+pathOf(kubevirtPool)+"/csi; echo written by kubevirt in "+claim+
+	s.onNode(node, "mkdir -p "+volumePath(kubevirtPool, volume)+"; chmod 755 "+pathOf(kubevirtPool)+
+		"/csi; echo written by kubevirt in "+claim+
 		" >"+volumePath(kubevirtPool, volume)+"/file")
 	s.apply(strings.NewReplacer("${VOLUME}", volume, "${CLAIM}", claim, "${NAMESPACE}", s.namespace,
 		"${UID}", string(c.UID), "${NODE}", node).Replace(kubevirtVolume))

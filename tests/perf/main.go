@@ -1,5 +1,5 @@
-// Command perf measures the driver, alone and in a cluster beside another provisioner, and writes a report. It never fails on a
-// clock: a missed budget is a line in the report.
+// Command perf measures the driver, alone and in a cluster beside another provisioner, and writes a report. It never
+// fails on a clock: a missed budget is a line in the report.
 package main
 
 import (

@@ -13,28 +13,26 @@ import (
 // filesystems are what pools lie on in these tests: a directory, and each
 // filesystem that a pool can have to itself, on a loop device.
 func filesystems() []string {
-	return []string{directory, "ext4", "xfs", "btrfs", enforcing + "btrfs", cooperative + "btrfs"}
+	return []string{directory, "ext4", "xfs", "btrfs", enforcing + "btrfs", qgroups + "btrfs"}
 }
 
-// enforcing begins the name of a filesystem whose quota the driver is to turn on, cooperative that of one with full qgroups on already.
+// enforcing begins the name of a filesystem whose quota the driver is to turn on, qgroups that of one with full qgroups
+// on already, which the driver does not use.
 const (
-	enforcing   = "enforcing-"
-	cooperative = "cooperative-"
+	enforcing = "enforcing-"
+	qgroups   = "qgroups-"
 )
 
-// requires tells whether the pool on a filesystem has quota: required.
+// requires reports whether the pool on a filesystem has quota: required.
 func requires(filesystem string) bool { return strings.HasPrefix(filesystem, enforcing) }
 
-// enforcement is what the driver has to say of a pool on a filesystem. For the kernel's project quota these tests run in a VM (disk_vm_test.go).
+// enforcement is what the driver has to say of a pool on a filesystem. For the kernel's project quota these
+// tests run in a VM (disk_vm_test.go).
 func enforcement(filesystem string) string {
-	switch {
-	case requires(filesystem):
+	if requires(filesystem) {
 		return "strict"
-	case strings.HasPrefix(filesystem, cooperative):
-		return "cooperative"
-	default:
-		return "none"
 	}
+	return "none"
 }
 
 // diskBytes is enough for a volume that grows by 1 GiB, as csi-sanity has it. The file is sparse.
@@ -50,10 +48,11 @@ func mountPool(t *testing.T, filesystem, pool, image string) {
 	if filesystem == directory {
 		return
 	}
-	kind := strings.TrimPrefix(strings.TrimPrefix(filesystem, enforcing), cooperative)
+	kind := strings.TrimPrefix(strings.TrimPrefix(filesystem, enforcing), qgroups)
 	mkfs, err := exec.LookPath("mkfs." + kind)
 	if err != nil {
-		t.Fatalf("mkfs.%s is missing: run `go -C tools run ./install mkfs.%s`, which installs it with apt: %v", kind, kind, err)
+		t.Fatalf("mkfs.%s is missing: run `go -C tools run ./install mkfs.%s`, which installs it with apt: %v",
+			kind, kind, err)
 	}
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -63,7 +62,7 @@ func mountPool(t *testing.T, filesystem, pool, image string) {
 	}
 	command(t, mkfs, "-q", image)
 	command(t, "mount", "-o", "loop", image, pool)
-	if strings.HasPrefix(filesystem, cooperative) {
+	if strings.HasPrefix(filesystem, qgroups) {
 		command(t, "btrfs", "quota", "enable", pool)
 	}
 	t.Cleanup(func() {

@@ -40,7 +40,9 @@ func TestPagingWhileVolumesChange(t *testing.T) {
 	makeVolume(t, c, "pvc-9") // after it
 	rest, token := page(t, c, 4, token)
 	last, end := page(t, c, 4, token)
-	if got, want := slices.Concat(rest, last), []string{"pvc-3", "pvc-4", "pvc-5", "pvc-6", "pvc-9"}; !slices.Equal(got, want) || end != "" {
+	if got, want := slices.Concat(rest, last), []string{
+		"pvc-3", "pvc-4", "pvc-5", "pvc-6", "pvc-9",
+	}; !slices.Equal(got, want) || end != "" {
 		t.Errorf("further pages: %v, then token %q; want %v and no token", got, end, want)
 	}
 }

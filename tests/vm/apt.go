@@ -23,7 +23,8 @@ func newApt(ctx context.Context, dir cache.Dir) (apt, error) {
 		}
 	}
 	source := filepath.Join(state, "sources.list")
-	if err := os.WriteFile(source, []byte("deb [arch=amd64 signed-by="+keyring+"] "+mirror+" "+suite+" main\n"), 0o644); err != nil {
+	line := "deb [arch=amd64 signed-by=" + keyring + "] " + mirror + " " + suite + " main\n"
+	if err := os.WriteFile(source, []byte(line), 0o644); err != nil {
 		return apt{}, err
 	}
 	a := apt{options: []string{
@@ -41,7 +42,7 @@ func newApt(ctx context.Context, dir cache.Dir) (apt, error) {
 	return a, err
 }
 
-// newest tells which package the newest kernel is in, and its version.
+// newest says which package the newest kernel is in, and its version.
 func (a apt) newest(ctx context.Context) (name, version string, err error) {
 	out, err := a.run(ctx, ".", "apt-cache", "show", "--no-all-versions", meta)
 	if err != nil {

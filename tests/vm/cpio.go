@@ -53,7 +53,8 @@ func (a *archive) close() error { return a.entry("TRAILER!!!", 0, 0, nil) }
 func (a *archive) entry(name string, mode uint32, size int64, content io.Reader) error {
 	const header = 110
 	a.inode++
-	// Magic, inode, mode, uid, gid, links, time, size, device and special device (two numbers each), length of the name, checksum.
+	// Magic, inode, mode, uid, gid, links, time, size, device and special device (major and minor), length of the name,
+	// checksum.
 	_, err := fmt.Fprintf(a.out, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00%s",
 		a.inode, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, len(name)+1, 0, name, padding(header+int64(len(name))+1))
 	if err != nil || size == 0 {

@@ -1,5 +1,5 @@
-// Package vm runs a program on a kernel of Debian's in a virtual machine (qemu, no KVM needed): the filesystem features that
-// the machine's own kernel may lack, and power that can be cut at any moment.
+// Package vm runs a program on a kernel of Debian's in a virtual machine (qemu, no KVM needed): the filesystem features
+// that the machine's own kernel may lack, and power that can be cut at any moment.
 package vm
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
-// The kernel is that of Debian's stable release at the time of writing (6.12), whatever this machine runs: it has project
-// quota on XFS and ext4, and simple quota on btrfs.
+// The kernel is that of Debian's stable release at the time of writing (6.12), whatever this machine runs: it has
+// project quota on XFS and ext4, and simple quota on btrfs.
 const (
 	suite   = "trixie"
 	mirror  = "http://deb.debian.org/debian"
@@ -30,8 +30,8 @@ type Kernel struct {
 	root    string // below it lib/modules
 }
 
-// Fetch returns the kernel in the cache, and downloads the newest of its suite when there is none: nothing is installed. (To
-// get a newer one, remove vm/ in the cache.)
+// Fetch returns the kernel in the cache, and downloads the newest of its suite when there is none: nothing is
+// installed. (To get a newer one, remove vm/ in the cache.)
 func Fetch(ctx context.Context, report func(string)) (Kernel, error) {
 	dir, err := cache.Open()
 	if err != nil {
@@ -48,7 +48,8 @@ func Fetch(ctx context.Context, report func(string)) (Kernel, error) {
 		return Kernel{}, err
 	}
 	if _, err := os.Stat(keyring); err != nil {
-		return Kernel{}, fmt.Errorf("the kernel of the VM comes from Debian, whose keys are missing: `apt-get install debian-archive-keyring`: %w", err)
+		return Kernel{}, fmt.Errorf("the kernel of the VM comes from Debian, whose keys are missing: "+
+			"`apt-get install debian-archive-keyring`: %w", err)
 	}
 	report("asking Debian for its newest kernel (once; it stays in " + dir.Path("vm") + ")")
 	apt, err := newApt(ctx, dir)
@@ -73,7 +74,7 @@ func Fetch(ctx context.Context, report func(string)) (Kernel, error) {
 func opened(folder string) (Kernel, error) {
 	images, err := filepath.Glob(filepath.Join(folder, "boot", "vmlinuz-*"))
 	if err != nil || len(images) != 1 {
-		return Kernel{}, fmt.Errorf("%s must hold one kernel, found %v; remove it", folder, images)
+		return Kernel{}, fmt.Errorf("%s must have one kernel in it, found %v; remove it", folder, images)
 	}
 	return Kernel{Image: images[0], Release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"), root: folder}, nil
 }
@@ -104,7 +105,8 @@ func (k Kernel) Modules(ctx context.Context, names ...string) ([]string, error) 
 func need(programs ...string) error {
 	packages := map[string]string{
 		"apt-get": "apt", "apt-cache": "apt", "dpkg": "dpkg", "depmod": "kmod", "modprobe": "kmod",
-		"qemu-system-x86_64": "qemu-system-x86", "mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs",
+		"mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs",
+		"qemu-system-x86_64": "qemu-system-x86",
 	}
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {

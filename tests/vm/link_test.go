@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// link talks to the agent in the VM. Requests are numbered; answers come in any order.
+// link talks to the agent in the VM. Each request has a key; answers come in any order.
 type link struct {
 	machine *Machine
 	answers chan answer
@@ -15,38 +15,49 @@ type link struct {
 }
 
 type answer struct {
-	number int
-	ok     bool
-	text   string
+	key  int
+	ok   bool
+	text string
 }
 
-// connect boots the VM and waits until its driver serves.
-func connect(t *testing.T, c Config) *link {
+// connect boots the VM and waits until its driver uses the pool. found is what the disk had before that.
+func connect(t *testing.T, c Config) (l *link, found state) {
 	t.Helper()
-	l := &link{machine: boot(t, c), answers: make(chan answer, 1000)}
+	l = &link{machine: boot(t, c), answers: make(chan answer, 1000)}
+	looked := false
 	for line, ok := l.machine.Next(); line != "ready"; line, ok = l.machine.Next() {
 		if !ok {
-			t.Fatalf("the agent ended before its driver served (is there still a test that %q runs?): %v", c.Command, l.machine.Wait())
+			t.Fatalf("the agent ended before its driver used the pool (does %q run a test?): %v", c.Command, l.machine.Wait())
 		}
-		t.Log(line)
+		if text, is := strings.CutPrefix(line, "found "); is {
+			found, looked = parseState(t, text), true
+		} else {
+			t.Log(line)
+		}
 	}
-	go func() {
-		defer close(l.answers)
-		for line, ok := l.machine.Next(); ok; line, ok = l.machine.Next() {
-			var a answer
-			var verdict string
-			if n, _ := fmt.Sscan(line, &a.number, &verdict); n != 2 {
-				continue // what the test binary says at its end; Wait tells it
-			}
-			a.ok = verdict == "ok"
-			a.text = strings.TrimSpace(strings.SplitN(line, verdict, 2)[1])
-			l.answers <- a
-		}
-	}()
-	return l
+	if !looked {
+		t.Fatal("the agent did not look at the disk before the driver")
+	}
+	go l.receive()
+	return l, found
 }
 
-// ask sends a request and returns its number.
+// receive reads answers until the VM ends.
+func (l *link) receive() {
+	defer close(l.answers)
+	for line, ok := l.machine.Next(); ok; line, ok = l.machine.Next() {
+		var a answer
+		var verdict string
+		if n, _ := fmt.Sscan(line, &a.key, &verdict); n != 2 {
+			continue // what the test binary says at its end; Wait reports it
+		}
+		a.ok = verdict == "ok"
+		a.text = strings.TrimSpace(strings.SplitN(line, verdict, 2)[1])
+		l.answers <- a
+	}
+}
+
+// ask sends a request and returns its key.
 func (l *link) ask(t *testing.T, verb, id string, bytes int64) int {
 	t.Helper()
 	l.next++
@@ -66,25 +77,28 @@ func (l *link) wait(t *testing.T) answer {
 	return a
 }
 
-// settled asks for the state until the driver has nothing left to clean up. It purges in the background, and the kernel frees
-// what was purged in its own time; something that is never freed is what the test is to find, so there is an end.
-func (l *link) settled(t *testing.T, w *world) state {
+// look asks for the state.
+func (l *link) look(t *testing.T) state {
 	t.Helper()
-	const tries = 120
-	var a answer
-	var s state
-	for range tries {
-		l.ask(t, "state", "-", 0)
-		if a = l.wait(t); a.ok {
-			s = parseState(t, a.text)
-			if len(w.compare(s)) == 0 {
-				return s
-			}
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
-	if !a.ok { // at first the driver has not made its folders
+	l.ask(t, "state", "-", 0)
+	a := l.wait(t)
+	if !a.ok {
 		t.Fatalf("look at the disk: %s\n%s", a.text, l.machine.Console())
 	}
-	return s
+	return parseState(t, a.text)
+}
+
+// settle looks again until nothing is left over: the driver purges in the background, and XFS counts for a while what
+// was removed. What is left over for good is what the test is to find, so there is an end.
+func (l *link) settle(t *testing.T, s state) (last state, left []string) {
+	t.Helper()
+	const looks = 120
+	for range looks {
+		if left = s.leftovers(); len(left) == 0 {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+		s = l.look(t)
+	}
+	return s, left
 }

@@ -49,7 +49,8 @@ func Start(ctx context.Context, c Config) (*Machine, error) {
 	m := &Machine{console: filepath.Join(c.Dir, "console")}
 	arguments := []string{
 		// Not KVM, also where /dev/kvm is there: inside another VM it has stopped with a failed assertion, or never booted.
-		// One thread for both processors: with one each, a kernel that patches its own code now and then dies of it (int3 at boot).
+		// One thread for both processors: with one each, a kernel that patches its own code now and then dies of it (int3 at
+		// boot).
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "1024",
 		"-display", "none", "-monitor", "none", "-no-reboot", "-nodefaults",
 		"-serial", "file:" + m.console, "-chardev", "stdio,id=line,signal=off", "-serial", "chardev:line",
@@ -123,8 +124,8 @@ func (m *Machine) Next() (line string, ok bool) {
 	return line, true
 }
 
-// Wait waits for a VM whose lines have been read to the end; the error tells the command's failure, or the VM's with
-// what its kernel said last.
+// Wait waits for a VM whose lines have been read to the end. The error is the command's, or the VM's with what its
+// kernel said last.
 func (m *Machine) Wait() error {
 	m.drain()
 	err := m.cmd.Wait()
@@ -137,7 +138,8 @@ func (m *Machine) Wait() error {
 		}
 		return fmt.Errorf("the command in the VM: %s", m.status)
 	default:
-		return fmt.Errorf("the VM died: %w\n%s\n%s", errors.Join(errors.New("its command did not end"), err), m.cmd.Stderr, m.Console())
+		err = errors.Join(errors.New("its command did not end"), err)
+		return fmt.Errorf("the VM died: %w\n%s\n%s", err, m.cmd.Stderr, m.Console())
 	}
 }
 

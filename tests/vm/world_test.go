@@ -48,7 +48,7 @@ func (w *world) work(t *testing.T, l *link, answers int) {
 	}
 	for range answers {
 		a := l.wait(t)
-		op := w.pending[a.number]
+		op := w.pending[a.key]
 		w.take(a)
 		if !a.ok {
 			t.Errorf("%s %s: %s", op.verb, op.id, a.text)
@@ -102,11 +102,11 @@ func workerOf(id string) int {
 
 // take learns from an answer.
 func (w *world) take(a answer) {
-	op, ok := w.pending[a.number]
+	op, ok := w.pending[a.key]
 	if !ok {
 		return
 	}
-	delete(w.pending, a.number)
+	delete(w.pending, a.key)
 	if !a.ok {
 		return
 	}
@@ -123,8 +123,8 @@ func (w *world) take(a answer) {
 	}
 }
 
-// compare lists what is not as promised.
-func (w *world) compare(s state) []string {
+// judge lists what was answered and is not so. It is so at any time, also before the driver has looked at the disk.
+func (w *world) judge(s state) []string {
 	var problems []string
 	problem := func(format string, arguments ...any) { problems = append(problems, fmt.Sprintf(format, arguments...)) }
 	doubt := map[string]operation{}
@@ -132,41 +132,70 @@ func (w *world) compare(s state) []string {
 		doubt[op.id] = op
 	}
 	for id, want := range w.volumes {
-		if _, there := s.Volumes[id]; !there && doubt[id].verb != "delete" {
+		if got, there := s.Volumes[id]; !(there && got.Data) && doubt[id].verb != "delete" {
 			problem("volume %s of %d bytes is lost", id, want.bytes)
 		}
 	}
-	accounts, sum := map[uint32]int64{}, int64(0)
 	for id, got := range s.Volumes {
 		want, known := w.volumes[id]
 		op := doubt[id]
 		switch {
 		case !known && op.verb != "create":
 			problem("volume %s, which was deleted, is back: %+v", id, got)
-		case !got.Data:
-			problem("volume %s has a record and no data", id)
 		case got.Bytes != want.bytes && got.Bytes != op.bytes:
-			problem("volume %s has a size of %d in its record, want %d (or, asked for and not answered, %d)", id, got.Bytes, want.bytes, op.bytes)
-		case want.marked && !got.Marker:
+			problem("volume %s has a size of %d in its record, want %d (or, asked for and not answered, %d)",
+				id, got.Bytes, want.bytes, op.bytes)
+		case want.marked && got.Data && !got.Marker:
 			problem("volume %s has lost its file", id)
-		case got.Number == 0 || got.Number != got.Counted:
-			problem("volume %s has account %d in its record, and its directory counts to %d", id, got.Number, got.Counted)
 		}
-		accounts[got.Number] = got.Bytes
-		sum += got.Bytes
 	}
-	if !maps.Equal(accounts, s.Accounts) {
-		problem("limits on the disk are %v, those of the records %v", s.Accounts, accounts)
+	if len(s.Untracked) > 0 {
+		problem("in csi/ without a record: %v", s.Untracked)
+	}
+	return problems
+}
+
+// unsound lists what is wrong with a pool that the driver has recovered. Nobody changes any of it later.
+func (s state) unsound() []string {
+	var problems []string
+	problem := func(format string, arguments ...any) { problems = append(problems, fmt.Sprintf(format, arguments...)) }
+	sum := int64(0)
+	for id, got := range s.Volumes {
+		sum += got.Bytes
+		if !got.Data {
+			problem("volume %s has a record and no data", id)
+		}
+		if got.QuotaID == 0 || got.QuotaID != got.Counted {
+			problem("volume %s has ID %d in its record, and its directory counts to %d", id, got.QuotaID, got.Counted)
+		}
+		if limit := s.Limits[got.QuotaID]; limit != got.Bytes {
+			problem("volume %s has %d bytes, and the limit of ID %d is %d", id, got.Bytes, got.QuotaID, limit)
+		}
 	}
 	if s.Promised != sum {
 		problem("%d bytes are promised, the records' sum is %d", s.Promised, sum)
 	}
-	for place, left := range map[string][]string{"csi/ without a record": s.Foreign, "staging": s.Staging, "trash": s.Trash} {
-		if len(left) > 0 {
-			problem("left in %s: %v", place, left)
-		}
+	if len(s.Staging) > 0 {
+		problem("left in staging: %v", s.Staging)
 	}
 	return problems
+}
+
+// leftovers lists what the driver removes in the background.
+func (s state) leftovers() (left []string) {
+	limits := maps.Clone(s.Limits)
+	for _, v := range s.Volumes {
+		delete(limits, v.QuotaID)
+	}
+	if len(limits) > 0 {
+		left = append(left, fmt.Sprintf("limits of no volume are left: %v", limits))
+	}
+	for place, names := range map[string][]string{"the trash": s.Trash, "the records, never placed": s.Prepared} {
+		if len(names) > 0 {
+			left = append(left, fmt.Sprintf("left in %s: %v", place, names))
+		}
+	}
+	return left
 }
 
 // accept takes what is there as true where an answer was missing.

@@ -40,8 +40,9 @@ func clean(document string, sample bool) string {
 	return strings.Join(kept, "\n") + "\n"
 }
 
-// ofRelease tells whether a line says where Helm found the object, or that Helm keeps it.
+// ofRelease reports whether a line says where Helm found the object, or that Helm keeps it.
 func ofRelease(line string) bool {
 	text := strings.TrimSpace(line)
-	return strings.HasPrefix(text, "# Source: ") || strings.HasPrefix(text, "helm.sh/chart: ") || text == "app.kubernetes.io/managed-by: Helm"
+	return strings.HasPrefix(text, "# Source: ") || strings.HasPrefix(text, "helm.sh/chart: ") ||
+		text == "app.kubernetes.io/managed-by: Helm"
 }

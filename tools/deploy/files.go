@@ -14,8 +14,9 @@ func files() []file {
 	return []file{
 		{
 			// Apart: whoever deletes it deletes the HostPathProvisioner too.
-			name: "crd.yaml", title: "The definition of HostPathProvisioner. The operator brings it too, and keeps it up to date.",
-			args: append([]string{"--include-crds"}, operator...), keep: ofDefinition,
+			name:  "crd.yaml",
+			title: "The definition of HostPathProvisioner. The operator brings it too, and keeps it up to date.",
+			args:  append([]string{"--include-crds"}, operator...), keep: ofDefinition,
 		},
 		{
 			name: "operator.yaml", title: "The operator: rights, base values, and the Deployment.",
@@ -27,13 +28,17 @@ func files() []file {
 			args: operator, keep: ofWebhook,
 		},
 		class("storageclass-wffc-csi.yaml", "A class of the CSI driver, for the pool of hostpathprovisioner_cr.yaml.",
-			`storagePools=[{"name":"local","path":"/var/hpvolumes"}]`, `storageClasses=[{"name":"hostpath-csi","storagePool":"local"}]`),
-		class("storageclass-wffc-legacy-csi.yaml", "A class of the CSI driver, for the pool that hostpathprovisioner_legacy_cr.yaml makes of its pathConfig.",
-			`storagePools=[{"name":"legacy","path":"/var/hpvolumes"}]`, `storageClasses=[{"name":"hostpath-csi","storagePool":"legacy"}]`),
+			`storagePools=[{"name":"local","path":"/var/hpvolumes"}]`,
+			`storageClasses=[{"name":"hostpath-csi","storagePool":"local"}]`),
+		class("storageclass-wffc-legacy-csi.yaml",
+			"A class of the CSI driver, for the pool that hostpathprovisioner_legacy_cr.yaml makes of its pathConfig.",
+			`storagePools=[{"name":"legacy","path":"/var/hpvolumes"}]`,
+			`storageClasses=[{"name":"hostpath-csi","storagePool":"legacy"}]`),
 		legacyClass("storageclass-wffc.yaml", "A class of the legacy provisioner; a volume is made where its first pod goes.",
 			`[{"name":"hostpath-provisioner"}]`),
 		legacyClass("storageclass-immediate.yaml",
-			"A class of the legacy provisioner; a claim needs the annotation kubevirt.io/provisionOnNode with the name of a node.",
+			"A class of the legacy provisioner; a claim needs the annotation kubevirt.io/provisionOnNode with the name of a "+
+				"node.",
 			`[{"name":"hostpath-provisioner-immediate","volumeBindingMode":"Immediate"}]`),
 	}
 }
@@ -49,7 +54,8 @@ func class(name, title string, values ...string) file {
 }
 
 func legacyClass(name, title, classes string) file {
-	return class(name, title, "storageClasses=[]", "legacyProvisioner.enabled=true", "legacyProvisioner.storageClasses="+classes)
+	return class(name, title, "storageClasses=[]", "legacyProvisioner.enabled=true",
+		"legacyProvisioner.storageClasses="+classes)
 }
 
 func ofWebhook(document string) bool {

@@ -1,6 +1,6 @@
-// Command deploy writes the chart as plain manifests, for those who install without Helm: the operator, its webhook, and
-// samples of StorageClasses. What no value of the chart decides (the namespace and the custom resources) lies beside them and
-// is written by hand.
+// Command deploy writes the chart as plain manifests, for those who install without Helm: the operator, its webhook,
+// and samples of StorageClasses. What no value of the chart decides (the namespace and the custom resources) lies
+// beside them and is written by hand.
 //
 //	go -C tools run ./deploy -helm PATH -chart ../charts/hostpath-provisioner -out ../deploy
 package main
@@ -61,7 +61,8 @@ func write(ctx context.Context, helm, chart string, file file) ([]byte, error) {
 		return nil, err
 	}
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "# %s\n# Written by `make generate` from charts/hostpath-provisioner; change it there.\n", file.title)
+	fmt.Fprintf(&text, "# %s\n# Written by `make generate` from charts/hostpath-provisioner; change it there.\n",
+		file.title)
 	found := 0
 	for _, document := range documents(manifest) {
 		if file.keep(document) {
@@ -80,7 +81,9 @@ const kubeVersion = "v1.37.1"
 
 // template renders the chart as for a release of the fixed name.
 func template(ctx context.Context, helm, chart string, args []string) (string, error) {
-	args = append([]string{"template", release, chart, "--namespace", release, "--kube-version", kubeVersion, "--no-hooks"}, args...)
+	args = append(
+		[]string{"template", release, chart, "--namespace", release, "--kube-version", kubeVersion, "--no-hooks"}, args...,
+	)
 	command := exec.CommandContext(ctx, helm, args...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr

@@ -13,7 +13,8 @@ func TestRun(t *testing.T) {
 		name, doc string
 		want      string // part of the error; empty: none
 	}{
-		{"links and targets that exist", "# A b\n[x](other.md#two-words) [y](#a-b) [z](https://example.org/gone)\nType `make up`.\n", ""},
+		{"links and targets that exist", "# A b\n[x](other.md#two-words) [y](#a-b) [z](https://example.org/gone)\nType " +
+			"`make up`.\n", ""},
 		{"code blocks hold no links", "```\nx[i](y)\n```\n", ""},
 		{"missing file", "[x](gone.md)\n", "links to gone.md, but there is no gone.md"},
 		{"missing heading", "[x](other.md#three)\n", "other.md has no such heading"},

@@ -51,7 +51,9 @@ func command() *cobra.Command {
 					return err
 				}
 			}
-			built, err := product.Build(cmd.Context(), product.Options{Root: root, Names: only, Version: version, Platforms: list})
+			built, err := product.Build(cmd.Context(), product.Options{
+				Root: root, Names: only, Version: version, Platforms: list,
+			})
 			if err != nil {
 				return err
 			}
@@ -128,7 +130,8 @@ func wrapCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&binary, "binary", "", "the binary to put into the image")
-	f.StringVar(&name, "name", "", "name of the image below the prefix, such as sig-storage/csi-provisioner; its last part is the entrypoint")
+	f.StringVar(&name, "name", "",
+		"name of the image below the prefix, such as sig-storage/csi-provisioner; its last part is the entrypoint")
 	f.StringVar(&version, "version", "latest", "tag of the image")
 	f.StringVar(&platform, "platform", "linux/"+runtime.GOARCH, "OS/ARCH of the binary")
 	addDestination(cmd, &to)

@@ -25,9 +25,13 @@ func goTools() map[string]goTool {
 			versionVar: "github.com/helm/chart-testing/v3/ct/cmd.Version",
 		},
 		"controller-gen": {module: "controller-gen", pkg: "sigs.k8s.io/controller-tools/cmd/controller-gen"},
-		"helm-docs":      {module: "helm-docs", pkg: "github.com/norwoodj/helm-docs/cmd/helm-docs", versionVar: "main.version"},
-		"actionlint":     {module: ".", pkg: "github.com/rhysd/actionlint/cmd/actionlint", versionVar: "github.com/rhysd/actionlint.version"},
-		"benchstat":      {module: ".", pkg: "golang.org/x/perf/cmd/benchstat"},
+		"helm-docs": {
+			module: "helm-docs", pkg: "github.com/norwoodj/helm-docs/cmd/helm-docs", versionVar: "main.version",
+		},
+		"actionlint": {
+			module: ".", pkg: "github.com/rhysd/actionlint/cmd/actionlint", versionVar: "github.com/rhysd/actionlint.version",
+		},
+		"benchstat": {module: ".", pkg: "golang.org/x/perf/cmd/benchstat"},
 	}
 }
 
@@ -39,6 +43,7 @@ func systemTools() map[string]string {
 		"git":        "git",
 		"gcc":        "gcc",
 		"promtool":   "prometheus",
+		"fio":        "fio",
 		"mkfs.ext4":  "e2fsprogs",
 		"mkfs.xfs":   "xfsprogs",
 		"mkfs.btrfs": "btrfs-progs",

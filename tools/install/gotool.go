@@ -59,7 +59,8 @@ func (t goTool) version(ctx context.Context, moduleDir string) (string, error) {
 		}
 	}
 	if version == "" {
-		return "", fmt.Errorf("%s/go.mod requires no module that holds %s; run `go get -tool %s@VERSION` there", moduleDir, t.pkg, t.pkg)
+		return "", fmt.Errorf("%s/go.mod requires no module that holds %s; run `go get -tool %s@VERSION` there",
+			moduleDir, t.pkg, t.pkg)
 	}
 	return version, nil
 }

@@ -36,7 +36,8 @@ const (
 	OwnedBy = Group + "/owned-by"
 
 	// PoolCondition is the prefix of the conditions on the driver's pods, one for each pool: PoolCondition + the
-	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolDegraded, PoolAbsent, PoolNotSelected).
+	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolDegraded, PoolAbsent,
+	// PoolNotSelected).
 	PoolCondition = "pool." + Group + "/"
 )
 

@@ -111,7 +111,8 @@ type StoragePool struct {
 	// +kubebuilder:validation:Enum=reflink
 	// +optional
 	SnapshotProvider string `json:"snapshotProvider,omitempty"`
-	// Name of the StorageClass for a pool that one claim provides to all nodes. Accepted, and not served by this version.
+	// Name of the StorageClass for a pool that one claim provides to all nodes. Accepted, and not served by this
+	// version.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
@@ -166,6 +167,10 @@ type Trash struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Retention string `json:"retention,omitempty"`
+	// Remove the oldest deleted volumes before their time when the pool is full. Default false.
+	//
+	// +optional
+	PurgeWhenFull bool `json:"purgeWhenFull,omitempty"`
 }
 
 // Workload says on which nodes the DaemonSets run. Nodes that hold volumes must keep matching.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Run does the work of a binary until it is done or told to end, and gives the process's exit code. The first SIGTERM or SIGINT ends the
-// work's context, a second one the process. An error is printed after the binary's name.
+// Run does the work of a binary until it is done or told to end, and gives the process's exit code. The first SIGTERM
+// or SIGINT ends the work's context, a second one the process. An error is printed after the binary's name.
 func Run(name string, stderr io.Writer, work func(ctx context.Context) error) int {
 	ctx, restore := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer restore()
@@ -24,7 +24,7 @@ func Run(name string, stderr io.Writer, work func(ctx context.Context) error) in
 	return 0
 }
 
-// IsAddress tells whether text is host:port with a number as port; the host may be empty.
+// IsAddress reports whether text is host:port with a number as port; the host may be empty.
 func IsAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {

@@ -15,7 +15,8 @@ func TestRunGivesTheExitCode(t *testing.T) {
 	if code := command.Run("driver", &said, func(context.Context) error { return nil }); code != 0 || said.Len() > 0 {
 		t.Errorf("done: code %d, said %q", code, said.String())
 	}
-	if code := command.Run("driver", &said, func(context.Context) error { return errors.New("no room") }); code != 1 || said.String() != "driver: no room\n" {
+	if code := command.Run("driver", &said, func(context.Context) error { return errors.New("no room") }); code != 1 ||
+		said.String() != "driver: no room\n" {
 		t.Errorf("failed: code %d, said %q", code, said.String())
 	}
 }

@@ -61,11 +61,12 @@ func New(c Config) (*Server, error) {
 		mux.HandleFunc("GET /readyz", answer(append([]Check{c.Live}, c.Ready...)))
 	}
 	if c.Metrics != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+		mux.Handle("GET /metrics",
+			promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	}
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: 3 * timeout, IdleTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+		Handler: mux, ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: 3 * timeout,
+		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
 	}
 	return s, nil
 }

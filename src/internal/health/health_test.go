@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestServes(t *testing.T) {
 	var live, registered error
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hpp_test", Help: "7."}, func() float64 { return 7 }))
+	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hpp_test", Help: "7."}, func() float64 { return 7 }))
 	server, err := health.New(health.Config{
 		Address: "127.0.0.1:0", Metrics: registry, Log: slog.New(slog.DiscardHandler),
 		Live:  health.Check{Name: "driver", Do: func(context.Context) error { return live }},
@@ -39,7 +40,8 @@ func TestServes(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	get := func(path string) (int, string) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+path, nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+path,
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +72,8 @@ func TestServes(t *testing.T) {
 		live, registered = test.live, test.registered
 		code, body := get(test.path)
 		if code != test.code || (test.says != "" && body != test.says) {
-			t.Errorf("%s with %v, %v: %d %q; want %d %q", test.path, test.live, test.registered, code, body, test.code, test.says)
+			t.Errorf("%s with %v, %v: %d %q; want %d %q", test.path, test.live, test.registered, code, body, test.code,
+				test.says)
 		}
 	}
 	if code, body := get("/metrics"); code != 200 || !strings.Contains(body, "hpp_test 7") {
@@ -84,7 +87,8 @@ func TestServes(t *testing.T) {
 
 func TestATakenAddressIsNamed(t *testing.T) {
 	config := health.Config{
-		Address: "127.0.0.1:0", Live: health.Check{Name: "driver", Do: func(context.Context) error { return nil }}, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Address: "127.0.0.1:0", Live: health.Check{Name: "driver", Do: func(context.Context) error { return nil }},
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	}
 	first, err := health.New(config)
 	if err != nil {

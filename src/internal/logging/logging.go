@@ -38,6 +38,7 @@ const (
 	KeyPool        = "pool"
 	KeyPools       = "pools"
 	KeyProject     = "project"
+	KeyQuotaID     = "quotaID"
 	KeyReason      = "reason"
 	KeyRequest     = "request"
 	KeyStack       = "stack"
@@ -45,7 +46,8 @@ const (
 	KeyVolumes     = "volumes"
 )
 
-// New returns a logger that writes records of a level (debug, info, warn or error) and above in a format (json or text).
+// New returns a logger that writes records of a level (debug, info, warn or error) and above in a format (json or
+// text).
 func New(w io.Writer, level, format string) (*slog.Logger, error) {
 	var least slog.Level
 	switch strings.ToLower(level) {
@@ -71,6 +73,6 @@ func New(w io.Writer, level, format string) (*slog.Logger, error) {
 	}
 }
 
-// CaptureKlog makes the Kubernetes libraries of this process log to the logger. It is for main programs: klog has one logger
-// for all.
+// CaptureKlog makes the Kubernetes libraries of this process log to the logger. It is for main programs: klog has one
+// logger for all.
 func CaptureKlog(log *slog.Logger) { klog.SetSlogLogger(log) }

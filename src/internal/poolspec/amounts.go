@@ -2,6 +2,7 @@ package poolspec
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -13,13 +14,12 @@ import (
 
 // UnmarshalJSON reads a Go duration: "36h", "90m", "0s", or a bare 0.
 func (d *Duration) UnmarshalJSON(data []byte) error {
-	text, err := scalar(data)
-	if err != nil {
-		return fmt.Errorf(`%w: want a duration such as "36h" or "0s"`, err)
+	if string(data) == "null" {
+		return nil
 	}
-	parsed, err := time.ParseDuration(text)
+	parsed, err := time.ParseDuration(strings.Trim(string(data), `"`))
 	if err != nil {
-		return fmt.Errorf(`%q is no duration: want a number with a unit of s, m or h, such as "36h" or "0s"`, text)
+		return errors.New(`want a duration: a number with a unit of s, m or h, such as "36h" or "0s"`)
 	}
 	*d = Duration(parsed)
 	return nil
@@ -31,24 +31,20 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads bytes (a number or a Kubernetes quantity, "10Gi") or a percentage ("5%", "2.5%").
-func (r *Reserve) UnmarshalJSON(data []byte) error {
-	text, err := scalar(data)
-	if err != nil {
-		return fmt.Errorf(`%w: want bytes such as "10Gi" or a percentage such as "5%%"`, err)
-	}
-	if share, ok := strings.CutSuffix(text, "%"); ok {
-		percent, err := strconv.ParseFloat(share, 64)
-		if err != nil {
-			return fmt.Errorf(`%q is no percentage: want a number before the sign, such as "5%%"`, text)
-		}
-		*r = Reserve{Percent: percent}
+func (r *Reserve) UnmarshalJSON(data []byte) (err error) {
+	if string(data) == "null" {
 		return nil
 	}
-	bytes, err := ParseBytes(text)
-	if err != nil {
-		return fmt.Errorf(`%w, or a percentage such as "5%%"`, err)
+	read, text := Reserve{}, strings.Trim(string(data), `"`)
+	if share, ok := strings.CutSuffix(text, "%"); ok {
+		read.Percent, err = strconv.ParseFloat(share, 64)
+	} else {
+		read.Bytes, err = ParseBytes(text)
 	}
-	*r = Reserve{Bytes: bytes}
+	if err != nil {
+		return errors.New(`want a whole number of bytes such as "4096" or "10Gi", or a percentage such as "5%"`)
+	}
+	*r = read
 	return nil
 }
 
@@ -60,34 +56,17 @@ func (r Reserve) MarshalJSON() ([]byte, error) {
 	return json.Marshal(resource.NewQuantity(r.Bytes, resource.BinarySI).String())
 }
 
-// quantityPattern holds quantities to a length that apimachinery parses at once: "1e-99999999" takes it 43 s.
-var quantityPattern = regexp.MustCompile(`^[+-]?[0-9]{1,20}(\.[0-9]{0,9})?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`)
+// quantityPattern admits quantities that apimachinery parses at once: "1e-99999999" takes it 43 s.
+var quantityPattern = regexp.MustCompile(
+	`^[+-]?[0-9]{1,20}(\.[0-9]{0,9})?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`)
 
 // ParseBytes reads a Kubernetes quantity ("10Gi", "1.5G", "4096") as a whole number of bytes.
 func ParseBytes(text string) (int64, error) {
-	if !quantityPattern.MatchString(text) {
-		return 0, fmt.Errorf(`%q is no quantity: want bytes such as "4096" or "10Gi"`, text)
+	if quantityPattern.MatchString(text) {
+		quantity, err := resource.ParseQuantity(text)
+		if bytes := quantity.Value(); err == nil && quantity.CmpInt64(bytes) == 0 {
+			return bytes, nil
+		}
 	}
-	quantity, err := resource.ParseQuantity(text)
-	if err != nil {
-		return 0, fmt.Errorf(`%q is no quantity: want bytes such as "4096" or "10Gi"`, text)
-	}
-	bytes := quantity.Value()
-	if quantity.CmpInt64(bytes) != 0 {
-		return 0, fmt.Errorf(`%q is no whole number of bytes: want bytes such as "4096" or "10Gi"`, text)
-	}
-	return bytes, nil
-}
-
-// scalar is the text of a JSON string or number.
-func scalar(data []byte) (string, error) {
-	var text string
-	if json.Unmarshal(data, &text) == nil && string(data) != "null" {
-		return text, nil
-	}
-	var number json.Number
-	if err := json.Unmarshal(data, &number); err != nil || number == "" {
-		return "", fmt.Errorf("%s is neither text nor a number", data)
-	}
-	return number.String(), nil
+	return 0, fmt.Errorf(`%q is no whole number of bytes: want a quantity such as "4096" or "10Gi"`, text)
 }

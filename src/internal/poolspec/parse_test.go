@@ -38,7 +38,7 @@ storagePools:
   overcommit: 1.5
   maxVolumes: 40
   inline: true
-  trash: {retention: 36h}
+  trash: {retention: 36h, purgeWhenFull: true}
 - name: slow
   path: /data/slow
   scope: shared
@@ -53,9 +53,12 @@ storagePools:
 	yes := true
 	want := poolspec.Config{StoragePools: []poolspec.Pool{
 		{
-			Name: "fast", Path: "/data/fast", Scope: poolspec.ScopeNode, NodeSelector: map[string]string{"disk": "nvme"},
-			RequireMount: &yes, Quota: poolspec.QuotaRequired, Reserve: poolspec.Reserve{Bytes: 10 << 30}, Overcommit: 1.5,
-			MaxVolumes: 40, Inline: true, Trash: poolspec.Trash{Retention: poolspec.Duration(36 * time.Hour)},
+			Name: "fast", Path: "/data/fast", Scope: poolspec.ScopeNode,
+			NodeSelector: map[string]string{"disk": "nvme"},
+			RequireMount: &yes, Quota: poolspec.QuotaRequired, Reserve: poolspec.Reserve{Bytes: 10 << 30},
+			Overcommit: 1.5,
+			MaxVolumes: 40, Inline: true,
+			Trash: poolspec.Trash{Retention: poolspec.Duration(36 * time.Hour), PurgeWhenFull: true},
 		},
 		{
 			Name: "slow", Path: "/data/slow", Scope: poolspec.ScopeShared, Quota: poolspec.QuotaAuto,
@@ -77,6 +80,7 @@ func TestParseAcceptsNoPools(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
+	const at = "storagePools[0]."
 	pool := func(lines ...string) string {
 		return "storagePools:\n- name: local\n  path: /pool\n  " + strings.Join(lines, "\n  ") + "\n"
 	}
@@ -85,57 +89,137 @@ func TestParseRefuses(t *testing.T) {
 		document string
 		want     []string // all of these in the error
 	}{
-		"unknown top key":       {"pools: []", []string{"pools: unknown key", "storagePools"}},
-		"unknown pool key":      {pool("pth: /x"), []string{"storagePools[0].pth: unknown key", "path", "maxVolumes"}},
-		"key in other case":     {pool("Quota: none"), []string{"storagePools[0].Quota: unknown key"}},
-		"unknown trash key":     {pool("trash: {retain: 1h}"), []string{"storagePools[0].trash.retain: unknown key", "retention"}},
-		"repeated key":          {pool("quota: none", "quota: auto"), []string{"quota"}},
-		"no YAML":               {"storagePools: [", []string{"YAML"}},
-		"a list":                {"[]", []string{"configuration: want an object"}},
-		"pools no list":         {"storagePools: {}", []string{"storagePools: want a list"}},
-		"pool no object":        {"storagePools: [local]", []string{"storagePools[0]: want an object"}},
-		"pool null":             {"storagePools: [null]", []string{"storagePools[0].name", "storagePools[0].path"}},
-		"name no DNS label":     {"storagePools: [{name: My Pool, path: /pool}]", []string{`storagePools[0].name: "My Pool"`, "a-z"}},
-		"name too long":         {"storagePools: [{name: " + strings.Repeat("a", 64) + ", path: /pool}]", []string{"storagePools[0].name", "63"}},
-		"name of other type":    {"storagePools: [{name: 5, path: /pool}]", []string{"storagePools[0].name: want text, got number"}},
-		"path missing":          {"storagePools: [{name: local}]", []string{"storagePools[0].path: missing"}},
-		"path relative":         {path("pool"), []string{`storagePools[0].path: "pool" is relative`}},
-		"path the root":         {path("/"), []string{"storagePools[0].path", "directory of the system"}},
-		"path system":           {path("/etc/pool"), []string{"storagePools[0].path", "lies in /etc"}},
-		"path parent":           {path("/var/lib"), []string{"storagePools[0].path", "is or lies in /var/lib"}},
-		"path kubelet":          {path("/var/lib/kubelet/pool"), []string{"storagePools[0].path", "/var/lib/kubelet"}},
-		"path with slash":       {path("/pool/"), []string{`"/pool/" is not clean: write "/pool"`}},
-		"path with dots":        {path("/pool/../etc"), []string{`write "/etc"`, "directory of the system"}},
-		"path with NUL":         {`storagePools: [{name: local, path: "/pool\0"}]`, []string{"storagePools[0].path", "control character"}},
-		"path too long":         {path("/" + strings.Repeat("p", 1024)), []string{"storagePools[0].path", "1024"}},
-		"scope":                 {pool("scope: everyNode"), []string{`storagePools[0].scope: "everyNode": want node or shared`}},
-		"quota":                 {pool("quota: on"), []string{"storagePools[0].quota: want text, got bool"}},
-		"quota value":           {pool("quota: always"), []string{`storagePools[0].quota: "always": want auto, required or none`}},
-		"reserve text":          {pool("reserve: lots"), []string{`storagePools[0].reserve: "lots" is no quantity`, "percentage"}},
-		"reserve negative":      {pool("reserve: -1Gi"), []string{"storagePools[0].reserve", "0 or more"}},
-		"reserve milli":         {pool("reserve: 1500m"), []string{"storagePools[0].reserve", "whole number"}},
-		"reserve tiny exponent": {pool("reserve: '1e-99999999'"), []string{"storagePools[0].reserve", "no quantity"}},
-		"reserve all":           {pool("reserve: 100%"), []string{"storagePools[0].reserve: 100%", "less than 100%"}},
-		"reserve not a number":  {pool("reserve: NaN%"), []string{"storagePools[0].reserve"}},
-		"reserve odd percent":   {pool("reserve: five%"), []string{"storagePools[0].reserve", "percentage"}},
-		"reserve object":        {pool("reserve: {bytes: 5}"), []string{"storagePools[0].reserve", "want bytes"}},
-		"overcommit negative":   {pool("overcommit: -1"), []string{"storagePools[0].overcommit: -1: want"}},
-		"overcommit huge":       {pool("overcommit: 1e6"), []string{"storagePools[0].overcommit", "1000"}},
-		"overcommit text":       {pool("overcommit: twice"), []string{"storagePools[0].overcommit: want a number, got string"}},
-		"maxVolumes negative":   {pool("maxVolumes: -1"), []string{"storagePools[0].maxVolumes: -1: want 0"}},
-		"maxVolumes fraction":   {pool("maxVolumes: 1.5"), []string{"storagePools[0].maxVolumes: want a whole number"}},
-		"inline text":           {pool("inline: sometimes"), []string{"storagePools[0].inline: want true or false"}},
-		"retention no unit":     {pool("trash: {retention: 36}"), []string{"storagePools[0].trash.retention", `"36" is no duration`}},
-		"retention negative":    {pool("trash: {retention: -1h}"), []string{"storagePools[0].trash.retention: negative"}},
-		"selector key":          {pool("nodeSelector: {'a b': c}"), []string{"storagePools[0].nodeSelector", "label key"}},
-		"selector value":        {pool("nodeSelector: {a: 'b c'}"), []string{"storagePools[0].nodeSelector[a]", "label value"}},
-		"selector of numbers":   {pool("nodeSelector: {a: 5}"), []string{"storagePools[0].nodeSelector", "object of texts"}},
-		"two pools of one name": {pool("") + "- name: local\n  path: /other\n", []string{"storagePools[1].name", "storagePools[0]"}},
-		"two pools at one path": {pool("") + "- name: other\n  path: /pool\n", []string{"storagePools[1].path", "separate"}},
-		"nested below":          {pool("") + "- name: other\n  path: /pool/csi\n", []string{`storagePools[1].path: "/pool/csi"`, "lie in one another"}},
-		"nested above":          {path("/a/b") + "- name: other\n  path: /a\n", []string{`storagePools[1].path: "/a"`, "lie in one another"}},
-		"several at once":       {pool("pth: 1", "inlin: 2"), []string{"storagePools[0].pth", "storagePools[0].inlin"}},
-		"several rules at once": {pool("scope: cluster", "quota: soft"), []string{"storagePools[0].scope", "storagePools[0].quota"}},
+		"unknown top key":   {"pools: []", []string{"pools: Forbidden: unknown field"}},
+		"unknown pool key":  {pool("pth: /x"), []string{at + "pth: Forbidden: unknown field"}},
+		"key in other case": {pool("Quota: none"), []string{at + "Quota: Forbidden: unknown field"}},
+		"unknown trash key": {pool("trash: {retain: 1h}"), []string{at + "trash.retain: Forbidden: unknown field"}},
+		"unknown key, null": {pool("pth: null"), []string{at + "pth: Forbidden: unknown field"}},
+		"repeated key":      {pool("quota: none", "quota: auto"), []string{"quota", "already set"}},
+		"no YAML":           {"storagePools: [", []string{"YAML"}},
+		"a list":            {"[]", []string{"configuration: Invalid value: []: want an object"}},
+		"pools no list":     {"storagePools: {}", []string{"storagePools: Invalid value: {}: want a list"}},
+		"pool no object": {"storagePools: [local]", []string{`storagePools[0]: Invalid value: "local": want ` +
+			`an object`}},
+		"pool null": {"storagePools: [null]", []string{at + "name", at + "path"}},
+		"name no DNS label": {
+			"storagePools: [{name: My Pool, path: /pool}]",
+			[]string{at + `name: Invalid value: "My Pool"`, "a-z"},
+		},
+		"name too long": {
+			"storagePools: [{name: " + strings.Repeat("a", 64) + ", path: /pool}]",
+			[]string{at + "name", "63"},
+		},
+		"name of other type": {
+			"storagePools: [{name: 5, path: /pool}]",
+			[]string{at + "name: Invalid value: 5: want a value of type string"},
+		},
+		"path missing": {
+			"storagePools: [{name: local}]",
+			[]string{at + "path: Invalid value: \"\": want the absolute path"},
+		},
+		"path relative":   {path("pool"), []string{at + `path: Invalid value: "pool": want the absolute path`}},
+		"path the root":   {path("/"), []string{at + "path", "directory of the system"}},
+		"path system":     {path("/etc/pool"), []string{at + "path", "lies in /etc"}},
+		"path parent":     {path("/var/lib"), []string{at + "path", "is or lies in /var/lib"}},
+		"path kubelet":    {path("/var/lib/kubelet/pool"), []string{at + "path", "/var/lib/kubelet"}},
+		"path with slash": {path("/pool/"), []string{`"/pool/": it is not clean: write "/pool"`}},
+		"path with dots":  {path("/pool/../etc"), []string{`write "/etc"`, "directory of the system"}},
+		"path with NUL": {
+			`storagePools: [{name: local, path: "/pool\0"}]`,
+			[]string{at + "path", "control character"},
+		},
+		"path too long": {path("/" + strings.Repeat("p", 1024)), []string{at + "path", "1024"}},
+		"scope": {
+			pool("scope: everyNode"),
+			[]string{at + `scope: Invalid value: "everyNode": want node or shared`},
+		},
+		"quota": {pool("quota: on"), []string{at + "quota: Invalid value: true: want a value of type " +
+			"string"}},
+		"quota value": {
+			pool("quota: always"),
+			[]string{at + `quota: Invalid value: "always": want auto, required or none`},
+		},
+		"reserve text": {
+			pool("reserve: lots"),
+			[]string{at + `reserve: Invalid value: "lots": want a whole number of bytes`, "percentage"},
+		},
+		"reserve negative": {
+			pool("reserve: -1Gi"),
+			[]string{at + `reserve: Invalid value: "-1Gi": want 0 bytes or more`},
+		},
+		"reserve milli":         {pool("reserve: 1500m"), []string{at + "reserve", "whole number"}},
+		"reserve tiny exponent": {pool("reserve: '1e-99999999'"), []string{at + "reserve", "whole number"}},
+		"reserve all": {
+			pool("reserve: 100%"),
+			[]string{at + `reserve: Invalid value: "100%"`, "less than 100%"},
+		},
+		"reserve not a number": {pool("reserve: NaN%"), []string{at + "reserve"}},
+		"reserve odd percent":  {pool("reserve: five%"), []string{at + "reserve", "percentage"}},
+		"reserve object":       {pool("reserve: {bytes: 5}"), []string{at + "reserve", "bytes such as"}},
+		"overcommit negative": {
+			pool("overcommit: -1"),
+			[]string{at + "overcommit: Invalid value: -1: want a factor"},
+		},
+		"overcommit huge": {pool("overcommit: 1e6"), []string{at + "overcommit", "1000"}},
+		"overcommit text": {
+			pool("overcommit: twice"),
+			[]string{at + `overcommit: Invalid value: "twice": want a value of type float64`},
+		},
+		"maxVolumes negative": {pool("maxVolumes: -1"), []string{at + "maxVolumes: Invalid value: -1: want 0"}},
+		"maxVolumes fraction": {
+			pool("maxVolumes: 1.5"),
+			[]string{at + "maxVolumes: Invalid value: 1.5: want a value of type int"},
+		},
+		"inline text": {
+			pool("inline: sometimes"),
+			[]string{at + `inline: Invalid value: "sometimes": want a value of type bool`},
+		},
+		"trash no object": {pool("trash: 36h"), []string{at + `trash: Invalid value: "36h": want an object`}},
+		"retention no unit": {
+			pool("trash: {retention: 36}"),
+			[]string{at + "trash.retention: Invalid value: 36: want a duration"},
+		},
+		"retention negative": {
+			pool("trash: {retention: -1h}"),
+			[]string{at + `trash.retention: Invalid value: "-1h0m0s": want 0s`},
+		},
+		"purgeWhenFull text": {
+			pool("trash: {purgeWhenFull: often}"),
+			[]string{at + "trash.purgeWhenFull", "type bool"},
+		},
+		"selector key": {
+			pool("nodeSelector: {'a b': c}"),
+			[]string{at + `nodeSelector: Invalid value: "a b": want a label key`},
+		},
+		"selector value": {
+			pool("nodeSelector: {a: 'b c'}"),
+			[]string{at + `nodeSelector[a]: Invalid value: "b c": want a label value`},
+		},
+		"selector of numbers": {
+			pool("nodeSelector: {a: 5}"),
+			[]string{at + `nodeSelector: Invalid value: {"a":5}`, "type string"},
+		},
+		"two pools of one name": {
+			pool("") + "- name: local\n  path: /other\n",
+			[]string{`storagePools[1].name: Invalid value: "local": two pools`},
+		},
+		"two pools at one path": {
+			pool("") + "- name: other\n  path: /pool\n",
+			[]string{`storagePools[1].path`, "separate"},
+		},
+		"nested below": {pool("") + "- name: other\n  path: /pool/csi\n", []string{
+			at + `path: Invalid value: "/pool": it and "/pool/csi" of the pool "other" lie in one another`,
+			`storagePools[1].path: Invalid value: "/pool/csi": it and "/pool" of the pool "local" lie in one another`,
+		}},
+		"nested above": {
+			path("/a/b") + "- name: other\n  path: /a\n",
+			[]string{`storagePools[1].path: Invalid value: "/a"`, "lie in one another"},
+		},
+		"several at once": {
+			pool("pth: 1", "inlin: 2", "inline: 3", "reserve: x"),
+			[]string{at + "pth", at + "inlin:", at + "inline:", at + "reserve"},
+		},
+		"several rules at once": {pool("scope: cluster", "quota: soft"), []string{at + "scope", at + "quota"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := poolspec.Parse([]byte(test.document))
@@ -159,7 +243,11 @@ func TestNeighboursAreNotNested(t *testing.T) {
 }
 
 func TestSupported(t *testing.T) {
-	config, err := poolspec.Parse([]byte("storagePools: [{name: a, path: /a, scope: shared}, {name: b, path: /b, pvcTemplate: {}}, {name: c, path: /c}]"))
+	config, err := poolspec.Parse(
+		[]byte(
+			"storagePools: [{name: a, path: /a, scope: shared}, {name: b, path: /b, pvcTemplate: {}}, {name: c, " +
+				"path: /c}]"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +281,8 @@ func FuzzParse(f *testing.F) {
 		"", "storagePools:\n- name: local\n  path: /var/lib/hostpath-provisioner\n",
 		"storagePools: [{name: a, path: /a, reserve: 5%, trash: {retention: 36h}, overcommit: 1.5}]",
 		"storagePools: [{name: a, path: /a, reserve: 10Gi, requireMount: false, nodeSelector: {a: b}}]",
-		"storagePools: [{name: a, path: /a/../b}, {name: b, path: /b/csi}]", "storagePools: [null]", "a: &a [*a]", "[", "\x00",
+		"storagePools: [{name: a, path: /a/../b}, {name: b, path: /b/csi}]", "storagePools: [null]", "a: &a [*a]", "[",
+		"\x00",
 		"storagePools: [{name: a, path: /a, pvcTemplate: {spec: {x: [1, 2.5, null]}}, scope: shared}]",
 		"storagePools: [{name: a, path: /a, reserve: 9223372036854775807}]",
 		"storagePools: [{name: a, path: /a, reserve: '1e-99999999'}]",
@@ -205,8 +294,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := config.Validate(); err != nil {
-			t.Fatalf("accepted, but not valid: %v", err)
+		if problems := config.Validate(); len(problems) > 0 {
+			t.Fatalf("accepted, but not valid: %v", problems)
 		}
 		for _, p := range config.StoragePools {
 			if !strings.HasPrefix(p.Path, "/") || strings.Contains(p.Path+"/", "/../") || p.Path == "/" {

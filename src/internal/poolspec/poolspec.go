@@ -1,5 +1,5 @@
-// Package poolspec is a storage pool as configuration: one schema for the chart's storagePools, the
-// driver's ConfigMap and the custom resource, so that they cannot drift. It is pure: no disk, no API.
+// Package poolspec is a storage pool as configuration: one schema for the chart's storagePools, the driver's ConfigMap
+// and the custom resource, so that they cannot drift. It is pure: no disk, no API.
 package poolspec
 
 import "time"
@@ -33,7 +33,7 @@ type Pool struct {
 	Path string `json:"path"`
 	// Scope is node unless said otherwise.
 	Scope Scope `json:"scope,omitempty"`
-	// NodeSelector holds node labels; a node without them creates no volumes but serves those it has.
+	// NodeSelector are node labels; a node without them creates no volumes but serves those it has.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// RequireMount adopts the pool only where a filesystem of its own is mounted. Nil: true for shared pools
 	// and those with a pvcTemplate, else false.
@@ -50,7 +50,7 @@ type Pool struct {
 	Inline bool `json:"inline,omitempty"`
 	// Trash says what happens to deleted volumes.
 	Trash Trash `json:"trash,omitzero"`
-	// PVCTemplate would take the filesystem from a claim per node; a later round, refused by the driver.
+	// PVCTemplate takes the filesystem from a claim per node. This version of the driver refuses it.
 	PVCTemplate map[string]any `json:"pvcTemplate,omitempty"`
 }
 
@@ -58,6 +58,8 @@ type Pool struct {
 type Trash struct {
 	// Retention is how long deleted volumes are kept before they are purged; 0 purges at once.
 	Retention Duration `json:"retention,omitempty"`
+	// PurgeWhenFull lets retention give way when the pool is full: the oldest deleted volumes are purged first.
+	PurgeWhenFull bool `json:"purgeWhenFull,omitempty"`
 }
 
 // Duration is a time.Duration that is written as Go writes it ("36h", "0s").
@@ -74,7 +76,7 @@ func (r Reserve) Of(size int64) int64 {
 	return r.Bytes + int64(r.Percent/100*float64(size))
 }
 
-// MountRequired tells whether the pool is adopted only where a filesystem of its own is mounted.
+// MountRequired reports whether the pool is adopted only where a filesystem of its own is mounted.
 func (p Pool) MountRequired() bool {
 	if p.RequireMount != nil {
 		return *p.RequireMount

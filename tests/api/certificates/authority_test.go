@@ -49,7 +49,8 @@ func (c ca) secret(t *testing.T) map[string][]byte {
 		t.Fatal(err)
 	}
 	return map[string][]byte{
-		"tls.crt": []byte(encode("CERTIFICATE", der)), "tls.key": []byte(encode("EC PRIVATE KEY", private)), "ca.crt": []byte(c.certificate),
+		"tls.crt": []byte(encode("CERTIFICATE", der)), "tls.key": []byte(encode("EC PRIVATE KEY", private)),
+		"ca.crt": []byte(c.certificate),
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package certificates tests where the webhook's certificate comes from: each of the four modes, until the API server has called the
-// webhook. cert-manager is the real one; of OpenShift's service CA only what it would write is played.
+// Package certificates tests where the webhook's certificate comes from: each of the four modes, until the API server
+// has called the webhook. cert-manager is the real one; of OpenShift's service CA only what it would write is played.
 package certificates
 
 import (
@@ -87,12 +87,14 @@ func selfManaged(t *testing.T, w *world) {
 	w.answers(t)
 	// A caBundle that somebody spoils is mended.
 	w.inject(t, []byte(authority(t, "another").certificate))
-	harness.Until(t, w.Server, "the caBundle", configuration(), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) error {
-		if got, want := c.Webhooks[0].ClientConfig.CABundle, harness.Get(t, w.Server, secret()).Data["ca.crt"]; string(got) != string(want) {
-			return fmt.Errorf("it is\n%s\nwant\n%s", got, want)
-		}
-		return nil
-	})
+	harness.Until(t, w.Server, "the caBundle", configuration(),
+		func(c *admissionregistrationv1.ValidatingWebhookConfiguration) error {
+			got, want := c.Webhooks[0].ClientConfig.CABundle, harness.Get(t, w.Server, secret()).Data["ca.crt"]
+			if string(got) != string(want) {
+				return fmt.Errorf("it is\n%s\nwant\n%s", got, want)
+			}
+			return nil
+		})
 	w.answers(t)
 }
 
@@ -100,7 +102,9 @@ func selfManaged(t *testing.T, w *world) {
 func existingSecret(t *testing.T, w *world) {
 	w.install(t, "existingSecret", helmcli.Values{Set: map[string]string{"operator.webhook.existingSecret": "mine"}})
 	w.unready(t, `no certificate to serve from the Secret storage/mine: it is not there`)
-	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "mine"}, Type: corev1.SecretTypeTLS}
+	own := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "mine"}, Type: corev1.SecretTypeTLS,
+	}
 	own.Data = authority(t, "first").secret(t)
 	w.Create(t, own)
 	defer w.Delete(t, own)
@@ -116,11 +120,14 @@ func existingSecret(t *testing.T, w *world) {
 // openshift: the service CA reads the annotations of Service and webhook configuration, and writes Secret and caBundle.
 func openshift(t *testing.T, w *world) {
 	w.install(t, "openshift", helmcli.Values{})
-	service := harness.Get(t, w.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: harness.OperatorName}})
+	service := harness.Get(t, w.Server, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: harness.OperatorName},
+	})
 	if got := service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]; got != secretName {
 		t.Errorf("the Service asks for the Secret %q, want %q", got, secretName)
 	}
-	if got := harness.Get(t, w.Server, configuration()).Annotations["service.beta.openshift.io/inject-cabundle"]; got != "true" {
+	annotations := harness.Get(t, w.Server, configuration()).Annotations
+	if got := annotations["service.beta.openshift.io/inject-cabundle"]; got != "true" {
 		t.Errorf("the webhook configuration asks for no caBundle: %q", got)
 	}
 	w.unready(t, `no certificate to serve from the Secret storage/`+secretName+`: it is not there`)
@@ -142,7 +149,9 @@ func openshift(t *testing.T, w *world) {
 }
 
 func configuration() *admissionregistrationv1.ValidatingWebhookConfiguration {
-	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: harness.OperatorName}}
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: harness.OperatorName},
+	}
 }
 
 func (w *world) inject(t *testing.T, bundle []byte) {
@@ -161,7 +170,8 @@ func (w *world) answers(t *testing.T) {
 	}
 	harness.Eventually(t, "the webhook answers", func(ctx context.Context) error {
 		err := w.Client.Create(ctx, wrong.DeepCopy(), client.DryRunAll)
-		if err == nil || !strings.Contains(err.Error(), `admission webhook "validate.hostpathprovisioner.kubevirt.io" denied the request: `) {
+		if err == nil ||
+			!strings.Contains(err.Error(), `admission webhook "validate.hostpathprovisioner.kubevirt.io" denied the request: `) {
 			return fmt.Errorf("create says %w", err)
 		}
 		return nil

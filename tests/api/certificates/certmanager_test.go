@@ -52,8 +52,11 @@ func certManagerIssuer(t *testing.T, w *world) {
 	}})
 	w.Ready(t)
 	w.answers(t)
-	company := harness.Get(t, w.Server, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "company"}})
-	if got := harness.Get(t, w.Server, configuration()).Webhooks[0].ClientConfig.CABundle; string(got) != string(company.Data["tls.crt"]) {
+	company := harness.Get(t, w.Server, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "company"},
+	})
+	got := harness.Get(t, w.Server, configuration()).Webhooks[0].ClientConfig.CABundle
+	if string(got) != string(company.Data["tls.crt"]) {
 		t.Errorf("the caBundle is not the company's authority:\n%s", got)
 	}
 }
@@ -65,14 +68,19 @@ func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return o
 }
 
-// startCertManager runs the controller and the CA injector until the test ends. Their webhook only checks what users write.
+// startCertManager runs the controller and the CA injector until the test ends. Their webhook
+// only checks what users write.
 func (w *world) startCertManager(t *testing.T) {
 	t.Helper()
 	w.Kinds(t, certManagerKinds(t)...)
 	folder := helmcli.CertManager(t)
-	controller := w.Run(t, filepath.Join(folder, "controller"), nil, "--kubeconfig="+w.Server.Kubeconfig, "--leader-elect=false",
-		"--cluster-resource-namespace="+harness.Namespace, "--metrics-listen-address=127.0.0.1:"+strconv.Itoa(harness.FreePort(t)))
-	injector := w.Run(t, filepath.Join(folder, "cainjector"), nil, "--kubeconfig="+w.Server.Kubeconfig, "--leader-elect=false")
+	controller := w.Run(t, filepath.Join(folder, "controller"), nil, "--kubeconfig="+w.Server.Kubeconfig,
+		"--leader-elect=false",
+		"--cluster-resource-namespace="+harness.Namespace,
+		"--metrics-listen-address=127.0.0.1:"+strconv.Itoa(harness.FreePort(t)))
+	injector := w.Run(
+		t, filepath.Join(folder, "cainjector"), nil, "--kubeconfig="+w.Server.Kubeconfig, "--leader-elect=false",
+	)
 	harness.Eventually(t, "cert-manager runs", func(context.Context) error {
 		if err := controller.Running(); err != nil {
 			return err
@@ -84,7 +92,9 @@ func (w *world) startCertManager(t *testing.T) {
 // certManagerKinds are cert-manager's definitions, without the labels, which hold what its own chart would fill in.
 func certManagerKinds(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(helmcli.Download(t, "github.com/cert-manager/cert-manager@v1.11.5"), "deploy", "crds", "crd-*.yaml"))
+	files, err := filepath.Glob(
+		filepath.Join(helmcli.Download(t, "github.com/cert-manager/cert-manager@v1.11.5"), "deploy", "crds", "crd-*.yaml"),
+	)
 	if err != nil || len(files) < 6 {
 		t.Fatalf("cert-manager's definitions: %v (%v)", files, err)
 	}

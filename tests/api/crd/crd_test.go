@@ -1,5 +1,5 @@
-// Package crd tests the CustomResourceDefinition on a real API server: what it accepts, what it refuses and how it says so, and what
-// users see of it.
+// Package crd tests the CustomResourceDefinition on a real API server: what it accepts, what it refuses and how it
+// says so, and what users see of it.
 package crd
 
 import (
@@ -34,7 +34,9 @@ func TestCustomResourceDefinition(t *testing.T) {
 }
 
 func structural(t *testing.T, s *harness.Server) {
-	definition := harness.Get(t, s, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "hostpathprovisioners." + names.Group}})
+	definition := harness.Get(t, s, &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "hostpathprovisioners." + names.Group},
+	})
 	for _, condition := range definition.Status.Conditions {
 		want := apiextensionsv1.ConditionTrue
 		if condition.Type == apiextensionsv1.NonStructuralSchema {
@@ -90,7 +92,9 @@ func explained(t *testing.T, s *harness.Server) {
 func seeds(t *testing.T, s *harness.Server) {
 	for _, name := range []string{"pool-cr.yaml", "pvctemplate-cr.yaml", "legacy-cr.yaml"} {
 		objects := helmcli.Raw(t, harness.Seed(t, name))
-		err := s.Client.Create(t.Context(), objects[0], client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+		err := s.Client.Create(
+			t.Context(), objects[0], client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict),
+		)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -118,11 +122,14 @@ func status(t *testing.T, s *harness.Server) {
 	}
 	got := harness.Get(t, s, resource)
 	if got.Generation != generation || got.Spec.ImagePullPolicy != "" || got.Status.ObservedVersion != "1.2.3" {
-		t.Errorf("the status is no subresource: generation %d → %d, spec %+v, status %+v", generation, got.Generation, got.Spec, got.Status)
+		t.Errorf("the status is no subresource: generation %d → %d, spec %+v, status %+v",
+			generation, got.Generation, got.Spec, got.Status)
 	}
 
 	table := strings.Split(strings.TrimSpace(kubectl(t, s, "get", "hpp")), "\n")
-	for i, want := range []string{"NAME AVAILABLE PROGRESSING DEGRADED VERSION AGE", names.CustomResource + " True False Unknown 1.2.3 "} {
+	for i, want := range []string{
+		"NAME AVAILABLE PROGRESSING DEGRADED VERSION AGE", names.CustomResource + " True False Unknown 1.2.3 ",
+	} {
 		if got := strings.Join(strings.Fields(table[i]), " "); !strings.HasPrefix(got+" ", want) {
 			t.Errorf("kubectl get hpp, line %d: %q, want %q", i+1, got, want)
 		}
@@ -134,11 +141,14 @@ func status(t *testing.T, s *harness.Server) {
 func valid() *v1beta1.HostPathProvisioner {
 	return &v1beta1.HostPathProvisioner{
 		ObjectMeta: metav1.ObjectMeta{Name: names.CustomResource},
-		Spec:       v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{Name: "local", Path: "/var/hpvolumes"}}},
+		Spec: v1beta1.HostPathProvisionerSpec{
+			StoragePools: []v1beta1.StoragePool{{Name: "local", Path: "/var/hpvolumes"}},
+		},
 	}
 }
 
-// oldResources makes resources that only a schema without rules lets in, as kubevirt's does, and gives them as they are stored.
+// oldResources makes resources that only a schema without rules lets in, as kubevirt's does,
+// and gives them as they are stored.
 func oldResources(t *testing.T, s *harness.Server) []*v1beta1.HostPathProvisioner {
 	t.Helper()
 	data, err := os.ReadFile(harness.OwnKinds(t))
@@ -159,7 +169,9 @@ func oldResources(t *testing.T, s *harness.Server) []*v1beta1.HostPathProvisione
 	}
 	s.Kinds(t, path)
 	old := valid()
-	old.Spec.StoragePools = []v1beta1.StoragePool{{Name: "My Pool", Path: "var/hpvolumes", SnapshotProvider: "copy", Quota: "some"}}
+	old.Spec.StoragePools = []v1beta1.StoragePool{
+		{Name: "My Pool", Path: "var/hpvolumes", SnapshotProvider: "copy", Quota: "some"},
+	}
 	old.Spec.FeatureGates = []string{"Old"}
 	named := valid()
 	named.Name = "other"
@@ -171,7 +183,9 @@ func oldResources(t *testing.T, s *harness.Server) []*v1beta1.HostPathProvisione
 func withoutRules(node any) {
 	switch node := node.(type) {
 	case map[string]any:
-		for _, key := range []string{"x-kubernetes-validations", "pattern", "enum", "minLength", "maxLength", "maxItems", "minimum", "maximum"} {
+		for _, key := range []string{
+			"x-kubernetes-validations", "pattern", "enum", "minLength", "maxLength", "maxItems", "minimum", "maximum",
+		} {
 			delete(node, key)
 		}
 		for _, child := range node {
@@ -199,7 +213,9 @@ func ratcheting(t *testing.T, s *harness.Server, old []*v1beta1.HostPathProvisio
 	}
 	want := `HostPathProvisioner.hostpathprovisioner.kubevirt.io "hostpath-provisioner" is invalid: ` +
 		`spec.storagePools[0].path: Invalid value: "other": the path has to be absolute: begin with /`
-	err := harness.ChangeRefused(t, s, old[0], func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools[0].Path = "other" })
+	err := harness.ChangeRefused(
+		t, s, old[0], func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools[0].Path = "other" },
+	)
 	if err.Error() != want {
 		t.Errorf("a new violation is refused with\n%s\nwant\n%s", err, want)
 	}
@@ -212,7 +228,9 @@ func ratcheting(t *testing.T, s *harness.Server, old []*v1beta1.HostPathProvisio
 
 func kubectl(t *testing.T, s *harness.Server, args ...string) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), filepath.Join(helmcli.Assets(t), "kubectl"), append(args, "--kubeconfig="+s.Kubeconfig)...)
+	command := exec.CommandContext(
+		t.Context(), filepath.Join(helmcli.Assets(t), "kubectl"), append(args, "--kubeconfig="+s.Kubeconfig)...,
+	)
 	// Its discovery cache would otherwise outlive the server, in the home directory.
 	command.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir())
 	out, err := command.CombinedOutput()

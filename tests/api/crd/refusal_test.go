@@ -14,9 +14,11 @@ import (
 )
 
 // The server's own words when a rule cannot be evaluated because something else is wrong too.
-const unchecked = `, <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation]`
+const unchecked = `, <nil>: Invalid value: null: some validation rules were not checked because the object was ` +
+	`invalid; correct the existing errors to complete validation]`
 
-const oneOf = `spec: Invalid value: want either storagePools or pathConfig, and not both: storagePools serves CSI volumes; pathConfig also runs the legacy provisioner`
+const oneOf = `spec: Invalid value: want either storagePools or pathConfig, and not both: storagePools serves CSI ` +
+	`volumes; pathConfig also runs the legacy provisioner`
 
 // refusals are what the schema and its CEL rules say, word for word: it is all that a user gets to see.
 func refusals(t *testing.T, s *harness.Server) {
@@ -42,7 +44,8 @@ func refusals(t *testing.T, s *harness.Server) {
 		},
 		"pull policy": {
 			func(s *spec) { s.ImagePullPolicy = "Sometimes" },
-			`[spec.imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"` + unchecked,
+			`[spec.imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"` +
+				unchecked,
 		},
 		"relative path": {
 			pool(func(p *v1beta1.StoragePool) { p.Path = "../etc" }),
@@ -50,7 +53,8 @@ func refusals(t *testing.T, s *harness.Server) {
 		},
 		"no path": {
 			pool(func(p *v1beta1.StoragePool) { p.Path = "" }),
-			`[spec.storagePools[0].path: Invalid value: "": spec.storagePools[0].path in body should be at least 1 chars long, spec.storagePools[0].path: Invalid value: "": the path has to be absolute: begin with /]`,
+			`[spec.storagePools[0].path: Invalid value: "": spec.storagePools[0].path in body should be at least 1 chars ` +
+				`long, spec.storagePools[0].path: Invalid value: "": the path has to be absolute: begin with /]`,
 		},
 		"long path": {
 			pool(func(p *v1beta1.StoragePool) { p.Path = "/" + strings.Repeat("a", 255) }),
@@ -58,7 +62,8 @@ func refusals(t *testing.T, s *harness.Server) {
 		},
 		"name": {
 			pool(func(p *v1beta1.StoragePool) { p.Name = "My Pool" }),
-			`spec.storagePools[0].name: Invalid value: "My Pool": spec.storagePools[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'`,
+			`spec.storagePools[0].name: Invalid value: "My Pool": spec.storagePools[0].name in body should match ` +
+				`'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'`,
 		},
 		"long name": {
 			pool(func(p *v1beta1.StoragePool) { p.Name = strings.Repeat("a", 64) }),
@@ -66,7 +71,8 @@ func refusals(t *testing.T, s *harness.Server) {
 		},
 		"overlay": {
 			pool(func(p *v1beta1.StoragePool) { p.OverlayClassName = "hpp-overlay" }),
-			`spec.storagePools[0]: Invalid value: overlayClassName needs pvcTemplate: it names the class of a pool that a claim provides`,
+			`spec.storagePools[0]: Invalid value: overlayClassName needs pvcTemplate: it names the class of a pool that a ` +
+				`claim provides`,
 		},
 		"snapshots": {
 			pool(func(p *v1beta1.StoragePool) { p.SnapshotProvider = "copy" }),
@@ -82,11 +88,13 @@ func refusals(t *testing.T, s *harness.Server) {
 		},
 		"overcommit": {
 			pool(func(p *v1beta1.StoragePool) { p.Overcommit = new(1001.0) }),
-			`spec.storagePools[0].overcommit: Invalid value: 1001: spec.storagePools[0].overcommit in body should be less than or equal to 1000`,
+			`spec.storagePools[0].overcommit: Invalid value: 1001: spec.storagePools[0].overcommit in body should be less ` +
+				`than or equal to 1000`,
 		},
 		"volumes": {
 			pool(func(p *v1beta1.StoragePool) { p.MaxVolumes = -1 }),
-			`spec.storagePools[0].maxVolumes: Invalid value: -1: spec.storagePools[0].maxVolumes in body should be greater than or equal to 0`,
+			`spec.storagePools[0].maxVolumes: Invalid value: -1: spec.storagePools[0].maxVolumes in body should be greater ` +
+				`than or equal to 0`,
 		},
 		"same name twice": {
 			func(s *spec) { s.StoragePools = append(s.StoragePools, v1beta1.StoragePool{Name: "local", Path: "/b"}) },
@@ -100,24 +108,30 @@ func refusals(t *testing.T, s *harness.Server) {
 		t.Run(name, func(t *testing.T) {
 			resource := valid()
 			test.change(&resource.Spec)
-			refused(t, s, resource, `HostPathProvisioner.hostpathprovisioner.kubevirt.io "hostpath-provisioner" is invalid: `+test.want)
+			refused(
+				t, s, resource, `HostPathProvisioner.hostpathprovisioner.kubevirt.io "hostpath-provisioner" is invalid: `+test.want,
+			)
 		})
 	}
 	t.Run("another name", func(t *testing.T) {
 		resource := valid()
 		resource.Name = "mine"
-		refused(t, s, resource, `HostPathProvisioner.hostpathprovisioner.kubevirt.io "mine" is invalid: <nil>: Invalid value: `+
-			`the only HostPathProvisioner of a cluster is named hostpath-provisioner: change metadata.name`)
+		refused(t, s, resource,
+			`HostPathProvisioner.hostpathprovisioner.kubevirt.io "mine" is invalid: <nil>: Invalid value: `+
+				`the only HostPathProvisioner of a cluster is named hostpath-provisioner: change metadata.name`)
 	})
 	t.Run("misspelt field", func(t *testing.T) {
 		resource := helmcli.Raw(t, strings.ReplaceAll(harness.Seed(t, "pool-cr.yaml"), "workload", "workloads"))[0]
-		refused(t, s, resource, `HostPathProvisioner in version "v1beta1" cannot be handled as a HostPathProvisioner: strict decoding error: `+
-			`unknown field "spec.workloads"`)
+		refused(t, s, resource,
+			`HostPathProvisioner in version "v1beta1" cannot be handled as a HostPathProvisioner: strict decoding error: `+
+				`unknown field "spec.workloads"`)
 	})
 	// What other schemas would refuse and this one must not: it is what pods know, verbatim.
 	t.Run("workload is verbatim", func(t *testing.T) {
 		resource := valid()
-		resource.Spec.Workload.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(5)), Effect: corev1.TaintEffectNoExecute}}
+		resource.Spec.Workload.Tolerations = []corev1.Toleration{{
+			Key: "a", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(5)), Effect: corev1.TaintEffectNoExecute,
+		}}
 		if err := s.Client.Create(t.Context(), resource, client.DryRunAll); err != nil {
 			t.Error(err)
 		}

@@ -23,9 +23,10 @@ const (
 	resizerComponent = "csi-resizer"
 )
 
-// Nodes plays what the scheduler and the kubelets do: pods of DaemonSets get their node, run, become ready, and end when deleted. It
-// also says for the driver's pods what the driver would say about its pools, and that csi-resizer's Deployment is complete: with its real
-// controller the operator's own Deployment would get pods too, and the operator is a process here.
+// Nodes plays what the scheduler and the kubelets do: pods of DaemonSets get their node, run, become ready, and end
+// when deleted. It also says for the driver's pods what the driver would say about its pools, and that
+// csi-resizer's Deployment is complete: with its real controller the operator's own Deployment would get pods too,
+// and the operator is a process here.
 type Nodes struct {
 	s *Server
 
@@ -54,7 +55,8 @@ func (s *Server) StartNodes(t *testing.T, nodes ...string) *Nodes {
 	return n
 }
 
-// Pool sets what a node's driver says about a pool: condition True with reason PoolPresent, or False with the reason and message given.
+// Pool sets what a node's driver says about a pool: condition True with reason PoolPresent, or False
+// with the reason and message given.
 func (n *Nodes) Pool(node, pool, reason, message string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +96,8 @@ func (n *Nodes) ready(t *testing.T, name string, status corev1.ConditionStatus) 
 	t.Helper()
 	node := Get(t, n.s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	node.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: status, Reason: "Played", LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now(),
+		Type: corev1.NodeReady, Status: status, Reason: "Played", LastTransitionTime: metav1.Now(),
+		LastHeartbeatTime: metav1.Now(),
 	}}
 	if err := n.s.Client.Status().Update(t.Context(), node); err != nil {
 		t.Fatalf("status of node %s: %v", name, err)
@@ -124,14 +127,17 @@ func (n *Nodes) play(stop <-chan struct{}) {
 // complete says of csi-resizer's Deployment that all its pods are there.
 func (n *Nodes) complete(ctx context.Context) error {
 	var deployments appsv1.DeploymentList
-	if err := n.s.Client.List(ctx, &deployments, client.InNamespace(Namespace), client.MatchingLabels{"app.kubernetes.io/component": resizerComponent}); err != nil {
+	if err := n.s.Client.List(ctx, &deployments, client.InNamespace(Namespace), client.MatchingLabels{
+		"app.kubernetes.io/component": resizerComponent,
+	}); err != nil {
 		return err
 	}
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
 		replicas := *deployment.Spec.Replicas
 		wanted := appsv1.DeploymentStatus{
-			ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
+			ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas,
+			AvailableReplicas: replicas,
 		}
 		if deployment.DeletionTimestamp != nil || reflect.DeepEqual(deployment.Status, wanted) {
 			continue
@@ -208,7 +214,9 @@ func plain(conditions []corev1.PodCondition) []corev1.PodCondition {
 // Pods are the pods of a DaemonSet of the release, by its component label.
 func (s *Server) Pods(ctx context.Context, component string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	err := s.Client.List(ctx, &pods, client.InNamespace(Namespace), client.MatchingLabels{"app.kubernetes.io/component": component})
+	err := s.Client.List(ctx, &pods, client.InNamespace(Namespace), client.MatchingLabels{
+		"app.kubernetes.io/component": component,
+	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("list pods of %s: %w", component, err)
 	}

@@ -54,8 +54,8 @@ func (s *Server) Helm(t *testing.T) helmcli.Helm {
 	return helm
 }
 
-// InstallOperator installs the chart with operator.enabled, and starts the operator as its Deployment says: arguments, environment and
-// the rights of its ServiceAccount. It does not wait until the operator is ready.
+// InstallOperator installs the chart with operator.enabled, and starts the operator as its Deployment says:
+// arguments, environment and the rights of its ServiceAccount. It does not wait until the operator is ready.
 func (s *Server) InstallOperator(t *testing.T, binary string, values helmcli.Values) *Operator {
 	t.Helper()
 	webhook, metrics, health := FreePort(t), FreePort(t), FreePort(t)
@@ -102,7 +102,8 @@ func (o *Operator) helm(t *testing.T, command string, values helmcli.Values) {
 func (o *Operator) Uninstall(t *testing.T) {
 	t.Helper()
 	// Not through the package of the chart tests: its commands end with the test's context, which is over in a clean-up.
-	command := exec.CommandContext(context.WithoutCancel(t.Context()), "helm", "uninstall", Release, "--namespace", Namespace, "--no-hooks")
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), "helm", "uninstall", Release, "--namespace",
+		Namespace, "--no-hooks")
 	command.Env = append(os.Environ(), "KUBECONFIG="+o.s.Kubeconfig)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", command, err, out)
@@ -187,7 +188,9 @@ func (s *Server) endpoints(t *testing.T, ports map[string]int) {
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{s.Host}}},
 	}
 	for name, port := range ports {
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(name), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)})
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
+			Name: new(name), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP),
+		})
 	}
 	if err := s.Client.Create(t.Context(), slice); err != nil {
 		t.Fatalf("EndpointSlice of the operator: %v", err)
@@ -201,7 +204,10 @@ func (s *Server) endpoints(t *testing.T, ports map[string]int) {
 
 // environment is a container's, with what its pod would know about itself.
 func environment(container corev1.Container) []string {
-	fields := map[string]string{"metadata.namespace": Namespace, "metadata.name": OperatorName + "-0", "spec.nodeName": "operator-node", "status.podIP": "127.0.0.1"}
+	fields := map[string]string{
+		"metadata.namespace": Namespace, "metadata.name": OperatorName + "-0",
+		"spec.nodeName": "operator-node", "status.podIP": "127.0.0.1",
+	}
 	var all []string
 	for _, variable := range container.Env {
 		value := variable.Value
@@ -215,8 +221,8 @@ func environment(container corev1.Container) []string {
 
 func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// FreePort is a port that nobody listens on at the moment, and that the kernel does not give to outgoing connections: one of those would
-// keep a restarted program from listening again.
+// FreePort is a port that nobody listens on at the moment, and that the kernel does not give to outgoing connections:
+// one of those would keep a restarted program from listening again.
 func FreePort(t *testing.T) int {
 	t.Helper()
 	const first, count, attempts = 20000, 10000, 100

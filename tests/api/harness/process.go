@@ -27,7 +27,8 @@ type Process struct {
 	shown   bool
 }
 
-// Run starts a program and ends it with the test, if it has not ended before. A failed test shows the end of what it wrote.
+// Run starts a program and ends it with the test, if it has not ended before. A failed test
+// shows the end of what it wrote.
 func (s *Server) Run(t *testing.T, binary string, environment []string, args ...string) *Process {
 	t.Helper()
 	name := filepath.Base(binary)
@@ -56,7 +57,8 @@ func (s *Server) Run(t *testing.T, binary string, environment []string, args ...
 	return p
 }
 
-// Show prints the end of the log of a test that failed, once: a subtest that shows it with its failure spares its parents the same.
+// Show prints the end of the log of a test that failed, once: a subtest that shows it with its
+// failure spares its parents the same.
 func (p *Process) Show(t *testing.T) {
 	t.Helper()
 	if t.Failed() && !p.shown {

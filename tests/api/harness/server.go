@@ -1,5 +1,6 @@
-// Package harness runs a real kube-apiserver, etcd and kube-controller-manager, installs the chart into them with Helm, and runs the
-// built binaries against them as the accounts that the chart makes: what is tested is what is shipped, its rights included.
+// Package harness runs a real kube-apiserver, etcd and kube-controller-manager, installs the chart into them
+// with Helm, and runs the built binaries against them as the accounts that the chart makes: what is tested is
+// what is shipped, its rights included.
 //
 // What only nodes can do is played by Nodes: there is no scheduler and no kubelet.
 package harness
@@ -30,8 +31,9 @@ const (
 	Release   = helmcli.Release
 )
 
-// controllers are those of the controller manager without which deletion, DaemonSets and claims would stand still. Pods and Jobs are
-// nobody's here, and neither are EndpointSlices: the operator's Service leads to a process on this machine.
+// controllers are those of the controller manager without which deletion, DaemonSets and claims would
+// stand still. Pods and Jobs are nobody's here, and neither are EndpointSlices: the operator's Service
+// leads to a process on this machine.
 const controllers = "garbage-collector-controller,daemonset-controller,persistentvolume-binder-controller," +
 	"persistentvolume-protection-controller,persistentvolumeclaim-protection-controller"
 
@@ -61,7 +63,9 @@ func Start(t *testing.T) *Server {
 	// The tests' own pace is nobody's subject.
 	config.QPS, config.Burst = 200, 400
 	config.WarningHandler = rest.NoWarnings{}
-	s := &Server{Config: config, Host: hostAddress(t), dir: t.TempDir(), crd: envtest.CRDInstallOptions{Scheme: environment.Scheme}}
+	s := &Server{
+		Config: config, Host: hostAddress(t), dir: t.TempDir(), crd: envtest.CRDInstallOptions{Scheme: environment.Scheme},
+	}
 	var err error
 	if s.Client, err = client.New(config, client.Options{Scheme: environment.Scheme}); err != nil {
 		t.Fatal(err)
@@ -71,8 +75,10 @@ func Start(t *testing.T) *Server {
 		t.Fatal(err)
 	}
 	s.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
-	s.Run(t, filepath.Join(assets, "kube-controller-manager"), nil, "--kubeconfig="+s.Kubeconfig, "--controllers="+controllers,
-		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false", "--pvclaimbinder-sync-period=1s")
+	s.Run(t, filepath.Join(assets, "kube-controller-manager"), nil, "--kubeconfig="+s.Kubeconfig,
+		"--controllers="+controllers,
+		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false",
+		"--pvclaimbinder-sync-period=1s")
 	return s
 }
 
@@ -114,8 +120,9 @@ func hostAddress(t *testing.T) string {
 			return prefix.IP.String()
 		}
 	}
-	t.Fatalf("this machine has only %v: an EndpointSlice, through which the API server finds the webhook, needs an IPv4 address that is "+
-		"no loopback one; `ip link add hpp type dummy && ip addr add 192.0.2.1/32 dev hpp` gives it one", addresses)
+	t.Fatalf("this machine has only %v: an EndpointSlice, through which the API server finds the webhook, needs an IPv4 "+
+		"address that is no loopback one; `ip link add hpp type dummy && ip addr add 192.0.2.1/32 dev hpp` gives it one",
+		addresses)
 	return ""
 }
 

@@ -1,5 +1,5 @@
-// Package legacy tests the legacy provisioner against a real API server and the real claim binder: one instance for each of two
-// nodes, with the rights that the chart gives them.
+// Package legacy tests the legacy provisioner against a real API server and the real claim binder: one instance for
+// each of two nodes, with the rights that the chart gives them.
 package legacy
 
 import (
@@ -40,10 +40,11 @@ func TestLegacyProvisioner(t *testing.T) {
 	s := harness.Start(t)
 	s.StartNodes(t, "node-1", "node-2")
 	w := &world{Server: s, dirs: map[string]string{"node-1": t.TempDir(), "node-2": t.TempDir()}}
+	classes := `[{"name":"waits"},{"name":"immediate","volumeBindingMode":"Immediate"},` +
+		`{"name":"retains","reclaimPolicy":"Retain"}]`
 	out, err := s.Helm(t).Run(t, helmcli.Values{
-		Set: map[string]string{"legacyProvisioner.enabled": "true"},
-		JSON: map[string]string{"legacyProvisioner.storageClasses": `[{"name":"waits"},{"name":"immediate","volumeBindingMode":"Immediate"},` +
-			`{"name":"retains","reclaimPolicy":"Retain"}]`},
+		Set:  map[string]string{"legacyProvisioner.enabled": "true"},
+		JSON: map[string]string{"legacyProvisioner.storageClasses": classes},
 	}, "install", harness.Release, helmcli.ChartDir(t))
 	if err != nil {
 		t.Fatalf("helm install: %v\n%s", err, out)
@@ -79,7 +80,8 @@ func (w *world) startProvisioners(t *testing.T) {
 		}
 		// Each node has its own directory of one path; here they have to share a machine.
 		environment = append(environment, "NODE_NAME="+node, "PV_DIR="+dir)
-		w.Run(t, binary, environment, append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+kubeconfig, "--http-address=127.0.0.1:"+strconv.Itoa(harness.FreePort(t)))...)
+		w.Run(t, binary, environment, append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+kubeconfig,
+			"--http-address=127.0.0.1:"+strconv.Itoa(harness.FreePort(t)))...)
 	}
 }
 
@@ -90,7 +92,9 @@ func (w *world) claim(t *testing.T, class string, annotations ...string) *corev1
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "data-", Annotations: map[string]string{}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Mi")},
+			},
 		},
 	}
 	for i := 0; i < len(annotations); i += 2 {
@@ -109,7 +113,9 @@ func (w *world) bound(t *testing.T, claim *corev1.PersistentVolumeClaim, node st
 		}
 		return nil
 	})
-	volume := harness.Get(t, w.Server, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName}})
+	volume := harness.Get(t, w.Server, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName},
+	})
 	name := "pvc-" + string(claim.UID)
 	path := filepath.Join(w.dirs[node], name)
 	want := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -123,7 +129,8 @@ func (w *world) bound(t *testing.T, claim *corev1.PersistentVolumeClaim, node st
 		t.Errorf("affinity %+v, want %+v", affinity, want)
 	case volume.Spec.Capacity.Storage().String() != "10Mi":
 		t.Errorf("capacity %s, want the 10Mi that were asked for", volume.Spec.Capacity.Storage())
-	case volume.Annotations[names.ProvisionOnNode] != node || volume.Annotations[names.ProvisionedBy] != names.LegacyProvisioner ||
+	case volume.Annotations[names.ProvisionOnNode] != node ||
+		volume.Annotations[names.ProvisionedBy] != names.LegacyProvisioner ||
 		volume.Annotations[names.LegacyIdentity] == "":
 		t.Errorf("annotations %v", volume.Annotations)
 	}
@@ -168,29 +175,34 @@ func withoutConsumer(t *testing.T, w *world) {
 	w.deleted(t, claim, volume)
 }
 
-// conflict: a pod whose claims are mixed, with and without the annotation, and a scheduler that went by the one without.
+// conflict: a pod whose claims are mixed, with and without the annotation, and a scheduler
+// that went by the one without.
 func conflict(t *testing.T, w *world) {
 	claim := w.claim(t, waits, names.ProvisionOnNode, "node-1", selectedNode, "node-2")
 	volume := w.bound(t, claim, "node-1")
-	w.event(t, claim, "NodeConflict", "the scheduler chose node node-2, but annotation kubevirt.io/provisionOnNode says node-1 and wins: "+
-		"the volume is made on node-1; a pod that has other volumes on node-2 cannot be scheduled, so give all claims of a pod the annotation "+
-		"with the same node, or none")
+	w.event(t, claim, "NodeConflict", "the scheduler chose node node-2, but annotation kubevirt.io/provisionOnNode says "+
+		"node-1 and wins: the volume is made on node-1; a pod that has other volumes on node-2 cannot be scheduled, so "+
+		"give all claims of a pod the annotation with the same node, or none")
 	w.deleted(t, claim, volume)
 }
 
 func unknownNode(t *testing.T, w *world) {
 	claim := w.claim(t, immediate, names.ProvisionOnNode, "node-9")
-	w.event(t, claim, "NodeNotFound", `annotation kubevirt.io/provisionOnNode: there is no node "node-9"; the nodes are node-1, node-2; correct it with `+
-		"`kubectl annotate --overwrite pvc --namespace=default "+claim.Name+" kubevirt.io/provisionOnNode=NODE`")
+	w.event(t, claim, "NodeNotFound",
+		`annotation kubevirt.io/provisionOnNode: there is no node "node-9"; the nodes are node-1, node-2; correct it with `+
+			"`kubectl annotate --overwrite pvc --namespace=default "+claim.Name+" kubevirt.io/provisionOnNode=NODE`")
 	// As the event says.
-	harness.Change(t, w.Server, claim, func(c *corev1.PersistentVolumeClaim) { c.Annotations[names.ProvisionOnNode] = "node-2" })
+	harness.Change(
+		t, w.Server, claim, func(c *corev1.PersistentVolumeClaim) { c.Annotations[names.ProvisionOnNode] = "node-2" },
+	)
 	w.deleted(t, claim, w.bound(t, claim, "node-2"))
 }
 
 func unannotated(t *testing.T, w *world) {
 	claim := w.claim(t, immediate)
-	w.event(t, claim, "WaitingForAnnotation", "StorageClass immediate binds immediately, so nothing chooses a node for this volume: name one with "+
-		"`kubectl annotate pvc --namespace=default "+claim.Name+" kubevirt.io/provisionOnNode=NODE`, or use a class with volumeBindingMode WaitForFirstConsumer")
+	w.event(t, claim, "WaitingForAnnotation", "StorageClass immediate binds immediately, so nothing chooses a node for "+
+		"this volume: name one with `kubectl annotate pvc --namespace=default "+claim.Name+
+		" kubevirt.io/provisionOnNode=NODE`, or use a class with volumeBindingMode WaitForFirstConsumer")
 	harness.Change(t, w.Server, claim, func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations = map[string]string{names.ProvisionOnNode: "node-1"}
 	})
@@ -214,8 +226,8 @@ func retained(t *testing.T, w *world) {
 	w.Delete(t, volume)
 }
 
-// foreign: the provisioner with a dot is the CSI driver, and users mix them up. A claim of ours made after it is served, so that the
-// instances had seen both.
+// foreign: the provisioner with a dot is the CSI driver, and users mix them up. A claim of ours made after it is
+// served, so that the instances had seen both.
 func foreign(t *testing.T, w *world) {
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "dot"}, Provisioner: names.Driver}
 	w.Create(t, class)

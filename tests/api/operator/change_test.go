@@ -36,14 +36,22 @@ func placement(t *testing.T, w *world) {
 	for _, name := range []string{driverName, legacyName} {
 		before[name] = harness.Get(t, w.Server, daemonSet(name)).Spec.Template.Spec
 	}
+	newRacks := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "rack", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"old", "1"}},
+		},
+	}}}
 	wanted := v1beta1.Workload{
 		NodeSelector: map[string]string{"kubernetes.io/os": "linux", "disk": "yes"},
-		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: "rack", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"old", "1"}},
-			}}},
-		}}},
-		Tolerations: []corev1.Toleration{{Key: "storage", Operator: corev1.TolerationOpEqual, Value: "true", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(3600))}},
+		Affinity: &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: newRacks},
+		},
+		Tolerations: []corev1.Toleration{
+			{
+				Key: "storage", Operator: corev1.TolerationOpEqual, Value: "true", Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: new(int64(3600)),
+			},
+		},
 	}
 	placed := func(what string, want func(name string) v1beta1.Workload) {
 		t.Helper()
@@ -64,7 +72,9 @@ func placement(t *testing.T, w *world) {
 	w.condition(t, v1beta1.Available, metav1.ConditionFalse, "disk=yes")
 	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.Workload = v1beta1.Workload{} })
 	placed("former placement", func(name string) v1beta1.Workload {
-		return v1beta1.Workload{NodeSelector: before[name].NodeSelector, Affinity: before[name].Affinity, Tolerations: before[name].Tolerations}
+		return v1beta1.Workload{
+			NodeSelector: before[name].NodeSelector, Affinity: before[name].Affinity, Tolerations: before[name].Tolerations,
+		}
 	})
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 }
@@ -85,7 +95,9 @@ func pruning(t *testing.T, w *world) {
 	defer w.Delete(t, bystander)
 	kept := harness.Get(t, w.Server, class("hostpath-csi")).UID
 
-	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools = r.Spec.StoragePools[:1] })
+	harness.Change(
+		t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools = r.Spec.StoragePools[:1] },
+	)
 	w.Gone(t, class("of-two"))
 	w.condition(t, v1beta1.NotServed, metav1.ConditionTrue, `storageClasses "of-two" of the base values is left out`)
 	if got := harness.Get(t, w.Server, class("hostpath-csi")).UID; got != kept {
@@ -95,7 +107,9 @@ func pruning(t *testing.T, w *world) {
 	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) {
 		r.Spec.StoragePools, r.Spec.PathConfig = nil, &v1beta1.PathConfig{Path: "/var/hpvolumes", UseNamingPrefix: true}
 	})
-	harness.Until(t, w.Server, "the legacy provisioner", daemonSet(legacyName), func(*appsv1.DaemonSet) error { return nil })
+	harness.Until(
+		t, w.Server, "the legacy provisioner", daemonSet(legacyName), func(*appsv1.DaemonSet) error { return nil },
+	)
 	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) {
 		r.Spec.StoragePools, r.Spec.PathConfig = []v1beta1.StoragePool{{Name: "local", Path: "/var/hpvolumes"}}, nil
 	})
@@ -127,8 +141,10 @@ func foreignObjects(t *testing.T, w *world) {
 	w.Create(t, account, role)
 	w.Create(t, withPools("local", "/var/hpvolumes"))
 	w.condition(t, v1beta1.Degraded, metav1.ConditionTrue,
-		"ServiceAccount storage/"+driverName+": it exists and is not the operator's (it is managed by Helm): delete it, or give one of the two another name",
-		"ClusterRole "+driverRole+": it exists and is not the operator's (it is managed by nobody that it names): delete it, or give one of the two another name")
+		"ServiceAccount storage/"+driverName+
+			": it exists and is not the operator's (it is managed by Helm): delete it, or give one of the two another name",
+		"ClusterRole "+driverRole+": it exists and is not the operator's (it is managed by nobody that it names): delete "+
+			"it, or give one of the two another name")
 	// All else is there.
 	harness.Get(t, w.Server, daemonSet(driverName))
 	if got := harness.Get(t, w.Server, role); len(got.Rules) != 1 || len(got.OwnerReferences) != 0 {
@@ -151,18 +167,26 @@ func immutable(t *testing.T, w *world) {
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"k8s-app": "hostpath-provisioner"}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"k8s-app": "hostpath-provisioner"}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "node-driver-registrar", Image: "example.com/old"}}},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "node-driver-registrar", Image: "example.com/old"}},
+				},
 			},
 		}},
 		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Spec: storagev1.CSIDriverSpec{
-			AttachRequired: new(false), VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
+			AttachRequired: new(false), VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{
+				storagev1.VolumeLifecyclePersistent,
+			},
 		}},
 		&storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "hostpath-csi", Labels: marks}, Provisioner: names.Driver,
 			Parameters: map[string]string{"storagePool": "other"},
 		},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: cluster, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
-		&rbacv1.RoleBinding{ObjectMeta: role, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: cluster, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: role, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		},
 		// Nothing in it is immutable: it is taken over as it is.
 		&corev1.ServiceAccount{ObjectMeta: meta},
 	}

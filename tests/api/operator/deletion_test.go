@@ -26,7 +26,9 @@ import (
 const deadNodePatience = 10 * time.Minute
 
 func deletion(t *testing.T, w *world) {
-	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+	for _, policy := range []metav1.DeletionPropagation{
+		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground,
+	} {
 		t.Run("volumes hold it, "+string(policy), func(t *testing.T) { heldByVolumes(t, w, policy) })
 	}
 	t.Run("the webhook is away", func(t *testing.T) { unreachable(t, w) })
@@ -34,8 +36,8 @@ func deletion(t *testing.T, w *world) {
 	t.Run("annotation", func(t *testing.T) { forced(t, w) })
 }
 
-// heldByVolumes: the gate behind the webhook, for a deletion that came past it. The garbage collector, which `kubectl delete
-// --cascade=foreground` sets upon the objects first, must not get past the gate either.
+// heldByVolumes: the gate behind the webhook, for a deletion that came past it. The garbage collector, which `kubectl
+// delete --cascade=foreground` sets upon the objects first, must not get past the gate either.
 func heldByVolumes(t *testing.T, w *world, policy metav1.DeletionPropagation) {
 	w.Create(t, withPools("local", "/var/hpvolumes"))
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
@@ -85,11 +87,14 @@ func heldByDeadNode(t *testing.T, w *world) {
 	w.Delete(t, named())
 	resource := w.deleting(t, "WaitingForNodes", "pods are left on nodes that are gone or not ready", "on node-2")
 	until := resource.DeletionTimestamp.Add(deadNodePatience).UTC().Format(time.RFC3339)
-	if message := meta.FindStatusCondition(resource.Status.Conditions, v1beta1.Deleting).Message; !strings.HasSuffix(message, "waits for the nodes until "+until) {
+	message := meta.FindStatusCondition(resource.Status.Conditions, v1beta1.Deleting).Message
+	if !strings.HasSuffix(message, "waits for the nodes until "+until) {
 		t.Errorf("the condition does not say when the wait is over (%s): %s", until, message)
 	}
 	// Until the pods have ended they keep their rights.
-	harness.Get(t, w.Server, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: driverName}})
+	harness.Get(t, w.Server, &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: driverName},
+	})
 	w.nodes.Return(t, "node-2")
 	w.Gone(t, named())
 	w.nothingLeft(t.Context(), t)
@@ -99,13 +104,15 @@ func forced(t *testing.T, w *world) {
 	w.Create(t, withPools("local", "/var/hpvolumes"))
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 	volume := w.volume(t, "local")
-	w.uninstall(t, 1, "The operator is still needed: the HostPathProvisioner hostpath-provisioner exists, and nothing else can remove what it runs.\n"+
+	w.uninstall(t, 1, "The operator is still needed: the HostPathProvisioner hostpath-provisioner exists, and nothing "+
+		"else can remove what it runs.\n"+
 		"  pool local at /var/hpvolumes: 1 volume\n"+
 		"Volumes: default/data (pvc-of-local).\n"+
 		"Delete the claims of its volumes, then it, then uninstall again:\n"+
 		"  kubectl delete hostpathprovisioners.hostpathprovisioner.kubevirt.io hostpath-provisioner\n"+
-		"Or leave the data on the nodes (no pod can use it then): kubectl annotate hostpathprovisioners.hostpathprovisioner.kubevirt.io "+
-		"hostpath-provisioner hostpathprovisioner.kubevirt.io/delete-with-volumes=true\n")
+		"Or leave the data on the nodes (no pod can use it then): kubectl annotate "+
+		"hostpathprovisioners.hostpathprovisioner.kubevirt.io hostpath-provisioner "+
+		"hostpathprovisioner.kubevirt.io/delete-with-volumes=true\n")
 	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) {
 		r.Annotations = map[string]string{names.ForceDelete: "true"}
 		r.Finalizers = append(r.Finalizers, names.KubevirtFinalizer) // nobody else would ever remove it
@@ -124,12 +131,14 @@ func nothingToUninstall(t *testing.T, w *world) { w.uninstall(t, 0, "") }
 // uninstall runs the hook of `helm uninstall`, with the rights that it has there.
 func (w *world) uninstall(t *testing.T, code int, output string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), w.operator.Binary, "check-uninstall", "--driver-name="+names.Driver, "--kubeconfig="+w.operator.Kubeconfig)
+	command := exec.CommandContext(t.Context(), w.operator.Binary, "check-uninstall",
+		"--driver-name="+names.Driver, "--kubeconfig="+w.operator.Kubeconfig)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
 	if command.ProcessState.ExitCode() != code || stdout.String() != output {
-		t.Errorf("check-uninstall ended with %d (%v), want %d; it said\n%s%s\nwant\n%s", command.ProcessState.ExitCode(), err, code, &stdout, &stderr, output)
+		t.Errorf("check-uninstall ended with %d (%v), want %d; it said\n%s%s\nwant\n%s",
+			command.ProcessState.ExitCode(), err, code, &stdout, &stderr, output)
 	}
 }
 
@@ -165,17 +174,22 @@ func (w *world) nothingLeft(ctx context.Context, t *testing.T) {
 
 // anotherName: kubevirt's operator let any name in, so that one may be there when ours comes.
 func anotherName(t *testing.T, w *world) {
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "hostpathprovisioners." + names.Group}}
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "hostpathprovisioners." + names.Group},
+	}
 	harness.Change(t, w.Server, definition, func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations = nil
 	})
 	other := withPools("local", "/var/hpvolumes")
 	other.Name = "other"
 	w.withoutWebhook(t, func() {
-		harness.Eventually(t, "a resource of another name", func(ctx context.Context) error { return w.Client.Create(ctx, other.DeepCopy()) })
+		harness.Eventually(
+			t, "a resource of another name", func(ctx context.Context) error { return w.Client.Create(ctx, other.DeepCopy()) },
+		)
 	})
 	harness.Until(t, w.Server, "it is told that it is not served", other, func(r *v1beta1.HostPathProvisioner) error {
-		if condition := meta.FindStatusCondition(r.Status.Conditions, v1beta1.Degraded); condition == nil || condition.Reason != "NotTheSingleton" {
+		if condition := meta.FindStatusCondition(r.Status.Conditions, v1beta1.Degraded); condition == nil ||
+			condition.Reason != "UnsupportedName" {
 			return fmt.Errorf("its conditions are %v", r.Status.Conditions)
 		}
 		return nil
@@ -184,11 +198,14 @@ func anotherName(t *testing.T, w *world) {
 		t.Errorf("it is served all the same: %v (%v)", owned, err)
 	}
 	refused(t, w.Client.Create(t.Context(), withPools("local", "/var/hpvolumes")), denied+
-		`metadata.name: there is a HostPathProvisioner already, "other", and a cluster has only one: change that one, or delete it first`)
+		`metadata.name: Forbidden: there is a HostPathProvisioner already, "other", and a cluster has only one: change `+
+		`that one, or delete it first`)
 	// Two of them: the one of the right name is served, and the other keeps nobody from anything.
 	w.withoutWebhook(t, func() { w.Create(t, withPools("local", "/var/hpvolumes")) })
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
-	harness.Change(t, w.Server, other, func(r *v1beta1.HostPathProvisioner) { r.Finalizers = []string{names.KubevirtFinalizer} })
+	harness.Change(
+		t, w.Server, other, func(r *v1beta1.HostPathProvisioner) { r.Finalizers = []string{names.KubevirtFinalizer} },
+	)
 	w.Delete(t, other)
 	w.Gone(t, other)
 	harness.Get(t, w.Server, daemonSet(driverName))
@@ -199,7 +216,8 @@ func anotherName(t *testing.T, w *world) {
 	third.Name = "third"
 	harness.Eventually(t, "the rule about the name is back", func(ctx context.Context) error {
 		err := w.Client.Create(ctx, third.DeepCopy())
-		if err == nil || !strings.Contains(err.Error(), "the only HostPathProvisioner of a cluster is named hostpath-provisioner") {
+		if err == nil ||
+			!strings.Contains(err.Error(), "the only HostPathProvisioner of a cluster is named hostpath-provisioner") {
 			return fmt.Errorf("create says %w", err)
 		}
 		return nil
@@ -208,7 +226,9 @@ func anotherName(t *testing.T, w *world) {
 
 func subjectAccessReview(account, verb, group, resource, name string) *authorizationv1.SubjectAccessReview {
 	return &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               "system:serviceaccount:" + harness.Namespace + ":" + account,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: harness.Namespace, Verb: verb, Group: group, Resource: resource, Name: name},
+		User: "system:serviceaccount:" + harness.Namespace + ":" + account,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: harness.Namespace, Verb: verb, Group: group, Resource: resource, Name: name,
+		},
 	}}
 }

@@ -24,7 +24,8 @@ func openshiftAppears(t *testing.T, w *world) {
 	resource.Spec.PathConfig = &v1beta1.PathConfig{Path: "/var/hpvolumes"}
 	w.Create(t, resource)
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
-	if found := harness.Get(t, w.Server, daemonSet(driverName)).Spec.Template.Annotations["openshift.io/required-scc"]; found != "" {
+	annotations := harness.Get(t, w.Server, daemonSet(driverName)).Spec.Template.Annotations
+	if found := annotations["openshift.io/required-scc"]; found != "" {
 		t.Errorf("without OpenShift the pods ask for the SecurityContextConstraints %q", found)
 	}
 	w.Kinds(t, helmcli.OpenShiftKinds(t)...)
@@ -35,8 +36,11 @@ func openshiftAppears(t *testing.T, w *world) {
 			}
 			return nil
 		})
-		constraints := &securityv1.SecurityContextConstraints{ObjectMeta: metav1.ObjectMeta{Name: set.Spec.Template.Annotations["openshift.io/required-scc"]}}
-		harness.Until(t, w.Server, "constraints "+constraints.Name, constraints, func(*securityv1.SecurityContextConstraints) error { return nil })
+		constraints := &securityv1.SecurityContextConstraints{
+			ObjectMeta: metav1.ObjectMeta{Name: set.Spec.Template.Annotations["openshift.io/required-scc"]},
+		}
+		harness.Until(t, w.Server, "constraints "+constraints.Name, constraints,
+			func(*securityv1.SecurityContextConstraints) error { return nil })
 		w.mayUse(t, constraints.Name, set.Spec.Template.Spec.ServiceAccountName)
 	}
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
@@ -75,7 +79,8 @@ func drift(t *testing.T, w *world) {
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 }
 
-// drifts changes, disowns and deletes each chosen object, waits each time until all are as before, and counts them by kind.
+// drifts changes, disowns and deletes each chosen object, waits each time until all are as
+// before, and counts them by kind.
 func (w *world) drifts(t *testing.T, chosen func(client.Object) bool) map[string]int {
 	t.Helper()
 	before, err := w.owned(t.Context())
@@ -149,7 +154,8 @@ func essence(object *unstructured.Unstructured) map[string]any {
 	return rest
 }
 
-// extend adds something beside what was applied, where server-side apply alone would leave it: it is another manager's field.
+// extend adds something beside what was applied, where server-side apply alone would leave it:
+// it is another manager's field.
 func extend(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	more := func(value any, path ...string) {

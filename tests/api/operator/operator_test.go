@@ -1,5 +1,5 @@
-// Package operator tests the operator, installed from the chart and run with the rights that the chart gives it, against a real API
-// server with the real garbage collector and DaemonSet controller.
+// Package operator tests the operator, installed from the chart and run with the rights that the chart gives it,
+// against a real API server with the real garbage collector and DaemonSet controller.
 package operator
 
 import (
@@ -78,8 +78,8 @@ func TestOperator(t *testing.T) {
 	}
 }
 
-// clear removes the resource whatever holds it, and waits until the garbage collector has removed what was the resource's: the next test
-// must not find it, nor a name taken.
+// clear removes the resource whatever holds it, and waits until the garbage collector has removed what was the
+// resource's: the next test must not find it, nor a name taken.
 func (w *world) clear(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -89,7 +89,9 @@ func (w *world) clear(t *testing.T) {
 	}
 	for i := range all.Items {
 		resource := &all.Items[i]
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+names.ForceDelete+`":"true"}}}`))
+		patch := client.RawPatch(
+			"application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+names.ForceDelete+`":"true"}}}`),
+		)
 		err := w.Client.Patch(ctx, resource, patch)
 		if err = errors.Join(client.IgnoreNotFound(err), client.IgnoreNotFound(w.Client.Delete(ctx, resource))); err != nil {
 			t.Error(err)
@@ -137,23 +139,26 @@ func withPools(pairs ...string) *v1beta1.HostPathProvisioner {
 }
 
 // condition waits until a condition is as wanted and its message holds the words.
-func (w *world) condition(t *testing.T, kind string, status metav1.ConditionStatus, words ...string) *v1beta1.HostPathProvisioner {
+func (w *world) condition(
+	t *testing.T, kind string, status metav1.ConditionStatus, words ...string,
+) *v1beta1.HostPathProvisioner {
 	t.Helper()
-	return harness.Until(t, w.Server, "condition "+kind+"="+string(status), named(), func(r *v1beta1.HostPathProvisioner) error {
-		condition := meta.FindStatusCondition(r.Status.Conditions, kind)
-		if condition == nil {
-			return fmt.Errorf("there is none, but %v", r.Status.Conditions)
-		}
-		if condition.Status != status || condition.ObservedGeneration != r.Generation {
-			return fmt.Errorf("it is %+v (generation %d)", *condition, r.Generation)
-		}
-		for _, word := range words {
-			if !strings.Contains(condition.Message, word) {
-				return fmt.Errorf("its message does not say %q: %q", word, condition.Message)
+	return harness.Until(t, w.Server, "condition "+kind+"="+string(status), named(),
+		func(r *v1beta1.HostPathProvisioner) error {
+			condition := meta.FindStatusCondition(r.Status.Conditions, kind)
+			if condition == nil {
+				return fmt.Errorf("there is none, but %v", r.Status.Conditions)
 			}
-		}
-		return nil
-	})
+			if condition.Status != status || condition.ObservedGeneration != r.Generation {
+				return fmt.Errorf("it is %+v (generation %d)", *condition, r.Generation)
+			}
+			for _, word := range words {
+				if !strings.Contains(condition.Message, word) {
+					return fmt.Errorf("its message does not say %q: %q", word, condition.Message)
+				}
+			}
+			return nil
+		})
 }
 
 // kinds are all that the operator may make.

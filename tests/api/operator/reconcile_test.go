@@ -25,7 +25,8 @@ func poolSeed(t *testing.T, w *world) {
 	w.condition(t, v1beta1.Progressing, metav1.ConditionFalse)
 	version := helmcli.Chart(t).AppVersion
 	if s := resource.Status; s.ObservedVersion != version || s.TargetVersion != version || s.OperatorVersion == "" {
-		t.Errorf("versions: operator %q, target %q, observed %q; want target and observed %q", s.OperatorVersion, s.TargetVersion, s.ObservedVersion, version)
+		t.Errorf("versions: operator %q, target %q, observed %q; want target and observed %q",
+			s.OperatorVersion, s.TargetVersion, s.ObservedVersion, version)
 	}
 	w.sameAsHelm(t, "always.yaml", map[string]string{
 		"storagePools":        `[{"name":"local","path":"/var/hpvolumes"}]`,
@@ -51,8 +52,10 @@ func legacySeed(t *testing.T, w *world) {
 func claimSeed(t *testing.T, w *world) {
 	w.apply(t, "pvctemplate-cr.yaml")
 	w.condition(t, v1beta1.NotServed, metav1.ConditionTrue, "pvcTemplate is not served by this version")
-	resource := w.condition(t, v1beta1.Available, metav1.ConditionFalse, `no pool is served: pool "local": pvcTemplate is not served by this version`)
-	if got := resource.Status.StoragePoolStatuses; len(got) != 1 || got[0].Name != "local" || got[0].Phase != v1beta1.PoolNotServed {
+	resource := w.condition(t, v1beta1.Available, metav1.ConditionFalse,
+		`no pool is served: pool "local": pvcTemplate is not served by this version`)
+	if got := resource.Status.StoragePoolStatuses; len(got) != 1 || got[0].Name != "local" ||
+		got[0].Phase != v1beta1.PoolNotServed {
 		t.Errorf("pools %+v, want local: NotServed", got)
 	}
 	w.sameAsHelm(t, "always.yaml", map[string]string{
@@ -60,7 +63,8 @@ func claimSeed(t *testing.T, w *world) {
 	})
 }
 
-// sameAsHelm compares what the operator has applied with what `helm template` makes of the values that it should have used.
+// sameAsHelm compares what the operator has applied with what `helm template` makes of the
+// values that it should have used.
 func (w *world) sameAsHelm(t *testing.T, file string, values map[string]string) {
 	t.Helper()
 	files := []string{baseValues}
@@ -149,7 +153,7 @@ func contains(path string, wanted, live any) error {
 	}
 }
 
-// isZero tells of values that the server leaves out when it writes them.
+// isZero reports whether a value is one that the server leaves out when it writes them.
 func isZero(value any) bool {
 	switch fmt.Sprint(value) {
 	case "", "0", "false":
@@ -187,16 +191,19 @@ func conditions(t *testing.T, w *world) {
 	w.Create(t, withPools("local", "/var/hpvolumes", "two", "/srv/two"))
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 	w.pools(t, v1beta1.StoragePoolStatus{
-		Name: "local", Phase: v1beta1.PoolPreparing, DesiredReady: 2, CurrentReady: 1, Message: "waits for word from the nodes node-2",
+		Name: "local", Phase: v1beta1.PoolPreparing, DesiredReady: 2, CurrentReady: 1,
+		Message: "waits for a report from the nodes node-2",
 	}, v1beta1.StoragePoolStatus{
-		Name: "two", Phase: v1beta1.PoolPreparing, DesiredReady: 2, Message: "waits for word from the nodes node-1, node-2",
+		Name: "two", Phase: v1beta1.PoolPreparing, DesiredReady: 2,
+		Message: "waits for a report from the nodes node-1, node-2",
 	})
 
 	w.nodes.Pool("node-2", "local", names.PoolAbsent, "the disk is not mounted")
 	w.nodes.Pool(patientNode, "two", names.PoolPresent, "")
 	w.nodes.Pool("node-2", "two", names.PoolNotSelected, "")
 	w.pools(t, v1beta1.StoragePoolStatus{
-		Name: "local", Phase: v1beta1.PoolDegraded, DesiredReady: 2, CurrentReady: 1, Message: "node node-2: the disk is not mounted",
+		Name: "local", Phase: v1beta1.PoolDegraded, DesiredReady: 2, CurrentReady: 1,
+		Message: "node node-2: the disk is not mounted",
 	}, v1beta1.StoragePoolStatus{Name: "two", Phase: v1beta1.PoolReady, DesiredReady: 1, CurrentReady: 1})
 	w.condition(t, v1beta1.Degraded, metav1.ConditionTrue, "node node-2: the disk is not mounted")
 
@@ -231,10 +238,13 @@ func oldViolations(t *testing.T, w *world) {
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 	config := w.driverConfig(t)
 	if !strings.Contains(config, "path: /var/hpvolumes\n") || strings.Contains(config, "inside") {
-		t.Errorf("the driver's configuration is to hold the first pool, with its path made clean, and not the one inside it:\n%s", config)
+		t.Errorf("the driver's configuration is to hold the first pool, with its path made clean, and not the one inside "+
+			"it:\n%s", config)
 	}
 	// What is not about the violation may be changed, and the violation itself may be mended.
-	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.ImagePullPolicy = corev1.PullNever })
+	harness.Change(
+		t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.ImagePullPolicy = corev1.PullNever },
+	)
 	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) {
 		r.Spec.StoragePools = r.Spec.StoragePools[:1]
 		r.Spec.StoragePools[0].Path = "/var/hpvolumes"
@@ -244,6 +254,8 @@ func oldViolations(t *testing.T, w *world) {
 
 func (w *world) driverConfig(t *testing.T) string {
 	t.Helper()
-	config := harness.Get(t, w.Server, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: driverName}})
+	config := harness.Get(t, w.Server, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: driverName},
+	})
 	return strings.Join(slices.Collect(maps.Values(config.Data)), "\n")
 }

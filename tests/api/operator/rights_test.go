@@ -6,7 +6,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 )
 
-// rights asks the authorizer what the operator may not do: it holds what it hands out, and that is the driver's rights, no more.
+// rights asks the authorizer what the operator may not do: it holds what it hands out, and that
+// is the driver's rights, no more.
 func rights(t *testing.T, w *world) {
 	for _, test := range []struct {
 		want                         bool

@@ -37,27 +37,39 @@ func tlsPolicy(t *testing.T, w *world) {
 	const weak, strong = tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
 	w.Create(t, withPools("local", "/var/hpvolumes"))
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
-	old, tls12, tls13 := hello{version: tls.VersionTLS10}, hello{version: tls.VersionTLS12}, hello{version: tls.VersionTLS13}
+	old, tls12 := hello{version: tls.VersionTLS10}, hello{version: tls.VersionTLS12}
+	tls13 := hello{version: tls.VersionTLS13}
 	weak12, strong12 := hello{tls.VersionTLS12, []uint16{weak}}, hello{tls.VersionTLS12, []uint16{strong}}
 
-	w.handshakes(t, "without OpenShift's APIServer", map[*hello]bool{&old: false, &weak12: false, &strong12: true, &tls12: true, &tls13: true})
+	w.handshakes(t, "without OpenShift's APIServer", map[*hello]bool{
+		&old: false, &weak12: false, &strong12: true, &tls12: true, &tls13: true,
+	})
 	w.driverTLS(t, "VersionTLS12")
 
 	cluster := &configv1.APIServer{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	cluster.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}}
+	cluster.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{
+		Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{},
+	}
 	w.Create(t, cluster)
 	w.handshakes(t, "Modern", map[*hello]bool{&old: false, &strong12: false, &tls12: false, &tls13: true})
 	w.driverTLS(t, "VersionTLS13")
 
 	harness.Change(t, w.Server, cluster, func(a *configv1.APIServer) {
-		a.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: configv1.TLSProfileOldType, Old: &configv1.OldTLSProfile{}}
+		a.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{
+			Type: configv1.TLSProfileOldType, Old: &configv1.OldTLSProfile{},
+		}
 	})
 	w.handshakes(t, "Old", map[*hello]bool{&old: true, &weak12: true, &tls13: true})
 
 	harness.Change(t, w.Server, cluster, func(a *configv1.APIServer) {
-		a.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: configv1.TLSProfileCustomType, Custom: &configv1.CustomTLSProfile{
-			TLSProfileSpec: configv1.TLSProfileSpec{MinTLSVersion: configv1.VersionTLS12, Ciphers: []string{"ECDHE-RSA-AES256-GCM-SHA384"}},
-		}}
+		a.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{
+			Type: configv1.TLSProfileCustomType,
+			Custom: &configv1.CustomTLSProfile{
+				TLSProfileSpec: configv1.TLSProfileSpec{
+					MinTLSVersion: configv1.VersionTLS12, Ciphers: []string{"ECDHE-RSA-AES256-GCM-SHA384"},
+				},
+			},
+		}
 	})
 	other12 := hello{tls.VersionTLS12, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}}
 	w.handshakes(t, "Custom", map[*hello]bool{&old: false, &other12: false, &strong12: true, &tls13: true})
@@ -65,7 +77,8 @@ func tlsPolicy(t *testing.T, w *world) {
 	// What the administrator set wins over the cluster's policy.
 	w.operator.Restart(t, "TLS_MIN_VERSION_OVERRIDE=VersionTLS13")
 	w.handshakes(t, "override of the version", map[*hello]bool{&strong12: false, &tls13: true})
-	w.operator.Restart(t, "TLS_CIPHERS_OVERRIDE=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_MIN_VERSION_OVERRIDE=VersionTLS12")
+	w.operator.Restart(t, "TLS_CIPHERS_OVERRIDE=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+		"TLS_MIN_VERSION_OVERRIDE=VersionTLS12")
 	w.handshakes(t, "override of the suites", map[*hello]bool{&strong12: false, &other12: true, &tls13: true})
 	w.operator.Restart(t)
 
@@ -89,7 +102,8 @@ func (w *world) handshakes(t *testing.T, when string, wanted map[*hello]bool) {
 					connection.Close()
 				}
 				if (err == nil) != want {
-					problems = append(problems, fmt.Errorf("offered %s %v: accepted %v (%w)", tls.VersionName(offer.version), offer.suites, err == nil, err))
+					problems = append(problems,
+						fmt.Errorf("offered %s %v: accepted %v (%w)", tls.VersionName(offer.version), offer.suites, err == nil, err))
 				}
 			}
 			return errors.Join(problems...)
@@ -113,7 +127,9 @@ func (w *world) driverTLS(t *testing.T, version string) {
 // metrics waits for a line of the operator's /metrics.
 func (w *world) metrics(t *testing.T, line string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	}
 	harness.Eventually(t, "metric "+line, func(ctx context.Context) error {
 		text, err := harness.Fetch(ctx, client, "https://"+w.operator.Metrics+"/metrics")
 		if err != nil {

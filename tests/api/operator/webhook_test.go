@@ -20,33 +20,19 @@ import (
 // denied is how the API server begins what the webhook says.
 const denied = `admission webhook "validate.hostpathprovisioner.kubevirt.io" denied the request: `
 
-// webhook asks through the API server: one request for each group of rules, whose tables are the webhook's own tests.
+// webhook asks through the API server, and compares whole messages.
 func webhook(t *testing.T, w *world) {
-	for name, test := range map[string]struct {
-		resource *v1beta1.HostPathProvisioner
-		want     string
-	}{
-		"system directory": {withPools("local", "/etc/hpp"), `spec.storagePools[0].path: "/etc/hpp" is or lies in /etc, a directory of the system: ` +
-			`want one that belongs to the pool alone, such as /var/lib/hostpath-provisioner`},
-		"not clean": {withPools("local", "/srv/../srv/a"), `spec.storagePools[0].path: "/srv/../srv/a" is not clean: write "/srv/a"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			refused(t, w.Client.Create(t.Context(), test.resource, client.DryRunAll), denied+test.want)
-		})
-	}
-	t.Run("nested and equal paths", func(t *testing.T) {
-		err := w.Client.Create(t.Context(), withPools("a", "/srv/a", "b", "/srv/a/b", "c", "/srv/a"), client.DryRunAll)
-		refusedWith(t, err, denied, "spec.storagePools[1].path", "spec.storagePools[2].path")
-	})
+	t.Run("refusals", func(t *testing.T) { refusals(t, w) })
 	w.Create(t, withPools("local", "/var/hpvolumes", "two", "/srv/two"))
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
-	t.Run("volumes hold their pool", func(t *testing.T) { poolWithVolumes(t, w) })
-	t.Run("volumes hold the legacy provisioner", func(t *testing.T) { legacyWithVolumes(t, w) })
+	t.Run("volumes keep their pool", func(t *testing.T) { poolWithVolumes(t, w) })
+	t.Run("volumes keep the legacy provisioner", func(t *testing.T) { legacyWithVolumes(t, w) })
 }
 
 func poolWithVolumes(t *testing.T, w *world) {
 	volume := w.volume(t, "two")
-	const hint = `delete their claims first, or set the annotation hostpathprovisioner.kubevirt.io/delete-with-volumes to "true" `
+	const hint = `delete their claims first, or set the annotation hostpathprovisioner.kubevirt.io/delete-with-volumes ` +
+		`to "true" `
 	has := "still has 1 volume: default/data (" + volume.Name + "); "
 	for name, test := range map[string]struct {
 		change func(*v1beta1.HostPathProvisioner)
@@ -54,15 +40,18 @@ func poolWithVolumes(t *testing.T, w *world) {
 	}{
 		"removed": {
 			func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools = r.Spec.StoragePools[:1] },
-			`spec.storagePools: the pool "two", which is removed, ` + has + `keep it, ` + hint + `to leave their data on the nodes`,
+			`spec.storagePools: Forbidden: the pool "two", which is removed, ` + has + `keep it, ` + hint +
+				`to leave their data on the nodes`,
 		},
 		"other path": {
 			func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools[1].Path = "/srv/three" },
-			`spec.storagePools[1].path: the pool "two" at "/srv/two" ` + has + `keep the path "/srv/two", ` + hint + `to leave their data on the nodes`,
+			`spec.storagePools[1].path: Forbidden: the pool "two" at "/srv/two" ` + has + `keep the path "/srv/two", ` + hint +
+				`to leave their data on the nodes`,
 		},
 		"other scope": {
 			func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools[1].Scope = "shared" },
-			`spec.storagePools[1].scope: the pool "two" of scope node ` + has + `keep the scope node, ` + hint + `to leave their data on the nodes`,
+			`spec.storagePools[1].scope: Forbidden: the pool "two" of scope node ` + has + `keep the scope node, ` + hint +
+				`to leave their data on the nodes`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +80,9 @@ func poolWithVolumes(t *testing.T, w *world) {
 	})
 	t.Run("released and retained", func(t *testing.T) {
 		w.release(t, volume, corev1.PersistentVolumeReclaimRetain)
-		harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools = r.Spec.StoragePools[:1] })
+		harness.Change(
+			t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools = r.Spec.StoragePools[:1] },
+		)
 		w.Delete(t, volume)
 		w.Gone(t, volume)
 	})
@@ -102,15 +93,24 @@ func legacyWithVolumes(t *testing.T, w *world) {
 		r.Spec.StoragePools, r.Spec.PathConfig = nil, &v1beta1.PathConfig{Path: "/var/hpvolumes"}
 	})
 	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-legacy", Annotations: map[string]string{names.ProvisionedBy: names.LegacyProvisioner}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-legacy", Annotations: map[string]string{names.ProvisionedBy: names.LegacyProvisioner},
+		},
 		Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: storage("1Gi"), StorageClassName: "manual",
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/hpvolumes/pvc-legacy"}},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: storage("1Gi"),
+			StorageClassName: "manual",
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/var/hpvolumes/pvc-legacy"},
+			},
 		},
 	}
 	w.Create(t, volume)
-	err := harness.ChangeRefused(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.PathConfig.Path = "/srv/legacy" })
-	refusedWith(t, err, denied, `spec.pathConfig.path: the legacy provisioner at "/var/hpvolumes" still has 1 volume: pvc-legacy; keep the path "/var/hpvolumes"`)
+	err := harness.ChangeRefused(
+		t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.PathConfig.Path = "/srv/legacy" },
+	)
+	refused(t, err, denied+`spec.pathConfig.path: Forbidden: the legacy provisioner at "/var/hpvolumes" still has `+
+		`1 volume: pvc-legacy; keep the path "/var/hpvolumes", delete their claims first, or set the annotation `+
+		`hostpathprovisioner.kubevirt.io/delete-with-volumes to "true" to leave their data on the nodes`)
 	w.Delete(t, volume)
 	w.Gone(t, volume)
 }
@@ -121,10 +121,12 @@ func (w *world) volume(t *testing.T, pool string) *corev1.PersistentVolume {
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-of-" + pool},
 		Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: storage("1Gi"), StorageClassName: "manual",
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: storage("1Gi"),
+			StorageClassName:              "manual",
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: names.Driver, VolumeHandle: "pvc-of-" + pool, VolumeAttributes: map[string]string{names.StoragePoolParameter: pool},
+				Driver: names.Driver, VolumeHandle: "pvc-of-" + pool,
+				VolumeAttributes: map[string]string{names.StoragePoolParameter: pool},
 			}},
 			ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data"},
 		},
@@ -148,7 +150,9 @@ func (w *world) volume(t *testing.T, pool string) *corev1.PersistentVolume {
 // release deletes the claim and waits until its volume is Released, with the policy given.
 func (w *world) release(t *testing.T, volume *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy) {
 	t.Helper()
-	harness.Change(t, w.Server, volume, func(volume *corev1.PersistentVolume) { volume.Spec.PersistentVolumeReclaimPolicy = policy })
+	harness.Change(
+		t, w.Server, volume, func(volume *corev1.PersistentVolume) { volume.Spec.PersistentVolumeReclaimPolicy = policy },
+	)
 	w.Delete(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}})
 	harness.Until(t, w.Server, "the volume is released", volume, func(volume *corev1.PersistentVolume) error {
 		if volume.Status.Phase != corev1.VolumeReleased {
@@ -169,17 +173,8 @@ func refused(t *testing.T, err error, want string) {
 	}
 }
 
-func refusedWith(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("refused with\n%v\nwithout\n%s", err, part)
-		}
-	}
-}
-
-// unreachable: while nobody answers for the webhook, what it would judge is refused, and what it would let pass goes on. Else a
-// resource that is being deleted could hang on its finalizer for good.
+// unreachable: while nobody answers for the webhook, what it would judge is refused, and what it would let pass goes
+// on. Else a resource that is being deleted could hang on its finalizer for good.
 func unreachable(t *testing.T, w *world) {
 	w.Create(t, withPools("local", "/var/hpvolumes"))
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
@@ -187,7 +182,9 @@ func unreachable(t *testing.T, w *world) {
 	w.withoutWebhook(t, func() { w.Delete(t, named()) })
 	w.deleting(t, "VolumesLeft", "1 volume left")
 	port := func(number int32) {
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: harness.OperatorName}}
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: harness.OperatorName},
+		}
 		harness.Change(t, w.Server, configuration, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			c.Webhooks[0].ClientConfig.Service.Port = &number
 		})
@@ -219,7 +216,9 @@ func (w *world) withoutWebhook(t *testing.T, do func()) {
 	t.Helper()
 	wrong := withPools("local", "/etc")
 	rule := func(resource string, reached func(error) bool) {
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: harness.OperatorName}}
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: harness.OperatorName},
+		}
 		harness.Change(t, w.Server, configuration, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			c.Webhooks[0].Rules[0].Resources = []string{resource}
 		})
@@ -234,5 +233,6 @@ func (w *world) withoutWebhook(t *testing.T, do func()) {
 	}
 	rule("nothing", func(err error) bool { return err == nil || !strings.Contains(err.Error(), "denied the request") })
 	do()
-	rule("hostpathprovisioners", func(err error) bool { return err != nil && strings.Contains(err.Error(), "denied the request") })
+	rule("hostpathprovisioners",
+		func(err error) bool { return err != nil && strings.Contains(err.Error(), "denied the request") })
 }

@@ -1,5 +1,5 @@
-// Package apiserver tests the chart against a real kube-apiserver and etcd that know the foreign kinds: what no schema of
-// ours can say, the server's own validation does.
+// Package apiserver tests the chart against a real kube-apiserver and etcd that know the foreign kinds: what no
+// schema of ours can say, the server's own validation does.
 package apiserver
 
 import (
@@ -85,12 +85,15 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 	pods := client.ObjectKey{Namespace: helmcli.Namespace, Name: "hpp-hostpath-provisioner-csi"}
 	before := get(t, s, pods, &appsv1.DaemonSet{})
 	// The server offers SecurityContextConstraints, and `openshift: auto` asks it.
-	get(t, s, client.ObjectKey{Name: before.Spec.Template.Annotations["openshift.io/required-scc"]}, &securityv1.SecurityContextConstraints{})
+	get(t, s, client.ObjectKey{Name: before.Spec.Template.Annotations["openshift.io/required-scc"]},
+		&securityv1.SecurityContextConstraints{})
 	permissions(t, s)
 
 	run(helmcli.Values{JSON: map[string]string{
-		"storagePools":   `[{"name":"local","path":"/var/lib/hostpath-provisioner"},{"name":"two","path":"/srv/two","maxVolumes":1000000}]`,
-		"storageClasses": `[{"name":"hostpath-local","storagePool":"local"},{"name":"two","storagePool":"two","default":true}]`,
+		"storagePools": `[{"name":"local","path":"/var/lib/hostpath-provisioner"},` +
+			`{"name":"two","path":"/srv/two","maxVolumes":1000000}]`,
+		"storageClasses": `[{"name":"hostpath-local","storagePool":"local"},` +
+			`{"name":"two","storagePool":"two","default":true}]`,
 	}}, "upgrade", helmcli.Release, chart)
 	after := get(t, s, pods, &appsv1.DaemonSet{})
 	const checksum = "checksum/config"
@@ -108,7 +111,8 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 	// Nothing here runs the Job that would ask first.
 	run(helmcli.Values{}, "uninstall", helmcli.Release, "--no-hooks")
 	for key, object := range map[client.ObjectKey]client.Object{
-		pods: &appsv1.DaemonSet{}, {Name: "kubevirt.io.hostpath-provisioner"}: &storagev1.CSIDriver{}, {Name: "two"}: &storagev1.StorageClass{},
+		pods: &appsv1.DaemonSet{}, {Name: "kubevirt.io.hostpath-provisioner"}: &storagev1.CSIDriver{},
+		{Name: "two"}: &storagev1.StorageClass{},
 	} {
 		if err := s.client.Get(t.Context(), key, object); !apierrors.IsNotFound(err) {
 			t.Errorf("%T %s is still there after uninstall: %v", object, key, err)
@@ -122,7 +126,9 @@ func flip(t *testing.T, s *server, run func(helmcli.Values, string, ...string) s
 	const operator = "hpp-hostpath-provisioner-operator"
 	upgrade := func(replicas string) *appsv1.Deployment {
 		values := helmcli.Values{Set: map[string]string{"operator.enabled": "true", "operator.replicas": replicas}}
-		if notes := run(values, "upgrade", helmcli.Release, helmcli.ChartDir(t)); !strings.Contains(notes, "kind: HostPathProvisioner\n") {
+		if notes := run(values, "upgrade", helmcli.Release, helmcli.ChartDir(t)); !strings.Contains(
+			notes, "kind: HostPathProvisioner\n",
+		) {
 			t.Errorf("upgrade printed no HostPathProvisioner:\n%s", notes)
 		}
 		return get(t, s, client.ObjectKey{Namespace: helmcli.Namespace, Name: operator}, &appsv1.Deployment{})
@@ -203,7 +209,9 @@ func start(t *testing.T) *server {
 	environment := &envtest.Environment{
 		Scheme:                helmcli.Scheme(t),
 		ErrorIfCRDPathMissing: true,
-		CRDDirectoryPaths:     slices.Concat(helmcli.OpenShiftKinds(t), helmcli.MonitoringKinds(t), helmcli.CertManagerKinds(t)),
+		CRDDirectoryPaths: slices.Concat(
+			helmcli.OpenShiftKinds(t), helmcli.MonitoringKinds(t), helmcli.CertManagerKinds(t),
+		),
 	}
 	config := helmcli.StartAPIServer(t, environment)
 	c, err := client.New(config, client.Options{Scheme: environment.Scheme})

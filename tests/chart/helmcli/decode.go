@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Scheme knows every kind that the chart can render, the foreign ones included. Those of cert-manager it knows by name only: the
-// types come with a server's whole dependencies.
+// Scheme knows every kind that the chart can render, the foreign ones included. Those of cert-manager it knows by
+// name only: the types come with a server's whole dependencies.
 func Scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	all := runtime.NewScheme()
@@ -29,12 +29,15 @@ func Scheme(t *testing.T) *runtime.Scheme {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"Issuer", "Certificate"} {
-		all.AddKnownTypeWithName(schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: kind}, &unstructured.Unstructured{})
+		all.AddKnownTypeWithName(
+			schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: kind}, &unstructured.Unstructured{},
+		)
 	}
 	return all
 }
 
-// Objects decodes a rendering. A field that the type does not have, a repeated key or a kind that nobody knows fails the test.
+// Objects decodes a rendering. A field that the type does not have, a repeated key or a kind
+// that nobody knows fails the test.
 func Objects(t *testing.T, manifest string) []client.Object {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(Scheme(t), serializer.EnableStrict).UniversalDeserializer()

@@ -16,8 +16,10 @@ func OpenShiftKinds(t *testing.T) []string {
 	t.Helper()
 	module := strings.TrimSpace(golang(t, "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api"))
 	return []string{
-		filepath.Join(module, "security", "v1", "zz_generated.crd-manifests", "0000_03_config-operator_01_securitycontextconstraints.crd.yaml"),
-		filepath.Join(module, "config", "v1", "zz_generated.crd-manifests", "0000_10_config-operator_01_apiservers-Default.crd.yaml"),
+		filepath.Join(module, "security", "v1", "zz_generated.crd-manifests",
+			"0000_03_config-operator_01_securitycontextconstraints.crd.yaml"),
+		filepath.Join(module, "config", "v1", "zz_generated.crd-manifests",
+			"0000_10_config-operator_01_apiservers-Default.crd.yaml"),
 	}
 }
 
@@ -25,7 +27,8 @@ func OpenShiftKinds(t *testing.T) []string {
 func MonitoringKinds(t *testing.T) []string {
 	t.Helper()
 	// Of this module only the types are a requirement; the definitions lie in its parent.
-	folder := filepath.Join(Download(t, "github.com/prometheus-operator/prometheus-operator@v0.94.1"), "example", "prometheus-operator-crd")
+	folder := filepath.Join(Download(t, "github.com/prometheus-operator/prometheus-operator@v0.94.1"), "example",
+		"prometheus-operator-crd")
 	return []string{
 		filepath.Join(folder, "monitoring.coreos.com_podmonitors.yaml"),
 		filepath.Join(folder, "monitoring.coreos.com_servicemonitors.yaml"),
@@ -33,14 +36,16 @@ func MonitoringKinds(t *testing.T) []string {
 	}
 }
 
-// CertManagerKinds are files with the CustomResourceDefinitions of cert-manager that the chart knows. The module has them as its own
-// chart's templates, in which only the labels are to be filled in; these copies have none.
+// CertManagerKinds are files with the CustomResourceDefinitions of cert-manager that the chart knows. The module has
+// them as its own chart's templates, in which only the labels are to be filled in; these copies have none.
 func CertManagerKinds(t *testing.T) []string {
 	t.Helper()
 	folder := filepath.Join(Download(t, "github.com/cert-manager/cert-manager@v1.11.5"), "deploy", "crds")
 	labels := regexp.MustCompile(`(?m)^  labels:\n(    .*\n)+`)
 	var files []string
-	for _, name := range []string{"crd-issuers.yaml", "crd-clusterissuers.yaml", "crd-certificates.yaml", "crd-certificaterequests.yaml"} {
+	for _, name := range []string{
+		"crd-issuers.yaml", "crd-clusterissuers.yaml", "crd-certificates.yaml", "crd-certificaterequests.yaml",
+	} {
 		data, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			t.Fatal(err)

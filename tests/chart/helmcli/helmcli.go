@@ -18,7 +18,8 @@ const (
 	Namespace = "storage"
 )
 
-// KubeVersion is what `helm template` takes the cluster for. A Helm built without its release's linker flags would say 1.20.
+// KubeVersion is what `helm template` takes the cluster for. A Helm built without its
+// release's linker flags would say 1.20.
 const KubeVersion = "v1.37.1"
 
 // Helm is one of the supported versions, built by `make chart-test` into the tool cache.
@@ -57,7 +58,8 @@ func Each(t *testing.T, test func(*testing.T, Helm)) {
 	}
 }
 
-// use puts the version first on PATH, where terratest and ct look for `helm`, and keeps its caches out of the home directory.
+// use puts the version first on PATH, where terratest and ct look for `helm`, and keeps its
+// caches out of the home directory.
 func (h Helm) use(t *testing.T) {
 	t.Helper()
 	t.Setenv("PATH", h.dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -156,7 +158,8 @@ func Tool(t *testing.T, name, version string) string {
 	}
 	path := filepath.Join(cache, "tools", name+"-"+version, name)
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%s %s is not built yet: run `make chart-test`, or `go -C tools run ./install helm3 helm4 ct` (%v)", name, version, err)
+		t.Fatalf("%s %s is not built yet: run `make chart-test`, or `go -C tools run ./install helm3 helm4 ct` (%v)",
+			name, version, err)
 	}
 	return path
 }

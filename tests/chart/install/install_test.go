@@ -1,5 +1,5 @@
-// Package install installs the chart with every ci/*-values.yaml into a kind cluster, runs `helm test` and removes it again,
-// all by chart-testing.
+// Package install installs the chart with every ci/*-values.yaml into a kind cluster, runs `helm test` and
+// removes it again, all by chart-testing.
 //
 // By default the cluster hpp-ct is made for the run and removed after it.
 //
@@ -32,9 +32,11 @@ func TestInstallEveryCIFile(t *testing.T) {
 	t.Setenv("KUBECONFIG", kubeconfig)
 	// Ours and ct's kubectl is of the cluster's version, on a machine with another one or none.
 	t.Setenv("PATH", helmcli.Assets(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
-	if drivers := run(t, "kubectl", "get", "csidrivers", "--output=name"); strings.Contains(drivers, "kubevirt.io.hostpath-provisioner") {
-		t.Fatal("the cluster has a CSIDriver kubevirt.io.hostpath-provisioner already, which one of the ci files would take over: " +
-			"uninstall that release, or use another cluster")
+	if drivers := run(t, "kubectl", "get", "csidrivers", "--output=name"); strings.Contains(
+		drivers, "kubevirt.io.hostpath-provisioner",
+	) {
+		t.Fatal("the cluster has a CSIDriver kubevirt.io.hostpath-provisioner already, which one of the ci files would " +
+			"take over: uninstall that release, or use another cluster")
 	}
 	ct := helmcli.Tool(t, "ct", "v3.14.0")
 	files, err := filepath.Glob(filepath.Join(helmcli.ChartDir(t), "ci", "*-values.yaml"))

@@ -16,7 +16,9 @@ func TestConfigIsWhatKindReads(t *testing.T) {
 		ownNetwork bool
 		roles      []v1alpha4.NodeRole
 	}{
-		"public image":   {2, false, []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole, v1alpha4.WorkerRole}},
+		"public image": {
+			2, false, []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole, v1alpha4.WorkerRole},
+		},
 		"built here":     {1, true, []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole}},
 		"without worker": {0, true, []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole}},
 	} {

@@ -33,7 +33,8 @@ func (c *Cluster) prepareDocker(ctx context.Context) error {
 		if err := dockercli.UseStandIn(c.folder("bin")); err != nil {
 			return err
 		}
-		c.steps.Note("This host cannot start privileged containers (no CAP_SYS_RESOURCE): nodes get the same rights by other means; nothing on the host changes.")
+		c.steps.Note("This host cannot start privileged containers (no CAP_SYS_RESOURCE): nodes get the same rights by " +
+			"other means; nothing on the host changes.")
 	}
 	c.provider = cluster.NewProvider(cluster.ProviderWithDocker())
 	return ctx.Err()
@@ -157,7 +158,8 @@ type logger struct{ report func(string) }
 
 // Warn and Error are both things to look at; kind returns errors beside them.
 func (l *logger) Warn(message string) {
-	if !strings.HasPrefix(message, "WARNING: Overriding docker network") && !strings.HasPrefix(message, "WARNING: Here be dragons") {
+	if !strings.HasPrefix(message, "WARNING: Overriding docker network") &&
+		!strings.HasPrefix(message, "WARNING: Here be dragons") {
 		l.report(message)
 	}
 }
@@ -189,5 +191,5 @@ func (l infoLogger) Info(message string) {
 // Infof is Info with a format.
 func (l infoLogger) Infof(format string, args ...any) { l.Info(fmt.Sprintf(format, args...)) }
 
-// Enabled tells whether the level is shown.
+// Enabled reports whether the level is shown.
 func (l infoLogger) Enabled() bool { return l.level == 0 }

@@ -12,7 +12,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
@@ -33,7 +32,9 @@ func (c *Cluster) PushProduct(ctx context.Context, version string, names ...stri
 
 // PushProductWithReport is PushProduct for those who want to know how far it
 // is: report gets a few words, from several goroutines at once.
-func (c *Cluster) PushProductWithReport(ctx context.Context, version string, report func(string), names ...string) (map[string]string, error) {
+func (c *Cluster) PushProductWithReport(
+	ctx context.Context, version string, report func(string), names ...string,
+) (map[string]string, error) {
 	root, err := repo.Root(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +64,8 @@ func (c *Cluster) PushBinary(ctx context.Context, binary, target, image string) 
 	if err != nil {
 		return "", err
 	}
-	return c.push(ctx, product.Built{Name: image, Images: []product.PlatformImage{{Platform: platform(), Image: img}}}, image)
+	return c.push(ctx, product.Built{Name: image, Images: []product.PlatformImage{{Platform: platform(), Image: img}}},
+		image)
 }
 
 func (c *Cluster) push(ctx context.Context, b product.Built, image string) (string, error) {
@@ -101,10 +103,4 @@ func PurgeImages(ctx context.Context) error {
 		return fmt.Errorf("remove images: %w", err)
 	}
 	return nil
-}
-
-// CacheDir is the folder that survives clusters.
-func CacheDir() (string, error) {
-	dir, err := cache.Open()
-	return string(dir), err
 }

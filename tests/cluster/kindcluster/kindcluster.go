@@ -92,7 +92,8 @@ func Create(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.finish(ctx, o); err != nil {
-		return nil, fmt.Errorf("cluster %s is there but does not work; if making it was interrupted, remove it with `go run ./cluster down --name %s`: %w",
+		return nil, fmt.Errorf("cluster %s is there but does not work; if making it was interrupted, remove it with `go "+
+			"run ./cluster down --name %s`: %w",
 			o.Name, o.Name, err)
 	}
 	return c, nil
@@ -119,7 +120,8 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 		return nil, fmt.Errorf("list the nodes of cluster %s: %w", name, err)
 	}
 	if len(nodes) == 0 {
-		missing := fmt.Errorf("there is no cluster %s: make it with `go run ./cluster up --name %s` in the tests folder", name, name)
+		missing := fmt.Errorf("there is no cluster %s: make it with `go run ./cluster up --name %s` in the tests folder",
+			name, name)
 		return nil, errors.Join(missing, os.RemoveAll(c.folder()))
 	}
 	return c, nil
@@ -214,9 +216,10 @@ func (c *Cluster) adopt(ctx context.Context, o Options, have int) error {
 	if err != nil {
 		return err
 	}
-	err = c.steps.Step(fmt.Sprintf("kind cluster %s: it is there, updating it in place", o.Name), 0, func(func(string)) error {
-		return dockercli.Run(ctx, append([]string{"start"}, names...)...)
-	})
+	err = c.steps.Step(fmt.Sprintf("kind cluster %s: it is there, updating it in place", o.Name), 0,
+		func(func(string)) error {
+			return dockercli.Run(ctx, append([]string{"start"}, names...)...)
+		})
 	if err != nil {
 		return err
 	}
@@ -234,7 +237,9 @@ func (c *Cluster) finish(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	err = c.steps.Step("registry "+registry.Container(c.name), 0, func(func(string)) error { return c.ensureRegistry(ctx) })
+	err = c.steps.Step(
+		"registry "+registry.Container(c.name), 0, func(func(string)) error { return c.ensureRegistry(ctx) },
+	)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,9 @@ func (c *Cluster) NodeExec(ctx context.Context, node string, command ...string) 
 // Kubectl runs kubectl on the control plane, as administrator. stdin may be
 // nil. It is there whatever is installed on this machine.
 func (c *Cluster) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
-	command := []string{"exec", "--interactive", c.name + "-control-plane", "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}
+	command := []string{
+		"exec", "--interactive", c.name + "-control-plane", "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf",
+	}
 	return dockercli.Input(ctx, stdin, append(command, args...)...)
 }
 
@@ -200,7 +202,7 @@ func (c *Cluster) WaitReady(ctx context.Context, limit time.Duration, report fun
 	return nil
 }
 
-// poll tries until try succeeds or the time is over; the error tells what was
+// poll tries until try succeeds or the time is over; the error says what was
 // waited for and why the last attempt failed.
 func poll(ctx context.Context, limit time.Duration, what string, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -82,6 +83,21 @@ func canPull(ctx context.Context, image string) bool {
 	defer cancel()
 	_, err = remote.Head(ref, remote.WithContext(ctx))
 	return err == nil
+}
+
+// Program compiles the main package at the root of a Go module and pushes it to the cluster's registry as an image.
+func Program(ctx context.Context, c *kindcluster.Cluster, module, version, image string) error {
+	dir, err := cache.Open()
+	if err != nil {
+		return err
+	}
+	program := versions.Program{Name: path.Base(module), Module: module, Version: version}
+	folder, err := gobuild.Build(ctx, dir, program, func(string) {})
+	if err != nil {
+		return err
+	}
+	_, err = c.PushBinary(ctx, filepath.Join(folder, program.Name), "/"+program.Name, image)
+	return err
 }
 
 // Helm returns the path of Helm at the pinned version, in the folder

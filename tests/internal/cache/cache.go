@@ -45,7 +45,7 @@ func (d Dir) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(d)}, elem...)...)
 }
 
-// Has tells whether the entry is there.
+// Has reports whether the entry is there.
 func (d Dir) Has(entry string) bool {
 	_, err := os.Stat(d.Path(entry))
 	return err == nil

@@ -1,6 +1,6 @@
-// Command ceiling is a CSI driver that does nothing: it answers every call at once and stores nothing. What a cluster does
-// with it is the most that any driver could reach there. It takes the real driver's place in the real driver's DaemonSet, so
-// that everything around it is the same.
+// Command ceiling is a CSI driver that does nothing: it answers every call at once and stores nothing. What a cluster
+// does with it is the most that any driver could reach there. It takes the real driver's place in the real driver's
+// DaemonSet, so that everything around it is the same.
 package main
 
 import (
@@ -59,7 +59,8 @@ func parse(args []string, node string) (options, error) {
 		}
 	}
 	if o.endpoint == "" || o.driverName == "" || o.topologyKey == "" || o.kubeletDir == "" || o.nodeName == "" {
-		return o, errors.New("want --endpoint, --driver-name, --topology-key, --kubelet-dir, and NODE_NAME, as the real driver has them")
+		return o, errors.New("want --endpoint, --driver-name, --topology-key, --kubelet-dir, and NODE_NAME, " +
+			"as the real driver has them")
 	}
 	return o, nil
 }
@@ -74,9 +75,12 @@ func serve(ctx context.Context, o options) error {
 	csi.RegisterNodeServer(drivers, n)
 	plugins := grpc.NewServer()
 	registration.RegisterRegistrationServer(plugins, n)
-	health := &http.Server{Addr: o.httpAddress, ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusOK)
-	})}
+	health := &http.Server{
+		Addr: o.httpAddress, ReadHeaderTimeout: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+		}),
+	}
 	ended := make(chan error, 3)
 	for path, server := range map[string]*grpc.Server{
 		socket: drivers,

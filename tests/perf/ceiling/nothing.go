@@ -28,10 +28,14 @@ func (n *nothing) topology() *csi.Topology {
 }
 
 func (n *nothing) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
-	return &registration.PluginInfo{Type: registration.CSIPlugin, Name: n.driverName, Endpoint: n.socket, SupportedVersions: []string{"1.0.0"}}, nil
+	return &registration.PluginInfo{
+		Type: registration.CSIPlugin, Name: n.driverName, Endpoint: n.socket, SupportedVersions: []string{"1.0.0"},
+	}, nil
 }
 
-func (n *nothing) NotifyRegistrationStatus(context.Context, *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (n *nothing) NotifyRegistrationStatus(
+	context.Context, *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
@@ -39,7 +43,9 @@ func (n *nothing) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*cs
 	return &csi.GetPluginInfoResponse{Name: n.driverName, VendorVersion: "0"}, nil
 }
 
-func (n *nothing) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+func (n *nothing) GetPluginCapabilities(
+	context.Context, *csi.GetPluginCapabilitiesRequest,
+) (*csi.GetPluginCapabilitiesResponse, error) {
 	response := &csi.GetPluginCapabilitiesResponse{}
 	for _, service := range []csi.PluginCapability_Service_Type{
 		csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
@@ -55,7 +61,9 @@ func (n *nothing) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse,
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }
 
-func (n *nothing) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+func (n *nothing) ControllerGetCapabilities(
+	context.Context, *csi.ControllerGetCapabilitiesRequest,
+) (*csi.ControllerGetCapabilitiesResponse, error) {
 	response := &csi.ControllerGetCapabilitiesResponse{}
 	for _, rpc := range []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_GET_CAPACITY,
@@ -70,7 +78,8 @@ func (n *nothing) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 
 func (n *nothing) CreateVolume(_ context.Context, q *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
-		VolumeId: q.GetName(), CapacityBytes: q.GetCapacityRange().GetRequiredBytes(), AccessibleTopology: []*csi.Topology{n.topology()},
+		VolumeId: q.GetName(), CapacityBytes: q.GetCapacityRange().GetRequiredBytes(),
+		AccessibleTopology: []*csi.Topology{n.topology()},
 	}}, nil
 }
 
@@ -86,21 +95,29 @@ func (n *nothing) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.No
 	return &csi.NodeGetInfoResponse{NodeId: n.nodeName, AccessibleTopology: n.topology()}, nil
 }
 
-func (n *nothing) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (n *nothing) NodeGetCapabilities(
+	context.Context, *csi.NodeGetCapabilitiesRequest,
+) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{
-		Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER}},
+		Type: &csi.NodeServiceCapability_Rpc{
+			Rpc: &csi.NodeServiceCapability_RPC{Type: csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER},
+		},
 	}}}, nil
 }
 
 // NodePublishVolume makes the directory that the pod gets: the least for which a container starts.
-func (n *nothing) NodePublishVolume(_ context.Context, q *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (n *nothing) NodePublishVolume(
+	_ context.Context, q *csi.NodePublishVolumeRequest,
+) (*csi.NodePublishVolumeResponse, error) {
 	if err := os.Mkdir(q.GetTargetPath(), 0o777); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-func (n *nothing) NodeUnpublishVolume(_ context.Context, q *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (n *nothing) NodeUnpublishVolume(
+	_ context.Context, q *csi.NodeUnpublishVolumeRequest,
+) (*csi.NodeUnpublishVolumeResponse, error) {
 	if err := os.RemoveAll(q.GetTargetPath()); err != nil {
 		return nil, err
 	}

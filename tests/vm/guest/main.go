@@ -1,5 +1,5 @@
 // Command guest is the first process of a VM of tests/vm: it loads modules, mounts what every program expects, runs one
-// command with the second serial port as its terminal, and tells how that ended. It never returns: the kernel
+// command with the second serial port as its terminal, and says how that ended. It never returns: the kernel
 // would panic.
 package main
 
@@ -20,7 +20,7 @@ import (
 type plan struct {
 	Modules []string // paths, in the order of loading
 	Command []string
-	Ended   string // what the line starts with that tells the exit status
+	Ended   string // what the line with the exit status starts with
 }
 
 func main() {

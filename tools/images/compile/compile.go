@@ -73,5 +73,8 @@ func follow(stderr io.Reader, report func(string)) []string {
 // from dropping unused methods: the driver is 21 MB with it, 25 MB without.
 func Args(t Target) []string {
 	ldflags := append([]string{"-s", "-w"}, t.Ldflags...)
-	return []string{"build", "-v", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " "), "-o", t.Output, t.Package}
+	return []string{
+		"build", "-v", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-ldflags",
+		strings.Join(ldflags, " "), "-o", t.Output, t.Package,
+	}
 }

@@ -30,7 +30,8 @@ func TestRunIsReproducibleAndSetsTheVersion(t *testing.T) {
 	for range 2 {
 		output := filepath.Join(t.TempDir(), "out", "example")
 		err := compile.Run(t.Context(), compile.Target{
-			Dir: module(t), Package: ".", OS: "linux", Arch: "arm64", Ldflags: []string{"-X", "main.version=v9-test"}, Output: output,
+			Dir: module(t), Package: ".", OS: "linux", Arch: "arm64", Ldflags: []string{"-X", "main.version=v9-test"},
+			Output: output,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -51,10 +52,14 @@ func TestRunIsReproducibleAndSetsTheVersion(t *testing.T) {
 
 func TestRunReturnsTheCompilersWords(t *testing.T) {
 	dir := module(t)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nfunc main() { nonsense() }\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "main.go"), []byte("package main\n\nfunc main() { nonsense() }\n"), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
-	err := compile.Run(t.Context(), compile.Target{Dir: dir, Package: ".", OS: "linux", Arch: "amd64", Output: filepath.Join(dir, "x")})
+	err := compile.Run(t.Context(), compile.Target{
+		Dir: dir, Package: ".", OS: "linux", Arch: "amd64", Output: filepath.Join(dir, "x"),
+	})
 	if err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
 		t.Errorf("error %v, want the compiler's words", err)
 	}

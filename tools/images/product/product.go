@@ -117,8 +117,9 @@ func buildOne(ctx context.Context, o Options, name string, p Platform, output st
 	return wrap(p, output, "/"+name, scratch.Config{User: user(name), Labels: labels(name, o.Version)})
 }
 
-// user is who an image runs as. The operator only talks to the API server, so nobody in particular; as a number, because the
-// kubelet can tell only of a number that it is not root. The others work on the node, or their pod says who they are.
+// user is who an image runs as. The operator only talks to the API server, so nobody in particular; as a
+// number, because the kubelet can tell only of a number that it is not root. The others work on the
+// node, or their pod says who they are.
 func user(name string) string {
 	if name == "operator" {
 		return "65532:65532"

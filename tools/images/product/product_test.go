@@ -128,7 +128,8 @@ func TestSaveReplacesALayout(t *testing.T) {
 }
 
 func TestPushNamesAWrongReference(t *testing.T) {
-	if _, err := product.Push(t.Context(), wrapped(t, "amd64"), "UPPER/x:1"); err == nil || !strings.Contains(err.Error(), "UPPER/x:1") {
+	if _, err := product.Push(t.Context(), wrapped(t, "amd64"), "UPPER/x:1"); err == nil ||
+		!strings.Contains(err.Error(), "UPPER/x:1") {
 		t.Errorf("error %v, want the name in it", err)
 	}
 }
@@ -137,7 +138,8 @@ func TestPushNamesAWrongReference(t *testing.T) {
 func TestTheOperatorIsNotRoot(t *testing.T) {
 	root := t.TempDir()
 	for file, content := range map[string]string{
-		"go.mod": "module example.com/m\n\ngo 1.26\n", "src/driver/main.go": "package main\n\nfunc main() {}\n", "src/operator/main.go": "package main\n\nfunc main() {}\n",
+		"go.mod": "module example.com/m\n\ngo 1.26\n", "src/driver/main.go": "package main\n\nfunc main() {}\n",
+		"src/operator/main.go": "package main\n\nfunc main() {}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755); err != nil {
 			t.Fatal(err)
@@ -147,7 +149,8 @@ func TestTheOperatorIsNotRoot(t *testing.T) {
 		}
 	}
 	built, err := product.Build(t.Context(), product.Options{
-		Root: root, Names: []string{"driver", "operator"}, Version: "1", Platforms: []product.Platform{{OS: "linux", Arch: "amd64"}},
+		Root: root, Names: []string{"driver", "operator"}, Version: "1",
+		Platforms: []product.Platform{{OS: "linux", Arch: "amd64"}},
 	})
 	if err != nil {
 		t.Fatal(err)

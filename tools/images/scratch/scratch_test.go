@@ -42,9 +42,12 @@ func archive(t *testing.T, files ...scratch.File) []entry {
 			t.Fatal(err)
 		}
 		if !hdr.ModTime.Equal(time.Unix(0, 0)) || hdr.Uid != 0 || hdr.Gid != 0 || hdr.Uname != "" {
-			t.Errorf("%s carries a time or an owner of the build host: %v %d:%d %q", hdr.Name, hdr.ModTime, hdr.Uid, hdr.Gid, hdr.Uname)
+			t.Errorf("%s carries a time or an owner of the build host: %v %d:%d %q",
+				hdr.Name, hdr.ModTime, hdr.Uid, hdr.Gid, hdr.Uname)
 		}
-		all = append(all, entry{Name: hdr.Name, Link: hdr.Linkname, Content: string(content), Mode: hdr.Mode, Type: hdr.Typeflag})
+		all = append(all, entry{
+			Name: hdr.Name, Link: hdr.Linkname, Content: string(content), Mode: hdr.Mode, Type: hdr.Typeflag,
+		})
 	}
 }
 

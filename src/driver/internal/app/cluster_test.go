@@ -23,8 +23,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// kubernetes is as much of a cluster's API as a driver without volumes asks for. What is applied to pods' status arrives in reports,
-// after as many failures as asked for.
+// kubernetes is as much of a cluster's API as a driver without volumes asks for. What is applied to pods' status
+// arrives in reports, after as many failures as asked for.
 func kubernetes(t *testing.T, failures int) (kubeconfig string, reports <-chan corev1.Pod) {
 	t.Helper()
 	applied := make(chan corev1.Pod)
@@ -57,14 +57,19 @@ func kubernetes(t *testing.T, failures int) (kubeconfig string, reports <-chan c
 	server := httptest.NewServer(mux) // all else is not found: the node's labels stay unknown
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	writeFile(t, kubeconfig, fmt.Sprintf(`{"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`, server.URL))
+	writeFile(t, kubeconfig, fmt.Sprintf(`{"clusters":[{"name":"c","cluster":{"server":%q}}],
+		"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`, server.URL))
 	return kubeconfig, applied
 }
 
 func TestPoolsAreReportedOnThePod(t *testing.T) {
-	m := newMachine(t, "storagePools: [{name: fast, path: $POOL/fast}, {name: nvme, path: $POOL/nvme, nodeSelector: {disk: nvme}}]")
+	m := newMachine(t, "storagePools: [{name: fast, path: $POOL/fast}, {name: nvme, path: $POOL/nvme, nodeSelector: "+
+		"{disk: nvme}}]")
 	kubeconfig, reports := kubernetes(t, 2)
-	m.args = []string{"--standalone=false", "--kubeconfig=" + kubeconfig, "--report-pools", "--pod-name=csi-x7k2p", "--pod-namespace=storage"}
+	m.args = []string{
+		"--standalone=false", "--kubeconfig=" + kubeconfig, "--report-pools", "--pod-name=csi-x7k2p",
+		"--pod-namespace=storage",
+	}
 	m.start(t)
 	type condition struct {
 		Status          corev1.ConditionStatus
@@ -90,13 +95,18 @@ func TestPoolsAreReportedOnThePod(t *testing.T) {
 		}
 	}
 	const fast, nvme = "pool.hostpathprovisioner.kubevirt.io/fast", "pool.hostpathprovisioner.kubevirt.io/nvme"
-	unknown := condition{"False", "PoolAbsent", "NodeUnknown: waiting for the Kubernetes API to tell this node's labels, which decide whether " + m.path("pool/nvme") + " is used"}
+	unknown := condition{
+		"False", "PoolAbsent",
+		"NodeUnknown: waiting for the Kubernetes API to give this node's labels, which decide whether " +
+			m.path("pool/nvme") + " is used",
+	}
 	wait(map[corev1.PodConditionType]condition{
 		fast: {"True", "PoolPresent", m.path("pool/fast") + " can be used; enforcement of sizes: none"}, nvme: unknown,
 	})
 	m.replacePool(t)
 	wait(map[corev1.PodConditionType]condition{
-		fast: {"False", "PoolAbsent", fmt.Sprintf("PathMissing: %s does not exist; mount the right one, or if the change is meant: driver pool forget fast", m.path("pool/fast"))},
+		fast: {"False", "PoolAbsent", fmt.Sprintf("PathMissing: %s does not exist; mount the right one, or if the change "+
+			"is meant: driver pool forget fast", m.path("pool/fast"))},
 		nvme: unknown,
 	})
 }
@@ -109,7 +119,8 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 		t.Fatal(err)
 	}
 	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
 	}
 	crt, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
 	if err != nil {
@@ -138,10 +149,14 @@ func TestMetricsOverTLS(t *testing.T) {
 	}
 	get := func(trusted *x509.CertPool, path string) (int, string) {
 		t.Helper()
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+		transport := &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true,
+			ForceAttemptHTTP2: true,
+		}
 		return fetch(t, &http.Client{Transport: transport}, "https://"+address+path)
 	}
-	if code, body := get(trusted, "/metrics"); code != http.StatusOK || !strings.Contains(body, `kubevirt_hpp_pool_path_shared_with_os{pool="local"} `) {
+	if code, body := get(trusted, "/metrics"); code != http.StatusOK ||
+		!strings.Contains(body, `kubevirt_hpp_pool_path_shared_with_os{pool="local"} `) {
 		t.Errorf("/metrics over TLS: %d %s", code, body)
 	}
 	if code, _ := get(trusted, "/healthz"); code != http.StatusNotFound {

@@ -1,5 +1,5 @@
-// Package app makes the driver out of its parts: options, wiring, start and stop. It is the only package that sees the concrete
-// parts together.
+// Package app makes the driver out of its parts: options, wiring, start and stop. It is the only package that sees the
+// concrete parts together.
 package app
 
 import (
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,8 +43,9 @@ func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
 		},
 	}
 	o.addFlags(root.Flags(), getenv)
-	root.PersistentFlags().StringVar(&o.stateDir, "state-dir", defaultStateDir, "what the driver remembers of this node, with its control socket")
-	root.AddCommand(newStatus(&o.stateDir), newPool(&o.stateDir))
+	root.PersistentFlags().StringVar(&o.stateDir, "state-dir", defaultStateDir,
+		"what the driver remembers of this node, with its control socket")
+	root.AddCommand(newStatus(&o.stateDir), newPool(&o.stateDir), newVolume(&o.stateDir))
 	return root
 }
 
@@ -62,7 +64,7 @@ func newStatus(stateDir *string) *cobra.Command {
 				return err
 			}
 			if output == "table" {
-				return control.WriteTable(command.OutOrStdout(), status)
+				return control.WriteTable(command.OutOrStdout(), status, time.Now())
 			}
 			encoder := json.NewEncoder(command.OutOrStdout())
 			encoder.SetIndent("", "  ")
@@ -73,24 +75,37 @@ func newStatus(stateDir *string) *cobra.Command {
 	return command
 }
 
+// group is a command that only has others.
+func group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	command := &cobra.Command{
+		Use: name, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.AddCommand(commands...)
+	return command
+}
+
 func newPool(stateDir *string) *cobra.Command {
-	pool := &cobra.Command{Use: "pool", Short: "Change what this node knows of a pool", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	pool.AddCommand(&cobra.Command{
+	return group("pool", "Change what this node knows of a pool", &cobra.Command{
 		Use:   "forget NAME",
 		Short: "Forget the identity of an absent pool",
 		Long: "Forget the identity of a pool that is absent, because its disk was replaced on purpose or because it was\n" +
 			"taken out of the configuration for good. A configured pool is then adopted anew with what is at its path;\n" +
-			"volumes that were on the old disk are gone for this node.",
+			"volumes that were on the old disk are gone for this node. That is noted of a pool that this node never had,\n" +
+			"too: PersistentVolumes that name it can then be deleted.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := control.NewClient(*stateDir).Forget(command.Context(), args[0]); err != nil {
+			known, err := control.NewClient(*stateDir).Forget(command.Context(), args[0])
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(command.OutOrStdout(), "pool %s is forgotten on this node\n", args[0])
+			said := "is forgotten on this node"
+			if !known {
+				said = "was never used on this node; it is noted that its volumes are gone"
+			}
+			_, err = fmt.Fprintf(command.OutOrStdout(), "pool %s %s\n", args[0], said)
 			return err
 		},
 	})
-	return pool
 }
 
 // serve runs the driver until ctx ends.
@@ -118,7 +133,8 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 		defer unlock()
 		assemble = build
 	}
-	log.InfoContext(ctx, "starting the driver", logging.KeyVersion, buildinfo.Version(), logging.KeyMode, o.mode, logging.KeyNode, o.nodeName, logging.KeyPools, len(specs))
+	log.InfoContext(ctx, "starting the driver", logging.KeyVersion, buildinfo.Version(), logging.KeyMode, o.mode,
+		logging.KeyNode, o.nodeName, logging.KeyPools, len(specs))
 	d, err := assemble(ctx, o, specs, log)
 	if err != nil {
 		return err

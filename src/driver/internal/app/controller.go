@@ -23,7 +23,8 @@ const (
 	modeController = "controller"
 )
 
-// buildController puts the cluster's controller together, which csi-resizer asks on a socket of its own. It has no pools.
+// buildController puts the cluster's controller together, which csi-resizer asks on a socket of its own. It has no
+// pools.
 func buildController(ctx context.Context, o options, specs []poolspec.Pool, log *slog.Logger) (_ *driver, err error) {
 	d := &driver{options: o, log: log, registry: prometheus.NewRegistry()}
 	defer func() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,23 +15,23 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 const (
 	// callTimeout is for clients that set none; external-provisioner's is 10 s, the kubelet's 2 min.
 	callTimeout = 2 * time.Minute
-	// callGrace and workGrace together stay below a pod's 30 s of grace. Work that is cut off is recovered at the next start.
+	// callGrace and workGrace together stay below a pod's 30 s of grace. Work that is cut off is recovered at the next
+	// start.
 	callGrace = 10 * time.Second
 	workGrace = 10 * time.Second
 	// apiTimeout bounds one request to the Kubernetes API, within external-provisioner's 10 s.
@@ -43,7 +44,7 @@ const (
 type cluster interface {
 	volume.Cluster
 	pool.Events
-	Run(ctx context.Context, tell func(labels map[string]string)) error
+	Run(ctx context.Context, learned func(labels map[string]string)) error
 	Report(ctx context.Context, conditions []kube.Condition) error
 }
 
@@ -57,7 +58,7 @@ type driver struct {
 	registry *prometheus.Registry
 	// stages in the order of their start.
 	stages []stage
-	// closers end what is held but does not run.
+	// closers end what is open but does not run.
 	closers []func() error
 }
 
@@ -117,36 +118,43 @@ func (d *driver) connect() error {
 
 // buildDomain makes the pools and the manager of their volumes.
 func (d *driver) buildDomain(specs []poolspec.Pool) error {
-	state, err := poolfs.OpenDir(d.stateDir)
+	state, err := disk.OpenDir(d.stateDir)
 	if err != nil {
 		return fmt.Errorf("open the state directory: %w", err)
 	}
 	d.closers = append(d.closers, state.Close)
-	bin := trash.Bin{Now: time.Now}
 	d.pools, err = pool.New(pool.Config{
-		Specs: specs, Disk: poolfs.NewHost(d.hostRoot), State: state, Cluster: d.cluster, Events: d.cluster,
-		Purger: trash.NewPurger(bin), Log: d.log, Now: time.Now, SystemPaths: []string{"/", d.kubeletDir, d.stateDir},
-		OSPaths: []string{"/", d.kubeletDir},
+		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: d.cluster,
+		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.log, Now: time.Now,
+		SystemPaths: []string{"/", d.kubeletDir, d.stateDir}, OSPaths: []string{"/", d.kubeletDir},
 	})
 	if err != nil {
 		return err
 	}
 	manager, err := volume.New(volume.Config{
-		Pools: d.pools, Records: store.Files{}, Bin: bin, Mounter: mounts.New(d.kubeletDir), Cluster: d.cluster, Log: d.log, Now: time.Now,
+		Pools: d.pools, Mounter: mounter{bindmount.New(d.kubeletDir)}, Cluster: d.cluster, Log: d.log, Now: time.Now,
 	})
 	if err != nil {
 		return err
 	}
-	d.pools.Use(manager)
 	d.volumes = volume.NewLocked(manager)
 	d.add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
-	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
+	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx, d.volumes.Published); return nil })
+	d.add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })
 	if d.reportPools {
 		r := reporter{pools: d.pools, report: d.cluster.Report, log: d.log, now: time.Now, pause: reportPause()}
 		d.add("pool conditions", func(ctx context.Context) error { r.run(ctx); return nil })
 	}
 	d.add("work under way", d.finish)
 	return nil
+}
+
+// mounter publishes what is on a real disk.
+type mounter struct{ *bindmount.Tree }
+
+// Bind mounts an open directory of a pool at a target.
+func (m mounter) Bind(source disk.Handle, target string, o bindmount.Options) error {
+	return m.Tree.Bind(source.File, target, o)
 }
 
 // finish waits at the end for operations that have outlived their calls, but not for ever.
@@ -176,7 +184,8 @@ func (d *driver) buildMetrics() error {
 
 func (d *driver) addControl(ctx context.Context) error {
 	server, err := control.New(control.Config{
-		StateDir: d.stateDir, Driver: d.driverName, Node: d.nodeName, Build: buildinfo.Version(), Pools: d.pools, Log: d.log,
+		StateDir: d.stateDir, Driver: d.driverName, Node: d.nodeName, TopologyKey: d.topologyKey,
+		Build: buildinfo.Version(), Pools: d.pools, Volumes: d.volumes, Log: d.log,
 	})
 	if err != nil {
 		return err
@@ -189,12 +198,12 @@ func (d *driver) addControl(ctx context.Context) error {
 	return nil
 }
 
-// addServices adds health, CSI and the kubelet's registration, in this order: CSI answers before the kubelet hears of it, and
-// is unregistered before it stops answering.
+// addServices adds health, CSI and the kubelet's registration, in this order: CSI answers before the kubelet hears of
+// it, and is unregistered before it stops answering.
 func (d *driver) addServices(ctx context.Context) error {
 	services, err := csi.New(csi.Config{
-		DriverName: d.driverName, Version: buildinfo.Version(), NodeName: d.nodeName, TopologyKey: d.topologyKey, KubeletDir: d.kubeletDir,
-		Volumes: d.volumes, Publisher: d.volumes, Pools: pools{d.pools},
+		DriverName: d.driverName, Version: buildinfo.Version(), NodeName: d.nodeName, TopologyKey: d.topologyKey,
+		KubeletDir: d.kubeletDir, Volumes: d.volumes, Publisher: d.volumes, Pools: pools{d.pools},
 	})
 	if err != nil {
 		return err

@@ -77,7 +77,8 @@ func newMachine(t *testing.T, config string) *machine {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(m.path("config.yaml"), []byte(strings.ReplaceAll(config, "$POOL", m.path("pool"))), 0o600); err != nil {
+	if err := os.WriteFile(m.path("config.yaml"), []byte(strings.ReplaceAll(config, "$POOL", m.path("pool"))),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -118,8 +119,10 @@ func (m *machine) command(ctx context.Context, args ...string) *exec.Cmd {
 
 func (m *machine) serveArgs() []string {
 	return append([]string{
-		"--endpoint=unix://" + m.path("csi.sock"), "--node-name=worker-1", "--config=" + m.path("config.yaml"), "--state-dir=" + m.path("state"),
-		"--host-root=/", "--kubelet-dir=" + m.path("kubelet"), "--http-address=" + m.http, "--standalone", "--log-level=debug",
+		"--endpoint=unix://" + m.path("csi.sock"), "--node-name=worker-1", "--config=" + m.path("config.yaml"),
+		"--state-dir=" + m.path("state"),
+		"--host-root=/", "--kubelet-dir=" + m.path("kubelet"), "--http-address=" + m.http, "--standalone",
+		"--log-level=debug",
 	}, m.args...)
 }
 
@@ -198,8 +201,9 @@ func writer() *pb.VolumeCapability {
 func create(t *testing.T, c pb.ControllerClient, name string) *pb.Volume {
 	t.Helper()
 	created, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
-		Name: name, CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20}, VolumeCapabilities: []*pb.VolumeCapability{writer()},
-		Parameters: map[string]string{"directoryMode": "2750", "uid": "1000", "gid": "2000"},
+		Name: name, CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20},
+		VolumeCapabilities: []*pb.VolumeCapability{writer()},
+		Parameters:         map[string]string{"directoryMode": "2750", "uid": "1000", "gid": "2000"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +225,10 @@ func TestVolumeLifecycle(t *testing.T) {
 	if err := unix.Stat(data, &stat); err != nil || stat.Mode&0o7777 != 0o2750 || stat.Uid != 1000 || stat.Gid != 2000 {
 		t.Errorf("the directory: %v, mode %o, owner %d:%d", err, stat.Mode&0o7777, stat.Uid, stat.Gid)
 	}
-	publish := &pb.NodePublishVolumeRequest{VolumeId: "pvc-1", TargetPath: m.target("a"), VolumeCapability: writer(), VolumeContext: v.GetVolumeContext()}
+	publish := &pb.NodePublishVolumeRequest{
+		VolumeId: "pvc-1", TargetPath: m.target("a"), VolumeCapability: writer(),
+		VolumeContext: v.GetVolumeContext(),
+	}
 	if _, err := node.NodePublishVolume(t.Context(), publish); err != nil {
 		t.Fatal(err)
 	}
@@ -231,14 +238,21 @@ func TestVolumeLifecycle(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(data, "file")); err != nil || string(got) != "hello" {
 		t.Errorf("in the pool: %q, %v", got, err)
 	}
-	stats, err := node.NodeGetVolumeStats(t.Context(), &pb.NodeGetVolumeStatsRequest{VolumeId: "pvc-1", VolumePath: m.target("a")})
+	stats, err := node.NodeGetVolumeStats(t.Context(), &pb.NodeGetVolumeStatsRequest{
+		VolumeId:   "pvc-1",
+		VolumePath: m.target("a"),
+	})
 	if err != nil || stats.GetUsage()[0].GetTotal() <= 0 {
 		t.Errorf("stats: %v, %v", stats, err)
 	}
-	if _, err := controller.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "pvc-1"}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := controller.DeleteVolume(t.Context(),
+		&pb.DeleteVolumeRequest{VolumeId: "pvc-1"}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("delete while published: %v", err)
 	}
-	if _, err := node.NodeUnpublishVolume(t.Context(), &pb.NodeUnpublishVolumeRequest{VolumeId: "pvc-1", TargetPath: m.target("a")}); err != nil {
+	if _, err := node.NodeUnpublishVolume(t.Context(), &pb.NodeUnpublishVolumeRequest{
+		VolumeId:   "pvc-1",
+		TargetPath: m.target("a"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(m.target("a")); !errors.Is(err, os.ErrNotExist) {
@@ -265,7 +279,10 @@ func TestInlineVolume(t *testing.T) {
 	if _, err := os.Stat(m.path("pool/csi/csi-0a")); err != nil {
 		t.Error(err)
 	}
-	if _, err := node.NodeUnpublishVolume(t.Context(), &pb.NodeUnpublishVolumeRequest{VolumeId: "csi-0a", TargetPath: m.target("a")}); err != nil {
+	if _, err := node.NodeUnpublishVolume(t.Context(), &pb.NodeUnpublishVolumeRequest{
+		VolumeId:   "csi-0a",
+		TargetPath: m.target("a"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(m.path("pool/csi/csi-0a")); !errors.Is(err, os.ErrNotExist) {
@@ -285,13 +302,17 @@ func TestVolumesOutliveTheDriver(t *testing.T) {
 	if err != nil || len(list.GetEntries()) > 1 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	if _, err := controller.ControllerGetVolume(t.Context(), &pb.ControllerGetVolumeRequest{VolumeId: "pvc-1"}); err != nil {
+	if _, err := controller.ControllerGetVolume(t.Context(),
+		&pb.ControllerGetVolumeRequest{VolumeId: "pvc-1"}); err != nil {
 		t.Error(err)
 	}
 	if err := m.stop(t, syscall.SIGTERM); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
-	for _, socket := range []string{"csi.sock", "state/control.sock", "kubelet/plugins_registry/kubevirt.io.hostpath-provisioner-reg.sock"} {
+	for _, socket := range []string{
+		"csi.sock", "state/control.sock",
+		"kubelet/plugins_registry/kubevirt.io.hostpath-provisioner-reg.sock",
+	} {
 		if _, err := os.Lstat(m.path(socket)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s after SIGTERM: %v", socket, err)
 		}
@@ -303,10 +324,11 @@ func TestASecondDriverRefuses(t *testing.T) {
 	controller, _ := m.start(t)
 	create(t, controller, "pvc-1")
 	out, err := m.run(t, m.serveArgs()...)
-	if err == nil || !strings.Contains(out, "another driver holds "+m.path("state/lock")) {
+	if err == nil || !strings.Contains(out, "another driver has locked "+m.path("state/lock")) {
 		t.Errorf("the second: %v: %s", err, out)
 	}
-	if _, err := controller.ControllerGetVolume(t.Context(), &pb.ControllerGetVolumeRequest{VolumeId: "pvc-1"}); err != nil {
+	if _, err := controller.ControllerGetVolume(t.Context(),
+		&pb.ControllerGetVolumeRequest{VolumeId: "pvc-1"}); err != nil {
 		t.Errorf("the first: %v", err)
 	}
 }
@@ -318,27 +340,35 @@ func TestHealthAndMetrics(t *testing.T) {
 	if code, body := m.get(t, "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d %s", code, body)
 	}
-	if code, body := m.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "registration: the kubelet has not answered yet") {
+	if code, body := m.get(t, "/readyz"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "registration: the kubelet has not answered yet") {
 		t.Errorf("/readyz before the kubelet: %d %s", code, body)
 	}
-	kubelet := pluginregistration.NewRegistrationClient(dial(t, m.path("kubelet/plugins_registry/kubevirt.io.hostpath-provisioner-reg.sock")))
+	kubelet := pluginregistration.NewRegistrationClient(dial(t,
+		m.path("kubelet/plugins_registry/kubevirt.io.hostpath-provisioner-reg.sock")))
 	info, err := kubelet.GetInfo(t.Context(), &pluginregistration.InfoRequest{})
 	if err != nil || info.GetEndpoint() != m.path("csi.sock") {
 		t.Errorf("registration: %v, %v", info, err)
 	}
-	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &pluginregistration.RegistrationStatus{PluginRegistered: true}); err != nil {
+	if _, err := kubelet.NotifyRegistrationStatus(t.Context(),
+		&pluginregistration.RegistrationStatus{PluginRegistered: true}); err != nil {
 		t.Fatal(err)
 	}
 	if code, body := m.get(t, "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
+	handled := func(service, method string) string {
+		return fmt.Sprintf(`grpc_server_handled_total{grpc_code="OK",grpc_method="%s",grpc_service="csi.v1.%s",`+
+			`grpc_type="unary"}`, method, service)
+	}
 	_, body := m.get(t, "/metrics")
 	for _, sample := range []string{
-		`hpp_pool_present{pool="local"} 1`, `hpp_pool_volumes{pool="local"} 1`, `hpp_build_info{version="0.0.0-dev"} 1`, "process_open_fds",
-		`grpc_server_handled_total{grpc_code="OK",grpc_method="CreateVolume",grpc_service="csi.v1.Controller",grpc_type="unary"} 1`,
+		`hpp_pool_present{pool="local"} 1`, `hpp_pool_volumes{pool="local"} 1`, `hpp_build_info{version="0.0.0-dev"} 1`,
+		"process_open_fds",
+		handled("Controller", "CreateVolume") + " 1",
 		`hpp_grpc_handling_seconds_count{grpc_code="OK",grpc_method="CreateVolume"} 1`,
 		// There before the first call: tests/e2e/health_test.go waits for it to grow.
-		`grpc_server_handled_total{grpc_code="OK",grpc_method="NodeGetVolumeHealth",grpc_service="csi.v1.Node",grpc_type="unary"} 0`,
+		handled("Node", "NodeGetVolumeHealth") + " 0",
 	} {
 		if !strings.Contains(body, sample) {
 			t.Errorf("/metrics lacks %s", sample)
@@ -351,7 +381,8 @@ func TestCommands(t *testing.T) {
 	controller, _ := m.start(t)
 	create(t, controller, "pvc-1")
 	stateDir := "--state-dir=" + m.path("state")
-	if out, err := m.run(t, "status", stateDir); err != nil || !strings.Contains(out, "worker-1") || !strings.Contains(out, "present") {
+	if out, err := m.run(t, "status", stateDir); err != nil || !strings.Contains(out, "worker-1") ||
+		!strings.Contains(out, "present") {
 		t.Errorf("status: %v: %s", err, out)
 	}
 	out, err := m.run(t, "status", "-o", "json", stateDir)
@@ -362,8 +393,12 @@ func TestCommands(t *testing.T) {
 	if out, err := m.run(t, "pool", "forget", "local", stateDir); err == nil || !strings.Contains(out, "present") {
 		t.Errorf("forget a pool that is there: %v: %s", err, out)
 	}
-	if out, err := m.run(t, "pool", "forget", "other", stateDir); err == nil || !strings.Contains(out, "other") {
-		t.Errorf("forget an unknown pool: %v: %s", err, out)
+	if out, err := m.run(t, "pool", "forget", "other", stateDir); err != nil || !strings.Contains(out, "it is noted") {
+		t.Errorf("forget a pool that never was here: %v: %s", err, out)
+	}
+	out, err = m.run(t, "pool", "forget", "../lock", stateDir)
+	if err == nil || !strings.Contains(out, "no pool's name") {
+		t.Errorf("forget what is no pool's name: %v: %s", err, out)
 	}
 	m.replacePool(t)
 	if out, err := m.run(t, "pool", "forget", "local", stateDir); err != nil {
@@ -390,7 +425,10 @@ func TestADriverWithoutPoolsServes(t *testing.T) {
 	if err != nil || got.GetAvailableCapacity() != 0 {
 		t.Errorf("capacity: %v, %v", got, err)
 	}
-	_, err = controller.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "v", VolumeCapabilities: []*pb.VolumeCapability{writer()}})
+	_, err = controller.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+		Name:               "v",
+		VolumeCapabilities: []*pb.VolumeCapability{writer()},
+	})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("create: %v", err)
 	}
@@ -402,22 +440,46 @@ func TestTheDriverRefusesToStart(t *testing.T) {
 		args   []string
 		says   []string
 	}{
-		"options":           {onePool, []string{"--endpoint=csi.sock", "--node-name=", "--http-address=here", "--log-format=xml"}, []string{"--endpoint", "--node-name", "--http-address", "--log-format"}},
-		"unknown option":    {onePool, []string{"--nodename=x"}, []string{"--nodename"}},
-		"unknown command":   {onePool, []string{"statsu"}, []string{"statsu"}},
-		"no config":         {onePool, []string{"--config=/nowhere.yaml"}, []string{"--config", "/nowhere.yaml"}},
-		"unknown key":       {"storagePools: [{name: local, path: $POOL, sized: 5}]", nil, []string{"storagePools[0].sized: unknown key"}},
-		"shared pool":       {"storagePools: [{name: local, path: $POOL, scope: shared}]", nil, []string{"storagePools[0].scope", "not supported"}},
-		"pool holds state":  {"storagePools: [{name: local, path: $POOL/..}]", nil, []string{"storagePools[0].path"}},
-		"state in pool":     {onePool, []string{"--state-dir=$POOL/state"}, []string{"storagePools[0].path", "--state-dir"}},
-		"pool in kubelet's": {"storagePools: [{name: local, path: $POOL/kubelet/x}]", []string{"--kubelet-dir=$POOL/kubelet"}, []string{"storagePools[0].path", "--kubelet-dir"}},
+		"options": {onePool, []string{
+			"--endpoint=csi.sock", "--node-name=", "--http-address=here",
+			"--log-format=xml",
+		}, []string{"--endpoint", "--node-name", "--http-address", "--log-format"}},
+		"unknown option":  {onePool, []string{"--nodename=x"}, []string{"--nodename"}},
+		"unknown command": {onePool, []string{"statsu"}, []string{"statsu"}},
+		"no config":       {onePool, []string{"--config=/nowhere.yaml"}, []string{"--config", "/nowhere.yaml"}},
+		"unknown key": {
+			"storagePools: [{name: local, path: $POOL, sized: 5}]", nil,
+			[]string{"storagePools[0].sized: Forbidden: unknown field"},
+		},
+		"shared pool": {
+			"storagePools: [{name: local, path: $POOL, scope: shared}]", nil,
+			[]string{"storagePools[0].scope", "not supported"},
+		},
+		"pool holds state": {"storagePools: [{name: local, path: $POOL/..}]", nil, []string{"storagePools[0].path"}},
+		"state in pool":    {onePool, []string{"--state-dir=$POOL/state"}, []string{"storagePools[0].path", "--state-dir"}},
+		"pool in kubelet's": {
+			"storagePools: [{name: local, path: $POOL/kubelet/x}]",
+			[]string{"--kubelet-dir=$POOL/kubelet"},
+			[]string{"storagePools[0].path", "--kubelet-dir"},
+		},
 		"TLS options": {
 			onePool,
 			[]string{"--metrics-tls-address=x", "--metrics-tls-min-version=1.2", "--metrics-tls-cipher-suites=AES128-SHA"},
-			[]string{"--metrics-tls-address", "--metrics-tls-cert-dir", "--metrics-tls-min-version", "VersionTLS12", "--metrics-tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+			[]string{
+				"--metrics-tls-address", "--metrics-tls-cert-dir", "--metrics-tls-min-version", "VersionTLS12",
+				"--metrics-tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+			},
 		},
-		"no certificate":     {onePool, []string{"--metrics-tls-address=127.0.0.1:0", "--metrics-tls-cert-dir=/nowhere"}, []string{"--metrics-tls-cert-dir", "/nowhere/tls.crt"}},
-		"reports of no pod":  {onePool, []string{"--report-pools", "--pod-name="}, []string{"--report-pools", "POD_NAMESPACE"}},
+		"no certificate": {
+			onePool,
+			[]string{"--metrics-tls-address=127.0.0.1:0", "--metrics-tls-cert-dir=/nowhere"},
+			[]string{"--metrics-tls-cert-dir", "/nowhere/tls.crt"},
+		},
+		"reports of no pod": {
+			onePool,
+			[]string{"--report-pools", "--pod-name="},
+			[]string{"--report-pools", "POD_NAMESPACE"},
+		},
 		"kubeconfig as well": {onePool, []string{"--kubeconfig=/etc/x"}, []string{"--kubeconfig", "--standalone"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,8 @@ func TestTargetIsAnotherMount(t *testing.T) {
 	create(t, controller, "pvc-1")
 	mountTmpfs(t, m.target("a"), "")
 	writeFile(t, filepath.Join(m.target("a"), "precious"), "kept")
-	if _, err := node.NodePublishVolume(t.Context(), publishing(m, "pvc-1")); status.Code(err) != codes.FailedPrecondition {
+	_, err := node.NodePublishVolume(t.Context(), publishing(m, "pvc-1"))
+	if status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("publish over a tmpfs: %v, want FailedPrecondition", err)
 	}
 	var stat unix.Statfs_t
@@ -122,7 +123,8 @@ func TestDiskFullInTheMiddleOfCreate(t *testing.T) {
 	fillers := fill(t, m.path("pool"))
 	before := everythingIn(t, m.path("pool/csi"))
 	request := &pb.CreateVolumeRequest{
-		Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20}, VolumeCapabilities: []*pb.VolumeCapability{writer()},
+		Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20},
+		VolumeCapabilities: []*pb.VolumeCapability{writer()},
 	}
 	freed := 0
 	for ; ; freed++ {
@@ -156,7 +158,8 @@ func TestNoBytesLeft(t *testing.T) {
 	mountTmpfs(t, m.path("pool"), "size=1m")
 	controller, _ := m.start(t)
 	request := &pb.CreateVolumeRequest{
-		Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 4096}, VolumeCapabilities: []*pb.VolumeCapability{writer()},
+		Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 4096},
+		VolumeCapabilities: []*pb.VolumeCapability{writer()},
 	}
 	if _, err := controller.GetCapacity(t.Context(), &pb.GetCapacityRequest{}); err != nil { // the pool is in use
 		t.Fatal(err)
@@ -200,42 +203,40 @@ func TestPlantedLinksAreNotFollowed(t *testing.T) {
 		}
 	}
 	before := [...]map[string]string{everythingIn(t, outside), everythingIn(t, m.path("pool/csi"))}
-	m.refuse(t, controller, node, "pvc-planted", "pvc-replaced")
+	m.refuse(t, controller, node)
 	if err := m.stop(t, syscall.SIGKILL); err == nil {
 		t.Error("killed, and exited 0")
 	}
 	controller, node = m.start(t)
-	m.refuse(t, controller, node, "pvc-planted", "pvc-replaced")
+	m.refuse(t, controller, node)
 	after := [...]map[string]string{everythingIn(t, outside), everythingIn(t, m.path("pool/csi"))}
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("changed: %s", diff)
 	}
 }
 
-// refuse checks that volumes are neither made, published nor deleted.
-func (m *machine) refuse(t *testing.T, controller pb.ControllerClient, node pb.NodeClient, ids ...string) {
+// refuse checks that volumes in whose place is a link are neither made, published nor deleted: pvc-replaced, and
+// pvc-planted, which never was one.
+func (m *machine) refuse(t *testing.T, controller pb.ControllerClient, node pb.NodeClient) {
 	t.Helper()
-	for _, id := range ids {
-		for what, call := range map[string]func() error{
-			"create": func() error {
-				_, err := controller.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
-					Name: id, CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20}, VolumeCapabilities: []*pb.VolumeCapability{writer()},
-					Parameters: map[string]string{"directoryMode": "2750", "uid": "1000", "gid": "2000"},
-				})
-				return err
-			},
-			"publish": func() error {
-				_, err := node.NodePublishVolume(t.Context(), publishing(m, id))
-				return err
-			},
-			"delete": func() error {
-				_, err := controller.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: id})
-				return err
-			},
-		} {
-			if err := call(); status.Code(err) != codes.FailedPrecondition {
-				t.Errorf("%s %s: %v, want FailedPrecondition", what, id, err)
-			}
+	for id, want := range map[string]struct{ create, publish, remove codes.Code }{
+		"pvc-replaced": {codes.FailedPrecondition, codes.FailedPrecondition, codes.FailedPrecondition},
+		"pvc-planted":  {codes.FailedPrecondition, codes.NotFound, codes.OK},
+	} {
+		_, err := controller.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+			Name: id, CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20},
+			VolumeCapabilities: []*pb.VolumeCapability{writer()},
+			Parameters:         map[string]string{"directoryMode": "2750", "uid": "1000", "gid": "2000"},
+		})
+		if status.Code(err) != want.create {
+			t.Errorf("create %s: %v, want %s", id, err, want.create)
+		}
+		if _, err := node.NodePublishVolume(t.Context(), publishing(m, id)); status.Code(err) != want.publish {
+			t.Errorf("publish %s: %v, want %s", id, err, want.publish)
+		}
+		_, err = controller.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: id})
+		if status.Code(err) != want.remove {
+			t.Errorf("delete %s: %v, want %s", id, err, want.remove)
 		}
 	}
 	if entries, err := os.ReadDir(m.target("a")); err == nil && len(entries) > 0 {

@@ -45,7 +45,10 @@ func (d *driver) addMetrics(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("metrics over TLS (--metrics-tls-cert-dir): %w", err)
 	}
-	return d.addHTTP(ctx, "metrics", health.Config{Address: d.metricsTLSAddress, Metrics: d.registry, TLS: secure, Log: d.log})
+	return d.addHTTP(ctx, "metrics", health.Config{
+		Address: d.metricsTLSAddress, Metrics: d.registry, TLS: secure,
+		Log: d.log,
+	})
 }
 
 func (d *driver) addHTTP(ctx context.Context, name string, config health.Config) error {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock makes the state directory and takes its lock, which the kernel releases however the process ends. Two drivers on one node
-// would each think that they alone change the pools.
+// lock makes the state directory and takes its lock, which the kernel releases however the process ends. Two drivers on
+// one node would each think that they alone change the pools.
 func lock(stateDir string) (unlock func(), err error) {
 	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory (--state-dir): %w", err)
@@ -22,7 +22,7 @@ func lock(stateDir string) (unlock func(), err error) {
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = fmt.Errorf("another driver holds %s; only one may run on a node: stop it first", path)
+			err = fmt.Errorf("another driver has locked %s; only one may run on a node: stop it first", path)
 		} else {
 			err = fmt.Errorf("lock %s: %w", path, err)
 		}

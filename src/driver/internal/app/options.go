@@ -43,26 +43,30 @@ type options struct {
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
-	flags.StringVar(&o.endpoint, "endpoint", "unix://"+filepath.Join(defaultKubeletDir, "plugins", defaultDriverName, "csi.sock"),
+	flags.StringVar(&o.endpoint, "endpoint", "unix://"+defaultKubeletDir+"/plugins/"+defaultDriverName+"/csi.sock",
 		"the CSI socket, as unix:///path; the kubelet must see it at the same path")
 	flags.StringVar(&o.driverName, "driver-name", defaultDriverName, "name of the CSI driver")
-	flags.StringVar(&o.topologyKey, "topology-key", defaultTopologyKey, "key of the topology segment that names a volume's node")
-	flags.StringVar(&o.nodeName, "node-name", getenv("NODE_NAME"), "name of this node in the cluster (environment: NODE_NAME)")
+	flags.StringVar(&o.topologyKey, "topology-key", defaultTopologyKey, "topology segment that names a volume's node")
+	flags.StringVar(&o.nodeName, "node-name", getenv("NODE_NAME"), "name of this node (environment: NODE_NAME)")
 	flags.StringVar(&o.config, "config", "/etc/hostpath-provisioner/config.yaml", "file with the storage pools")
 	flags.StringVar(&o.hostRoot, "host-root", "/host", "where the host's / is mounted; / when running on the host itself")
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", defaultKubeletDir, "the kubelet's directory, mounted at its own path")
 	flags.BoolVar(&o.registration, "registration", true, "register with the kubelet; false where a registrar sidecar does")
-	flags.StringVar(&o.registrationDir, "registration-dir", "", "where the kubelet looks for plugins (default <kubelet-dir>/plugins_registry)")
+	flags.StringVar(&o.registrationDir, "registration-dir", "",
+		"where the kubelet looks for plugins (default <kubelet-dir>/plugins_registry)")
 	flags.StringVar(&o.httpAddress, "http-address", ":9898", "address of /healthz, /readyz and /metrics; empty for none")
-	flags.StringVar(&o.metricsTLSAddress, "metrics-tls-address", "", "address of /metrics over TLS, which --http-address then does not have; empty for none")
-	flags.StringVar(&o.metricsTLS.CertDir, "metrics-tls-cert-dir", "", "directory with tls.crt and tls.key, read again when they change")
+	flags.StringVar(&o.metricsTLSAddress, "metrics-tls-address", "",
+		"address of /metrics over TLS, which --http-address then does not have; empty for none")
+	flags.StringVar(&o.metricsTLS.CertDir, "metrics-tls-cert-dir", "",
+		"directory with tls.crt and tls.key, read again when they change")
 	flags.StringVar(&o.metricsTLS.MinVersion, "metrics-tls-min-version", "", "least TLS version (default VersionTLS12)")
 	flags.StringSliceVar(&o.metricsTLS.CipherSuites, "metrics-tls-cipher-suites", nil,
 		"suites of TLS 1.2 and older by their IANA names (default those of Mozilla's intermediate profile)")
 	flags.BoolVar(&o.reportPools, "report-pools", false, "say in the conditions of this pod whether each pool is there")
 	flags.StringVar(&o.podName, "pod-name", getenv("POD_NAME"), "name of this pod (environment: POD_NAME)")
-	flags.StringVar(&o.mode, "mode", modeNode, "node: serve the pools of this node; controller: tell csi-resizer which volumes may grow, once in a cluster")
-	flags.StringVar(&o.podNamespace, "pod-namespace", getenv("POD_NAMESPACE"), "namespace of this pod (environment: POD_NAMESPACE)")
+	flags.StringVar(&o.mode, "mode", modeNode,
+		"node: serve the pools of this node; controller: tell csi-resizer which volumes may grow, once in a cluster")
+	flags.StringVar(&o.podNamespace, "pod-namespace", getenv("POD_NAMESPACE"), "its namespace (or POD_NAMESPACE)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with access to the cluster; empty inside the cluster")
 	flags.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API at all, for tests")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -77,54 +81,57 @@ func (o *options) complete() {
 }
 
 // validate gives all that is wrong, one line per option.
-func (o *options) validate() error {
+func (o *options) validate() (err error) {
 	_, endpointErr := rpc.SocketPath(o.endpoint)
 	_, logErr := logging.New(io.Discard, o.logLevel, o.logFormat)
 	_, versionErr := servingtls.Version(o.metricsTLS.MinVersion)
 	_, suitesErr := servingtls.Suites(o.metricsTLS.CipherSuites)
-	var problems []error
+	const (
+		name    = "want a DNS name of at most 63 of a-z, 0-9, - and ."
+		path    = "want a clean absolute path"
+		ownPath = path + " other than /"
+		address = "want host:port, :port or nothing"
+	)
+	isName := func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 }
+	isAddress := func(s string) bool { return s == "" || command.IsAddress(s) }
 	for _, rule := range []struct {
-		flag   string
-		broken bool
-		want   string
+		flag, value string
+		met         bool
+		want        string
 	}{
-		{"endpoint", endpointErr != nil, fmt.Sprintf("%q: want unix:///absolute/path", o.endpoint)},
+		{"endpoint", o.endpoint, endpointErr == nil, "want unix:///absolute/path"},
+		{"driver-name", o.driverName, len(o.driverName) <= 63 && isName(o.driverName), name},
+		{"topology-key", o.topologyKey, len(validation.IsQualifiedName(o.topologyKey)) == 0, "want a label key"},
+		{"node-name", o.nodeName, isName(o.nodeName), "want the node's name in the cluster, or set NODE_NAME"},
+		{"config", o.config, o.config != "", "want the path of a file"},
+		{"state-dir", o.stateDir, cleanPath(o.stateDir) && o.stateDir != "/", ownPath},
+		{"host-root", o.hostRoot, cleanPath(o.hostRoot), path},
+		{"kubelet-dir", o.kubeletDir, cleanPath(o.kubeletDir) && o.kubeletDir != "/", ownPath},
+		{"registration-dir", o.registrationDir, cleanPath(o.registrationDir), path},
+		{"http-address", o.httpAddress, isAddress(o.httpAddress), address},
+		{"metrics-tls-address", o.metricsTLSAddress, isAddress(o.metricsTLSAddress), address},
 		{
-			"driver-name", len(o.driverName) > 63 || len(validation.IsDNS1123Subdomain(o.driverName)) > 0,
-			fmt.Sprintf("%q: want at most 63 of a-z, 0-9, - and .", o.driverName),
+			"metrics-tls-cert-dir", o.metricsTLS.CertDir, (o.metricsTLSAddress == "") == (o.metricsTLS.CertDir == ""),
+			"want it with --metrics-tls-address, or neither",
 		},
-		{"topology-key", len(validation.IsQualifiedName(o.topologyKey)) > 0, fmt.Sprintf("%q: want a label key", o.topologyKey)},
+		{"metrics-tls-min-version", o.metricsTLS.MinVersion, versionErr == nil, fmt.Sprint(versionErr)},
+		{"metrics-tls-cipher-suites", fmt.Sprint(o.metricsTLS.CipherSuites), suitesErr == nil, fmt.Sprint(suitesErr)},
 		{
-			"node-name", len(validation.IsDNS1123Subdomain(o.nodeName)) > 0,
-			fmt.Sprintf("%q: want the node's name in the cluster, or set NODE_NAME", o.nodeName),
+			"report-pools", o.podNamespace + "/" + o.podName, !o.reportPools || (o.podName != "" && o.podNamespace != ""),
+			"want --pod-name and --pod-namespace, or POD_NAME and POD_NAMESPACE",
 		},
-		{"config", o.config == "", "missing: want the path of a file"},
-		{"state-dir", !cleanPath(o.stateDir) || o.stateDir == "/", fmt.Sprintf("%q: want a clean absolute path of its own", o.stateDir)},
-		{"host-root", !cleanPath(o.hostRoot), fmt.Sprintf("%q: want a clean absolute path", o.hostRoot)},
-		{"kubelet-dir", !cleanPath(o.kubeletDir) || o.kubeletDir == "/", fmt.Sprintf("%q: want a clean absolute path", o.kubeletDir)},
-		{"registration-dir", !cleanPath(o.registrationDir), fmt.Sprintf("%q: want a clean absolute path", o.registrationDir)},
-		{"http-address", o.httpAddress != "" && !command.IsAddress(o.httpAddress), fmt.Sprintf("%q: want host:port, :port or nothing", o.httpAddress)},
 		{
-			"metrics-tls-address", o.metricsTLSAddress != "" && !command.IsAddress(o.metricsTLSAddress),
-			fmt.Sprintf("%q: want host:port, :port or nothing", o.metricsTLSAddress),
+			"mode", o.mode, o.mode == modeNode || (o.mode == modeController && !o.standalone),
+			"want " + modeNode + ", or without --standalone " + modeController,
 		},
-		{"metrics-tls-cert-dir", (o.metricsTLSAddress == "") != (o.metricsTLS.CertDir == ""), "goes together with --metrics-tls-address; want both or none"},
-		{"metrics-tls-min-version", versionErr != nil, fmt.Sprint(versionErr)},
-		{"metrics-tls-cipher-suites", suitesErr != nil, fmt.Sprint(suitesErr)},
-		{"report-pools", o.reportPools && (o.podName == "" || o.podNamespace == ""), "needs --pod-name and --pod-namespace, or POD_NAME and POD_NAMESPACE"},
-		{"mode", !o.validMode(), fmt.Sprintf("%q: want %s, or without --standalone %s", o.mode, modeNode, modeController)},
-		{"kubeconfig", o.kubeconfig != "" && o.standalone, "makes no sense with --standalone; want one of them"},
-		{"log-level or --log-format", logErr != nil, fmt.Sprint(logErr)},
+		{"kubeconfig", o.kubeconfig, o.kubeconfig == "" || !o.standalone, "want this or --standalone"},
+		{"log-level or --log-format", o.logLevel + ", " + o.logFormat, logErr == nil, fmt.Sprint(logErr)},
 	} {
-		if rule.broken {
-			problems = append(problems, fmt.Errorf("--%s: %s", rule.flag, rule.want))
+		if !rule.met {
+			err = errors.Join(err, fmt.Errorf("--%s: %q: %s", rule.flag, rule.value, rule.want))
 		}
 	}
-	return errors.Join(problems...)
-}
-
-func (o *options) validMode() bool {
-	return o.mode == modeNode || (o.mode == modeController && !o.standalone)
+	return err
 }
 
 func cleanPath(name string) bool { return filepath.IsAbs(name) && filepath.Clean(name) == name }
@@ -153,11 +160,12 @@ func (o *options) apart(pools []poolspec.Pool) error {
 	var problems []error
 	for i, p := range pools {
 		if poolspec.Within(p.Path, o.stateDir) || poolspec.Within(o.stateDir, p.Path) {
-			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and --state-dir %s lie in one another; want separate directories",
-				i, p.Path, o.stateDir))
+			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and --state-dir %s lie in one another; want "+
+				"separate directories", i, p.Path, o.stateDir))
 		}
 		if poolspec.Within(p.Path, o.kubeletDir) {
-			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q lies in --kubelet-dir %s; want a directory of its own", i, p.Path, o.kubeletDir))
+			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q lies in --kubelet-dir %s; want a directory of "+
+				"its own", i, p.Path, o.kubeletDir))
 		}
 	}
 	return errors.Join(problems...)

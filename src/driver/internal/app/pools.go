@@ -15,7 +15,7 @@ type pools struct{ *pool.Set }
 func (p pools) Health() []csi.PoolHealth {
 	var all []csi.PoolHealth
 	for _, s := range p.Status() {
-		if s.Selected || s.ID != "" { // the others are no business of this node
+		if s.Selected || s.Used { // the others are no business of this node
 			all = append(all, csi.PoolHealth{Pool: s.Name, Health: poolHealth(s)})
 		}
 	}
@@ -29,7 +29,8 @@ func poolHealth(s pool.Status) volume.Health {
 	case s.Lost > 0 || s.Refused > 0:
 		return volume.Health{
 			Condition: volume.Degraded, Reason: "VolumesUnusable",
-			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a limit that cannot be held; the driver's log names them", s.Lost, s.Refused),
+			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a "+
+				"limit that cannot be removed; the driver's log names them", s.Lost, s.Refused),
 		}
 	case s.Reason != "":
 		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}

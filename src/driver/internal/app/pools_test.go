@@ -11,8 +11,6 @@ func TestPoolHealth(t *testing.T) {
 	lost := localPool(true, pool.EnforcementLost, "the driver may not set limits")
 	closed := localPool(true, pool.NoNewVolumes, "quota is required and the driver may not set limits")
 	lost.EnforcementLost, closed.EnforcementLost = true, true
-	miscounted := localPool(true, pool.QuotaInconsistent, "counted again")
-	miscounted.CountsWrong = true
 	unusable := localPool(true, pool.NoNewVolumes, "no room")
 	unusable.Lost = 1
 	for name, test := range map[string]struct {
@@ -24,7 +22,7 @@ func TestPoolHealth(t *testing.T) {
 		"absent":                     {localPool(false, "MarkerMissing", "no marker"), volume.Inaccessible, "MarkerMissing"},
 		"enforcement lost":           {lost, volume.Degraded, "EnforcementLost"},
 		"the same where required":    {closed, volume.Degraded, pool.NoNewVolumes},
-		"qgroups have lost count":    {miscounted, volume.Degraded, "QuotaInconsistent"},
+		"read-only":                  {localPool(true, pool.ReadOnly, "read-only"), volume.Degraded, "ReadOnly"},
 		"no volume can be made":      {localPool(true, pool.NoNewVolumes, "no room"), volume.Degraded, pool.NoNewVolumes},
 		"no data, which comes first": {unusable, volume.Degraded, "VolumesUnusable"},
 	} {

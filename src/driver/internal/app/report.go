@@ -15,16 +15,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// reportPause is how long a report that failed waits before it is sent again: longer each time, and not at the same time as on all
-// other nodes, whose API has come back just as well.
+// reportPause is how long a report that failed waits before it is sent again: longer each time, and not at the same
+// time as on all other nodes, whose API has come back just as well.
 func reportPause() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 7, Cap: time.Minute}
 }
 
-// reporter keeps the conditions of the driver's own pod what the pools are: one request for each change, and again while that fails.
+// reporter keeps the conditions of the driver's own pod what the pools are: one request for each change, and again
+// while that fails.
 type reporter struct {
 	pools interface {
-		Glance() []pool.Status
+		Status() []pool.Status
 		Changed() <-chan struct{}
 	}
 	report func(context.Context, []kube.Condition) error
@@ -39,7 +40,7 @@ type reporter struct {
 
 // run reports until ctx ends.
 func (r *reporter) run(ctx context.Context) {
-	pause := r.pause
+	pause, changed := r.pause, r.pools.Changed()
 	for {
 		var again <-chan time.Time
 		if err := r.step(ctx); err == nil {
@@ -51,7 +52,7 @@ func (r *reporter) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.pools.Changed():
+		case <-changed:
 		case <-again:
 		}
 	}
@@ -70,10 +71,10 @@ func (r *reporter) step(ctx context.Context) error {
 	return nil
 }
 
-// conditions are those of the pools that have been looked at. Nothing is known while that is none of them: what the driver
-// said before it was restarted is better than that.
+// conditions are those of the configured pools that have been looked at. Nothing is known while that is none of them:
+// what the driver said before it was restarted is better than that.
 func (r *reporter) conditions() (all []kube.Condition, known bool) {
-	pools := r.pools.Glance()
+	pools := slices.DeleteFunc(r.pools.Status(), func(p pool.Status) bool { return !p.Configured })
 	for _, p := range pools {
 		if p.Unchecked {
 			continue
@@ -83,8 +84,8 @@ func (r *reporter) conditions() (all []kube.Condition, known bool) {
 	return all, len(all) > 0 || len(pools) == 0
 }
 
-// since dates a condition. One that says the same as before keeps its message too: an absent pool is looked at every few seconds, and
-// its error need not read the same twice.
+// since dates a condition. One that says the same as before keeps its message too: an absent pool is looked at every
+// few seconds, and its error need not read the same twice.
 func (r *reporter) since(c kube.Condition) kube.Condition {
 	c.Since = r.now()
 	for _, before := range r.reported {

@@ -14,23 +14,28 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 )
 
-// glances are pools whose state a test sets.
-type glances struct {
+// states are pools whose state a test sets.
+type states struct {
 	pools   []pool.Status
 	changed chan struct{}
 }
 
-func (g *glances) Glance() []pool.Status    { return g.pools }
-func (g *glances) Changed() <-chan struct{} { return g.changed }
+func (s *states) Status() []pool.Status    { return s.pools }
+func (s *states) Changed() <-chan struct{} { return s.changed }
 
 const prefix = "pool.hostpathprovisioner.kubevirt.io/"
 
 // localPool is the pool local, in one of its states.
 func localPool(present bool, reason, message string) pool.Status {
-	return pool.Status{Name: "local", Path: "/srv/local", Present: present, Selected: true, Enforcement: "none", Reason: reason, Message: message}
+	return pool.Status{
+		Name: "local", Path: "/srv/local", Configured: true, Present: present, Selected: true,
+		Enforcement: "none",
+		Reason:      reason, Message: message,
+	}
 }
 
-// TestReporter walks through the life of a node: what is reported after each step, and that nothing is where nothing changed.
+// TestReporter walks through the life of a node: what is reported after each step, and that nothing is where nothing
+// changed.
 func TestReporter(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
@@ -38,35 +43,50 @@ func TestReporter(t *testing.T) {
 	missing := localPool(false, "MarkerMissing", "/srv/local holds no marker")
 	reread := localPool(false, "MarkerMissing", "/srv/local holds no marker, in other words")
 	full := localPool(true, pool.NoNewVolumes, "no room")
-	miscounted := localPool(true, pool.QuotaInconsistent, "the quota is counted again")
+	unlimited := localPool(true, pool.EnforcementLost, "nothing keeps volumes to their size any more: quota is off")
 	differs := localPool(false, "MarkerDiffers", "/srv/local is another pool")
-	aside := pool.Status{Name: "slow", Path: "/srv/slow", Aside: true, Reason: "NotSelected", Message: "the labels do not match"}
-	unchecked := pool.Status{Name: "slow", Path: "/srv/slow", Unchecked: true, Reason: "NotChecked", Message: "not looked at yet"}
+	aside := pool.Status{
+		Name: "slow", Path: "/srv/slow", Configured: true, Aside: true, Reason: "NotSelected",
+		Message: "the labels do not match",
+	}
+	unchecked := pool.Status{
+		Name: "slow", Path: "/srv/slow", Configured: true, Unchecked: true, Reason: "NotChecked",
+		Message: "not looked at yet",
+	}
+	former := pool.Status{Name: "slow", Path: "/srv/slow", Used: true, Reason: "NotConfigured"}
 	var sent [][]kube.Condition
 	var failure error
 	now := start
-	of := &glances{}
-	r := reporter{pools: of, now: func() time.Time { return now }, report: func(_ context.Context, c []kube.Condition) error {
+	of := &states{}
+	r := reporter{pools: of, now: func() time.Time {
+		return now
+	}, report: func(_ context.Context, c []kube.Condition) error {
 		sent = append(sent, c)
 		return failure
 	}}
-	isPresent := kube.Condition{Type: prefix + "local", True: true, Reason: "PoolPresent", Message: "/srv/local can be used; enforcement of sizes: none"}
+	isPresent := kube.Condition{
+		Type: prefix + "local", True: true, Reason: "PoolPresent",
+		Message: "/srv/local can be used; enforcement of sizes: none",
+	}
 	isMissing := kube.Condition{
-		Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerMissing", Message: "MarkerMissing: /srv/local holds no marker", Since: minute(3),
+		Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerMissing",
+		Message: "MarkerMissing: /srv/local holds no marker", Since: minute(3),
 	}
 	isOther := kube.Condition{
-		Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerDiffers", Message: "MarkerDiffers: /srv/local is another pool", Since: minute(3),
+		Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerDiffers",
+		Message: "MarkerDiffers: /srv/local is another pool", Since: minute(3),
 	}
 	isAside := kube.Condition{
-		Type: prefix + "slow", Reason: "PoolNotSelected", Cause: "NotSelected", Message: "the labels do not match", Since: minute(2),
+		Type: prefix + "slow", Reason: "PoolNotSelected", Cause: "NotSelected", Message: "the labels do not match",
+		Since: minute(2),
 	}
 	isFull := kube.Condition{
 		Type: prefix + "local", True: true, Reason: "PoolDegraded", Cause: pool.NoNewVolumes,
 		Message: "/srv/local: its volumes are served, and none can be made: no room", Since: minute(8),
 	}
-	isMiscounted := kube.Condition{
-		Type: prefix + "local", True: true, Reason: "PoolDegraded", Cause: pool.QuotaInconsistent,
-		Message: "/srv/local can be used, but the quota is counted again", Since: minute(8),
+	isUnlimited := kube.Condition{
+		Type: prefix + "local", True: true, Reason: "PoolDegraded", Cause: pool.EnforcementLost,
+		Message: "/srv/local can be used, but nothing keeps volumes to their size any more: quota is off", Since: minute(8),
 	}
 	firstPresent, laterPresent := isPresent, isPresent
 	firstPresent.Since, laterPresent.Since = minute(1), minute(8)
@@ -79,18 +99,29 @@ func TestReporter(t *testing.T) {
 		{"nothing looked at", []pool.Status{unchecked}, nil, nil},
 		{"one pool looked at", []pool.Status{present, unchecked}, nil, []kube.Condition{firstPresent}},
 		{"the other as well", []pool.Status{present, aside}, nil, []kube.Condition{firstPresent, isAside}},
-		{"absent, and the API is away", []pool.Status{missing, aside}, errors.New("no answer"), []kube.Condition{isMissing, isAside}},
+		{
+			"absent, and the API is away",
+			[]pool.Status{missing, aside},
+			errors.New("no answer"),
+			[]kube.Condition{isMissing, isAside},
+		},
 		{"still so, and the API is back", []pool.Status{missing, aside}, nil, []kube.Condition{{
-			Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerMissing", Message: "MarkerMissing: /srv/local holds no marker", Since: minute(4),
+			Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerMissing",
+			Message: "MarkerMissing: /srv/local holds no marker", Since: minute(4),
 		}, isAside}},
 		{"another wording", []pool.Status{reread, aside}, nil, nil},
 		{"another reason", []pool.Status{differs, aside}, nil, []kube.Condition{withSince(isOther, minute(4)), isAside}},
 		{"no change", []pool.Status{differs, aside}, nil, nil},
 		{"back", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
 		{"no volume can be made", []pool.Status{full, aside}, nil, []kube.Condition{isFull, isAside}},
-		{"volumes can be made, and nothing holds them", []pool.Status{miscounted, aside}, nil, []kube.Condition{isMiscounted, isAside}},
+		{
+			"volumes can be made, and nothing limits them",
+			[]pool.Status{unlimited, aside},
+			nil,
+			[]kube.Condition{isUnlimited, isAside},
+		},
 		{"all is well again", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
-		{"taken out of the configuration", []pool.Status{present}, nil, []kube.Condition{laterPresent}},
+		{"taken out of the configuration", []pool.Status{present, former}, nil, []kube.Condition{laterPresent}},
 		{"all taken out", nil, nil, []kube.Condition{}},
 	} {
 		sent, failure, now, of.pools = nil, step.fails, minute(i), step.pools
@@ -119,12 +150,13 @@ func withSince(c kube.Condition, since time.Time) kube.Condition {
 
 // TestReporterTriesAgain: a report that failed is sent again without a change, one that arrived is not.
 func TestReporterTriesAgain(t *testing.T) {
-	of := &glances{pools: []pool.Status{localPool(true, "", "")}, changed: make(chan struct{})}
+	of := &states{pools: []pool.Status{localPool(true, "", "")}, changed: make(chan struct{})}
 	attempts := make(chan string)
 	ctx, cancel := context.WithCancel(t.Context())
 	fail := 2
 	r := reporter{
-		pools: of, now: time.Now, log: slog.New(slog.DiscardHandler), pause: wait.Backoff{Duration: time.Millisecond, Steps: 2},
+		pools: of, now: time.Now, log: slog.New(slog.DiscardHandler),
+		pause: wait.Backoff{Duration: time.Millisecond, Steps: 2},
 		report: func(_ context.Context, c []kube.Condition) error {
 			attempts <- c[0].Reason
 			if fail--; fail >= 0 {

@@ -13,8 +13,8 @@ type stage struct {
 	run  func(ctx context.Context) error
 }
 
-// runStages starts stages in their order. When ctx ends or a stage does, it stops all in the reverse order, each before the
-// next, and gives the errors of all.
+// runStages starts stages in their order. When ctx ends or a stage does, it stops all in the reverse order, each before
+// the next, and gives the errors of all.
 func runStages(ctx context.Context, stages []stage) error {
 	type running struct {
 		stage

@@ -41,7 +41,8 @@ func TestAFailingStageStopsAll(t *testing.T) {
 		{"steady", func(ctx context.Context) error { <-ctx.Done(); stopped = true; return errors.New("hard to stop") }},
 		{"broken", func(context.Context) error { return errors.New("no luck") }},
 	})
-	if err == nil || !strings.Contains(err.Error(), "broken: no luck") || !strings.Contains(err.Error(), "steady: hard to stop") || !stopped {
+	if err == nil || !strings.Contains(err.Error(), "broken: no luck") ||
+		!strings.Contains(err.Error(), "steady: hard to stop") || !stopped {
 		t.Errorf("got %v, stopped %v", err, stopped)
 	}
 }

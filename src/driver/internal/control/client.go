@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,9 +12,11 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
+
+// patience is how long a command waits for an answer that has no progress to show.
+const patience = time.Minute
 
 // Client is the side of the commands.
 type Client struct {
@@ -25,7 +28,6 @@ type Client struct {
 func NewClient(stateDir string) *Client {
 	socket := filepath.Join(stateDir, SocketName)
 	return &Client{socket: socket, http: &http.Client{
-		Timeout: time.Minute,
 		Transport: &http.Transport{
 			DisableKeepAlives: true, // a command asks once
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -36,77 +38,94 @@ func NewClient(stateDir string) *Client {
 }
 
 // Status asks for the state of the driver and its pools.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	var s Status
-	err := c.call(ctx, http.MethodGet, pathStatus, &s)
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	answer, err := c.call(ctx, http.MethodGet, pathStatus, nil)
+	if err == nil {
+		err = json.Unmarshal(answer, &s)
+	}
 	return s, err
 }
 
-// Forget makes the node forget the identity of a pool that is absent.
-func (c *Client) Forget(ctx context.Context, pool string) error {
-	return c.call(ctx, http.MethodPost, strings.ReplaceAll(pathForget, "{name}", url.PathEscape(pool)), nil)
+// Forget makes the node forget the identity of a pool that is absent; known reports whether it had used the pool.
+func (c *Client) Forget(ctx context.Context, pool string) (known bool, err error) {
+	var f forgotten
+	answer, err := c.call(ctx, http.MethodPost, of(pathForget, pool), nil)
+	if err == nil {
+		err = json.Unmarshal(answer, &f)
+	}
+	return f.Known, err
 }
 
-// call reads the answer into a value, if there is one to be read.
-func (c *Client) call(ctx context.Context, method, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, method, "http://driver"+path, http.NoBody)
+// Adopt gives the PersistentVolume for a volume that has none, as YAML.
+func (c *Client) Adopt(ctx context.Context, id string, a Adoption) (manifest []byte, err error) {
+	return c.call(ctx, http.MethodPost, of(pathAdopt, id), a)
+}
+
+// Discard moves a volume into the trash that no PersistentVolume names, or only one of the node that is given.
+func (c *Client) Discard(ctx context.Context, id, pvOn string) error {
+	_, err := c.call(ctx, http.MethodPost, of(pathDiscard, id), disposal{pvOn})
+	return err
+}
+
+// Enforce makes volumes count to their IDs again, until ctx ends, and gives each line about that to show.
+func (c *Client) Enforce(ctx context.Context, s Selection, show func(Progress)) error {
+	response, err := c.send(ctx, http.MethodPost, pathEnforce, s)
 	if err != nil {
-		return fmt.Errorf("ask the driver: %w", err)
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	for lines := json.NewDecoder(response.Body); ; {
+		var p Progress
+		if err := lines.Decode(&p); err != nil {
+			return fmt.Errorf("the work ended early: %w; what was done stays, run the command again", err)
+		}
+		if p.ID == "" {
+			return nil
+		}
+		show(p)
+	}
+}
+
+func of(path, name string) string { return strings.ReplaceAll(path, "{name}", url.PathEscape(name)) }
+
+// call reads the whole answer.
+func (c *Client) call(ctx context.Context, method, path string, body any) ([]byte, error) {
+	brief, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	response, err := c.send(brief, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the driver's answer: %w", err)
+	}
+	return answer, nil
+}
+
+// send gives an answer that is no refusal, to be read and closed.
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("ask the driver: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://driver"+path, bytes.NewReader(encoded))
+	if err != nil {
+		return nil, fmt.Errorf("ask the driver: %w", err)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask the driver at %s: %w; is it running, and are you root on its node?", c.socket, errors.Unwrap(err))
+		return nil, fmt.Errorf("ask the driver at %s: %w; is it running, and are you root on its node?",
+			c.socket, errors.Unwrap(err))
+	}
+	if response.StatusCode < http.StatusBadRequest {
+		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode >= http.StatusBadRequest {
-		var p problem
-		if json.NewDecoder(response.Body).Decode(&p) != nil || p.Error == "" {
-			p.Error = response.Status
-		}
-		return fmt.Errorf("the driver refused: %s", p.Error)
+	var p problem
+	if json.NewDecoder(response.Body).Decode(&p) != nil || p.Error == "" {
+		p.Error = response.Status
 	}
-	if into == nil {
-		return nil
-	}
-	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
-		return fmt.Errorf("read the driver's answer: %w", err)
-	}
-	return nil
-}
-
-// WriteTable writes a status for a person: one line per pool, and below it what is wrong.
-func WriteTable(w io.Writer, s Status) error {
-	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(table, "%s %s on node %s\n\n", s.Driver, s.Version, s.Node)
-	fmt.Fprintln(table, "POOL\tSTATE\tBACKEND\tENFORCEMENT\tSIZE\tFREE\tAVAILABLE\tPROMISED\tVOLUMES\tTRASH\tORPHANS\tLOST\tPATH")
-	for _, p := range s.Pools {
-		if p.State != Present {
-			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", p.Name, p.State, p.Path)
-			continue
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", p.Name, p.State, p.Backend, p.Enforcement,
-			size(p.Size), size(p.Free), size(p.Available), size(p.Promised), p.Volumes, p.Trash, p.Orphans, p.Lost+p.Refused, p.Path)
-	}
-	for _, p := range s.Pools {
-		if p.Message != "" {
-			fmt.Fprintf(table, "\n%s: %s: %s\n", p.Name, p.Reason, p.Message)
-		}
-	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the status: %w", err)
-	}
-	return nil
-}
-
-// size is a number of bytes for a person.
-func size(bytes int64) string {
-	const unit = 1024
-	if bytes < unit {
-		return fmt.Sprintf("%d", bytes)
-	}
-	value, suffix := float64(bytes)/unit, "KMGTPE"
-	for value >= unit && len(suffix) > 1 {
-		value, suffix = value/unit, suffix[1:]
-	}
-	return fmt.Sprintf("%.1f%ci", value, suffix[0])
+	return nil, fmt.Errorf("the driver refused: %s", p.Error)
 }

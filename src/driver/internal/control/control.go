@@ -1,20 +1,19 @@
-// Package control is how an admin speaks to the running driver: HTTP with JSON on a unix socket that only root may use. Only
-// that one process touches the pools, so commands such as `driver pool forget` ask it.
+// Package control is how an admin speaks to the running driver: HTTP with JSON on a unix socket that only root may use.
+// Only that one process touches the pools, so commands such as `driver pool forget` ask it.
 package control
 
-import (
-	"time"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-)
+import "github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 
 // SocketName is the file of the socket in the state directory.
 const SocketName = "control.sock"
 
 // Paths of the requests.
 const (
-	pathStatus = "/v1/status"
-	pathForget = "/v1/pools/{name}/forget"
+	pathStatus  = "/v1/status"
+	pathForget  = "/v1/pools/{name}/forget"
+	pathEnforce = "/v1/enforce"
+	pathAdopt   = "/v1/volumes/{name}/adopt"
+	pathDiscard = "/v1/volumes/{name}/discard"
 )
 
 // Status is the driver with all its pools.
@@ -30,62 +29,60 @@ const (
 	Present       = "present"
 	Absent        = "absent"
 	NotSelected   = "not selected"   // the node's labels do not match, and it never used the pool
-	NotConfigured = "not configured" // the node remembers the pool, the configuration does not hold it
+	NotConfigured = "not configured" // the node remembers the pool, the configuration does not have it
 )
 
 // Pool is the state of one pool. Sizes are in bytes.
 type Pool struct {
-	Name  string `json:"name"`
-	Path  string `json:"path"`
 	State string `json:"state"`
-	// Selected tells whether this node makes new volumes in the pool.
-	Selected    bool   `json:"selected"`
-	Reason      string `json:"reason,omitempty"`
-	Message     string `json:"message,omitempty"`
-	ID          string `json:"id,omitempty"`
-	Backend     string `json:"backend,omitempty"`
-	Enforcement string `json:"enforcement,omitempty"`
-	// EnforcementLost tells that the filesystem's quota was switched off.
-	EnforcementLost bool `json:"enforcementLost,omitempty"`
-	// CountsWrong tells that the filesystem's quota has lost count, or is being counted again.
-	CountsWrong bool  `json:"countsWrong,omitempty"`
-	Inline      bool  `json:"inline"`
-	Size        int64 `json:"size"`
-	Free        int64 `json:"free"`
-	Available   int64 `json:"available"`
-	Promised    int64 `json:"promised"`
-	Volumes     int   `json:"volumes"`
-	Orphans     int   `json:"orphans"`
-	Lost        int   `json:"lost"`
-	Refused     int   `json:"refused"`
-	Trash       int   `json:"trash"`
-	// OldestTrash is when the oldest volume in the trash was deleted.
-	OldestTrash time.Time `json:"oldestTrash,omitzero"`
+	pool.Status
+}
+
+func state(s pool.Status) string {
+	switch {
+	case !s.Configured:
+		return NotConfigured
+	case s.Present:
+		return Present
+	case !s.Selected && !s.Used:
+		return NotSelected
+	default:
+		return Absent
+	}
+}
+
+// Selection are the volumes to enforce: those of IDs, which must be in Pool where that is given, or all in Pool that
+// are not held to their size though they have an ID.
+type Selection struct {
+	Pool string   `json:"pool,omitempty"`
+	IDs  []string `json:"ids,omitempty"`
+}
+
+// Progress is one line of the answer to a Selection. The last line of a complete answer has no ID.
+type Progress struct {
+	ID    string `json:"id,omitempty"`
+	Files int64  `json:"files,omitempty"` // counted so far
+	Done  bool   `json:"done,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Adoption says what PersistentVolume is wanted for a volume.
+type Adoption struct {
+	Bytes        int64  `json:"bytes,omitempty"` // of a volume without a record
+	StorageClass string `json:"storageClass,omitempty"`
+}
+
+// disposal says which PersistentVolume does not keep a volume from being discarded.
+type disposal struct {
+	PVOn string `json:"pvOn,omitempty"` // the only node that it names
+}
+
+// forgotten answers the request to forget a pool.
+type forgotten struct {
+	Known bool `json:"known"` // the node had used the pool
 }
 
 // problem is the body of an answer that is no success.
 type problem struct {
 	Error string `json:"error"`
-}
-
-func present(s pool.Status) Pool {
-	return Pool{
-		Name: s.Name, Path: s.Path, State: state(s), Selected: s.Selected, Reason: s.Reason, Message: s.Message, ID: s.ID,
-		Backend: s.Backend, Enforcement: s.Enforcement, EnforcementLost: s.EnforcementLost, CountsWrong: s.CountsWrong, Inline: s.Inline,
-		Size: s.Size, Free: s.Free, Available: s.Available, Promised: s.Promised,
-		Volumes: s.Volumes, Orphans: s.Orphans, Lost: s.Lost, Refused: s.Refused, Trash: s.TrashEntries, OldestTrash: s.OldestTrash,
-	}
-}
-
-func state(s pool.Status) string {
-	switch {
-	case s.Remembered:
-		return NotConfigured
-	case s.Present:
-		return Present
-	case !s.Selected && s.ID == "":
-		return NotSelected
-	default:
-		return Absent
-	}
 }

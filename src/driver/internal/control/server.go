@@ -11,11 +11,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -24,17 +27,27 @@ import (
 type Pools interface {
 	Status() []pool.Status
 	Forget(ctx context.Context, name string) error
+	Find(id string) (pool string, v ledger.Volume, ok bool)
+	Each(visit func(pool, id string, v ledger.Volume))
+}
+
+// Volumes is what an admin can do with single volumes.
+type Volumes interface {
+	Enforce(ctx context.Context, id string, progress func(files int64)) error
+	Adopt(ctx context.Context, id string, bytes int64) (records.Record, error)
+	Discard(ctx context.Context, id, node string) error
 }
 
 // Config is what a server is made of; every field but Owner is required.
 type Config struct {
-	// StateDir is where the socket is made; the driver holds its lock.
+	// StateDir is where the socket is made; the driver has its lock.
 	StateDir string
 	// Owner is the user id that may connect, 0 for root.
-	Owner               uint32
-	Driver, Node, Build string
-	Pools               Pools
-	Log                 *slog.Logger
+	Owner                            uint32
+	Driver, Node, TopologyKey, Build string
+	Pools                            Pools
+	Volumes                          Volumes
+	Log                              *slog.Logger
 }
 
 // Server is the running driver's side.
@@ -48,15 +61,20 @@ type peerKey struct{}
 
 // New returns a server that does not listen yet.
 func New(c Config) (*Server, error) {
-	if c.StateDir == "" || c.Driver == "" || c.Node == "" || c.Build == "" || c.Pools == nil || c.Log == nil {
+	if slices.Contains([]string{c.StateDir, c.Driver, c.Node, c.TopologyKey, c.Build}, "") ||
+		c.Pools == nil || c.Volumes == nil || c.Log == nil {
 		return nil, errors.New("control server: a field of its Config is missing")
 	}
 	s := &Server{Config: c}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathStatus, s.status)
 	mux.HandleFunc("POST "+pathForget, s.forget)
+	mux.HandleFunc("POST "+pathEnforce, s.enforce)
+	mux.HandleFunc("POST "+pathAdopt, s.adopt)
+	mux.HandleFunc("POST "+pathDiscard, s.discard)
 	s.http = &http.Server{
-		Handler: s.onlyOwner(mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		Handler: s.onlyOwner(mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
+		IdleTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, peer(c))
 		},
@@ -101,7 +119,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// peer is who connected, nil where the kernel does not tell.
+// peer is who connected, nil where the kernel does not say.
 func peer(c net.Conn) *unix.Ucred {
 	socket, ok := c.(*net.UnixConn)
 	if !ok {
@@ -136,24 +154,45 @@ func (s *Server) onlyOwner(next http.Handler) http.Handler {
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	answer := Status{Driver: s.Driver, Version: s.Build, Node: s.Node, Pools: []Pool{}}
 	for _, p := range s.Pools.Status() {
-		answer.Pools = append(answer.Pools, present(p))
+		answer.Pools = append(answer.Pools, Pool{State: state(p), Status: p})
 	}
 	s.reply(w, http.StatusOK, answer)
 }
 
 func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
-	err := s.Pools.Forget(r.Context(), r.PathValue("name"))
-	switch {
-	case err == nil:
-		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, volume.ErrPoolUnknown):
-		s.reply(w, http.StatusNotFound, problem{err.Error()})
-	case errors.Is(err, volume.ErrInvalid):
-		s.reply(w, http.StatusConflict, problem{err.Error()})
-	default:
-		s.Log.ErrorContext(r.Context(), "cannot forget a pool", logging.KeyPool, r.PathValue("name"), logging.KeyError, err)
-		s.reply(w, http.StatusInternalServerError, problem{err.Error()})
+	name := r.PathValue("name")
+	known := slices.ContainsFunc(s.Pools.Status(), func(p pool.Status) bool { return p.Name == name && p.Used })
+	if err := s.Pools.Forget(r.Context(), name); err != nil {
+		s.refuse(w, r, err)
+		return
 	}
+	s.reply(w, http.StatusOK, forgotten{known})
+}
+
+// errBadRequest refuses a request that this driver's own commands do not make.
+var errBadRequest = errors.New("the request cannot be read; is the command of another version than the driver?")
+
+// refuse answers with an error, which is logged where nothing that the admin asked for explains it.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	is := func(target error) bool { return errors.Is(err, target) }
+	code := http.StatusInternalServerError
+	switch {
+	case slices.ContainsFunc([]error{errBadRequest, records.ErrInvalidID, volume.ErrInvalid, volume.ErrOutOfRange}, is):
+		code = http.StatusBadRequest
+	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown}, is):
+		code = http.StatusNotFound
+	case slices.ContainsFunc([]error{
+		pool.ErrPresent, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy, volume.ErrLost,
+		volume.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
+	}, is):
+		code = http.StatusConflict
+	case is(volume.ErrClusterUnknown):
+		code = http.StatusServiceUnavailable
+	default:
+		s.Log.ErrorContext(r.Context(), "cannot do what an admin asked for", logging.KeyRequest, r.URL.Path,
+			logging.KeyError, err)
+	}
+	s.reply(w, code, problem{err.Error()})
 }
 
 func (s *Server) reply(w http.ResponseWriter, code int, body any) {

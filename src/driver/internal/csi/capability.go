@@ -6,7 +6,7 @@ import (
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
 // modeOf is short for the enumeration of access modes.
@@ -26,16 +26,17 @@ func capabilities(field string, asked []*pb.VolumeCapability) error {
 		case pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 			pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
 		default:
-			return invalid(at+".access_mode", "%s: volumes live on one node; want ReadWriteOnce or ReadWriteOncePod (SINGLE_NODE_*)", mode)
+			return invalid(at+".access_mode", "%s: volumes live on one node; want ReadWriteOnce or ReadWriteOncePod "+
+				"(SINGLE_NODE_*)", mode)
 		}
 	}
 	return nil
 }
 
-// mountOptions reads what a capability says about mounting, the access mode included. It takes every access mode: volumes
-// taken over from kubevirt's driver carry whatever their claims asked for.
-func mountOptions(field string, c *pb.VolumeCapability) (volume.MountOptions, error) {
-	var o volume.MountOptions
+// mountOptions reads what a capability says about mounting, the access mode included. It takes every access mode:
+// volumes taken over from kubevirt's driver carry whatever their claims asked for.
+func mountOptions(field string, c *pb.VolumeCapability) (bindmount.Options, error) {
+	var o bindmount.Options
 	switch {
 	case c == nil:
 		return o, invalid(field, "missing")
@@ -57,7 +58,7 @@ func mountOptions(field string, c *pb.VolumeCapability) (volume.MountOptions, er
 	return o, nil
 }
 
-func setOption(o *volume.MountOptions, option string) error {
+func setOption(o *bindmount.Options, option string) error {
 	switch option {
 	case "ro":
 		o.ReadOnly = true
@@ -79,5 +80,6 @@ func setOption(o *volume.MountOptions, option string) error {
 }
 
 func readerOnly(mode modeOf) bool {
-	return mode == pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY || mode == pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	return mode == pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY ||
+		mode == pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
 }

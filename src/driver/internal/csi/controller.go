@@ -10,6 +10,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -18,7 +19,9 @@ type controller struct {
 	Config
 }
 
-func (c *controller) ControllerGetCapabilities(context.Context, *pb.ControllerGetCapabilitiesRequest) (*pb.ControllerGetCapabilitiesResponse, error) {
+func (c *controller) ControllerGetCapabilities(
+	context.Context, *pb.ControllerGetCapabilitiesRequest,
+) (*pb.ControllerGetCapabilitiesResponse, error) {
 	response := &pb.ControllerGetCapabilitiesResponse{}
 	for _, rpc := range []pb.ControllerServiceCapability_RPC_Type{
 		pb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
@@ -35,11 +38,11 @@ func (c *controller) ControllerGetCapabilities(context.Context, *pb.ControllerGe
 }
 
 func (c *controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
+	var v volume.Volume
 	spec, err := c.specOf(q)
-	if err != nil {
-		return nil, toStatus(create, err)
+	if err == nil {
+		v, err = c.Volumes.Create(ctx, spec)
 	}
-	v, err := c.Volumes.Create(ctx, spec)
 	if err != nil {
 		return nil, toStatus(create, err)
 	}
@@ -47,35 +50,38 @@ func (c *controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest
 }
 
 func (c *controller) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
-	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
-		return nil, toStatus(remove, err)
+	err := volumeID("volume_id", q.GetVolumeId())
+	if err == nil {
+		err = c.Volumes.Delete(ctx, q.GetVolumeId())
 	}
-	if err := c.Volumes.Delete(ctx, q.GetVolumeId()); err != nil {
-		if err := toStatus(remove, err); err != nil {
-			return nil, err
-		}
+	if err := toStatus(remove, err); err != nil {
+		return nil, err
 	}
 	return &pb.DeleteVolumeResponse{}, nil
 }
 
-func (c *controller) ControllerGetVolume(ctx context.Context, q *pb.ControllerGetVolumeRequest) (*pb.ControllerGetVolumeResponse, error) {
-	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
-		return nil, toStatus(read, err)
+func (c *controller) ControllerGetVolume(
+	ctx context.Context, q *pb.ControllerGetVolumeRequest,
+) (*pb.ControllerGetVolumeResponse, error) {
+	var v volume.Volume
+	err := volumeID("volume_id", q.GetVolumeId())
+	if err == nil {
+		v, _, err = c.Volumes.Get(ctx, q.GetVolumeId())
 	}
-	v, _, err := c.Volumes.Get(ctx, q.GetVolumeId())
 	if err != nil {
 		return nil, toStatus(read, err)
 	}
-	return &pb.ControllerGetVolumeResponse{Volume: c.answer(v), Status: &pb.ControllerGetVolumeResponse_VolumeStatus{}}, nil
+	return &pb.ControllerGetVolumeResponse{Volume: c.answer(v), Status: &pb.ControllerGetVolumeResponse_VolumeStatus{}},
+		nil
 }
 
 func (c *controller) ListVolumes(ctx context.Context, q *pb.ListVolumesRequest) (*pb.ListVolumesResponse, error) {
 	after, err := fromToken(q.GetStartingToken())
+	if err == nil && q.GetMaxEntries() < 0 {
+		err = invalid("max_entries", "%d: must not be negative", q.GetMaxEntries())
+	}
 	if err != nil {
 		return nil, toStatus(read, err)
-	}
-	if q.GetMaxEntries() < 0 {
-		return nil, toStatus(read, invalid("max_entries", "%d: must not be negative", q.GetMaxEntries()))
 	}
 	volumes, next, err := c.Volumes.List(ctx, after, int(q.GetMaxEntries()))
 	if err != nil {
@@ -88,14 +94,17 @@ func (c *controller) ListVolumes(ctx context.Context, q *pb.ListVolumesRequest) 
 	return response, nil
 }
 
-func (c *controller) ValidateVolumeCapabilities(ctx context.Context, q *pb.ValidateVolumeCapabilitiesRequest) (*pb.ValidateVolumeCapabilitiesResponse, error) {
-	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
-		return nil, toStatus(read, err)
+func (c *controller) ValidateVolumeCapabilities(
+	ctx context.Context, q *pb.ValidateVolumeCapabilitiesRequest,
+) (*pb.ValidateVolumeCapabilitiesResponse, error) {
+	err := volumeID("volume_id", q.GetVolumeId())
+	if err == nil && len(q.GetVolumeCapabilities()) == 0 {
+		err = invalid("volume_capabilities", "missing: want at least one")
 	}
-	if len(q.GetVolumeCapabilities()) == 0 {
-		return nil, toStatus(read, invalid("volume_capabilities", "missing: want at least one"))
+	if err == nil {
+		_, _, err = c.Volumes.Get(ctx, q.GetVolumeId())
 	}
-	if _, _, err := c.Volumes.Get(ctx, q.GetVolumeId()); err != nil {
+	if err != nil {
 		return nil, toStatus(read, err)
 	}
 	if err := capabilities("volume_capabilities", q.GetVolumeCapabilities()); err != nil {
@@ -110,30 +119,27 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, q *pb.Valid
 // CSIStorageCapacity object whenever a pod writes a file.
 const capacityStep = 64 << 20
 
-// GetCapacity answers what volumes may grow by, and apart from that the largest new one: the scheduler goes by the latter wherever it is
-// published, and csi-provisioner publishes a 0 as well. It reads only storagePool of a class's parameters and fails on none: an error would leave an old number
-// standing in the cluster.
-func (c *controller) GetCapacity(ctx context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
+// GetCapacity answers what volumes may grow by, and apart from that the largest new one: the scheduler goes by the
+// latter wherever it is published, and csi-provisioner publishes a 0 as well. It reads only storagePool of a class's
+// parameters and never fails: an error would leave an old figure standing in the cluster.
+func (c *controller) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
 	nothing := &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)}
 	if t := q.GetAccessibleTopology(); t != nil && !c.here(t) {
 		return nothing, nil
 	}
-	pool, err := c.Pools.Resolve(q.GetParameters()[keyPool])
+	name, err := c.Pools.Resolve(q.GetParameters()[keyPool])
 	if err != nil {
-		return nothing, nil //nolint:nilerr // an error would leave an old number standing in the cluster
+		return nothing, nil //nolint:nilerr // an error would leave an old figure standing in the cluster
 	}
-	available, maximum, err := c.Pools.Capacity(ctx, pool)
-	if err != nil {
-		return nil, toStatus(read, err)
-	}
+	room, largest := c.Pools.Capacity(name)
 	if len(q.GetVolumeCapabilities()) > 0 {
-		// A question about one volume, not for publishing: before csi-provisioner takes a claim that binds immediately, it compares this
-		// alone with the size (checkCapacity). Room for growth would let a node take claims that it refuses.
-		available = maximum
+		// A question about one volume, not for publishing: before csi-provisioner takes a claim that binds immediately, it
+		// compares this alone with the size (checkCapacity). Room for growth would let a node take claims that it refuses.
+		room = largest
 	}
 	return &pb.GetCapacityResponse{
-		AvailableCapacity: available / capacityStep * capacityStep,
-		MaximumVolumeSize: wrapperspb.Int64(maximum / capacityStep * capacityStep),
+		AvailableCapacity: room / capacityStep * capacityStep,
+		MaximumVolumeSize: wrapperspb.Int64(largest / capacityStep * capacityStep),
 	}, nil
 }
 
@@ -166,7 +172,7 @@ func fromToken(token string) (string, error) {
 	}
 	encoded, ok := strings.CutPrefix(token, tokenPrefix)
 	id, err := base64.RawURLEncoding.DecodeString(encoded)
-	if !ok || err != nil || volume.ValidateID(string(id)) != nil {
+	if !ok || err != nil || records.ValidateID(string(id)) != nil {
 		return "", fmt.Errorf("%w: %.64q; begin again without one", errBadToken, token)
 	}
 	return string(id), nil

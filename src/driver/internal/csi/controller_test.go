@@ -14,6 +14,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -39,25 +43,29 @@ func TestCreateVolume(t *testing.T) {
 	c := serve(t, &fake{resolve: onePool, create: func(s volume.Spec) (volume.Volume, error) {
 		asked = s
 		return volume.Volume{
-			Record:      volume.Record{ID: s.ID, Pool: s.Pool, Bytes: s.Bytes, Parameters: s.Parameters},
-			Enforcement: volume.None,
+			Record:      records.Record{ID: s.ID, Pool: s.Pool, Bytes: s.Bytes, Parameters: s.Parameters},
+			Enforcement: quota.None,
 		}, nil
 	}})
 	parameters := map[string]string{
-		"directoryMode": "2750", "uid": "1000", "gid": "2000", "inodeLimit": "5000", "onDelete": "retain", "overlayCSI": "true",
-		"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pvc-1b4f",
+		"directoryMode": "2750", "uid": "1000", "gid": "2000", "inodeLimit": "5000", "onDelete": "retain",
+		"overlayCSI":                  "true",
+		"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop",
+		"csi.storage.k8s.io/pv/name": "pvc-1b4f",
 	}
 	got, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
-		Name: "pvc-1b4f", CapacityRange: &pb.CapacityRange{RequiredBytes: 3 << 30, LimitBytes: 4 << 30}, VolumeCapabilities: writer(),
-		Parameters: parameters, Secrets: map[string]string{"password": "hush"},
+		Name: "pvc-1b4f", CapacityRange: &pb.CapacityRange{RequiredBytes: 3 << 30, LimitBytes: 4 << 30},
+		VolumeCapabilities: writer(),
+		Parameters:         parameters, Secrets: map[string]string{"password": "hush"},
 		AccessibilityRequirements: &pb.TopologyRequirement{Requisite: here(), Preferred: here()},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(volume.Spec{
-		ID: "pvc-1b4f", Pool: "local", Bytes: 3 << 30, MaxBytes: 4 << 30, Inodes: 5000, Mode: 0o750 | fs.ModeSetgid, UID: 1000, GID: 2000,
-		OnDelete: volume.Retain, Claim: volume.Claim{Namespace: "shop", Name: "data", UID: "1b4f"}, Parameters: parameters,
+		ID: "pvc-1b4f", Pool: "local", Bytes: 3 << 30, MaxBytes: 4 << 30, Inodes: 5000, Mode: 0o750 | fs.ModeSetgid,
+		UID: 1000, GID: 2000,
+		OnDelete: records.Retain, Claim: records.Claim{Namespace: "shop", Name: "data", UID: "1b4f"}, Parameters: parameters,
 	}, asked); diff != "" {
 		t.Errorf("asked of the domain: %s", diff)
 	}
@@ -72,7 +80,12 @@ func TestCreateVolume(t *testing.T) {
 
 func TestCreateVolumeSizes(t *testing.T) {
 	var asked volume.Spec
-	c := serve(t, &fake{resolve: onePool, create: func(s volume.Spec) (volume.Volume, error) { asked = s; return volume.Volume{}, nil }})
+	c := serve(t, &fake{resolve: onePool, create: func(s volume.Spec) (volume.Volume,
+		error,
+	) {
+		asked = s
+		return volume.Volume{}, nil
+	}})
 	for name, test := range map[string]struct {
 		asked        *pb.CapacityRange
 		bytes, limit int64
@@ -84,7 +97,10 @@ func TestCreateVolumeSizes(t *testing.T) {
 		"required, limit": {&pb.CapacityRange{RequiredBytes: 5, LimitBytes: 5}, 5, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "v", CapacityRange: test.asked, VolumeCapabilities: writer()}); err != nil {
+			if _, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+				Name: "v", CapacityRange: test.asked,
+				VolumeCapabilities: writer(),
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if asked.Bytes != test.bytes || asked.MaxBytes != test.limit {
@@ -118,43 +134,98 @@ func TestCreateVolumeRefuses(t *testing.T) {
 		code   codes.Code
 		says   []string
 	}{
-		"no name":             {named(""), codes.InvalidArgument, []string{"name: missing"}},
-		"name with slash":     {named("a/b"), codes.InvalidArgument, []string{"name", `"a/b"`}},
-		"name with dots":      {named(".."), codes.InvalidArgument, []string{"name", `".."`}},
-		"name with NUL":       {named("a\x00b"), codes.InvalidArgument, []string{"name", `"a\x00b"`}},
-		"name too long":       {named(strings.Repeat("a", 300)), codes.InvalidArgument, []string{"name", "1 to 128"}},
-		"misspelt key":        {with("storagepool", "local"), codes.InvalidArgument, []string{`parameters: unknown key "storagepool"`, `did you mean "storagePool"`, "onDelete"}},
-		"unknown key":         {with("replication", "3"), codes.InvalidArgument, []string{`unknown key "replication"`, "known are", "inodeLimit"}},
-		"inline-only key":     {with("size", "1Gi"), codes.InvalidArgument, []string{`unknown key "size"`}},
-		"unknown pool":        {with("storagePool", "fast"), codes.InvalidArgument, []string{"parameters.storagePool", `"fast"`}},
-		"mode not octal":      {with("directoryMode", "0o888"), codes.InvalidArgument, []string{"parameters.directoryMode", "octal"}},
-		"mode setuid":         {with("directoryMode", "4777"), codes.InvalidArgument, []string{"parameters.directoryMode", "3777"}},
-		"uid negative":        {with("uid", "-1"), codes.InvalidArgument, []string{"parameters.uid", "whole number"}},
-		"uid no change":       {with("uid", "4294967295"), codes.InvalidArgument, []string{"parameters.uid", "4294967294"}},
-		"gid a name":          {with("gid", "users"), codes.InvalidArgument, []string{"parameters.gid"}},
-		"inodes negative":     {with("inodeLimit", "-5"), codes.InvalidArgument, []string{"parameters.inodeLimit"}},
-		"onDelete":            {with("onDelete", "keep"), codes.InvalidArgument, []string{"parameters.onDelete", "trash, purge or retain"}},
-		"onDelete empty":      {with("onDelete", ""), codes.InvalidArgument, []string{"parameters.onDelete"}},
-		"size 0":              {sized(0, 0), codes.InvalidArgument, []string{"capacity_range.required_bytes: 0"}},
-		"size negative":       {sized(-1, 0), codes.InvalidArgument, []string{"capacity_range.required_bytes: -1"}},
-		"limit negative":      {sized(1, -1), codes.InvalidArgument, []string{"capacity_range.limit_bytes: -1"}},
-		"limit below size":    {sized(10, 5), codes.InvalidArgument, []string{"capacity_range.limit_bytes: 5", "required_bytes 10"}},
-		"no capability":       {able(), codes.InvalidArgument, []string{"volume_capabilities: missing"}},
-		"capability null":     {able(&pb.VolumeCapability{}), codes.InvalidArgument, []string{"volume_capabilities[0].access_type"}},
-		"block":               {able(writer()[0], blockCapability()), codes.InvalidArgument, []string{"volume_capabilities[1].block", "Filesystem"}},
-		"no access mode":      {mode(pb.VolumeCapability_AccessMode_UNKNOWN), codes.InvalidArgument, []string{"access_mode: missing"}},
-		"RWX":                 {mode(pb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER), codes.InvalidArgument, []string{"volume_capabilities[0].access_mode: MULTI_NODE_MULTI_WRITER", "ReadWriteOnce"}},
-		"ROX":                 {mode(pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY), codes.InvalidArgument, []string{"MULTI_NODE_READER_ONLY"}},
-		"mode from later":     {mode(99), codes.InvalidArgument, []string{"access_mode: 99"}},
-		"mount option":        {mode(pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "nosuid", "quota"), codes.InvalidArgument, []string{"volume_capabilities[0].mount.mount_flags", `"quota"`, "noexec"}},
-		"two atimes":          {mode(pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "noatime,strictatime"), codes.InvalidArgument, []string{"noatime and strictatime"}},
-		"source":              {func(q *pb.CreateVolumeRequest) { q.VolumeContentSource = &pb.VolumeContentSource{} }, codes.InvalidArgument, []string{"volume_content_source"}},
-		"mutable parameters":  {func(q *pb.CreateVolumeRequest) { q.MutableParameters = map[string]string{"iops": "5"} }, codes.InvalidArgument, []string{"mutable_parameters", "iops"}},
+		"no name":         {named(""), codes.InvalidArgument, []string{"name: missing"}},
+		"name with slash": {named("a/b"), codes.InvalidArgument, []string{"name", `"a/b"`}},
+		"name with dots":  {named(".."), codes.InvalidArgument, []string{"name", `".."`}},
+		"name with NUL":   {named("a\x00b"), codes.InvalidArgument, []string{"name", `"a\x00b"`}},
+		"name too long":   {named(strings.Repeat("a", 300)), codes.InvalidArgument, []string{"name", "1 to 128"}},
+		"misspelt key": {
+			with("storagepool", "local"), codes.InvalidArgument,
+			[]string{`parameters: unknown key "storagepool"`, "known are ", "onDelete", "storagePool"},
+		},
+		"unknown key": {
+			with("replication", "3"), codes.InvalidArgument,
+			[]string{`unknown key "replication"`, "known are", "inodeLimit"},
+		},
+		"inline-only key": {with("size", "1Gi"), codes.InvalidArgument, []string{`unknown key "size"`}},
+		"unknown pool": {
+			with("storagePool", "fast"), codes.InvalidArgument,
+			[]string{"parameters.storagePool", `"fast"`},
+		},
+		"mode not octal": {
+			with("directoryMode", "0o888"), codes.InvalidArgument,
+			[]string{"parameters.directoryMode", "octal"},
+		},
+		"mode setuid": {
+			with("directoryMode", "4777"), codes.InvalidArgument,
+			[]string{"parameters.directoryMode", "3777"},
+		},
+		"uid negative":    {with("uid", "-1"), codes.InvalidArgument, []string{"parameters.uid", "whole number"}},
+		"uid no change":   {with("uid", "4294967295"), codes.InvalidArgument, []string{"parameters.uid", "4294967294"}},
+		"gid a name":      {with("gid", "users"), codes.InvalidArgument, []string{"parameters.gid"}},
+		"inodes negative": {with("inodeLimit", "-5"), codes.InvalidArgument, []string{"parameters.inodeLimit"}},
+		"onDelete": {
+			with("onDelete", "keep"), codes.InvalidArgument,
+			[]string{"parameters.onDelete", "trash, purge or retain"},
+		},
+		"onDelete empty": {with("onDelete", ""), codes.InvalidArgument, []string{"parameters.onDelete"}},
+		"size 0":         {sized(0, 0), codes.InvalidArgument, []string{"capacity_range.required_bytes: 0"}},
+		"size negative":  {sized(-1, 0), codes.InvalidArgument, []string{"capacity_range.required_bytes: -1"}},
+		"limit negative": {sized(1, -1), codes.InvalidArgument, []string{"capacity_range.limit_bytes: -1"}},
+		"limit below size": {
+			sized(10, 5), codes.InvalidArgument,
+			[]string{"capacity_range.limit_bytes: 5", "required_bytes 10"},
+		},
+		"no capability": {able(), codes.InvalidArgument, []string{"volume_capabilities: missing"}},
+		"capability null": {
+			able(&pb.VolumeCapability{}), codes.InvalidArgument,
+			[]string{"volume_capabilities[0].access_type"},
+		},
+		"block": {
+			able(writer()[0], blockCapability()), codes.InvalidArgument,
+			[]string{"volume_capabilities[1].block", "Filesystem"},
+		},
+		"no access mode": {
+			mode(pb.VolumeCapability_AccessMode_UNKNOWN), codes.InvalidArgument,
+			[]string{"access_mode: missing"},
+		},
+		"RWX": {
+			mode(pb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER), codes.InvalidArgument,
+			[]string{"volume_capabilities[0].access_mode: MULTI_NODE_MULTI_WRITER", "ReadWriteOnce"},
+		},
+		"ROX": {
+			mode(pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY), codes.InvalidArgument,
+			[]string{"MULTI_NODE_READER_ONLY"},
+		},
+		"mode from later": {mode(99), codes.InvalidArgument, []string{"access_mode: 99"}},
+		"mount option": {
+			mode(pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "nosuid", "quota"),
+			codes.InvalidArgument,
+			[]string{"volume_capabilities[0].mount.mount_flags", `"quota"`, "noexec"},
+		},
+		"two atimes": {
+			mode(pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "noatime,strictatime"),
+			codes.InvalidArgument,
+			[]string{"noatime and strictatime"},
+		},
+		"source": {
+			func(q *pb.CreateVolumeRequest) { q.VolumeContentSource = &pb.VolumeContentSource{} },
+			codes.InvalidArgument,
+			[]string{"volume_content_source"},
+		},
+		"mutable parameters": {
+			func(q *pb.CreateVolumeRequest) { q.MutableParameters = map[string]string{"iops": "5"} },
+			codes.InvalidArgument,
+			[]string{"mutable_parameters", "iops"},
+		},
 		"another node's":      {elsewhere, codes.ResourceExhausted, []string{"accessibility_requirements", nodeName}},
 		"preferred elsewhere": {preferElsewhere, codes.ResourceExhausted, []string{"accessibility_requirements"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := &pb.CreateVolumeRequest{Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 1}, VolumeCapabilities: writer()}
+			q := &pb.CreateVolumeRequest{
+				Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 1},
+				VolumeCapabilities: writer(),
+			}
 			test.change(q)
 			_, err := c.CreateVolume(t.Context(), q)
 			refused(t, err, test.code, test.says...)
@@ -176,14 +247,16 @@ func preferElsewhere(q *pb.CreateVolumeRequest) {
 
 func TestCreateVolumeMapsTheDomainsError(t *testing.T) {
 	c := serve(t, &fake{resolve: onePool, create: func(volume.Spec) (volume.Volume, error) {
-		return volume.Volume{}, fmt.Errorf("%w: 5 bytes free", volume.ErrNoSpace)
+		return volume.Volume{}, fmt.Errorf("%w: 5 bytes free", ledger.ErrNoSpace)
 	}})
 	_, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "v", VolumeCapabilities: writer()})
 	refused(t, err, codes.ResourceExhausted, "5 bytes free")
 }
 
 func TestCreateVolumeTakesEverySingleNodeMode(t *testing.T) {
-	c := serve(t, &fake{resolve: onePool, create: func(volume.Spec) (volume.Volume, error) { return volume.Volume{}, nil }})
+	c := serve(t, &fake{resolve: onePool, create: func(volume.Spec) (volume.Volume, error) {
+		return volume.Volume{}, nil
+	}})
 	for _, mode := range []pb.VolumeCapability_AccessMode_Mode{
 		pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 		pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
@@ -206,9 +279,9 @@ func TestDeleteVolume(t *testing.T) {
 		says   string
 	}{
 		{"pvc-1", nil, codes.OK, ""},
-		{"pvc-1", fmt.Errorf("%w: pvc-1", volume.ErrNotFound), codes.OK, ""},
+		{"pvc-1", fmt.Errorf("%w: pvc-1", records.ErrNotFound), codes.OK, ""},
 		{"pvc-1", fmt.Errorf("%w: at /a", volume.ErrPublished), codes.FailedPrecondition, "at /a"},
-		{"pvc-1", fmt.Errorf("%w: pool local", volume.ErrPoolAbsent), codes.Unavailable, "pool local"},
+		{"pvc-1", fmt.Errorf("%w: pool local", pool.ErrAbsent), codes.Unavailable, "pool local"},
 		{"", nil, codes.InvalidArgument, "volume_id: missing"},
 		{"../etc", nil, codes.InvalidArgument, "volume_id"},
 		{"a/b", nil, codes.InvalidArgument, "volume_id"},
@@ -226,7 +299,7 @@ func TestListVolumesPages(t *testing.T) {
 	c := serve(t, &fake{list: func(after string, limit int) (page []volume.Volume, next string, err error) {
 		for _, id := range ids {
 			if id > after && (limit == 0 || len(page) < limit) {
-				page = append(page, volume.Volume{Record: volume.Record{ID: id}})
+				page = append(page, volume.Volume{Record: records.Record{ID: id}})
 			}
 		}
 		if last := page[len(page)-1].ID; last != ids[len(ids)-1] {
@@ -258,9 +331,12 @@ func TestListVolumesPages(t *testing.T) {
 }
 
 func TestGetCapacity(t *testing.T) {
-	c := serve(t, &fake{resolve: onePool, capacity: func(string) (int64, int64, error) { return 10<<30 + 5, 9<<30 + 70<<20, nil }})
+	c := serve(t, &fake{resolve: onePool, capacity: func(string) (int64, int64) {
+		return 10<<30 + 5, 9<<30 + 70<<20
+	}})
 	full := &pb.GetCapacityResponse{AvailableCapacity: 10 << 30, MaximumVolumeSize: wrapperspb.Int64(9<<30 + 64<<20)}
-	none := &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)} // said, for one that is not said does not bind the scheduler
+	// said, for one that is not said does not bind the scheduler
+	none := &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)}
 	for name, test := range map[string]struct {
 		asked *pb.GetCapacityRequest
 		want  *pb.GetCapacityResponse
@@ -284,7 +360,7 @@ func TestGetCapacity(t *testing.T) {
 
 // TestGetCapacityOfAPoolThatTakesNoMore: its volumes may grow, and the scheduler must not choose the node.
 func TestGetCapacityOfAPoolThatTakesNoMore(t *testing.T) {
-	c := serve(t, &fake{resolve: onePool, capacity: func(string) (int64, int64, error) { return 10 << 30, 0, nil }})
+	c := serve(t, &fake{resolve: onePool, capacity: func(string) (int64, int64) { return 10 << 30, 0 }})
 	for what, test := range map[string]struct {
 		asked     *pb.GetCapacityRequest
 		available int64
@@ -303,12 +379,15 @@ func TestGetCapacityOfAPoolThatTakesNoMore(t *testing.T) {
 func TestValidateVolumeCapabilities(t *testing.T) {
 	c := serve(t, &fake{get: func(id string) (volume.Volume, volume.Health, error) {
 		if id != "pvc-1" {
-			return volume.Volume{}, volume.Health{}, volume.ErrNotFound
+			return volume.Volume{}, volume.Health{}, records.ErrNotFound
 		}
 		return volume.Volume{}, volume.Health{}, nil
 	}})
 	ask := func(id string, capabilities ...*pb.VolumeCapability) (*pb.ValidateVolumeCapabilitiesResponse, error) {
-		return c.ValidateVolumeCapabilities(t.Context(), &pb.ValidateVolumeCapabilitiesRequest{VolumeId: id, VolumeCapabilities: capabilities})
+		return c.ValidateVolumeCapabilities(t.Context(), &pb.ValidateVolumeCapabilitiesRequest{
+			VolumeId:           id,
+			VolumeCapabilities: capabilities,
+		})
 	}
 	_, err := ask("", writer()...)
 	refused(t, err, codes.InvalidArgument, "volume_id")
@@ -319,7 +398,8 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 	if got, err := ask("pvc-1", writer()...); err != nil || got.GetConfirmed() == nil {
 		t.Errorf("a writer: %v, %v; want it confirmed", got, err)
 	}
-	if got, err := ask("pvc-1", blockCapability()); err != nil || got.GetConfirmed() != nil || !strings.Contains(got.GetMessage(), "block") {
+	if got, err := ask("pvc-1", blockCapability()); err != nil || got.GetConfirmed() != nil ||
+		!strings.Contains(got.GetMessage(), "block") {
 		t.Errorf("block: %v, %v; want it not confirmed, with a message", got, err)
 	}
 }
@@ -327,9 +407,10 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 func TestControllerGetVolume(t *testing.T) {
 	c := serve(t, &fake{get: func(id string) (volume.Volume, volume.Health, error) {
 		if id != "pvc-1" {
-			return volume.Volume{}, volume.Health{}, volume.ErrNotFound
+			return volume.Volume{}, volume.Health{}, records.ErrNotFound
 		}
-		return volume.Volume{Record: volume.Record{ID: id, Pool: "local", Bytes: 5, Adopted: true}, Enforcement: volume.None}, volume.Health{}, nil
+		return volume.Volume{Record: records.Record{ID: id, Pool: "local", Bytes: 5, Adopted: true}, Enforcement: quota.None},
+			volume.Health{}, nil
 	}})
 	got, err := c.ControllerGetVolume(t.Context(), &pb.ControllerGetVolumeRequest{VolumeId: "pvc-1"})
 	if err != nil {

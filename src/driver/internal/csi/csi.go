@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -20,26 +22,26 @@ type Volumes interface {
 	Create(ctx context.Context, spec volume.Spec) (volume.Volume, error)
 	Delete(ctx context.Context, id string) error
 	Get(ctx context.Context, id string) (volume.Volume, volume.Health, error)
-	// Expand makes a volume at least as large as asked, in bytes, and with a limit other than 0 at most that.
-	Expand(ctx context.Context, id string, bytes, limit int64) (volume.Volume, error)
 	// List gives up to limit volumes (0: all) after an id, sorted by id; next is the last id given where there are more.
 	List(ctx context.Context, after string, limit int) (volumes []volume.Volume, next string, err error)
 }
 
-// Publisher puts volumes where pods find them.
+// Publisher works on volumes where pods find them.
 type Publisher interface {
 	Publish(ctx context.Context, request volume.PublishRequest) error
 	Unpublish(ctx context.Context, id, target string) error
-	Stats(ctx context.Context, id, path string) (volume.Stats, volume.Health, error)
+	Stats(ctx context.Context, id, path string) (volume.Stats, error)
+	// Expand makes a volume at least as large as asked, in bytes, and with a limit other than 0 at most that.
+	Expand(ctx context.Context, id string, bytes, limit int64) (volume.Volume, error)
 }
 
 // Pools answers for the pools of this node.
 type Pools interface {
 	// Resolve gives the pool that a StorageClass means by its parameter storagePool, "" where it has none.
 	Resolve(name string) (string, error)
-	// Capacity is what volumes can still be promised, and the largest one that could be created, in bytes.
-	Capacity(ctx context.Context, pool string) (available, maximum int64, err error)
-	// Inline tells whether pods may have inline ephemeral volumes in the pool.
+	// Capacity is the room that volumes can be promised, and the largest one that could be created, in bytes.
+	Capacity(pool string) (room, largest int64)
+	// Inline reports whether pods may have inline ephemeral volumes in the pool.
 	Inline(pool string) bool
 	// Health is that of every pool that this node has or should have.
 	Health() []PoolHealth
@@ -72,19 +74,9 @@ type Server struct {
 
 // New returns the services.
 func New(c Config) (*Server, error) {
-	for _, field := range []struct{ name, value string }{
-		{"DriverName", c.DriverName},
-		{"Version", c.Version},
-		{"NodeName", c.NodeName},
-		{"TopologyKey", c.TopologyKey},
-		{"KubeletDir", c.KubeletDir},
-	} {
-		if field.value == "" {
-			return nil, errors.New("csi services: " + field.name + " is missing")
-		}
-	}
-	if c.Volumes == nil || c.Publisher == nil || c.Pools == nil {
-		return nil, errors.New("csi services: Volumes, Publisher or Pools is missing")
+	texts := []string{c.DriverName, c.Version, c.NodeName, c.TopologyKey, c.KubeletDir}
+	if slices.Contains(texts, "") || c.Volumes == nil || c.Publisher == nil || c.Pools == nil {
+		return nil, errors.New("csi services: a field of their Config is missing")
 	}
 	return &Server{
 		identity:   &identity{name: c.DriverName, version: c.Version},
@@ -124,7 +116,7 @@ func volumeID(field, id string) error {
 	if id == "" {
 		return invalid(field, "missing")
 	}
-	if err := volume.ValidateID(id); err != nil {
+	if err := records.ValidateID(id); err != nil {
 		return invalid(field, "%w", err)
 	}
 	return nil

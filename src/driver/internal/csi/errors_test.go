@@ -8,6 +8,9 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,26 +18,54 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
-// declaredSentinels are the Err… variables of package volume, read from its source.
-func declaredSentinels(t *testing.T) []string {
+// rooms are the packages below csi: all but those above it.
+func rooms(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../volume/errors.go", nil, 0)
+	above := []string{"app", "csi", "rpc", "control", "metrics", "registration", "servingtls", "growth"}
+	entries, err := os.ReadDir("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, decl := range file.Decls {
-		general, ok := decl.(*ast.GenDecl)
-		if !ok || general.Tok != token.VAR {
-			continue
+	dirs := []string{"../../../internal/kernel/bindmount"}
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(above, e.Name()) {
+			dirs = append(dirs, filepath.Join("..", e.Name()))
 		}
-		for _, spec := range general.Specs {
-			for _, name := range spec.(*ast.ValueSpec).Names {
-				if strings.HasPrefix(name.Name, "Err") {
-					names = append(names, name.Name)
+	}
+	return dirs
+}
+
+// declaredSentinels are the exported variables of a package that errors.New makes, read from its source.
+func declaredSentinels(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob(dir + "/*.go")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%s: %v, %v", dir, paths, err)
+	}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			general, ok := decl.(*ast.GenDecl)
+			if !ok || general.Tok != token.VAR || strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			for _, spec := range general.Specs {
+				v := spec.(*ast.ValueSpec)
+				for i, name := range v.Names {
+					if i < len(v.Values) && name.IsExported() && calls(v.Values[i], "errors", "New") {
+						names = append(names, file.Name.Name+"."+name.Name)
+					}
 				}
 			}
 		}
@@ -42,7 +73,20 @@ func declaredSentinels(t *testing.T) []string {
 	return names
 }
 
-// usedInTable are the sentinels of package volume that the table names, read from its source.
+func calls(e ast.Expr, pkg, function string) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == pkg && s.Sel.Name == function
+}
+
+// usedInTable are the sentinels that the table names, read from its source.
 func usedInTable(t *testing.T) map[string]bool {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
@@ -57,8 +101,8 @@ func usedInTable(t *testing.T) map[string]bool {
 		}
 		ast.Inspect(function, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := s.X.(*ast.Ident); ok && x.Name == "volume" {
-					used[s.Sel.Name] = true
+				if x, ok := s.X.(*ast.Ident); ok {
+					used[x.Name+"."+s.Sel.Name] = true
 				}
 			}
 			return true
@@ -69,15 +113,17 @@ func usedInTable(t *testing.T) map[string]bool {
 }
 
 func TestEverySentinelHasARow(t *testing.T) {
-	declared := declaredSentinels(t)
-	if len(declared) < 10 {
-		t.Fatalf("found only %v in ../volume/errors.go", declared)
-	}
-	used := usedInTable(t)
-	for _, name := range declared {
-		if !used[name] {
-			t.Errorf("volume.%s has no row in the table of errors.go", name)
+	used, all := usedInTable(t), 0
+	for _, dir := range rooms(t) {
+		for _, name := range declaredSentinels(t, dir) {
+			all++
+			if !used[name] {
+				t.Errorf("%s has no row in the table of errors.go", name)
+			}
 		}
+	}
+	if all < 25 {
+		t.Errorf("found only %d sentinels", all)
 	}
 }
 
@@ -87,36 +133,56 @@ func TestCodes(t *testing.T) {
 		err  error
 		want codes.Code
 	}{
-		{create, volume.ErrNoSpace, codes.ResourceExhausted},
-		{create, volume.ErrUnsupported, codes.ResourceExhausted},
-		{publish, volume.ErrUnsupported, codes.InvalidArgument},
-		{expand, volume.ErrNoSpace, codes.FailedPrecondition},
-		{expand, syscall.ENOSPC, codes.FailedPrecondition},
-		{expand, volume.ErrBelowUse, codes.FailedPrecondition},
-		{expand, volume.ErrNotEnforced, codes.FailedPrecondition},
-		{expand, volume.ErrPoolAbsent, codes.Unavailable},
-		{expand, volume.ErrNotFound, codes.NotFound},
-		{expand, volume.ErrOutOfRange, codes.OutOfRange},
-		{create, volume.ErrPoolAbsent, codes.ResourceExhausted},
-		{create, volume.ErrPoolNotHere, codes.ResourceExhausted},
-		{create, volume.ErrPoolUnknown, codes.InvalidArgument},
+		{create, ledger.ErrNoSpace, codes.ResourceExhausted},
+		{create, ledger.ErrClosed, codes.ResourceExhausted},
+		{create, ledger.ErrBusy, codes.Aborted},
+		{create, quota.ErrUnsupported, codes.ResourceExhausted},
+		{create, quota.ErrExhausted, codes.ResourceExhausted},
+		{create, quota.ErrTooSmall, codes.OutOfRange},
+		{create, pool.ErrAbsent, codes.ResourceExhausted},
+		{create, pool.ErrNotHere, codes.ResourceExhausted},
+		{create, pool.ErrUnknown, codes.InvalidArgument},
+		{create, pool.ErrAmbiguous, codes.InvalidArgument},
 		{create, volume.ErrExists, codes.AlreadyExists},
 		{create, volume.ErrOutOfRange, codes.OutOfRange},
 		{create, volume.ErrBusy, codes.Aborted},
 		{create, volume.ErrInvalid, codes.InvalidArgument},
-		{create, &volume.InvalidIDError{ID: "../x"}, codes.InvalidArgument},
+		{create, records.ErrInvalidID, codes.InvalidArgument},
+		{create, records.ErrBroken, codes.FailedPrecondition},
 		{create, errElsewhere, codes.ResourceExhausted},
 		{create, volume.ErrLost, codes.DataLoss},
-		{remove, volume.ErrPoolAbsent, codes.Unavailable},
+		{create, syscall.EROFS, codes.ResourceExhausted},
+		{expand, ledger.ErrNoSpace, codes.FailedPrecondition},
+		{expand, ledger.ErrClosed, codes.FailedPrecondition},
+		{expand, quota.ErrExhausted, codes.FailedPrecondition},
+		{expand, quota.ErrUnsupported, codes.InvalidArgument},
+		{expand, quota.ErrNotCounted, codes.FailedPrecondition},
+		{expand, syscall.ENOSPC, codes.FailedPrecondition},
+		{expand, syscall.EROFS, codes.FailedPrecondition},
+		{expand, volume.ErrBelowUse, codes.FailedPrecondition},
+		{expand, volume.ErrNotEnforced, codes.FailedPrecondition},
+		{expand, pool.ErrAbsent, codes.Unavailable},
+		{expand, records.ErrNotFound, codes.NotFound},
+		{expand, volume.ErrOutOfRange, codes.OutOfRange},
+		{remove, pool.ErrAbsent, codes.Unavailable},
 		{remove, volume.ErrClusterUnknown, codes.Unavailable},
 		{remove, volume.ErrPublished, codes.FailedPrecondition},
-		{remove, volume.ErrNotFound, codes.OK},
-		{remove, volume.ErrBroken, codes.FailedPrecondition},
-		{publish, volume.ErrPoolAbsent, codes.Unavailable},
-		{publish, volume.ErrNotFound, codes.NotFound},
+		{remove, volume.ErrNamed, codes.FailedPrecondition},
+		{remove, volume.ErrUnsupported, codes.FailedPrecondition},
+		{remove, pool.ErrPresent, codes.FailedPrecondition},
+		{remove, records.ErrNotFound, codes.OK},
+		{remove, records.ErrBroken, codes.FailedPrecondition},
+		{remove, syscall.EROFS, codes.Unavailable},
+		{publish, pool.ErrAbsent, codes.Unavailable},
+		{publish, pool.ErrNotHere, codes.ResourceExhausted},
+		{publish, quota.ErrUnsupported, codes.InvalidArgument},
+		{publish, records.ErrNotFound, codes.NotFound},
 		{publish, volume.ErrTargetTaken, codes.FailedPrecondition},
 		{publish, volume.ErrSingleWriter, codes.FailedPrecondition},
-		{read, volume.ErrNotFound, codes.NotFound},
+		{publish, bindmount.ErrTarget, codes.InvalidArgument},
+		{publish, syscall.EROFS, codes.Unavailable},
+		{unpublish, syscall.EROFS, codes.Unavailable},
+		{read, records.ErrNotFound, codes.NotFound},
 		{read, errBadToken, codes.Aborted},
 		{create, &fs.PathError{Op: "mkdirat", Path: "csi/.hpp/staging/pvc-1", Err: syscall.ENOSPC}, codes.ResourceExhausted},
 		{create, &fs.PathError{Op: "write", Path: "csi/.hpp/volumes/pvc-1", Err: syscall.EDQUOT}, codes.ResourceExhausted},
@@ -124,7 +190,10 @@ func TestCodes(t *testing.T) {
 		{create, context.Canceled, codes.Canceled},
 		{create, errors.New("something new"), codes.Internal},
 	} {
-		for wrap, err := range map[string]error{"bare": test.err, "wrapped": fmt.Errorf("pool local: %w", test.err), "joined": errors.Join(errors.New("undo"), test.err)} {
+		for wrap, err := range map[string]error{
+			"bare": test.err, "wrapped": fmt.Errorf("pool local: %w", test.err),
+			"joined": errors.Join(errors.New("undo"), test.err),
+		} {
 			if got := status.Code(toStatus(test.verb, err)); got != test.want {
 				t.Errorf("%s: %s %v = %s, want %s", test.verb, wrap, test.err, got, test.want)
 			}
@@ -139,18 +208,6 @@ func TestStatusMessageFitsItsHeader(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	known := []string{"directoryMode", "gid", "inodeLimit", "onDelete", "storagePool", "uid"}
-	for word, want := range map[string]string{
-		"storagepool": "storagePool", "storagPool": "storagePool", "directorymod": "directoryMode", "ondelete": "onDelete", "uide": "uid",
-		"snapshotClass": "", "": "", strings.Repeat("storagePool", 20): "",
-	} {
-		if got := nearest(word, known); got != want {
-			t.Errorf("nearest(%.20q) = %q, want %q", word, got, want)
-		}
-	}
-}
-
 func FuzzToken(f *testing.F) {
 	for _, seed := range []string{"", "invalid-token", toToken("pvc-1"), "after.", "after.Li4vLi4", "after.!"} {
 		f.Add(seed)
@@ -160,7 +217,7 @@ func FuzzToken(f *testing.F) {
 		if err != nil || token == "" {
 			return
 		}
-		if err := volume.ValidateID(id); err != nil {
+		if err := records.ValidateID(id); err != nil {
 			t.Fatalf("token %q gives %q", token, id)
 		}
 		again, err := fromToken(toToken(id))
@@ -182,7 +239,7 @@ func FuzzParameters(f *testing.F) {
 	f.Add("csi.storage.k8s.io/pvc/name", "a")
 	f.Fuzz(func(t *testing.T, key, value string) {
 		for _, known := range []map[string]func(*volume.Spec, string) error{setters(), inlineSetters()} {
-			s := volume.Spec{OnDelete: volume.Trash}
+			s := volume.Spec{OnDelete: records.Trash}
 			if err := apply(&s, "parameters", map[string]string{key: value}, known); err != nil {
 				if code := status.Code(toStatus(create, err)); code != codes.InvalidArgument {
 					t.Fatalf("%q=%q: %s", key, value, code)

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -23,26 +25,35 @@ func TestNodeExpandVolume(t *testing.T) {
 		code  codes.Code
 	}{
 		"grows": {
-			asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: at, CapacityRange: &pb.CapacityRange{RequiredBytes: 2 << 30, LimitBytes: 3 << 30}},
-			call:  "pvc-1 2147483648 3221225472",
+			asked: &pb.NodeExpandVolumeRequest{
+				VolumeId: "pvc-1", VolumePath: at,
+				CapacityRange: &pb.CapacityRange{RequiredBytes: 2 << 30, LimitBytes: 3 << 30},
+			},
+			call: "pvc-1 2147483648 3221225472",
 		},
 		"no range: as it is": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: at}, call: "pvc-1 1 0"},
 		"no room": {
-			asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: at, CapacityRange: &pb.CapacityRange{RequiredBytes: 2 << 30}},
-			err:   volume.ErrNoSpace, call: "pvc-1 2147483648 0", code: codes.FailedPrecondition,
+			asked: &pb.NodeExpandVolumeRequest{
+				VolumeId: "pvc-1", VolumePath: at,
+				CapacityRange: &pb.CapacityRange{RequiredBytes: 2 << 30},
+			},
+			err: ledger.ErrNoSpace, call: "pvc-1 2147483648 0", code: codes.FailedPrecondition,
 		},
 		"no id":      {asked: &pb.NodeExpandVolumeRequest{VolumePath: at}, code: codes.InvalidArgument},
 		"no path":    {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1"}, code: codes.InvalidArgument},
 		"a bad path": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: "some/path"}, code: codes.NotFound},
 		"a bad range": {
-			asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: at, CapacityRange: &pb.CapacityRange{RequiredBytes: -1}}, code: codes.InvalidArgument,
+			asked: &pb.NodeExpandVolumeRequest{
+				VolumeId: "pvc-1", VolumePath: at,
+				CapacityRange: &pb.CapacityRange{RequiredBytes: -1},
+			}, code: codes.InvalidArgument,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			call := ""
 			c := serve(t, &fake{expand: func(id string, bytes, limit int64) (volume.Volume, error) {
 				call = fmt.Sprint(id, " ", bytes, " ", limit)
-				return volume.Volume{Record: volume.Record{ID: id, Bytes: 7 << 30}}, test.err
+				return volume.Volume{Record: records.Record{ID: id, Bytes: 7 << 30}}, test.err
 			}})
 			answer, err := c.NodeExpandVolume(t.Context(), test.asked)
 			if status.Code(err) != test.code || call != test.call || (err == nil && answer.GetCapacityBytes() != 7<<30) {
@@ -76,7 +87,8 @@ func TestControllerExpandVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := dial(t, services)
-	capabilities, err := pb.NewControllerClient(conn).ControllerGetCapabilities(t.Context(), &pb.ControllerGetCapabilitiesRequest{})
+	capabilities, err := pb.NewControllerClient(conn).ControllerGetCapabilities(t.Context(),
+		&pb.ControllerGetCapabilitiesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,12 +100,17 @@ func TestControllerExpandVolume(t *testing.T) {
 		t.Error(diff)
 	}
 	ask := func(id string, r *pb.CapacityRange) (*pb.ControllerExpandVolumeResponse, error) {
-		return pb.NewControllerClient(conn).ControllerExpandVolume(t.Context(), &pb.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: r})
+		return pb.NewControllerClient(conn).ControllerExpandVolume(t.Context(),
+			&pb.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: r})
 	}
-	if answer, err := ask("pvc-1", &pb.CapacityRange{RequiredBytes: 41}); err != nil || answer.GetCapacityBytes() != 42 || !answer.GetNodeExpansionRequired() {
+	if answer, err := ask("pvc-1", &pb.CapacityRange{RequiredBytes: 41}); err != nil || answer.GetCapacityBytes() != 42 ||
+		!answer.GetNodeExpansionRequired() {
 		t.Errorf("allowed: %v, %v", answer, err)
 	}
-	for id, want := range map[string]codes.Code{"pvc-2": codes.OutOfRange, "": codes.InvalidArgument, "../x": codes.InvalidArgument} {
+	for id, want := range map[string]codes.Code{
+		"pvc-2": codes.OutOfRange, "": codes.InvalidArgument,
+		"../x": codes.InvalidArgument,
+	} {
 		if _, err := ask(id, &pb.CapacityRange{RequiredBytes: 41}); status.Code(err) != want {
 			t.Errorf("%q: %v, want %s", id, err, want)
 		}
@@ -109,7 +126,8 @@ func TestControllerExpandVolume(t *testing.T) {
 	}
 	info, err := pb.NewIdentityClient(conn).GetPluginInfo(t.Context(), &pb.GetPluginInfoRequest{})
 	if err != nil || info.GetName() != "kubevirt.io.hostpath-provisioner" || judge.begun != 1 {
-		t.Errorf("%v, %v; a new asker was announced %d times, want once, with its question for the name", info, err, judge.begun)
+		t.Errorf("%v, %v; a new asker was announced %d times, want once, with its question for the name", info, err,
+			judge.begun)
 	}
 	if _, err := csi.NewExpander("", "", nil); err == nil {
 		t.Error("services of nothing")

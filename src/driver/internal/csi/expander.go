@@ -10,14 +10,14 @@ import (
 
 // Growth allows volumes to grow.
 type Growth interface {
-	// Begin tells that a new process will ask from now on, which may not have seen what others did meanwhile.
+	// Begin says that a new process will ask from now on, which may not have seen what others did meanwhile.
 	Begin()
 	// Expand gives the size that a volume may have, in bytes.
 	Expand(ctx context.Context, id string, bytes, limit int64) (int64, error)
 }
 
-// Expander is the identity and controller services of the cluster's one controller, which csi-resizer asks before a PersistentVolume
-// grows. Only its socket advertises the controller's EXPAND_VOLUME.
+// Expander is the identity and controller services of the cluster's one controller, which csi-resizer asks before a
+// PersistentVolume grows. Only its socket advertises the controller's EXPAND_VOLUME.
 type Expander struct {
 	identity *announcer
 	expander *expander
@@ -43,27 +43,32 @@ type expander struct {
 	growth Growth
 }
 
-// announcer is an identity that tells when somebody gets to know it.
+// announcer is an identity that says when somebody gets to know it.
 type announcer struct {
 	*identity
 	growth Growth
 }
 
-// GetPluginInfo is asked by each process of csi-resizer once, when it starts: see growth.Judge. Capabilities it asks for before each
-// growth as well.
+// GetPluginInfo is asked by each process of csi-resizer once, when it starts: see growth.Judge. Capabilities it asks
+// for before each growth as well.
 func (a *announcer) GetPluginInfo(ctx context.Context, q *pb.GetPluginInfoRequest) (*pb.GetPluginInfoResponse, error) {
 	a.growth.Begin()
 	return a.identity.GetPluginInfo(ctx, q)
 }
 
-func (*expander) ControllerGetCapabilities(context.Context, *pb.ControllerGetCapabilitiesRequest) (*pb.ControllerGetCapabilitiesResponse, error) {
-	return &pb.ControllerGetCapabilitiesResponse{Capabilities: []*pb.ControllerServiceCapability{{
-		Type: &pb.ControllerServiceCapability_Rpc{Rpc: &pb.ControllerServiceCapability_RPC{Type: pb.ControllerServiceCapability_RPC_EXPAND_VOLUME}},
-	}}}, nil
+func (*expander) ControllerGetCapabilities(
+	context.Context, *pb.ControllerGetCapabilitiesRequest,
+) (*pb.ControllerGetCapabilitiesResponse, error) {
+	grow := &pb.ControllerServiceCapability_RPC{Type: pb.ControllerServiceCapability_RPC_EXPAND_VOLUME}
+	return &pb.ControllerGetCapabilitiesResponse{Capabilities: []*pb.ControllerServiceCapability{
+		{Type: &pb.ControllerServiceCapability_Rpc{Rpc: grow}},
+	}}, nil
 }
 
 // ControllerExpandVolume only says whether the volume may grow; its node does the growing.
-func (e *expander) ControllerExpandVolume(ctx context.Context, q *pb.ControllerExpandVolumeRequest) (*pb.ControllerExpandVolumeResponse, error) {
+func (e *expander) ControllerExpandVolume(
+	ctx context.Context, q *pb.ControllerExpandVolumeRequest,
+) (*pb.ControllerExpandVolumeResponse, error) {
 	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
 		return nil, toStatus(expand, err)
 	}

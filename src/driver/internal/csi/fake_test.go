@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -24,9 +25,9 @@ type fake struct {
 	list      func(after string, limit int) ([]volume.Volume, string, error)
 	publish   func(volume.PublishRequest) error
 	unpublish func(id, target string) error
-	stats     func(id, path string) (volume.Stats, volume.Health, error)
+	stats     func(id, path string) (volume.Stats, error)
 	resolve   func(name string) (string, error)
-	capacity  func(pool string) (int64, int64, error)
+	capacity  func(pool string) (room, largest int64)
 	inline    func(pool string) bool
 	health    func() []csi.PoolHealth
 }
@@ -66,7 +67,7 @@ func (f *fake) Unpublish(_ context.Context, id, target string) error {
 	return must("Unpublish", f.unpublish != nil, f.unpublish)(id, target)
 }
 
-func (f *fake) Stats(_ context.Context, id, path string) (volume.Stats, volume.Health, error) {
+func (f *fake) Stats(_ context.Context, id, path string) (volume.Stats, error) {
 	return must("Stats", f.stats != nil, f.stats)(id, path)
 }
 
@@ -74,7 +75,7 @@ func (f *fake) Resolve(name string) (string, error) {
 	return must("Resolve", f.resolve != nil, f.resolve)(name)
 }
 
-func (f *fake) Capacity(_ context.Context, pool string) (int64, int64, error) {
+func (f *fake) Capacity(pool string) (room, largest int64) {
 	return must("Capacity", f.capacity != nil, f.capacity)(pool)
 }
 func (f *fake) Inline(pool string) bool { return must("Inline", f.inline != nil, f.inline)(pool) }
@@ -88,7 +89,7 @@ func onePool(name string) (string, error) {
 	case "", "local":
 		return "local", nil
 	default:
-		return "", fmt.Errorf("%w: %q", volume.ErrPoolUnknown, name)
+		return "", fmt.Errorf("%w: %q", pool.ErrUnknown, name)
 	}
 }
 

@@ -16,7 +16,9 @@ func (i *identity) GetPluginInfo(context.Context, *pb.GetPluginInfoRequest) (*pb
 	return &pb.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version}, nil
 }
 
-func (i *identity) GetPluginCapabilities(context.Context, *pb.GetPluginCapabilitiesRequest) (*pb.GetPluginCapabilitiesResponse, error) {
+func (i *identity) GetPluginCapabilities(
+	context.Context, *pb.GetPluginCapabilitiesRequest,
+) (*pb.GetPluginCapabilitiesResponse, error) {
 	response := &pb.GetPluginCapabilitiesResponse{}
 	for _, service := range []pb.PluginCapability_Service_Type{
 		pb.PluginCapability_Service_CONTROLLER_SERVICE,

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"path"
 
@@ -14,7 +15,9 @@ type node struct {
 	Config
 }
 
-func (n *node) NodeGetCapabilities(context.Context, *pb.NodeGetCapabilitiesRequest) (*pb.NodeGetCapabilitiesResponse, error) {
+func (n *node) NodeGetCapabilities(
+	context.Context, *pb.NodeGetCapabilitiesRequest,
+) (*pb.NodeGetCapabilitiesResponse, error) {
 	response := &pb.NodeGetCapabilitiesResponse{}
 	for _, rpc := range []pb.NodeServiceCapability_RPC_Type{
 		pb.NodeServiceCapability_RPC_GET_VOLUME_STATS,
@@ -34,19 +37,21 @@ func (n *node) NodeGetInfo(context.Context, *pb.NodeGetInfoRequest) (*pb.NodeGet
 	return &pb.NodeGetInfoResponse{NodeId: n.NodeName, AccessibleTopology: n.topology()}, nil
 }
 
-func (n *node) NodePublishVolume(ctx context.Context, q *pb.NodePublishVolumeRequest) (*pb.NodePublishVolumeResponse, error) {
+func (n *node) NodePublishVolume(
+	ctx context.Context, q *pb.NodePublishVolumeRequest,
+) (*pb.NodePublishVolumeResponse, error) {
 	request, err := n.publishRequest(q)
-	if err != nil {
-		return nil, toStatus(publish, err)
+	if err == nil {
+		err = n.Publisher.Publish(ctx, request)
 	}
-	if err := n.Publisher.Publish(ctx, request); err != nil {
+	if err != nil {
 		return nil, toStatus(publish, err)
 	}
 	return &pb.NodePublishVolumeResponse{}, nil
 }
 
-// publishRequest reads a NodePublishVolume. Attributes of a persistent volume are not validated: those of volumes taken over
-// are kubevirt's.
+// publishRequest reads a NodePublishVolume. Attributes of a persistent volume are not validated: those of volumes taken
+// over are kubevirt's.
 func (n *node) publishRequest(q *pb.NodePublishVolumeRequest) (r volume.PublishRequest, err error) {
 	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
 		return r, err
@@ -60,10 +65,10 @@ func (n *node) publishRequest(q *pb.NodePublishVolumeRequest) (r volume.PublishR
 		return r, err
 	}
 	options.ReadOnly = options.ReadOnly || q.GetReadonly()
-	attributes := q.GetVolumeContext()
+	attributes, mode := q.GetVolumeContext(), q.GetVolumeCapability().GetAccessMode().GetMode()
 	r = volume.PublishRequest{
-		ID: q.GetVolumeId(), Target: target, MountOptions: options,
-		SingleWriter: q.GetVolumeCapability().GetAccessMode().GetMode() == pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		ID: q.GetVolumeId(), Target: target, Options: options,
+		SingleWriter: mode == pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 	}
 	if attributes[keyEphemeral] == "true" {
 		r.Inline, err = n.inlineSpec(q.GetVolumeId(), attributes)
@@ -71,28 +76,26 @@ func (n *node) publishRequest(q *pb.NodePublishVolumeRequest) (r volume.PublishR
 	return r, err
 }
 
-func (n *node) NodeUnpublishVolume(ctx context.Context, q *pb.NodeUnpublishVolumeRequest) (*pb.NodeUnpublishVolumeResponse, error) {
-	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
-		return nil, toStatus(unpublish, err)
-	}
+func (n *node) NodeUnpublishVolume(
+	ctx context.Context, q *pb.NodeUnpublishVolumeRequest,
+) (*pb.NodeUnpublishVolumeResponse, error) {
 	target, err := n.target(q.GetTargetPath())
-	if err != nil {
-		return nil, toStatus(unpublish, err)
+	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), err); err == nil {
+		err = n.Publisher.Unpublish(ctx, q.GetVolumeId(), target)
 	}
-	if err := n.Publisher.Unpublish(ctx, q.GetVolumeId(), target); err != nil {
+	if err != nil {
 		return nil, toStatus(unpublish, err)
 	}
 	return &pb.NodeUnpublishVolumeResponse{}, nil
 }
 
-func (n *node) NodeGetVolumeStats(ctx context.Context, q *pb.NodeGetVolumeStatsRequest) (*pb.NodeGetVolumeStatsResponse, error) {
-	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
+func (n *node) NodeGetVolumeStats(
+	ctx context.Context, q *pb.NodeGetVolumeStatsRequest,
+) (*pb.NodeGetVolumeStatsResponse, error) {
+	if err := cmp.Or(volumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath())); err != nil {
 		return nil, toStatus(read, err)
 	}
-	if err := volumePath(q.GetVolumePath()); err != nil {
-		return nil, toStatus(read, err)
-	}
-	stats, _, err := n.Publisher.Stats(ctx, q.GetVolumeId(), path.Clean(q.GetVolumePath()))
+	stats, err := n.Publisher.Stats(ctx, q.GetVolumeId(), path.Clean(q.GetVolumePath()))
 	if err != nil {
 		return nil, toStatus(read, err)
 	}

@@ -12,7 +12,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
 const target = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pvc-1/mount"
@@ -35,7 +38,8 @@ func TestIdentity(t *testing.T) {
 		}
 		got = append(got, capability.GetService().GetType().String())
 	}
-	if diff := cmp.Diff([]string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "expansion ONLINE"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "expansion ONLINE"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 	if probe, err := c.Probe(t.Context(), &pb.ProbeRequest{}); err != nil || !probe.GetReady().GetValue() {
@@ -63,7 +67,8 @@ func TestCapabilities(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"controller CREATE_DELETE_VOLUME", "controller LIST_VOLUMES", "controller GET_CAPACITY", "controller GET_VOLUME",
 		"controller SINGLE_NODE_MULTI_WRITER",
-		"node GET_VOLUME_STATS", "node EXPAND_VOLUME", "node SINGLE_NODE_MULTI_WRITER", "node GET_VOLUME_HEALTH", "node GET_STORAGE_HEALTH",
+		"node GET_VOLUME_STATS", "node EXPAND_VOLUME", "node SINGLE_NODE_MULTI_WRITER", "node GET_VOLUME_HEALTH",
+		"node GET_STORAGE_HEALTH",
 	}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -75,7 +80,8 @@ func TestNodeGetInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&pb.NodeGetInfoResponse{NodeId: nodeName, AccessibleTopology: here()[0]}, got, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(&pb.NodeGetInfoResponse{NodeId: nodeName, AccessibleTopology: here()[0]}, got,
+		protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -83,7 +89,10 @@ func TestNodeGetInfo(t *testing.T) {
 func TestPublish(t *testing.T) {
 	var asked volume.PublishRequest
 	c := serve(t, &fake{publish: func(q volume.PublishRequest) error { asked = q; return nil }})
-	kubevirts := map[string]string{"storagePool": "hpp", "storage.kubernetes.io/csiProvisionerIdentity": "x", "overlay": "y"}
+	kubevirts := map[string]string{
+		"storagePool": "hpp", "storage.kubernetes.io/csiProvisionerIdentity": "x",
+		"overlay": "y",
+	}
 	for name, test := range map[string]struct {
 		asked *pb.NodePublishVolumeRequest
 		want  volume.PublishRequest
@@ -94,18 +103,28 @@ func TestPublish(t *testing.T) {
 		},
 		"read-only": {
 			&pb.NodePublishVolumeRequest{VolumeCapability: writer()[0], Readonly: true},
-			volume.PublishRequest{MountOptions: volume.MountOptions{ReadOnly: true}},
+			volume.PublishRequest{Options: bindmount.Options{ReadOnly: true}},
 		},
 		"reader": {
-			&pb.NodePublishVolumeRequest{VolumeCapability: mountCapability(pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY)},
-			volume.PublishRequest{MountOptions: volume.MountOptions{ReadOnly: true}},
+			&pb.NodePublishVolumeRequest{
+				VolumeCapability: mountCapability(pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY),
+			},
+			volume.PublishRequest{Options: bindmount.Options{ReadOnly: true}},
 		},
 		"single writer with options": {
-			&pb.NodePublishVolumeRequest{VolumeCapability: mountCapability(pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, "nosuid", "nodev,noexec", "relatime")},
-			volume.PublishRequest{SingleWriter: true, MountOptions: volume.MountOptions{NoSUID: true, NoDev: true, NoExec: true, Atime: "relatime"}},
+			&pb.NodePublishVolumeRequest{
+				VolumeCapability: mountCapability(pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+					"nosuid", "nodev,noexec", "relatime"),
+			},
+			volume.PublishRequest{SingleWriter: true, Options: bindmount.Options{
+				NoSUID: true, NoDev: true, NoExec: true,
+				Atime: "relatime",
+			}},
 		},
 		"a kubevirt volume of many writers": {
-			&pb.NodePublishVolumeRequest{VolumeCapability: mountCapability(pb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)},
+			&pb.NodePublishVolumeRequest{
+				VolumeCapability: mountCapability(pb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER),
+			},
 			volume.PublishRequest{},
 		},
 	} {
@@ -128,18 +147,45 @@ func TestPublishRefuses(t *testing.T) {
 		change func(*pb.NodePublishVolumeRequest)
 		says   []string
 	}{
-		"no id":         {func(q *pb.NodePublishVolumeRequest) { q.VolumeId = "" }, []string{"volume_id: missing"}},
-		"id with dots":  {func(q *pb.NodePublishVolumeRequest) { q.VolumeId = "../../etc" }, []string{"volume_id", `"../../etc"`}},
-		"id with NUL":   {func(q *pb.NodePublishVolumeRequest) { q.VolumeId = "a\x00" }, []string{"volume_id"}},
-		"id of 300":     {func(q *pb.NodePublishVolumeRequest) { q.VolumeId = strings.Repeat("a", 300) }, []string{"volume_id"}},
-		"no target":     {func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "" }, []string{"target_path: missing"}},
-		"relative":      {func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "pods/1" }, []string{"target_path", "absolute"}},
-		"outside":       {func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "/etc" }, []string{"target_path", "/var/lib/kubelet"}},
-		"beside":        {func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "/var/lib/kubelet2/x" }, []string{"target_path"}},
-		"out again":     {func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "/var/lib/kubelet/../../etc" }, []string{"target_path", ".."}},
-		"target NUL":    {func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "/var/lib/kubelet/a\x00" }, []string{"target_path"}},
-		"no capability": {func(q *pb.NodePublishVolumeRequest) { q.VolumeCapability = nil }, []string{"volume_capability: missing"}},
-		"block":         {func(q *pb.NodePublishVolumeRequest) { q.VolumeCapability = blockCapability() }, []string{"volume_capability.block"}},
+		"no id": {func(q *pb.NodePublishVolumeRequest) { q.VolumeId = "" }, []string{"volume_id: missing"}},
+		"id with dots": {
+			func(q *pb.NodePublishVolumeRequest) { q.VolumeId = "../../etc" },
+			[]string{"volume_id", `"../../etc"`},
+		},
+		"id with NUL": {func(q *pb.NodePublishVolumeRequest) { q.VolumeId = "a\x00" }, []string{"volume_id"}},
+		"id of 300": {
+			func(q *pb.NodePublishVolumeRequest) { q.VolumeId = strings.Repeat("a", 300) },
+			[]string{"volume_id"},
+		},
+		"no target": {func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "" }, []string{"target_path: missing"}},
+		"relative": {
+			func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "pods/1" },
+			[]string{"target_path", "absolute"},
+		},
+		"outside": {
+			func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "/etc" },
+			[]string{"target_path", "/var/lib/kubelet"},
+		},
+		"beside": {
+			func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "/var/lib/kubelet2/x" },
+			[]string{"target_path"},
+		},
+		"out again": {
+			func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "/var/lib/kubelet/../../etc" },
+			[]string{"target_path", ".."},
+		},
+		"target NUL": {
+			func(q *pb.NodePublishVolumeRequest) { q.TargetPath = "/var/lib/kubelet/a\x00" },
+			[]string{"target_path"},
+		},
+		"no capability": {
+			func(q *pb.NodePublishVolumeRequest) { q.VolumeCapability = nil },
+			[]string{"volume_capability: missing"},
+		},
+		"block": {
+			func(q *pb.NodePublishVolumeRequest) { q.VolumeCapability = blockCapability() },
+			[]string{"volume_capability.block"},
+		},
 		"option": {func(q *pb.NodePublishVolumeRequest) {
 			q.VolumeCapability = mountCapability(pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "suid")
 		}, []string{"volume_capability.mount.mount_flags", `"suid"`}},
@@ -155,8 +201,9 @@ func TestPublishRefuses(t *testing.T) {
 
 func inlineContext(extra map[string]string) map[string]string {
 	attributes := map[string]string{
-		"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "web-0", "csi.storage.k8s.io/pod.namespace": "shop",
-		"csi.storage.k8s.io/pod.uid": "77", "csi.storage.k8s.io/serviceAccount.tokens": "secret",
+		"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "web-0",
+		"csi.storage.k8s.io/pod.namespace": "shop",
+		"csi.storage.k8s.io/pod.uid":       "77", "csi.storage.k8s.io/serviceAccount.tokens": "secret",
 	}
 	maps.Copy(attributes, extra)
 	return attributes
@@ -169,14 +216,15 @@ func TestPublishInline(t *testing.T) {
 		publish: func(q volume.PublishRequest) error { asked = q; return nil },
 	})
 	_, err := c.NodePublishVolume(t.Context(), &pb.NodePublishVolumeRequest{
-		VolumeId: "csi-0a", TargetPath: target, VolumeCapability: writer()[0], VolumeContext: inlineContext(map[string]string{"size": "2Gi", "inodeLimit": "100"}),
+		VolumeId: "csi-0a", TargetPath: target, VolumeCapability: writer()[0],
+		VolumeContext: inlineContext(map[string]string{"size": "2Gi", "inodeLimit": "100"}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := volume.PublishRequest{ID: "csi-0a", Target: target, Inline: &volume.Spec{
-		ID: "csi-0a", Pool: "local", Bytes: 2 << 30, Inodes: 100, Mode: 0o777, OnDelete: volume.Purge, Ephemeral: true,
-		Claim:      volume.Claim{Namespace: "shop", Name: "web-0", UID: "77"},
+		ID: "csi-0a", Pool: "local", Bytes: 2 << 30, Inodes: 100, Mode: 0o777, OnDelete: records.Purge, Ephemeral: true,
+		Claim:      records.Claim{Namespace: "shop", Name: "web-0", UID: "77"},
 		Parameters: map[string]string{"size": "2Gi", "inodeLimit": "100"},
 	}}
 	if diff := cmp.Diff(want, asked); diff != "" {
@@ -192,15 +240,19 @@ func TestPublishInlineRefuses(t *testing.T) {
 	}{
 		"pool without inline": {nil, []string{"volume_context.storagePool", `"local"`, "inline: true"}},
 		"unknown pool":        {map[string]string{"storagePool": "fast"}, []string{"volume_context.storagePool", `"fast"`}},
-		"unknown key":         {map[string]string{"sise": "1Gi"}, []string{`volume_context: unknown key "sise"`, `did you mean "size"`}},
-		"class key":           {map[string]string{"uid": "5"}, []string{`unknown key "uid"`}},
-		"size":                {map[string]string{"size": "big"}, []string{"volume_context.size", `"big"`}},
-		"size 0":              {map[string]string{"size": "0"}, []string{"volume_context.size", "more than 0"}},
-		"size of hours":       {map[string]string{"size": "1e-99999999"}, []string{"volume_context.size"}},
+		"unknown key": {map[string]string{"sise": "1Gi"}, []string{
+			`volume_context: unknown key "sise"`,
+			`known are inodeLimit, size, storagePool`,
+		}},
+		"class key":     {map[string]string{"uid": "5"}, []string{`unknown key "uid"`}},
+		"size":          {map[string]string{"size": "big"}, []string{"volume_context.size", `"big"`}},
+		"size 0":        {map[string]string{"size": "0"}, []string{"volume_context.size", "more than 0"}},
+		"size of hours": {map[string]string{"size": "1e-99999999"}, []string{"volume_context.size"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.NodePublishVolume(t.Context(), &pb.NodePublishVolumeRequest{
-				VolumeId: "csi-0a", TargetPath: target, VolumeCapability: writer()[0], VolumeContext: inlineContext(test.attributes),
+				VolumeId: "csi-0a", TargetPath: target, VolumeCapability: writer()[0],
+				VolumeContext: inlineContext(test.attributes),
 			})
 			refused(t, err, codes.InvalidArgument, test.says...)
 		})
@@ -226,14 +278,14 @@ func TestUnpublish(t *testing.T) {
 }
 
 func TestStats(t *testing.T) {
-	c := serve(t, &fake{stats: func(id, path string) (volume.Stats, volume.Health, error) {
+	c := serve(t, &fake{stats: func(id, path string) (volume.Stats, error) {
 		switch id {
 		case "pvc-1":
-			return volume.Stats{Bytes: 10, BytesUsed: 4, BytesAvailable: 6, Inodes: 5, InodesUsed: 2, InodesAvailable: 3}, volume.Health{}, nil
+			return volume.Stats{Bytes: 10, BytesUsed: 4, BytesAvailable: 6, Inodes: 5, InodesUsed: 2, InodesAvailable: 3}, nil
 		case "pvc-2":
-			return volume.Stats{Bytes: 10, BytesUsed: 4, BytesAvailable: 6}, volume.Health{}, nil
+			return volume.Stats{Bytes: 10, BytesUsed: 4, BytesAvailable: 6}, nil
 		}
-		return volume.Stats{}, volume.Health{}, fmt.Errorf("%w at %s", volume.ErrNotFound, path)
+		return volume.Stats{}, fmt.Errorf("%w at %s", records.ErrNotFound, path)
 	}})
 	bytes := &pb.VolumeUsage{Unit: pb.VolumeUsage_BYTES, Total: 10, Used: 4, Available: 6}
 	inodes := &pb.VolumeUsage{Unit: pb.VolumeUsage_INODES, Total: 5, Used: 2, Available: 3}
@@ -270,14 +322,14 @@ func TestVolumeHealth(t *testing.T) {
 		"healthy":  {volume.Health{Condition: volume.Healthy, Reason: "Healthy"}, nil, ""},
 		"degraded": {volume.Health{Condition: volume.Degraded, Reason: "Slow"}, nil, "DEGRADED Slow"},
 		"gone":     {volume.Health{}, volume.ErrLost, "DATA_LOSS DataLost"},
-		"away":     {volume.Health{}, fmt.Errorf("pool x: %w", volume.ErrPoolAbsent), "INACCESSIBLE PoolAbsent"},
-		"broken":   {volume.Health{}, volume.ErrBroken, "INACCESSIBLE RecordUnusable"},
+		"away":     {volume.Health{}, fmt.Errorf("pool x: %w", pool.ErrAbsent), "INACCESSIBLE PoolAbsent"},
+		"broken":   {volume.Health{}, records.ErrBroken, "INACCESSIBLE RecordUnusable"},
 	}
 	c := serve(t, &fake{get: func(id string) (volume.Volume, volume.Health, error) {
 		if answer, ok := answers[id]; ok {
 			return volume.Volume{}, answer.health, answer.err
 		}
-		return volume.Volume{}, volume.Health{}, volume.ErrNotFound
+		return volume.Volume{}, volume.Health{}, records.ErrNotFound
 	}})
 	for id, test := range answers {
 		got, err := c.NodeGetVolumeHealth(t.Context(), &pb.NodeGetVolumeHealthRequest{VolumeId: id})
@@ -313,7 +365,10 @@ func TestStorageHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &pb.NodeGetStorageHealthResponse{BackendHealth: []*pb.NodeGetStorageHealthResponse_StorageBackendHealth{
-		{Status: pb.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: "MarkerMissing", Message: "pool b: not mounted; pool d: not mounted"},
+		{
+			Status: pb.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: "MarkerMissing",
+			Message: "pool b: not mounted; pool d: not mounted",
+		},
 		{Status: pb.StorageHealthErrorType_STORAGE_DEGRADED, Reason: "VolumesLost", Message: "pool c: 1 lost"},
 	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {

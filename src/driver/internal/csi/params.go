@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -68,14 +70,17 @@ func inlineSetters() map[string]func(*volume.Spec, string) error {
 
 // apply reads parameters into a spec. A key that is not known is refused: a misspelt one must not make a volume that is
 // other than its author meant. The first refusal in the order of the keys counts.
-func apply(s *volume.Spec, field string, given map[string]string, known map[string]func(*volume.Spec, string) error) error {
+func apply(
+	s *volume.Spec, field string, given map[string]string, known map[string]func(*volume.Spec, string) error,
+) error {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if strings.HasPrefix(key, keysOfKubernetes) {
 			continue
 		}
 		set, ok := known[key]
 		if !ok {
-			return unknownKey(field, key, slices.Sorted(maps.Keys(known)))
+			return invalid(field, "unknown key %.64q; known are %s", key,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		if err := set(s, given[key]); err != nil {
 			return invalid(field+"."+key, "%w", err)
@@ -84,11 +89,9 @@ func apply(s *volume.Spec, field string, given map[string]string, known map[stri
 	return nil
 }
 
-func unknownKey(field, key string, known []string) error {
-	if near := nearest(key, known); near != "" {
-		return invalid(field, "unknown key %.64q; did you mean %q? Known are %s", key, near, strings.Join(known, ", "))
-	}
-	return invalid(field, "unknown key %.64q; known are %s", key, strings.Join(known, ", "))
+// wrong says that a value is not what is wanted.
+func wrong(value, want string) error {
+	return fmt.Errorf("%.64q: want %s", value, want)
 }
 
 func setMode(s *volume.Spec, v string) error {
@@ -124,8 +127,8 @@ func setInodes(s *volume.Spec, v string) error {
 }
 
 func setDisposal(s *volume.Spec, v string) error {
-	s.OnDelete = volume.Disposal(v)
-	if !slices.Contains([]volume.Disposal{volume.Trash, volume.Purge, volume.Retain}, s.OnDelete) {
+	s.OnDelete = records.Disposal(v)
+	if !slices.Contains([]records.Disposal{records.Trash, records.Purge, records.Retain}, s.OnDelete) {
 		return wrong(v, "trash, purge or retain")
 	}
 	return nil
@@ -143,16 +146,16 @@ func setSize(s *volume.Spec, v string) error {
 	return nil
 }
 
-// claim is what external-provisioner tells of the claim. Its uid is in the volume's name, which is pvc-<uid>.
-func claim(name string, parameters map[string]string) volume.Claim {
+// claim is what external-provisioner says of the claim. Its uid is in the volume's name, which is pvc-<uid>.
+func claim(name string, parameters map[string]string) records.Claim {
 	uid, ok := strings.CutPrefix(name, "pvc-")
 	if !ok {
 		uid = ""
 	}
-	return volume.Claim{Namespace: parameters[keyClaimNS], Name: parameters[keyClaimName], UID: uid}
+	return records.Claim{Namespace: parameters[keyClaimNS], Name: parameters[keyClaimName], UID: uid}
 }
 
 // pod is whom an inline volume is made for.
-func pod(attributes map[string]string) volume.Claim {
-	return volume.Claim{Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID]}
+func pod(attributes map[string]string) records.Claim {
+	return records.Claim{Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID]}
 }

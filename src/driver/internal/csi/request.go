@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -17,7 +18,7 @@ const defaultBytes = 1 << 30
 // specOf is the volume that a CreateVolume asks for.
 func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 	s := volume.Spec{
-		ID: q.GetName(), Mode: defaultMode, OnDelete: volume.Trash,
+		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash,
 		Claim: claim(q.GetName(), q.GetParameters()), Parameters: maps.Clone(q.GetParameters()),
 	}
 	if err := volumeID("name", s.ID); err != nil {
@@ -56,8 +57,8 @@ func (c Config) pool(field, name string) (string, error) {
 	return resolved, nil
 }
 
-// sizes reads a capacity range: bytes to make, and the most that is allowed, 0 for no limit. Without a range, or with a limit
-// alone, the volume is 1 GiB or as large as the limit allows.
+// sizes reads a capacity range: bytes to make, and the most that is allowed, 0 for no limit. Without a range, or with a
+// limit alone, the volume is 1 GiB or as large as the limit allows.
 func sizes(r *pb.CapacityRange) (bytes, limit int64, err error) {
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	switch {
@@ -77,7 +78,7 @@ func sizes(r *pb.CapacityRange) (bytes, limit int64, err error) {
 	return defaultBytes, 0, nil
 }
 
-// reachable tells whether a volume on this node is what is asked for.
+// reachable reports whether a volume on this node is what is asked for.
 func (c Config) reachable(r *pb.TopologyRequirement) error {
 	wanted := r.GetRequisite()
 	if len(wanted) == 0 {
@@ -89,7 +90,7 @@ func (c Config) reachable(r *pb.TopologyRequirement) error {
 	return fmt.Errorf("%w: accessibility_requirements do not contain %s=%s", errElsewhere, c.TopologyKey, c.NodeName)
 }
 
-// here tells whether a topology is this node's.
+// here reports whether a topology is this node's.
 func (c Config) here(t *pb.Topology) bool {
 	return t.GetSegments()[c.TopologyKey] == c.NodeName
 }
@@ -97,11 +98,11 @@ func (c Config) here(t *pb.Topology) bool {
 // inlineSpec is the volume that a pod's inline volume asks for.
 func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spec, error) {
 	s := volume.Spec{
-		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: volume.Purge, Claim: pod(attributes), Ephemeral: true,
+		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: records.Purge, Claim: pod(attributes), Ephemeral: true,
 		Parameters: map[string]string{},
 	}
 	for key, value := range attributes {
-		if !strings.HasPrefix(key, keysOfKubernetes) { // those may hold the pod's service account token
+		if !strings.HasPrefix(key, keysOfKubernetes) { // those may have the pod's service account token
 			s.Parameters[key] = value
 		}
 	}
@@ -113,7 +114,8 @@ func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spe
 		return nil, err
 	}
 	if !c.Pools.Inline(s.Pool) {
-		return nil, invalid("volume_context."+keyPool, "pool %.64q takes no inline ephemeral volumes; want one with inline: true", s.Pool)
+		return nil, invalid("volume_context."+keyPool,
+			"pool %.64q takes no inline ephemeral volumes; want one with inline: true", s.Pool)
 	}
 	return &s, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/growth"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -32,7 +33,7 @@ func (c *cluster) Room(_ context.Context, pool, node string) (int64, bool, error
 	return room, ok, c.err
 }
 
-func (c *cluster) Given(_ context.Context, claim volume.Claim) (int64, bool, error) {
+func (c *cluster) Given(_ context.Context, claim records.Claim) (int64, bool, error) {
 	given, ok := c.given[claim.Name]
 	return given, ok, c.err
 }
@@ -55,7 +56,10 @@ func (c *cluster) write(handle string, bytes int64) {
 }
 
 func at(handle, pool, node string) growth.Volume {
-	return growth.Volume{Handle: handle, Pool: pool, Node: node, Bytes: 10 * gi, Claim: volume.Claim{Namespace: "ns", Name: handle}}
+	return growth.Volume{
+		Handle: handle, Pool: pool, Node: node, Bytes: 10 * gi,
+		Claim: records.Claim{Namespace: "ns", Name: handle},
+	}
 }
 
 func some() *cluster {
@@ -63,7 +67,10 @@ func some() *cluster {
 		volumes: map[string]growth.Volume{}, given: map[string]int64{},
 		room: map[string]int64{"ssd@one": 8 * gi, "ssd@two": 100 * gi, "hdd@one": 1 * gi},
 	}
-	for _, v := range []growth.Volume{at("a", "ssd", "one"), at("b", "ssd", "one"), at("c", "ssd", "two"), at("d", "hdd", "one"), at("e", "ssd", ""), at("f", "ssd", "three")} {
+	for _, v := range []growth.Volume{
+		at("a", "ssd", "one"), at("b", "ssd", "one"), at("c", "ssd", "two"),
+		at("d", "hdd", "one"), at("e", "ssd", ""), at("f", "ssd", "three"),
+	} {
 		c.volumes[v.Handle] = v
 		c.given[v.Handle] = v.Bytes
 	}
@@ -82,18 +89,24 @@ func TestExpand(t *testing.T) {
 		arrange func(*cluster)
 		asks    []ask
 	}{
-		"as much as there is":                   {asks: []ask{{"a", 18 * gi, nil}}},
-		"more than there is":                    {asks: []ask{{"a", 18*gi + 1, volume.ErrOutOfRange}}},
-		"two that fit one by one, not together": {asks: []ask{{"a", 15 * gi, nil}, {"b", 14 * gi, volume.ErrOutOfRange}, {"b", 13 * gi, nil}}},
-		"other nodes and pools have their own":  {asks: []ask{{"a", 18 * gi, nil}, {"c", 60 * gi, nil}, {"d", 11 * gi, nil}}},
-		"the same again":                        {asks: []ask{{"a", 18 * gi, nil}, {"a", 18 * gi, nil}}},
-		"less than before":                      {asks: []ask{{"a", 18 * gi, nil}, {"a", 12 * gi, nil}, {"b", 16 * gi, nil}}},
-		"less than it has":                      {asks: []ask{{"d", 5 * gi, nil}}},
-		"of no one node":                        {asks: []ask{{"e", 1000 * gi, nil}}},
-		"a node that publishes nothing":         {asks: []ask{{"f", 1000 * gi, nil}}},
-		"unknown":                               {asks: []ask{{"x", 11 * gi, volume.ErrNotFound}}},
-		"bad size":                              {asks: []ask{{"a", -1, volume.ErrInvalid}}},
-		"an earlier process allowed":            {arrange: func(c *cluster) { c.earlier = []growth.Grant{{Volume: c.volumes["a"], To: 15 * gi}} }, asks: []ask{{"b", 14 * gi, volume.ErrOutOfRange}, {"b", 13 * gi, nil}}},
+		"as much as there is": {asks: []ask{{"a", 18 * gi, nil}}},
+		"more than there is":  {asks: []ask{{"a", 18*gi + 1, volume.ErrOutOfRange}}},
+		"two that fit one by one, not together": {asks: []ask{
+			{"a", 15 * gi, nil},
+			{"b", 14 * gi, volume.ErrOutOfRange},
+			{"b", 13 * gi, nil},
+		}},
+		"other nodes and pools have their own": {asks: []ask{{"a", 18 * gi, nil}, {"c", 60 * gi, nil}, {"d", 11 * gi, nil}}},
+		"the same again":                       {asks: []ask{{"a", 18 * gi, nil}, {"a", 18 * gi, nil}}},
+		"less than before":                     {asks: []ask{{"a", 18 * gi, nil}, {"a", 12 * gi, nil}, {"b", 16 * gi, nil}}},
+		"less than it has":                     {asks: []ask{{"d", 5 * gi, nil}}},
+		"of no one node":                       {asks: []ask{{"e", 1000 * gi, nil}}},
+		"a node that publishes nothing":        {asks: []ask{{"f", 1000 * gi, nil}}},
+		"unknown":                              {asks: []ask{{"x", 11 * gi, records.ErrNotFound}}},
+		"bad size":                             {asks: []ask{{"a", -1, volume.ErrInvalid}}},
+		"an earlier process allowed": {arrange: func(c *cluster) {
+			c.earlier = []growth.Grant{{Volume: c.volumes["a"], To: 15 * gi}}
+		}, asks: []ask{{"b", 14 * gi, volume.ErrOutOfRange}, {"b", 13 * gi, nil}}},
 		"what an earlier process allowed is given": {arrange: func(c *cluster) {
 			c.earlier = []growth.Grant{{Volume: c.volumes["a"], To: 15 * gi}}
 			c.given["a"] = 15 * gi
@@ -106,7 +119,10 @@ func TestExpand(t *testing.T) {
 			arrange: func(c *cluster) { v := c.volumes["a"]; v.Bytes = 14 * gi; c.volumes["a"] = v },
 			asks:    []ask{{"a", 18 * gi, nil}, {"a", 19 * gi, volume.ErrOutOfRange}},
 		},
-		"the API does not answer": {arrange: func(c *cluster) { c.err = volume.ErrClusterUnknown }, asks: []ask{{"a", 11 * gi, volume.ErrClusterUnknown}}},
+		"the API does not answer": {
+			arrange: func(c *cluster) { c.err = volume.ErrClusterUnknown },
+			asks:    []ask{{"a", 11 * gi, volume.ErrClusterUnknown}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := some()
@@ -152,7 +168,8 @@ func TestAGrantCountsUntilTheClaimShowsIt(t *testing.T) {
 	}
 }
 
-// TestReplicasKnowOfEachOther: the judge beside the leader, again and again another one, counts what the others allowed.
+// TestReplicasKnowOfEachOther: the judge beside the leader, again and again another one, counts what the others
+// allowed.
 func TestReplicasKnowOfEachOther(t *testing.T) {
 	c := some()
 	c.volumes["g"], c.given["g"] = at("g", "ssd", "one"), 10*gi

@@ -9,7 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 )
 
-// Pools tells the state of every pool.
+// Pools gives the state of every pool, from memory.
 type Pools interface {
 	Status() []pool.Status
 }
@@ -19,15 +19,26 @@ type Collector struct {
 	pools Pools
 	now   func() time.Time
 
-	build, present, info, shared *prometheus.Desc
-	gauges                       []gauge
-	version                      string
+	build, present, unused, info, withOS *prometheus.Desc
+	gauges                               []gauge
+	version                              string
 }
 
-// gauge is one number of a pool, known while the pool can be used.
+// gauge is one figure of a pool, known while the pool can be used.
 type gauge struct {
-	desc  *prometheus.Desc
-	value func(s pool.Status, now time.Time) float64
+	figure
+	desc *prometheus.Desc
+}
+
+type figure struct {
+	name, help string
+	value      func(s sample) float64
+}
+
+// sample is a pool at a time.
+type sample struct {
+	pool.Status
+	now time.Time
 }
 
 // New returns a collector of the pools and of the driver's version.
@@ -35,45 +46,89 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("hpp_"+name, help, labels, nil)
 	}
-	ofPool := func(name, help string) *prometheus.Desc { return desc("pool_"+name, help, "pool") }
-	return &Collector{
+	c := &Collector{
 		pools: pools, now: now, version: version,
-		build:   desc("build_info", "1, with the version of the driver.", "version"),
-		present: ofPool("present", "1 while the pool can be used on this node, 0 while it is absent."),
-		info:    desc("pool_info", "1, with the pool's backend and how far it enforces sizes.", "pool", "backend", "enforcement"),
+		build: desc("build_info", "1, with the version of the driver.", "version"),
+		present: desc("pool_present",
+			"1 while the pool can be used on this node, 0 while one that this node has used cannot.", "pool"),
+		unused: desc("pool_unused", "1 while this node cannot use the pool and never has used it.", "pool"),
+		info: desc("pool_info", "1, with the pool's backend and how far it enforces sizes.",
+			"pool", "backend", "enforcement"),
 		// kubevirt's name, whose alerts and dashboards go on working; the label is new.
-		shared: prometheus.NewDesc("kubevirt_hpp_pool_path_shared_with_os",
-			"1 when the pool is on the filesystem of the host's / or of the kubelet's directory, else 0.", []string{"pool"}, nil),
-		gauges: []gauge{
-			{ofPool("size_bytes", "Size of the pool's filesystem."), func(s pool.Status, _ time.Time) float64 { return float64(s.Size) }},
-			{ofPool("free_bytes", "Free space on the pool's filesystem."), func(s pool.Status, _ time.Time) float64 { return float64(s.Free) }},
-			{ofPool("available_bytes", "The largest volume that could be created now."), func(s pool.Status, _ time.Time) float64 { return float64(s.Available) }},
-			{ofPool("promised_bytes", "Sum of the sizes of all volumes."), func(s pool.Status, _ time.Time) float64 { return float64(s.Promised) }},
-			{ofPool("volumes", "Number of volumes."), func(s pool.Status, _ time.Time) float64 { return float64(s.Volumes) }},
-			{ofPool("trash_entries", "Number of deleted volumes waiting for removal."), func(s pool.Status, _ time.Time) float64 { return float64(s.TrashEntries) }},
-			{ofPool("trash_oldest_seconds", "Age of the oldest deleted volume waiting for removal, 0 when there is none."), oldest},
-			{ofPool("enforcement_lost", "1 while sizes are no longer enforced because the filesystem's quota was switched off."), func(s pool.Status, _ time.Time) float64 { return oneIf(s.EnforcementLost) }},
-			{ofPool("counts_wrong", "1 while the filesystem's quota has lost count or is counted again: sizes may not be enforced."), func(s pool.Status, _ time.Time) float64 { return oneIf(s.CountsWrong) }},
-			{ofPool("orphans", "Number of volumes that no PersistentVolume has named for an hour."), func(s pool.Status, _ time.Time) float64 { return float64(s.Orphans) }},
-			{ofPool("lost_volumes", "Number of volumes whose record is there but whose directory is gone."), func(s pool.Status, _ time.Time) float64 { return float64(s.Lost) }},
-			{ofPool("refused_volumes", "Number of volumes whose record or directory cannot be used, or whose limit cannot be held."), func(s pool.Status, _ time.Time) float64 { return float64(s.Refused) }},
+		withOS: prometheus.NewDesc("kubevirt_hpp_pool_path_shared_with_os",
+			"1 when the pool is on the filesystem of the host's / or of the kubelet's directory, else 0.",
+			[]string{"pool"}, nil),
+	}
+	for _, f := range figures() {
+		c.gauges = append(c.gauges, gauge{f, desc("pool_"+f.name, f.help, "pool")})
+	}
+	return c
+}
+
+func figures() []figure {
+	return []figure{
+		{"size_bytes", "Size of the pool's filesystem.", func(s sample) float64 { return float64(s.Size) }},
+		{"free_bytes", "Free space on the pool's filesystem.", func(s sample) float64 { return float64(s.Free) }},
+		{
+			"available_bytes", "The largest volume that could be created.",
+			func(s sample) float64 { return float64(s.Allocatable) },
+		},
+		{"promised_bytes", "Sum of the sizes of all volumes.", func(s sample) float64 { return float64(s.Promised) }},
+		{"volumes", "Number of volumes.", func(s sample) float64 { return float64(s.Volumes) }},
+		{
+			"lost_volumes", "Number of volumes whose record is there but whose directory is gone.",
+			func(s sample) float64 { return float64(s.Lost) },
+		},
+		{
+			"refused_volumes",
+			"Number of volumes whose record or directory cannot be used, or whose limit cannot be removed.",
+			func(s sample) float64 { return float64(s.Refused) },
+		},
+		{
+			"uncounted_volumes", "Number of volumes that have an ID and are not held to their size, as after a copy by hand.",
+			func(s sample) float64 { return float64(s.Uncounted) },
+		},
+		{
+			"orphans", "Number of volumes that no PersistentVolume has named for an hour.",
+			func(s sample) float64 { return float64(s.Orphans) },
+		},
+		{
+			"volumes_of_other_nodes", "Number of volumes whose PersistentVolume names another node.",
+			func(s sample) float64 { return float64(s.Elsewhere) },
+		},
+		{
+			"trash_entries", "Number of deleted volumes waiting for removal.",
+			func(s sample) float64 { return float64(s.TrashEntries) },
+		},
+		{
+			"trash_oldest_seconds", "Age of the oldest deleted volume waiting for removal, 0 when there is none.",
+			func(s sample) float64 { return age(s.OldestTrash, s.now) },
+		},
+		{
+			"seen_seconds", "Age of the pool's figures: how long ago its disk last answered.",
+			func(s sample) float64 { return age(s.Seen, s.now) },
+		},
+		{"read_only", "1 while the pool's filesystem is read-only.", func(s sample) float64 { return oneIf(s.ReadOnly) }},
+		{
+			"enforcement_lost", "1 while sizes are no longer enforced because the filesystem's quota was switched off.",
+			func(s sample) float64 { return oneIf(s.EnforcementLost) },
 		},
 	}
 }
 
-func oldest(s pool.Status, now time.Time) float64 {
-	if s.OldestTrash.IsZero() {
+// age is 0 where there is no time.
+func age(at, now time.Time) float64 {
+	if at.IsZero() {
 		return 0
 	}
-	return max(0, now.Sub(s.OldestTrash).Seconds())
+	return max(0, now.Sub(at).Seconds())
 }
 
 // Describe lists the metrics.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	descs <- c.build
-	descs <- c.present
-	descs <- c.info
-	descs <- c.shared
+	for _, d := range []*prometheus.Desc{c.build, c.present, c.unused, c.info, c.withOS} {
+		descs <- d
+	}
 	for _, g := range c.gauges {
 		descs <- g.desc
 	}
@@ -87,17 +142,21 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	send(c.build, 1, c.version)
 	now := c.now()
 	for _, s := range c.pools.Status() {
-		if !s.Present {
+		switch {
+		case !s.Present && s.Used:
 			send(c.present, 0, s.Name)
+			continue
+		case !s.Present:
+			send(c.unused, 1, s.Name)
 			continue
 		}
 		send(c.present, 1, s.Name)
 		send(c.info, 1, s.Name, s.Backend, s.Enforcement)
-		if s.SharedWithOS != nil {
-			send(c.shared, oneIf(*s.SharedWithOS), s.Name)
+		if s.WithOS != nil {
+			send(c.withOS, oneIf(*s.WithOS), s.Name)
 		}
 		for _, g := range c.gauges {
-			send(g.desc, g.value(s, now), s.Name)
+			send(g.desc, g.value(sample{s, now}), s.Name)
 		}
 	}
 }

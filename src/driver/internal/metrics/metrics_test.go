@@ -32,7 +32,8 @@ func gather(t *testing.T, registry *prometheus.Registry) []string {
 			for _, label := range metric.GetLabel() {
 				labels = append(labels, label.GetName()+"="+label.GetValue())
 			}
-			samples = append(samples, fmt.Sprintf("%s{%s} %g", family.GetName(), strings.Join(labels, ","), metric.GetGauge().GetValue()))
+			samples = append(samples, fmt.Sprintf("%s{%s} %g", family.GetName(), strings.Join(labels, ","),
+				metric.GetGauge().GetValue()))
 		}
 	}
 	slices.Sort(samples)
@@ -45,18 +46,19 @@ func TestCollector(t *testing.T) {
 	yes, no := true, false
 	registry.MustRegister(metrics.New(pools{
 		{
-			Name: "local", Present: true, SharedWithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60, Available: 50, Promised: 30, Volumes: 3,
-			TrashEntries: 2, OldestTrash: now.Add(-time.Minute), Orphans: 1, Lost: 4, Refused: 5, EnforcementLost: true, CountsWrong: true,
+			Name: "local", Present: true, Used: true, WithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60,
+			Allocatable: 50, Promised: 30, Volumes: 3, TrashEntries: 2, OldestTrash: now.Add(-time.Minute), Orphans: 1,
+			Lost: 4, Refused: 5, Uncounted: 6, Elsewhere: 7, EnforcementLost: true, ReadOnly: true,
+			Seen: now.Add(-2 * time.Second),
 		},
-		{Name: "own", Present: true, SharedWithOS: &no, Backend: "plain", Enforcement: "none"},
-		{Name: "slow", Size: 7, Volumes: 9, SharedWithOS: &yes}, // absent: its numbers are of no use
+		{Name: "own", Present: true, Used: true, WithOS: &no, Backend: "plain", Enforcement: "none"},
+		{Name: "slow", Used: true, Size: 7, Volumes: 9, WithOS: &yes}, // absent: its figures are of no use
+		{Name: "tape", Selected: true, Configured: true},              // never was there
 	}, "0.1.0", func() time.Time { return now }))
 	want := []string{
 		"hpp_build_info{version=0.1.0} 1",
 		"hpp_pool_available_bytes{pool=local} 50",
 		"hpp_pool_available_bytes{pool=own} 0",
-		"hpp_pool_counts_wrong{pool=local} 1",
-		"hpp_pool_counts_wrong{pool=own} 0",
 		"hpp_pool_enforcement_lost{pool=local} 1",
 		"hpp_pool_enforcement_lost{pool=own} 0",
 		"hpp_pool_free_bytes{pool=local} 60",
@@ -72,14 +74,23 @@ func TestCollector(t *testing.T) {
 		"hpp_pool_present{pool=slow} 0",
 		"hpp_pool_promised_bytes{pool=local} 30",
 		"hpp_pool_promised_bytes{pool=own} 0",
+		"hpp_pool_read_only{pool=local} 1",
+		"hpp_pool_read_only{pool=own} 0",
 		"hpp_pool_refused_volumes{pool=local} 5",
 		"hpp_pool_refused_volumes{pool=own} 0",
+		"hpp_pool_seen_seconds{pool=local} 2",
+		"hpp_pool_seen_seconds{pool=own} 0",
 		"hpp_pool_size_bytes{pool=local} 100",
 		"hpp_pool_size_bytes{pool=own} 0",
 		"hpp_pool_trash_entries{pool=local} 2",
 		"hpp_pool_trash_entries{pool=own} 0",
 		"hpp_pool_trash_oldest_seconds{pool=local} 60",
 		"hpp_pool_trash_oldest_seconds{pool=own} 0",
+		"hpp_pool_uncounted_volumes{pool=local} 6",
+		"hpp_pool_uncounted_volumes{pool=own} 0",
+		"hpp_pool_unused{pool=tape} 1",
+		"hpp_pool_volumes_of_other_nodes{pool=local} 7",
+		"hpp_pool_volumes_of_other_nodes{pool=own} 0",
 		"hpp_pool_volumes{pool=local} 3",
 		"hpp_pool_volumes{pool=own} 0",
 		"kubevirt_hpp_pool_path_shared_with_os{pool=local} 1",

@@ -2,105 +2,405 @@ package pool
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-func TestGuardDecides(t *testing.T) {
-	yes, no := true, false
-	var (
-		here   = poolfs.Facts{Path: true, CSI: true}
-		ours   = &marker{Version: 1, ID: "AAAA"}
-		theirs = &marker{Version: 1, ID: "BBBB"}
-		known  = &memory{ID: "AAAA"}
-	)
-	for name, tc := range map[string]struct {
-		spec   poolspec.Pool
-		sight  sight
-		action action
-		reason string
-	}{
-		"first use, path missing":              {sight: sight{selected: true}, action: create},
-		"first use, path there":                {sight: sight{selected: true, facts: here}, action: create},
-		"reinstalled node":                     {sight: sight{selected: true, facts: here, marker: ours}, action: adopt},
-		"remembered and there":                 {sight: sight{selected: true, facts: here, marker: ours, remembered: known}, action: use},
-		"remembered, no longer selected":       {sight: sight{facts: here, marker: ours, remembered: known}, action: use},
-		"remembered, path gone":                {sight: sight{selected: true, remembered: known}, action: refuse, reason: "PathMissing"},
-		"remembered, directory empty":          {sight: sight{selected: true, facts: poolfs.Facts{Path: true}, remembered: known}, action: refuse, reason: "MarkerMissing"},
-		"remembered, other disk":               {sight: sight{selected: true, facts: here, marker: theirs, remembered: known}, action: refuse, reason: "MarkerDiffers"},
-		"forgotten, other disk":                {sight: sight{selected: true, facts: here, marker: theirs, remembered: &memory{Forgotten: true}}, action: adopt},
-		"forgotten, empty":                     {sight: sight{selected: true, remembered: &memory{Forgotten: true}}, action: create},
-		"not selected, never used":             {sight: sight{facts: here}, action: stayAside, reason: "NotSelected"},
-		"labels not known, never used":         {sight: sight{unknown: true}, action: refuse, reason: "NodeUnknown"},
-		"labels not known, used before":        {sight: sight{unknown: true, facts: here, marker: ours, remembered: known}, action: use},
-		"not selected, used by an old install": {sight: sight{facts: here, marker: ours}, action: adopt},
-		"marker damaged":                       {sight: sight{selected: true, facts: here, remembered: known, markerErr: errors.New("truncated")}, action: refuse, reason: "MarkerUnusable"},
-		"two pools, one directory":             {sight: sight{selected: true, facts: here, marker: ours, twin: "other"}, action: refuse, reason: "SameDirectory"},
-		"requireMount, nothing mounted": {
-			spec: poolspec.Pool{RequireMount: &yes}, sight: sight{selected: true, facts: here, shared: true}, action: refuse, reason: "NotMounted",
-		},
-		"requireMount, path missing": {spec: poolspec.Pool{RequireMount: &yes}, sight: sight{selected: true}, action: refuse, reason: "NotMounted"},
-		"requireMount, path is a mount": {
-			spec: poolspec.Pool{RequireMount: &yes}, sight: sight{selected: true, shared: true, facts: poolfs.Facts{Path: true, MountPoint: true}}, action: create,
-		},
-		"requireMount, csi is a mount": {
-			spec: poolspec.Pool{RequireMount: &yes}, sight: sight{selected: true, shared: true, facts: poolfs.Facts{Path: true, CSI: true, CSIMountPoint: true}}, action: create,
-		},
-		"requireMount, below another disk": {spec: poolspec.Pool{RequireMount: &yes}, sight: sight{selected: true, facts: here}, action: create},
-		"requireMount off on a shared pool": {
-			spec: poolspec.Pool{RequireMount: &no, Scope: poolspec.ScopeShared}, sight: sight{selected: true, facts: here, shared: true}, action: create,
-		},
+var errSilent = errors.New("no answer")
+
+func TestMountGuard(t *testing.T) {
+	n := start(t, other())
+	n.wants(t, "other", false, "NotChecked")
+	n.is(t, "other", true, "")
+	n.volume(t, "other", records.Record{ID: "pvc-1"})
+
+	must(t, n.memory.Unmount("/other"))
+	n.is(t, "other", false, "MarkerMissing")
+	absent := n.Absent()
+	if len(absent) != 1 || !strings.Contains(absent[0], "pool other: /other holds no csi/.hpp/pool.json") {
+		t.Errorf("absent: %v", absent)
+	}
+	if err := n.use(t, "other"); !errors.Is(err, ErrAbsent) || !strings.Contains(err.Error(), "driver pool forget other") {
+		t.Errorf("use: %v", err)
+	}
+	if n.events.count("PoolAbsent") != 1 || len(n.volumes()) > 0 {
+		t.Errorf("events %v, volumes %v", n.events.all, n.volumes())
+	}
+
+	n.memory.MountNew("/other")
+	n.is(t, "other", false, "MarkerMissing")
+	must(t, n.memory.Unmount("/other"))
+	n.memory.Mount("/other") // what was unmounted last: the empty one
+	n.is(t, "other", false, "MarkerMissing")
+}
+
+// TestTheDiskComesBack, and with it its volumes.
+func TestTheDiskComesBack(t *testing.T) {
+	n := start(t, other())
+	n.is(t, "other", true, "")
+	id := n.status(t, "other").ID
+	n.volume(t, "other", records.Record{ID: "pvc-1"})
+	must(t, n.memory.Unmount("/other"))
+	n.is(t, "other", false, "MarkerMissing")
+	n.memory.Mount("/other")
+	if err := n.use(t, "other"); err != nil { // without a look of the watcher
+		t.Error(err)
+	}
+	n.is(t, "other", true, "")
+	if !slices.Equal(n.volumes(), []string{"pvc-1"}) || n.status(t, "other").ID != id {
+		t.Errorf("volumes %v, %+v", n.volumes(), n.status(t, "other"))
+	}
+	again := restart(t, n.memory.Crash(), other())
+	again.cluster.knows(errSilent)
+	again.is(t, "other", true, "")
+	if !slices.Equal(again.volumes(), []string{"pvc-1"}) || again.cluster.asked > 0 {
+		t.Errorf("after a restart: %v; the API was asked %d times", again.volumes(), again.cluster.asked)
+	}
+}
+
+// TestAnotherDisk with a marker of its own is not the pool, until the pool is forgotten.
+func TestAnotherDisk(t *testing.T) {
+	n := start(t, local())
+	n.is(t, "local", true, "")
+	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.cluster.knows(nil, here("pvc-1", "local"))
+	n.memory.ReplaceByEmpty("/pool/csi")
+	marker := `{"version":2,"id":"BBBB"}`
+	n.memory.AddFile("/pool/csi/.hpp/pool.json", []byte(marker))
+	n.is(t, "local", false, "MarkerDiffers")
+	must(t, n.Forget(t.Context(), "local"))
+	if n.Usable(t.Context(), "local") != nil || len(n.Absent()) > 0 {
+		t.Errorf("forgotten, and still missed: %v", n.Absent())
+	}
+	n.is(t, "local", true, "")
+	if id := n.status(t, "local").ID; id != "BBBB" || len(n.volumes()) > 0 {
+		t.Errorf("adopted %q with %v", id, n.volumes())
+	}
+	if err := n.Forget(t.Context(), "local"); !errors.Is(err, ErrPresent) {
+		t.Errorf("forget of a pool that is there: %v", err)
+	}
+}
+
+func TestUnusableMarkers(t *testing.T) {
+	for name, test := range map[string]struct{ content, says string }{
+		"truncated":            {`{"version":2,"id`, "damaged"},
+		"of the first version": {`{"version":1,"id":"AAAA"}`, "it has version 1"},
+		"without an id":        {`{"version":2}`, `id ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.spec.Name, tc.spec.Path = "local", "/pool"
-			d := decide(tc.spec, tc.sight)
-			if d.action != tc.action || d.reason != tc.reason {
-				t.Errorf("decide: action %d reason %q, want %d %q (%s)", d.action, d.reason, tc.action, tc.reason, d.message)
+			n := start(t, local())
+			n.memory.AddFile("/pool/csi/.hpp/pool.json", []byte(test.content))
+			n.is(t, "local", false, "MarkerUnusable")
+			if s := n.status(t, "local"); !strings.Contains(s.Message, test.says) {
+				t.Errorf("%s", s.Message)
 			}
-			if d.action == refuse && !strings.Contains(d.message, "/pool") {
-				t.Errorf("the message does not name the path: %s", d.message)
+			if data := read(t, n.memory, ".hpp/pool.json"); data != test.content {
+				t.Errorf("the marker became %s", data)
 			}
 		})
 	}
 }
 
-func TestAvailable(t *testing.T) {
-	const gi = 1 << 30
-	disk := poolfs.Space{Size: 100 * gi, Used: 20 * gi, Free: 80 * gi}
-	for name, tc := range map[string]struct {
-		spec poolspec.Pool
-		disk poolfs.Space
-		p    promises
-		want int64
+func read(t *testing.T, memory *disktest.Disk, name string) string {
+	t.Helper()
+	d, err := memory.Open("/pool")
+	must(t, err)
+	defer func() { _ = d.Close() }()
+	data, err := d.ReadFile(name)
+	must(t, err)
+	return string(data)
+}
+
+// TestNothingIsMadeWhereVolumesAreMissing: their disk is not mounted, and a marker would hide that for ever.
+func TestNothingIsMadeWhereVolumesAreMissing(t *testing.T) {
+	n := start(t, local())
+	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", ""), PersistentVolume{Handle: "pvc-3", Pool: "local"})
+	n.is(t, "local", false, "VolumesMissing")
+	if s := n.status(t, "local"); !strings.Contains(s.Message, "pvc-1, pvc-2;") || s.Used {
+		t.Errorf("%+v", s)
+	}
+	if facts, err := n.memory.Inspect("/pool"); err != nil || facts.Path {
+		t.Errorf("%+v, %v", facts, err)
+	}
+	n.memory.AddDir("/pool/csi/pvc-1")
+	n.memory.AddFile("/pool/csi/"+records.Path("pvc-2"), encode(t, records.Record{ID: "pvc-2"}))
+	n.is(t, "local", true, "")
+}
+
+// TestForgetLetsAPoolBeMadeAlthoughVolumesAreMissing.
+func TestForgetLetsAPoolBeMadeAlthoughVolumesAreMissing(t *testing.T) {
+	n := start(t, local())
+	n.cluster.knows(nil, here("pvc-1", "local"))
+	n.is(t, "local", false, "VolumesMissing")
+	must(t, n.Forget(t.Context(), "local"))
+	n.is(t, "local", true, "")
+	again := restart(t, n.memory.Crash(), local())
+	again.is(t, "local", true, "")
+}
+
+// TestWithoutTheAPI nothing is taken into use for the first time, and the API is not asked at every look.
+func TestWithoutTheAPI(t *testing.T) {
+	n := start(t, local(), other())
+	n.cluster.knows(errSilent)
+	for range 20 {
+		n.is(t, "local", false, "ClusterUnknown")
+		n.wants(t, "other", false, "ClusterUnknown")
+	}
+	if n.cluster.asked != 1 {
+		t.Errorf("the API was asked %d times", n.cluster.asked)
+	}
+	n.clock.pass(afterSilence)
+	n.is(t, "local", false, "ClusterUnknown")
+	n.cluster.knows(nil)
+	n.clock.pass(afterSilence)
+	n.is(t, "local", true, "")
+	n.is(t, "other", true, "")
+	if n.cluster.asked != 3 {
+		t.Errorf("the API was asked %d times", n.cluster.asked)
+	}
+}
+
+// TestNodeSelector stops creation only.
+func TestNodeSelector(t *testing.T) {
+	spec := local()
+	spec.NodeSelector = map[string]string{"disk": "nvme"}
+	n := start(t, spec)
+	n.is(t, "local", false, "NodeUnknown")
+	n.SetNodeLabels(map[string]string{"disk": "hdd"})
+	n.is(t, "local", false, "NotSelected")
+	if s := n.status(t, "local"); !s.Aside || s.Selected {
+		t.Errorf("%+v", s)
+	}
+	if err := n.use(t, "local"); !errors.Is(err, ErrNotHere) {
+		t.Errorf("use: %v", err)
+	}
+	if err := n.Usable(t.Context(), "local"); err != nil {
+		t.Errorf("usable: %v", err)
+	}
+	n.SetNodeLabels(map[string]string{"disk": "nvme"})
+	n.is(t, "local", true, "")
+	if room, largest := n.Capacity("local"); room == 0 || largest != room {
+		t.Errorf("capacity %d, %d", room, largest)
+	}
+	n.SetNodeLabels(nil)
+	n.is(t, "local", true, "")
+	if room, largest := n.Capacity("local"); room == 0 || largest != 0 || n.status(t, "local").Selected {
+		t.Errorf("no longer selected: capacity %d, %d", room, largest)
+	}
+	again := restart(t, n.memory, spec) // labels are not known yet
+	again.is(t, "local", true, "")
+}
+
+// TestAnUnselectedNodeServesWhatTheClusterKnows.
+func TestAnUnselectedNodeServesWhatTheClusterKnows(t *testing.T) {
+	spec := local()
+	spec.NodeSelector = map[string]string{"disk": "nvme"}
+	n := start(t, spec)
+	n.SetNodeLabels(nil)
+	n.memory.AddDir("/pool/csi/pvc-1")
+	n.cluster.knows(nil, here("pvc-1", "local"))
+	n.is(t, "local", true, "")
+	if _, largest := n.Capacity("local"); largest != 0 {
+		t.Errorf("a volume of %d could be made", largest)
+	}
+}
+
+// TestRequireMount: neither the root filesystem nor one that is gone is taken for the pool's.
+func TestRequireMount(t *testing.T) {
+	yes := true
+	spec := other()
+	spec.RequireMount = &yes
+	n := start(t, spec)
+	must(t, n.memory.Unmount("/other"))
+	n.is(t, "other", false, "NotMounted")
+	if len(n.Absent()) > 0 || n.status(t, "other").Used {
+		t.Errorf("a pool that was never here is missed: %v", n.Absent())
+	}
+	if n.Usable(t.Context(), "other") == nil {
+		t.Error("its volumes could be used")
+	}
+	n.memory.Mount("/other")
+	n.is(t, "other", true, "")
+	must(t, n.memory.Unmount("/other"))
+	n.is(t, "other", false, "MarkerMissing")
+	if len(n.Absent()) != 1 {
+		t.Errorf("a pool that was here is not missed: %v", n.Absent())
+	}
+}
+
+// TestNetworkFilesystem under a pool of scope node: refused by name, unless volumes of this node are there.
+func TestNetworkFilesystem(t *testing.T) {
+	n := start(t, other())
+	n.memory.SetFSType("/other", "nfs")
+	n.is(t, "other", false, "NetworkFilesystem")
+	if s := n.status(t, "other"); !strings.Contains(s.Message, "(nfs)") || s.Used || len(n.Absent()) > 0 {
+		t.Errorf("%+v, absent %v", s, n.Absent())
+	}
+	if facts, err := n.memory.Inspect("/other"); err != nil || facts.CSI {
+		t.Errorf("something was made there: %+v, %v", facts, err)
+	}
+	n.memory.AddFile("/other/csi/.hpp/pool.json", []byte(`{"version":2,"id":"of-another-node"}`))
+	n.is(t, "other", false, "NetworkFilesystem")
+	n.clock.pass(askAgain)
+	n.cluster.knows(nil, here("pvc-1", "other"))
+	n.is(t, "other", false, "VolumesMissing")
+	n.memory.AddDir("/other/csi/pvc-1")
+	n.is(t, "other", true, "")
+	n.cluster.knows(errSilent)
+	again := restart(t, n.memory, other())
+	again.is(t, "other", true, "")
+
+	claimed := other()
+	claimed.PVCTemplate = map[string]any{"storageClassName": "nfs"}
+	n = start(t, claimed)
+	n.memory.SetFSType("/other", "nfs")
+	n.is(t, "other", true, "")
+}
+
+// TestTwoPoolsOneDirectory: the second is refused, whichever way it leads there.
+func TestTwoPoolsOneDirectory(t *testing.T) {
+	second := local()
+	second.Name, second.Path = "second", "/link"
+	n := start(t, local(), second)
+	n.memory.AddDir("/pool")
+	n.memory.Symlink("/link", "/pool")
+	n.is(t, "local", true, "")
+	n.is(t, "second", false, "SameDirectory")
+	if s := n.status(t, "second"); !strings.Contains(s.Message, "pool local as well") {
+		t.Errorf("%s", s.Message)
+	}
+}
+
+// TestTwoPoolsFirstUsedAtOnce: only one of them finds the directory new.
+func TestTwoPoolsFirstUsedAtOnce(t *testing.T) {
+	for range 20 {
+		second := local()
+		second.Name = "second"
+		n := start(t, local(), second)
+		done := make(chan error)
+		for _, name := range []string{"local", "second"} {
+			go func() { done <- n.Use(t.Context(), name, func(*Open) error { return nil }) }()
+		}
+		if a, b := <-done, <-done; (a == nil) == (b == nil) {
+			t.Fatalf("%v, %v", a, b)
+		}
+	}
+}
+
+// TestDamagedState: that pool is absent, no other is, and to forget it is the way out.
+func TestDamagedState(t *testing.T) {
+	n := start(t, local(), other())
+	n.check(t)
+	n.memory.AddFile("/state/pools/local.json", []byte(`{"id": "AAA`))
+	again := restart(t, n.memory, local(), other())
+	again.cluster.knows(nil, here("pvc-1", "local"))
+	again.is(t, "local", false, "StateDamaged")
+	again.is(t, "other", true, "")
+	if s := again.status(t, "local"); !s.Used || !strings.Contains(s.Message, "driver pool forget local") {
+		t.Errorf("%+v", s)
+	}
+	if absent := again.Absent(); len(absent) != 1 || again.Usable(t.Context(), "local") == nil {
+		t.Errorf("absent: %v", absent)
+	}
+	must(t, again.Forget(t.Context(), "local"))
+	again.is(t, "local", true, "")
+	restart(t, n.memory.Crash(), local(), other()).is(t, "local", true, "")
+}
+
+// TestPoolTakenOutOfTheConfiguration is missed until it is forgotten.
+func TestPoolTakenOutOfTheConfiguration(t *testing.T) {
+	n := start(t, local(), other())
+	n.check(t)
+	again := restart(t, n.memory, other())
+	again.check(t)
+	if absent := again.Absent(); len(absent) != 1 || !strings.Contains(absent[0], "no longer has it") {
+		t.Errorf("absent: %v", absent)
+	}
+	if s := again.status(t, "local"); s.Configured || s.Reason != "NotConfigured" || s.Path != "/pool" {
+		t.Errorf("%+v", s)
+	}
+	if err := again.use(t, "local"); !errors.Is(err, ErrAbsent) {
+		t.Errorf("use: %v", err)
+	}
+	err := again.use(t, "never")
+	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "configured are: other") {
+		t.Errorf("use of one that never was: %v", err)
+	}
+	if again.Usable(t.Context(), "local") == nil || again.Usable(t.Context(), "never") == nil {
+		t.Error("pools that are not configured are usable")
+	}
+	must(t, again.Forget(t.Context(), "local"))
+	if err := again.Usable(t.Context(), "local"); err != nil || len(again.Absent()) > 0 {
+		t.Errorf("forgotten: %v, absent %v", err, again.Absent())
+	}
+	if err := again.use(t, "local"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("use of a forgotten one: %v", err)
+	}
+}
+
+// TestChangedUnderAnOperation: what works on is not disturbed, and the next one sees the change.
+func TestChangedUnderAnOperation(t *testing.T) {
+	n := start(t, local())
+	n.check(t)
+	must(t, n.Use(t.Context(), "local", func(o *Open) error {
+		n.memory.ReplaceByEmpty("/pool/csi")
+		return o.Disk.Mkdir("pvc-1", 0o700)
+	}))
+	n.is(t, "local", false, "MarkerMissing")
+	n.memory.PutBack("/pool/csi")
+	n.is(t, "local", true, "")
+	if got := n.Untracked(); !slices.Equal(got["local"], []string{"pvc-1"}) {
+		t.Errorf("untracked: %v", got)
+	}
+	must(t, n.Use(t.Context(), "local", func(o *Open) error { o.Tracked("pvc-1"); return nil }))
+	if got := n.Untracked(); len(got) > 0 {
+		t.Errorf("untracked: %v", got)
+	}
+}
+
+// TestLayout: csi/ is closed to others, and what is missing is made when the pool comes back.
+func TestLayout(t *testing.T) {
+	n := start(t, local())
+	n.memory.AddDir("/pool/csi")
+	n.check(t)
+	must(t, n.Use(t.Context(), "local", func(o *Open) error {
+		for _, name := range []string{".", disk.MetaDir, disk.VolumesDir, disk.StagingDir, disk.TrashDir} {
+			if info, err := o.Disk.Stat(name); err != nil || info.Mode.Perm() != 0o700 {
+				t.Errorf("%s: %+v, %v", name, info, err)
+			}
+		}
+		return nil
+	}))
+}
+
+func TestResolve(t *testing.T) {
+	named := func(names ...string) *node {
+		var specs []poolspec.Pool
+		for _, name := range names {
+			specs = append(specs, poolspec.Pool{Name: name, Path: "/" + name})
+		}
+		return start(t, specs...)
+	}
+	for _, tc := range []struct {
+		node       *node
+		name, want string
+		err        error
 	}{
-		"plain: free space, promises do not count":   {p: promises{promised: 70 * gi, used: 70 * gi}, want: 80 * gi},
-		"reserve in bytes":                           {spec: poolspec.Pool{Reserve: poolspec.Reserve{Bytes: 10 * gi}}, want: 70 * gi},
-		"reserve in percent of the size":             {spec: poolspec.Pool{Reserve: poolspec.Reserve{Percent: 5}}, want: 75 * gi},
-		"reserve above what is free":                 {spec: poolspec.Pool{Reserve: poolspec.Reserve{Bytes: 90 * gi}}, want: 0},
-		"enforced: unwritten promises count":         {p: promises{promised: 50 * gi, used: 0, enforced: true}, want: 30 * gi},
-		"enforced: written promises count once":      {p: promises{promised: 50 * gi, used: 20 * gi, enforced: true}, want: 50 * gi},
-		"enforced: foreign data counts":              {p: promises{promised: 50 * gi, used: 5 * gi, enforced: true}, want: 35 * gi},
-		"enforced: all promised":                     {p: promises{promised: 100 * gi, used: 0, enforced: true}, want: 0},
-		"overcommit 2 doubles what may be promised":  {spec: poolspec.Pool{Overcommit: 2}, p: promises{promised: 150 * gi, used: 20 * gi, enforced: true}, want: 50 * gi},
-		"overcommit never passes free space":         {spec: poolspec.Pool{Overcommit: 10}, p: promises{enforced: true}, want: 80 * gi},
-		"plain with overcommit: promises count full": {spec: poolspec.Pool{Overcommit: 1}, p: promises{promised: 90 * gi, used: 90 * gi}, want: 10 * gi},
-		"overcommit of half":                         {spec: poolspec.Pool{Overcommit: 0.5}, p: promises{promised: 30 * gi, used: 20 * gi, enforced: true}, want: 20 * gi},
-		"reserve counts against promises as well":    {spec: poolspec.Pool{Reserve: poolspec.Reserve{Bytes: 10 * gi}}, p: promises{promised: 50 * gi, enforced: true}, want: 20 * gi},
-		"what root keeps is not promised": {
-			disk: poolfs.Space{Size: 100 * gi, Used: 20 * gi, Free: 75 * gi}, p: promises{promised: 40 * gi, used: 20 * gi, enforced: true}, want: 55 * gi,
-		},
-		"more promised than there is": {p: promises{promised: 200 * gi, enforced: true}, want: 0},
+		{named("local"), "", "local", nil},
+		{named("local"), "local", "local", nil},
+		{named("a", "b"), "", "", ErrAmbiguous},
+		{named(), "", "", ErrAmbiguous},
+		{named("a", "legacy"), "", "legacy", nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if tc.disk == (poolfs.Space{}) {
-				tc.disk = disk
-			}
-			if got := available(tc.spec, tc.disk, tc.p); got != tc.want {
-				t.Errorf("available = %d, want %d (in GiB %.1f, %.1f)", got, tc.want, float64(got)/gi, float64(tc.want)/gi)
-			}
-		})
+		got, err := tc.node.Resolve(tc.name)
+		if got != tc.want || !errors.Is(err, tc.err) {
+			t.Errorf("resolve %q among %v: %q, %v; want %q, %v", tc.name, tc.node.Names(), got, err, tc.want, tc.err)
+		}
 	}
 }

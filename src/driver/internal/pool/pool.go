@@ -1,127 +1,156 @@
-// Package pool is storage pools at run time: the mount guard that decides whether a pool can be used now, the ledger of
-// what is promised in it, and the loop that watches, recovers and purges.
 package pool
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"io/fs"
+	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/backend"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Pool is one pool of this node. It implements volume.Pool.
+// Pool is one pool of this node.
 type Pool struct {
 	set    *Set
 	spec   poolspec.Pool
-	ledger *Ledger
-	purger *trash.Worker
+	ledger *ledger.Ledger
+	worker *trash.Worker
+	log    *slog.Logger
 
-	// use is held shared while an operation has the pool open, exclusively while the guard changes its mind and recovers.
-	use sync.RWMutex
+	// use is locked shared while an operation has the pool open, exclusively while it is recovered; refreshing while it is
+	// decided whether the pool can be used.
+	use        sync.RWMutex
+	refreshing sync.Mutex
 
 	mu         sync.Mutex // guards what follows
-	now        decision
+	now        guard.Decision
 	id         string // of the marker, while the pool is present; else ""
-	remembered *memory
-	report     volume.Report
-	recovered  time.Time // when report was made
-	// A pool that is not selected and was never used may hold volumes all the same: once the cluster has told, one of these is set.
-	aside, served bool
-	trash         trash.Summary
-	orphans       []string
-	quota         quota
-	count         count
-	unsettled     unsettled
-	leftovers     leftovers
-	recount       recount
+	remembered *guard.Memory
+	memoryErr  error
+	backend    quota.Backend
+	lost       bool // sizes were enforced, and are not any more
+	report     recovery.Result
+	wanted     answer
+	seen       seen
+	orphans    orphans
+	usage      usage
+	cleaning   retry
 }
 
-// notChecked is the reason of a pool that the guard has not looked at yet.
+// notChecked is the reason of a pool that has not been looked at yet.
 const notChecked = "NotChecked"
 
-func newPool(set *Set, spec poolspec.Pool, remembered *memory) *Pool {
-	p := &Pool{
-		set: set, spec: spec, ledger: newLedger(spec), remembered: remembered,
-		now:   decision{action: refuse, reason: notChecked, message: "the pool has not been looked at yet"},
-		quota: quota{Backend: backend.Plain{}},
-	}
-	p.purger = set.Purger.For(time.Duration(spec.Trash.Retention), p.purged)
-	return p
-}
-
-// Name is the pool's name in the configuration.
-func (p *Pool) Name() string { return p.spec.Name }
-
-// Ledger is the pool's account.
-func (p *Pool) Ledger() volume.Ledger { return p.ledger }
-
-// Backend makes the pool's volumes. It stays the same while the pool is open.
-func (p *Pool) Backend() volume.Backend { return p.quotaNow().Backend }
-
-// Held implements volume.Pool. The report may be shared, so it gets another list.
-func (p *Pool) Held(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if slices.Contains(p.report.Unheld, id) {
-		p.report.Unheld = slices.DeleteFunc(slices.Clone(p.report.Unheld), func(other string) bool { return other == id })
-		p.set.Log.Info("a volume's limit is held again", logging.KeyID, id, logging.KeyPool, p.spec.Name)
+func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
+	log := set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path)
+	return &Pool{
+		set: set, spec: spec, ledger: ledger.New(spec), worker: purger.For(spec, set.Now, set.Log), log: log,
+		now:     guard.Absent(notChecked, "the pool has not been looked at yet"),
+		backend: quota.Backend{Name: quota.Plain, Enforcement: quota.None},
 	}
 }
 
-// session is an open pool; closing it ends its use.
-type session struct {
-	poolfs.FS
-	done func() // once
+// Open is a pool for the length of one operation.
+type Open struct {
+	Name    string
+	Disk    disk.FS
+	Limits  quota.Limits
+	Backend quota.Backend
+	Ledger  *ledger.Ledger
+	Log     *slog.Logger
+
+	pool *Pool
 }
 
-// Close closes the directory and lets the guard work again.
-func (s session) Close() error {
-	defer s.done()
-	return s.FS.Close()
+func (o *Open) close() {
+	_ = o.Disk.Close() // closing a directory says nothing about the work done through it
+	o.pool.use.RUnlock()
 }
 
-// Release lets the guard work again before that (poolfs.Release).
-func (s session) Release() { s.done() }
-
-// Unwrap is the directory itself (poolfs.QuotasOf).
-func (s session) Unwrap() poolfs.FS { return s.FS }
-
-// Open gives the pool's csi/ for one operation, after comparing the marker. volume.ErrPoolAbsent or ErrPoolNotHere, with
-// the reason, where the pool cannot be used.
-func (p *Pool) Open(ctx context.Context) (poolfs.FS, error) {
-	if disk := p.open(); disk != nil {
-		return disk, nil
+// Enforcement is how far the volume of an id is held to its size.
+func (o *Open) Enforcement(id string) quota.Enforcement {
+	if v, ok := o.Ledger.Get(id); ok && v.Counted {
+		return o.Backend.Enforcement
 	}
-	p.refresh(ctx)
-	if disk := p.open(); disk != nil {
-		return disk, nil
-	}
-	return nil, p.unusable()
+	return quota.None
 }
+
+// Enter takes a volume into the ledger as it is on the disk now, and sees that its limit is that of its record. What
+// was promised to it stays promised after an error.
+func (o *Open) Enter(r records.Record) (ledger.Volume, error) {
+	v := recovery.Volume(r)
+	var err error
+	if r.QuotaID != 0 && o.Backend.Enforces() && r.Backend == o.Backend.Name {
+		var state quota.State
+		state, err = o.Limits.Check(r.ID, r.QuotaID)
+		owner := o.Ledger.Owner(r.QuotaID)
+		v.Counted = err == nil && state.ID == r.QuotaID && (owner == "" || owner == r.ID)
+		v.Doubtful = err != nil
+		if v.Counted && state.Limit != r.Limit() {
+			err = o.Limits.Set(r.ID, r.QuotaID, r.Limit())
+		}
+	}
+	o.Ledger.Put(r.ID, v)
+	return v, err
+}
+
+// Leftover says that a limit of an interrupted create could not be removed; it is tried again.
+func (o *Open) Leftover() {
+	o.pool.mu.Lock()
+	defer o.pool.mu.Unlock()
+	o.pool.report.Leftovers++
+}
+
+// Tracked says that a directory is no longer untracked.
+func (o *Open) Tracked(id string) { o.pool.tracked(id) }
 
 // open gives the pool if it is present and its marker is still the one that was recovered; else nil.
-func (p *Pool) open() poolfs.FS {
+func (p *Pool) open() *Open {
 	p.use.RLock()
 	if id := p.presentID(); id != "" {
-		if disk, err := p.set.Disk.Open(p.spec.Path); err == nil {
-			if m, err := readMarker(disk); err == nil && m != nil && m.ID == id {
-				return session{FS: disk, done: sync.OnceFunc(p.use.RUnlock)}
-			}
-			_ = disk.Close()
+		if d, _, err := p.openMarked(id); err == nil {
+			return p.opened(d)
 		}
 	}
 	p.use.RUnlock()
 	return nil
 }
+
+func (p *Pool) opened(d disk.FS) *Open {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &Open{
+		Name: p.spec.Name, Disk: d, Limits: p.backend.On(d), Backend: p.backend, Ledger: p.ledger, Log: p.log, pool: p,
+	}
+}
+
+// openMarked opens the pool if it has the marker of an id; nothing is changed on a disk that came in between.
+func (p *Pool) openMarked(id string) (disk.FS, *guard.Marker, error) {
+	d, err := p.set.Host.Open(p.spec.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := readMarker(d)
+	if err == nil && (m == nil || m.ID != id) {
+		err = errChanged
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, d.Close())
+	}
+	return d, m, nil
+}
+
+var errChanged = errors.New("another filesystem was mounted there just now")
 
 func (p *Pool) presentID() string {
 	p.mu.Lock()
@@ -131,170 +160,105 @@ func (p *Pool) presentID() string {
 
 // unusable is the error for a pool that is not present.
 func (p *Pool) unusable() error {
-	d := p.decision()
-	if d.action == stayAside {
-		return fmt.Errorf("%w: pool %s: %s", volume.ErrPoolNotHere, p.spec.Name, d.message)
-	}
-	return fmt.Errorf("%w: pool %s: %s", volume.ErrPoolAbsent, p.spec.Name, d.message)
-}
-
-func (p *Pool) decision() decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.now
+	kind := ErrAbsent
+	if p.now.Action == guard.StayAside {
+		kind = ErrNotHere
+	}
+	return fmt.Errorf("%w: pool %s: %s", kind, p.spec.Name, p.now.Message)
 }
 
-// refresh lets the guard look again, and recovers the pool where it comes back.
-func (p *Pool) refresh(ctx context.Context) {
-	p.use.Lock()
-	defer p.use.Unlock()
-	ctx = context.WithoutCancel(ctx) // whoever happened to find the pool changed may leave; the work is for all
-	d, id, err := p.look(ctx)
-	if err != nil {
-		d, id = absent("Failed", "%s: %v", p.spec.Path, err), ""
-	}
-	if id != "" && (id != p.presentID() || p.unchecked() || p.quotaChanged(id)) {
-		report, err := p.recover(ctx, id)
-		switch refusal, ok := errors.AsType[*refusalError](err); {
-		case ok:
-			d, id = refusal.decision, ""
-		case err != nil:
-			d, id = absent("RecoveryFailed", "%v", err), ""
-		}
-		p.mu.Lock()
-		p.report, p.recovered = report, p.set.Now()
-		p.mu.Unlock()
-	}
-	if id == "" {
-		p.ledger.clear()
-		p.setUnsettled(unsettled{})
-	}
-	p.mu.Lock()
-	before := p.now
-	p.now, p.id = d, id
-	p.mu.Unlock()
-	p.announce(before, d)
-}
-
-// unchecked tells that directories wait for the Kubernetes API to say whose they are, and that it is time to ask again:
-// recovery reads every record of the pool, and nothing else can be done there meanwhile.
-func (p *Pool) unchecked() bool {
+// missed says why a pool that this node has used is not there, "" where it is, or never was.
+func (p *Pool) missed() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.report.Unchecked && p.set.Now().Sub(p.recovered) >= askAgain
+	used := p.memoryErr != nil || (p.remembered != nil && p.remembered.ID != "")
+	if p.id != "" || !used {
+		return ""
+	}
+	return p.now.Message
 }
 
-// recover empties the ledger and fills it again from disk.
-func (p *Pool) recover(ctx context.Context, id string) (report volume.Report, err error) {
-	disk, m, err := p.openMarked(id)
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, disk.Close()) }()
-	if err := ensureLayout(disk); err != nil {
-		return report, err
-	}
-	if err := p.chooseBackend(disk, *m); err != nil {
-		return report, err
-	}
-	p.ledger.clear()
-	if backend.Enforces(p.Backend()) && p.hasRange(m) { // one that enforces nothing must not keep others from their numbers
-		p.ledger.expect(m.FirstNumber)
-	}
-	if report, err = p.set.recoverer.Recover(ctx, p, disk); err != nil {
-		return report, err
-	}
-	p.settleQuota(disk, m)
-	return report, nil
-}
-
-// openMarked opens the pool if it still has a marker; nothing is changed on a disk that came in between.
-func (p *Pool) openMarked(id string) (poolfs.FS, *marker, error) {
-	disk, err := p.set.Disk.Open(p.spec.Path)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := readMarker(disk)
-	if err == nil && (m == nil || m.ID != id) {
-		err = errors.New("another filesystem was mounted there just now")
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, disk.Close())
-	}
-	return disk, m, nil
-}
-
-// look decides and does what the decision says; id is the marker's where the pool can be used.
-func (p *Pool) look(ctx context.Context) (d decision, id string, err error) {
-	if m := p.memory(); m == nil || m.ID == "" {
-		// Two pools that lead to one directory must not both find it new.
-		p.set.adopting.Lock()
-		defer p.set.adopting.Unlock()
-	}
-	s, err := p.see()
-	if err != nil {
-		return d, "", err
-	}
-	d = decide(p.spec, s)
-	switch d.action {
-	case use:
-		return d, s.marker.ID, nil
-	case adopt, create:
-		return p.first(ctx, s, d)
-	case stayAside:
-		return p.stay(ctx, s, d)
-	default:
-		return d, "", nil
-	}
-}
-
-// see gathers what the guard decides from.
-func (p *Pool) see() (sight, error) {
-	facts, err := p.set.Disk.Inspect(p.spec.Path)
-	if err != nil {
-		return sight{}, err
-	}
-	shared, err := p.set.isOn(facts.Dev, p.set.SystemPaths)
-	if err != nil {
-		return sight{}, err
-	}
-	s := sight{
-		facts: facts, shared: shared, selected: p.ledger.isSelected() || p.isServed(), unknown: p.set.unlabelled(p.spec), remembered: p.memory(),
-	}
-	if facts.CSI {
-		disk, err := p.set.Disk.Open(p.spec.Path)
-		if err != nil {
-			return sight{}, err
-		}
-		s.marker, s.markerErr = readMarker(disk)
-		if err := disk.Close(); err != nil {
-			return sight{}, err
-		}
-	}
-	if s.marker != nil {
-		s.twin = p.set.twin(p, s.marker.ID)
-	}
-	return s, nil
-}
-
-func (p *Pool) memory() *memory {
+func (p *Pool) memory() (*guard.Memory, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.remembered
+	return p.remembered, p.memoryErr
 }
 
-// remember makes a marker's id the only one that will do from now on.
-func (p *Pool) remember(id string) error {
-	m := memory{ID: id, Path: p.spec.Path}
-	if err := p.set.state.put(p.spec.Name, m); err != nil {
-		return err
+func (p *Pool) remember(m *guard.Memory) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remembered, p.memoryErr = m, nil
+}
+
+// readMarker gives the marker of an open pool, nil where there is none.
+func readMarker(d disk.FS) (*guard.Marker, error) {
+	data, err := d.ReadFile(disk.MarkerFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	p.setMemory(&m)
+	if err != nil {
+		return nil, err
+	}
+	var m guard.Marker
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("it is damaged: %w", err)
+	}
+	if m.Version != guard.MarkerVersion || m.ID == "" {
+		return nil, fmt.Errorf("it has version %d and id %q, and this driver reads version %d; install the driver that "+
+			"wrote it", m.Version, m.ID, guard.MarkerVersion)
+	}
+	return &m, nil
+}
+
+// writeMarker makes a marker durable, which must be new or an update of one that is there.
+func writeMarker(d disk.FS, m guard.Marker, write func(disk.FS, string, []byte) error) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the pool's marker: %w", err)
+	}
+	if err := write(d, disk.MarkerFile, append(data, '\n')); err != nil {
+		return fmt.Errorf("mark the pool: %w", err)
+	}
 	return nil
 }
 
-func (p *Pool) setMemory(m *memory) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.remembered = m
+// ensureLayout makes the driver's directories, those that are missing, and closes csi/ to everyone but root:
+// volumes may be world-writable inside.
+func ensureLayout(d disk.FS) error {
+	info, err := d.Stat(".")
+	if err != nil {
+		return fmt.Errorf("look at csi/: %w", err)
+	}
+	if info.Mode.Perm() != 0o700 {
+		if err := d.Own(".", info.UID, info.GID, 0o700); err != nil {
+			return fmt.Errorf("close csi/ to other users: %w", err)
+		}
+	}
+	for _, dir := range []string{disk.MetaDir, disk.VolumesDir, disk.StagingDir, disk.TrashDir} {
+		if err := d.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make csi/%s: %w", dir, err)
+		}
+	}
+	// Not for what was just made alone: a driver that was killed in the last step of a delete is asked again,
+	// finds nothing and says that it is done. On btrfs the move out of csi/ is on the disk only with this;
+	// elsewhere it was before the record moved.
+	if err := disk.SyncAll(d, ".", disk.MetaDir); err != nil {
+		return err
+	}
+	return trash.EnsureSpare(d)
+}
+
+// retry is when something that failed is tried again: later each time, at most a minute.
+type retry struct {
+	pause time.Duration
+	next  time.Time
+}
+
+func (r *retry) due(now time.Time) bool { return !now.Before(r.next) }
+
+func (r *retry) failed(now time.Time) {
+	r.pause = min(max(interval, 2*r.pause), time.Minute)
+	r.next = now.Add(r.pause)
 }

@@ -1,3 +1,5 @@
+// Package pool is storage pools at run time: whether each can be used now, what it has, and the loop that watches,
+// recovers and purges it. It owns its disk: nobody else keeps a pool open.
 package pool
 
 import (
@@ -11,64 +13,87 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Events tells people what happened to a pool, on the Node object.
+// Errors of pools.
+var (
+	ErrUnknown   = errors.New("pool is in no configuration") // neither configured nor remembered
+	ErrAbsent    = errors.New("pool is absent")              // configured or remembered, not usable now
+	ErrNotHere   = errors.New("pool is not used on this node")
+	ErrAmbiguous = errors.New("no pool is named")
+	ErrPresent   = errors.New("pool is present")
+)
+
+// PersistentVolume is what the cluster says about a volume of this driver.
+type PersistentVolume struct {
+	Name   string
+	Handle string // volumeHandle, our id
+	Pool   string // attribute storagePool; "" on PVs that name none
+	// Here reports that the node affinity names this node; Nodes are those that it names by the driver's topology key.
+	Here  bool
+	Nodes []string
+	Bytes int64 // capacity
+	// OnDelete is the attribute of that name where the PV has a valid one, else "".
+	OnDelete records.Disposal
+	Claim    records.Claim
+}
+
+// PVs lists the PersistentVolumes of this driver, on all nodes.
+type PVs interface {
+	List(ctx context.Context) ([]PersistentVolume, error)
+}
+
+// Events are told to people on the Node object.
 type Events interface {
 	Normal(reason, message string)
 	Warning(reason, message string)
 }
 
-// Recoverer puts a pool in order when it becomes present.
-type Recoverer interface {
-	Recover(ctx context.Context, p volume.Pool, disk poolfs.FS) (volume.Report, error)
-	// Published tells whether a volume is mounted anywhere on this node.
-	Published(id string) bool
-}
-
 // Config is what a set is made of; every field but SystemPaths and OSPaths is required.
 type Config struct {
-	Specs   []poolspec.Pool
-	Disk    poolfs.Disk
-	State   poolfs.FS // the open state directory; stays open
-	Cluster volume.Cluster
-	Events  Events
-	Purger  *trash.Purger
-	Log     *slog.Logger
-	Now     func() time.Time
-	// SystemPaths are paths on the host whose filesystems are no pool's own: /, the kubelet's directory, the state directory.
+	Specs  []poolspec.Pool
+	Host   disk.Host
+	State  disk.FS // the open state directory; stays open
+	PVs    PVs
+	Events Events
+	Quotas *quota.Quotas
+	Log    *slog.Logger
+	Now    func() time.Time
+	// SystemPaths are paths on the host whose filesystems are no pool's own: /, the kubelet's
+	// directory, the state directory.
 	SystemPaths []string
 	// OSPaths are those of them that a full pool would take the node down with: / and the kubelet's directory.
 	OSPaths []string
 }
 
-// Set is all pools of a node. It implements volume.Pools.
+// Set is all pools of a node.
 type Set struct {
 	Config
-	recoverer Recoverer
-	state     state
-	pools     []*Pool // by name
+	state guard.State
+	pools []*Pool // by name
 
-	// changed says that a pool has come, gone, or been looked at for the first time.
-	changed chan struct{}
-
-	// adopting is held while a pool is taken into use for the first time.
+	// adopting is locked while a pool is taken into use for the first time: two pools that lead to one directory must not
+	// both find it new.
 	adopting sync.Mutex
-	known    known
-	ranges   ranges
+	cache    pvCache
 
-	mu       sync.Mutex
-	memory   map[string]memory // pools that the configuration no longer holds
-	labelled bool              // the node's labels are known
+	mu        sync.Mutex
+	memory    map[string]guard.Remembered // pools that the configuration does not have
+	labelled  bool                        // the node's labels are known
+	listeners []chan struct{}
 }
 
 func (c Config) incomplete() bool {
-	return c.Disk == nil || c.State == nil || c.Cluster == nil || c.Events == nil || c.Purger == nil || c.Log == nil || c.Now == nil
+	return c.Host == nil || c.State == nil || c.PVs == nil || c.Events == nil || c.Quotas == nil || c.Log == nil ||
+		c.Now == nil
 }
 
 // New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
@@ -76,74 +101,61 @@ func New(c Config) (*Set, error) {
 	if c.incomplete() {
 		return nil, errors.New("pool set: a field of its Config is missing")
 	}
-	st, err := newState(c.State)
+	state, err := guard.NewState(c.State)
 	if err != nil {
 		return nil, err
 	}
-	remembered, err := st.all()
+	memory, err := state.All()
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Config: c, state: st, memory: remembered, changed: make(chan struct{}, 1)}
+	s := &Set{Config: c, state: state, memory: memory}
+	purger := trash.NewPurger()
 	for _, spec := range c.Specs {
-		var m *memory
-		if known, ok := remembered[spec.Name]; ok {
-			m = &known
-			delete(remembered, spec.Name)
+		p := newPool(s, spec, purger)
+		if m, ok := memory[spec.Name]; ok {
+			p.memoryErr = m.Err
+			p.remembered = &m.Memory
+			delete(memory, spec.Name)
 		}
-		s.pools = append(s.pools, newPool(s, spec, m))
+		s.pools = append(s.pools, p)
 	}
 	slices.SortFunc(s.pools, func(a, b *Pool) int { return strings.Compare(a.spec.Name, b.spec.Name) })
 	s.selectBy(nil)
 	return s, nil
 }
 
-// Use names who recovers pools; it must come before any pool is opened.
-func (s *Set) Use(r Recoverer) { s.recoverer = r }
+// Use runs do on an open pool, whose marker was just compared. ErrUnknown for a pool of no configuration, ErrAbsent or
+// ErrNotHere with the reason where it cannot be used. do must not call Use.
+func (s *Set) Use(ctx context.Context, name string, do func(*Open) error) error {
+	p := s.find(name)
+	if p == nil {
+		return s.missing(name)
+	}
+	o := p.open()
+	if o == nil {
+		p.refresh(ctx)
+		o = p.open()
+	}
+	if o == nil {
+		return p.unusable()
+	}
+	defer o.close()
+	return do(o)
+}
 
-// SetNodeLabels decides anew in which pools this node makes volumes. Until it is first called, a pool with a nodeSelector that was
-// never used here is absent.
-func (s *Set) SetNodeLabels(labels map[string]string) {
-	s.selectBy(labels)
+// missing is the error for a pool that is not configured.
+func (s *Set) missing(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.labelled = true
-}
-
-// unlabelled tells that nobody knows yet whether this node is selected.
-func (s *Set) unlabelled(spec poolspec.Pool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(spec.NodeSelector) > 0 && !s.labelled
-}
-
-// selectBy compares the labels with every pool's nodeSelector.
-func (s *Set) selectBy(labels map[string]string) {
-	for _, p := range s.pools {
-		selected := true
-		for key, value := range p.spec.NodeSelector {
-			has, ok := labels[key]
-			selected = selected && ok && has == value
-		}
-		p.ledger.setSelected(selected)
+	if m, ok := s.memory[name]; ok && !m.Forgotten {
+		return fmt.Errorf("%w: pool %s: %s", ErrAbsent, name, notConfigured(name))
 	}
+	return fmt.Errorf("%w: storagePool %q; configured are: %s", ErrUnknown, name, s.names())
 }
 
-// Get finds a pool by name.
-func (s *Set) Get(name string) (volume.Pool, error) {
-	if p := s.find(name); p != nil {
-		return p, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.memory[name]; ok {
-		return nil, fmt.Errorf("%w: pool %s: %s", volume.ErrPoolAbsent, name, takenOut(name))
-	}
-	return nil, fmt.Errorf("%w: storagePool %q; configured are: %s", volume.ErrPoolUnknown, name, s.names())
-}
-
-func takenOut(name string) string {
-	return "it was taken out of the configuration; put it back, or if its volumes are gone: driver pool forget " + name
+func notConfigured(name string) string {
+	return "the configuration no longer has it; put it back, or if its volumes are gone: driver pool forget " + name
 }
 
 func (s *Set) find(name string) *Pool {
@@ -159,105 +171,114 @@ func (s *Set) names() string {
 	if len(s.pools) == 0 {
 		return "none"
 	}
-	var names []string
+	return strings.Join(s.Names(), ", ")
+}
+
+// Names are those of the configured pools, sorted.
+func (s *Set) Names() []string {
+	names := make([]string, 0, len(s.pools))
 	for _, p := range s.pools {
 		names = append(names, p.spec.Name)
 	}
-	return strings.Join(names, ", ")
-}
-
-// All are the configured pools.
-func (s *Set) All() []volume.Pool {
-	all := make([]volume.Pool, 0, len(s.pools))
-	for _, p := range s.pools {
-		all = append(all, p)
-	}
-	return all
-}
-
-// Inline tells whether a pool takes CSI inline ephemeral volumes.
-func (s *Set) Inline(name string) bool {
-	p := s.find(name)
-	return p != nil && p.spec.Inline
-}
-
-// TakenOut names the pools that only this node remembers, each with the way out.
-func (s *Set) TakenOut() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var names []string
-	for name := range s.memory {
-		names = append(names, fmt.Sprintf("pool %s: %s", name, takenOut(name)))
-	}
-	slices.Sort(names)
 	return names
 }
 
-// Capacity is the room in a pool, for growth too, and the largest volume that could be made there, in bytes. That is 0 where
-// none can be made: not selected here, maxVolumes reached. Both are 0 where a quota that is required is off, because volumes do not grow there
-// either, and where the pool is absent or unknown, because an error would leave an old number standing in the cluster.
-func (s *Set) Capacity(ctx context.Context, name string) (room, maximum int64, err error) {
-	p := s.find(name)
-	if p == nil {
-		return 0, 0, nil
+// Find gives the pool whose ledger has a volume, and what that knows of it.
+func (s *Set) Find(id string) (pool string, v ledger.Volume, ok bool) {
+	for _, p := range s.pools {
+		if v, ok := p.ledger.Get(id); ok {
+			return p.spec.Name, v, true
+		}
 	}
-	disk, err := p.Open(ctx)
-	if errors.Is(err, volume.ErrPoolAbsent) || errors.Is(err, volume.ErrPoolNotHere) {
-		return 0, 0, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { _ = disk.Close() }()
-	space, err := disk.Space()
-	if err != nil {
-		s.Log.Error("cannot read a pool's free space", logging.KeyPool, name, logging.KeyError, err)
-		return 0, 0, nil
-	}
-	p.countUse(disk)
-	t := p.ledger.totals(space)
-	return t.room, t.largest, nil
+	return "", v, false
 }
 
-// Forget makes the node forget a pool's identity: the way out for a disk replaced on purpose. A pool that is there is refused.
-func (s *Set) Forget(ctx context.Context, name string) error {
-	if p := s.find(name); p != nil {
-		return p.forget(ctx)
+// Each visits the volumes of all ledgers. visit must not call the set.
+func (s *Set) Each(visit func(pool, id string, v ledger.Volume)) {
+	for _, p := range s.pools {
+		p.ledger.Each(func(id string, v ledger.Volume) { visit(p.spec.Name, id, v) })
+	}
+}
+
+// Absent says which pools that this node has ever used cannot be used now, and why.
+func (s *Set) Absent() []string {
+	var absent []string
+	for _, p := range s.pools {
+		if why := p.missed(); why != "" {
+			absent = append(absent, fmt.Sprintf("pool %s: %s", p.spec.Name, why))
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.memory[name]; !ok {
-		return fmt.Errorf("%w: this node remembers no pool %q", volume.ErrPoolUnknown, name)
+	for name, m := range s.memory {
+		if !m.Forgotten {
+			absent = append(absent, fmt.Sprintf("pool %s: %s", name, notConfigured(name)))
+		}
 	}
-	if err := s.state.remove(name); err != nil {
+	slices.Sort(absent)
+	return absent
+}
+
+// Usable is nil where volumes of a pool can be used now, or where the pool was forgotten: then
+// they are gone. Else it says why not.
+func (s *Set) Usable(ctx context.Context, name string) error {
+	p := s.find(name)
+	if p == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if m, ok := s.memory[name]; ok && m.Forgotten {
+			return nil
+		}
+		return fmt.Errorf("%w: pool %s is not configured on this node; if its volumes are gone: driver pool forget %s",
+			ErrAbsent, name, name)
+	}
+	if m, _ := p.memory(); m != nil && m.Forgotten {
+		return nil
+	}
+	err := s.Use(ctx, name, func(*Open) error { return nil })
+	if errors.Is(err, ErrNotHere) {
+		return nil
+	}
+	return err
+}
+
+// Forget makes the node forget a pool's identity: the way out for a disk replaced on purpose, and for
+// PersistentVolumes of a pool that this node does not have. A pool that is there is refused (ErrPresent).
+func (s *Set) Forget(ctx context.Context, name string) error {
+	if !poolspec.ValidName(name) {
+		return fmt.Errorf("%w: %q is no pool's name; want 1 to 63 of a-z, 0-9 and -", ErrUnknown, name)
+	}
+	p := s.find(name)
+	m := guard.Memory{Forgotten: true}
+	if p != nil {
+		p.Check(ctx)
+		p.use.Lock()
+		defer p.use.Unlock()
+		if p.presentID() != "" {
+			return fmt.Errorf("%w: pool %s is there, nothing needs to be forgotten; unmount or move its filesystem first",
+				ErrPresent, name)
+		}
+		m.Path = p.spec.Path
+	}
+	if err := s.state.Put(name, m); err != nil {
 		return err
 	}
-	delete(s.memory, name)
-	s.Log.Warn("a pool was forgotten", logging.KeyPool, name)
+	if p != nil {
+		p.remember(&m)
+	} else {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.memory[name] = guard.Remembered{Memory: m}
+	}
+	s.Log.Warn("a pool was forgotten; what is at its path now is adopted", logging.KeyPool, name)
 	return nil
 }
 
-func (p *Pool) forget(ctx context.Context) error {
-	p.Check(ctx)
-	p.use.Lock()
-	defer p.use.Unlock()
-	if p.presentID() != "" {
-		return fmt.Errorf("%w: pool %s is present, there is nothing to forget; unmount or move its filesystem first", volume.ErrInvalid, p.spec.Name)
-	}
-	m := memory{Path: p.spec.Path, Forgotten: true}
-	if err := p.set.state.put(p.spec.Name, m); err != nil {
-		return err
-	}
-	p.setMemory(&m)
-	p.set.Log.Warn("a pool was forgotten; what is at its path now is adopted", logging.KeyPool, p.spec.Name)
-	return nil
-}
-
-// isOn tells whether a device holds one of the host's paths. Not to know is an error: a pool that requires a mount must
-// not be made on the root filesystem for it.
+// isOn reports whether a device has one of the host's paths. Not to know is an error: a pool that requires a mount
+// must not be made on the root filesystem for it.
 func (s *Set) isOn(dev uint64, paths []string) (bool, error) {
 	for _, path := range paths {
-		system, err := s.Disk.Device(path)
+		system, err := s.Host.Device(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, fmt.Errorf("see which filesystem %s is on: %w", path, err)
 		}
@@ -268,10 +289,10 @@ func (s *Set) isOn(dev uint64, paths []string) (bool, error) {
 	return false, nil
 }
 
-// twin names another configured pool that has the same marker.
-func (s *Set) twin(p *Pool, id string) string {
+// samePool names another configured pool that has the same marker.
+func (s *Set) samePool(p *Pool, id string) string {
 	for _, other := range s.pools {
-		if m := other.memory(); other != p && m != nil && m.ID == id {
+		if m, _ := other.memory(); other != p && m != nil && m.ID == id {
 			return other.spec.Name
 		}
 	}

@@ -1,42 +1,60 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 )
 
-// Status is a pool as metrics, health and `driver status` show it. Sizes are in bytes.
+// Status is a pool as metrics, health and `driver status` show it, from memory: a pool that hangs keeps nobody waiting.
+// Sizes are in bytes.
 type Status struct {
-	Name, Path string
-	Present    bool
-	Selected   bool
-	Remembered bool // by this node only: the configuration no longer holds the pool
-	Unchecked  bool // not looked at yet, since the driver started
-	Aside      bool // not selected here, and never used before
-	// Reason and Message say why the pool cannot be used, or, where it is present, what is wrong with it and what to do; else "".
-	Reason      string
-	Message     string
-	ID          string
-	Backend     string
-	Enforcement string
-	// EnforcementLost tells that volumes were made here while a quota was on that is off now.
-	EnforcementLost bool
-	// CountsWrong tells that the filesystem's quota has lost count, or is being counted again: sizes may not be enforced meanwhile.
-	CountsWrong bool
-	Inline      bool
-	// SharedWithOS tells whether the pool is on a filesystem of Config.OSPaths; nil where that cannot be seen.
-	SharedWithOS *bool
+	Name       string `json:"name"`
+	Path       string `json:"path"`
+	Present    bool   `json:"-"`
+	Selected   bool   `json:"selected"` // this node makes new volumes in the pool
+	Used       bool   `json:"used"`     // this node has used the pool before, whatever the configuration says now
+	Configured bool   `json:"-"`
+	Unchecked  bool   `json:"-"` // not looked at yet, since the driver started
+	Aside      bool   `json:"-"` // not selected here, and never used before
+	// Reason and Message say why the pool cannot be used, or, where it is present, what is wrong with it and what to do.
+	Reason      string `json:"reason,omitempty"`
+	Message     string `json:"message,omitempty"`
+	ID          string `json:"id,omitempty"`
+	Backend     string `json:"backend,omitempty"`
+	Enforcement string `json:"enforcement,omitempty"`
+	// EnforcementLost reports that volumes were made here while a quota was on that is off now.
+	EnforcementLost bool `json:"enforcementLost,omitempty"`
+	ReadOnly        bool `json:"readOnly,omitempty"`
+	Inline          bool `json:"inline"`
+	// WithOS reports whether the pool is on a filesystem of Config.OSPaths; nil where that cannot be seen.
+	WithOS *bool `json:"withOS,omitempty"`
+	// Seen is when the disk was last looked at.
+	Seen time.Time `json:"seen,omitzero"`
 
-	Size, Free, Promised            int64
-	Available                       int64 // for one new volume
-	Volumes, Orphans, Lost, Refused int
-	TrashEntries                    int
-	OldestTrash                     time.Time
+	Size         int64     `json:"size"`
+	Free         int64     `json:"free"`
+	Promised     int64     `json:"promised"`
+	Allocatable  int64     `json:"allocatable"` // largest new volume
+	Volumes      int       `json:"volumes"`
+	Lost         int       `json:"lost"`
+	Refused      int       `json:"refused"`
+	Uncounted    int       `json:"uncounted"`
+	Orphans      int       `json:"orphans"`
+	Elsewhere    int       `json:"elsewhere"`
+	TrashEntries int       `json:"trash"`
+	OldestTrash  time.Time `json:"oldestTrash,omitzero"`
 }
 
-// Status is the state of every pool, those that only this node remembers last.
+// Reasons of a present pool that something is wrong with.
+const (
+	NoNewVolumes    = "NoNewVolumes"    // none can be made for now
+	ReadOnly        = "ReadOnly"        // the filesystem is
+	EnforcementLost = "EnforcementLost" // nothing keeps volumes to their size any more
+)
+
+// Status is the state of every pool, those that the configuration does not have last.
 func (s *Set) Status() []Status {
 	var all []Status
 	for _, p := range s.pools {
@@ -45,104 +63,103 @@ func (s *Set) Status() []Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, m := range s.memory {
-		all = append(all, Status{Name: name, Path: m.Path, ID: m.ID, Remembered: true, Reason: "NotConfigured", Message: takenOut(name)})
+		if !m.Forgotten {
+			all = append(all, Status{
+				Name: name, Path: m.Path, ID: m.ID, Used: true, Reason: "NotConfigured", Message: notConfigured(name),
+			})
+		}
 	}
 	return all
 }
 
 func (p *Pool) status() Status {
-	st := p.glance()
-	disk := p.open()
-	if disk == nil {
-		return st
-	}
-	defer func() { _ = disk.Close() }()
-	space, err := disk.Space()
-	if err != nil {
-		p.set.Log.Warn("cannot read a pool's free space", logging.KeyPool, p.spec.Name, logging.KeyError, err)
-		return st
-	}
-	st.SharedWithOS = p.sharedWithOS(disk)
-	st.Size, st.Free = space.Size, space.Free
-	t := p.ledger.totals(space)
-	st.Volumes, st.Promised, st.Available = t.volumes, t.promised, t.largest
-	return st
-}
-
-// sharedWithOS looks anew each time: a disk may be mounted over the kubelet's directory as well as over the pool's.
-func (p *Pool) sharedWithOS(disk poolfs.FS) *bool {
-	info, err := disk.Stat(".")
-	var shared bool
-	if err == nil {
-		shared, err = p.set.isOn(info.Dev, p.set.OSPaths)
-	}
-	if err != nil {
-		p.set.Log.Warn("cannot see whether a pool shares its filesystem with the operating system", logging.KeyPool, p.spec.Name, logging.KeyError, err)
-		return nil
-	}
-	return &shared
-}
-
-// Glance is the state of every configured pool, without sizes and without a look at any disk: one that hangs holds up nobody.
-func (s *Set) Glance() []Status {
-	all := make([]Status, 0, len(s.pools))
-	for _, p := range s.pools {
-		all = append(all, p.glance())
-	}
-	return all
-}
-
-// Changed receives when Glance has something new to tell. It has one listener.
-func (s *Set) Changed() <-chan struct{} { return s.changed }
-
-// Reasons of a present pool that something is wrong with.
-const (
-	NoNewVolumes      = "NoNewVolumes"      // none can be made for now
-	EnforcementLost   = "EnforcementLost"   // nothing keeps volumes to their size any more
-	QuotaInconsistent = "QuotaInconsistent" // nothing does until the filesystem has counted again
-)
-
-// glance is the status without a look at the disk.
-func (p *Pool) glance() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := Status{
-		Name: p.spec.Name, Path: p.spec.Path, Present: p.id != "", Selected: p.ledger.isSelected(), ID: p.id,
-		Unchecked: p.now.reason == notChecked, Aside: p.now.action == stayAside,
-		Reason: p.now.reason, Message: p.now.message, Inline: p.spec.Inline,
-		Backend: p.quota.Name(), Enforcement: string(p.quota.Enforcement()), EnforcementLost: p.quota.lost,
-		CountsWrong: p.miscounts(),
-		Orphans:     len(p.orphans), Lost: p.still(p.report.Lost), Refused: len(p.report.Refused) + p.still(p.report.Unheld) + p.still(p.report.Uncleared),
+		Name: p.spec.Name, Path: p.spec.Path, Present: p.id != "", Selected: p.ledger.Selected(), ID: p.id, Configured: true,
+		Used:      p.memoryErr != nil || (p.remembered != nil && p.remembered.ID != ""),
+		Unchecked: p.now.Reason == notChecked, Aside: p.now.Action == guard.StayAside,
+		Reason: p.now.Reason, Message: p.now.Message, Inline: p.spec.Inline,
+		Backend: p.backend.Name, Enforcement: string(p.backend.Enforcement), EnforcementLost: p.lost,
+		Seen: p.seen.at, TrashEntries: p.seen.trash.Entries, OldestTrash: p.seen.trash.Oldest,
+		Orphans: len(p.orphans.unnamed), Elsewhere: len(p.orphans.other),
 	}
-	st.TrashEntries, st.OldestTrash = p.trash.Entries, p.trash.Oldest
-	if st.Present {
-		st.Reason, st.Message = p.ailment()
+	if !st.Present {
+		return st
 	}
+	st.Reason, st.Message = p.trouble()
+	st.Size, st.Free, st.ReadOnly, st.WithOS = p.seen.space.Size, p.seen.space.Free, p.seen.space.ReadOnly, p.seen.withOS
+	t := p.ledger.Totals(p.seen.space)
+	st.Volumes, st.Promised, st.Allocatable, st.Uncounted = t.Volumes, t.Promised, t.Largest, t.Uncounted
+	st.Lost, st.Refused = p.there(p.report.Lost), t.Refused+p.there(p.report.Uncleared)
 	return st
 }
 
-// ailment says what is wrong with a present pool, the gravest first; "" where nothing is. p.mu is held.
-func (p *Pool) ailment() (reason, message string) {
-	closed := p.ledger.whyClosed() // holds why enforcement was lost, where that is the reason
+// trouble says what is wrong with a present pool, the gravest first; "" where nothing is. It needs p.mu.
+func (p *Pool) trouble() (reason, message string) {
+	closed := p.ledger.Closed()
 	switch {
+	case p.seen.space.ReadOnly:
+		return ReadOnly, "its filesystem is read-only: volumes can be read, and none can be made or deleted; find out why " +
+			"in the node's kernel log"
 	case closed != "":
 		return NoNewVolumes, closed
-	case p.quota.lost:
-		return EnforcementLost, "nothing keeps volumes to their size any more: " + p.quota.why
-	case p.miscounts():
-		return QuotaInconsistent, "the filesystem's quota has lost count and is counted again: nothing keeps volumes to their size meanwhile; " +
-			"use simple quota, which does not lose count"
+	case p.lost:
+		return EnforcementLost, "nothing keeps volumes to their size any more: " + p.backend.Reason
 	default:
 		return "", ""
 	}
 }
 
-// still counts the volumes that recovery found in trouble and that were not deleted since. p.mu is held.
-func (p *Pool) still(ids []string) (n int) {
+// there counts the volumes that recovery found in trouble and that were not deleted since. It needs p.mu.
+func (p *Pool) there(ids []string) (n int) {
 	for _, id := range ids {
 		if _, ok := p.ledger.Get(id); ok {
 			n++
 		}
 	}
 	return n
+}
+
+// Capacity is the room in a pool, for growth too, and the largest volume that could be made there, in
+// bytes. That is 0 where none can be made. Both are 0 where a quota that is required is off, because
+// volumes do not grow there either, and where the pool is absent or unknown, because an error would leave
+// an old figure standing in the cluster.
+func (s *Set) Capacity(name string) (room, largest int64) {
+	p := s.find(name)
+	if p == nil {
+		return 0, 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.id == "" {
+		return 0, 0
+	}
+	t := p.ledger.Totals(p.seen.space)
+	if p.ledger.Closed() != "" && !p.backend.Enforces() {
+		t.Room = 0
+	}
+	return t.Room, t.Largest
+}
+
+// Untracked gives the directories that no record names, by pool.
+func (s *Set) Untracked() map[string][]string {
+	found := map[string][]string{}
+	for _, p := range s.pools {
+		p.mu.Lock()
+		if p.id != "" && len(p.report.Untracked) > 0 {
+			found[p.spec.Name] = p.report.Untracked
+		}
+		p.mu.Unlock()
+	}
+	return found
+}
+
+// tracked takes a directory out of the report, which may be shared: it gets another list.
+func (p *Pool) tracked(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.report.Untracked = slices.DeleteFunc(
+		slices.Clone(p.report.Untracked), func(other string) bool { return other == id },
+	)
 }

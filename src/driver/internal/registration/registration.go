@@ -1,5 +1,6 @@
-// Package registration tells the kubelet that this CSI driver is here: a gRPC server on <registration dir>/<driver>-reg.sock,
-// which the kubelet's plugin watcher finds, asks and answers (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
+// Package registration shows the kubelet that this CSI driver is here: a gRPC server on <registration
+// dir>/<driver>-reg.sock, which the kubelet's plugin watcher finds, asks and answers
+// (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
 package registration
 
 import (
@@ -71,8 +72,8 @@ func (s *Server) Check(context.Context) error {
 	return nil
 }
 
-// Run keeps the socket there until ctx ends, then removes it, upon which the kubelet forgets the driver. Nothing that goes
-// wrong is fatal: volumes that are mounted need no registration.
+// Run keeps the socket there until ctx ends, then removes it, upon which the kubelet forgets the driver. Nothing that
+// goes wrong is fatal: volumes that are mounted need no registration.
 func (s *Server) Run(ctx context.Context) {
 	tick := time.NewTicker(s.Interval)
 	defer tick.Stop()
@@ -98,8 +99,8 @@ type serving struct {
 	done   chan struct{}
 }
 
-// ours tells whether the file at path is still the one that we listen on: the kubelet empties its directory when it starts, and
-// another driver of this name would put its own file there.
+// ours reports whether the file at path is still the one that we listen on: the kubelet empties its directory when it
+// starts, and another driver of this name would put its own file there.
 func (v *serving) ours(path string) bool {
 	if v == nil {
 		return false
@@ -167,11 +168,14 @@ type service struct {
 
 func (s *service) GetInfo(context.Context, *pluginregistration.InfoRequest) (*pluginregistration.PluginInfo, error) {
 	return &pluginregistration.PluginInfo{
-		Type: pluginregistration.CSIPlugin, Name: s.DriverName, Endpoint: s.CSISocket, SupportedVersions: []string{apiVersion},
+		Type: pluginregistration.CSIPlugin, Name: s.DriverName, Endpoint: s.CSISocket,
+		SupportedVersions: []string{apiVersion},
 	}, nil
 }
 
-func (s *service) NotifyRegistrationStatus(ctx context.Context, status *pluginregistration.RegistrationStatus) (*pluginregistration.RegistrationStatusResponse, error) {
+func (s *service) NotifyRegistrationStatus(
+	ctx context.Context, status *pluginregistration.RegistrationStatus,
+) (*pluginregistration.RegistrationStatusResponse, error) {
 	if status.GetPluginRegistered() {
 		s.Log.InfoContext(ctx, "the kubelet has registered the driver")
 	} else {

@@ -26,8 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, directory string) (server *registration.Server, socket string, stop func()) {
 	t.Helper()
 	server, err := registration.New(registration.Config{
-		Directory: directory, DriverName: "hpp", CSISocket: "/var/lib/kubelet/plugins/hpp/csi.sock", Interval: time.Millisecond,
-		Log: slog.New(slog.DiscardHandler),
+		Directory: directory, DriverName: "hpp", CSISocket: "/var/lib/kubelet/plugins/hpp/csi.sock",
+		Interval: time.Millisecond,
+		Log:      slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,9 @@ func start(t *testing.T, directory string) (server *registration.Server, socket 
 }
 
 // kubelet does what the kubelet's plugin watcher does with a new socket; it waits until somebody answers there.
-func kubelet(t *testing.T, socket string, status *pluginregistration.RegistrationStatus) *pluginregistration.PluginInfo {
+func kubelet(
+	t *testing.T, socket string, status *pluginregistration.RegistrationStatus,
+) *pluginregistration.PluginInfo {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -80,7 +83,8 @@ func TestRegisters(t *testing.T) {
 	}
 	info := kubelet(t, socket, &pluginregistration.RegistrationStatus{PluginRegistered: true})
 	want := &pluginregistration.PluginInfo{
-		Type: "CSIPlugin", Name: "hpp", Endpoint: "/var/lib/kubelet/plugins/hpp/csi.sock", SupportedVersions: []string{"1.0.0"},
+		Type: "CSIPlugin", Name: "hpp", Endpoint: "/var/lib/kubelet/plugins/hpp/csi.sock",
+		SupportedVersions: []string{"1.0.0"},
 	}
 	if diff := cmp.Diff(want, info, protocmp.Transform()); diff != "" {
 		t.Error(diff)
@@ -148,13 +152,15 @@ func kubeletOnce(t *testing.T, socket string) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, _ = pluginregistration.NewRegistrationClient(conn).NotifyRegistrationStatus(ctx, &pluginregistration.RegistrationStatus{PluginRegistered: true})
+	_, _ = pluginregistration.NewRegistrationClient(conn).NotifyRegistrationStatus(ctx,
+		&pluginregistration.RegistrationStatus{PluginRegistered: true})
 }
 
 func TestLeavesAnothersFile(t *testing.T) {
 	directory := t.TempDir()
 	server, err := registration.New(registration.Config{
-		Directory: directory, DriverName: "hpp", CSISocket: "/csi.sock", Interval: time.Hour, Log: slog.New(slog.DiscardHandler),
+		Directory: directory, DriverName: "hpp", CSISocket: "/csi.sock", Interval: time.Hour,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func levelOf(method string, code codes.Code) slog.Level {
 
 // subject is the volume that a request is about, "" where it is about none.
 func subject(request any) string {
-	const longest = 128 // an id that is longer is refused; the log need not hold all of it
+	const longest = 128 // an id that is longer is refused; the log need not have all of it
 	id := ""
 	switch r := request.(type) {
 	case interface{ GetVolumeId() string }:
@@ -81,8 +81,8 @@ func subject(request any) string {
 	return id[:min(len(id), longest)]
 }
 
-// newDurations is how long calls took, in seconds, by method and code. The middleware's own histogram knows no code, and a
-// refusal takes a fraction of what the work takes: together they would tell the speed of neither.
+// newDurations is how long calls took, in seconds, by method and code. The middleware's own histogram knows no code,
+// and a refusal takes a fraction of what the work takes: together they would show the speed of neither.
 func newDurations() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "hpp_grpc_handling_seconds",
@@ -96,7 +96,8 @@ func timeCalls(durations *prometheus.HistogramVec) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		start := time.Now()
 		response, err := handle(ctx, request)
-		durations.WithLabelValues(path.Base(info.FullMethod), grpcprom.FromError(err).Code().String()).Observe(time.Since(start).Seconds())
+		durations.WithLabelValues(path.Base(info.FullMethod),
+			grpcprom.FromError(err).Code().String()).Observe(time.Since(start).Seconds())
 		return response, err
 	}
 }

@@ -78,7 +78,7 @@ func SocketPath(endpoint string) (string, error) {
 }
 
 // Listen makes the socket, with its directory. A socket file that a dead process left is replaced; one that somebody
-// still listens on is an error.
+// listens on is an error.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of the socket: %w", err)

@@ -83,7 +83,10 @@ type running struct {
 
 func start(t *testing.T, s *services, level slog.Level, grace time.Duration) running {
 	t.Helper()
-	r := running{socket: filepath.Join(t.TempDir(), "plugin", "csi.sock"), log: &buffer{}, registry: prometheus.NewRegistry()}
+	r := running{
+		socket: filepath.Join(t.TempDir(), "plugin", "csi.sock"), log: &buffer{},
+		registry: prometheus.NewRegistry(),
+	}
 	server, err := rpc.New(rpc.Config{
 		Endpoint: "unix://" + r.socket, Services: s, Metrics: r.registry, Timeout: time.Hour, Grace: grace,
 		Log: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: level})),
@@ -118,7 +121,10 @@ func TestOneRecordPerCall(t *testing.T) {
 		create:   func(context.Context) error { return status.Error(codes.ResourceExhausted, "no room") },
 		capacity: func(context.Context) error { return nil },
 	}, slog.LevelInfo, time.Minute)
-	_, _ = r.client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "pvc-1", Secrets: map[string]string{"key": "hush"}})
+	_, _ = r.client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+		Name:    "pvc-1",
+		Secrets: map[string]string{"key": "hush"},
+	})
 	if _, err := r.client.GetCapacity(t.Context(), &pb.GetCapacityRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +132,10 @@ func TestOneRecordPerCall(t *testing.T) {
 	if len(records) != 1 {
 		t.Fatalf("%d records, want one for CreateVolume and none for GetCapacity: %v", len(records), records)
 	}
-	for key, want := range map[string]string{"method": "CreateVolume", "code": "ResourceExhausted", "id": "pvc-1", "error": "no room", "level": "WARN"} {
+	for key, want := range map[string]string{
+		"method": "CreateVolume", "code": "ResourceExhausted", "id": "pvc-1",
+		"error": "no room", "level": "WARN",
+	} {
 		if records[0][key] != want {
 			t.Errorf("%s is %v, want %q", key, records[0][key], want)
 		}
@@ -141,7 +150,10 @@ func TestOneRecordPerCall(t *testing.T) {
 
 func TestSecretsAreNotLogged(t *testing.T) {
 	r := start(t, &services{create: func(context.Context) error { return nil }}, slog.LevelDebug, time.Minute)
-	if _, err := r.client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "pvc-1", Secrets: map[string]string{"key": "hush"}}); err != nil {
+	if _, err := r.client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+		Name:    "pvc-1",
+		Secrets: map[string]string{"key": "hush"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	records := r.log.records(t, "answered a call")
@@ -155,16 +167,20 @@ func TestSecretsAreNotLogged(t *testing.T) {
 }
 
 func TestAPanicIsAnError(t *testing.T) {
-	r := start(t, &services{create: func(context.Context) error { panic("no such luck") }, capacity: func(context.Context) error { return nil }},
-		slog.LevelInfo, time.Minute)
+	r := start(t, &services{
+		create:   func(context.Context) error { panic("no such luck") },
+		capacity: func(context.Context) error { return nil },
+	}, slog.LevelInfo, time.Minute)
 	_, err := r.client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "pvc-1"})
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "no such luck") {
 		t.Errorf("got %v, want Internal without the panic's words", err)
 	}
-	if records := r.log.records(t, "a call panicked"); len(records) != 1 || records[0]["panic"] != "no such luck" || !strings.Contains(records[0]["stack"].(string), "server_test.go") {
+	if records := r.log.records(t, "a call panicked"); len(records) != 1 || records[0]["panic"] != "no such luck" ||
+		!strings.Contains(records[0]["stack"].(string), "server_test.go") {
 		t.Errorf("logged: %v", records)
 	}
-	if records := r.log.records(t, "answered a call"); len(records) != 1 || records[0]["code"] != "Internal" || records[0]["level"] != "ERROR" {
+	if records := r.log.records(t, "answered a call"); len(records) != 1 || records[0]["code"] != "Internal" ||
+		records[0]["level"] != "ERROR" {
 		t.Errorf("logged: %v", records)
 	}
 	if _, err := r.client.GetCapacity(t.Context(), &pb.GetCapacityRequest{}); err != nil {
@@ -216,8 +232,9 @@ func TestMetricsTellMethodAndCode(t *testing.T) {
 	}
 	_, _ = r.client.GetCapacity(t.Context(), &pb.GetCapacityRequest{})
 	want := map[string]uint64{
-		"CreateVolume OK": 2, "CreateVolume ResourceExhausted": 1, "CreateVolume DeadlineExceeded": 1, "CreateVolume Internal": 1,
-		"GetCapacity OK": 1,
+		"CreateVolume OK": 2, "CreateVolume ResourceExhausted": 1, "CreateVolume DeadlineExceeded": 1,
+		"CreateVolume Internal": 1,
+		"GetCapacity OK":        1,
 	}
 	for _, name := range []string{"grpc_server_handled_total", "hpp_grpc_handling_seconds"} {
 		if diff := cmp.Diff(want, r.callsIn(t, name)); diff != "" {
@@ -255,7 +272,8 @@ func TestCallsGetADeadline(t *testing.T) {
 
 func TestStopLetsCallsEnd(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	r := start(t, &services{create: func(context.Context) error { close(entered); <-leave; return nil }}, slog.LevelError, time.Minute)
+	r := start(t, &services{create: func(context.Context) error { close(entered); <-leave; return nil }}, slog.LevelError,
+		time.Minute)
 	answer := make(chan error, 1)
 	go func() {
 		_, err := r.client.CreateVolume(context.WithoutCancel(t.Context()), &pb.CreateVolumeRequest{})
@@ -281,7 +299,8 @@ func TestStopLetsCallsEnd(t *testing.T) {
 
 func TestStopCutsOffWhatHangs(t *testing.T) {
 	entered := make(chan struct{})
-	r := start(t, &services{create: func(ctx context.Context) error { close(entered); <-ctx.Done(); return ctx.Err() }}, slog.LevelError, time.Millisecond)
+	r := start(t, &services{create: func(ctx context.Context) error { close(entered); <-ctx.Done(); return ctx.Err() }},
+		slog.LevelError, time.Millisecond)
 	answer := make(chan error, 1)
 	go func() {
 		_, err := r.client.CreateVolume(context.WithoutCancel(t.Context()), &pb.CreateVolumeRequest{})
@@ -300,8 +319,9 @@ func TestListen(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	listen := func() (net.Listener, error) {
 		server, err := rpc.New(rpc.Config{
-			Endpoint: "unix://" + socket, Services: &services{}, Metrics: prometheus.NewRegistry(), Timeout: time.Hour, Grace: time.Hour,
-			Log: slog.New(slog.DiscardHandler),
+			Endpoint: "unix://" + socket, Services: &services{}, Metrics: prometheus.NewRegistry(), Timeout: time.Hour,
+			Grace: time.Hour,
+			Log:   slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -22,8 +22,8 @@ type keyPair struct {
 	crt, key fs.FileInfo // as they were when they were last read
 }
 
-// get gives the pair that is on disk, or if that cannot be used the last one that could: the kubelet replaces both files at once, other
-// people do not.
+// get gives the pair that is on disk, or if that cannot be used the last one that could: the kubelet replaces both
+// files at once, other people do not.
 func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,8 @@ func (p *keyPair) refresh() error {
 	return nil
 }
 
-// same tells whether a file is the one from before, unchanged.
+// same reports whether a file is the one from before, unchanged.
 func same(now, before fs.FileInfo) bool {
-	return before != nil && os.SameFile(now, before) && now.ModTime().Equal(before.ModTime()) && now.Size() == before.Size()
+	return before != nil && os.SameFile(now, before) && now.ModTime().Equal(before.ModTime()) &&
+		now.Size() == before.Size()
 }

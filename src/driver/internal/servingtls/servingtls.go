@@ -1,5 +1,5 @@
-// Package servingtls makes the TLS configuration of a server from files that somebody else renews, and from the names of versions and
-// cipher suites that Kubernetes uses.
+// Package servingtls makes the TLS configuration of a server from files that somebody else renews, and from the names
+// of versions and cipher suites that Kubernetes uses.
 package servingtls
 
 import (
@@ -11,16 +11,17 @@ import (
 
 // Options are the files and the policy; all but CertDir may be empty.
 type Options struct {
-	// CertDir holds tls.crt and tls.key, as a Secret of type kubernetes.io/tls is mounted.
+	// CertDir has tls.crt and tls.key, as a Secret of type kubernetes.io/tls is mounted.
 	CertDir string
 	// MinVersion is VersionTLS10 to VersionTLS13, "" for VersionTLS12.
 	MinVersion string
-	// CipherSuites are IANA names; none means those of Mozilla's intermediate profile. They hold for TLS 1.2 and older: Go does not let
-	// the suites of TLS 1.3 be chosen.
+	// CipherSuites are IANA names; none means those of Mozilla's intermediate profile. They are for TLS 1.2 and older: Go
+	// does not let the suites of TLS 1.3 be chosen.
 	CipherSuites []string
 }
 
-// New reads the certificate and returns a configuration that reads it again, at a handshake, whenever the files have changed.
+// New reads the certificate and returns a configuration that reads it again, at a handshake, whenever the files have
+// changed.
 func New(o Options, log *slog.Logger) (*tls.Config, error) {
 	version, err := Version(o.MinVersion)
 	if err != nil {
@@ -68,7 +69,10 @@ type version struct {
 
 func versions() []version {
 	return []version{
-		{"VersionTLS10", tls.VersionTLS10}, {"VersionTLS11", tls.VersionTLS11}, {"VersionTLS12", tls.VersionTLS12}, {"VersionTLS13", tls.VersionTLS13},
+		{"VersionTLS10", tls.VersionTLS10},
+		{"VersionTLS11", tls.VersionTLS11},
+		{"VersionTLS12", tls.VersionTLS12},
+		{"VersionTLS13", tls.VersionTLS13},
 	}
 }
 
@@ -104,7 +108,8 @@ func find(suites []*tls.CipherSuite, name string) *tls.CipherSuite {
 	return nil
 }
 
-// intermediate is Mozilla's profile of that name (https://wiki.mozilla.org/Security/Server_Side_TLS), less the suites that Go lacks.
+// intermediate is Mozilla's profile of that name (https://wiki.mozilla.org/Security/Server_Side_TLS), less the suites
+// that Go lacks.
 func intermediate() []uint16 {
 	return []uint16{
 		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,

@@ -30,7 +30,8 @@ func writePair(t *testing.T, dir, name string) {
 		t.Fatal(err)
 	}
 	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
 	}
 	crt, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
 	if err != nil {
@@ -151,6 +152,15 @@ func TestPolicy(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, "server")
 	const gcm, cbc = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA
+	const old12, new13 = "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", "TLS_AES_128_GCM_SHA256"
+	suites := func(names ...string) servingtls.Options { return servingtls.Options{CipherSuites: names} }
+	modern := func(names ...string) servingtls.Options {
+		return servingtls.Options{MinVersion: "VersionTLS13", CipherSuites: names}
+	}
+	old := servingtls.Options{MinVersion: "VersionTLS10", CipherSuites: []string{old12}}
+	chosen := suites(old12)
+	const v12 = tls.VersionTLS12
+	only := func(suite uint16) []uint16 { return []uint16{suite} }
 	for name, test := range map[string]struct {
 		options servingtls.Options
 		max     uint16 // of the client
@@ -160,14 +170,16 @@ func TestPolicy(t *testing.T) {
 		"default":                                {want: tls.VersionTLS13},
 		"default, 1.2":                           {max: tls.VersionTLS12, want: tls.VersionTLS12},
 		"default, 1.1":                           {max: tls.VersionTLS11},
-		"default, weak suite":                    {max: tls.VersionTLS12, suites: []uint16{cbc}},
-		"old":                                    {options: servingtls.Options{MinVersion: "VersionTLS10", CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"}}, max: tls.VersionTLS11, want: tls.VersionTLS11},
-		"chosen suite":                           {options: servingtls.Options{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"}}, max: tls.VersionTLS12, suites: []uint16{cbc}, want: tls.VersionTLS12},
-		"a suite that is not chosen":             {options: servingtls.Options{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"}}, max: tls.VersionTLS12, suites: []uint16{gcm}},
-		"modern":                                 {options: servingtls.Options{MinVersion: "VersionTLS13", CipherSuites: []string{"TLS_AES_128_GCM_SHA256"}}, want: tls.VersionTLS13},
-		"modern, 1.2":                            {options: servingtls.Options{MinVersion: "VersionTLS13"}, max: tls.VersionTLS12},
-		"suites of 1.3 alone leave no older one": {options: servingtls.Options{CipherSuites: []string{"TLS_AES_128_GCM_SHA256"}}, max: tls.VersionTLS12},
-		"suites of 1.3 beside one of an older on": {options: servingtls.Options{CipherSuites: []string{"TLS_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}}, max: tls.VersionTLS12, want: tls.VersionTLS12},
+		"default, weak suite":                    {max: tls.VersionTLS12, suites: only(cbc)},
+		"old":                                    {options: old, max: tls.VersionTLS11, want: tls.VersionTLS11},
+		"chosen suite":                           {options: chosen, max: v12, suites: only(cbc), want: v12},
+		"a suite that is not chosen":             {options: chosen, max: tls.VersionTLS12, suites: only(gcm)},
+		"modern":                                 {options: modern(new13), want: tls.VersionTLS13},
+		"modern, 1.2":                            {options: modern(), max: tls.VersionTLS12},
+		"suites of 1.3 alone leave no older one": {options: suites(new13), max: tls.VersionTLS12},
+		"suites of 1.3 beside one of an older on": {
+			options: suites(new13, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"), max: tls.VersionTLS12, want: tls.VersionTLS12,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.options.CertDir = dir
@@ -175,7 +187,10 @@ func TestPolicy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			state, err := greet(t, serve(t, config), &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: test.max, CipherSuites: test.suites})
+			state, err := greet(t, serve(t, config), &tls.Config{
+				MinVersion: tls.VersionTLS10, MaxVersion: test.max,
+				CipherSuites: test.suites,
+			})
 			if (err != nil) != (test.want == 0) || state.Version != test.want {
 				t.Errorf("%s, %v; want %s", tls.VersionName(state.Version), err, tls.VersionName(test.want))
 			}
@@ -191,10 +206,16 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		options servingtls.Options
 		says    []string
 	}{
-		"no files":      {servingtls.Options{CertDir: "/nowhere"}, []string{"/nowhere/tls.crt"}},
-		"damaged":       {servingtls.Options{CertDir: half}, []string{half}},
-		"version":       {servingtls.Options{MinVersion: "TLS1.2"}, []string{`"TLS1.2"`, "VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13"}},
-		"OpenSSL names": {servingtls.Options{CipherSuites: []string{"ECDHE-RSA-AES128-GCM-SHA256"}}, []string{`"ECDHE-RSA-AES128-GCM-SHA256"`, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}},
+		"no files": {servingtls.Options{CertDir: "/nowhere"}, []string{"/nowhere/tls.crt"}},
+		"damaged":  {servingtls.Options{CertDir: half}, []string{half}},
+		"version": {
+			servingtls.Options{MinVersion: "TLS1.2"},
+			[]string{`"TLS1.2"`, "VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13"},
+		},
+		"OpenSSL names": {
+			servingtls.Options{CipherSuites: []string{"ECDHE-RSA-AES128-GCM-SHA256"}},
+			[]string{`"ECDHE-RSA-AES128-GCM-SHA256"`, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+		},
 	} {
 		_, err := servingtls.New(test.options, slog.New(slog.DiscardHandler))
 		if err == nil {

@@ -1,4 +1,4 @@
-// Package trash is where deleted volumes wait: a directory <id>.<n> for each in .hpp/trash, holding the volume's data and,
+// Package trash is where deleted volumes wait: a directory <id>.<n> for each in .hpp/trash, with the volume's data and,
 // once the delete is complete, its record. n is the time of the delete in milliseconds since 1970.
 package trash
 
@@ -12,9 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 )
 
 const (
@@ -22,77 +21,112 @@ const (
 	recordName = "record.json"
 )
 
-// Bin implements volume.Bin.
-type Bin struct {
-	// Now is the clock for the names of entries.
-	Now func() time.Time
+// Entry is one directory in the trash.
+type Entry struct {
+	Name, ID string
+	Deleted  time.Time
+	// Unfinished reports that the delete was interrupted after its data had been moved: the record is not here, or after a
+	// crash that cut its move in half in both places.
+	Unfinished bool
+	// Empty reports that the entry has nothing that could be anybody's data.
+	Empty bool
 }
 
 // Discard moves a volume's data and then its record into a new entry. Destinations are synced before sources, so that a
-// crash can never forget both. An error leaves a state that Recover or a repeated Discard completes.
-func (b Bin) Discard(disk poolfs.FS, r volume.Record, keepsOrder bool) error {
-	between := syncAll
-	if keepsOrder {
-		between = func(poolfs.FS, ...string) error { return nil }
+// crash can never forget both; where the data is ordered (quota.State), only at the end. An error leaves a state that
+// recovery or a repeated Discard completes.
+func Discard(d disk.FS, r records.Record, ordered bool, now time.Time) error {
+	between := disk.SyncAll
+	if ordered {
+		between = func(disk.FS, ...string) error { return nil }
 	}
-	entry, err := b.newEntry(disk, r.ID)
+	entry, err := newEntry(d, r.ID, now)
 	if err != nil {
 		return err
 	}
-	if err := between(disk, poolfs.TrashDir); err != nil {
-		return errors.Join(err, disk.Remove(entry))
+	if err := between(d, disk.TrashDir); err != nil {
+		return errors.Join(err, d.Remove(entry))
 	}
-	if err := disk.Rename(r.ID, path.Join(entry, dataName)); err != nil {
-		return errors.Join(fmt.Errorf("move volume %s into the trash: %w", r.ID, err), disk.Remove(entry))
+	if err := moveData(d, r.ID, path.Join(entry, dataName)); err != nil {
+		return errors.Join(fmt.Errorf("move volume %s into the trash: %w", r.ID, err), d.Remove(entry))
 	}
-	if err := between(disk, entry, "."); err != nil {
+	if err := between(d, entry, "."); err != nil {
 		return err
 	}
-	return moveRecord(disk, entry, r.ID)
+	return moveRecord(d, entry, r.ID)
+}
+
+// moveData moves a volume's directory, which a pod may have made impossible to move: by its flags, or on btrfs by
+// making the subvolume read-only.
+func moveData(d disk.FS, from, to string) error {
+	err := d.Rename(from, to)
+	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EROFS) {
+		return err
+	}
+	if unlocked := d.Unlock(from); unlocked != nil {
+		return errors.Join(err, unlocked)
+	}
+	return d.Rename(from, to)
 }
 
 // Finish completes a delete that was interrupted after the data had been moved.
-func (b Bin) Finish(disk poolfs.FS, name, id string) error {
-	entry := path.Join(poolfs.TrashDir, name)
-	if err := syncAll(disk, entry, "."); err != nil { // the rename may not be durable yet
+func Finish(d disk.FS, name, id string) error {
+	entry := path.Join(disk.TrashDir, name)
+	if err := disk.SyncAll(d, entry, "."); err != nil { // the rename may not be durable yet
 		return err
 	}
-	twice, err := sameFile(disk, store.Path(id), path.Join(entry, recordName))
+	both, err := sameFile(d, records.Path(id), path.Join(entry, recordName))
 	if err != nil {
 		return err
 	}
-	if twice { // the move was cut in half: only the old name is left to remove
-		return store.Files{}.Remove(disk, id)
+	if both { // the move was cut in half: only the old name is left to remove
+		return records.Remove(d, id)
 	}
-	return moveRecord(disk, entry, id)
+	return moveRecord(d, entry, id)
 }
 
-// sameFile tells whether two names are one file.
-func sameFile(disk poolfs.FS, a, b string) (bool, error) {
-	first, err := disk.Stat(a)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+// Sync makes the deletes of a volume durable, their new names before the old ones are gone.
+func Sync(d disk.FS, id string) error {
+	entries, err := list(d)
 	if err != nil {
-		return false, err
+		return err
 	}
-	second, err := disk.Stat(b)
+	for _, e := range entries {
+		if e.ID != id {
+			continue
+		}
+		if err := disk.SyncAll(d, path.Join(disk.TrashDir, e.Name)); err != nil {
+			return err
+		}
+	}
+	return disk.SyncAll(d, disk.VolumesDir)
+}
+
+// sameFile reports whether two names are one file.
+func sameFile(d disk.FS, a, b string) (bool, error) {
+	first, err := d.Stat(a)
+	if err == nil {
+		var second disk.Info
+		if second, err = d.Stat(b); err == nil {
+			return first.Same(second), nil
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		err = nil
 	}
-	return err == nil && first.Dev == second.Dev && first.Ino == second.Ino, err
+	return false, err
 }
 
 // newEntry makes an entry of a name that no other has.
-func (b Bin) newEntry(disk poolfs.FS, id string) (string, error) {
-	for n := b.Now().UnixMilli(); ; n++ {
-		entry := path.Join(poolfs.TrashDir, id+"."+strconv.FormatInt(n, 10))
-		err := disk.Mkdir(entry, 0o700)
+func newEntry(d disk.FS, id string, now time.Time) (string, error) {
+	for n := now.UnixMilli(); ; n++ {
+		entry := path.Join(disk.TrashDir, id+"."+strconv.FormatInt(n, 10))
+		err := d.Mkdir(entry, 0o700)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			err = useSpare(disk, entry, err)
+		if isFull(err) {
+			err = useSpare(d, entry, err)
 		}
 		if err != nil {
 			return "", fmt.Errorf("make a trash entry for volume %s: %w", id, err)
@@ -101,113 +135,99 @@ func (b Bin) newEntry(disk poolfs.FS, id string) (string, error) {
 	}
 }
 
-// spare is an empty directory that becomes a trash entry when the filesystem is too full to make one: without it, nobody could
-// delete what fills the disk. It is no entry: its name starts with a dot.
-const spare = poolfs.TrashDir + "/.spare"
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-func useSpare(disk poolfs.FS, entry string, full error) error {
-	if err := disk.Rename(spare, entry); err != nil {
+// spare is an empty directory that becomes a trash entry when the filesystem is too full to make one: without it,
+// nobody could delete what fills the disk. It is no entry: its name starts with a dot.
+const spare = disk.TrashDir + "/.spare"
+
+func useSpare(d disk.FS, entry string, full error) error {
+	if err := d.Rename(spare, entry); err != nil {
 		return errors.Join(full, fmt.Errorf("use the spare directory instead: %w", err))
 	}
 	return nil
 }
 
 // EnsureSpare makes the spare directory again, durably, where it was used and there is room for it.
-func EnsureSpare(disk poolfs.FS) error {
-	err := disk.Mkdir(spare, 0o700)
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+func EnsureSpare(d disk.FS) error {
+	err := d.Mkdir(spare, 0o700)
+	if errors.Is(err, fs.ErrExist) || isFull(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("keep a spare directory in the trash: %w", err)
 	}
-	return syncAll(disk, poolfs.TrashDir)
+	return disk.SyncAll(d, disk.TrashDir)
 }
 
-func moveRecord(disk poolfs.FS, entry, id string) error {
-	if err := disk.Rename(store.Path(id), path.Join(entry, recordName)); err != nil {
+func moveRecord(d disk.FS, entry, id string) error {
+	if err := d.Rename(records.Path(id), path.Join(entry, recordName)); err != nil {
 		return fmt.Errorf("move the record of volume %s into the trash: %w", id, err)
 	}
-	return syncAll(disk, entry, poolfs.VolumesDir)
+	return disk.SyncAll(d, entry, disk.VolumesDir)
 }
 
-func syncAll(disk poolfs.FS, dirs ...string) error {
-	for _, dir := range dirs {
-		if err := disk.Sync(dir); err != nil {
-			return fmt.Errorf("make changes in csi/%s durable: %w", dir, err)
-		}
-	}
-	return nil
-}
-
-// entryName is the name of an entry, taken apart.
-type entryName struct {
-	name, id string
-	deleted  time.Time
-}
-
-// names lists the trash. Names that are not <id>.<n> are not the driver's and passed over.
-func (b Bin) names(disk poolfs.FS) ([]entryName, error) {
-	content, err := disk.ReadDir(poolfs.TrashDir)
+// list gives the entries by their names alone. Names that are not <id>.<n> are not the driver's and passed over.
+func list(d disk.Reader) ([]Entry, error) {
+	content, err := d.ReadDir(disk.TrashDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the trash: %w", err)
 	}
-	var entries []entryName
+	var entries []Entry
 	for _, c := range content {
 		if id, deleted, ok := split(c.Name); ok && c.Dir {
-			entries = append(entries, entryName{name: c.Name, id: id, deleted: deleted})
+			entries = append(entries, Entry{Name: c.Name, ID: id, Deleted: deleted})
 		}
 	}
 	return entries, nil
 }
 
-// Entries lists the trash, of one volume or with an empty id of all, and looks into each entry.
-func (b Bin) Entries(disk poolfs.FS, id string) ([]volume.BinEntry, error) {
-	names, err := b.names(disk)
+// Entries lists the trash, of one volume or with an empty id of all, and looks into each entry. One that cannot be
+// read is in troubles, and is nobody else's trouble.
+func Entries(d disk.FS, id string) (entries []Entry, troubles []error, err error) {
+	all, err := list(d)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	entries := make([]volume.BinEntry, 0, len(names))
-	for _, n := range names {
-		if id != "" && n.id != id {
+	for _, e := range all {
+		if id != "" && e.ID != id {
 			continue
 		}
-		e, err := look(disk, n.name, n.id)
-		if errors.Is(err, fs.ErrNotExist) { // purged meanwhile
-			continue
+		err := inspect(d, &e)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // purged meanwhile
+		case err != nil:
+			troubles = append(troubles, fmt.Errorf("look into trash entry %s: %w", e.Name, err))
+		default:
+			entries = append(entries, e)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("look into trash entry %s: %w", n.name, err)
-		}
-		entries = append(entries, e)
 	}
-	return entries, nil
+	return entries, troubles, nil
 }
 
-// look finds out what one entry is.
-func look(disk poolfs.FS, name, id string) (volume.BinEntry, error) {
-	entry := path.Join(poolfs.TrashDir, name)
-	content, err := disk.ReadDir(entry)
+// inspect finds out how complete an entry is.
+func inspect(d disk.FS, e *Entry) error {
+	entry := path.Join(disk.TrashDir, e.Name)
+	content, err := d.ReadDir(entry)
 	if err != nil {
-		return volume.BinEntry{}, err
+		return err
 	}
 	has := map[string]bool{}
 	for _, c := range content {
 		has[c.Name] = true
 	}
-	e := volume.BinEntry{Name: name, ID: id, Empty: len(content) == 0}
-	if !has[recordName] {
-		e.Unfinished = has[dataName]
-		return e, nil
+	e.Empty = len(content) == 0
+	e.Unfinished = has[dataName]
+	if has[recordName] {
+		e.Unfinished, err = sameFile(d, records.Path(e.ID), path.Join(entry, recordName))
 	}
-	e.Unfinished, err = sameFile(disk, store.Path(id), path.Join(entry, recordName))
-	return e, err
+	return err
 }
 
-// RemoveEmpty removes an entry that holds nothing.
-func (Bin) RemoveEmpty(disk poolfs.FS, e volume.BinEntry) error {
-	if err := disk.Remove(path.Join(poolfs.TrashDir, e.Name)); err != nil {
-		return fmt.Errorf("remove empty trash entry %s: %w", e.Name, err)
+// RemoveEmpty removes an entry that has nothing in it.
+func RemoveEmpty(d disk.FS, name string) error {
+	if err := d.Remove(path.Join(disk.TrashDir, name)); err != nil {
+		return fmt.Errorf("remove empty trash entry %s: %w", name, err)
 	}
 	return nil
 }
@@ -215,7 +235,7 @@ func (Bin) RemoveEmpty(disk poolfs.FS, e volume.BinEntry) error {
 // split takes an entry's name apart into id and the time of the delete.
 func split(name string) (id string, deleted time.Time, ok bool) {
 	i := strings.LastIndexByte(name, '.')
-	if i < 0 || volume.ValidateID(name[:i]) != nil {
+	if i < 0 || records.ValidateID(name[:i]) != nil {
 		return "", time.Time{}, false
 	}
 	n, err := strconv.ParseInt(name[i+1:], 10, 64)

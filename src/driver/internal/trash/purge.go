@@ -6,215 +6,287 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 const (
-	// removalsPerSecond keeps a purge from starving the pods' own I/O: on the ext4 disk of docs/explanation/performance.md an unpaced removal
-	// runs at some 100,000 files a second, this leaves nine tenths of that.
-	removalsPerSecond = 10_000
-	// slice bounds how long a purge keeps the pool open, so that the admin's umount waits no longer.
-	slice = 500 * time.Millisecond
+	// stepsPerSecond keeps a purge from starving the pods' own I/O: on the ext4 disk of docs/explanation/performance.md an
+	// unpaced removal runs at some 100,000 files a second, this leaves nine tenths of that.
+	stepsPerSecond = 10_000
+	// A slice ends after so many steps or so much time, whichever is first, but not before leastSteps, with which
+	// disk.Mover's RemoveTree makes progress however slow the disk is. The admin's umount waits no longer.
+	sliceSteps, sliceTime, leastSteps = 5_000, 500 * time.Millisecond, 250
 	// afterError is how soon an entry that cannot be purged is tried, and its error logged, again.
 	afterError = 10 * time.Minute
 	// retainedLook is how soon an entry that is to be retained is looked at again: its record may be edited by an admin.
 	retainedLook = time.Hour
-	// whileBusy is how soon an entry is looked at again whose data btrfs still removes.
-	whileBusy = 5 * time.Second
+	// whileBusy is how soon a limit is tried again to which the filesystem counts removed data, and patience after how
+	// long it is left for good: something else counts to it, or the kernel has lost it.
+	whileBusy, patience = 5 * time.Second, 10 * time.Minute
 )
+
+// Purger paces the removals of all pools of a node together.
+type Purger struct{ limit *rate.Limiter }
+
+// NewPurger returns the purger of a node.
+func NewPurger() *Purger { return &Purger{limit: rate.NewLimiter(stepsPerSecond, stepsPerSecond/10)} }
 
 // Summary is what a look at the trash found.
 type Summary struct {
 	// Entries counts what lies in the trash; Oldest is the earliest delete, zero where there is none.
 	Entries int
 	Oldest  time.Time
-	// More tells that removal was cut short and wants another call soon.
+	// More reports that removal was cut short and wants another slice soon.
 	More bool
 }
 
-// Purger paces the removals of all pools of a node together.
-type Purger struct {
-	bin   Bin
-	limit *rate.Limiter
-}
-
-// NewPurger returns the purger of a node.
-func NewPurger(bin Bin) *Purger {
-	return &Purger{bin: bin, limit: rate.NewLimiter(removalsPerSecond, removalsPerSecond/10)}
-}
-
-// Worker removes what is due in one pool's trash. It remembers when the other entries are due, so that a full trash costs
-// no more than its listing. It is not safe for concurrent use.
+// Worker removes what is due in one pool's trash. It remembers when the other entries are due, so that a full trash
+// costs no more than its listing. It is not safe for concurrent use.
 type Worker struct {
 	*Purger
-	retention time.Duration
-	purged    func(disk poolfs.FS, r volume.Record) error
-	waiting   map[string]time.Time // by entry
-	counted   map[string]time.Time // since when an entry's data is gone and still counted
+	spec  poolspec.Trash
+	clock *clock
+	log   *slog.Logger
+	// All by entry and CLOCK_BOOTTIME: when to look at it; since when its limit is busy; when one from the future was
+	// seen; when its removal failed.
+	waiting, busy, seen, failed map[string]time.Duration
+
+	last    string // the entry that the last slice ended with
+	evicted string // the entry that makes room for new volumes
 }
 
-// For returns the worker of a pool that keeps what is deleted for a time. It tells of each volume whose data is gone, maybe more than
-// once; the entry stays, and is looked at again, for as long as the answer is an error.
-func (p *Purger) For(retention time.Duration, purged func(disk poolfs.FS, r volume.Record) error) *Worker {
-	return &Worker{Purger: p, retention: retention, purged: purged, waiting: map[string]time.Time{}}
-}
-
-// Numbers lists what numbers in the filesystem's quota the volumes in the trash have, each with their ids, by their records that can be read.
-func (p *Purger) Numbers(disk poolfs.FS) (map[uint32][]string, error) {
-	entries, err := p.bin.names(disk)
-	if err != nil {
-		return nil, err
-	}
-	numbers := map[uint32][]string{}
-	for _, e := range entries {
-		if r, err := readRecord(disk, e.name); err == nil && r.ProjectID != 0 {
-			numbers[r.ProjectID] = append(numbers[r.ProjectID], r.ID)
-		}
-	}
-	return numbers, nil
+// For returns the worker of a pool.
+func (p *Purger) For(spec poolspec.Pool, now func() time.Time, log *slog.Logger) *Worker {
+	w := &Worker{Purger: p, spec: spec.Trash, clock: newClock(now), log: log.With(logging.KeyPool, spec.Name)}
+	w.forget(nil)
+	return w
 }
 
 // errSliceOver ends a slice of a removal that goes on later.
 var errSliceOver = errors.New("slice over")
 
-// Purge removes what is due, for at most one slice of time. One entry's failure does not keep the others.
-func (w *Worker) Purge(ctx context.Context, disk poolfs.FS) (Summary, error) {
-	entries, err := w.bin.names(disk)
+// slice counts the steps of one slice.
+type slice struct {
+	limit *rate.Limiter
+	steps int
+	end   time.Time
+}
+
+func (s *slice) step(ctx context.Context) error {
+	if s.steps++; s.steps > sliceSteps || (s.steps > leastSteps && time.Now().After(s.end)) {
+		return errSliceOver
+	}
+	return s.limit.Wait(ctx)
+}
+
+// Purge removes what is due, for one slice, and begins with the entry after the one that the last slice ended with. One
+// entry's failure does not keep the others. Where full is set and the pool says purgeWhenFull, the oldest entry is due
+// that may go.
+func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full bool) (Summary, error) {
+	entries, err := list(d)
 	if err != nil {
 		return Summary{}, err
 	}
-	var s Summary
-	var errs []error
-	end := time.Now().Add(slice)
-	pace := func(ctx context.Context) error {
-		if time.Now().After(end) {
-			return errSliceOver
-		}
-		return w.limit.Wait(ctx)
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	s := summarize(entries)
+	w.forget(entries)
+	if w.clock.jumped(w.retention()) {
+		w.log.Warn("the clock was set; nothing is purged by age until the pool's retention, or a day, has passed")
 	}
-	waiting, counted := make(map[string]time.Time, len(entries)), map[string]time.Time{}
-	for _, e := range entries {
-		again, err := w.purgeEntry(ctx, disk, e, pace)
-		if since, ok := w.counted[e.name]; ok {
-			counted[e.name] = since
-		}
+	first, _ := slices.BinarySearchFunc(entries, w.last+"\x00", func(e Entry, name string) int {
+		return cmp.Compare(e.Name, name)
+	})
+	if full && w.spec.PurgeWhenFull {
+		w.evicted = w.evict(d, entries)
+	}
+	now := slice{limit: w.limit, end: time.Now().Add(sliceTime)}
+	var errs []error
+	for _, e := range slices.Concat(entries[first:], entries[:first]) {
+		w.last = e.Name
+		gone, err := w.purge(ctx, job{disk: d, limits: limits, entry: e, early: e.Name == w.evicted, step: now.step})
 		switch {
 		case errors.Is(err, errSliceOver):
 			s.More = true
-		case errors.Is(err, syscall.EBUSY) && errors.Is(err, errStillCounted):
-			counted[e.name] = cmp.Or(counted[e.name], w.bin.Now())
-			again, err := w.patience(counted[e.name], err)
-			waiting[e.name], errs = again, append(errs, err)
+			return s, errors.Join(append(errs, EnsureSpare(d))...)
+		case ctx.Err() != nil: // the driver stops
+			return s, errors.Join(append(errs, err)...)
 		case err != nil:
 			errs = append(errs, err)
-			waiting[e.name] = w.bin.Now().Add(afterError)
-		case again.IsZero():
-			continue
-		default:
-			waiting[e.name] = again
+			w.failed[e.Name] = w.clock.boot()
+			w.waiting[e.Name] = w.clock.boot() + afterError
+			if w.evicted == e.Name { // another one makes room
+				w.evicted = ""
+			}
+		case gone:
+			s.Entries--
 		}
-		s.count(e)
 	}
-	w.waiting, w.counted = waiting, counted
-	return s, errors.Join(append(errs, EnsureSpare(disk))...)
+	return s, errors.Join(append(errs, EnsureSpare(d))...)
 }
 
-// patience is for an entry whose data is gone and still counted, since a time: while that may be the filesystem's own work nothing is said.
-func (w *Worker) patience(since time.Time, err error) (again time.Time, told error) {
-	now := w.bin.Now()
-	if now.Sub(since) < afterError {
-		return now.Add(whileBusy), nil
+func summarize(entries []Entry) Summary {
+	s := Summary{Entries: len(entries)}
+	for _, e := range entries {
+		if s.Oldest.IsZero() || e.Deleted.Before(s.Oldest) {
+			s.Oldest = e.Deleted
+		}
 	}
-	return now.Add(afterError), fmt.Errorf("%w; something else has its number: copy what was moved out of the volume, and remove the original of that", err)
+	return s
 }
 
-func (s *Summary) count(e entryName) {
-	s.Entries++
-	if s.Oldest.IsZero() || e.deleted.Before(s.Oldest) {
-		s.Oldest = e.deleted
+// evict gives the oldest entry whose data may go, "" where there is none.
+func (w *Worker) evict(d disk.FS, entries []Entry) string {
+	byAge := slices.SortedFunc(slices.Values(entries), func(a, b Entry) int { return a.Deleted.Compare(b.Deleted) })
+	for _, e := range byAge {
+		_, busy := w.busy[e.Name] // then its data is gone
+		_, failed := w.failed[e.Name]
+		if busy || failed {
+			continue
+		}
+		if r, err := readRecord(d, e.Name); err == nil && r.OnDelete != records.Retain {
+			return e.Name
+		}
+	}
+	return ""
+}
+
+func (w *Worker) retention() time.Duration { return time.Duration(w.spec.Retention) }
+
+// forget keeps only what is remembered of entries that are there.
+func (w *Worker) forget(entries []Entry) {
+	for _, m := range []*map[string]time.Duration{&w.waiting, &w.busy, &w.seen, &w.failed} {
+		kept := map[string]time.Duration{}
+		for _, e := range entries {
+			if at, ok := (*m)[e.Name]; ok {
+				kept[e.Name] = at
+			}
+		}
+		*m = kept
 	}
 }
 
-// purgeEntry removes one entry if it is due, else tells when to look at it again; zero when it is gone.
-func (w *Worker) purgeEntry(ctx context.Context, disk poolfs.FS, e entryName, pace func(context.Context) error) (again time.Time, err error) {
-	now := w.bin.Now()
-	if again := w.waiting[e.name]; now.Before(again) {
-		return again, nil
-	}
-	if err := pace(ctx); err != nil { // looking costs as well
-		return time.Time{}, err
-	}
-	r, due, err := w.due(disk, e)
-	if err != nil || now.Before(due) {
-		return due, err
-	}
-	if err := w.remove(ctx, disk, e, r, pace); err != nil {
-		return due, fmt.Errorf("purge trash entry %s: %w", e.name, err)
-	}
-	return time.Time{}, nil
+// job is one look at an entry. early reports that it is due whatever its age.
+type job struct {
+	disk   disk.FS
+	limits quota.Limits
+	entry  Entry
+	early  bool
+	step   func(context.Context) error
 }
 
-// errStillCounted is why an entry without data stays: its limit cannot go yet.
-var errStillCounted = errors.New("its data is still being counted")
-
-// remove removes an entry: data first, then its limit, and the record last, so that a removal cut short is taken up again.
-func (w *Worker) remove(ctx context.Context, disk poolfs.FS, e entryName, r volume.Record, pace func(context.Context) error) error {
-	entry := path.Join(poolfs.TrashDir, e.name)
-	if err := disk.RemoveTree(ctx, path.Join(entry, dataName), pace); err != nil {
-		return err
+// purge removes an entry if it is due.
+func (w *Worker) purge(ctx context.Context, j job) (gone bool, err error) {
+	boot := w.clock.boot()
+	if boot < w.waiting[j.entry.Name] && !j.early {
+		return false, nil
 	}
-	if err := syncAll(disk, entry); err != nil { // data must be gone for good before the record that says so
-		return err
+	if err := j.step(ctx); err != nil { // looking costs as well
+		return false, err
 	}
-	if err := w.purged(disk, r); err != nil {
-		return fmt.Errorf("%w: %w", errStillCounted, err)
-	}
-	if err := disk.Remove(path.Join(entry, recordName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := disk.Remove(entry); err != nil {
-		return fmt.Errorf("%w; move away by hand what does not belong to it", err)
-	}
-	return nil
-}
-
-// due is when an entry may be purged. One without a record is a delete under way, or an interrupted one that only recovery may
-// judge, and is looked at again.
-func (w *Worker) due(disk poolfs.FS, e entryName) (volume.Record, time.Time, error) {
-	r, err := readRecord(disk, e.name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, w.bin.Now().Add(time.Second), nil
+	r, err := readRecord(j.disk, j.entry.Name)
+	if errors.Is(err, fs.ErrNotExist) { // a delete under way, or an interrupted one that only recovery may judge
+		w.waiting[j.entry.Name] = boot + time.Second
+		return false, nil
 	}
 	if err != nil {
-		return r, time.Time{}, err
+		return false, err
 	}
-	switch r.OnDelete {
-	case volume.Purge:
-		return r, e.deleted, nil
-	case volume.Retain:
-		return r, w.bin.Now().Add(retainedLook), nil
-	default:
-		return r, e.deleted.Add(w.retention), nil
+	if wait := w.wait(j, r); wait > 0 {
+		w.waiting[j.entry.Name] = boot + wait
+		return false, nil
 	}
+	if gone, err = w.remove(ctx, j, r); err != nil {
+		return false, fmt.Errorf("purge trash entry %s: %w", j.entry.Name, err)
+	}
+	return gone, nil
+}
+
+// wait is how long an entry is to be kept from now on; it is looked at again in between.
+func (w *Worker) wait(j job, r records.Record) time.Duration {
+	switch {
+	case r.OnDelete == records.Purge:
+		return 0
+	case r.OnDelete == records.Retain:
+		return retainedLook
+	case j.early:
+		return 0
+	}
+	age := w.clock.now().Sub(j.entry.Deleted)
+	if age < 0 {
+		if _, ok := w.seen[j.entry.Name]; !ok {
+			w.seen[j.entry.Name] = w.clock.boot()
+		}
+		age = w.clock.boot() - w.seen[j.entry.Name]
+	}
+	return max(w.retention()-age, w.clock.untrusted())
+}
+
+// remove removes an entry: data first, then its limit, and the record last, so that a removal
+// cut short is taken up again.
+func (w *Worker) remove(ctx context.Context, j job, r records.Record) (gone bool, err error) {
+	entry := path.Join(disk.TrashDir, j.entry.Name)
+	if err := j.disk.RemoveTree(ctx, path.Join(entry, dataName), j.step); err != nil {
+		return false, err
+	}
+	if err := disk.SyncAll(j.disk, entry); err != nil { // data must be gone for good before the record that says so
+		return false, err
+	}
+	if done, err := w.removeLimit(j, r); err != nil || !done {
+		return false, err
+	}
+	if err := j.disk.Remove(path.Join(entry, recordName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if err := j.disk.Remove(entry); err != nil {
+		return false, fmt.Errorf("%w; move away by hand what does not belong to it", err)
+	}
+	return true, nil
+}
+
+// removeLimit removes the limit of a volume whose data is gone. Where that stays busy, the limit is
+// left: something else counts to it.
+func (w *Worker) removeLimit(j job, r records.Record) (done bool, err error) {
+	if r.QuotaID == 0 {
+		return true, nil
+	}
+	err = j.limits.Set("", r.QuotaID, quota.Limit{})
+	if !errors.Is(err, syscall.EBUSY) {
+		return err == nil, err
+	}
+	boot, name := w.clock.boot(), j.entry.Name
+	if _, ok := w.busy[name]; !ok {
+		w.busy[name] = boot
+	}
+	if boot-w.busy[name] < patience {
+		w.waiting[name] = boot + whileBusy
+		return false, nil
+	}
+	w.log.Warn("a purged volume's limit is left on the filesystem, because something else counts to its ID",
+		logging.KeyID, r.ID, logging.KeyQuotaID, uint64(r.QuotaID), logging.KeyError, err)
+	return true, nil
 }
 
 // readRecord reads the record of an entry; fs.ErrNotExist where it has none.
-func readRecord(disk poolfs.FS, name string) (volume.Record, error) {
-	data, err := disk.ReadFile(path.Join(poolfs.TrashDir, name, recordName))
+func readRecord(d disk.FS, name string) (records.Record, error) {
+	data, err := d.ReadFile(path.Join(disk.TrashDir, name, recordName))
 	if err != nil {
-		return volume.Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
+		return records.Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
 	}
-	r, err := store.Decode(data)
+	r, err := records.Decode(data)
 	if err != nil {
-		return volume.Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
+		return records.Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
 	}
 	return r, nil
 }

@@ -1,117 +1,332 @@
-package trash_test
+package trash
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"golang.org/x/time/rate"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-func deleted() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
-
-// filled is a pool whose trash holds an entry with data for each id; its record is written by record, if that is not nil.
-func filled(t *testing.T, record func(id string) []byte, ids ...string) poolfs.FS {
-	t.Helper()
-	disk := memfs.New()
-	for _, id := range ids {
-		entry := fmt.Sprintf("/pool/csi/.hpp/trash/%s.%d", id, deleted().UnixMilli())
-		disk.AddFile(entry+"/data/precious", []byte("kept"))
-		if record != nil {
-			disk.AddFile(entry+"/record.json", record(id))
-		}
-	}
-	f, err := disk.Open("/pool")
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return f
 }
 
-func good(id string) []byte {
-	data, err := json.Marshal(volume.Record{Version: volume.RecordVersion, ID: id, OnDelete: volume.Trash})
+// machine is a pool's disk, its worker, and the clocks, which the test moves.
+type machine struct {
+	disk.FS
+	*Worker
+	memory *disktest.Disk
+	limits *limits
+	wall   time.Time
+	boot   time.Duration
+	log    strings.Builder
+}
+
+// newMachine is one with an empty trash and a retention of an hour.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{
+		memory: disktest.New(), limits: &limits{}, wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), boot: time.Hour,
+	}
+	for _, dir := range []string{disk.VolumesDir, disk.TrashDir} {
+		m.memory.AddDir("/pool/csi/" + dir)
+	}
+	var err error
+	m.FS, err = m.memory.Open("/pool")
+	must(t, err)
+	m.start(poolspec.Trash{Retention: poolspec.Duration(time.Hour)})
+	return m
+}
+
+// start starts the worker of a pool, as after a start of the driver.
+func (m *machine) start(spec poolspec.Trash) {
+	log := slog.New(slog.NewTextHandler(&m.log, nil))
+	m.Worker = NewPurger().For(poolspec.Pool{Name: "local", Trash: spec}, time.Now, log)
+	m.Worker.limit = rate.NewLimiter(rate.Inf, 0)
+	m.Worker.clock = &clock{now: func() time.Time { return m.wall }, boot: func() time.Duration { return m.boot }}
+	m.Worker.clock.epoch = m.Worker.clock.start()
+}
+
+// pass lets both clocks go on.
+func (m *machine) pass(d time.Duration) {
+	m.wall = m.wall.Add(d)
+	m.boot += d
+}
+
+// limits can be busy.
+type limits struct {
+	quota.Limits
+	busy bool
+	set  []quota.ID
+}
+
+func (l *limits) Set(name string, id quota.ID, limit quota.Limit) error {
+	if l.busy {
+		return fmt.Errorf("remove the limit: %w", syscall.EBUSY)
+	}
+	if name != "" || limit != (quota.Limit{}) {
+		return errors.New("that is no removal")
+	}
+	l.set = append(l.set, id)
+	return nil
+}
+
+func record(id string, disposal records.Disposal, quotaID quota.ID) []byte {
+	data, err := json.Marshal(records.Record{Version: records.Version, ID: id, OnDelete: disposal, QuotaID: quotaID})
 	if err != nil {
 		panic(err)
 	}
 	return data
 }
 
-// at is a worker with a retention of an hour and a clock that the test moves.
-func at(now *time.Time) *trash.Worker {
-	return trash.NewPurger(trash.Bin{Now: func() time.Time { return *now }}).For(time.Hour, func(poolfs.FS, volume.Record) error { return nil })
+// trashed puts an entry of one file into the trash, deleted at a time; its record is left out where that is nil.
+func (m *machine) trashed(id string, at time.Time, content []byte) string {
+	name := fmt.Sprintf("%s.%d", id, at.UnixMilli())
+	entry := "/pool/csi/" + disk.TrashDir + "/" + name
+	m.memory.AddFile(entry+"/data/precious", []byte("kept"))
+	if content != nil {
+		m.memory.AddFile(entry+"/record.json", content)
+	}
+	return name
+}
+
+// kept is a volume of onDelete trash that was deleted just now.
+func (m *machine) kept(id string) string { return m.trashed(id, m.wall, record(id, records.Trash, 0)) }
+
+// purge is one slice that must not fail.
+func (m *machine) purge(t *testing.T) Summary {
+	t.Helper()
+	s, err := m.Purge(t.Context(), m, m.limits, false)
+	must(t, err)
+	return s
+}
+
+// ids are those that are in the trash.
+func (m *machine) ids(t *testing.T) []string {
+	t.Helper()
+	entries, err := list(m)
+	must(t, err)
+	var ids []string
+	for _, e := range entries {
+		ids = append(ids, e.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (m *machine) wants(t *testing.T, about string, ids ...string) {
+	t.Helper()
+	if got := m.ids(t); !slices.Equal(got, ids) {
+		t.Errorf("%s: %v in the trash, want %v", about, got, ids)
+	}
 }
 
 func TestPurgeWaitsForTheRetention(t *testing.T) {
-	disk, now := filled(t, good, "pvc-1", "pvc-2"), deleted()
-	w := at(&now)
-	for _, step := range []struct {
-		after time.Duration
-		left  int
-	}{{0, 2}, {59 * time.Minute, 2}, {61 * time.Minute, 0}} {
-		now = deleted().Add(step.after)
-		s, err := w.Purge(t.Context(), disk)
-		if err != nil || s.Entries != step.left || (step.left > 0 && !s.Oldest.Equal(deleted())) {
-			t.Errorf("after %v: %+v, %v; want %d entries", step.after, s, err, step.left)
+	m := newMachine(t)
+	deleted := m.wall
+	m.kept("pvc-1")
+	m.kept("pvc-2")
+	for _, step := range []struct{ pass, after time.Duration }{{0, 0}, {59 * time.Minute, 59 * time.Minute}} {
+		m.pass(step.pass)
+		if s := m.purge(t); s.Entries != 2 || !s.Oldest.Equal(deleted) || s.More {
+			t.Errorf("after %v: %+v", step.after, s)
 		}
 	}
+	m.pass(2 * time.Minute)
+	if s := m.purge(t); s.Entries != 0 || s.More {
+		t.Errorf("after the retention: %+v", s)
+	}
+	m.wants(t, "after the retention")
 }
 
-// TestPurgeLeavesADeleteUnderWayAlone: the data arrives before the record does.
-func TestPurgeLeavesADeleteUnderWayAlone(t *testing.T) {
-	disk, now := filled(t, nil, "pvc-1"), deleted()
-	w := at(&now)
+func TestOnDelete(t *testing.T) {
+	m := newMachine(t)
+	m.trashed("pvc-purge", m.wall, record("pvc-purge", records.Purge, 0))
+	retained := m.trashed("pvc-retain", m.wall, record("pvc-retain", records.Retain, 0))
+	m.kept("pvc-trash")
+	m.purge(t)
+	m.wants(t, "at once", "pvc-retain", "pvc-trash")
+	m.pass(61 * time.Minute)
+	m.purge(t)
+	m.wants(t, "after the retention", "pvc-retain")
+	m.pass(1000 * time.Hour)
+	m.purge(t)
+	m.wants(t, "after long", "pvc-retain")
+	m.memory.AddFile("/pool/csi/.hpp/trash/"+retained+"/record.json", record("pvc-retain", records.Trash, 0))
+	m.purge(t)
+	m.wants(t, "its record was edited, and is not due to be looked at", "pvc-retain")
+	m.pass(61 * time.Minute)
+	m.purge(t)
+	m.wants(t, "its record was edited")
+}
+
+// TestADeleteUnderWayIsLeftAlone: the data arrives before the record does.
+func TestADeleteUnderWayIsLeftAlone(t *testing.T) {
+	m := newMachine(t)
+	name := m.trashed("pvc-1", m.wall, nil)
 	for range 3 {
-		now = now.Add(2 * time.Hour)
-		if s, err := w.Purge(t.Context(), disk); err != nil || s.Entries != 1 {
-			t.Fatalf("without its record: %+v, %v", s, err)
-		}
+		m.pass(2 * time.Hour)
+		m.purge(t)
+		m.wants(t, "without its record", "pvc-1")
 	}
-	entry := fmt.Sprintf(".hpp/trash/pvc-1.%d", deleted().UnixMilli())
-	if err := disk.WriteFile(entry+"/record.json", good("pvc-1"), 0o600); err != nil {
-		t.Fatal(err)
+	must(t, m.WriteFile(disk.TrashDir+"/"+name+"/record.json", record("pvc-1", records.Trash, 0), 0o600))
+	m.pass(2 * time.Second)
+	m.purge(t)
+	m.wants(t, "with its record")
+}
+
+// TestNamesOfOthersAreLeftAlone: the driver purges only what it named itself.
+func TestNamesOfOthersAreLeftAlone(t *testing.T) {
+	m := newMachine(t)
+	for _, name := range []string{"README", "pvc-1", "pvc-1.x", "pvc-1.-5", ".pvc-1.5", "snapshots.5", "a b.5"} {
+		m.memory.AddFile("/pool/csi/.hpp/trash/"+name+"/record.json", record("pvc-1", records.Purge, 0))
 	}
-	now = now.Add(2 * time.Second)
-	if s, err := w.Purge(t.Context(), disk); err != nil || s.Entries != 0 {
-		t.Errorf("with its record: %+v, %v; want it purged", s, err)
+	m.memory.AddFile("/pool/csi/.hpp/trash/pvc-2.5", nil)
+	if s := m.purge(t); s.Entries != 0 {
+		t.Errorf("%+v", s)
+	}
+	entries, err := m.ReadDir(disk.TrashDir)
+	if must(t, err); len(entries) != 9 { // and the spare directory
+		t.Errorf("left: %v", entries)
 	}
 }
 
-// TestPurgeTellsWhatStaysCounted: for a while that is the filesystem's own work.
-func TestPurgeTellsWhatStaysCounted(t *testing.T) {
-	disk, now := filled(t, good, "pvc-1"), deleted().Add(2*time.Hour)
-	busy := error(syscall.EBUSY)
-	w := trash.NewPurger(trash.Bin{Now: func() time.Time { return now }}).For(time.Hour, func(poolfs.FS, volume.Record) error { return busy })
-	for _, step := range []struct {
-		after time.Duration
-		told  bool
-	}{{0, false}, {6 * time.Second, false}, {5 * time.Minute, false}, {11 * time.Minute, true}, {time.Second, false}, {11 * time.Minute, true}} {
-		now = now.Add(step.after)
-		s, err := w.Purge(t.Context(), disk)
-		if told := err != nil && strings.Contains(err.Error(), "pvc-1") && strings.Contains(err.Error(), "copy what was moved"); told != step.told || s.Entries != 1 {
-			t.Errorf("%v later: %+v, %v; want it told: %v", step.after, s, err, step.told)
-		}
-	}
-	busy, now = nil, now.Add(11*time.Minute)
-	if s, err := w.Purge(t.Context(), disk); err != nil || s.Entries != 0 {
-		t.Errorf("once nothing counts to it: %+v, %v", s, err)
+// TestOneEntrysTroubleKeepsNoOther, and is said again no sooner than in ten minutes.
+func TestOneEntrysTroubleKeepsNoOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		content []byte
+		says    string
+	}{
+		"truncated":       {[]byte(`{"version":2,"id`), "record cannot be used"},
+		"of another kind": {[]byte(`{"version":99,"id":"pvc-2"}`), "version 99"},
+		"unreadable":      {slices.Repeat([]byte(" "), 1<<20+1), "file too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.kept("pvc-1")
+			m.trashed("pvc-2", m.wall, test.content)
+			m.kept("pvc-3")
+			m.pass(2 * time.Hour)
+			s, err := m.Purge(t.Context(), m, m.limits, false)
+			if s.Entries != 1 || err == nil || !strings.Contains(err.Error(), test.says) ||
+				!strings.Contains(err.Error(), "pvc-2.") {
+				t.Errorf("%+v, %v; want one entry and an error that says %q", s, err, test.says)
+			}
+			m.wants(t, "the others", "pvc-2")
+			m.pass(9 * time.Minute)
+			m.purge(t)
+			m.pass(2 * time.Minute)
+			if _, err := m.Purge(t.Context(), m, m.limits, false); err == nil {
+				t.Error("after ten minutes it is not said again")
+			}
+		})
 	}
 }
 
-func TestPurgeKeepsWhatItDoesNotUnderstand(t *testing.T) {
-	newer := func(id string) []byte { return []byte(`{"version":99,"id":"` + id + `"}`) }
-	disk, now := filled(t, newer, "pvc-1"), deleted().Add(2*time.Hour)
-	w := at(&now)
-	s, err := w.Purge(t.Context(), disk)
-	if err == nil || !strings.Contains(err.Error(), "version 99") || s.Entries != 1 {
-		t.Errorf("%+v, %v; want one entry and an error that names the version", s, err)
+// TestWhatCannotBeRemovedIsItsOwnTrouble: with an I/O error in its data.
+func TestWhatCannotBeRemovedIsItsOwnTrouble(t *testing.T) {
+	m := newMachine(t)
+	m.kept("pvc-1")
+	m.kept("pvc-2")
+	m.pass(2 * time.Hour)
+	m.memory.FailAt(1, syscall.EIO)
+	if _, err := m.Purge(t.Context(), m, m.limits, false); !errors.Is(err, syscall.EIO) {
+		t.Errorf("%v", err)
 	}
-	if s, err := w.Purge(t.Context(), disk); err != nil || s.Entries != 1 {
-		t.Errorf("at once again: %+v, %v; want the same error no sooner than in ten minutes", s, err)
+	m.wants(t, "one failed", "pvc-1")
+	m.pass(11 * time.Minute)
+	m.purge(t)
+	m.wants(t, "tried again")
+}
+
+// TestALimitGoesAfterTheData, and before the record that names it.
+func TestALimitGoesAfterTheData(t *testing.T) {
+	m := newMachine(t)
+	name := m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+	m.limits.busy = true
+	m.purge(t)
+	if _, err := m.Stat(disk.TrashDir + "/" + name + "/data"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its data is there: %v", err)
+	}
+	m.wants(t, "while its limit is busy", "pvc-1")
+	m.limits.busy = false
+	m.purge(t)
+	m.wants(t, "tried again at once", "pvc-1")
+	m.pass(whileBusy)
+	m.purge(t)
+	m.wants(t, "once its limit is not busy")
+	if !slices.Equal(m.limits.set, []quota.ID{7}) {
+		t.Errorf("limits removed: %v", m.limits.set)
+	}
+}
+
+// TestALimitThatStaysBusyIsRetired, with a warning, and the entry goes.
+func TestALimitThatStaysBusyIsRetired(t *testing.T) {
+	m := newMachine(t)
+	m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+	m.limits.busy = true
+	for waited := time.Duration(0); waited < patience; waited += whileBusy {
+		m.purge(t)
+		m.wants(t, fmt.Sprintf("after %v", waited), "pvc-1")
+		m.pass(whileBusy)
+	}
+	if strings.Contains(m.log.String(), "left on the filesystem") {
+		t.Error("it is said too soon")
+	}
+	m.purge(t)
+	m.wants(t, "at the end of patience")
+	for _, part := range []string{"left on the filesystem", "pvc-1", "quotaID=7"} {
+		if !strings.Contains(strings.ToLower(m.log.String()), strings.ToLower(part)) {
+			t.Errorf("the log says nothing of %q: %s", part, m.log.String())
+		}
+	}
+}
+
+// TestAnInterruptedPurgeIsTakenUp at every step, after a crash too.
+func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
+	for step := 1; ; step++ {
+		m := newMachine(t)
+		m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+		m.memory.CrashAt(step)
+		_, _ = m.Purge(t.Context(), m, m.limits, false)
+		if !m.memory.Crashed() {
+			break
+		}
+		for name, after := range map[string]*disktest.Disk{"lost": m.memory.Crash(), "kept": m.memory.CrashKeepingAll()} {
+			again := *m
+			again.memory = after
+			var err error
+			again.FS, err = after.Open("/pool")
+			must(t, err)
+			again.start(poolspec.Trash{})
+			for range 2 { // the second is for an entry whose record is gone
+				again.purge(t)
+				again.pass(time.Hour)
+			}
+			entries, _, err := Entries(again, "")
+			must(t, err)
+			for _, e := range entries {
+				if !e.Empty { // recovery removes those
+					t.Errorf("step %d, what was not synced %s: %+v is left", step, name, e)
+				}
+			}
+		}
 	}
 }

@@ -2,90 +2,218 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// adopt makes a record for a directory that another driver made, if a PersistentVolume of this driver names it. ErrNotFound
-// where there is no such directory or no such PersistentVolume: then it is somebody's data and stays untouched.
-func (m *Manager) adopt(ctx context.Context, p Pool, disk poolfs.FS, id string) (Record, error) {
-	_, ok, err := exists(disk, id)
-	if err != nil {
-		return Record{}, err
+// askAgain is how soon the Kubernetes API is asked again about untracked directories when it did not answer.
+const askAgain = 30 * time.Second
+
+// adoptNamed adopts the directory that a PersistentVolume names, if it has none of ours yet. A pool that the
+// PersistentVolume names and that cannot be used here is an error: the volume may be there.
+func (m *Manager) adoptNamed(ctx context.Context, pv pool.PersistentVolume) (adopted bool, err error) {
+	names := m.Pools.Names()
+	if name, err := m.Pools.Resolve(pv.Pool); err == nil {
+		if err := m.Pools.Usable(ctx, name); err != nil {
+			return false, err
+		}
+		names = []string{name}
 	}
-	if !ok {
-		return Record{}, ErrNotFound
+	var troubles []error
+	for _, name := range names {
+		adopted, err := m.adopt(ctx, name, pv)
+		switch {
+		case adopted:
+			return true, nil
+		case errors.Is(err, pool.ErrAbsent) && m.Pools.Usable(ctx, name) == nil: // it was forgotten
+		case err != nil && !errors.Is(err, pool.ErrNotHere) && !errors.Is(err, pool.ErrUnknown):
+			troubles = append(troubles, err)
+		}
 	}
-	pv, ok, err := m.Cluster.Volume(ctx, id)
-	if err != nil {
-		return Record{}, fmt.Errorf("see whether a PersistentVolume names the directory csi/%s in pool %s: %w", id, p.Name(), err)
-	}
-	if !ok || !pv.in(p) {
-		return Record{}, ErrNotFound
-	}
-	return m.takeOver(p, disk, pv)
+	return false, errors.Join(troubles...)
 }
 
-// adoptAll adopts what it can of a report's foreign directories, with one list of PersistentVolumes.
-func (m *Manager) adoptAll(ctx context.Context, p Pool, disk poolfs.FS, report *Report) {
-	if len(report.Foreign) == 0 {
-		return
+// adopt writes the record of a directory that another driver made and a PersistentVolume names. The directory stays
+// as it is. One that a PersistentVolume of another node names is not this node's to adopt.
+func (m *Manager) adopt(ctx context.Context, name string, pv pool.PersistentVolume) (adopted bool, err error) {
+	if !pv.Here && len(pv.Nodes) > 0 {
+		return false, nil
 	}
-	pvs, err := m.Cluster.Volumes(ctx)
+	r := records.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: pv.OnDelete, Claim: pv.Claim}
+	err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
+		adopted, err = m.track(o, r)
+		return err
+	})
+	return adopted, err
+}
+
+// track completes and writes the record of an untracked directory; ok is false where there is no such directory.
+func (m *Manager) track(o *pool.Open, r records.Record) (ok bool, err error) {
+	s, _, err := recovery.Look(o.Disk, r.ID)
+	if err != nil || s.Verdict() != recovery.Untracked {
+		return false, err
+	}
+	if prepared, err := records.ReadPrepared(o.Disk, r.ID); err == nil && prepared.ID == r.ID {
+		return true, m.restore(o, prepared)
+	}
+	info, _, err := recovery.Directory(o.Disk, r.ID)
 	if err != nil {
-		m.Log.Warn("cannot tell yet which directories are volumes", logging.KeyPool, p.Name(), logging.KeyError, err)
-		report.Unchecked = true
-		return
+		return false, err
 	}
-	named := map[string]PersistentVolume{}
+	if r.OnDelete == "" {
+		r.OnDelete = records.Trash
+	}
+	r.Version, r.Pool, r.Backend, r.Adopted, r.Created = records.Version, o.Name, quota.Plain, true, m.Now().UTC()
+	r.Mode, r.UID, r.GID = records.POSIXMode(info.Mode), info.UID, info.GID
+	if err := records.Add(o.Disk, r); err != nil {
+		return false, fmt.Errorf("adopt volume %s: %w", r.ID, err)
+	}
+	o.Ledger.Put(r.ID, recovery.Volume(r))
+	o.Tracked(r.ID)
+	o.Log.Info("adopted a volume", logging.KeyID, r.ID)
+	return true, nil
+}
+
+// restore puts a record in place that was never put there, or that the repair of a damaged filesystem has left: it is
+// all that is known of the directory.
+func (m *Manager) restore(o *pool.Open, r records.Record) error {
+	if err := records.Add(o.Disk, r); err != nil { // written again: what was prepared may not be durable
+		return err
+	}
+	_, err := o.Enter(r)
+	o.Tracked(r.ID)
+	o.Log.Warn("put the record of a volume in its place that had none", logging.KeyID, r.ID)
+	return err
+}
+
+// AdoptAll adopts untracked directories that PersistentVolumes name, whenever a pool comes or changes, until ctx ends.
+func (l *Locked) AdoptAll(ctx context.Context) {
+	changed := l.Pools.Changed()
+	for {
+		var again <-chan time.Time
+		if err := l.AdoptUntracked(ctx); err != nil && ctx.Err() == nil {
+			l.Log.Warn("cannot adopt untracked directories yet", logging.KeyError, err)
+			again = time.After(askAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// AdoptUntracked does that once, with one list of PersistentVolumes.
+func (l *Locked) AdoptUntracked(ctx context.Context) error {
+	untracked := l.Pools.Untracked()
+	if len(untracked) == 0 {
+		return nil
+	}
+	pvs, err := l.Cluster.List(ctx)
+	if err != nil {
+		return err
+	}
+	byHandle := make(map[string]pool.PersistentVolume, len(pvs))
 	for _, pv := range pvs {
-		if pv.in(p) {
-			named[pv.Handle] = pv
+		byHandle[pv.Handle] = pv
+	}
+	var problems []error
+	for name, ids := range untracked {
+		for _, id := range ids {
+			pv, named := byHandle[id]
+			if resolved, err := l.Pools.Resolve(pv.Pool); !named || (err == nil && resolved != name) {
+				continue
+			}
+			problems = append(problems, l.do(ctx, id, func(ctx context.Context) error {
+				_, err := l.adopt(ctx, name, pv)
+				return err
+			}))
 		}
 	}
-	var left []string
-	for _, id := range report.Foreign {
-		pv, ok := named[id]
-		if ok {
-			_, err = m.takeOver(p, disk, pv)
-		}
-		if !ok || err != nil {
-			left = append(left, id)
-		}
-		if ok && err != nil {
-			m.Log.Error("cannot adopt a volume", logging.KeyID, id, logging.KeyPool, p.Name(), logging.KeyError, err)
-		}
-	}
-	report.Foreign = left
+	return errors.Join(problems...)
 }
 
-// takeOver writes the record of an adopted volume. Its directory stays as it is.
-func (m *Manager) takeOver(p Pool, disk poolfs.FS, pv PersistentVolume) (Record, error) {
-	info, ok, err := exists(disk, pv.Handle)
+// Adopt gives the record of a volume for which an admin wants a PersistentVolume made. A directory without a record
+// gets one of a size in bytes. It is refused while a PersistentVolume names the id.
+func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (r records.Record, err error) {
+	if err := m.unnamed(ctx, id, ""); err != nil {
+		return r, err
+	}
+	has := func(o *pool.Open, is records.Record) error {
+		r = is
+		if is.Ephemeral {
+			return fmt.Errorf("%w: %s is an inline volume, which ends with its pod", ErrUnsupported, id)
+		}
+		_, ok, err := recovery.Directory(o.Disk, id)
+		if err == nil && !ok {
+			return lost(r)
+		}
+		return err
+	}
+	err = m.find(ctx, id, has)
+	if !errors.Is(err, records.ErrNotFound) {
+		return r, err
+	}
+	size, sizeErr := WholeBlocks(bytes, 0)
+	if name, ok := m.untracked(id); ok {
+		if sizeErr != nil {
+			return r, fmt.Errorf("%w: csi/%s in pool %s has no record; say how large the volume is with --size",
+				ErrInvalid, id, name)
+		}
+		if err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
+			_, err := m.track(o, records.Record{ID: id, Bytes: size})
+			return err
+		}); err != nil {
+			return r, err
+		}
+		return r, m.find(ctx, id, has)
+	}
+	return r, err
+}
+
+// untracked gives the pool that has a directory of that name without a record.
+func (m *Manager) untracked(id string) (name string, ok bool) {
+	for name, ids := range m.Pools.Untracked() {
+		if slices.Contains(ids, id) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Discard moves a volume into the trash that no PersistentVolume names, but for one that names the node given.
+func (m *Manager) Discard(ctx context.Context, id, node string) error {
+	if err := m.unnamed(ctx, id, node); err != nil {
+		return err
+	}
+	err := m.find(ctx, id, func(o *pool.Open, r records.Record) error { return m.delete(ctx, o, r) })
+	if _, _, known := m.Pools.Find(id); known && errors.Is(err, records.ErrNotFound) {
+		return m.deleted(ctx, id)
+	}
+	return err
+}
+
+// unnamed refuses an id that a PersistentVolume names, unless that is one of another node, which is given.
+func (m *Manager) unnamed(ctx context.Context, id, node string) error {
+	if err := records.ValidateID(id); err != nil {
+		return err
+	}
+	pv, ok, err := m.Cluster.Get(ctx, id)
 	if err != nil {
-		return Record{}, err
+		return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
 	}
-	if !ok {
-		return Record{}, ErrNotFound
+	if !ok || (node != "" && !pv.Here && len(pv.Nodes) == 1 && pv.Nodes[0] == node) {
+		return nil
 	}
-	disposal := pv.OnDelete
-	if disposal == "" {
-		disposal = Trash
-	}
-	r := Record{
-		Version: RecordVersion, ID: pv.Handle, Pool: p.Name(), Bytes: pv.Bytes, Backend: p.Backend().Name(),
-		Mode: posixBits(info.Mode), UID: info.UID, GID: info.GID, OnDelete: disposal, Claim: pv.Claim,
-		Adopted: true, Created: m.Now().UTC(),
-	}
-	if err := m.Records.Add(disk, r); err != nil {
-		return Record{}, fmt.Errorf("adopt volume %s: %w", r.ID, err)
-	}
-	p.Ledger().Put(r)
-	m.Log.Info("adopted a volume", logging.KeyID, r.ID, logging.KeyPool, r.Pool, logging.KeyPV, pv.Name)
-	return r, nil
+	return fmt.Errorf("%w: %s names %s (nodes %q); delete that PersistentVolume first, its reclaim policy being Retain",
+		ErrNamed, pv.Name, id, pv.Nodes)
 }
-
-// in tells whether a PersistentVolume belongs to a pool; one without the attribute may be in any.
-func (pv PersistentVolume) in(p Pool) bool { return pv.Pool == "" || pv.Pool == p.Name() }

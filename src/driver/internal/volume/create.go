@@ -5,70 +5,53 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"syscall"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 )
 
-// Create makes a volume, or answers the one that an equal earlier request made. On error nothing half-made is left: what was
-// done is undone in reverse, and what a crash leaves is undone by Recover.
-func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
+// Block is what sizes are rounded up to, in bytes: the block size of every filesystem that volumes live on.
+const Block = 4096
+
+// Create makes a volume, or answers the one that an equal earlier request made. On error nothing half-made is left:
+// what was done is undone, and what a crash leaves is undone by recovery.
+func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 	r, err := m.record(s)
 	if err != nil {
 		return Volume{}, err
 	}
-	p, err := m.Pools.Get(s.Pool)
-	if err != nil {
-		return Volume{}, err
+	if other, _, ok := m.Pools.Find(s.ID); ok && other != s.Pool {
+		return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, other, s.Pool)
 	}
-	if err := m.inOtherPool(p, s.ID); err != nil {
-		return Volume{}, err
+	err = m.Pools.Use(ctx, s.Pool, func(o *pool.Open) error {
+		v, err = m.create(ctx, o, r)
+		return err
+	})
+	if err == nil && v.Enforcement == quota.None && !v.Ephemeral && v.Claim.Name != "" {
+		m.Cluster.Tell(v.Claim, "SizeNotEnforced",
+			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to "+
+				"%d bytes", v.Pool, v.ID, v.Bytes))
 	}
-	disk, err := p.Open(ctx)
-	if err != nil {
-		return Volume{}, err
-	}
-	defer func() { _ = disk.Close() }()
-	switch existing, err := m.Records.Read(disk, s.ID); {
-	case err == nil:
-		unfinished, err := m.unfinished(ctx, p, disk, existing)
-		if err != nil {
-			return Volume{}, err
-		}
-		if !unfinished {
-			return m.repeat(p, disk, existing, r)
-		}
-	case !errors.Is(err, ErrNotFound):
-		return Volume{}, err
-	}
-	if r, err = m.build(ctx, p, disk, r); err != nil {
-		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", s.ID, p.Name(), err)
-	}
-	v := m.answer(p, r)
-	m.tellUnenforced(v)
-	return v, nil
-}
-
-// tellUnenforced says on the claim that its size is not enforced.
-func (m *Manager) tellUnenforced(v Volume) {
-	if v.Enforcement == None && !v.Ephemeral && v.Claim.Name != "" {
-		m.Cluster.Tell(v.Claim, "SizeNotEnforced", fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %d bytes", v.Pool, v.ID, v.Bytes))
-	}
+	return v, err
 }
 
 // record is the record that a request asks for, its size rounded up to whole blocks.
-func (m *Manager) record(s Spec) (Record, error) {
-	if err := ValidateID(s.ID); err != nil {
-		return Record{}, err
+func (m *Manager) record(s Spec) (records.Record, error) {
+	if err := records.ValidateID(s.ID); err != nil {
+		return records.Record{}, err
 	}
 	size, err := WholeBlocks(s.Bytes, s.MaxBytes)
 	if err != nil {
-		return Record{}, err
+		return records.Record{}, err
 	}
-	return Record{
-		Version: RecordVersion, ID: s.ID, Pool: s.Pool, Bytes: size, Inodes: s.Inodes,
-		Mode: posixBits(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
+	return records.Record{
+		Version: records.Version, ID: s.ID, Pool: s.Pool, Bytes: size, Inodes: s.Inodes,
+		Mode: records.POSIXMode(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
 		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Created: m.Now().UTC(),
 	}, nil
 }
@@ -80,52 +63,56 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 	case bytes <= 0:
 		return 0, fmt.Errorf("%w: capacity is %d bytes, must be at least 1", ErrInvalid, bytes)
 	case size < bytes: // overflow
-		return 0, fmt.Errorf("%w: capacity %d bytes is more than any filesystem holds", ErrOutOfRange, bytes)
+		return 0, fmt.Errorf("%w: capacity %d bytes is more than any filesystem has", ErrOutOfRange, bytes)
 	case limit > 0 && size > limit:
-		return 0, fmt.Errorf("%w: %d bytes rounded up to whole blocks of %d are %d, above limit_bytes %d", ErrOutOfRange, bytes, Block, size, limit)
+		return 0, fmt.Errorf("%w: %d bytes rounded up to whole blocks of %d are %d, above limit_bytes %d",
+			ErrOutOfRange, bytes, Block, size, limit)
 	}
 	return size, nil
 }
 
-// inOtherPool refuses an id that another pool of this node holds.
-func (m *Manager) inOtherPool(p Pool, id string) error {
-	for _, other := range m.Pools.All() {
-		if other.Name() == p.Name() {
-			continue
-		}
-		if _, ok := other.Ledger().Get(id); ok {
-			return fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, id, other.Name(), p.Name())
-		}
+// create makes a volume in an open pool, after it has cleared what an earlier request left that was never answered.
+func (m *Manager) create(ctx context.Context, o *pool.Open, r records.Record) (Volume, error) {
+	s, existing, err := recovery.Look(o.Disk, r.ID)
+	if err != nil {
+		return Volume{}, err
 	}
-	return nil
+	switch s.Verdict() {
+	case recovery.Healthy:
+		return m.repeat(o, existing, r)
+	case recovery.LostData:
+		existing.Pool = o.Name
+		return Volume{}, lost(existing)
+	case recovery.Refused:
+		_, err := records.Read(o.Disk, r.ID)
+		return Volume{}, err
+	case recovery.Untracked:
+		return Volume{}, fmt.Errorf("%w: csi/%s is a directory that this driver did not make; move it away first",
+			ErrExists, r.ID)
+	case recovery.UndoCreate, recovery.FinishDelete, recovery.DropStaged:
+		if err := apply(ctx, o, r.ID, s); err != nil {
+			return Volume{}, err
+		}
+	case recovery.Nothing:
+	}
+	if r, err = m.build(ctx, o, r); err != nil {
+		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, o.Name, err)
+	}
+	return answer(o, r), nil
 }
 
-// unfinished clears what an earlier request left that failed and could not be undone; it was never answered to anyone.
-func (m *Manager) unfinished(ctx context.Context, p Pool, disk poolfs.FS, r Record) (bool, error) {
-	_, ok, err := exists(disk, r.ID)
-	if err != nil || ok {
-		return false, err
+// apply is recovery.Apply where nobody waits for a limit to be removed: the pool tries that again.
+func apply(ctx context.Context, o *pool.Open, id string, s recovery.Survey) error {
+	err := recovery.Apply(ctx, o.Disk, o.Limits, id, s)
+	if errors.Is(err, syscall.EBUSY) {
+		o.Leftover()
+		return nil
 	}
-	s, err := m.survey(disk, r.ID)
-	if err != nil || s.verdict() != undoCreate {
-		return false, err
-	}
-	if err := m.settle(ctx, disk, r.ID, s); err != nil {
-		return true, err
-	}
-	return true, dropLimit(p, disk, r)
-}
-
-// dropLimit is DropLimit where nobody tries again: the number stays taken until the pool is recovered if the filesystem is not done with it.
-func dropLimit(p Pool, disk poolfs.FS, r Record) error {
-	if err := DropLimit(p, disk, r); !errors.Is(err, syscall.EBUSY) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // repeat answers a request for a volume that exists.
-func (m *Manager) repeat(p Pool, disk poolfs.FS, is, asked Record) (Volume, error) {
+func (m *Manager) repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 	for _, f := range []struct {
 		name      string
 		is, asked any
@@ -142,137 +129,105 @@ func (m *Manager) repeat(p Pool, disk poolfs.FS, is, asked Record) (Volume, erro
 			return Volume{}, fmt.Errorf("%w: %s has %s %v, asked for %v", ErrExists, is.ID, f.name, f.is, f.asked)
 		}
 	}
-	_, ok, err := exists(disk, is.ID)
-	if err != nil {
-		return Volume{}, err
-	}
-	if !ok {
-		return Volume{}, lost(is)
-	}
 	// A request that failed at its very last step, or whose driver was killed there, did not come to this.
-	if err := syncDirs(disk, poolfs.VolumesDir, "."); err != nil {
+	if err := disk.SyncAll(o.Disk, disk.VolumesDir, "."); err != nil {
 		return Volume{}, err
 	}
-	p.Ledger().Put(is)
-	return m.answer(p, is), nil
-}
-
-func lost(r Record) error {
-	return fmt.Errorf("%w: the record of %s is there but its directory csi/%s in pool %s is gone; restore it, or delete the claim",
-		ErrLost, r.ID, r.ID, r.Pool)
-}
-
-// build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place, each
-// durable before the next. Where the backend keeps that order by itself, one sync at the end makes all durable.
-func (m *Manager) build(ctx context.Context, p Pool, disk poolfs.FS, r Record) (made Record, err error) {
-	if err := clearWay(ctx, disk, r.ID); err != nil {
-		return r, err
+	if _, known := o.Ledger.Get(is.ID); !known {
+		if _, err := o.Enter(is); err != nil {
+			return Volume{}, err
+		}
 	}
-	space, err := disk.Space()
+	is.Pool = o.Name
+	return answer(o, is), nil
+}
+
+// build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place,
+// each durable before the next. Where the backend keeps that order by itself, one sync at the end makes all durable.
+func (m *Manager) build(ctx context.Context, o *pool.Open, r records.Record) (made records.Record, err error) {
+	space, err := o.Disk.Space()
 	if err != nil {
 		return r, fmt.Errorf("read the filesystem's free space: %w", err)
 	}
-	reservation, err := p.Ledger().Reserve(r.ID, r.Bytes, space)
+	release, err := o.Ledger.Reserve(r.ID, r.Bytes, space)
 	if err != nil {
 		return r, err
 	}
-	defer reservation.Release()
-	var undo rollback
-	defer func() { err = undo.after(err) }()
-
-	r.Backend, r.ProjectID = p.Backend().Name(), reservation.Number
-	staged := path.Join(poolfs.StagingDir, r.ID)
-	undo.add(func() error { return dropLimit(p, disk, r) })
-	undo.add(func() error { return m.Records.Forget(disk, r.ID) })
-	if err := m.Records.Prepare(disk, r); err != nil { // before Make: an fsync after it may be a commit
+	defer release()
+	staged, moved := path.Join(disk.StagingDir, r.ID), false
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo(ctx, o, r.ID, moved))
+		}
+	}()
+	if r, err = stage(o, r, staged); err != nil {
 		return r, err
 	}
-	undo.add(func() error { return removeStaged(ctx, disk, r.ID) })
-	if err := p.Backend().Make(disk, staged, r); err != nil {
+	if err := place(o, r.ID, staged); err != nil {
 		return r, err
 	}
-	between := syncUnless(p.Backend().KeepsOrder(disk, staged, r))
-	if err := between(disk, staged, poolfs.StagingDir); err != nil {
-		return r, err
-	}
-	undo.add(func() error { return m.Records.Remove(disk, r.ID) })
-	if err := m.Records.Place(disk, r.ID); err != nil {
-		return r, err
-	}
-	if err := between(disk, poolfs.VolumesDir); err != nil {
-		return r, err
-	}
-	if err := disk.Rename(staged, r.ID); err != nil {
+	if err := o.Disk.Rename(staged, r.ID); err != nil {
 		return r, fmt.Errorf("move it into place: %w", err)
 	}
-	undo.add(func() error { return errors.Join(disk.Rename(r.ID, staged), syncDirs(disk, poolfs.StagingDir, ".")) })
-	if err := syncDirs(disk, ".", poolfs.StagingDir); err != nil {
+	moved = true
+	if err := disk.SyncAll(o.Disk, ".", disk.StagingDir); err != nil {
 		return r, err
 	}
-	p.Ledger().Put(r)
+	o.Ledger.Put(r.ID, ledger.Volume{
+		Bytes: r.Bytes, QuotaID: r.QuotaID, Counted: r.QuotaID != 0, Ephemeral: r.Ephemeral, Created: r.Created,
+	})
 	return r, nil
 }
 
-// clearWay makes sure that nothing stands where the volume is to be made. A leftover in staging has no record, so it
-// was never answered to anyone; a directory in csi/ without a record is somebody's data.
-func clearWay(ctx context.Context, disk poolfs.FS, id string) error {
-	_, taken, err := exists(disk, id)
-	if err != nil {
-		return err
-	}
-	if taken {
-		return fmt.Errorf("%w: csi/%s holds a directory that this driver did not make; move it away first", ErrExists, id)
-	}
-	return removeStaged(ctx, disk, id)
-}
-
-// removeStaged removes a volume's directory from staging; none there is no error. It holds no user's data yet.
-func removeStaged(ctx context.Context, disk poolfs.FS, id string) error {
-	name := path.Join(poolfs.StagingDir, id)
-	_, there, err := exists(disk, name)
-	if err != nil || !there {
-		return err
-	}
-	if err := disk.RemoveTree(ctx, name, atFullSpeed); err != nil {
-		return fmt.Errorf("remove csi/%s: %w", name, err)
-	}
-	return syncDirs(disk, poolfs.StagingDir)
-}
-
-func atFullSpeed(context.Context) error { return nil }
-
-func syncDirs(disk poolfs.FS, names ...string) error {
-	for _, name := range names {
-		if err := disk.Sync(name); err != nil {
-			return fmt.Errorf("make csi/%s durable: %w", name, err)
+// stage makes a volume's directory in staging, with its limit, owner and mode.
+func stage(o *pool.Open, r records.Record, staged string) (_ records.Record, err error) {
+	mode := records.FileMode(r.Mode)
+	r.Backend = o.Backend.Name
+	r.QuotaID, err = o.Limits.Make(staged, mode, r.Limit(), func(id quota.ID) error {
+		r.QuotaID = id
+		return records.Prepare(o.Disk, r) // before the directory: an fsync after it may be a commit of the filesystem
+	})
+	if err == nil && (r.UID != 0 || r.GID != 0) {
+		if err = o.Disk.Own(staged, r.UID, r.GID, mode); err != nil {
+			err = fmt.Errorf("give it to %d:%d: %w", r.UID, r.GID, err)
 		}
+	}
+	return r, err
+}
+
+// place puts the record of a staged volume in its place.
+func place(o *pool.Open, id, staged string) error {
+	between := disk.SyncAll
+	if o.Backend.Ordered {
+		between = func(disk.FS, ...string) error { return nil }
+	}
+	if err := between(o.Disk, staged, disk.StagingDir); err != nil {
+		return err
+	}
+	if err := records.Place(o.Disk, id); err != nil {
+		return err
+	}
+	return between(o.Disk, disk.VolumesDir)
+}
+
+// undo takes back what build did, in the order of recovery. It ends at its first failure: what was done before is
+// then whole for the next request, or for recovery, to go on from.
+func undo(ctx context.Context, o *pool.Open, id string, moved bool) error {
+	staged := path.Join(disk.StagingDir, id)
+	if moved {
+		if err := o.Disk.Rename(id, staged); err != nil {
+			return fmt.Errorf("undo: %w", err)
+		}
+		if err := disk.SyncAll(o.Disk, disk.StagingDir, "."); err != nil {
+			return fmt.Errorf("undo: %w", err)
+		}
+	}
+	s, _, err := recovery.Look(o.Disk, id)
+	if err == nil {
+		err = apply(ctx, o, id, s)
+	}
+	if err != nil {
+		return fmt.Errorf("undo: %w", err)
 	}
 	return nil
-}
-
-// syncUnless is syncDirs for between two steps that are on the disk in the wrong order without it.
-func syncUnless(keepsOrder bool) func(disk poolfs.FS, names ...string) error {
-	if keepsOrder {
-		return func(poolfs.FS, ...string) error { return nil }
-	}
-	return syncDirs
-}
-
-// rollback is the list of steps that undo what was done.
-type rollback []func() error
-
-func (r *rollback) add(step func() error) { *r = append(*r, step) }
-
-// after runs the steps in reverse if there was an error, and joins theirs to it. A step that fails ends the undoing: what was done
-// before it is then still whole, for the next request or recovery to go on from.
-func (r *rollback) after(err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, step := range slices.Backward(*r) {
-		if undoErr := step(); undoErr != nil {
-			return errors.Join(err, fmt.Errorf("undo: %w", undoErr))
-		}
-	}
-	return err
 }

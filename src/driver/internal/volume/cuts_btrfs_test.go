@@ -11,12 +11,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
-// TestPowerCutsOnRealBtrfs cuts the power while many volumes are made and deleted at once, on the kernel that is here. The disk is a file on
-// another btrfs, and a clone of it what a machine finds when it is up again: the kernel clones a file as it is at one moment.
+// TestPowerCutsOnRealBtrfs cuts the power while many volumes are made and deleted at once, on the kernel that is here.
+// The disk is a file on another btrfs, and a clone of it what a machine finds when it is up again: the kernel clones a
+// file as it is at one moment.
 func TestPowerCutsOnRealBtrfs(t *testing.T) {
 	outer := btrfsDisk(t)
 	image := filepath.Join(outer, "image")
@@ -26,8 +27,7 @@ func TestPowerCutsOnRealBtrfs(t *testing.T) {
 	run(t, "mkfs.btrfs", "-q", image)
 	var cuts []cut
 	t.Run("work", func(t *testing.T) {
-		m, _ := onDisk(t, mounted(t, image), required)
-		cuts = workAndCut(t, m, image)
+		cuts = workAndCut(t, startAt(t, mounted(t, image), required), image)
 	})
 	for _, c := range cuts {
 		t.Run(filepath.Base(c.image), func(t *testing.T) { c.check(t) })
@@ -78,15 +78,15 @@ type cut struct {
 }
 
 // workAndCut lets clients make volumes and delete every other one, and cuts the power every few answers.
-func workAndCut(t *testing.T, m *volume.Locked, image string) (cuts []cut) {
+func workAndCut(t *testing.T, n *node, image string) (cuts []cut) {
 	t.Helper()
 	const clients, volumes, every = 12, 30, 25
 	a := &answers{of: map[string]answer{}, each: make(chan struct{})}
 	var all sync.WaitGroup
 	for client := range clients {
 		all.Go(func() {
-			for n := range volumes {
-				a.life(t, m, fmt.Sprintf("pvc-%d-%d", client, n), n%2 == 0)
+			for i := range volumes {
+				a.life(t, n, fmt.Sprintf("pvc-%d-%d", client, i), i%2 == 0)
 			}
 		})
 	}
@@ -108,9 +108,9 @@ func workAndCut(t *testing.T, m *volume.Locked, image string) (cuts []cut) {
 }
 
 // life makes a volume, and deletes it unless it is to stay.
-func (a *answers) life(t *testing.T, m *volume.Locked, id string, stays bool) {
+func (a *answers) life(t *testing.T, n *node, id string, stays bool) {
 	a.set(id, unanswered)
-	if _, err := m.Create(t.Context(), spec(id)); err != nil {
+	if _, err := n.Create(t.Context(), spec(id)); err != nil {
 		t.Errorf("create %s: %v", id, err)
 	}
 	a.set(id, made)
@@ -119,7 +119,7 @@ func (a *answers) life(t *testing.T, m *volume.Locked, id string, stays bool) {
 		return
 	}
 	a.set(id, unanswered)
-	if err := m.Delete(t.Context(), id); err != nil {
+	if err := n.Delete(t.Context(), id); err != nil {
 		t.Errorf("delete %s: %v", id, err)
 	}
 	a.set(id, gone)
@@ -129,33 +129,17 @@ func (a *answers) life(t *testing.T, m *volume.Locked, id string, stays bool) {
 // check wants what was answered, and nothing half-made.
 func (c cut) check(t *testing.T) {
 	t.Helper()
-	root := mounted(t, c.image)
-	m, set := onDisk(t, root, required)
+	n := startAt(t, mounted(t, c.image), required)
+	must(t, openPool(t.Context(), n))
 	for id, is := range c.of {
-		_, health, err := m.Get(t.Context(), id)
+		_, health, err := n.Get(t.Context(), id)
 		switch {
 		case is == made && (err != nil || health.Condition != volume.Healthy):
 			t.Errorf("%s, which was answered: %+v, %v", id, health, err)
-		case is == gone && !errors.Is(err, volume.ErrNotFound):
+		case is == gone && !errors.Is(err, records.ErrNotFound):
 			t.Errorf("%s, whose deletion was answered: %v", id, err)
 		}
 	}
-	status := set.Status()[0]
-	if !status.Present || status.Lost+status.Refused > 0 || status.Volumes == 0 {
-		t.Errorf("the pool: %+v", status)
-	}
-	if left, err := os.ReadDir(filepath.Join(root, "pool", "csi", poolfs.StagingDir)); err != nil || len(left) > 0 {
-		t.Errorf("staging holds %v, %v", left, err)
-	}
-	limits := accounts(t, root)
-	volumes, _, err := m.List(t.Context(), "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range volumes {
-		if limits[v.ProjectID].Limit.Bytes != v.Bytes {
-			t.Errorf("%s of %d bytes is limited to %d", v.ID, v.Bytes, limits[v.ProjectID].Limit.Bytes)
-		}
-	}
-	t.Logf("%d answers, %d volumes", len(c.of), len(volumes))
+	n.consistent(t, "up again")
+	t.Logf("%d answers, %d volumes", len(c.of), n.status().Volumes)
 }

@@ -2,71 +2,63 @@ package volume_test
 
 import (
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-func required(p *poolspec.Pool) { p.Quota = poolspec.QuotaRequired }
+// enforcedDisk is a real filesystem with quota.
+type enforcedDisk struct {
+	mount       func(tb testing.TB) (root string)
+	enforcement quota.Enforcement
+	// place makes an empty directory that can be a volume, and counts to nothing.
+	place func(tb testing.TB, path string)
+	// more looks at a volume of 96 MiB in which some 80 are used.
+	more func(t *testing.T, n *node, dir string, v volume.Volume)
+}
 
-// write appends megabytes to a file, durably, and tells how it ended.
-func write(t *testing.T, name string, megabytes int) error {
+// onEnforcedDisks runs a test on each of them.
+func onEnforcedDisks(t *testing.T, test func(t *testing.T, d enforcedDisk, root string)) {
 	t.Helper()
+	for name, d := range enforcedDisks() {
+		t.Run(name, func(t *testing.T) { test(t, d, d.mount(t)) })
+	}
+}
+
+// required makes quota required in every pool.
+func required(s *setup) {
+	for i := range s.specs {
+		s.specs[i].Quota = poolspec.QuotaRequired
+	}
+}
+
+// write appends megabytes to a file, durably.
+func write(name string, megabytes int) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
 	for range megabytes {
-		if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+		if _, err := f.Write(make([]byte, mebibyte)); err != nil {
 			return err
 		}
 	}
 	return f.Sync()
 }
 
-// create64Mi makes a volume of that size.
-func create64Mi(t *testing.T, m *volume.Locked, id string) volume.Volume {
-	t.Helper()
-	s := spec(id)
-	s.Bytes = 64 << 20
-	v, err := m.Create(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// accounts are the limits on a real pool, by number.
-func accounts(t *testing.T, root string) map[uint32]poolfs.Account {
-	t.Helper()
-	disk, err := poolfs.NewHost("/").Open(filepath.Join(root, "pool"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = disk.Close() }()
-	quotas, _ := poolfs.QuotasOf(disk)
-	all, err := quotas.Accounts(1, math.MaxUint32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[uint32]poolfs.Account{}
-	for _, a := range all {
-		found[a.Number] = a
-	}
-	return found
-}
-
-// full tells that a limit was met: btrfs and ext4 say EDQUOT, XFS says ENOSPC of a project.
+// full reports that a limit was met: btrfs and ext4 say EDQUOT, XFS says ENOSPC of a project.
 func full(err error) bool { return errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.ENOSPC) }
 
 // withoutResource does something as root in an ordinary container: without CAP_SYS_RESOURCE, which lets pass on ext4.
@@ -89,61 +81,120 @@ func withoutResource(do func() error) error {
 	return <-result
 }
 
-// enforcingDisk is a real filesystem with quota.
-type enforcingDisk struct {
-	mount       func(tb testing.TB) (root string)
-	enforcement volume.Enforcement
-	more        func(t *testing.T, m *volume.Locked, root, dir string, v volume.Volume)
+// path is that of something in csi/ of the node's first pool.
+func (n *node) path(names ...string) string {
+	return filepath.Join(append([]string{n.specs[0].Path, "csi"}, names...)...)
 }
 
-// TestEnforcedOnRealDisks goes once through the life of a volume that cannot hold more than it says.
-func TestEnforcedOnRealDisks(t *testing.T) {
-	for name, disk := range enforcingDisks() {
-		t.Run(name, func(t *testing.T) { enforcedLife(t, name, disk) })
-	}
-}
+// attempts are how often something is looked at that a filesystem does in the background, a hundredth of a second
+// apart.
+const attempts = 6000
 
-func enforcedLife(t *testing.T, name string, disk enforcingDisk) {
+// purgeAll works off the trash until it is empty, limits too.
+func (n *node) purgeAll(t *testing.T) {
 	t.Helper()
-	root := disk.mount(t)
-	m, _ := onDisk(t, root, required)
-	s := spec("pvc-1")
-	s.Bytes, s.UID, s.GID, s.Mode = 64<<20, 1000, 2000, 0o750|os.ModeSetgid
-	v, err := m.Create(t.Context(), s)
-	if err != nil || v.Enforcement != disk.enforcement || v.ProjectID == 0 {
-		t.Fatalf("create: %+v, %v", v, err)
-	}
-	dir := filepath.Join(root, "pool", "csi", v.ID)
-	info, err := os.Stat(dir)
-	if err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o750 {
-		t.Errorf("directory: %v, %v; want mode drwxr-s---", info, err)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 1000 || st.Gid != 2000 {
-		t.Errorf("the directory's owner is %+v", info.Sys())
-	}
-	if err := withoutResource(func() error { return write(t, filepath.Join(dir, "a"), 65) }); !full(err) {
-		t.Errorf("64 MiB take 65 on %s: %v", name, err)
-	}
-	if v, err := m.Expand(t.Context(), v.ID, 96<<20, 0); err != nil || v.Bytes != 96<<20 {
-		t.Fatalf("expand: %d, %v", v.Bytes, err)
-	}
-	if err := write(t, filepath.Join(dir, "b"), 16); err != nil {
-		t.Errorf("after the expansion: %v", err)
-	}
-	disk.more(t, m, root, dir, v)
-
-	again, set := onDisk(t, root, required)
-	if _, health, err := again.Get(t.Context(), v.ID); err != nil || health.Condition != volume.Healthy {
-		t.Errorf("after a restart: %+v, %v", health, err)
-	}
-	if err := again.Delete(t.Context(), v.ID); err != nil {
-		t.Fatal(err)
-	}
-	purgeAll(t, set, root, "pvc-*") // a pattern: whatever there is
-	for number, left := range accounts(t, root) {
-		if number < 1<<30 {
-			continue // not the driver's
+	n.clock.advance(2 * time.Hour)
+	var err error
+	for range attempts {
+		err = n.purge(t.Context())
+		if slices.Equal(n.ls(t, disk.TrashDir), []string{".spare"}) {
+			return
 		}
-		t.Errorf("a limit is left: %+v", left)
+		time.Sleep(10 * time.Millisecond)
 	}
+	t.Fatalf("%d attempts have left in the trash: %v (%v)", attempts, n.ls(t, disk.TrashDir), err)
+}
+
+// TestEnforcedOnRealDisks goes once through the life of a volume that cannot have more in it than it says.
+func TestEnforcedOnRealDisks(t *testing.T) {
+	onEnforcedDisks(t, func(t *testing.T, d enforcedDisk, root string) {
+		n := startAt(t, root, required)
+		s := spec("pvc-1")
+		s.Bytes, s.UID, s.GID, s.Mode = 64*mebibyte, 1000, 2000, 0o750|os.ModeSetgid
+		v, err := n.Create(t.Context(), s)
+		if err != nil || v.Enforcement != d.enforcement || v.QuotaID == 0 {
+			t.Fatalf("create: %+v, %v", v, err)
+		}
+		dir := n.path(v.ID)
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o750 {
+			t.Errorf("directory: %v, %v; want mode drwxr-s---", info, err)
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 1000 || st.Gid != 2000 {
+			t.Errorf("the directory's owner is %+v", info.Sys())
+		}
+		if err := withoutResource(func() error { return write(filepath.Join(dir, "a"), 65) }); !full(err) {
+			t.Errorf("64 MiB take 65: %v", err)
+		}
+		if v, err := n.Expand(t.Context(), v.ID, 96*mebibyte, 0); err != nil || v.Bytes != 96*mebibyte {
+			t.Fatalf("expand: %d, %v", v.Bytes, err)
+		}
+		if err := write(filepath.Join(dir, "b"), 16); err != nil {
+			t.Errorf("after the expansion: %v", err)
+		}
+		d.more(t, n, dir, v)
+
+		again := startAt(t, root, required)
+		must(t, openPool(t.Context(), again))
+		if _, health, err := again.Get(t.Context(), v.ID); err != nil || health.Condition != volume.Healthy {
+			t.Errorf("after a restart: %+v, %v", health, err)
+		}
+		must(t, again.Delete(t.Context(), v.ID))
+		again.purgeAll(t)
+		again.unlimited(t)
+	})
+}
+
+// unlimited wants no limit of a volume on the filesystem.
+func (n *node) unlimited(t *testing.T) {
+	t.Helper()
+	if left := n.limits(t); len(left) > 0 {
+		t.Errorf("limits are left: %v", left)
+	}
+}
+
+// restored replaces a volume's directory by one that counts to nothing, with the same file in it.
+func (d enforcedDisk) restored(t *testing.T, n *node, id string) {
+	t.Helper()
+	old := n.path("restored." + id)
+	must(t, os.Rename(n.path(id), old))
+	d.place(t, n.path(id))
+	must(t, os.CopyFS(n.path(id), os.DirFS(old)), os.RemoveAll(old))
+}
+
+// TestEnforcedAgain: a directory that was restored is published and not enforced, until an admin says so.
+func TestEnforcedAgain(t *testing.T) {
+	onEnforcedDisks(t, func(t *testing.T, d enforcedDisk, root string) {
+		n := startAt(t, root, required)
+		mustCreate(t, n, "pvc-1")
+		n.fill(t, "pvc-1")
+		d.restored(t, n, "pvc-1")
+		n = startAt(t, root, required)
+		must(t, openPool(t.Context(), n))
+		if s := n.status(); s.Uncounted != 1 || !n.events.has("VolumeNotEnforced", "pvc-1") {
+			t.Errorf("%+v, events %q", s, n.events.told)
+		}
+		must(t, n.Publish(t.Context(), publish("pvc-1", target)))
+		wants(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}), volume.ErrPublished, target)
+		must(t, n.Unpublish(t.Context(), "pvc-1", target))
+		_, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
+		wants(t, err, volume.ErrNotEnforced, "driver volume enforce pvc-1")
+		v, health, err := n.Get(t.Context(), "pvc-1")
+		if err != nil || v.Enforcement != quota.None || health.Condition != volume.Degraded {
+			t.Errorf("%+v, %+v, %v", v, health, err)
+		}
+		must(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}))
+		if v, health, err := n.Get(t.Context(), "pvc-1"); err != nil || v.Enforcement != d.enforcement ||
+			health.Condition != volume.Healthy {
+			t.Errorf("enforced: %+v, %+v, %v", v, health, err)
+		}
+		n.kept(t, "pvc-1", "enforced")
+		n.consistent(t, "enforced")
+		if err := withoutResource(func() error { return write(n.path("pvc-1", "b"), 2) }); !full(err) {
+			t.Errorf("1 MiB takes 2: %v", err)
+		}
+		must(t, n.Delete(t.Context(), "pvc-1"))
+		n.purgeAll(t)
+		n.unlimited(t)
+	})
 }

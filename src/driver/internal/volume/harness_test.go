@@ -5,18 +5,19 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"math"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs/memfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -26,84 +27,189 @@ const (
 	poolPath  = "/pool"
 	statePath = "/state"
 	target    = "/kubelet/pods/1/volumes/kubernetes.io~csi/pvc-1/mount"
+	second    = "/kubelet/pods/2/volumes/kubernetes.io~csi/pvc-1/mount"
+	mebibyte  = 1 << 20
 )
 
-// node is the real manager and pools over an in-memory disk: only the operating system's edge is not real.
+// node is the real manager and pools over an in-memory disk or a real one: only the operating system's edge is not
+// real.
 type node struct {
 	*volume.Locked
 	set     *pool.Set
-	disk    *memfs.Disk
+	disk    *disktest.Disk // nil on a real one
+	host    disk.Host
+	specs   []poolspec.Pool
 	mounts  *mounts
 	cluster *cluster
 	events  *events
 	clock   *clock
-	purger  *trash.Purger
 }
 
 // option changes how a node is started.
 type option func(*setup)
 
 type setup struct {
-	specs   []poolspec.Pool
-	mounts  *mounts
-	cluster *cluster
-	clock   *clock
+	node
+	state disk.FS
+	log   *slog.Logger
 }
 
 func withPools(specs ...poolspec.Pool) option { return func(s *setup) { s.specs = specs } }
 func withCluster(c *cluster) option           { return func(s *setup) { s.cluster = c } }
 func withMounts(m *mounts) option             { return func(s *setup) { s.mounts = m } }
+func withHost(h disk.Host) option             { return func(s *setup) { s.host = h } }
 
-// retained is a pool whose trash is kept, so that tests see what is in it.
+// retained is a pool whose trash is kept for an hour, so that tests see what is in it.
 func retained(name, path string) poolspec.Pool {
-	return poolspec.Pool{Name: name, Path: path, Trash: poolspec.Trash{Retention: poolspec.Duration(time.Hour)}}
+	return poolspec.Pool{
+		Name: name, Path: path, Scope: poolspec.ScopeNode, Quota: poolspec.QuotaAuto, Inline: true,
+		Trash: poolspec.Trash{Retention: poolspec.Duration(time.Hour)},
+	}
 }
 
 // start starts a driver's domain on a disk, as after a boot of the process.
-func start(t *testing.T, disk *memfs.Disk, options ...option) *node {
+func start(t testing.TB, d *disktest.Disk, options ...option) *node {
 	t.Helper()
-	n, err := tryStart(disk, options...)
+	n, err := tryStart(d, options...)
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
 	return n
 }
 
-func tryStart(disk *memfs.Disk, options ...option) (*node, error) {
-	s := setup{
-		specs: []poolspec.Pool{retained("local", poolPath)}, mounts: newMounts(), cluster: &cluster{},
-		clock: &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)},
-	}
-	for _, o := range options {
-		o(&s)
-	}
-	n := &node{disk: disk, mounts: s.mounts, cluster: s.cluster, events: &events{}, clock: s.clock}
-	bin := trash.Bin{Now: s.clock.Now}
-	n.purger = trash.NewPurger(bin)
-	stateDir, err := disk.OpenDir(statePath)
+func tryStart(d *disktest.Disk, options ...option) (*node, error) {
+	state, err := d.OpenDir(statePath)
 	if err != nil {
 		return nil, err
 	}
-	log := slog.New(slog.DiscardHandler)
+	s := setup{node: node{disk: d, host: d, specs: []poolspec.Pool{retained("local", poolPath)}}, state: state}
+	return s.start(options...)
+}
+
+// startAt starts a driver's domain on the real filesystem below root, with its pool in root/pool.
+func startAt(t testing.TB, root string, options ...option) *node {
+	t.Helper()
+	stateDir := filepath.Join(root, "state")
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	state, err := disk.OpenDir(stateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = state.Close() })
+	specs := []poolspec.Pool{retained("local", filepath.Join(root, "pool"))}
+	s := setup{node: node{host: disk.NewHost("/"), specs: specs}, state: state}
+	n, err := s.start(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (s setup) start(options ...option) (*node, error) {
+	s.mounts, s.cluster, s.events = newMounts(), &cluster{}, &events{}
+	s.clock = &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	s.log = slog.New(slog.DiscardHandler)
+	for _, o := range options {
+		o(&s)
+	}
+	n := s.node
+	var err error
 	n.set, err = pool.New(pool.Config{
-		Specs: s.specs, Disk: disk, State: stateDir, Cluster: s.cluster, Events: n.events,
-		Purger: n.purger, Log: log, Now: s.clock.Now, SystemPaths: []string{"/"},
+		Specs: n.specs, Host: n.host, State: s.state, PVs: n.cluster, Events: n.events, Quotas: quota.New("/nowhere"),
+		Log: s.log, Now: n.clock.Now, SystemPaths: []string{"/"},
 	})
 	if err != nil {
 		return nil, err
 	}
 	manager, err := volume.New(volume.Config{
-		Pools: n.set, Records: store.Files{}, Bin: bin, Mounter: s.mounts, Cluster: s.cluster, Log: log, Now: s.clock.Now,
+		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	n.set.Use(manager)
 	n.Locked = volume.NewLocked(manager)
-	return n, nil
+	return &n, nil
 }
 
-// reporter is what checks say their findings to: a test, or one try of a property.
+// newDisk is a disk with an empty state directory and no pool.
+func newDisk() *disktest.Disk {
+	d := disktest.New()
+	d.AddDir(statePath)
+	return d
+}
+
+// warm starts a node and takes its pool into use, so that only what follows is under test.
+func warm(t testing.TB, d *disktest.Disk, options ...option) *node {
+	t.Helper()
+	n := start(t, d, options...)
+	if err := openPool(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func openPool(ctx context.Context, n *node) error { return n.openPool(ctx, "local") }
+
+func (n *node) openPool(ctx context.Context, name string) error {
+	return n.set.Use(ctx, name, func(*pool.Open) error { return nil })
+}
+
+// purge works off a slice of the trash of every pool, with nothing remembered of earlier ones.
+func (n *node) purge(ctx context.Context) error {
+	var errs []error
+	for _, s := range n.specs {
+		worker := trash.NewPurger().For(s, n.clock.Now, slog.New(slog.DiscardHandler))
+		errs = append(errs, n.set.Use(ctx, s.Name, func(o *pool.Open) error {
+			_, err := worker.Purge(ctx, o.Disk, o.Limits, false)
+			return err
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+func spec(id string) volume.Spec {
+	return volume.Spec{
+		ID: id, Pool: "local", Bytes: mebibyte, Mode: 0o777, OnDelete: records.Trash,
+		Claim: records.Claim{Namespace: "ns", Name: "claim"},
+	}
+}
+
+func mustCreate(t testing.TB, n *node, id string) {
+	t.Helper()
+	if _, err := n.Create(t.Context(), spec(id)); err != nil {
+		t.Fatalf("create %s: %v", id, err)
+	}
+}
+
+func publish(id, target string) volume.PublishRequest {
+	return volume.PublishRequest{ID: id, Target: target}
+}
+
+// wants fails the test unless err is the sentinel and its sentence has every part.
+func wants(t *testing.T, err, sentinel error, parts ...string) {
+	t.Helper()
+	if !errors.Is(err, sentinel) {
+		t.Errorf("error %v, want %v", err, sentinel)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the sentence %q does not have %q", err, part)
+		}
+	}
+}
+
+// must fails the test at any error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reporter is what checks report to: a test, or one try of a property.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -111,83 +217,60 @@ type reporter interface {
 	Fatal(args ...any)
 }
 
-// worker purges trash apart from the pool's own.
-func (n *node) worker(retention time.Duration) *trash.Worker {
-	return n.purger.For(retention, func(poolfs.FS, volume.Record) error { return nil })
-}
-
-// newDisk is a disk with an empty state directory and no pool.
-func newDisk(t *testing.T) *memfs.Disk {
-	t.Helper()
-	disk := memfs.New()
-	disk.AddDir(statePath)
-	return disk
-}
-
-// quotas are what a test of every backend runs on.
-func quotas() map[string]poolfs.Quota {
-	return map[string]poolfs.Quota{
-		"plain": poolfs.QuotaOff, "project": poolfs.QuotaProject, "simple": poolfs.QuotaSimple, "qgroups": poolfs.QuotaFull,
-	}
-}
-
-// quotaDisk is newDisk with a quota.
-func quotaDisk(t *testing.T, q poolfs.Quota) *memfs.Disk {
-	t.Helper()
-	disk := newDisk(t)
-	if q != poolfs.QuotaOff {
-		disk.SetQuota(poolPath, q)
-	}
-	return disk
-}
-
-func spec(id string) volume.Spec {
-	return volume.Spec{ID: id, Pool: "local", Bytes: 1 << 20, Mode: 0o777, OnDelete: volume.Trash, Claim: volume.Claim{Namespace: "ns", Name: "claim"}}
-}
-
 // fill writes a file into a volume, durably, as a pod would.
-func (n *node) fill(t *testing.T, id string) {
+func (n *node) fill(t testing.TB, id string) {
 	t.Helper()
-	disk := n.open(t)
-	defer func() { _ = disk.Close() }()
-	err := errors.Join(disk.WriteFile(id+"/precious", []byte("kept"), 0o644), disk.Sync(id))
-	if err != nil {
-		t.Fatalf("fill volume %s: %v", id, err)
-	}
+	d := n.open(t)
+	defer func() { _ = d.Close() }()
+	must(t, d.WriteFile(id+"/precious", []byte("kept"), 0o644), d.Sync(id))
 }
 
-func (n *node) open(t reporter) poolfs.FS {
+// open opens the first pool beside the driver.
+func (n *node) open(t reporter) disk.FS {
 	t.Helper()
-	disk, err := n.disk.Open(poolPath)
-	if err != nil {
-		t.Fatalf("open %s: %v", poolPath, err)
-	}
-	return disk
+	return n.openAt(t, n.specs[0].Path)
 }
 
-// find gives the content of a volume's file, wherever below csi/ it is now, and how often it is there.
-func (n *node) find(t *testing.T, id string) (content string, places []string) {
+func (n *node) openAt(t reporter, path string) disk.FS {
 	t.Helper()
-	disk := n.open(t)
-	defer func() { _ = disk.Close() }()
-	candidates := []string{path.Join(id, "precious"), path.Join(poolfs.StagingDir, id, "precious")}
-	for _, e := range list(t, disk, poolfs.TrashDir) {
+	d, err := n.host.Open(path)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	return d
+}
+
+// find gives the content of a volume's file, and where below csi/ it is now.
+func (n *node) find(t reporter, id string) (content string, places []string) {
+	t.Helper()
+	d := n.open(t)
+	defer func() { _ = d.Close() }()
+	candidates := []string{path.Join(id, "precious"), path.Join(disk.StagingDir, id, "precious")}
+	for _, e := range list(t, d, disk.TrashDir) {
 		if strings.HasPrefix(e, id+".") {
-			candidates = append(candidates, path.Join(poolfs.TrashDir, e, "data", "precious"))
+			candidates = append(candidates, path.Join(disk.TrashDir, e, "data", "precious"))
 		}
 	}
 	for _, name := range candidates {
-		if data, err := disk.ReadFile(name); err == nil {
+		if data, err := d.ReadFile(name); err == nil {
 			content, places = string(data), append(places, name)
 		}
 	}
 	return content, places
 }
 
-// list gives the sorted names in a directory below csi/.
-func list(t reporter, disk poolfs.FS, dir string) []string {
+// kept wants a volume's data in csi/, and nowhere else.
+func (n *node) kept(t reporter, id, about string) {
 	t.Helper()
-	entries, err := disk.ReadDir(dir)
+	if content, places := n.find(t, id); content != "kept" || !slices.Equal(places, []string{id + "/precious"}) {
+		t.Errorf("%s: the data of %s is %q at %v", about, id, content, places)
+	}
+}
+
+// list gives the sorted names in a directory below csi/.
+func list(t reporter, d disk.FS, dir string) []string {
+	t.Helper()
+	entries, err := d.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("list %s: %v", dir, err)
 	}
@@ -199,228 +282,16 @@ func list(t reporter, disk poolfs.FS, dir string) []string {
 	return names
 }
 
-// ls is list on a pool of the node.
+// ls is list on the node's first pool.
 func (n *node) ls(t reporter, dir string) []string {
 	t.Helper()
-	disk := n.open(t)
-	defer func() { _ = disk.Close() }()
-	return list(t, disk, dir)
+	d := n.open(t)
+	defer func() { _ = d.Close() }()
+	return list(t, d, dir)
 }
 
-// consistent checks what must hold after any recovery: nothing but records among the records, nothing in staging, a directory for
-// every record and a record for every directory, promises that are the sum of the records, limits on the disk as the records say, and
-// nobody's data in two places.
-func (n *node) consistent(t reporter, about string) {
-	t.Helper()
-	records := n.ls(t, poolfs.VolumesDir)
-	data := slices.DeleteFunc(n.ls(t, "."), func(s string) bool { return s == poolfs.MetaDir })
-	for i := range records {
-		records[i] = strings.TrimSuffix(records[i], ".json")
-	}
-	if !slices.Equal(records, data) {
-		t.Errorf("%s: records %v, directories %v", about, records, data)
-	}
-	if staged := n.ls(t, poolfs.StagingDir); len(staged) > 0 {
-		t.Errorf("%s: staging holds %v", about, staged)
-	}
-	all := n.records(t)
-	var want int64
-	for _, r := range all {
-		want += r.Bytes
-	}
-	status := n.set.Status()[0]
-	if status.Promised != want || status.Volumes != len(records) || status.Lost+status.Refused > 0 {
-		t.Errorf("%s: status %+v, want %d volumes that promise %d bytes", about, status, len(records), want)
-	}
-	n.limited(t, all, about)
-}
-
-// records reads every record of the pool.
-func (n *node) records(t reporter) map[string]volume.Record {
-	t.Helper()
-	disk := n.open(t)
-	defer func() { _ = disk.Close() }()
-	all := map[string]volume.Record{}
-	for _, name := range list(t, disk, poolfs.VolumesDir) {
-		id, ok := strings.CutSuffix(name, ".json")
-		if !ok {
-			continue
-		}
-		r, err := store.Files{}.Read(disk, id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[id] = r
-	}
-	return all
-}
-
-// limited checks that the disk holds the limits of these records, those of volumes in the trash maybe, and no others, and that every
-// volume counts to its own.
-func (n *node) limited(t reporter, records map[string]volume.Record, about string) {
-	t.Helper()
-	disk := n.open(t)
-	defer func() { _ = disk.Close() }()
-	quotas, _ := poolfs.QuotasOf(disk)
-	if on, _, err := quotas.Quota(); err != nil || on == poolfs.QuotaOff {
-		return
-	}
-	accounts, err := quotas.Accounts(0, math.MaxUint32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits := map[uint32]int64{}
-	for _, a := range accounts {
-		limits[a.Number] = a.Limit.Bytes
-	}
-	for id, r := range records {
-		if r.ProjectID == 0 && !r.Adopted {
-			t.Errorf("%s: volume %s has no number", about, id)
-		}
-		number, err := quotas.CountedBy(id)
-		if err != nil || number != r.ProjectID || (number != 0 && limits[number] != r.Bytes) {
-			t.Errorf("%s: volume %s counts to %d (%v) with limit %d, its record says %d with %d", about, id, number, err, limits[number], r.ProjectID, r.Bytes)
-		}
-		delete(limits, r.ProjectID)
-	}
-	inTrash, err := n.purger.Numbers(disk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for number := range inTrash {
-		delete(limits, number)
-	}
-	if len(limits) > 0 {
-		t.Errorf("%s: limits that no volume has are left: %v", about, limits)
-	}
-}
-
-// mounts is a mount table in memory.
-type mounts struct {
-	mu sync.Mutex
-	at map[string]volume.Mount
-	by map[string]string // target to the name that was mounted
-}
-
-func newMounts() *mounts { return &mounts{at: map[string]volume.Mount{}, by: map[string]string{}} }
-
-func (m *mounts) Inspect(target string) (volume.Mount, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.at[target], nil
-}
-
-func (m *mounts) Bind(source poolfs.Handle, target string, o volume.MountOptions) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.at[target].Mounted {
-		panic("bind over a mount at " + target)
-	}
-	m.at[target] = volume.Mount{Mounted: true, Dev: source.Dev, Ino: source.Ino, MountOptions: o}
-	return nil
-}
-
-func (m *mounts) Unmount(target string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.at, target)
-	return nil
-}
-
-func (m *mounts) Published() (map[string][]string, error) {
-	published := map[string][]string{}
-	for target, id := range m.by {
-		published[id] = append(published[id], target)
-	}
-	return published, nil
-}
-
-// cluster is the PersistentVolumes that the API knows.
-type cluster struct {
-	pvs []volume.PersistentVolume
-	err error
-	// heard, if set, is called when a claim has been told something.
-	heard func()
-	// asked, if set, is called before a list is answered.
-	asked func()
-
-	mu   sync.Mutex
-	told []string // events on claims
-}
-
-func (c *cluster) Tell(claim volume.Claim, reason, message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.told = append(c.told, claim.Namespace+"/"+claim.Name+" "+reason+": "+message)
-	if c.heard != nil {
-		c.heard()
-	}
-}
-
-func (c *cluster) Volume(_ context.Context, id string) (volume.PersistentVolume, bool, error) {
-	for _, pv := range c.pvs {
-		if pv.Handle == id {
-			return pv, true, c.err
-		}
-	}
-	return volume.PersistentVolume{}, false, c.err
-}
-
-func (c *cluster) Volumes(context.Context) ([]volume.PersistentVolume, error) {
-	pvs, err := c.pvs, c.err
-	if c.asked != nil {
-		c.asked()
-	}
-	return pvs, err
-}
-
-// events keeps what people would be told.
-type events struct {
-	mu   sync.Mutex
-	told []string
-}
-
-func (e *events) Normal(reason, message string)  { e.add(reason + ": " + message) }
-func (e *events) Warning(reason, message string) { e.add(reason + ": " + message) }
-
-func (e *events) add(s string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.told = append(e.told, s)
-}
-
-// tell looks for an event of a reason whose message holds a word.
-func (e *events) tell(reason, word string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.told, func(s string) bool { return strings.HasPrefix(s, reason+": ") && strings.Contains(s, word) })
-}
-
-// count is how many events of a reason there were.
-func (e *events) count(reason string) (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, told := range e.told {
-		if strings.HasPrefix(told, reason+": ") {
-			n++
-		}
-	}
-	return n
-}
-
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
+// status is that of the pool local.
+func (n *node) status() pool.Status {
+	all := n.set.Status()
+	return all[slices.IndexFunc(all, func(s pool.Status) bool { return s.Name == "local" })]
 }

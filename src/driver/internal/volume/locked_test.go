@@ -6,28 +6,28 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
-// slowMounts blocks a bind until it is let go.
+// slowMounts blocks an inspection until it is let go.
 type slowMounts struct {
 	*mounts
 	begun, goOn chan struct{}
 }
 
-func (s *slowMounts) Inspect(target string) (volume.Mount, error) {
+func (s *slowMounts) Inspect(target string) (bindmount.Mount, error) {
 	close(s.begun)
 	<-s.goOn
 	return s.mounts.Inspect(target)
 }
 
 func TestWorkOutlivesItsCaller(t *testing.T) {
-	n := start(t, newDisk(t))
+	n := start(t, newDisk())
 	mustCreate(t, n, "pvc-1")
 	slow := &slowMounts{mounts: n.mounts, begun: make(chan struct{}), goOn: make(chan struct{})}
 	n.Mounter = slow
-	q := volume.PublishRequest{ID: "pvc-1", Target: target}
+	q := publish("pvc-1", target)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
@@ -39,6 +39,10 @@ func TestWorkOutlivesItsCaller(t *testing.T) {
 	}
 	wants(t, n.Publish(t.Context(), q), volume.ErrBusy, "pvc-1")
 	wants(t, n.Delete(t.Context(), "pvc-1"), volume.ErrBusy, "pvc-1")
+	wants(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}), volume.ErrBusy, "pvc-1")
+	if _, _, err := n.Get(t.Context(), "pvc-1"); err != nil {
+		t.Errorf("get does not wait: %v", err)
+	}
 
 	close(slow.goOn)
 	n.Wait()
@@ -51,55 +55,20 @@ func TestWorkOutlivesItsCaller(t *testing.T) {
 	}
 }
 
-// slowRecords blocks a read until it is let go.
-type slowRecords struct {
-	volume.Records
-	begun, goOn chan struct{}
-}
-
-func (s *slowRecords) Read(disk poolfs.FS, id string) (volume.Record, error) {
-	close(s.begun)
-	<-s.goOn
-	return s.Records.Read(disk, id)
-}
-
-// TestUnpublishEndsALongCount of a volume that was put back: a pod that is to end does not wait for it, and the next one can start.
-func TestUnpublishEndsALongCount(t *testing.T) {
-	disk := quotaDisk(t, poolfs.QuotaProject)
-	putBack(t, disk)
-	n := warm(t, disk)
-	records := n.Records
-	slow := &slowRecords{Records: records, begun: make(chan struct{}), goOn: make(chan struct{})}
-	n.Records = slow
-	result := make(chan error)
-	go func() { result <- n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}) }()
-	<-slow.begun
-	wants(t, n.Unpublish(t.Context(), "pvc-1", target), volume.ErrBusy, "pvc-1")
-	n.Records = records
-	close(slow.goOn)
-	if err := <-result; !errors.Is(err, context.Canceled) {
-		t.Errorf("the count: %v, want canceled", err)
-	}
-	if err := n.Unpublish(t.Context(), "pvc-1", target); err != nil {
-		t.Errorf("asked again: %v", err)
-	}
-	publishing().check(t, n, true, "the next pod")
-}
-
 type panickingMounts struct{ *mounts }
 
-func (panickingMounts) Inspect(string) (volume.Mount, error) { panic("boom") }
+func (panickingMounts) Inspect(string) (bindmount.Mount, error) { panic("boom") }
 
 func TestPanicBecomesAnError(t *testing.T) {
-	n := start(t, newDisk(t))
+	n := start(t, newDisk())
 	mustCreate(t, n, "pvc-1")
 	n.Mounter = panickingMounts{n.mounts}
-	err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target})
+	err := n.Publish(t.Context(), publish("pvc-1", target))
 	if err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Errorf("error %v, want the panic", err)
 	}
 	n.Mounter = n.mounts
-	if err := n.Publish(t.Context(), volume.PublishRequest{ID: "pvc-1", Target: target}); err != nil {
+	if err := n.Publish(t.Context(), publish("pvc-1", target)); err != nil {
 		t.Errorf("the id stayed locked: %v", err)
 	}
 }

@@ -4,23 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
-// Block is what sizes are rounded up to, in bytes: the block size of every filesystem that volumes live on.
-const Block = 4096
+// Mounter publishes directories below the kubelet's directory; bindmount.Tree has the details.
+type Mounter interface {
+	Inspect(target string) (bindmount.Mount, error)
+	Bind(source disk.Handle, target string, o bindmount.Options) error
+	Unmount(target string) error
+	Published() (map[string][]string, error)
+}
+
+// Cluster is what the manager asks Kubernetes. ErrClusterUnknown where the API does not answer.
+type Cluster interface {
+	// Get finds the PersistentVolume of this driver whose volumeHandle is id; ok is false where there is none.
+	Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error)
+	// List gives all PersistentVolumes of this driver.
+	List(ctx context.Context) ([]pool.PersistentVolume, error)
+	// Tell puts an event on a claim.
+	Tell(claim records.Claim, reason, message string)
+}
 
 // Config is what a manager is made of; every field is required.
 type Config struct {
-	Pools   Pools
-	Records Records
-	Bin     Bin
+	Pools   *pool.Set
 	Mounter Mounter
 	Cluster Cluster
 	Log     *slog.Logger
@@ -35,7 +53,7 @@ type Manager struct {
 
 // New returns a manager that knows what is published on this node already.
 func New(c Config) (*Manager, error) {
-	if c.Pools == nil || c.Records == nil || c.Bin == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil {
+	if c.Pools == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil {
 		return nil, errors.New("volume manager: a field of its Config is missing")
 	}
 	published, err := c.Mounter.Published()
@@ -45,195 +63,205 @@ func New(c Config) (*Manager, error) {
 	return &Manager{Config: c, targets: newTargets(published)}, nil
 }
 
-// located is a volume where it was found, its pool open.
-type located struct {
-	pool Pool
-	disk poolfs.FS
-	Record
-}
-
-// Close ends the use of the pool. An error of closing a directory tells nothing about the work done through it.
-func (l located) Close() {
-	if l.disk != nil {
-		_ = l.disk.Close()
+// find runs do on the open pool that has a volume's record, those first that know it. records.ErrNotFound where every
+// pool that can be used was asked; pool.ErrAbsent where one that this node has used cannot be.
+func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, records.Record) error) error {
+	if err := records.ValidateID(id); err != nil {
+		return err
 	}
-}
-
-// look says what a search may do besides reading.
-type look bool
-
-const (
-	only     look = false // nothing: the caller holds no lock on the id
-	adopting look = true  // make a record for a directory that a PersistentVolume names
-)
-
-// locate finds a volume by its record in whichever pool can be used, those first that know it. ErrNotFound is certain: no pool was
-// absent when it was asked, and every one that could hold the volume was.
-func (m *Manager) locate(ctx context.Context, id string, how look) (located, error) {
-	if err := ValidateID(id); err != nil {
-		return located{}, err
+	names := m.Pools.Names()
+	if known, _, ok := m.Pools.Find(id); ok {
+		slices.SortStableFunc(names, func(a, b string) int { return rank(b, known) - rank(a, known) })
 	}
-	pools := m.Pools.All()
-	slices.SortStableFunc(pools, func(a, b Pool) int { return knows(b, id) - knows(a, id) })
 	var troubles []error
-	absent := m.Pools.TakenOut()
-	for _, p := range pools {
-		found, err := m.lookIn(ctx, p, id, how)
+	for _, name := range names {
+		found := false
+		err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
+			r, err := records.Read(o.Disk, id)
+			if err != nil {
+				return err
+			}
+			found, r.Pool = true, o.Name // the pool's name in the configuration may have changed since
+			return do(o, r)
+		})
 		switch {
-		case err == nil:
-			return found, nil
-		case errors.Is(err, ErrPoolAbsent):
-			absent = append(absent, err.Error())
-		case !errors.Is(err, ErrNotFound):
+		case found:
+			return err
+		case errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere), errors.Is(err, records.ErrNotFound):
+		default:
 			troubles = append(troubles, err)
 		}
 	}
-	switch {
-	case len(troubles) > 0:
-		return located{}, errors.Join(troubles...)
-	case len(absent) > 0:
-		return located{}, fmt.Errorf("%w: volume %s may be in a pool that cannot be used now: %s", ErrPoolAbsent, id, strings.Join(absent, "; "))
-	default:
-		return located{}, fmt.Errorf("%w: no pool on this node holds %s", ErrNotFound, id)
+	if len(troubles) > 0 {
+		return errors.Join(troubles...)
 	}
+	if absent := m.Pools.Absent(); len(absent) > 0 {
+		return fmt.Errorf("%w: volume %s may be in a pool that cannot be used now: %s",
+			pool.ErrAbsent, id, strings.Join(absent, "; "))
+	}
+	return fmt.Errorf("%w: no pool on this node has %s", records.ErrNotFound, id)
 }
 
-func knows(p Pool, id string) int {
-	if _, ok := p.Ledger().Get(id); ok {
+func rank(name, known string) int {
+	if name == known {
 		return 1
 	}
 	return 0
 }
 
-// lookIn looks for a volume in one pool.
-func (m *Manager) lookIn(ctx context.Context, p Pool, id string, how look) (l located, err error) {
-	disk, err := p.Open(ctx)
-	if errors.Is(err, ErrPoolNotHere) { // never used on this node
-		return located{}, ErrNotFound
+// findOrAdopt is find, and where there is no record a look at the PersistentVolume: it may name a directory that
+// another driver made, or a pool that cannot be used here.
+func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open, records.Record) error) error {
+	err := m.find(ctx, id, do)
+	if !errors.Is(err, records.ErrNotFound) {
+		return err
 	}
-	if err != nil {
-		return located{}, err
+	pv, ok, apiErr := m.Cluster.Get(ctx, id)
+	if apiErr != nil {
+		return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, apiErr)
 	}
-	found := false
-	defer func() {
-		if !found {
-			err = errors.Join(err, disk.Close())
-		}
-	}()
-	r, err := m.Records.Read(disk, id)
-	if errors.Is(err, ErrNotFound) && how == adopting {
-		r, err = m.adopt(ctx, p, disk, id)
+	if !ok {
+		return err
 	}
-	if err != nil {
-		return located{}, err
-	}
-	r.Pool = p.Name() // the pool's name in the configuration may have changed since
-	found = true
-	return located{pool: p, disk: disk, Record: r}, nil
-}
-
-// exists tells whether a name below csi/ is a directory; anything else of that name is an error.
-func exists(disk poolfs.FS, name string) (poolfs.Info, bool, error) {
-	info, err := disk.Stat(name)
+	adopted, adoptErr := m.adoptNamed(ctx, pv)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return info, false, nil
-	case err != nil:
-		return info, false, fmt.Errorf("look at csi/%s: %w", name, err)
-	case !info.Mode.IsDir():
-		return info, false, fmt.Errorf("%w: csi/%s is no directory (%s); find out who put it there and move it away",
-			ErrBroken, name, info.Mode.Type())
+	case adoptErr != nil:
+		return adoptErr
+	case !adopted:
+		return err
 	}
-	return info, true, nil
+	return m.find(ctx, id, do)
 }
 
 // Get answers what a volume is and how it is.
-func (m *Manager) Get(ctx context.Context, id string) (Volume, Health, error) {
-	l, err := m.locate(ctx, id, only)
-	if err != nil {
-		return Volume{}, Health{}, err
-	}
-	defer l.Close()
-	_, ok, err := exists(l.disk, id)
-	if err != nil {
-		return Volume{}, Health{}, err
-	}
-	return m.answer(l.pool, l.Record), health(l.pool, l.Record, ok), nil
+func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err error) {
+	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+		_, ok, err := recovery.Directory(o.Disk, id)
+		v, h = answer(o, r), health(o, r, ok)
+		return err
+	})
+	return v, h, err
 }
 
-func (m *Manager) answer(p Pool, r Record) Volume {
-	v := Volume{Record: r, Enforcement: None}
-	// A volume that was made while no quota was on has no number, nor has an adopted one.
-	if b := p.Backend(); r.ProjectID != 0 && r.Backend == b.Name() && owns(p, r) == nil {
-		v.Enforcement = b.Enforcement()
-	}
-	return v
+func answer(o *pool.Open, r records.Record) Volume {
+	return Volume{Record: r, Enforcement: o.Enforcement(r.ID)}
 }
 
-func health(p Pool, r Record, hasData bool) Health {
-	err := owns(p, r)
+func health(o *pool.Open, r records.Record, hasData bool) Health {
 	switch {
-	case hasData && err != nil:
-		return Health{Condition: Degraded, Reason: "NumberShared", Message: err.Error()}
-	case hasData:
+	case !hasData:
+		return Health{Condition: DataLoss, Reason: "DirectoryMissing", Message: lost(r).Error()}
+	case r.QuotaID != 0 && o.Enforcement(r.ID) == quota.None:
+		return Health{Condition: Degraded, Reason: "VolumeNotEnforced", Message: notEnforced(o, r)}
+	default:
 		return Health{Condition: Healthy, Reason: "Healthy", Message: "the volume's directory is there"}
 	}
-	return Health{
-		Condition: DataLoss, Reason: "DirectoryMissing",
-		Message: fmt.Sprintf("the record of volume %s is in pool %s but its directory csi/%s is gone; restore the directory, or delete the claim",
-			r.ID, r.Pool, r.ID),
-	}
 }
 
-// List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there are more.
-func (m *Manager) List(_ context.Context, after string, limit int) (volumes []Volume, next string, err error) {
-	holder := map[string]Pool{}
-	var ids []string
-	for _, p := range m.Pools.All() {
-		for _, id := range p.Ledger().IDs() {
-			if id > after {
-				holder[id] = p
-				ids = append(ids, id)
-			}
-		}
+// notEnforced says why a volume that has an ID is not held to its size, and what to do.
+func notEnforced(o *pool.Open, r records.Record) string {
+	if !o.Backend.Enforces() {
+		return fmt.Sprintf("the quota that kept volume %s to its size is off: %s", r.ID, o.Backend.Reason)
 	}
+	return fmt.Sprintf("nothing keeps volume %s to its size: its directory, which was copied or restored, does not "+
+		"count to its ID; once no pod uses it: driver volume enforce %s", r.ID, r.ID)
+}
+
+func lost(r records.Record) error {
+	return fmt.Errorf("%w: the record of %s is there but its directory csi/%s in pool %s is gone; restore it, or delete "+
+		"the claim",
+		ErrLost, r.ID, r.ID, r.Pool)
+}
+
+// List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there
+// are more. A volume that vanishes meanwhile is left out.
+func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []Volume, next string, err error) {
+	in := map[string]string{}
+	var ids []string
+	m.Pools.Each(func(pool, id string, v ledger.Volume) {
+		if id > after && !v.Refused {
+			in[id] = pool
+			ids = append(ids, id)
+		}
+	})
 	slices.Sort(ids)
 	if limit > 0 && len(ids) > limit {
 		ids = ids[:limit]
 		next = ids[limit-1]
 	}
-	for _, id := range ids {
-		if r, ok := holder[id].Ledger().Get(id); ok {
-			volumes = append(volumes, m.answer(holder[id], r))
+	for _, name := range m.Pools.Names() {
+		here := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return in[id] != name })
+		if len(here) == 0 {
+			continue
+		}
+		err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
+			for _, id := range here {
+				if r, err := records.Read(o.Disk, id); err == nil {
+					r.Pool = name
+					volumes = append(volumes, answer(o, r))
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, pool.ErrAbsent) {
+			return nil, "", err
 		}
 	}
+	slices.SortFunc(volumes, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
 	return volumes, next, nil
 }
 
-// Stats is the use of a volume published at a path (any path where it is mounted), with the volume's health.
-func (m *Manager) Stats(ctx context.Context, id, path string) (Stats, Health, error) {
-	l, err := m.locate(ctx, id, only)
-	if err != nil {
-		return Stats{}, Health{}, err
-	}
-	defer l.Close()
-	info, ok, err := exists(l.disk, id)
-	if err != nil {
-		return Stats{}, Health{}, err
-	}
-	mount, err := m.Mounter.Inspect(path)
-	if err != nil {
-		return Stats{}, Health{}, err
-	}
-	if !mount.Mounted || (ok && !same(mount, info)) {
-		return Stats{}, Health{}, fmt.Errorf("%w: volume %s is not published at volume_path %s", ErrNotFound, id, path)
-	}
-	r := l.Record
-	if owns(l.pool, r) != nil {
-		r.ProjectID = 0 // what counts to it is another volume's
-	}
-	stats, err := l.pool.Backend().Stats(l.disk, id, r)
-	return stats, health(l.pool, l.Record, ok), err
+// Stats is the use of a volume published at a path (any path where it is mounted).
+func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err error) {
+	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+		info, ok, err := recovery.Directory(o.Disk, id)
+		if err != nil {
+			return err
+		}
+		mount, err := m.Mounter.Inspect(path)
+		if err != nil {
+			return err
+		}
+		if !mount.Mounted || (ok && !same(mount, info)) {
+			return fmt.Errorf("%w: volume %s is not published at volume_path %s", records.ErrNotFound, id, path)
+		}
+		s, err = stats(o, r)
+		return err
+	})
+	return s, err
 }
 
-func same(mount Mount, info poolfs.Info) bool { return mount.Dev == info.Dev && mount.Ino == info.Ino }
+// stats is a volume's own use where it is held to its size. What it may take in addition ends
+// where the filesystem does.
+func stats(o *pool.Open, r records.Record) (Stats, error) {
+	space, err := o.Disk.Space()
+	if err != nil {
+		return Stats{}, fmt.Errorf("read the filesystem's use: %w", err)
+	}
+	if o.Enforcement(r.ID) == quota.None {
+		return Stats{
+			Bytes: space.Size, BytesUsed: space.Used, BytesAvailable: space.Free,
+			Inodes: space.Inodes, InodesUsed: space.InodesUsed, InodesAvailable: space.InodesFree,
+		}, nil
+	}
+	if _, err := o.Limits.Check(r.ID, r.QuotaID); err != nil { // brings nested subvolumes back into the count
+		return Stats{}, err
+	}
+	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
+	if err != nil {
+		return Stats{}, fmt.Errorf("read the use of volume %s: %w", r.ID, err)
+	}
+	use := usage[r.QuotaID]
+	s := Stats{
+		Bytes: r.Bytes, BytesUsed: use.Bytes, BytesAvailable: min(space.Free, max(0, r.Bytes-use.Bytes)),
+		Inodes: space.Inodes, InodesUsed: use.Inodes, InodesAvailable: space.InodesFree,
+	}
+	if r.Inodes > 0 {
+		s.Inodes, s.InodesAvailable = r.Inodes, min(space.InodesFree, max(0, r.Inodes-use.Inodes))
+	}
+	return s, nil
+}
+
+func same(mount bindmount.Mount, info disk.Info) bool {
+	return mount.Dev == info.Dev && mount.Ino == info.Ino
+}

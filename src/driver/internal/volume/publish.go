@@ -5,198 +5,158 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/poolfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything else
-// mounted at the target is not. The end of ctx ends a long count of what was put back, which the next request goes on with, and nothing else.
+// Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything
+// else mounted at the target is not.
 func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
-	l, err := m.toPublish(context.WithoutCancel(ctx), q)
+	if q.Inline == nil {
+		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r records.Record) error { return m.publish(o, r, q) })
+	}
+	err := m.publishInline(ctx, q)
+	if !errors.Is(err, records.ErrNotFound) && !errors.Is(err, ErrLost) { // Create takes back what an earlier one left
+		return err
+	}
+	if _, err := m.Create(ctx, *q.Inline); err != nil {
+		return err
+	}
+	return m.publishInline(ctx, q)
+}
+
+// publishInline publishes an inline volume that exists. It says itself in which pool it is, so no other pool matters.
+func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
+	return m.Pools.Use(ctx, q.Inline.Pool, func(o *pool.Open) error {
+		r, err := records.Read(o.Disk, q.ID)
+		if err != nil {
+			return err
+		}
+		if !r.Ephemeral {
+			return fmt.Errorf("%w: %s is a persistent volume, asked for inline", ErrExists, q.ID)
+		}
+		r.Pool = o.Name
+		return m.publish(o, r, q)
+	})
+}
+
+func (m *Manager) publish(o *pool.Open, r records.Record, q PublishRequest) error {
+	info, ok, err := recovery.Directory(o.Disk, r.ID)
 	if err != nil {
 		return err
 	}
-	defer func() { l.Close() }()
-	info, loose, err := m.ready(l)
-	if err == nil && loose {
-		if l, err = m.gathered(ctx, l); err != nil {
-			return err
-		}
-		info, loose, err = m.ready(l) // nothing kept others from it meanwhile
+	if !ok {
+		return lost(r)
 	}
+	m.seeToLimit(o, r)
+	mount, err := m.Mounter.Inspect(q.Target)
 	switch {
 	case err != nil:
 		return err
-	case loose:
-		return fmt.Errorf("%w: somebody else put another directory in the place of csi/%s meanwhile; try again", ErrBusy, q.ID)
-	}
-	mount, err := m.Mounter.Inspect(q.Target)
-	if err != nil {
-		return err
-	}
-	if mount.Mounted {
-		return m.alreadyThere(q, mount, same(mount, info))
-	}
-	if err := m.singleWriter(q, l); err != nil {
-		return err
-	}
-	return m.bind(q, l)
-}
-
-// ready looks at a volume before a pod writes: its directory is there, and its limit is seen to. loose tells that what is in it does
-// not count to it yet.
-func (m *Manager) ready(l located) (info poolfs.Info, loose bool, err error) {
-	info, ok, err := exists(l.disk, l.ID)
-	if err != nil {
-		return info, false, err
-	}
-	if !ok {
-		return info, false, lost(l.Record)
-	}
-	enrol(l)
-	if err := m.warnUnlessHeld(l); err != nil {
-		return info, false, err
-	}
-	loose, err = l.pool.Backend().Loose(l.disk, l.ID, l.Record)
-	return info, loose, err
-}
-
-// warnUnlessHeld sees to a volume's limit before a pod writes. Only a volume that counts elsewhere, or whose number is another's, is
-// refused: a quota in trouble must not keep pods from their data.
-func (m *Manager) warnUnlessHeld(l located) error {
-	err := hold(l.pool, l.disk, l.Record)
-	switch {
-	case err == nil:
-		l.pool.Held(l.ID)
-	case errors.Is(err, ErrBroken):
-		return err
-	default:
-		m.Log.Warn("cannot see to the limit of a volume", logging.KeyID, l.ID, logging.KeyPool, l.Pool, logging.KeyError, err)
-	}
-	return nil
-}
-
-// toPublish finds the volume of a request. An inline volume says itself in which pool it is, so no other pool matters, and
-// is made where it does not exist.
-func (m *Manager) toPublish(ctx context.Context, q PublishRequest) (located, error) {
-	if q.Inline == nil {
-		return m.locate(ctx, q.ID, adopting)
-	}
-	p, err := m.Pools.Get(q.Inline.Pool)
-	if err != nil {
-		return located{}, err
-	}
-	l, err := m.lookIn(ctx, p, q.ID, only)
-	if errors.Is(err, ErrNotFound) {
-		if _, err := m.Create(ctx, *q.Inline); err != nil {
-			return located{}, err
-		}
-		l, err = m.lookIn(ctx, p, q.ID, only)
-	}
-	if err == nil && !l.Ephemeral {
-		l.Close()
-		return located{}, fmt.Errorf("%w: %s is a persistent volume, asked for inline", ErrExists, q.ID)
-	}
-	return l, err
-}
-
-// alreadyThere judges what is mounted at the target already.
-func (m *Manager) alreadyThere(q PublishRequest, mount Mount, isOurs bool) error {
-	if !isOurs {
-		return fmt.Errorf("%w: something else than volume %s is mounted at target_path %s", ErrTargetTaken, q.ID, q.Target)
-	}
-	if !mount.satisfies(q.MountOptions) {
+	case mount.Mounted && !same(mount, info):
+		return fmt.Errorf("%w: something else than volume %s is mounted at target_path %s", ErrTargetTaken, r.ID, q.Target)
+	case mount.Mounted && !satisfies(mount.Options, q.Options):
 		return fmt.Errorf("%w: volume %s is mounted at target_path %s with options %+v, asked for %+v",
-			ErrTargetTaken, q.ID, q.Target, mount.MountOptions, q.MountOptions)
-	}
-	m.targets.add(q.ID, q.Target)
-	return nil
-}
-
-func (m *Manager) singleWriter(q PublishRequest, l located) error {
-	if !q.SingleWriter {
+			ErrTargetTaken, r.ID, q.Target, mount.Options, q.Options)
+	case mount.Mounted:
+		m.targets.add(r.ID, q.Target)
 		return nil
 	}
-	info, _, err := exists(l.disk, q.ID)
-	if err != nil {
-		return err
+	if q.SingleWriter {
+		live, err := m.publishedAt(r.ID, info)
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(live, func(t string) bool { return t != q.Target }); i >= 0 {
+			return fmt.Errorf("%w: %s is mounted at %s, and its access mode allows one pod", ErrSingleWriter, r.ID, live[i])
+		}
 	}
-	live, err := m.publishedAt(q.ID, info)
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(live, func(t string) bool { return t != q.Target }); i >= 0 {
-		return fmt.Errorf("%w: %s is mounted at %s, and its access mode allows one pod", ErrSingleWriter, q.ID, live[i])
-	}
-	return nil
+	return m.bind(o, r.ID, q)
 }
 
-func (m *Manager) bind(q PublishRequest, l located) error {
-	source, err := l.disk.Handle(q.ID)
+// seeToLimit looks before a pod writes whether a volume is held to its size. A quota in trouble must not keep pods from
+// their data: it is reported.
+func (m *Manager) seeToLimit(o *pool.Open, r records.Record) {
+	v, err := o.Enter(r)
 	if err != nil {
-		return fmt.Errorf("open volume %s for mounting: %w", q.ID, err)
+		o.Log.Warn("cannot see to the limit of a volume", logging.KeyID, r.ID, logging.KeyError, err)
+	}
+	if r.QuotaID == 0 || v.Counted {
+		return
+	}
+	o.Log.Warn("a pod gets a volume that is not held to its size", logging.KeyID, r.ID)
+	if r.Claim.Name != "" && !r.Ephemeral {
+		m.Cluster.Tell(r.Claim, "VolumeNotEnforced", notEnforced(o, r))
+	}
+}
+
+func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
+	source, err := o.Disk.Open(id)
+	if err != nil {
+		return fmt.Errorf("open volume %s for mounting: %w", id, err)
 	}
 	defer func() { _ = source.Close() }()
-	if err := m.Mounter.Bind(source, q.Target, q.MountOptions); err != nil {
-		return fmt.Errorf("publish volume %s: %w", q.ID, err)
+	if err := m.Mounter.Bind(source, q.Target, q.Options); err != nil {
+		return fmt.Errorf("publish volume %s: %w", id, err)
 	}
-	m.targets.add(q.ID, q.Target)
+	m.targets.add(id, q.Target)
 	return nil
 }
 
-// Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which its
-// record says, is then deleted. Neither an absent pool nor another's trouble keeps a pod from ending.
+// inlinePrefix begins the ids that the kubelet gives to inline volumes (makeVolumeHandle,
+// pkg/volume/csi/csi_mounter.go).
+const inlinePrefix = "csi-"
+
+// Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which
+// its record says, is then deleted. Neither an absent pool nor another's trouble keeps a pod from ending.
 func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
-	if err := ValidateID(id); err != nil {
+	if err := records.ValidateID(id); err != nil {
 		return err
 	}
 	if err := m.Mounter.Unmount(target); err != nil {
 		return fmt.Errorf("unpublish volume %s: %w", id, err)
 	}
 	m.targets.remove(id, target)
-	r, known := m.recorded(id)
-	if known && !r.Ephemeral {
+	_, v, known := m.Pools.Find(id)
+	inline := v.Ephemeral
+	if !known { // after a restart: a pool that hangs must not keep other pods from ending
+		inline = strings.HasPrefix(id, inlinePrefix) && slices.ContainsFunc(m.Pools.Names(), m.Pools.Inline)
+	}
+	if !inline || m.Published(id) {
 		return nil
 	}
-	l, err := m.locate(ctx, id, only)
+	err := m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+		if !r.Ephemeral {
+			return nil
+		}
+		return m.delete(ctx, o, r)
+	})
 	switch {
-	case err == nil:
-		l.Close()
-	case known: // an inline volume that is there and cannot be reached: the kubelet calls again
-		return err
-	default:
-		if !errors.Is(err, ErrNotFound) {
-			m.Log.Warn("cannot tell whether an unpublished volume was an inline one", logging.KeyID, id, logging.KeyError, err)
-		}
+	case errors.Is(err, records.ErrNotFound):
+		return m.deleted(ctx, id)
+	case err != nil && !known:
+		m.Log.Warn("cannot see whether an unpublished volume was an inline one", logging.KeyID, id, logging.KeyError, err)
 		return nil
 	}
-	if !l.Ephemeral || m.Published(id) {
-		return nil
-	}
-	return m.Delete(ctx, id)
+	return err
 }
 
-// recorded gives a volume's record from memory.
-func (m *Manager) recorded(id string) (Record, bool) {
-	for _, p := range m.Pools.All() {
-		if r, ok := p.Ledger().Get(id); ok {
-			return r, true
-		}
-	}
-	return Record{}, false
-}
-
-// satisfies tells whether a mount has the options asked for. It may have more than those: a bind mount inherits the flags
-// of the filesystem's own mount, except that read-only must be as asked.
-func (is MountOptions) satisfies(asked MountOptions) bool {
+// satisfies reports whether a mount has the options asked for. It may have more than those: a bind mount inherits the
+// flags of the filesystem's own mount, except that read-only must be as asked.
+func satisfies(is, asked bindmount.Options) bool {
 	return is.ReadOnly == asked.ReadOnly &&
 		(is.NoSUID || !asked.NoSUID) && (is.NoDev || !asked.NoDev) && (is.NoExec || !asked.NoExec) &&
 		(asked.Atime == "" || is.Atime == asked.Atime)
 }
 
-// targets remembers where volumes are mounted, so that no call reads the mount table. What it holds is verified when used.
+// targets remembers where volumes are mounted, so that no call reads the mount table. What it
+// has is verified when used.
 type targets struct {
 	mu sync.Mutex
 	by map[string][]string

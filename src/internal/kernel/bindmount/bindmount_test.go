@@ -46,10 +46,10 @@ func must(tb testing.TB, err error) {
 
 func (b bench) target() string { return b.path + "/pods/mount" }
 
-// source opens a directory as poolfs does.
+// source opens a directory as package disk does.
 func source(tb testing.TB, dir string) *os.File {
 	tb.Helper()
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	must(tb, err)
 	f := os.NewFile(uintptr(fd), dir)
 	tb.Cleanup(func() { f.Close() })
@@ -113,7 +113,11 @@ func TestFlagsAreInherited(t *testing.T) {
 		asked Options
 		want  Options
 	}{
-		{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOATIME, Options{NoExec: true}, Options{NoSUID: true, NoDev: true, NoExec: true, Atime: "noatime"}},
+		{
+			unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOATIME,
+			Options{NoExec: true},
+			Options{NoSUID: true, NoDev: true, NoExec: true, Atime: "noatime"},
+		},
 		{unix.MS_NOATIME, Options{Atime: "nodiratime"}, Options{Atime: "nodiratime"}},
 		{unix.MS_NODIRATIME, Options{Atime: "relatime"}, Options{Atime: "relatime"}},
 		{unix.MS_NODIRATIME, Options{Atime: "strictatime"}, Options{Atime: "strictatime"}},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,8 +76,7 @@ func volume(tb testing.TB, top *os.File, name string, number, limit uint64) (str
 	group := NewQgroupID(1, number)
 	must(tb, CreateQgroup(top, group))
 	must(tb, SetQgroupLimit(top, group, limit))
-	_, err := CreateSubvolume(top, name, group)
-	must(tb, err)
+	must(tb, CreateSubvolume(top, name, group))
 	return filepath.Join(top.Name(), name), group
 }
 
@@ -121,19 +121,12 @@ func as(tb testing.TB, uid int, do func() error) error {
 	return <-result
 }
 
-// on runs a test on a filesystem of each mode.
-func on(t *testing.T, test func(t *testing.T, top *os.File, mode Mode)) {
-	t.Helper()
-	t.Run("simple", func(t *testing.T) {
-		top := disk(t)
-		must(t, EnableSimpleQuota(top))
-		test(t, top, Simple)
-	})
-	t.Run("full", func(t *testing.T) {
-		top := disk(t)
-		must(t, EnableFullQuota(top))
-		test(t, top, Full)
-	})
+// simple is a new filesystem with simple quota.
+func simple(tb testing.TB, options ...string) *os.File {
+	tb.Helper()
+	top := disk(tb, options...)
+	must(tb, EnableSimpleQuota(top))
+	return top
 }
 
 // commit writes what was changed so far to the disk, qgroups and limits too, and brings counts up to date.
@@ -152,58 +145,57 @@ func usage(tb testing.TB, top *os.File, q QgroupID) Qgroup {
 }
 
 func TestLimitHolds(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, _ Mode) {
-		const limit = 16 * mib
-		dir, group := volume(t, top, "volume", 1, limit)
-		must(t, fill(dir+"/fits", 12*mib))
-		full(t, fill(dir+"/past", 8*mib))
-		if got := usage(t, top, group); got.Referenced > limit || got.Referenced < 12*mib || got.Limit != limit {
-			t.Errorf("%+v after writing past the limit of %d", got, limit)
-		}
-		must(t, os.Remove(dir+"/past"))
-		must(t, SetQgroupLimit(top, group, 2*limit))
-		must(t, fill(dir+"/past", 12*mib))
+	top := simple(t)
+	const limit = 16 * mib
+	dir, group := volume(t, top, "volume", 1, limit)
+	must(t, fill(dir+"/fits", 12*mib))
+	full(t, fill(dir+"/past", 8*mib))
+	if got := usage(t, top, group); got.Referenced > limit || got.Referenced < 12*mib || got.Limit != limit {
+		t.Errorf("%+v after writing past the limit of %d", got, limit)
+	}
+	must(t, os.Remove(dir+"/past"))
+	must(t, SetQgroupLimit(top, group, 2*limit))
+	must(t, fill(dir+"/past", 12*mib))
 
-		must(t, SetQgroupLimit(top, group, limit)) // now below what is used
-		full(t, fill(dir+"/more", mib))
-		if got := usage(t, top, group); got.Referenced < 24*mib || got.Limit != limit {
-			t.Errorf("%+v after a limit below what is used", got)
-		}
-		must(t, SetQgroupLimit(top, group, 0))
-		must(t, fill(dir+"/more", 24*mib))
-		if got := usage(t, top, group); got.Limit != 0 {
-			t.Errorf("%+v after clearing the limit", got)
-		}
-	})
+	must(t, SetQgroupLimit(top, group, limit)) // now below what is used
+	full(t, fill(dir+"/more", mib))
+	if got := usage(t, top, group); got.Referenced < 24*mib || got.Limit != limit {
+		t.Errorf("%+v after a limit below what is used", got)
+	}
+	must(t, SetQgroupLimit(top, group, 0))
+	must(t, fill(dir+"/more", 24*mib))
+	if got := usage(t, top, group); got.Limit != 0 {
+		t.Errorf("%+v after clearing the limit", got)
+	}
 }
 
 // TestRemoveInFullVolume checks that a pod can help itself.
 func TestRemoveInFullVolume(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, _ Mode) {
-		dir, group := volume(t, top, "volume", 1, 8*mib)
-		full(t, fill(dir+"/file", 16*mib))
-		must(t, os.Remove(dir+"/file"))
-		if got := usage(t, top, group); got.Referenced > mib {
-			t.Errorf("%+v after removing all", got)
-		}
-		must(t, fill(dir+"/file", 6*mib))
-	})
+	top := simple(t)
+	dir, group := volume(t, top, "volume", 1, 8*mib)
+	full(t, fill(dir+"/file", 16*mib))
+	must(t, os.Remove(dir+"/file"))
+	if got := usage(t, top, group); got.Referenced > mib {
+		t.Errorf("%+v after removing all", got)
+	}
+	must(t, fill(dir+"/file", 6*mib))
 }
 
-// nest makes a subvolume in a directory, opened by whoever calls.
+// nest makes a subvolume in a directory, opened by whoever calls; with group 0 where the kernel decides.
 func nest(dir, name string, group QgroupID) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	_, err = CreateSubvolume(f, name, group)
-	return err
+	if group == 0 {
+		return doNamed(f, "create subvolume", 24, name, &volArgsV2{})
+	}
+	return CreateSubvolume(f, name, group)
 }
 
 func TestNestedSubvolumeCountsUnderSimpleQuota(t *testing.T) {
-	top := disk(t)
-	must(t, EnableSimpleQuota(top))
+	top := simple(t)
 	dir, group := volume(t, top, "volume", 1, 16*mib)
 	must(t, os.Chown(dir, 1000, 1000))
 	must(t, as(t, 1000, func() error { return nest(dir, "nested", 0) }))
@@ -212,41 +204,28 @@ func TestNestedSubvolumeCountsUnderSimpleQuota(t *testing.T) {
 	must(t, as(t, 1000, func() error { return fill(dir+"/snapshot/fits", 4*mib) }))
 	full(t, as(t, 1000, func() error { return fill(dir+"/snapshot/past", 16*mib) }))
 	full(t, as(t, 1000, func() error { return fill(dir+"/nested/past", 16*mib) }))
-	if got := usage(t, top, group); got.Referenced > 16*mib || got.Exclusive != got.Referenced {
+	if got := usage(t, top, group); got.Referenced > 16*mib {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestNestedSubvolumeEscapesFullQgroups is the escape that docs/explanation/enforcement.md names.
-func TestNestedSubvolumeEscapesFullQgroups(t *testing.T) {
-	top := disk(t)
-	must(t, EnableFullQuota(top))
-	dir, group := volume(t, top, "volume", 1, 16*mib)
-	must(t, os.Chown(dir, 1000, 1000))
-	must(t, as(t, 1000, func() error { return nest(dir, "nested", 0) }))
-	if err := as(t, 1000, func() error { return fill(dir+"/nested/past", 32*mib) }); err != nil {
-		t.Errorf("%v: the kernel holds the limit now; say so in docs/explanation/enforcement.md", err)
-	}
-	rejoined(t, top, dir, group, 1)
-}
-
-// TestInheritEscapesSimpleQuota is the other one: the caller chooses the qgroups of a subvolume that it makes.
+// TestInheritEscapesSimpleQuota is the escape that docs/explanation/enforcement.md names: the caller chooses the
+// qgroups of a subvolume that it makes.
 func TestInheritEscapesSimpleQuota(t *testing.T) {
-	top := disk(t)
-	must(t, EnableSimpleQuota(top))
+	top := simple(t)
 	dir, group := volume(t, top, "volume", 1, 16*mib)
 	other, _ := volume(t, top, "other", 2, 64*mib)
 	must(t, os.Chown(dir, 1000, 1000))
 	none := &volArgsV2{flags: subvolumeQgroupInherit, size: 72, inherit: &qgroupInherit{}}
-	copy(none.name[:], "none")
-	must(t, as(t, 1000, func() error {
+	escape := func(name string) error {
 		f, err := os.Open(dir)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		return subvolumeCreateV2(f, none)
-	}))
+		return doNamed(f, "create subvolume", 24, name, none)
+	}
+	must(t, as(t, 1000, func() error { return escape("none") }))
 	must(t, as(t, 1000, func() error { return nest(dir, "theirs", NewQgroupID(1, 2)) }))
 	for _, nested := range []string{"/none", "/theirs"} {
 		if err := as(t, 1000, func() error { return fill(dir+nested+"/past", 32*mib) }); err != nil {
@@ -254,223 +233,202 @@ func TestInheritEscapesSimpleQuota(t *testing.T) {
 		}
 	}
 	full(t, fill(other+"/file", 48*mib)) // the other volume pays
-	rejoined(t, top, dir, group, 2)
+	rejoined(t, top, dir, group, "none", "theirs")
 	must(t, fill(other+"/file", 48*mib))
-	copy(none.name[:], "again")
-	full(t, as(t, 1000, func() error { // and there is no next time
-		f, err := os.Open(dir)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return subvolumeCreateV2(f, none)
-	}))
+	full(t, as(t, 1000, func() error { return escape("again") })) // and there is no next time
 }
 
-// rejoined checks that Rejoin ends an escape.
-func rejoined(t *testing.T, top *os.File, dir string, group QgroupID, escaped int) {
+// rejoined checks that Rejoin ends the escape of subvolumes.
+func rejoined(t *testing.T, top *os.File, dir string, group QgroupID, escaped ...string) {
 	t.Helper()
-	id, err := SubvolumeID(open(t, dir))
-	must(t, err)
 	commit(t, top)
-	joined, err := Rejoin(top, id, group)
-	must(t, err)
-	if len(joined) != escaped {
-		t.Errorf("joined %v, want %d", joined, escaped)
+	for range 2 {
+		must(t, Rejoin(top, subvolume(t, dir), group))
+		for _, name := range escaped {
+			groups, err := Groups(top, NewQgroupID(0, subvolume(t, dir+"/"+name)))
+			if err != nil || !slices.Equal(groups, []QgroupID{group}) {
+				t.Errorf("%s is in %v, %v; want only %v", name, groups, err, group)
+			}
+		}
 	}
-	quota, err := QuotaStatus(top)
-	must(t, err)
-	if quota.Inconsistent {
-		t.Errorf("%+v", quota)
-	}
-	if got := usage(t, top, group); got.Referenced < uint64(escaped)*32*mib {
+	if got := usage(t, top, group); got.Referenced < uint64(len(escaped))*32*mib {
 		t.Errorf("%+v, want what escaped in it", got)
 	}
 	full(t, fill(dir+"/more", mib))
-	again, err := Rejoin(top, id, group)
-	if err != nil || len(again) != 0 {
-		t.Errorf("again: %v, %v", again, err)
-	}
 }
 
 // TestStatfs records what df says in a volume.
 func TestStatfs(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, _ Mode) {
-		dir, _ := volume(t, top, "volume", 1, 16*mib)
-		var whole, inside unix.Statfs_t
-		must(t, unix.Statfs(top.Name(), &whole))
-		must(t, unix.Statfs(dir, &inside))
-		if inside.Blocks != whole.Blocks {
-			t.Errorf("df shows %d blocks in the volume and %d in the pool: say so in docs/explanation/enforcement.md", inside.Blocks, whole.Blocks)
-		}
-	})
+	top := simple(t)
+	dir, _ := volume(t, top, "volume", 1, 16*mib)
+	var whole, inside unix.Statfs_t
+	must(t, unix.Statfs(top.Name(), &whole))
+	must(t, unix.Statfs(dir, &inside))
+	if inside.Blocks != whole.Blocks {
+		t.Errorf("df shows %d blocks in the volume and %d in the pool: say so in docs/explanation/enforcement.md",
+			inside.Blocks, whole.Blocks)
+	}
 }
 
 func TestUsage(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, _ Mode) {
-		const volumes = 150 // more than one answer of a search holds
-		for i := range uint64(volumes) {
-			must(t, CreateQgroup(top, NewQgroupID(1, i+1)))
-			must(t, SetQgroupLimit(top, NewQgroupID(1, i+1), (i+1)*mib))
+	top := simple(t)
+	const volumes = 150 // more than one answer of a search holds
+	for i := range uint64(volumes) {
+		must(t, CreateQgroup(top, NewQgroupID(1, i+1)))
+		must(t, SetQgroupLimit(top, NewQgroupID(1, i+1), (i+1)*mib))
+	}
+	must(t, CreateSubvolume(top, "volume", NewQgroupID(1, 7)))
+	id := subvolume(t, top.Name()+"/volume")
+	must(t, fill(top.Name()+"/volume/file", 4*mib))
+	if got := usage(t, top, NewQgroupID(1, 7)); got.Referenced < 4*mib || got.Referenced > 5*mib || got.Limit != 7*mib {
+		t.Errorf("%+v", got)
+	}
+	all, err := Qgroups(top, NewQgroupID(1, 0), NewQgroupID(1, math.MaxUint64))
+	must(t, err)
+	if len(all) != volumes {
+		t.Fatalf("%d qgroups, want %d", len(all), volumes)
+	}
+	for i, q := range all {
+		if q.ID != NewQgroupID(1, uint64(i+1)) || q.Limit != uint64(i+1)*mib {
+			t.Errorf("%d: %+v", i, q)
 		}
-		id, err := CreateSubvolume(top, "volume", NewQgroupID(1, 7))
-		must(t, err)
-		must(t, fill(top.Name()+"/volume/file", 4*mib))
-		if got := usage(t, top, NewQgroupID(1, 7)); got.Referenced < 4*mib || got.Referenced > 5*mib || got.Limit != 7*mib {
-			t.Errorf("%+v", got)
-		}
-		all, err := Qgroups(top, 1)
-		must(t, err)
-		if len(all) != volumes {
-			t.Fatalf("%d qgroups, want %d", len(all), volumes)
-		}
-		for i, q := range all {
-			if q.ID != NewQgroupID(1, uint64(i+1)) || q.Limit != uint64(i+1)*mib {
-				t.Errorf("%d: %+v", i, q)
-			}
-		}
-		groups, err := Groups(top, NewQgroupID(0, id))
-		if err != nil || !slices.Equal(groups, []QgroupID{NewQgroupID(1, 7)}) {
-			t.Errorf("groups %v, %v", groups, err)
-		}
-		_, err = QgroupUsage(top, NewQgroupID(1, volumes+1))
-		wants(t, err, fs.ErrNotExist)
-		wants(t, CreateQgroup(top, NewQgroupID(1, 7)), fs.ErrExist)
-		wants(t, AssignQgroup(top, NewQgroupID(0, id), NewQgroupID(1, 7)), fs.ErrExist)
-		wants(t, RemoveQgroup(top, NewQgroupID(1, volumes+1)), fs.ErrNotExist)
-	})
+	}
+	groups, err := Groups(top, NewQgroupID(0, id))
+	if err != nil || !slices.Equal(groups, []QgroupID{NewQgroupID(1, 7)}) {
+		t.Errorf("groups %v, %v", groups, err)
+	}
+	_, err = QgroupUsage(top, NewQgroupID(1, volumes+1))
+	wants(t, err, fs.ErrNotExist)
+	wants(t, CreateQgroup(top, NewQgroupID(1, 7)), fs.ErrExist)
+	must(t, AssignQgroup(top, NewQgroupID(0, id), NewQgroupID(1, 7)))
+	wants(t, RemoveQgroup(top, NewQgroupID(1, volumes+1)), fs.ErrNotExist)
 }
 
-func every(QgroupID) bool { return true }
+func pass(ctx context.Context) error { return ctx.Err() }
 
-// TestDestroyTreeLeavesOthersLimits puts a volume into a group of the admin's as well, and fills both.
-func TestDestroyTreeLeavesOthersLimits(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, mode Mode) {
-		dir, group := volume(t, top, "volume", 1<<30, 32*mib)
-		shared := NewQgroupID(1, 100)
-		must(t, CreateQgroup(top, shared))
-		must(t, AssignQgroup(top, NewQgroupID(0, subvolume(t, dir)), shared))
-		must(t, SetQgroupLimit(top, shared, 16*mib))
-		run(t, "btrfs", "subvolume", "create", dir+"/nested")
-		must(t, fill(dir+"/nested/file", mib))
-		run(t, "btrfs", "subvolume", "create", dir+"/nested/deep")
-		if mode == Simple {
-			run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/nested/deep", dir+"/nested/read-only")
-		}
-		full(t, fill(dir+"/file", 32*mib))
-		commit(t, top)
-		must(t, DestroyTree(t.Context(), top, "volume", func(q QgroupID) bool { return q == group }, nil))
-		if got := usage(t, top, shared); got.Limit != 16*mib {
-			t.Errorf("the admin's group has limit %d now", got.Limit)
-		}
-		if got := usage(t, top, group); got.Limit != 0 {
-			t.Errorf("the volume's own limit stays: %d", got.Limit)
-		}
-	})
+// limitOf is a qgroup's limit.
+func limitOf(t *testing.T, top *os.File, q QgroupID) uint64 {
+	t.Helper()
+	got, err := QgroupUsage(top, q)
+	must(t, err)
+	return got.Limit
 }
 
-// TestDestroyTreeLeavesTheLimitOfACopy, which is in the group of the volume that it was made of.
-func TestDestroyTreeLeavesTheLimitOfACopy(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, _ Mode) {
-		dir, group := volume(t, top, "volume", 1<<30, 16*mib)
-		run(t, "btrfs", "subvolume", "create", dir+"/nested")
-		full(t, fill(dir+"/file", 32*mib))
-		run(t, "btrfs", "subvolume", "create", top.Name()+"/copy")
-		copied := NewQgroupID(0, subvolume(t, top.Name()+"/copy"))
-		must(t, AssignQgroup(top, copied, group))
-		must(t, DestroyTree(t.Context(), top, "volume", every, nil))
-		if got := usage(t, top, group); got.Limit != 16*mib {
-			t.Errorf("the limit is %d", got.Limit)
-		}
-		if groups, err := Groups(top, copied); err != nil || !slices.Equal(groups, []QgroupID{group}) {
-			t.Errorf("the copy is in %v, %v", groups, err)
-		}
-		full(t, fill(top.Name()+"/copy/file", 32*mib))
-	})
+// TestDestroyTreeLeavesAllLimits: the group of the volume, of which somebody has made a copy, and that of an admin.
+func TestDestroyTreeLeavesAllLimits(t *testing.T) {
+	top := simple(t)
+	dir, group := volume(t, top, "volume", 1<<30, 32*mib)
+	shared := NewQgroupID(1, 100)
+	must(t, CreateQgroup(top, shared))
+	must(t, AssignQgroup(top, NewQgroupID(0, subvolume(t, dir)), shared))
+	must(t, SetQgroupLimit(top, shared, 16*mib))
+	run(t, "btrfs", "subvolume", "create", dir+"/nested")
+	must(t, fill(dir+"/nested/file", mib))
+	run(t, "btrfs", "subvolume", "create", dir+"/nested/deep")
+	run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/nested/deep", dir+"/nested/read-only")
+	full(t, fill(dir+"/file", 32*mib))
+	run(t, "btrfs", "subvolume", "create", top.Name()+"/copy")
+	copied := NewQgroupID(0, subvolume(t, top.Name()+"/copy"))
+	must(t, AssignQgroup(top, copied, group))
+	commit(t, top)
+	must(t, DestroyTree(t.Context(), top, "volume", pass))
+	if a, b := limitOf(t, top, shared), limitOf(t, top, group); a != 16*mib || b != 32*mib {
+		t.Errorf("limits of %d and %d are left", a, b)
+	}
+	if groups, err := Groups(top, copied); err != nil || !slices.Equal(groups, []QgroupID{group}) {
+		t.Errorf("the copy is in %v, %v", groups, err)
+	}
+	full(t, fill(top.Name()+"/copy/file", 64*mib))
 }
 
-// TestInUse: what was moved out of a volume still counts to its group; what was destroyed does not, before any commit.
-func TestInUse(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, _ Mode) {
-		dir, group := volume(t, top, "volume", 1<<30, 64*mib)
-		run(t, "btrfs", "subvolume", "create", dir+"/nested")
-		_, err := Rejoin(top, subvolume(t, dir), group)
-		must(t, err)
-		must(t, os.Rename(dir+"/nested", top.Name()+"/moved"))
-		inUse := func(when string, want bool) {
-			t.Helper()
-			if is, err := InUse(top, group); err != nil || is != want {
-				t.Errorf("%s: in use %v, %v; want %v", when, is, err, want)
-			}
-		}
-		must(t, DestroySubvolume(top, "volume"))
-		inUse("the nested one is elsewhere", true)
-		wants(t, RemoveQgroup(top, group), syscall.EBUSY)
-		if got := usage(t, top, group); got.Limit != 64*mib {
-			t.Errorf("the limit is %d after a removal that failed", got.Limit)
-		}
-		must(t, DestroySubvolume(top, "moved"))
-		inUse("all is destroyed", false)
-	})
+// TestDestroyTreeWithALimitOfItsOwn, which an admin has set on the subvolume itself.
+func TestDestroyTreeWithALimitOfItsOwn(t *testing.T) {
+	top := simple(t)
+	dir, _ := volume(t, top, "volume", 1<<30, 64*mib)
+	run(t, "btrfs", "subvolume", "create", dir+"/nested")
+	must(t, SetQgroupLimit(top, NewQgroupID(0, subvolume(t, dir)), 8*mib))
+	full(t, fill(dir+"/file", 16*mib))
+	must(t, DestroyTree(t.Context(), top, "volume", pass))
 }
 
-// TestDestroyTreeInSlices: what the first slice destroyed does not count as somebody else's in the group.
+// TestDestroyTreeReadOnly: what holds others can be read-only, and so can the top.
+func TestDestroyTreeReadOnly(t *testing.T) {
+	top := simple(t)
+	dir, _ := volume(t, top, "volume", 1<<30, 64*mib)
+	for _, nested := range []string{"/a", "/a/b", "/a/b/c", "/d"} {
+		run(t, "btrfs", "subvolume", "create", dir+nested)
+	}
+	for _, nested := range []string{"/a/b/c", "/a/b", "/a", ""} {
+		run(t, "btrfs", "property", "set", dir+nested, "ro", "true")
+	}
+	must(t, DestroyTree(t.Context(), top, "volume", pass))
+}
+
+// TestRemoveQgroup: what was moved out of a volume counts to its group; what was destroyed does not, before any commit.
+func TestRemoveQgroup(t *testing.T) {
+	top := simple(t)
+	dir, group := volume(t, top, "volume", 1<<30, 64*mib)
+	run(t, "btrfs", "subvolume", "create", dir+"/nested")
+	must(t, fill(dir+"/nested/file", mib))
+	must(t, os.Rename(dir+"/nested", top.Name()+"/moved"))
+	must(t, DestroySubvolume(top, "volume"))
+	wants(t, RemoveQgroup(top, group), syscall.EBUSY)
+	if got := limitOf(t, top, group); got != 64*mib {
+		t.Errorf("the limit is %d after a removal that failed", got)
+	}
+	must(t, DestroySubvolume(top, "moved"))
+	must(t, RemoveQgroup(top, group))
+	wants(t, RemoveQgroup(top, group), fs.ErrNotExist)
+}
+
+// TestDestroyTreeInSlices: each slice comes nearer to the end.
 func TestDestroyTreeInSlices(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, _ Mode) {
-		dir, group := volume(t, top, "volume", 1<<30, 64*mib)
-		id := subvolume(t, dir)
-		run(t, "btrfs", "subvolume", "create", dir+"/a")
-		run(t, "btrfs", "subvolume", "create", dir+"/b")
-		_, err := Rejoin(top, id, group)
-		must(t, err)
-		for range 2 {
-			calls := 0
-			wants(t, DestroyTree(t.Context(), top, "volume", every, func(context.Context) error {
-				if calls++; calls == 2 {
-					return syscall.EINTR
-				}
-				return nil
-			}), syscall.EINTR)
-			if groups, err := Groups(top, NewQgroupID(0, id)); err != nil || !slices.Equal(groups, []QgroupID{group}) {
-				t.Errorf("the volume is in %v, %v", groups, err)
+	top := simple(t)
+	dir, _ := volume(t, top, "volume", 1<<30, 64*mib)
+	run(t, "btrfs", "subvolume", "create", dir+"/a")
+	run(t, "btrfs", "subvolume", "create", dir+"/b")
+	for range 2 {
+		calls := 0
+		wants(t, DestroyTree(t.Context(), top, "volume", func(context.Context) error {
+			if calls++; calls == 2 {
+				return syscall.EINTR
 			}
-		}
-		must(t, DestroyTree(t.Context(), top, "volume", every, nil))
-	})
+			return nil
+		}), syscall.EINTR)
+	}
+	if left, err := nested(top, subvolume(t, dir)); err != nil || len(left) != 0 {
+		t.Errorf("nested ones are left: %v, %v", left, err)
+	}
+	must(t, DestroyTree(t.Context(), top, "volume", pass))
 }
 
 func TestDestroyTree(t *testing.T) {
-	for name, enable := range map[string]func(*os.File) error{"simple": EnableSimpleQuota, "full": EnableFullQuota} {
-		t.Run(name, func(t *testing.T) {
-			top := disk(t, "commit=1") // the kernel's cleaner runs after a commit
-			must(t, enable(top))
-			dir, group := volume(t, top, "volume", 1, 16*mib)
-			run(t, "btrfs", "subvolume", "create", dir+"/a")
-			must(t, os.MkdirAll(dir+"/a/x/y", 0o755))
-			run(t, "btrfs", "subvolume", "create", dir+"/a/x/y/b")
-			run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/a/x/y/b", dir+"/a/x/read-only")
-			full(t, fill(dir+"/file", 32*mib))
-			ids := []uint64{}
-			for _, path := range []string{"", "/a", "/a/x/y/b", "/a/x/read-only"} {
-				ids = append(ids, subvolume(t, dir+path))
-			}
-			nested, err := Nested(top, ids[0])
-			if err != nil || len(nested) != 3 || nested[2] != ids[1] {
-				t.Errorf("nested %v, %v; want the three of %v, the one on top last", nested, err, ids)
-			}
-			wants(t, DestroySubvolume(top, "volume"), syscall.ENOTEMPTY)
-			wants(t, RemoveQgroup(top, NewQgroupID(0, ids[0])), syscall.EBUSY)
-			paused := 0
-			must(t, DestroyTree(t.Context(), top, "volume", every, func(context.Context) error { paused++; return nil }))
-			if paused != 4 {
-				t.Errorf("paused %d times, want once for each", paused)
-			}
-			_, err = os.Lstat(dir)
-			wants(t, err, fs.ErrNotExist)
-			must(t, RemoveQgroup(top, group))
-			run(t, "btrfs", append([]string{"subvolume", "sync", top.Name()}, numbers(ids)...)...)
-		})
+	top := simple(t, "commit=1") // the kernel's cleaner runs after a commit
+	dir, group := volume(t, top, "volume", 1, 16*mib)
+	run(t, "btrfs", "subvolume", "create", dir+"/a")
+	must(t, os.MkdirAll(dir+"/a/x/y", 0o755))
+	run(t, "btrfs", "subvolume", "create", dir+"/a/x/y/b")
+	run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/a/x/y/b", dir+"/a/x/read-only")
+	full(t, fill(dir+"/file", 32*mib))
+	ids := []uint64{}
+	for _, path := range []string{"", "/a", "/a/x/y/b", "/a/x/read-only"} {
+		ids = append(ids, subvolume(t, dir+path))
 	}
+	nested, err := nested(top, ids[0])
+	if err != nil || len(nested) != 3 || nested[2] != ids[1] {
+		t.Errorf("nested %v, %v; want the three of %v, the one on top last", nested, err, ids)
+	}
+	wants(t, DestroySubvolume(top, "volume"), syscall.ENOTEMPTY)
+	wants(t, RemoveQgroup(top, NewQgroupID(0, ids[0])), syscall.EBUSY)
+	paused := 0
+	must(t, DestroyTree(t.Context(), top, "volume", func(context.Context) error { paused++; return nil }))
+	if paused != 4 {
+		t.Errorf("paused %d times, want once for each", paused)
+	}
+	_, err = os.Lstat(dir)
+	wants(t, err, fs.ErrNotExist)
+	must(t, RemoveQgroup(top, group))
+	run(t, "btrfs", append([]string{"subvolume", "sync", top.Name()}, numbers(ids)...)...)
 }
 
 func numbers(ids []uint64) []string {
@@ -494,123 +452,99 @@ func subvolume(t *testing.T, path string) uint64 {
 // TestDestroyTreeStops checks that pause can end it, and that it can be done again.
 func TestDestroyTreeStops(t *testing.T) {
 	top := disk(t) // quota is off
-	_, err := CreateSubvolume(top, "volume", 0)
-	must(t, err)
+	must(t, nest(top.Name(), "volume", 0))
 	run(t, "btrfs", "subvolume", "create", top.Name()+"/volume/nested")
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	wants(t, DestroyTree(ctx, top, "volume", every, nil), context.Canceled)
+	wants(t, DestroyTree(ctx, top, "volume", pass), context.Canceled)
 	if is, err := IsSubvolume(open(t, top.Name()+"/volume/nested")); err != nil || !is {
 		t.Errorf("nested is a subvolume: %v, %v", is, err)
 	}
-	must(t, DestroyTree(t.Context(), top, "volume", every, nil))
-	wants(t, DestroyTree(t.Context(), top, "volume", every, nil), fs.ErrNotExist)
+	must(t, DestroyTree(t.Context(), top, "volume", pass))
+	wants(t, DestroyTree(t.Context(), top, "volume", pass), fs.ErrNotExist)
 }
 
 func TestNames(t *testing.T) {
 	top := disk(t)
 	must(t, os.Mkdir(top.Name()+"/dir", 0o755))
 	must(t, os.Symlink("dir", top.Name()+"/link"))
-	_, err := CreateSubvolume(top, "dir", 0)
-	wants(t, err, fs.ErrExist)
+	wants(t, nest(top.Name(), "dir", 0), fs.ErrExist)
 	wants(t, DestroySubvolume(top, "dir"), syscall.EINVAL)
 	wants(t, DestroySubvolume(top, "missing"), fs.ErrNotExist)
-	wants(t, DestroyTree(t.Context(), top, "link", every, nil), syscall.ENOTDIR)
+	wants(t, DestroyTree(t.Context(), top, "dir", pass), syscall.EINVAL)
+	wants(t, DestroyTree(t.Context(), top, "link", pass), syscall.ELOOP)
 	for _, name := range []string{"", ".", "..", "a/b", "a\x00b"} {
-		_, err := CreateSubvolume(top, name, 0)
-		wants(t, err, fs.ErrInvalid)
+		wants(t, CreateSubvolume(top, name, 1), fs.ErrInvalid)
 		wants(t, DestroySubvolume(top, name), fs.ErrInvalid)
 	}
-	_, err = CreateSubvolume(top, strings.Repeat("x", 256), 0)
-	wants(t, err, syscall.ENAMETOOLONG)
-	_, err = CreateSubvolume(top, strings.Repeat("x", 255), 0)
-	must(t, err)
-	_, err = CreateSubvolume(top, "bytes \n\xff", 0)
-	must(t, err)
-	if is, err := IsSubvolume(open(t, top.Name()+"/dir")); err != nil || is {
-		t.Errorf("a directory is a subvolume: %v, %v", is, err)
-	}
-	if is, err := IsSubvolume(open(t, t.TempDir())); err != nil || is {
-		t.Errorf("a directory elsewhere is a subvolume: %v, %v", is, err)
+	wants(t, CreateSubvolume(top, strings.Repeat("x", 256), 1), syscall.ENAMETOOLONG)
+	must(t, nest(top.Name(), strings.Repeat("x", 255), 0))
+	must(t, nest(top.Name(), "bytes \n\xff", 0))
+	for _, dir := range []string{top.Name() + "/dir", t.TempDir()} {
+		if id, err := SubvolumeID(open(t, dir)); err != nil || id != 0 {
+			t.Errorf("%s is a subvolume: %v, %v", dir, id, err)
+		}
 	}
 }
 
-func TestQuotaStatus(t *testing.T) {
-	status := func(top *os.File, want Quota) {
+func TestQuotaMode(t *testing.T) {
+	mode := func(top *os.File, want Mode) {
 		t.Helper()
-		if got, err := QuotaStatus(top); err != nil || got != want {
-			t.Errorf("%+v, %v; want %+v", got, err, want)
+		if got, err := QuotaMode(top); err != nil || got != want {
+			t.Errorf("%d, %v; want %d", got, err, want)
 		}
 	}
-	simple := disk(t)
-	status(simple, Quota{Mode: Off})
-	_, err := Qgroups(simple, 1)
+	top := disk(t)
+	mode(top, Off)
+	_, err := Qgroups(top, 0, 9)
 	wants(t, err, fs.ErrNotExist)
-	_, err = QgroupUsage(simple, NewQgroupID(1, 1))
+	_, err = QgroupUsage(top, NewQgroupID(1, 1))
 	wants(t, err, fs.ErrNotExist)
-	wants(t, CreateQgroup(simple, NewQgroupID(1, 1)), syscall.ENOTCONN)
-	must(t, EnableSimpleQuota(simple))
-	must(t, EnableSimpleQuota(simple))
-	status(simple, Quota{Mode: Simple})
+	wants(t, CreateQgroup(top, NewQgroupID(1, 1)), syscall.ENOTCONN)
+	must(t, EnableSimpleQuota(top))
+	must(t, EnableSimpleQuota(top))
+	mode(top, Simple)
 
-	whole := disk(t)
-	must(t, EnableFullQuota(whole))
-	wants(t, EnableSimpleQuota(whole), syscall.EBUSY)
-	run(t, "btrfs", "quota", "rescan", "-w", whole.Name())
-	status(whole, Quota{Mode: Full})
-	// Assigning a subvolume that shares extents leaves the sums wrong.
-	run(t, "btrfs", "subvolume", "create", whole.Name()+"/a")
-	must(t, fill(whole.Name()+"/a/file", mib))
-	run(t, "btrfs", "subvolume", "snapshot", whole.Name()+"/a", whole.Name()+"/b")
-	commit(t, whole)
-	must(t, CreateQgroup(whole, NewQgroupID(1, 1)))
-	must(t, AssignQgroup(whole, NewQgroupID(0, subvolume(t, whole.Name()+"/b")), NewQgroupID(1, 1)))
-	commit(t, whole)
-	status(whole, Quota{Mode: Full, Inconsistent: true})
-	must(t, Rescan(whole))
-	run(t, "btrfs", "quota", "rescan", "-w", whole.Name())
-	commit(t, whole)
-	status(whole, Quota{Mode: Full})
+	run(t, "btrfs", "quota", "disable", top.Name())
+	mode(top, Off)
+	run(t, "btrfs", "quota", "enable", top.Name())
+	mode(top, Full)
+	wants(t, EnableSimpleQuota(top), syscall.EBUSY)
 
 	elsewhere := open(t, t.TempDir())
-	if is, err := Is(elsewhere); err != nil || is {
-		t.Errorf("Is: %v, %v", is, err)
-	}
-	_, err = QuotaStatus(elsewhere)
+	_, err = QuotaMode(elsewhere)
 	wants(t, err, syscall.ENOTTY)
 }
 
 // TestDurable takes what is on the disk at one moment, as a power cut would leave it.
 func TestDurable(t *testing.T) {
-	on(t, func(t *testing.T, top *os.File, _ Mode) {
-		volume(t, top, "volume", 1, 16*mib) // durable, with its limit, when CreateSubvolume returns
-		must(t, SetQgroupLimit(top, NewQgroupID(1, 1), 24*mib))
-		commit(t, top)
-		must(t, SetQgroupLimit(top, NewQgroupID(1, 1), 32*mib)) // not yet
-		before := filepath.Join(filepath.Dir(top.Name()), "before")
-		run(t, "cp", "--sparse=always", filepath.Join(filepath.Dir(top.Name()), "001", "image"), before)
-		t.Cleanup(func() { must(t, os.Remove(before)) })
-		must(t, top.Close())
-		run(t, "umount", top.Name())
-		run(t, "mount", "-o", "loop", before, top.Name())
-		after := open(t, top.Name())
-		defer after.Close()
-		got, err := QgroupUsage(after, NewQgroupID(1, 1))
-		if err != nil || got.Limit != 24*mib {
-			t.Errorf("%+v, %v", got, err)
-		}
-		id := subvolume(t, after.Name()+"/volume")
-		groups, err := Groups(after, NewQgroupID(0, id))
-		if err != nil || !slices.Equal(groups, []QgroupID{NewQgroupID(1, 1)}) {
-			t.Errorf("groups %v, %v", groups, err)
-		}
-		full(t, fill(after.Name()+"/volume/file", 32*mib))
-	})
+	top := simple(t)
+	volume(t, top, "volume", 1, 16*mib) // durable, with its limit, when CreateSubvolume returns
+	must(t, SetQgroupLimit(top, NewQgroupID(1, 1), 24*mib))
+	commit(t, top)
+	must(t, SetQgroupLimit(top, NewQgroupID(1, 1), 32*mib)) // not yet
+	before := filepath.Join(filepath.Dir(top.Name()), "before")
+	run(t, "cp", "--sparse=always", filepath.Join(filepath.Dir(top.Name()), "001", "image"), before)
+	t.Cleanup(func() { must(t, os.Remove(before)) })
+	must(t, top.Close())
+	run(t, "umount", top.Name())
+	run(t, "mount", "-o", "loop", before, top.Name())
+	after := open(t, top.Name())
+	defer after.Close()
+	got, err := QgroupUsage(after, NewQgroupID(1, 1))
+	if err != nil || got.Limit != 24*mib {
+		t.Errorf("%+v, %v", got, err)
+	}
+	id := subvolume(t, after.Name()+"/volume")
+	groups, err := Groups(after, NewQgroupID(0, id))
+	if err != nil || !slices.Equal(groups, []QgroupID{NewQgroupID(1, 1)}) {
+		t.Errorf("groups %v, %v", groups, err)
+	}
+	full(t, fill(after.Name()+"/volume/file", 32*mib))
 }
 
 func BenchmarkUsage(b *testing.B) {
-	top := disk(b)
-	must(b, EnableSimpleQuota(top))
+	top := simple(b)
 	dir, group := volume(b, top, "volume", 1, 512*mib)
 	for i := range 1000 {
 		must(b, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), []byte("x"), 0o600))
@@ -622,8 +556,7 @@ func BenchmarkUsage(b *testing.B) {
 }
 
 func BenchmarkCreate(b *testing.B) {
-	top := disk(b)
-	must(b, EnableSimpleQuota(top))
+	top := simple(b)
 	n := uint64(0)
 	for b.Loop() {
 		n++

@@ -24,29 +24,21 @@ const (
 	typeQgroupLimit    = 244 // BTRFS_QGROUP_LIMIT_KEY
 	typeQgroupRelation = 246 // BTRFS_QGROUP_RELATION_KEY: (one, QGROUP_RELATION, other), both ways round
 
-	statusOn           = 1 << 0 // BTRFS_QGROUP_STATUS_FLAG_ON
-	statusRescan       = 1 << 1 // BTRFS_QGROUP_STATUS_FLAG_RESCAN
-	statusInconsistent = 1 << 2 // BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT
-	statusSimple       = 1 << 3 // BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE (Linux 6.7)
+	statusOn     = 1 << 0 // BTRFS_QGROUP_STATUS_FLAG_ON
+	statusSimple = 1 << 3 // BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE (Linux 6.7)
 
 	limitMaxReferenced = 1 << 0 // BTRFS_QGROUP_LIMIT_MAX_RFER
 
-	quotaEnable       = 1 // BTRFS_QUOTA_CTL_ENABLE
 	quotaEnableSimple = 4 // BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA (Linux 6.7)
 
+	subvolumeReadOnly      = 1 << 1 // BTRFS_SUBVOL_RDONLY
 	subvolumeQgroupInherit = 1 << 2 // BTRFS_SUBVOL_QGROUP_INHERIT
 	subvolumeSpecByID      = 1 << 4 // BTRFS_SUBVOL_SPEC_BY_ID (Linux 5.7)
 
-	maxName = 255 // BTRFS_NAME_LEN
+	handleType = 0x4d // FILEID_BTRFS_WITHOUT_PARENT, of a file handle
 
 	levelShift = 48 // BTRFS_QGROUP_LEVEL_SHIFT
 )
-
-// volArgs is struct btrfs_ioctl_vol_args.
-type volArgs struct {
-	_    int64      // fd
-	name [4088]byte // BTRFS_PATH_NAME_MAX + 1
-}
 
 // volArgsV2 is struct btrfs_ioctl_vol_args_v2.
 type volArgsV2 struct {
@@ -100,11 +92,6 @@ type quotaCtlArgs struct {
 	_       uint64 // status
 }
 
-// quotaRescanArgs is struct btrfs_ioctl_quota_rescan_args.
-type quotaRescanArgs struct {
-	_ [8]uint64 // flags, progress, reserved
-}
-
 // inoLookupArgs is struct btrfs_ioctl_ino_lookup_args.
 type inoLookupArgs struct {
 	tree   uint64
@@ -131,45 +118,13 @@ type searchArgs struct {
 	buf [4096 - unsafe.Sizeof(searchKey{})]byte
 }
 
-// searchHeaderSize is that of struct btrfs_ioctl_search_header: transid, objectid, offset (64 bits each), type, len (32).
+// searchHeaderSize is that of struct btrfs_ioctl_search_header: transid, objectid, offset (64 bits each), type, len
+// (32).
 const searchHeaderSize = 32
 
-func subvolumeCreateV2(f *os.File, a *volArgsV2) error {
-	return ioctl.Do(f, "create subvolume", ioctl.W(magic, 24, unsafe.Sizeof(*a)), a)
-}
-
-func snapDestroy(f *os.File, a *volArgs) error {
-	return ioctl.Do(f, "destroy subvolume", ioctl.W(magic, 15, unsafe.Sizeof(*a)), a)
-}
-
-func snapDestroyV2(f *os.File, a *volArgsV2) error {
-	return ioctl.Do(f, "destroy subvolume", ioctl.W(magic, 63, unsafe.Sizeof(*a)), a)
-}
-
-func treeSearch(f *os.File, a *searchArgs) error {
-	return ioctl.Do(f, "search trees", ioctl.RW(magic, 17, unsafe.Sizeof(*a)), a)
-}
-
-func inoLookup(f *os.File, a *inoLookupArgs) error {
-	return ioctl.Do(f, "find subvolume", ioctl.RW(magic, 18, unsafe.Sizeof(*a)), a)
-}
-
-func quotaCtl(f *os.File, a *quotaCtlArgs) error {
-	return ioctl.Do(f, "switch quota on", ioctl.RW(magic, 40, unsafe.Sizeof(*a)), a)
-}
-
-func quotaRescan(f *os.File, a *quotaRescanArgs) error {
-	return ioctl.Do(f, "rescan quota", ioctl.W(magic, 44, unsafe.Sizeof(*a)), a)
-}
-
-func qgroupAssign(f *os.File, op string, a *qgroupAssignArgs) error {
-	return ioctl.Do(f, op, ioctl.W(magic, 41, unsafe.Sizeof(*a)), a)
-}
-
-func qgroupCreate(f *os.File, op string, a *qgroupCreateArgs) error {
-	return ioctl.Do(f, op, ioctl.W(magic, 42, unsafe.Sizeof(*a)), a)
-}
-
-func qgroupSetLimit(f *os.File, a *qgroupLimitArgs) error {
-	return ioctl.Do(f, "limit qgroup", ioctl.R(magic, 43, unsafe.Sizeof(*a)), a)
+// do makes a request of btrfs; direction is that of the data.
+func do[T any](
+	f *os.File, op string, direction func(kind, number byte, size uintptr) ioctl.Request, number byte, argument *T,
+) error {
+	return ioctl.Do(f, op, direction(magic, number, unsafe.Sizeof(*argument)), argument)
 }

@@ -2,8 +2,8 @@ package btrfs
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
+	"slices"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -15,7 +15,6 @@ func TestLayout(t *testing.T) {
 		name      string
 		got, want uintptr
 	}{
-		{"btrfs_ioctl_vol_args", unsafe.Sizeof(volArgs{}), 4096},
 		{"btrfs_ioctl_vol_args_v2", unsafe.Sizeof(volArgsV2{}), 4096},
 		{"btrfs_ioctl_vol_args_v2.flags", unsafe.Offsetof(volArgsV2{}.flags), 16},
 		{"btrfs_ioctl_vol_args_v2.size", unsafe.Offsetof(volArgsV2{}.size), 24},
@@ -29,7 +28,6 @@ func TestLayout(t *testing.T) {
 		{"btrfs_ioctl_qgroup_create_args", unsafe.Sizeof(qgroupCreateArgs{}), 16},
 		{"btrfs_ioctl_qgroup_assign_args", unsafe.Sizeof(qgroupAssignArgs{}), 24},
 		{"btrfs_ioctl_quota_ctl_args", unsafe.Sizeof(quotaCtlArgs{}), 16},
-		{"btrfs_ioctl_quota_rescan_args", unsafe.Sizeof(quotaRescanArgs{}), 64},
 		{"btrfs_ioctl_ino_lookup_args", unsafe.Sizeof(inoLookupArgs{}), 4096},
 		{"btrfs_ioctl_search_key", unsafe.Sizeof(searchKey{}), 104},
 		{"btrfs_ioctl_search_key.min_type", unsafe.Offsetof(searchKey{}.minType), 56},
@@ -61,63 +59,49 @@ func TestQgroupID(t *testing.T) {
 	}
 }
 
-func TestNextKey(t *testing.T) {
-	const most = math.MaxUint64
-	for _, test := range []struct {
-		from, want key
-		ok         bool
-	}{
-		{key{1, 2, 3}, key{1, 2, 4}, true},
-		{key{1, 2, most}, key{1, 3, 0}, true},
-		{key{1, 255, most}, key{2, 0, 0}, true},
-		{key{most, 255, most}, key{}, false},
-	} {
-		if got, ok := test.from.next(); got != test.want || ok != test.ok {
-			t.Errorf("after %v: %v, %v; want %v, %v", test.from, got, ok, test.want, test.ok)
-		}
-	}
-}
-
 // item is one item of a search's answer.
-func item(k key, data ...byte) []byte {
-	b := make([]byte, 8, searchHeaderSize+len(data))
-	b = binary.NativeEndian.AppendUint64(b, k.object)
-	b = binary.NativeEndian.AppendUint64(b, k.offset)
-	b = binary.NativeEndian.AppendUint32(b, k.kind)
+func item(offset uint64, data ...byte) []byte {
+	b := make([]byte, 16, searchHeaderSize+len(data))
+	b = binary.NativeEndian.AppendUint64(b, offset)
+	b = binary.NativeEndian.AppendUint32(b, 0)
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(data)))
 	return append(b, data...)
 }
 
-func TestItems(t *testing.T) {
-	first, second := key{1, 2, 3}, key{4, 5, 6}
-	buf := append(item(first, 7, 8), item(second)...)
-	var keys []key
+func TestRead(t *testing.T) {
+	buf := append(item(3, 7, 8), item(math.MaxUint64, 9)...)
+	var offsets []uint64
 	var data []byte
-	last, err := items(buf, 2, func(k key, d []byte) { keys, data = append(keys, k), append(data, d...) })
+	last, err := read(buf, 2, 1, func(offset uint64, item []byte) {
+		offsets, data = append(offsets, offset), append(data, item...)
+	})
 	must(t, err)
-	if last != second || len(keys) != 2 || keys[0] != first || keys[1] != second || string(data) != "\x07\x08" {
-		t.Errorf("last %v, keys %v, data %v", last, keys, data)
+	if last != math.MaxUint64 || !slices.Equal(offsets, []uint64{3, last}) || string(data) != "\x07\x08\x09" {
+		t.Errorf("last %v, offsets %v, data %v", last, offsets, data)
 	}
 	for cut := range buf {
-		if _, err := items(buf[:cut], 2, func(key, []byte) {}); !errors.Is(err, syscall.EIO) {
-			t.Errorf("an answer cut at %d: %v, want EIO", cut, err)
-		}
+		_, err := read(buf[:cut], 2, 1, func(uint64, []byte) {})
+		wants(t, err, syscall.EIO)
 	}
+	_, err = read(buf, 2, 2, func(uint64, []byte) {}) // the second is too short
+	wants(t, err, syscall.EIO)
 }
 
-func FuzzItems(f *testing.F) {
-	f.Add(item(key{1, 2, 3}, 4, 5), uint32(1))
-	f.Add(append(item(key{1, 2, 3}), item(key{1, 2, 4}, 9)...), uint32(2))
-	f.Add([]byte{}, uint32(math.MaxUint32))
-	f.Fuzz(func(t *testing.T, buf []byte, n uint32) {
-		visited, held := uint32(0), 0
-		_, err := items(buf, n, func(_ key, data []byte) {
+func FuzzRead(f *testing.F) {
+	f.Add(item(3, 4, 5), uint32(1), 2)
+	f.Add(append(item(3), item(4, 9)...), uint32(2), 1)
+	f.Add([]byte{}, uint32(math.MaxUint32), 0)
+	f.Fuzz(func(t *testing.T, buf []byte, n uint32, least int) {
+		visited, size := uint32(0), 0
+		_, err := read(buf, n, max(least, 0), func(_ uint64, data []byte) {
 			visited++
-			held += searchHeaderSize + len(data)
-			_, _ = field(data, 8)
+			size += searchHeaderSize + len(data)
+			if len(data) < least {
+				t.Errorf("an item of %d bytes, want %d", len(data), least)
+			}
 		})
-		if held > len(buf) || err == nil && visited != n {
-			t.Errorf("%d items of %d bytes out of %d, %d asked for: %v", visited, held, len(buf), n, err)
+		if size > len(buf) || err == nil && visited != n {
+			t.Errorf("%d items of %d bytes out of %d, %d asked for: %v", visited, size, len(buf), n, err)
 		}
 	})
 }

@@ -7,91 +7,81 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/ioctl"
 )
 
-// key names an item of a btrfs tree; keys are ordered by object, kind, offset.
-type key struct {
-	object uint64
-	kind   uint32 // 8 bits on disk
-	offset uint64
+// items names those of an object in a btrfs tree that are of one kind, from an offset to another. least is how many
+// bytes each has; those of later formats are longer, never shorter.
+type items struct {
+	tree, object uint64
+	kind         uint32
+	first, last  uint64
+	least        int
 }
 
-// next is the smallest key that is greater; ok is false where there is none.
-func (k key) next() (next key, ok bool) {
-	const maxKind = math.MaxUint8
-	switch {
-	case k.offset < math.MaxUint64:
-		return key{k.object, k.kind, k.offset + 1}, true
-	case k.kind < maxKind:
-		return key{k.object, k.kind + 1, 0}, true
-	case k.object < math.MaxUint64:
-		return key{k.object + 1, 0, 0}, true
-	default:
-		return key{}, false
-	}
+// all are all items of a kind.
+func all(tree, object uint64, kind uint32) items {
+	return items{tree: tree, object: object, kind: kind, last: math.MaxUint64}
 }
 
-// search gives each item of a tree from first to last to visit, whose data is valid only during the call. A tree that
-// does not exist is ENOENT.
-func search(f *os.File, tree uint64, first, last key, visit func(k key, data []byte)) error {
+// search gives each of the items to visit, whose data is valid only during the call. A tree that does not exist is
+// ENOENT.
+func search(f *os.File, want items, visit func(offset uint64, data []byte)) error {
 	most := uint32(math.MaxUint32)
-	if first == last {
+	if want.first == want.last {
 		most = 1 // else the kernel looks at all that follows in the leaf: 13 µs instead of 1
 	}
-	for more := true; more; {
+	for {
 		args := searchArgs{key: searchKey{
-			tree:      tree,
-			minObject: first.object, maxObject: last.object,
-			minOffset: first.offset, maxOffset: last.offset,
+			tree:      want.tree,
+			minObject: want.object, maxObject: want.object,
+			minOffset: want.first, maxOffset: want.last,
 			maxTransid: math.MaxUint64,
-			minType:    first.kind, maxType: last.kind,
+			minType:    want.kind, maxType: want.kind,
 			items: most,
 		}}
-		if err := treeSearch(f, &args); err != nil {
+		if err := do(f, "search trees", ioctl.RW, 17, &args); err != nil || args.key.items == 0 {
 			return err
 		}
-		if args.key.items == 0 {
-			return nil
-		}
-		at, err := items(args.buf[:], args.key.items, visit)
+		last, err := read(args.buf[:], args.key.items, want.least, visit)
 		if err != nil {
 			return fmt.Errorf("search trees of %s: %w", f.Name(), err)
 		}
-		if at == last {
+		if last >= want.last {
 			return nil
 		}
-		first, more = at.next()
+		want.first = last + 1
 	}
-	return nil
 }
 
-// items reads n items of a search's answer and tells the last one's key.
-func items(buf []byte, n uint32, visit func(k key, data []byte)) (key, error) {
-	var k key
+// read visits n items of a search's answer and returns the last one's offset.
+func read(buf []byte, n uint32, least int, visit func(offset uint64, data []byte)) (offset uint64, err error) {
 	for range n {
 		if len(buf) < searchHeaderSize {
-			return key{}, fmt.Errorf("%w: the answer ends inside an item's header", unix.EIO)
+			return 0, fmt.Errorf("%w: the answer ends inside an item's header", unix.EIO)
 		}
-		k = key{
-			object: binary.NativeEndian.Uint64(buf[8:]),
-			offset: binary.NativeEndian.Uint64(buf[16:]),
-			kind:   binary.NativeEndian.Uint32(buf[24:]),
-		}
+		offset = binary.NativeEndian.Uint64(buf[16:])
 		size := uint64(binary.NativeEndian.Uint32(buf[28:]))
 		buf = buf[searchHeaderSize:]
-		if size > uint64(len(buf)) {
-			return key{}, fmt.Errorf("%w: the answer ends inside an item", unix.EIO)
+		if size > uint64(len(buf)) || size < uint64(least) {
+			return 0, fmt.Errorf("%w: an item of %d bytes is too short, or longer than the answer", unix.EIO, size)
 		}
-		visit(k, buf[:size])
+		visit(offset, buf[:size])
 		buf = buf[size:]
 	}
-	return k, nil
+	return offset, nil
 }
 
-// field reads a little-endian number at an offset of an item; items of later formats are longer, never shorter.
-func field(data []byte, offset int) (uint64, error) {
-	if len(data) < offset+8 {
-		return 0, fmt.Errorf("%w: an item of %d bytes is too short", unix.EIO, len(data))
+// firstNested is one of the subvolumes directly in a subvolume, 0 where there is none.
+func firstNested(f *os.File, id uint64) (child uint64, err error) {
+	args := searchArgs{key: searchKey{
+		tree: rootTree, minObject: id, maxObject: id, maxOffset: math.MaxUint64, maxTransid: math.MaxUint64,
+		minType: typeRootRef, maxType: typeRootRef, items: 1,
+	}}
+	if err := do(f, "search trees", ioctl.RW, 17, &args); err != nil || args.key.items == 0 {
+		return 0, err
 	}
-	return binary.LittleEndian.Uint64(data[offset:]), nil
+	_, err = read(args.buf[:], 1, 0, func(offset uint64, _ []byte) { child = offset })
+	return child, err
 }

@@ -37,7 +37,8 @@ func request(direction uintptr, kind, number byte, size uintptr) Request {
 // as the kernel's. The error is a *fs.PathError that names op.
 func Do[T any](f *os.File, op string, r Request, argument *T) error {
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), uintptr(r), uintptr(unsafe.Pointer(argument))) //nolint:gosec // G103: ioctl(2) takes a pointer
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), uintptr(r),
+			uintptr(unsafe.Pointer(argument))) //nolint:gosec // G103: ioctl(2) takes a pointer
 		runtime.KeepAlive(f)
 		switch {
 		case errno == 0:

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRequest compares with what the C compiler makes of the kernel's headers (linux/btrfs.h, linux/fs.h, linux-libc-dev 6.1).
+// TestRequest compares with what the C compiler makes of the kernel's headers (linux/btrfs.h, linux/fs.h,
+// linux-libc-dev 6.1).
 func TestRequest(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -31,32 +31,26 @@ type xattr struct {
 	_       [8]byte
 }
 
-// block is struct if_dqblk of include/uapi/linux/quota.h.
+// block is struct if_nextdqblk of include/uapi/linux/quota.h, and struct if_dqblk but for the ID, which is padding
+// there.
 type block struct {
 	hardBytes  uint64 // in Units
-	softBytes  uint64 // in Units
+	_          uint64 // soft limit
 	bytes      uint64 // in bytes
 	hardInodes uint64
-	softInodes uint64
+	_          uint64 // soft limit
 	inodes     uint64
-	byteTime   uint64
-	inodeTime  uint64
-	valid      uint32
-	_          uint32
-}
-
-// nextBlock is struct if_nextdqblk of include/uapi/linux/quota.h.
-type nextBlock struct {
-	hardBytes  uint64 // in Units
-	softBytes  uint64 // in Units
-	bytes      uint64 // in bytes
-	hardInodes uint64
-	softInodes uint64
-	inodes     uint64
-	byteTime   uint64
-	inodeTime  uint64
+	_          [2]uint64 // times of soft limits
 	valid      uint32
 	id         uint32
+}
+
+func (b block) quota(id uint32) Quota {
+	return Quota{
+		ID:    id,
+		Limit: Limit{Bytes: b.hardBytes * Unit, Inodes: b.hardInodes},
+		Usage: Usage{Bytes: b.bytes, Inodes: b.inodes},
+	}
 }
 
 // quotaState is struct fs_quota_statv of include/uapi/linux/dqblk_xfs.h.

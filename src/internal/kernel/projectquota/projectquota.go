@@ -1,8 +1,8 @@
-// Package projectquota limits directories by the project quota of XFS and ext4. It works on open directories, which must
-// not be O_PATH ones, and knows nothing of volumes.
+// Package projectquota limits directories by the project quota of XFS and ext4. It works on open directories, which
+// must not be O_PATH ones, and knows nothing of volumes.
 //
-// Files belong to projects by an id; a directory with the inheritance flag gives its own to what is made in it, and what
-// has another id can be neither moved nor linked into it (EXDEV). Setting limits needs CAP_SYS_ADMIN.
+// Files belong to projects by an ID; a directory with the inheritance flag gives its own to what is made in it, and
+// what has another id can be neither moved nor linked into it (EXDEV). Setting limits needs CAP_SYS_ADMIN.
 package projectquota
 
 import (
@@ -22,18 +22,17 @@ const Unit = 1024
 
 // Support is what a filesystem can do now.
 type Support struct {
-	Filesystem string // "xfs", "ext4", or "" for one that has no project quota
-	BlockSize  uint64 // bytes; what files are allocated in
-	Accounting bool   // use is counted
-	Enforcing  bool   // limits hold
-	// Reason says, where limits do not hold, why and what to do.
+	Accounting bool // usage is counted
+	Enforcing  bool // limits are enforced
+	// Reason says, where limits are not enforced, why and what to do.
 	Reason string
+	xfs    bool
 }
 
-// Limit is the most that a project may hold; 0 is no limit.
+// Limit is the most that may count to a project; 0 is no limit.
 type Limit struct{ Bytes, Inodes uint64 }
 
-// Usage is what a project holds: allocated bytes, and files, directories and links, the top directory among them.
+// Usage is what counts to a project: allocated bytes, and files, directories and links, the top directory among them.
 type Usage struct{ Bytes, Inodes uint64 }
 
 // Quota is one project's.
@@ -43,25 +42,17 @@ type Quota struct {
 	Usage Usage
 }
 
-// Probe tells what the filesystem of dir can do; the error is one of looking, not of lacking.
+// Probe looks at what the filesystem of dir can do; the error is one of looking, not of lacking.
 func Probe(dir *os.File) (Support, error) {
 	var st unix.Statfs_t
-	if err := retry(func() error { return unix.Fstatfs(int(dir.Fd()), &st) }); err != nil {
+	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
 		return Support{}, &fs.PathError{Op: "statfs", Path: dir.Name(), Err: err}
 	}
-	s := Support{BlockSize: uint64(st.Bsize)}
-	switch int64(st.Type) {
-	case unix.XFS_SUPER_MAGIC:
-		s.Filesystem = "xfs"
-	case unix.EXT4_SUPER_MAGIC: // ext2's and ext3's too
-		s.Filesystem = "ext4"
-	default:
-		s.Reason = "only XFS and ext4 have project quota"
-		return s, nil
+	if st.Type != unix.XFS_SUPER_MAGIC && st.Type != unix.EXT4_SUPER_MAGIC { // the latter is ext2's and ext3's too
+		return Support{Reason: "only XFS and ext4 have project quota"}, nil
 	}
 	if _, _, err := ProjectID(dir); errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
-		s.Reason = "this filesystem has no project ids"
-		return s, nil
+		return Support{Reason: "this filesystem has no project IDs"}, nil
 	} else if err != nil {
 		return Support{}, err
 	}
@@ -69,43 +60,46 @@ func Probe(dir *os.File) (Support, error) {
 	if err != nil {
 		return Support{}, err
 	}
-	s.Accounting = flags&projectAccounting != 0
-	s.Enforcing = flags&projectEnforcing != 0
+	s := Support{Accounting: flags&projectAccounting != 0, Enforcing: flags&projectEnforcing != 0}
+	s.xfs = st.Type == unix.XFS_SUPER_MAGIC
 	s.Reason = reason(s)
 	return s, nil
 }
 
-// reason says what to do; the kernel does not tell which of the conditions is missing.
+// reason says what to do; the kernel does not say which of the conditions is missing.
 func reason(s Support) string {
+	const counted = "project quota is counted but not enforced: mount the filesystem with the option prjquota"
 	switch {
 	case s.Enforcing:
 		return ""
-	case s.Filesystem == "xfs" && s.Accounting:
-		return "project quota is counted but not enforced: mount the filesystem with the option prjquota instead of pqnoenforce"
-	case s.Filesystem == "xfs":
-		return "project quota is off: mount the filesystem with the option prjquota (a remount does not do), on a kernel with CONFIG_XFS_QUOTA"
+	case s.Accounting && s.xfs:
+		return counted + " instead of pqnoenforce"
 	case s.Accounting:
-		return "project quota is counted but not enforced: mount the filesystem with the option prjquota"
+		return counted
+	case s.xfs:
+		return "project quota is off: mount the filesystem with the option prjquota (a remount does not do), on Linux " +
+			"5.14 or newer with CONFIG_XFS_QUOTA"
 	default:
-		return "project quota is off: run `tune2fs -O quota,project -Q prjquota` on the unmounted filesystem and mount it with the option " +
-			"prjquota, on a kernel with CONFIG_QFMT_V2"
+		return "project quota is off: run `tune2fs -O quota,project -Q prjquota` on the unmounted filesystem and mount it " +
+			"with the option prjquota, on Linux 5.14 or newer with CONFIG_QFMT_V2"
 	}
 }
 
-// Enforce makes the kernel enforce limits on a filesystem whose Support says that it only counts; it lasts until the filesystem
-// is unmounted. Where limits hold already it does nothing.
+// Enforce makes the kernel enforce limits on a filesystem whose Support says that it only counts; it lasts until the
+// filesystem is unmounted. Where limits are enforced already it does nothing.
 func Enforce(dir *os.File) error {
+	const op = "enforce project quota"
 	s, err := Probe(dir)
 	switch {
 	case err != nil || s.Enforcing:
 		return err
 	case !s.Accounting:
-		return &fs.PathError{Op: "enforce project quota", Path: dir.Name(), Err: fmt.Errorf("%w: %s", errors.ErrUnsupported, s.Reason)}
-	case s.Filesystem == "xfs":
+		return &fs.PathError{Op: op, Path: dir.Name(), Err: fmt.Errorf("%w: %s", errors.ErrUnsupported, s.Reason)}
+	case s.xfs:
 		flags := uint32(projectEnforcing)
-		return quotactl(dir, "enforce project quota", command(xQuotaOn), 0, unsafe.Pointer(&flags)) //nolint:gosec // G103: quotactl(2) takes a pointer
+		return quotactl(dir, op, xQuotaOn, 0, &flags)
 	default:
-		return quotactl(dir, "enforce project quota", command(quotaOn), formatV1, nil)
+		return quotactl[byte](dir, op, quotaOn, formatV1, nil)
 	}
 }
 
@@ -135,12 +129,4 @@ func attributes(f *os.File) (xattr, error) {
 	var x xattr
 	err := ioctl.Do(f, "read project id", ioctl.R(fsxMagic, 31, unsafe.Sizeof(x)), &x)
 	return x, err
-}
-
-func retry(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

@@ -11,110 +11,81 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxID is the greatest project id that the kernel takes as one; the next is "invalid".
-const maxID = 1<<32 - 2
+// MaxID is the greatest project ID that the kernel takes as one; the next is "invalid".
+const MaxID = 1<<32 - 2
 
-// SetLimit sets what a project may hold; bytes are rounded up to a Unit. It applies at once, also below what is used:
-// then nothing more can be written. It is on the disk after a sync of the filesystem, or an fsync of XFS.
+// SetLimit sets what may count to a project; bytes are rounded up to a Unit. It applies at once, also below what is
+// used: then nothing more can be written. It is on the disk after a sync of the filesystem, or an fsync of XFS.
 func SetLimit(f *os.File, id uint32, l Limit) error {
-	if id == 0 || id > maxID {
-		return &fs.PathError{Op: "set project quota", Path: f.Name(), Err: fmt.Errorf("%w: project %d can have no limit", fs.ErrInvalid, id)}
+	const op = "set project quota"
+	if id == 0 || id > MaxID {
+		return &fs.PathError{Op: op, Path: f.Name(), Err: fmt.Errorf("%w: project %d can have no limit", fs.ErrInvalid, id)}
 	}
-	units := l.Bytes / Unit
+	b := block{hardBytes: l.Bytes / Unit, hardInodes: l.Inodes, valid: limitsValid}
 	if l.Bytes%Unit != 0 {
-		units++
+		b.hardBytes++
 	}
-	b := block{hardBytes: units, hardInodes: l.Inodes, valid: limitsValid}
-	return of(id, quotactl(f, "set project quota", command(setQuota), uintptr(id), unsafe.Pointer(&b))) //nolint:gosec // G103: quotactl(2) takes a pointer
+	return of(id, quotactl(f, op, setQuota, id, &b))
 }
 
-// Get reads a project's limit and use, whatever it holds in one system call. One that never had any is all zero. XFS frees
-// removed files in the background: a project is free to be used again when its use is zero. Quota that is off is ESRCH or
-// ENOSYS.
+// Get reads a project's limit and usage in one system call. One that never had any is all zero. XFS frees removed files
+// in the background: a project is free to be used again when its usage is zero. Quota that is off is ESRCH or ENOSYS.
 func Get(f *os.File, id uint32) (Quota, error) {
 	var b block
-	err := quotactl(f, "read project quota", command(getQuota), uintptr(id), unsafe.Pointer(&b)) //nolint:gosec // G103: quotactl(2) takes a pointer
-	if errors.Is(err, unix.ENOENT) {                                                             // XFS
+	err := quotactl(f, "read project quota", getQuota, id, &b)
+	if errors.Is(err, unix.ENOENT) { // XFS
 		err = nil
 	}
-	if err != nil {
-		return Quota{}, of(id, err)
-	}
-	return Quota{
-		ID:    id,
-		Limit: Limit{Bytes: b.hardBytes * Unit, Inodes: b.hardInodes},
-		Usage: Usage{Bytes: b.bytes, Inodes: b.inodes},
-	}, nil
+	return b.quota(id), of(id, err)
 }
 
-// List is Get of every project from first to last that has a limit or holds something.
-func List(f *os.File, first, last uint32) ([]Quota, error) {
-	var found []Quota
-	for id := uint64(first); id <= uint64(min(last, maxID)); {
-		var b nextBlock
-		err := quotactl(f, "list project quota", command(getNextQuota), uintptr(id), unsafe.Pointer(&b)) //nolint:gosec // G103: quotactl(2) takes a pointer
-		if errors.Is(err, unix.ENOENT) {
+// Next is Get of the first project from this ID on that the kernel lists: each that has a limit or usage, and some that
+// had. None is fs.ErrNotExist. ext4 looks right only from a multiple of 256 to the power of n on, through a block of
+// 256 times that: where it enters another block, it passes over what is there before the place it came from
+// (find_next_id, fs/quota/quota_tree.c). Hence the steps.
+func Next(f *os.File, from uint32) (Quota, error) {
+	const op = "list project quota"
+	for shift := 0; shift < 32; shift += 8 {
+		start := (uint64(from) + 1<<shift - 1) >> shift << shift
+		if start > MaxID {
 			break
 		}
-		if err != nil {
-			return nil, err
+		var b block
+		err := quotactl(f, op, getNextQuota, uint32(start), &b)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return Quota{}, err
 		}
-		if b.id > last || uint64(b.id) < id {
-			break
+		if err == nil && uint64(b.id) >= start && uint64(b.id)>>shift>>8 == start>>shift>>8 {
+			return b.quota(b.id), nil
 		}
-		q := Quota{
-			ID:    b.id,
-			Limit: Limit{Bytes: b.hardBytes * Unit, Inodes: b.hardInodes},
-			Usage: Usage{Bytes: b.bytes, Inodes: b.inodes},
-		}
-		if q.Limit != (Limit{}) || q.Usage != (Usage{}) {
-			found = append(found, q)
-		}
-		id = uint64(b.id) + 1
 	}
-	return found, nil
+	return Quota{}, &fs.PathError{Op: op, Path: f.Name(), Err: unix.ENOENT}
 }
 
 // state reads the flags of the quota's state; 0 where quota is off or not in the kernel.
 func state(dir *os.File) (uint16, error) {
 	s := quotaState{version: stateVersion}
-	err := quotactl(dir, "read quota state", command(xGetState), 0, unsafe.Pointer(&s)) //nolint:gosec // G103: quotactl(2) takes a pointer
-	switch {
-	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL):
+	err := quotactl(dir, "read quota state", xGetState, 0, &s)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
 		return 0, nil
-	default:
-		return s.flags, err
 	}
+	return s.flags, err
 }
 
-// quotactl is quotactl_fd(2), and where the kernel has only quotactl(2) (before 5.14), that.
-func quotactl(f *os.File, op string, command, id uintptr, address unsafe.Pointer) error {
-	err := retry(func() error {
-		_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), command, id, uintptr(address), 0, 0)
+// quotactl is quotactl_fd(2), which Linux has since 5.14. T is the kernel's structure for the command, laid out as the
+// kernel's.
+func quotactl[T any](f *os.File, op string, c uintptr, id uint32, argument *T) error {
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), command(c), uintptr(id),
+			uintptr(unsafe.Pointer(argument)), 0, 0) //nolint:gosec // G103: quotactl_fd(2) takes a pointer
 		runtime.KeepAlive(f)
-		return result(errno)
-	})
-	// A filesystem without quota is ENOSYS too.
-	if errors.Is(err, unix.ENOSYS) && !hasQuotactlFD() {
-		err = bySpecial(f, command, id, address)
+		switch {
+		case errno == 0:
+			return nil
+		case !errors.Is(errno, unix.EINTR):
+			return &fs.PathError{Op: op, Path: f.Name(), Err: errno}
+		}
 	}
-	if err != nil {
-		return &fs.PathError{Op: op, Path: f.Name(), Err: err}
-	}
-	return nil
-}
-
-// hasQuotactlFD tells whether the kernel knows quotactl_fd(2): it looks at the descriptor first.
-func hasQuotactlFD() bool {
-	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, ^uintptr(0), command(getQuota), 0, 0, 0, 0)
-	return errno != unix.ENOSYS
-}
-
-func result(errno unix.Errno) error {
-	if errno == 0 {
-		return nil
-	}
-	return errno
 }
 
 func of(id uint32, err error) error {

@@ -33,14 +33,17 @@ func TestWrongOptions(t *testing.T) {
 		"service":               {"9", `--service: "9": want the name of a Service`},
 		"webhook-configuration": {"_", "want the name of a ValidatingWebhookConfiguration"},
 		"webhook-port":          {"70000", "--webhook-port: 70000: want 1 to 65535"},
-		"certificates":          {"none", `--certificates: "none": want one of self-managed, cert-manager, openshift, existingSecret`},
-		"certificate-secret":    {"", "want the name of a Secret"},
-		"metrics-address":       {"8443", "want host:port, :port or 0"},
-		"health-address":        {"0", "want host:port or :port"},
-		"log-level":             {"loud", "want debug, info, warn or error"},
-		"log-format":            {"xml", "want json or text"},
+		"certificates": {"none", `--certificates: "none": want one of self-managed, cert-manager, ` +
+			`openshift, existingSecret`},
+		"certificate-secret": {"", "want the name of a Secret"},
+		"metrics-address":    {"8443", "want host:port, :port or 0"},
+		"health-address":     {"0", "want host:port or :port"},
+		"log-level":          {"loud", "want debug, info, warn or error"},
+		"log-format":         {"xml", "want json or text"},
 	} {
-		if got := start(t, map[string]string{"POD_NAMESPACE": "hpp"}, "--"+flag+"="+c.value); !strings.Contains(got, c.want) || strings.Count(got, "\n") != 2 {
+		if got := start(t, map[string]string{"POD_NAMESPACE": "hpp"}, "--"+flag+"="+c.value); !strings.Contains(got,
+			c.want) ||
+			strings.Count(got, "\n") != 2 {
 			t.Errorf("--%s=%s says %q, want only %q", flag, c.value, got, c.want)
 		}
 	}
@@ -73,7 +76,9 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 	t.Parallel()
 	op := &operator{options: options{driverName: names.Driver}}
 	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "k", Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}},
+		MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "k", Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}},
+		},
 	}}}}
 	volumes := []corev1.PersistentVolume{
 		{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Spec: corev1.PersistentVolumeSpec{
@@ -84,13 +89,25 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 		}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver},
+			},
 		}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "legacy", Annotations: map[string]string{names.ProvisionedBy: names.LegacyProvisioner}}, Spec: corev1.PersistentVolumeSpec{
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}, NodeAffinity: affinity,
-		}},
+		{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        "legacy",
+				Annotations: map[string]string{names.ProvisionedBy: names.LegacyProvisioner},
+			},
+			Spec: corev1.PersistentVolumeSpec{
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					HostPath: &corev1.HostPathVolumeSource{Path: "/x"},
+				}, NodeAffinity: affinity,
+			},
+		},
 		{ObjectMeta: metav1.ObjectMeta{Name: "somebody's"}, Spec: corev1.PersistentVolumeSpec{
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "other"}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: "other"},
+			},
 		}},
 	}
 	var slim []corev1.PersistentVolume
@@ -115,7 +132,12 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "h", "x": "y"}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: turned, LastHeartbeatTime: metav1.Now()},
+			{
+				Type:               corev1.NodeReady,
+				Status:             corev1.ConditionTrue,
+				LastTransitionTime: turned,
+				LastHeartbeatTime:  metav1.Now(),
+			},
 		}},
 	}
 	stripped, err := stripNode(node)
@@ -124,7 +146,11 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 	}
 	want := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "h"}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: turned}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: turned},
+			},
+		},
 	}
 	if diff := cmp.Diff(want, stripped); diff != "" {
 		t.Errorf("of a node there is left (-want +got):\n%s", diff)

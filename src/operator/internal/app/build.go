@@ -46,7 +46,7 @@ type operator struct {
 	mgr    ctrl.Manager
 	policy *tlspolicy.Source
 	keeper *certificates.Keeper
-	// changed tells the controller that the cluster is another than before.
+	// changed wakes the controller when the cluster serves other APIs, or has another TLS policy, than before.
 	changed  chan event.GenericEvent
 	platform *platform.Platform
 }
@@ -84,7 +84,8 @@ func (op *operator) buildManager(config *rest.Config) error {
 		Metrics: metricsserver.Options{
 			BindAddress: op.metricsAddress, SecureServing: true, TLSOpts: []func(*tls.Config){op.secure},
 		},
-		WebhookServer:                 ctrlwebhook.NewServer(ctrlwebhook.Options{Port: op.webhookPort, TLSOpts: []func(*tls.Config){op.secure}}),
+		WebhookServer: ctrlwebhook.NewServer(
+			ctrlwebhook.Options{Port: op.webhookPort, TLSOpts: []func(*tls.Config){op.secure}}),
 		HealthProbeBindAddress:        op.healthAddress,
 		LivenessEndpointName:          "/livez",
 		ReadinessEndpointName:         "/readyz",
@@ -120,22 +121,22 @@ func (op *operator) buildServers() error {
 		return fmt.Errorf("set up the webhook's certificate: %w", err)
 	}
 	op.keeper = keeper
-	if err := webhook.Setup(op.mgr, webhook.Options{DriverName: op.driverName}); err != nil {
+	if err := webhook.Setup(op.mgr, op.driverName); err != nil {
 		return fmt.Errorf("set up the webhook: %w", err)
 	}
 	for name, check := range map[string]healthz.Checker{
 		"webhook":     op.mgr.GetWebhookServer().StartedChecker(),
 		"certificate": func(request *http.Request) error { return keeper.Ready(request) },
 	} {
-		if err := op.mgr.AddReadyzCheck(name, op.telling(name, check)); err != nil {
+		if err := op.mgr.AddReadyzCheck(name, op.logged(name, check)); err != nil {
 			return err
 		}
 	}
 	return op.mgr.AddHealthzCheck("ping", healthz.Ping)
 }
 
-// telling logs why a check fails, once for each reason: the answer to a probe withholds it.
-func (op *operator) telling(name string, check healthz.Checker) healthz.Checker {
+// logged logs why a check fails, once for each reason: the answer to a probe withholds it.
+func (op *operator) logged(name string, check healthz.Checker) healthz.Checker {
 	var last atomic.Value
 	last.Store("")
 	return func(request *http.Request) error {
@@ -156,7 +157,8 @@ func (op *operator) buildPlatform(ctx context.Context) error {
 		return fmt.Errorf("make a discovery client: %w", err)
 	}
 	op.platform, err = platform.New(ctx, platform.Options{
-		Discovery: asker, Cache: op.mgr.GetCache(), Reader: op.mgr.GetAPIReader(), Policy: op.policy, Changed: op.tellChange, Log: op.log,
+		Discovery: asker, Cache: op.mgr.GetCache(), Reader: op.mgr.GetAPIReader(),
+		Policy: op.policy, Changed: op.wakeController, Log: op.log,
 	})
 	if err != nil {
 		return err
@@ -164,8 +166,8 @@ func (op *operator) buildPlatform(ctx context.Context) error {
 	return op.mgr.Add(op.platform)
 }
 
-// tellChange wakes the controller. One word that has not been heard yet is enough.
-func (op *operator) tellChange() {
+// wakeController wakes the controller. One event that was not taken yet is enough.
+func (op *operator) wakeController() {
 	select {
 	case op.changed <- event.GenericEvent{Object: named()}:
 	default:

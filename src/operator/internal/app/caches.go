@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -16,19 +17,19 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/extracache"
 )
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, configv1.Install} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("make the scheme: %w", err)
-		}
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme), configv1.Install(scheme))
+	if err != nil {
+		return nil, fmt.Errorf("make the scheme: %w", err)
 	}
 	return scheme, nil
 }
 
-// cacheOptions hold the manager's cache to what the operator may read, and has a use for.
+// cacheOptions limit the manager's cache to what the operator may read, and has a use for.
 func (op *operator) cacheOptions() cache.Options {
 	base := fields.OneTermEqualSelector("metadata.name", op.baseConfig)
 	definitions := &metav1.PartialObjectMetadata{}
@@ -52,27 +53,14 @@ func ownSelector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{names.OwnedBy: names.CustomResource})
 }
 
-// renderedCache holds what the operator applies, of whatever kind: in its own namespace, or in none.
+// renderedCache has what the operator applies, of whatever kind: in its own namespace, or in none.
 func (op *operator) renderedCache() (cache.Cache, error) {
-	rendered, err := cache.New(op.mgr.GetConfig(), cache.Options{
-		HTTPClient:           op.mgr.GetHTTPClient(),
-		Scheme:               op.mgr.GetScheme(),
-		Mapper:               op.mgr.GetRESTMapper(),
+	return extracache.Add(op.mgr, cache.Options{
 		DefaultNamespaces:    map[string]cache.Config{op.namespace: {}},
 		DefaultLabelSelector: ownSelector(),
 		DefaultTransform:     cache.TransformStripManagedFields(),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("make the cache of rendered objects: %w", err)
-	}
-	return rendered, op.mgr.Add(cluster{rendered})
 }
-
-// cluster makes the manager treat a cache as its own: started, and filled, before all else.
-type cluster struct{ cache.Cache }
-
-// GetCache is how the manager knows that there is a cache.
-func (c cluster) GetCache() cache.Cache { return c.Cache }
 
 // named is what an event of no object in particular is about.
 func named() client.Object {

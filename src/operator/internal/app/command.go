@@ -1,5 +1,5 @@
-// Package app makes the operator out of its parts: options, wiring, start and stop. It is the only package that sees the
-// concrete parts together.
+// Package app makes the operator out of its parts: options, wiring, start and stop. It is the only package that sees
+// the concrete parts together.
 package app
 
 import (
@@ -82,7 +82,8 @@ func operate(ctx context.Context, o options, stderr io.Writer) error {
 }
 
 func run(ctx context.Context, o options, config *rest.Config, log *slog.Logger) error {
-	log.InfoContext(ctx, "starting the operator", logging.KeyVersion, buildinfo.Version(), logging.KeyNamespace, o.namespace)
+	log.InfoContext(ctx, "starting the operator", logging.KeyVersion, buildinfo.Version(), logging.KeyNamespace,
+		o.namespace)
 	if err := installDefinitions(ctx, config); err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ const (
 	establishPatience = time.Minute
 )
 
-// installDefinitions applies the CustomResourceDefinitions that this operator was made with, and waits until they are served:
-// Helm installs them once and never upgrades them.
+// installDefinitions applies the CustomResourceDefinitions that this operator was made with, and waits until they are
+// served: Helm installs them once and never upgrades them.
 func installDefinitions(ctx context.Context, config *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -62,26 +62,25 @@ func installDefinition(ctx context.Context, c client.Client, data []byte) error 
 	// A file with an empty status would claim to own it.
 	unstructured.RemoveNestedField(definition.Object, "status")
 	key := client.ObjectKeyFromObject(definition)
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), client.FieldOwner(apply.FieldManager), client.ForceOwnership); err != nil {
+	if err := apply.ServerSide(ctx, c, definition); err != nil {
 		return fmt.Errorf("apply CustomResourceDefinition %s: %w", key.Name, err)
 	}
-	var why string
-	err := wait.PollUntilContextTimeout(ctx, establishInterval, establishPatience, true, func(ctx context.Context) (bool, error) {
+	why := "it has no condition yet"
+	established := func(ctx context.Context) (bool, error) {
 		var current apiextensionsv1.CustomResourceDefinition
 		if err := c.Get(ctx, key, &current); err != nil {
 			return false, err
 		}
-		why = "it has no condition yet"
 		for _, condition := range current.Status.Conditions {
 			if condition.Status != apiextensionsv1.ConditionTrue {
 				why = condition.Message
-			}
-			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+			} else if condition.Type == apiextensionsv1.Established {
 				return true, nil
 			}
 		}
 		return false, nil
-	})
+	}
+	err := wait.PollUntilContextTimeout(ctx, establishInterval, establishPatience, true, established)
 	if err != nil {
 		return fmt.Errorf("wait until CustomResourceDefinition %s is served (%s): %w", key.Name, why, err)
 	}

@@ -53,7 +53,9 @@ func (op *operator) stripVolume(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	slim := &corev1.PersistentVolume{ObjectMeta: identity(pv.ObjectMeta, nil, []string{names.ProvisionedBy, names.LegacyIdentity})}
+	slim := &corev1.PersistentVolume{
+		ObjectMeta: identity(pv.ObjectMeta, nil, []string{names.ProvisionedBy, names.LegacyIdentity}),
+	}
 	csi := pv.Spec.CSI
 	if pv.Spec.HostPath == nil && (csi == nil || csi.Driver != op.driverName) {
 		return slim, nil
@@ -65,7 +67,8 @@ func (op *operator) stripVolume(object any) (any, error) {
 	slim.Status.Phase = pv.Status.Phase
 	if csi != nil {
 		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{
-			Driver: csi.Driver, VolumeHandle: csi.VolumeHandle, VolumeAttributes: pick(csi.VolumeAttributes, []string{names.StoragePoolParameter}),
+			Driver: csi.Driver, VolumeHandle: csi.VolumeHandle,
+			VolumeAttributes: pick(csi.VolumeAttributes, []string{names.StoragePoolParameter}),
 		}
 	}
 	return slim, nil

@@ -1,5 +1,5 @@
-// Package apply brings what was rendered into the cluster, server-side, and takes away what is no longer rendered. It touches
-// only what is the operator's, or was its predecessor's.
+// Package apply brings what was rendered into the cluster, server-side, and takes away what is no longer rendered. It
+// touches only what is the operator's, or was its predecessor's.
 package apply
 
 import (
@@ -23,6 +23,12 @@ import (
 // FieldManager is the operator's name in managedFields.
 const FieldManager = "hostpath-provisioner-operator"
 
+// Object is whatever the chart renders.
+type Object = unstructured.Unstructured
+
+// Kind is that of an Object.
+type Kind = schema.GroupVersionKind
+
 // Writer changes the cluster.
 type Writer interface {
 	Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error
@@ -31,25 +37,19 @@ type Writer interface {
 	Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error
 }
 
-// Reader reads one object, or a list.
-type Reader interface {
-	Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error
-	List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error
-}
-
 // Applier applies and removes objects. It is for one caller at a time.
 type Applier struct {
 	writer Writer
 	// cached knows the objects with the operator's label, live all.
-	cached, live Reader
+	cached, live client.Reader
 	// settled is what an object looked like, and should look like, after it was last applied.
 	settled map[reference]settlement
 }
 
 // Outcome is what applying came to.
 type Outcome struct {
-	// Replacing are objects that cannot be changed into what they should be. They are being deleted and will be made anew
-	// when they are gone.
+	// Replacing are objects that cannot be changed into what they should be. They are being deleted and will be made
+	// anew when they are gone.
 	Replacing []string
 }
 
@@ -61,13 +61,13 @@ type reference struct {
 
 type settlement struct{ wanted, live string }
 
-// New makes an applier. The cached reader must hold every object with the label names.OwnedBy.
-func New(writer Writer, cached, live Reader) *Applier {
+// New makes an applier. The cached reader must know every object with the label names.OwnedBy.
+func New(writer Writer, cached, live client.Reader) *Applier {
 	return &Applier{writer: writer, cached: cached, live: live, settled: map[reference]settlement{}}
 }
 
 // Apply applies every object; errors are joined, each names its object.
-func (a *Applier) Apply(ctx context.Context, owner metav1.OwnerReference, objects []*unstructured.Unstructured) (Outcome, error) {
+func (a *Applier) Apply(ctx context.Context, owner metav1.OwnerReference, objects []*Object) (Outcome, error) {
 	var outcome Outcome
 	var problems []error
 	for _, object := range objects {
@@ -82,7 +82,7 @@ func (a *Applier) Apply(ctx context.Context, owner metav1.OwnerReference, object
 	return outcome, errors.Join(problems...)
 }
 
-func (a *Applier) one(ctx context.Context, owner metav1.OwnerReference, object *unstructured.Unstructured) (replacing bool, err error) {
+func (a *Applier) one(ctx context.Context, owner metav1.OwnerReference, object *Object) (replacing bool, err error) {
 	wanted := object.DeepCopy()
 	wanted.SetOwnerReferences([]metav1.OwnerReference{owner})
 	existing, err := a.find(ctx, wanted)
@@ -102,7 +102,7 @@ func (a *Applier) one(ctx context.Context, owner metav1.OwnerReference, object *
 	case absent, predecessors:
 	}
 	applied := wanted.DeepCopy()
-	err = a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(FieldManager), client.ForceOwnership)
+	err = ServerSide(ctx, a.writer, applied)
 	if apierrors.IsInvalid(err) && existing != nil {
 		return a.replace(ctx, existing, wanted, err)
 	}
@@ -116,10 +116,17 @@ func (a *Applier) one(ctx context.Context, owner metav1.OwnerReference, object *
 	return false, nil
 }
 
+// ServerSide applies an object as the operator's and takes its fields over from others. The object becomes what is
+// stored.
+func ServerSide(ctx context.Context, writer Writer, object *Object) error {
+	return writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(object),
+		client.FieldOwner(FieldManager), client.ForceOwnership)
+}
+
 // find looks for an object among those with the label first. It is nil when there is none.
-func (a *Applier) find(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	for _, reader := range []Reader{a.cached, a.live} {
-		found := &unstructured.Unstructured{}
+func (a *Applier) find(ctx context.Context, wanted *Object) (*Object, error) {
+	for _, reader := range []client.Reader{a.cached, a.live} {
+		found := &Object{}
 		found.SetGroupVersionKind(wanted.GroupVersionKind())
 		err := reader.Get(ctx, client.ObjectKeyFromObject(wanted), found)
 		if err == nil {
@@ -132,9 +139,9 @@ func (a *Applier) find(ctx context.Context, wanted *unstructured.Unstructured) (
 	return nil, nil //nolint:nilnil // absence is no error, and there is nothing to return
 }
 
-// replace deletes an object with fields that can only be set when it is made. Whether it could be made is asked first: an
-// object that the API server would not take must not cost the one that runs.
-func (a *Applier) replace(ctx context.Context, existing, wanted *unstructured.Unstructured, invalid error) (bool, error) {
+// replace deletes an object with fields that can only be set when it is made. Whether it could be made is asked
+// first: an object that the API server would not take must not cost the one that runs.
+func (a *Applier) replace(ctx context.Context, existing, wanted *Object, invalid error) (bool, error) {
 	if !replaceable(wanted.GroupVersionKind().GroupKind()) {
 		return false, invalid
 	}
@@ -143,9 +150,10 @@ func (a *Applier) replace(ctx context.Context, existing, wanted *unstructured.Un
 		return false, advise(err)
 	}
 	if existing.GetLabels()[names.OwnedBy] == "" {
-		// Without the label nobody would tell us that it is gone.
-		label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, names.OwnedBy, names.CustomResource)
-		if err := a.writer.Patch(ctx, existing.DeepCopy(), client.RawPatch(types.MergePatchType, label), client.FieldOwner(FieldManager)); err != nil {
+		// Without the label the cache would not report that it is gone.
+		label := client.RawPatch(types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, names.OwnedBy, names.CustomResource))
+		if err := a.writer.Patch(ctx, existing.DeepCopy(), label, client.FieldOwner(FieldManager)); err != nil {
 			return false, fmt.Errorf("mark it before it is made anew: %w", err)
 		}
 	}
@@ -156,7 +164,7 @@ func (a *Applier) replace(ctx context.Context, existing, wanted *unstructured.Un
 }
 
 // remove deletes exactly the object that was seen, with the pods of a workload.
-func (a *Applier) remove(ctx context.Context, object *unstructured.Unstructured) error {
+func (a *Applier) remove(ctx context.Context, object *Object) error {
 	delete(a.settled, refer(object))
 	uid := object.GetUID()
 	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
@@ -166,11 +174,11 @@ func (a *Applier) remove(ctx context.Context, object *unstructured.Unstructured)
 	return client.IgnoreNotFound(a.writer.Delete(ctx, object, options...))
 }
 
-func refer(object *unstructured.Unstructured) reference {
+func refer(object *Object) reference {
 	return reference{kind: object.GroupVersionKind().GroupKind(), name: client.ObjectKeyFromObject(object)}
 }
 
-func describe(object *unstructured.Unstructured) string {
+func describe(object *Object) string {
 	return object.GetKind() + " " + strings.TrimPrefix(client.ObjectKeyFromObject(object).String(), "/")
 }
 

@@ -34,7 +34,11 @@ type api struct {
 func key(kind, name string) string { return kind + "/" + name }
 
 func newAPI(objects ...*unstructured.Unstructured) *api {
-	a := &api{objects: map[string]*unstructured.Unstructured{}, applyErr: map[string]error{}, trialErr: map[string]error{}}
+	a := &api{
+		objects:  map[string]*unstructured.Unstructured{},
+		applyErr: map[string]error{},
+		trialErr: map[string]error{},
+	}
 	for _, o := range objects {
 		a.objects[key(o.GetKind(), o.GetName())] = o
 	}
@@ -89,7 +93,8 @@ func (a *api) Patch(_ context.Context, object client.Object, patch client.Patch,
 	if err != nil {
 		return err
 	}
-	a.calls = append(a.calls, fmt.Sprintf("patch %s %s", key(object.GetObjectKind().GroupVersionKind().Kind, object.GetName()), data))
+	a.calls = append(a.calls,
+		fmt.Sprintf("patch %s %s", key(object.GetObjectKind().GroupVersionKind().Kind, object.GetName()), data))
 	return nil
 }
 
@@ -129,7 +134,9 @@ func (a *api) List(_ context.Context, list client.ObjectList, _ ...client.ListOp
 // labelled is what a cache holds that knows the operator's objects only.
 type labelled struct{ *api }
 
-func (l labelled) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (l labelled) Get(
+	ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
 	if err := l.api.Get(ctx, name, into, options...); err != nil {
 		return err
 	}
@@ -140,7 +147,12 @@ func (l labelled) Get(ctx context.Context, name client.ObjectKey, into client.Ob
 }
 
 func owner(uid string) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: "v1", Kind: "HostPathProvisioner", Name: names.CustomResource, UID: types.UID(uid)}
+	return metav1.OwnerReference{
+		APIVersion: "v1",
+		Kind:       "HostPathProvisioner",
+		Name:       names.CustomResource,
+		UID:        types.UID(uid),
+	}
 }
 
 func kindOf(kind string) schema.GroupVersionKind {
@@ -192,15 +204,19 @@ func TestApply(t *testing.T) {
 		"absent": {kind: "DaemonSet", calls: []string{"apply DaemonSet/x"}},
 		"ours":   {kind: "DaemonSet", there: thing("DaemonSet", "x", own()), calls: []string{"apply DaemonSet/x"}},
 		"the predecessor's": {
-			kind: "DaemonSet", there: thing("DaemonSet", "x", map[string]string{"k8s-app": "hostpath-provisioner"}), calls: []string{"apply DaemonSet/x"},
+			kind: "DaemonSet", there: thing("DaemonSet", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
+			calls: []string{"apply DaemonSet/x"},
 		},
 		"the predecessor's, by its other label": {
-			kind: "ConfigMap", there: thing("ConfigMap", "x", map[string]string{"app.kubernetes.io/managed-by": "hostpath-provisioner-operator"}),
+			kind: "ConfigMap", there: thing("ConfigMap", "x",
+				map[string]string{"app.kubernetes.io/managed-by": "hostpath-provisioner-operator"}),
 			calls: []string{"apply ConfigMap/x"},
 		},
 		"a Helm release's CSIDriver": {
-			kind: "CSIDriver", there: thing("CSIDriver", "x", map[string]string{"app.kubernetes.io/managed-by": "Helm"}),
-			wantErr: "CSIDriver x: it exists and is not the operator's (it is managed by Helm): delete it, or give one of the two another name",
+			kind: "CSIDriver", there: thing("CSIDriver", "x",
+				map[string]string{"app.kubernetes.io/managed-by": "Helm"}),
+			wantErr: "CSIDriver x: it exists and is not the operator's (it is managed by Helm): delete it, or give " +
+				"one of the two another name",
 		},
 		"ours, robbed of its labels": {
 			kind: "ConfigMap", there: func() *unstructured.Unstructured {
@@ -209,14 +225,20 @@ func TestApply(t *testing.T) {
 				return o
 			}(), calls: []string{"apply ConfigMap/x"},
 		},
-		"any other CSIDriver": {kind: "CSIDriver", there: thing("CSIDriver", "x", nil), calls: []string{"apply CSIDriver/x"}},
+		"any other CSIDriver": {
+			kind: "CSIDriver", there: thing("CSIDriver", "x", nil),
+			calls: []string{"apply CSIDriver/x"},
+		},
 		"somebody else's": {
-			kind: "ConfigMap", there: thing("ConfigMap", "x", map[string]string{"app.kubernetes.io/managed-by": "Helm"}),
-			wantErr: "ConfigMap x: it exists and is not the operator's (it is managed by Helm): delete it, or give one of the two another name",
+			kind: "ConfigMap", there: thing("ConfigMap", "x",
+				map[string]string{"app.kubernetes.io/managed-by": "Helm"}),
+			wantErr: "ConfigMap x: it exists and is not the operator's (it is managed by Helm): delete it, or give " +
+				"one of the two another name",
 		},
 		"somebody's who does not say": {
 			kind: "StorageClass", there: thing("StorageClass", "x", nil),
-			wantErr: "StorageClass x: it exists and is not the operator's (it is managed by nobody that it names): delete it, or give one of the two another name",
+			wantErr: "StorageClass x: it exists and is not the operator's (it is managed by nobody that it names): " +
+				"delete it, or give one of the two another name",
 		},
 		"going": {kind: "DaemonSet", there: going(own()), replacing: true},
 		"immutable": {
@@ -224,9 +246,11 @@ func TestApply(t *testing.T) {
 			calls: []string{"apply DaemonSet/x", "try DaemonSet/x", "delete DaemonSet/x Foreground"},
 		},
 		"immutable, of the predecessor": {
-			kind: "DaemonSet", there: thing("DaemonSet", "x", map[string]string{"k8s-app": "hostpath-provisioner"}), applyErr: invalid(), replacing: true,
+			kind: "DaemonSet", there: thing("DaemonSet", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
+			applyErr: invalid(), replacing: true,
 			calls: []string{
-				"apply DaemonSet/x", "try DaemonSet/x", `patch DaemonSet/x {"metadata":{"labels":{"` + names.OwnedBy + `":"hostpath-provisioner"}}}`,
+				"apply DaemonSet/x", "try DaemonSet/x",
+				`patch DaemonSet/x {"metadata":{"labels":{"` + names.OwnedBy + `":"hostpath-provisioner"}}}`,
 				"delete DaemonSet/x Foreground",
 			},
 		},
@@ -239,11 +263,14 @@ func TestApply(t *testing.T) {
 			calls: []string{"apply DaemonSet/x", "try DaemonSet/x"}, wantErr: "DaemonSet x:  \"x\" is invalid",
 		},
 		"never made anew": {
-			kind: "ConfigMap", there: thing("ConfigMap", "x", own()), applyErr: invalid(), calls: []string{"apply ConfigMap/x"}, wantErr: "ConfigMap x:  \"x\" is invalid",
+			kind: "ConfigMap", there: thing("ConfigMap", "x", own()), applyErr: invalid(),
+			calls: []string{"apply ConfigMap/x"}, wantErr: "ConfigMap x:  \"x\" is invalid",
 		},
 		"forbidden": {
-			kind: "ConfigMap", applyErr: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no")),
-			calls: []string{"apply ConfigMap/x"}, wantErr: "give the operator the rights of this version's chart: upgrade its Helm release",
+			kind: "ConfigMap", applyErr: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x",
+				errors.New("no")),
+			calls: []string{"apply ConfigMap/x"}, wantErr: "give the operator the rights of this version's chart: " +
+				"upgrade its Helm release",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +280,8 @@ func TestApply(t *testing.T) {
 				a = newAPI(c.there)
 			}
 			a.applyErr[key(c.kind, "x")], a.trialErr[key(c.kind, "x")] = c.applyErr, c.trialErr
-			outcome, err := apply.New(a, labelled{a}, a).Apply(t.Context(), owner("1"), []*unstructured.Unstructured{wanted(c.kind, "x")})
+			outcome, err := apply.New(a, labelled{a}, a).
+				Apply(t.Context(), owner("1"), []*unstructured.Unstructured{wanted(c.kind, "x")})
 			if diff := cmp.Diff(c.calls, a.calls); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
@@ -328,16 +356,16 @@ func TestPrune(t *testing.T) {
 	}
 	going := of(thing("ConfigMap", "going", own()), "1")
 	going.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
-	a := newAPI(
-		of(thing("ConfigMap", "kept", own()), "1"), of(thing("ConfigMap", "old", own()), "1"), of(thing("ConfigMap", "another owner's", own()), "2"),
-		thing("StorageClass", "nobody's", own()), of(thing("DaemonSet", "old", own()), "1"), of(thing("CSIDriver", "not looked at", own()), "1"), going,
-	)
+	a := newAPI(of(thing("ConfigMap", "kept", own()), "1"), of(thing("ConfigMap", "old", own()), "1"),
+		of(thing("ConfigMap", "another owner's", own()), "2"), thing("StorageClass", "nobody's", own()),
+		of(thing("DaemonSet", "old", own()), "1"), of(thing("CSIDriver", "not looked at", own()), "1"), going)
 	applier := apply.New(a, labelled{a}, a)
 	kinds := []schema.GroupVersionKind{kindOf("ConfigMap"), kindOf("DaemonSet"), kindOf("StorageClass")}
 	if _, err := applier.Prune(t.Context(), owner("1"), nil, kinds); err == nil || len(a.calls) > 0 {
 		t.Fatalf("nothing was rendered, and %v was called (%v)", a.calls, err)
 	}
-	deleted, err := applier.Prune(t.Context(), owner("1"), []*unstructured.Unstructured{wanted("ConfigMap", "kept")}, kinds)
+	deleted, err := applier.Prune(t.Context(), owner("1"), []*unstructured.Unstructured{wanted("ConfigMap", "kept")},
+		kinds)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,14 +31,16 @@ const (
 	leaving
 )
 
-// judge decides whose an object in the cluster is: that of the owner's by its label or, should somebody have taken that off, by the
-// reference to the owner. A CSIDriver is the predecessor's whatever its labels, unless a Helm release has it.
-func judge(existing *unstructured.Unstructured, owner types.UID) verdict {
+// judge decides whose an object in the cluster is: that of the owner's by its label or, should somebody have taken
+// that off, by the reference to the owner. A CSIDriver is the predecessor's whatever its labels, unless a Helm
+// release has it.
+func judge(existing *Object, owner types.UID) verdict {
 	if existing == nil {
 		return absent
 	}
 	labels := existing.GetLabels()
-	inherited := labels[managedByLabel] == FieldManager || labels[appLabel] == "hostpath-provisioner" || existing.GetKind() == "CSIDriver" && labels[managedByLabel] != "Helm"
+	inherited := labels[managedByLabel] == FieldManager || labels[appLabel] == "hostpath-provisioner" ||
+		existing.GetKind() == "CSIDriver" && labels[managedByLabel] != "Helm"
 	own := labels[names.OwnedBy] == names.CustomResource || slices.ContainsFunc(existing.GetOwnerReferences(),
 		func(reference metav1.OwnerReference) bool { return reference.UID == owner })
 	switch {
@@ -54,15 +55,17 @@ func judge(existing *unstructured.Unstructured, owner types.UID) verdict {
 	}
 }
 
-func refusal(existing *unstructured.Unstructured) error {
+func refusal(existing *Object) error {
 	manager := existing.GetLabels()[managedByLabel]
 	if manager == "" {
 		manager = "nobody that it names"
 	}
-	return fmt.Errorf("it exists and is not the operator's (it is managed by %s): delete it, or give one of the two another name", manager)
+	return fmt.Errorf(
+		"it exists and is not the operator's (it is managed by %s): delete it, or give one of the two another name",
+		manager)
 }
 
-// replaceable tells whether a kind has fields that cannot be changed, and no data that would be lost with the object.
+// replaceable reports whether a kind has fields that cannot be changed, and no data that would be lost with the object.
 func replaceable(kind schema.GroupKind) bool {
 	return slices.Contains([]schema.GroupKind{
 		{Group: "apps", Kind: "DaemonSet"},
@@ -74,11 +77,11 @@ func replaceable(kind schema.GroupKind) bool {
 	}, kind)
 }
 
-// Workload tells whether a kind has pods.
+// Workload reports whether a kind has pods.
 func Workload(kind schema.GroupKind) bool { return kind.Group == "apps" }
 
 // looks is what an object looks like, less what changes by itself.
-func looks(object *unstructured.Unstructured) string {
+func looks(object *Object) string {
 	if object == nil {
 		return ""
 	}

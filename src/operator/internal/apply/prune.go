@@ -9,13 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Prune deletes what the owner has in the cluster and is not among the rendered objects. Without a rendering there is nothing
-// to compare with, and nothing is deleted.
-func (a *Applier) Prune(ctx context.Context, owner metav1.OwnerReference, rendered []*unstructured.Unstructured, kinds []schema.GroupVersionKind) ([]string, error) {
+// Prune deletes what the owner has in the cluster and is not among the rendered objects. Without a rendering there is
+// nothing to compare with, and nothing is deleted.
+func (a *Applier) Prune(
+	ctx context.Context, owner metav1.OwnerReference, rendered []*Object, kinds []Kind,
+) ([]string, error) {
 	if len(rendered) == 0 {
 		return nil, errors.New("nothing was rendered, so that nothing is removed")
 	}
@@ -23,16 +24,18 @@ func (a *Applier) Prune(ctx context.Context, owner metav1.OwnerReference, render
 	for _, object := range rendered {
 		keep[refer(object)] = true
 	}
-	return a.delete(ctx, owner, kinds, func(object *unstructured.Unstructured) bool { return keep[refer(object)] })
+	return a.delete(ctx, owner, kinds, func(object *Object) bool { return keep[refer(object)] })
 }
 
 // Remove deletes all that the owner has of the kinds.
-func (a *Applier) Remove(ctx context.Context, owner metav1.OwnerReference, kinds []schema.GroupVersionKind) ([]string, error) {
-	return a.delete(ctx, owner, kinds, func(*unstructured.Unstructured) bool { return false })
+func (a *Applier) Remove(ctx context.Context, owner metav1.OwnerReference, kinds []Kind) ([]string, error) {
+	return a.delete(ctx, owner, kinds, func(*Object) bool { return false })
 }
 
 // delete gives the objects whose deletion it asked for.
-func (a *Applier) delete(ctx context.Context, owner metav1.OwnerReference, kinds []schema.GroupVersionKind, spare func(*unstructured.Unstructured) bool) ([]string, error) {
+func (a *Applier) delete(
+	ctx context.Context, owner metav1.OwnerReference, kinds []Kind, spare func(*Object) bool,
+) ([]string, error) {
 	var deleted []string
 	var problems []error
 	for _, kind := range kinds {
@@ -56,7 +59,7 @@ func (a *Applier) delete(ctx context.Context, owner metav1.OwnerReference, kinds
 }
 
 // owned are the objects of a kind that the owner controls. Those of others are never among them, whatever their labels.
-func (a *Applier) owned(ctx context.Context, uid types.UID, kind schema.GroupVersionKind) ([]*unstructured.Unstructured, error) {
+func (a *Applier) owned(ctx context.Context, uid types.UID, kind Kind) ([]*Object, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	err := a.cached.List(ctx, list)
@@ -66,10 +69,11 @@ func (a *Applier) owned(ctx context.Context, uid types.UID, kind schema.GroupVer
 	if err != nil {
 		return nil, err
 	}
-	var owned []*unstructured.Unstructured
+	var owned []*Object
 	for i := range list.Items {
 		item := &list.Items[i]
-		if slices.ContainsFunc(item.GetOwnerReferences(), func(reference metav1.OwnerReference) bool { return reference.UID == uid }) {
+		if slices.ContainsFunc(item.GetOwnerReferences(),
+			func(reference metav1.OwnerReference) bool { return reference.UID == uid }) {
 			owned = append(owned, item)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
@@ -13,9 +12,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// reclaim removes what others have added to an object that was just applied. A server-side apply changes only the fields that it
-// names; it removes those that its manager owned before. So the additions are given to our manager first, and then applied away.
-func (a *Applier) reclaim(ctx context.Context, applied, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// reclaim removes what others have added to an object that was just applied. A server-side apply changes only the
+// fields that it names; it removes those that its manager owned before. So the additions are given to our manager
+// first, and then applied away.
+func (a *Applier) reclaim(ctx context.Context, applied, wanted *Object) (*Object, error) {
 	others, err := strangers(applied)
 	if err != nil || others.Len() == 0 {
 		return applied, err
@@ -28,13 +28,14 @@ func (a *Applier) reclaim(ctx context.Context, applied, wanted *unstructured.Uns
 		return applied, fmt.Errorf("take over the fields of %v: %w", sets.List(others), err)
 	}
 	again := wanted.DeepCopy()
-	err = a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(again), client.FieldOwner(FieldManager), client.ForceOwnership)
+	err = ServerSide(ctx, a.writer, again)
 	return again, err
 }
 
-// strangers are the field managers beside ours that set what an object is for. Labels and annotations are anybody's, those of a
-// pod template too (`kubectl rollout restart` sets one), and so is a ServiceAccount, to which OpenShift adds secrets.
-func strangers(object *unstructured.Unstructured) (sets.Set[string], error) {
+// strangers are the field managers beside ours that set what an object is for. Labels and annotations are anybody's,
+// those of a pod template too (`kubectl rollout restart` sets one), and so is a ServiceAccount, to which OpenShift
+// adds secrets.
+func strangers(object *Object) (sets.Set[string], error) {
 	others := sets.New[string]()
 	if object.GetKind() == "ServiceAccount" {
 		return others, nil
@@ -56,7 +57,7 @@ func strangers(object *unstructured.Unstructured) (sets.Set[string], error) {
 	return others, nil
 }
 
-// essential tells whether a field is part of what the object does.
+// essential reports whether a field is part of what the object does.
 func essential(path fieldpath.Path) bool {
 	for _, free := range []fieldpath.Path{
 		fieldpath.MakePathOrDie("metadata"),
@@ -70,8 +71,9 @@ func essential(path fieldpath.Path) bool {
 	return true
 }
 
-// asUpdates is the object with the managers' server-side applies written as updates, the only kind that can be taken over.
-func asUpdates(object *unstructured.Unstructured, managers sets.Set[string]) *unstructured.Unstructured {
+// asUpdates is the object with the managers' server-side applies written as updates, the only kind that can be taken
+// over.
+func asUpdates(object *Object, managers sets.Set[string]) *Object {
 	changed := object.DeepCopy()
 	entries := changed.GetManagedFields()
 	for i := range entries {

@@ -1,5 +1,5 @@
 // Package certificates keeps the certificate of the operator's webhook and metrics servers: it serves what stands in a
-// Secret, makes that Secret in one of the four modes, and tells whether the API server can trust it.
+// Secret, makes that Secret in one of the four modes, and reports whether the API server can trust it.
 package certificates
 
 import (
@@ -21,9 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/extracache"
 )
 
-// Modes: who makes the Secret, and who tells the API server which authority to trust.
+// Modes: who makes the Secret, and who writes the authority to trust into the webhook configuration.
 const (
 	// SelfManaged: the operator does both.
 	SelfManaged = "self-managed"
@@ -31,7 +33,7 @@ const (
 	CertManager = "cert-manager"
 	// OpenShift: OpenShift's service CA does both.
 	OpenShift = "openshift"
-	// ExistingSecret: the administrator makes the Secret, the operator tells the API server.
+	// ExistingSecret: the administrator makes the Secret, the operator writes the authority to trust.
 	ExistingSecret = "existingSecret"
 )
 
@@ -44,7 +46,7 @@ type Options struct {
 	Mode string
 	// Namespace is where the Secret and the Service are.
 	Namespace string
-	// Secret holds tls.crt and tls.key, and ca.crt in the modes that write the caBundle.
+	// Secret contains tls.crt and tls.key, and ca.crt in the modes that write the caBundle.
 	Secret string
 	// WebhookConfiguration is the ValidatingWebhookConfiguration whose caBundle has to verify the certificate.
 	WebhookConfiguration string
@@ -63,8 +65,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	if !slices.Contains(Modes(), options.Mode) {
 		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode, strings.Join(Modes(), ", "))
 	}
-	watched, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	watched, err := extracache.Add(mgr, cache.Options{
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {
 				Namespaces: map[string]cache.Config{options.Namespace: {FieldSelector: named(options.Secret)}},
@@ -74,9 +75,6 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch the webhook's certificate: %w", err)
-	}
-	if err := mgr.Add(early{watched}); err != nil {
-		return nil, err
 	}
 	keeper := &Keeper{options: options, reader: watched, now: time.Now}
 	if err := control(mgr, watched, "certificate-reader", false, keeper); err != nil {
@@ -90,15 +88,10 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	return keeper, control(mgr, watched, "certificate-writer", true, writer)
 }
 
-// early makes the manager start a cache with its own, before the controllers.
-type early struct{ cache.Cache }
-
-// GetCache is how the manager knows a cache.
-func (e early) GetCache() cache.Cache { return e.Cache }
-
 func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
-// control runs a reconciler once at the start and whenever one of the two objects changes, always with the same request.
+// control runs a reconciler once at the start and whenever one of the two objects changes, always with the same
+// request.
 func control(mgr ctrl.Manager, watched cache.Cache, name string, leader bool, reconciler reconcile.Reconciler) error {
 	c, err := controller.New(name, mgr, controller.Options{Reconciler: reconciler, NeedLeaderElection: new(leader)})
 	if err != nil {

@@ -37,7 +37,8 @@ func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
 func TestIssue(t *testing.T) {
 	fresh := step(t, nil, start())
-	authorityNears, leafNears := start().Add(authorityLifetime-authorityMargin), start().Add(servingLifetime-servingMargin)
+	authorityNears, leafNears := start().Add(authorityLifetime-authorityMargin),
+		start().Add(servingLifetime-servingMargin)
 	other := map[string][]byte{}
 	maps.Copy(other, fresh)
 	delete(other, caKeyKey)
@@ -59,23 +60,31 @@ func TestIssue(t *testing.T) {
 	})
 	t.Run("certificate nears its end", func(t *testing.T) {
 		next := step(t, fresh, leafNears.Add(time.Minute))
-		if same(next, fresh, corev1.TLSCertKey) || !same(next, fresh, caCertKey) || !serves(next, host, leafNears.Add(servingLifetime-day)) {
+		if same(next, fresh, corev1.TLSCertKey) || !same(next, fresh, caCertKey) ||
+			!serves(next, host, leafNears.Add(servingLifetime-day)) {
 			t.Error("want a new certificate of the old authority")
 		}
 	})
 	t.Run("another host", func(t *testing.T) {
-		if next, stepped, err := issue(fresh, "other.hpp.svc", start()); err != nil || !stepped || !serves(next, "other.hpp.svc", start()) {
+		if next, stepped, err := issue(fresh, "other.hpp.svc", start()); err != nil || !stepped ||
+			!serves(next, "other.hpp.svc", start()) {
 			t.Errorf("no certificate for the other host (%v)", err)
 		}
 	})
 	t.Run("authority nears its end", func(t *testing.T) {
 		leaf := step(t, fresh, authorityNears.Add(-day))
 		next := step(t, leaf, authorityNears.Add(day))
-		if !same(next, leaf, corev1.TLSCertKey) || len(authorities(t, next)) != 2 || !serves(next, host, authorityNears.Add(day)) {
+		if !same(next, leaf, corev1.TLSCertKey) || len(authorities(t, next)) != 2 ||
+			!serves(next, host, authorityNears.Add(day)) {
 			t.Error("want a new authority beside the old one, and the certificate as it was")
 		}
 		last := step(t, next, authorityNears.Add(servingLifetime))
-		if verify(pairOf(t, last), encode(t, authorities(t, last)[0]), host, authorityNears.Add(servingLifetime)) != nil {
+		if verify(
+			pairOf(t, last),
+			encode(t, authorities(t, last)[0]),
+			host,
+			authorityNears.Add(servingLifetime),
+		) != nil {
 			t.Error("the next certificate is not of the new authority")
 		}
 	})
@@ -92,14 +101,24 @@ func TestIssue(t *testing.T) {
 		}
 	})
 	t.Run("rubbish", func(t *testing.T) {
-		next := step(t, map[string][]byte{caCertKey: []byte("x"), caKeyKey: []byte("x"), corev1.TLSCertKey: nil, "more": []byte("y")}, start())
+		next := step(
+			t,
+			map[string][]byte{
+				caCertKey:         []byte("x"),
+				caKeyKey:          []byte("x"),
+				corev1.TLSCertKey: nil,
+				"more":            []byte("y"),
+			},
+			start(),
+		)
 		if !serves(next, host, start()) || string(next["more"]) != "y" {
 			t.Error("want a certificate, and foreign keys as they were")
 		}
 	})
 }
 
-// Twelve years, in which the authority changes once, looked at each month: what is served is trusted at every moment, also between two writes.
+// Twelve years, in which the authority changes once, looked at each month: what is served is trusted at every moment,
+// also between two writes.
 func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 	now := start()
 	c := newCluster(t, configuration(nil))
@@ -125,14 +144,18 @@ func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 		t.Errorf("%d certificates in 12 years, want one each eight months", len(written))
 	}
 	if got := authorities(t, c.secret(t)); len(got) != 2 {
-		t.Errorf("%d authorities are trusted at the end, want the first, which nothing needs any more, and the second", len(got))
+		t.Errorf("%d authorities are trusted at the end, want the first, which nothing needs any more, and the second",
+			len(got))
 	}
 }
 
 func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, c *cluster){
 		"Secret deleted": func(t *testing.T, c *cluster) {
-			c.must(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "operator-certificate"}}))
+			c.must(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "hpp",
+				Name:      "operator-certificate",
+			}}))
 		},
 		"Secret emptied":   func(t *testing.T, c *cluster) { c.put(t, nil) },
 		"caBundle deleted": func(t *testing.T, c *cluster) { c.trust(t, nil) },
@@ -176,7 +199,8 @@ func TestExistingSecret(t *testing.T) {
 	}
 	c.put(t, map[string][]byte{caCertKey: []byte("no certificate")})
 	_, err := w.Reconcile(t.Context(), reconcile.Request{})
-	const want = "terminal error: the Secret hpp/operator-certificate: its ca.crt holds no certificate (could not read any certificates): " +
+	const want = "terminal error: the Secret hpp/operator-certificate: its ca.crt contains no certificate (could not " +
+		"read any certificates): " +
 		"it has to be the authority of its tls.crt"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -241,7 +265,8 @@ func TestReady(t *testing.T) {
 		"no Secret, OpenShift": {
 			mode: OpenShift,
 			want: "no certificate to serve from the Secret hpp/operator-certificate: it is not there; " +
-				"OpenShift's service CA makes it for the Service operator: see its annotations and the project openshift-service-ca",
+				"OpenShift's service CA makes it for the Service operator: see its annotations and the project " +
+				"openshift-service-ca",
 		},
 		"no Secret, existingSecret": {
 			mode: ExistingSecret,
@@ -249,30 +274,39 @@ func TestReady(t *testing.T) {
 				"it has to be made with tls.crt, tls.key and ca.crt for operator.hpp.svc",
 		},
 		"a Secret that holds no pair": {
-			mode: ExistingSecret, data: map[string][]byte{corev1.TLSCertKey: good[corev1.TLSCertKey], corev1.TLSPrivateKeyKey: foreign[corev1.TLSPrivateKeyKey]},
-			want: "no certificate to serve from the Secret hpp/operator-certificate: its tls.crt and tls.key are no certificate with its key " +
-				"(tls: private key does not match public key); it has to be made with tls.crt, tls.key and ca.crt for operator.hpp.svc",
+			mode: ExistingSecret, data: map[string][]byte{
+				corev1.TLSCertKey:       good[corev1.TLSCertKey],
+				corev1.TLSPrivateKeyKey: foreign[corev1.TLSPrivateKeyKey],
+			},
+			want: "no certificate to serve from the Secret hpp/operator-certificate: its tls.crt and tls.key are no " +
+				"certificate with its key " +
+				"(tls: private key does not match public key); it has to be made with tls.crt, tls.key and ca.crt " +
+				"for operator.hpp.svc",
 		},
 		"no configuration": {
 			mode: CertManager, data: good, none: true,
-			want: "the ValidatingWebhookConfiguration operator is not there, or names no webhook: upgrade the release again to get it back",
+			want: "the ValidatingWebhookConfiguration operator is not there, or names no webhook: upgrade the " +
+				"release again to get it back",
 		},
 		"no caBundle, cert-manager": {
 			mode: CertManager, data: good,
-			want: "the webhook validate of the ValidatingWebhookConfiguration operator has no caBundle yet: cert-manager's cainjector writes it: see whether it runs",
+			want: "the webhook validate of the ValidatingWebhookConfiguration operator has no caBundle yet: " +
+				"cert-manager's cainjector writes it: see whether it runs",
 		},
 		"no caBundle, OpenShift": {
 			mode: OpenShift, data: good,
-			want: "the webhook validate of the ValidatingWebhookConfiguration operator has no caBundle yet: OpenShift's service CA writes it: " +
+			want: "the webhook validate of the ValidatingWebhookConfiguration operator has no caBundle yet: " +
+				"OpenShift's service CA writes it: " +
 				"see the project openshift-service-ca",
 		},
 		"caBundle of another authority": {
 			mode: ExistingSecret, data: good, bundle: foreign[caCertKey],
-			want: "the caBundle of the webhook validate " + configured + "x509: certificate signed by unknown authority",
+			want: "the caBundle of the webhook validate " + configured + "x509: certificate " +
+				"signed by unknown authority",
 		},
 		"caBundle is no PEM": {
 			mode: SelfManaged, data: good, bundle: []byte("x"),
-			want: "the caBundle of the webhook validate " + configured + "it holds no certificate in PEM; " +
+			want: "the caBundle of the webhook validate " + configured + "it contains no certificate in PEM; " +
 				"the operator's leader writes it: see the logs of the pod that holds the Lease",
 		},
 		"certificate for another name": {
@@ -283,7 +317,8 @@ func TestReady(t *testing.T) {
 		},
 		"expired": {
 			mode: OpenShift, data: good, bundle: good[caCertKey], at: start().Add(servingLifetime + day),
-			want: "the caBundle of the webhook validate " + configured + "x509: certificate has expired or is not yet valid",
+			want: "the caBundle of the webhook validate " + configured + "x509: certificate has expired or is not " +
+				"yet valid",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -358,20 +393,30 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	c := &cluster{changed: func() {}}
 	c.must(t, corev1.AddToScheme(scheme))
 	c.must(t, admissionv1.AddToScheme(scheme))
-	c.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, next client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			defer c.changed()
-			return next.Create(ctx, object, options...)
-		},
-		Update: func(ctx context.Context, next client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-			defer c.changed()
-			return next.Update(ctx, object, options...)
-		},
-		Patch: func(ctx context.Context, next client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			defer c.changed()
-			return next.Patch(ctx, object, patch, options...)
-		},
-	}).Build()
+	c.Client = fake.NewClientBuilder().
+		WithScheme(scheme).
+		WithObjects(objects...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, next client.WithWatch, object client.Object,
+				options ...client.CreateOption,
+			) error {
+				defer c.changed()
+				return next.Create(ctx, object, options...)
+			},
+			Update: func(ctx context.Context, next client.WithWatch, object client.Object,
+				options ...client.UpdateOption,
+			) error {
+				defer c.changed()
+				return next.Update(ctx, object, options...)
+			},
+			Patch: func(ctx context.Context, next client.WithWatch, object client.Object, patch client.Patch,
+				options ...client.PatchOption,
+			) error {
+				defer c.changed()
+				return next.Patch(ctx, object, patch, options...)
+			},
+		}).
+		Build()
 	return c
 }
 
@@ -422,7 +467,13 @@ func configuration(bundle []byte) *admissionv1.ValidatingWebhookConfiguration {
 }
 
 func options(mode string) Options {
-	return Options{Mode: mode, Namespace: "hpp", Secret: "operator-certificate", WebhookConfiguration: "operator", Service: "operator"}
+	return Options{
+		Mode:                 mode,
+		Namespace:            "hpp",
+		Secret:               "operator-certificate",
+		WebhookConfiguration: "operator",
+		Service:              "operator",
+	}
 }
 
 func reconciled(t *testing.T, r reconcile.Reconciler) reconcile.Result {
@@ -453,7 +504,8 @@ func selfSigned(t *testing.T) map[string][]byte {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: start(), NotAfter: start().Add(day), DNSNames: []string{host},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

@@ -30,9 +30,9 @@ const (
 	keyBits = 2048
 )
 
-// issue gives the contents of the self-managed Secret after the next step that is due, and whether there was one. There
-// is one step at a time: a new authority is written first, so that the API server trusts it before it signs anything. It
-// signs at once only where nothing valid is served.
+// issue gives the contents of the self-managed Secret after the next step that is due, and whether there was one.
+// There is one step at a time: a new authority is written first, so that the API server trusts it before it signs
+// anything. It signs at once only where nothing valid is served.
 func issue(data map[string][]byte, dnsName string, now time.Time) (map[string][]byte, bool, error) {
 	next := maps.Clone(data)
 	if next == nil {
@@ -72,7 +72,7 @@ func renewal(data map[string][]byte) (time.Time, error) {
 	return serving, nil
 }
 
-// authorityDue tells whether the Secret lacks an authority that can still sign. Its first certificate is the one that
+// authorityDue reports whether the Secret lacks an authority that can sign. Its first certificate is the one that
 // the key belongs to.
 func authorityDue(data map[string][]byte, now time.Time) bool {
 	authority, err := tls.X509KeyPair(data[caCertKey], data[caKeyKey])
@@ -83,7 +83,8 @@ func authorityDue(data map[string][]byte, now time.Time) bool {
 func addAuthority(data map[string][]byte, now time.Time) error {
 	// Called unsafe for the clock that it lets one choose: here the wall's, less the skew.
 	made, err := crypto.UnsafeMakeSelfSignedCAConfigForDurationAtTime(
-		fmt.Sprintf("hostpath-provisioner@%d", now.Unix()), func() time.Time { return now.Add(-skew) }, authorityLifetime)
+		fmt.Sprintf("hostpath-provisioner@%d", now.Unix()), func() time.Time { return now.Add(-skew) },
+		authorityLifetime)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func addAuthority(data map[string][]byte, now time.Time) error {
 	return err
 }
 
-// serves tells whether the Secret's certificate is one that its authorities verify at a time.
+// serves reports whether the Secret's certificate is one that its authorities verify at a time.
 func serves(data map[string][]byte, dnsName string, at time.Time) bool {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	return err == nil && verify(&pair, data[caCertKey], dnsName, at) == nil
@@ -119,7 +120,8 @@ func sign(data map[string][]byte, dnsName string, now time.Time) error {
 		template.NotBefore, template.NotAfter = now.Add(-skew), now.Add(servingLifetime)
 		return nil
 	}
-	made, err := authority.NewServerCertificate(sets.New(dnsName, dnsName+".cluster.local"), crypto.RSAKeyPairGenerator{Bits: keyBits}, crypto.WithExtensions(lifetime))
+	made, err := authority.NewServerCertificate(sets.New(dnsName, dnsName+".cluster.local"),
+		crypto.RSAKeyPairGenerator{Bits: keyBits}, crypto.WithExtensions(lifetime))
 	if err != nil {
 		return err
 	}

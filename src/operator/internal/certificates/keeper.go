@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Keeper holds the certificate that is served. It is safe for concurrent use.
+// Keeper keeps the certificate that is served. It is safe for concurrent use.
 type Keeper struct {
 	options Options
 	reader  client.Reader
@@ -51,8 +51,8 @@ func (k *Keeper) Ready(*http.Request) error {
 		return k.missing()
 	}
 	if len(k.bundles) == 0 {
-		return fmt.Errorf("the ValidatingWebhookConfiguration %s is not there, or names no webhook: upgrade the release again to get it back",
-			k.options.WebhookConfiguration)
+		return fmt.Errorf("the ValidatingWebhookConfiguration %s is not there, or names no webhook: "+
+			"upgrade the release again to get it back", k.options.WebhookConfiguration)
 	}
 	for webhook, bundle := range k.bundles {
 		if len(bundle) == 0 {
@@ -60,7 +60,8 @@ func (k *Keeper) Ready(*http.Request) error {
 				webhook, k.options.WebhookConfiguration, k.options.whoTrusts())
 		}
 		if err := verify(k.pair, bundle, k.options.DNSName(), k.now()); err != nil {
-			return fmt.Errorf("the caBundle of the webhook %s in the ValidatingWebhookConfiguration %s does not verify the certificate that is served: %w; %s",
+			return fmt.Errorf("the caBundle of the webhook %s in the ValidatingWebhookConfiguration %s does not "+
+				"verify the certificate that is served: %w; %s",
 				webhook, k.options.WebhookConfiguration, err, k.options.whoTrusts())
 		}
 	}
@@ -125,14 +126,15 @@ func (k *Keeper) missing() error {
 	if fault == nil {
 		fault = errors.New("it has not been read yet")
 	}
-	return fmt.Errorf("no certificate to serve from the Secret %s/%s: %w; %s", k.options.Namespace, k.options.Secret, fault, k.options.whoMakes())
+	return fmt.Errorf("no certificate to serve from the Secret %s/%s: %w; %s", k.options.Namespace, k.options.Secret,
+		fault, k.options.whoMakes())
 }
 
 // verify does what the API server will do at the handshake.
 func verify(pair *tls.Certificate, bundle []byte, dnsName string, now time.Time) error {
 	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
-		return errors.New("it holds no certificate in PEM")
+		return errors.New("it contains no certificate in PEM")
 	}
 	for _, der := range pair.Certificate[1:] {
 		if certificate, err := x509.ParseCertificate(der); err == nil {
@@ -140,7 +142,8 @@ func verify(pair *tls.Certificate, bundle []byte, dnsName string, now time.Time)
 		}
 	}
 	_, err := pair.Leaf.Verify(x509.VerifyOptions{
-		DNSName: dnsName, Roots: roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSName: dnsName, Roots: roots, Intermediates: intermediates, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	return err
 }
@@ -151,7 +154,8 @@ func (o Options) whoMakes() string {
 	case CertManager:
 		return "cert-manager makes it: see whether it runs, and `kubectl -n " + o.Namespace + " describe certificate`"
 	case OpenShift:
-		return "OpenShift's service CA makes it for the Service " + o.Service + ": see its annotations and the project openshift-service-ca"
+		return "OpenShift's service CA makes it for the Service " + o.Service +
+			": see its annotations and the project openshift-service-ca"
 	case ExistingSecret:
 		return "it has to be made with tls.crt, tls.key and ca.crt for " + o.DNSName()
 	default:
@@ -167,7 +171,8 @@ func (o Options) whoTrusts() string {
 	case OpenShift:
 		return "OpenShift's service CA writes it: see the project openshift-service-ca"
 	case ExistingSecret:
-		return "the operator's leader copies it from ca.crt of the Secret " + o.Namespace + "/" + o.Secret + ", which has to be the authority of its tls.crt"
+		return "the operator's leader copies it from ca.crt of the Secret " + o.Namespace + "/" + o.Secret +
+			", which has to be the authority of its tls.crt"
 	default:
 		return "the operator's leader writes it: see the logs of the pod that holds the Lease"
 	}

@@ -21,8 +21,8 @@ import (
 // owner is the field manager of what is written here.
 const owner = client.FieldOwner("hostpath-provisioner-operator-certificates")
 
-// writer makes the Secret where that is the operator's task, and tells the API server whom to trust. Only the leader
-// runs it.
+// writer makes the Secret where that is the operator's task, and writes the authority to trust into the webhook
+// configuration. Only the leader runs it.
 type writer struct {
 	options Options
 	reader  client.Reader
@@ -47,7 +47,8 @@ func (w *writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 }
 
-// secret gives what the Secret holds, after the next step where the operator makes it. Nil: there is none to wait for.
+// secret gives what the Secret contains, after the next step where the operator makes it. Nil: there is none to wait
+// for.
 func (w *writer) secret(ctx context.Context) (data map[string][]byte, stepped bool, err error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.options.Namespace, Name: w.options.Secret}}
 	err = w.reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
@@ -82,8 +83,8 @@ func (w *writer) secret(ctx context.Context) (data map[string][]byte, stepped bo
 func (w *writer) trust(ctx context.Context, bundle []byte) error {
 	if _, err := crypto.CertsFromPEM(bundle); err != nil {
 		// Trying again helps nobody; a change of the Secret is watched.
-		return reconcile.TerminalError(fmt.Errorf("the Secret %s/%s: its ca.crt holds no certificate (%w): it has to be the authority of its tls.crt",
-			w.options.Namespace, w.options.Secret, err))
+		return reconcile.TerminalError(fmt.Errorf("the Secret %s/%s: its ca.crt contains no certificate (%w): "+
+			"it has to be the authority of its tls.crt", w.options.Namespace, w.options.Secret, err))
 	}
 	var configuration admissionv1.ValidatingWebhookConfiguration
 	err := w.reader.Get(ctx, client.ObjectKey{Name: w.options.WebhookConfiguration}, &configuration)

@@ -1,4 +1,5 @@
-// Package controller makes the cluster what a HostPathProvisioner says: fetch, deletion gates, render, apply, prune, status.
+// Package controller makes the cluster what a HostPathProvisioner says: fetch, deletion gates, render, apply, prune,
+// status.
 package controller
 
 import (
@@ -9,7 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -17,11 +18,15 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/platform"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/tlspolicy"
 )
+
+// hpp is the custom resource.
+type hpp = v1beta1.HostPathProvisioner
 
 // Renderer makes manifests.
 type Renderer interface {
@@ -39,11 +44,6 @@ type TLSPolicy interface {
 	Current() tlspolicy.Policy
 }
 
-// Recorder takes events.
-type Recorder interface {
-	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
-}
-
 // Ready takes the value of the metric kubevirt_hpp_cr_ready.
 type Ready interface {
 	Set(value float64)
@@ -51,16 +51,17 @@ type Ready interface {
 
 // Options are what a Reconciler works with.
 type Options struct {
-	// Client reads HostPathProvisioners, the base ConfigMap, Nodes, PersistentVolumes and Pods from a cache, and writes.
+	// Client reads HostPathProvisioners, the base ConfigMap, Nodes, PersistentVolumes and Pods from a cache, and
+	// writes.
 	Client client.Client
 	// Live reads past every cache.
 	Live client.Reader
-	// Rendered holds the objects with the label names.OwnedBy.
+	// Rendered has the objects with the label names.OwnedBy.
 	Rendered cache.Cache
 	Renderer Renderer
 	Platform Platform
 	Policy   TLSPolicy
-	Recorder Recorder
+	Recorder events.EventRecorder
 	Ready    Ready
 	Log      *slog.Logger
 
@@ -83,18 +84,19 @@ type Reconciler struct {
 
 // New makes a reconciler that watches nothing yet.
 func New(o Options) *Reconciler {
-	r := &Reconciler{Options: o, applier: apply.New(o.Client, o.Rendered, o.Live), watched: map[string]bool{}, now: time.Now}
+	r := &Reconciler{Options: o, watched: map[string]bool{}, now: time.Now}
+	r.applier = apply.New(o.Client, o.Rendered, o.Live)
 	r.gauge(unknown)
 	return r
 }
 
 // Reconcile brings the cluster one step nearer to what a resource says.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	resource := &v1beta1.HostPathProvisioner{}
+	resource := &hpp{}
 	if err := r.Client.Get(ctx, request.NamespacedName, resource); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if wait, err := r.yield(ctx, resource); err != nil || wait > 0 {
+	if wait, err := r.leave(ctx, resource); err != nil || wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, err
 	}
 	if resource.Name != names.CustomResource {
@@ -110,29 +112,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	hold, err := r.deletion(ctx, resource, around)
-	if err != nil || hold.over {
+	deleting, err := r.deleting(ctx, resource, around)
+	if err != nil || deleting.over {
 		return reconcile.Result{}, unlessBehind(err)
 	}
-	done := r.serve(ctx, resource, hold)
-	wait, reported := r.report(ctx, resource, hold, done)
-	return reconcile.Result{RequeueAfter: sooner(hold.wait, wait)}, errors.Join(done.applyErr, done.pruneErr, reported)
+	done := r.serve(ctx, resource, deleting)
+	wait, reported := r.report(ctx, resource, deleting, done)
+	err = errors.Join(done.applyErr, done.pruneErr, reported)
+	return reconcile.Result{RequeueAfter: sooner(deleting.wait, wait)}, err
 }
 
-// unlessBehind passes on every error but that of a cache that was behind: what it did not know yet will wake us. Of several, all
-// have to be of that kind.
+// unlessBehind passes on every error but that of a cache that was behind: what it did not know yet will wake us. Of
+// several, all have to be of that kind.
 func unlessBehind(err error) error {
+	all := []error{err}
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) {
-		if slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !apierrors.IsConflict(one) }) {
-			return err
-		}
-		return nil
+		all = several.Unwrap()
 	}
-	if apierrors.IsConflict(err) {
-		return nil
+	if slices.ContainsFunc(all, func(one error) bool { return !apierrors.IsConflict(one) }) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // work is what serving a resource came to.
@@ -144,10 +145,10 @@ type work struct {
 }
 
 // serve renders, applies and prunes, unless the deletion has gone beyond that.
-func (r *Reconciler) serve(ctx context.Context, resource *v1beta1.HostPathProvisioner, hold hold) work {
+func (r *Reconciler) serve(ctx context.Context, resource *hpp, deleting deletion) work {
 	var done work
 	done.rendered, done.renderErr = r.render(ctx, resource)
-	if done.renderErr != nil || hold.ending {
+	if done.renderErr != nil || deleting.ending {
 		return done
 	}
 	owner := ownerOf(resource)
@@ -157,7 +158,8 @@ func (r *Reconciler) serve(ctx context.Context, resource *v1beta1.HostPathProvis
 		return done
 	}
 	pruned, err := r.applier.Prune(ctx, owner, done.rendered.Objects, r.kinds())
-	done.pruneErr = err
-	r.logRemoved(ctx, pruned)
+	if done.pruneErr = err; len(pruned) > 0 {
+		r.Log.InfoContext(ctx, "removed what is no longer rendered", logging.KeyObjects, pruned)
+	}
 	return done
 }

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
@@ -27,10 +26,10 @@ type surroundings struct {
 	deployments []appsv1.Deployment
 }
 
-// hold is what keeps a resource that is being deleted.
-type hold struct {
+// deletion is how far the deletion of a resource is.
+type deletion struct {
 	// gate is the first closed gate, nil when nothing is being deleted.
-	gate *status.Gate
+	gate *gates.Gate
 	// wait is how long until a gate opens by itself; 0 is for ever.
 	wait time.Duration
 	// ending: the workloads are going, nothing is applied any more. over: the resource is gone.
@@ -39,7 +38,7 @@ type hold struct {
 }
 
 // claim puts our finalizer on a resource, and takes kubevirt's away.
-func (r *Reconciler) claim(ctx context.Context, resource *v1beta1.HostPathProvisioner) error {
+func (r *Reconciler) claim(ctx context.Context, resource *hpp) error {
 	before := resource.DeepCopy()
 	changed := controllerutil.RemoveFinalizer(resource, names.KubevirtFinalizer)
 	if resource.DeletionTimestamp == nil {
@@ -49,18 +48,19 @@ func (r *Reconciler) claim(ctx context.Context, resource *v1beta1.HostPathProvis
 }
 
 // release lets a resource go.
-func (r *Reconciler) release(ctx context.Context, resource *v1beta1.HostPathProvisioner) error {
+func (r *Reconciler) release(ctx context.Context, resource *hpp) error {
 	before := resource.DeepCopy()
 	changed := controllerutil.RemoveFinalizer(resource, names.KubevirtFinalizer)
 	changed = controllerutil.RemoveFinalizer(resource, names.Finalizer) || changed
 	return r.patchFinalizers(ctx, changed, resource, before)
 }
 
-func (r *Reconciler) patchFinalizers(ctx context.Context, changed bool, resource, before *v1beta1.HostPathProvisioner) error {
+func (r *Reconciler) patchFinalizers(ctx context.Context, changed bool, resource, before *hpp) error {
 	if !changed {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, resource, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, resource, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("set the finalizers of HostPathProvisioner %s: %w", resource.Name, err)
 	}
 	return nil
@@ -73,7 +73,8 @@ func (r *Reconciler) look(ctx context.Context) (surroundings, error) {
 		return surroundings{}, fmt.Errorf("list nodes: %w", err)
 	}
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), client.MatchingLabels{names.OwnedBy: names.CustomResource}); err != nil {
+	own := client.MatchingLabels{names.OwnedBy: names.CustomResource}
+	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), own); err != nil {
 		return surroundings{}, fmt.Errorf("list the driver's pods: %w", err)
 	}
 	around := surroundings{nodes: nodes.Items, pods: pods.Items}
@@ -104,8 +105,8 @@ func workloadsOf[T any](ctx context.Context, from client.Reader, kind string) ([
 }
 
 // deletion goes through the gates of a resource that is being deleted.
-func (r *Reconciler) deletion(ctx context.Context, resource *v1beta1.HostPathProvisioner, around surroundings) (hold, error) {
-	h := hold{surroundings: around}
+func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroundings) (deletion, error) {
+	h := deletion{surroundings: around}
 	if resource.DeletionTimestamp == nil {
 		return h, nil
 	}
@@ -123,7 +124,7 @@ func (r *Reconciler) deletion(ctx context.Context, resource *v1beta1.HostPathPro
 	}.Chain()
 	for _, gate := range chain {
 		if !gate.Open {
-			h.close(gate, r.now())
+			h.gate, h.wait = &gate, until(gate.Deadline, r.now())
 			return h, nil
 		}
 		if gate.Name == gates.VolumesGone {
@@ -137,7 +138,7 @@ func (r *Reconciler) deletion(ctx context.Context, resource *v1beta1.HostPathPro
 	return h, r.end(ctx, resource, chain)
 }
 
-// volumes are those that hold a deletion. That there are none is believed only when the API server says so itself.
+// volumes are those that block a deletion. That there are none is believed only when the API server says so itself.
 func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		var list corev1.PersistentVolumeList
@@ -151,13 +152,8 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 	return nil, nil
 }
 
-func (h *hold) close(gate gates.Gate, now time.Time) {
-	h.gate = &status.Gate{Reason: gate.Reason, Message: gate.Message, Blocked: gate.Reason != gates.ReasonPodsRunning}
-	h.wait = until(gate.Deadline, now)
-}
-
 // end removes what is left of a resource whose gates are open, and lets it go.
-func (r *Reconciler) end(ctx context.Context, resource *v1beta1.HostPathProvisioner, chain []gates.Gate) error {
+func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate) error {
 	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds()); err != nil {
 		return err
 	}
@@ -171,7 +167,8 @@ func (r *Reconciler) end(ctx context.Context, resource *v1beta1.HostPathProvisio
 		}
 	}
 	if len(left) > 0 {
-		r.event(resource, status.Event{Type: corev1.EventTypeWarning, Reason: eventLeftBehind, Note: strings.Join(left, "; ")})
+		r.event(resource,
+			status.Event{Type: corev1.EventTypeWarning, Reason: eventLeftBehind, Note: strings.Join(left, "; ")})
 	}
 	r.gauge(unknown)
 	return nil

@@ -55,16 +55,18 @@ type statusOf struct {
 	cluster *cluster
 }
 
-func (s statusOf) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s statusOf) Patch(
+	_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
+) error {
 	if resource, ok := object.(*v1beta1.HostPathProvisioner); ok {
 		s.cluster.wrote = &resource.Status
 	}
 	return nil
 }
 
-type events struct{ reasons []string }
+type recorded struct{ reasons []string }
 
-func (e *events) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+func (e *recorded) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
 	e.reasons = append(e.reasons, reason)
 }
 
@@ -81,25 +83,33 @@ func lease(holder string, renewed time.Duration) *coordinationv1.LeaseSpec {
 
 // served is a resource as kubevirt's operator leaves it, one condition without a reason.
 func served(name string) *v1beta1.HostPathProvisioner {
-	resource := &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{names.KubevirtFinalizer}, Generation: 3}}
+	resource := &v1beta1.HostPathProvisioner{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{names.KubevirtFinalizer}, Generation: 3},
+	}
 	resource.Status.ObservedVersion = "v0.25.2"
 	resource.Status.Conditions = []metav1.Condition{
-		{Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete", LastTransitionTime: metav1.NewTime(moment())}, {Type: "Upgradeable", Status: metav1.ConditionTrue},
+		{
+			Type:               v1beta1.Available,
+			Status:             metav1.ConditionTrue,
+			Reason:             "Complete",
+			LastTransitionTime: metav1.NewTime(moment()),
+		}, {Type: "Upgradeable", Status: metav1.ConditionTrue},
 	}
 	return resource
 }
 
-func (c *cluster) reconciler(recorder Recorder) *Reconciler {
+func (c *cluster) reconciler(recorder *recorded) *Reconciler {
 	r := New(Options{Client: c, Live: c, Ready: &gauge{}, Recorder: recorder, Namespace: "hpp"})
 	r.now = moment
 	return r
 }
 
-// While kubevirt's operator runs its resource keeps its finalizer, whatever its name, and nothing but the status is written.
-func TestYields(t *testing.T) {
+// While kubevirt's operator runs its resource keeps its finalizer, whatever its name, and nothing but the status is
+// written.
+func TestLeavesToKubevirtsOperator(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{names.CustomResource, "another"} {
-		c, recorder := &cluster{lease: lease("kubevirt", 15*time.Second), resource: served(name)}, &events{}
+		c, recorder := &cluster{lease: lease("kubevirt", 15*time.Second), resource: served(name)}, &recorded{}
 		result, err := c.reconciler(recorder).Reconcile(t.Context(), request(name))
 		if err != nil || result.RequeueAfter != 45*time.Second {
 			t.Errorf("%s: again after %s, error %v; want 45s, when the lease ends", name, result.RequeueAfter, err)
@@ -108,7 +118,8 @@ func TestYields(t *testing.T) {
 			t.Fatalf("%s: no status was written", name)
 		}
 		degraded := meta.FindStatusCondition(c.wrote.Conditions, v1beta1.Degraded)
-		if degraded == nil || degraded.Reason != "PredecessorRuns" || !strings.Contains(degraded.Message, "kubevirt's operator still runs in this namespace") {
+		if degraded == nil || degraded.Reason != "KubevirtOperatorRuns" ||
+			!strings.Contains(degraded.Message, "kubevirt's operator runs in this namespace") {
 			t.Errorf("%s: Degraded is %+v", name, degraded)
 		}
 		if len(c.wrote.Conditions) != 2 || c.wrote.ObservedVersion != "v0.25.2" {
@@ -119,13 +130,14 @@ func TestYields(t *testing.T) {
 		}
 		// Again, with the lease renewed: nothing new to say.
 		c.resource.Status, c.wrote = *c.wrote, nil
-		if _, err := c.reconciler(recorder).Reconcile(t.Context(), request(name)); err != nil || c.wrote != nil || len(recorder.reasons) != 1 {
+		if _, err := c.reconciler(recorder).Reconcile(t.Context(), request(name)); err != nil || c.wrote != nil ||
+			len(recorder.reasons) != 1 {
 			t.Errorf("%s, again: error %v, wrote %v, events %v", name, err, c.wrote, recorder.reasons)
 		}
 	}
 }
 
-func TestDoesNotYield(t *testing.T) {
+func TestDoesNotLeaveToKubevirtsOperator(t *testing.T) {
 	t.Parallel()
 	ours := served(names.CustomResource)
 	ours.Finalizers = []string{names.Finalizer}
@@ -139,12 +151,14 @@ func TestDoesNotYield(t *testing.T) {
 		if c.resource == nil {
 			c.resource = served(names.CustomResource)
 		}
-		if wait, err := c.reconciler(&events{}).yield(t.Context(), c.resource); wait != 0 || err != nil || c.wrote != nil {
+		if wait, err := c.reconciler(&recorded{}).leave(t.Context(), c.resource); wait != 0 || err != nil ||
+			c.wrote != nil {
 			t.Errorf("%s: waits %s, error %v, wrote %v", name, wait, err, c.wrote)
 		}
 	}
 	c := cluster{err: errors.New("forbidden"), resource: served(names.CustomResource)}
-	if _, err := c.reconciler(&events{}).Reconcile(t.Context(), request(names.CustomResource)); err == nil || !strings.Contains(err.Error(), "Lease hpp/hostpath-provisioner-operator-lock") {
+	if _, err := c.reconciler(&recorded{}).Reconcile(t.Context(), request(names.CustomResource)); err == nil ||
+		!strings.Contains(err.Error(), "Lease hpp/hostpath-provisioner-operator-lock") {
 		t.Errorf("a lease that cannot be read: %v", err)
 	}
 }

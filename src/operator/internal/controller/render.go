@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
 )
@@ -21,7 +20,7 @@ import (
 // baseKey is the key of the base ConfigMap.
 const baseKey = "values.yaml"
 
-func (r *Reconciler) render(ctx context.Context, resource *v1beta1.HostPathProvisioner) (render.Result, error) {
+func (r *Reconciler) render(ctx context.Context, resource *hpp) (render.Result, error) {
 	base, err := r.base(ctx)
 	if err != nil {
 		return render.Result{}, err
@@ -43,14 +42,16 @@ func (r *Reconciler) base(ctx context.Context) ([]byte, error) {
 	config := &corev1.ConfigMap{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.BaseConfig}, config)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("the ConfigMap %s/%s with the base values is not there; upgrade the operator's Helm release to have it back", r.Namespace, r.BaseConfig)
+		return nil, fmt.Errorf("the ConfigMap %s/%s with the base values is not there; "+
+			"upgrade the operator's Helm release to have it back", r.Namespace, r.BaseConfig)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the base values: %w", err)
 	}
 	values, found := config.Data[baseKey]
 	if !found {
-		return nil, fmt.Errorf("the ConfigMap %s/%s has no key %s; upgrade the operator's Helm release to have it back", r.Namespace, r.BaseConfig, baseKey)
+		return nil, fmt.Errorf("the ConfigMap %s/%s has no key %s; upgrade the operator's Helm release to have it back",
+			r.Namespace, r.BaseConfig, baseKey)
 	}
 	return []byte(values), nil
 }
@@ -62,23 +63,18 @@ func (r *Reconciler) kinds() []schema.GroupVersionKind {
 }
 
 func workloads(kinds []schema.GroupVersionKind) []schema.GroupVersionKind {
-	return slices.DeleteFunc(slices.Clone(kinds), func(kind schema.GroupVersionKind) bool { return !apply.Workload(kind.GroupKind()) })
+	return slices.DeleteFunc(slices.Clone(kinds),
+		func(kind schema.GroupVersionKind) bool { return !apply.Workload(kind.GroupKind()) })
 }
 
-// ownerOf is the reference to a resource on all that is applied for it. It does not block: the garbage collector takes a
-// resource that was deleted with --cascade=foreground for gone, as far as its blocking dependents go, and would remove the
-// driver past the gates.
-func ownerOf(resource *v1beta1.HostPathProvisioner) metav1.OwnerReference {
+// ownerOf is the reference to a resource on all that is applied for it. It does not block: the garbage collector
+// takes a resource that was deleted with --cascade=foreground for gone, as far as its blocking dependents go, and
+// would remove the driver past the gates.
+func ownerOf(resource *hpp) metav1.OwnerReference {
 	yes, no := true, false
 	return metav1.OwnerReference{
-		APIVersion: v1beta1.GroupVersion().String(), Kind: "HostPathProvisioner", Name: resource.Name, UID: resource.UID,
-		Controller: &yes, BlockOwnerDeletion: &no,
-	}
-}
-
-func (r *Reconciler) logRemoved(ctx context.Context, removed []string) {
-	if len(removed) > 0 {
-		r.Log.InfoContext(ctx, "removed what is no longer rendered", logging.KeyObjects, removed)
+		APIVersion: v1beta1.GroupVersion().String(), Kind: "HostPathProvisioner",
+		Name: resource.Name, UID: resource.UID, Controller: &yes, BlockOwnerDeletion: &no,
 	}
 }
 

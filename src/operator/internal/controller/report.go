@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,18 +29,16 @@ const (
 	maxNote = 1024
 )
 
-// report writes the status, if it is another, and then tells what has changed. It returns how long until the rollout has had
-// its time; 0 is for ever.
-func (r *Reconciler) report(ctx context.Context, resource *v1beta1.HostPathProvisioner, hold hold, done work) (time.Duration, error) {
+// report writes the status, if it is another, and then makes events of what has changed. It returns how long until
+// the rollout has had its time; 0 is for ever.
+func (r *Reconciler) report(ctx context.Context, resource *hpp, deleting deletion, done work) (time.Duration, error) {
 	in := status.Input{
 		Old: resource.Status, Generation: resource.Generation, Now: r.now(),
 		OperatorVersion: r.Version, TargetVersion: r.Renderer.Version(),
-		DaemonSets: hold.daemonSets, Deployments: hold.deployments, Pods: hold.pods, Nodes: hold.nodes,
-		NotServed: done.rendered.NotServed, Violations: done.rendered.Violations,
-		Replacing: done.outcome.Replacing, RenderError: done.renderErr, ApplyError: done.applyErr, Deleting: hold.gate,
-	}
-	for _, pool := range done.rendered.Pools {
-		in.Pools = append(in.Pools, status.Pool(pool))
+		DaemonSets: deleting.daemonSets, Deployments: deleting.deployments, Pods: deleting.pods, Nodes: deleting.nodes,
+		Pools: done.rendered.Pools, NotServed: done.rendered.NotServed, Violations: done.rendered.Violations,
+		Replacing: done.outcome.Replacing, RenderError: done.renderErr,
+		ApplyError: done.applyErr, Deleting: deleting.gate,
 	}
 	for _, object := range done.rendered.Objects {
 		switch object.GroupVersionKind() {
@@ -72,15 +69,18 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// write patches the status. The resource may have come from a cache that is behind: then somebody wrote since, the cache will
-// say so, and this is tried again.
-func (r *Reconciler) write(ctx context.Context, resource *v1beta1.HostPathProvisioner, fresh v1beta1.HostPathProvisionerStatus, events []status.Event) error {
+// write patches the status. The resource may have come from a cache that is behind: then somebody wrote since, the
+// cache will say so, and this is tried again.
+func (r *Reconciler) write(
+	ctx context.Context, resource *hpp, fresh v1beta1.HostPathProvisionerStatus, events []status.Event,
+) error {
 	if equality.Semantic.DeepEqual(resource.Status, fresh) {
 		return nil
 	}
 	changed := resource.DeepCopy()
 	changed.Status = fresh
-	err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(resource, client.MergeFromWithOptimisticLock{}))
+	err := r.Client.Status().Patch(ctx, changed,
+		client.MergeFromWithOptions(resource, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -93,24 +93,21 @@ func (r *Reconciler) write(ctx context.Context, resource *v1beta1.HostPathProvis
 	return nil
 }
 
-// refuse tells a resource with another name that it is not served, and keeps nobody from deleting it.
-func (r *Reconciler) refuse(ctx context.Context, resource *v1beta1.HostPathProvisioner) error {
+// refuse says in the status of a resource with another name that it is not served, and lets it be deleted.
+func (r *Reconciler) refuse(ctx context.Context, resource *hpp) error {
 	if err := r.release(ctx, resource); err != nil {
 		return err
 	}
 	if resource.DeletionTimestamp != nil {
 		return nil
 	}
-	message := fmt.Sprintf("not served: the only HostPathProvisioner of a cluster is named %s; move the spec there and delete this one, which removes nothing from the nodes",
-		names.CustomResource)
-	var events []status.Event
-	if !meta.IsStatusConditionTrue(resource.Status.Conditions, v1beta1.Degraded) {
-		events = append(events, status.Event{Type: corev1.EventTypeWarning, Reason: status.EventDegraded, Note: message})
-	}
-	return r.write(ctx, resource, status.Refused(resource.Status, resource.Generation, r.now(), message), events)
+	const message = "not served: the only HostPathProvisioner of a cluster is named " + names.CustomResource +
+		"; move the spec there and delete this one, which removes nothing from the nodes"
+	fresh, events := status.Left(resource, r.now(), status.ReasonUnsupportedName, message)
+	return r.write(ctx, resource, fresh, events)
 }
 
-func (r *Reconciler) event(resource *v1beta1.HostPathProvisioner, event status.Event) {
+func (r *Reconciler) event(resource *hpp, event status.Event) {
 	note := event.Note
 	if len(note) > maxNote {
 		note = note[:maxNote-len("…")] + "…"
@@ -118,8 +115,8 @@ func (r *Reconciler) event(resource *v1beta1.HostPathProvisioner, event status.E
 	r.Recorder.Eventf(resource, nil, event.Type, event.Reason, "Reconcile", "%s", note)
 }
 
-// measure sets the metric. While something is being rolled out, a resource that was not ready is not said to have failed; one
-// that was, no longer is.
+// measure sets the metric. While something is being rolled out, a resource that was not ready is not said to have
+// failed; one that was, no longer is.
 func (r *Reconciler) measure(fresh v1beta1.HostPathProvisionerStatus) {
 	is := func(kind string) bool { return meta.IsStatusConditionTrue(fresh.Conditions, kind) }
 	switch {

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,37 +20,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 )
 
 const (
-	// After an error it is tried again, at first soon, at last once a minute: what is in the way (an object of somebody else's,
-	// a missing right) may go without anybody telling.
+	// After an error it is tried again, at first soon, at last once a minute: what is in the way (an object of
+	// somebody else's, a missing right) may go without an event.
 	retryFirst = 100 * time.Millisecond
 	retryMost  = time.Minute
 	// patience bounds one pass. A cache that never fills, for want of a right, must not stop it for good.
 	patience = 2 * time.Minute
 )
 
-// Setup adds the reconciler to the manager, with all that it watches. changed tells that the cluster is another.
+// Setup adds the reconciler to the manager, with all that it watches. An event of changed means that the cluster is
+// another.
 func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEvent) error {
-	c, err := controller.New("hostpathprovisioner", mgr, controller.Options{
-		Reconciler:            r,
-		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost),
-		ReconciliationTimeout: patience,
-	})
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost)
+	c, err := controller.New("hostpathprovisioner", mgr,
+		controller.Options{Reconciler: r, RateLimiter: limiter, ReconciliationTimeout: patience})
 	if err != nil {
 		return fmt.Errorf("make the controller: %w", err)
 	}
 	r.controller = c
 	cache := mgr.GetCache()
-	always := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return theOne() })
+	always := always()
 	for _, watch := range []source.Source{
-		source.Kind[client.Object](cache, &v1beta1.HostPathProvisioner{}, &handler.EnqueueRequestForObject{}),
+		source.Kind[client.Object](cache, &hpp{}, &handler.EnqueueRequestForObject{}),
 		source.Kind[client.Object](cache, &corev1.ConfigMap{}, always),
 		source.Kind[client.Object](cache, &corev1.Pod{}, always),
 		source.Kind[client.Object](cache, &corev1.Node{}, always, predicate.Funcs{UpdateFunc: nodeTurned}),
-		source.Kind[client.Object](cache, &corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileDeleting)),
+		source.Kind[client.Object](cache, &corev1.PersistentVolume{},
+			handler.EnqueueRequestsFromMapFunc(r.whileDeleting)),
 		source.Channel(changed, always),
 	} {
 		if err := c.Watch(watch); err != nil {
@@ -63,8 +62,7 @@ func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEven
 
 // source watches a kind of the rendered objects.
 func (r *Reconciler) source(kind schema.GroupVersionKind) source.Source {
-	return source.Kind[client.Object](r.Rendered, blank(kind), handler.EnqueueRequestsFromMapFunc(
-		func(context.Context, client.Object) []reconcile.Request { return theOne() }))
+	return source.Kind[client.Object](r.Rendered, blank(kind), always())
 }
 
 func blank(kind schema.GroupVersionKind) *unstructured.Unstructured {
@@ -73,27 +71,35 @@ func blank(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return object
 }
 
+// always enqueues the one resource, whatever has changed.
+func always() handler.EventHandler {
+	the := func(context.Context, client.Object) []reconcile.Request { return theOne() }
+	return handler.EnqueueRequestsFromMapFunc(the)
+}
+
 func theOne() []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: names.CustomResource}}}
 }
 
-// whileDeleting passes volumes on only when one that goes can open a gate: a large cluster has many, and they change often.
+// whileDeleting passes volumes on only when one that goes can open a gate: a large cluster has many, and they change
+// often.
 func (r *Reconciler) whileDeleting(ctx context.Context, _ client.Object) []reconcile.Request {
-	resource := &v1beta1.HostPathProvisioner{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: names.CustomResource}, resource); err != nil || resource.DeletionTimestamp == nil {
+	resource := &hpp{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: names.CustomResource}, resource)
+	if err != nil || resource.DeletionTimestamp == nil {
 		return nil
 	}
 	return theOne()
 }
 
-// nodeTurned tells whether a node has become ready, or has stopped being so.
+// nodeTurned reports whether a node has become ready, or has stopped being so.
 func nodeTurned(change event.UpdateEvent) bool {
-	return nodeReady(change.ObjectOld) != nodeReady(change.ObjectNew)
-}
-
-func nodeReady(object client.Object) bool {
-	node, ok := object.(*corev1.Node)
-	return ok && slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
-		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-	})
+	old, isNode := change.ObjectOld.(*corev1.Node)
+	changed, areNodes := change.ObjectNew.(*corev1.Node)
+	if !isNode || !areNodes {
+		return false
+	}
+	before, _ := gates.NodeReady(old)
+	after, _ := gates.NodeReady(changed)
+	return before != after
 }

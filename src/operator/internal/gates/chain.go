@@ -10,9 +10,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
-// DeadNodePatience is how long volumes and pods hold a deletion when their node is gone or NotReady: nothing on such a node
-// can be removed, and it may never come back. It is counted from the deletion timestamp, or from when the last of their
-// nodes stopped being ready if that was later: a node that restarts while something else holds the deletion comes back.
+// DeadNodePatience is how long volumes and pods block a deletion when their node is gone or NotReady: nothing on such
+// a node can be removed, and it may never come back. It is counted from the deletion timestamp, or from when the last
+// of their nodes stopped being ready if that was later: a node that restarts while something else blocks the deletion
+// comes back.
 const DeadNodePatience = 10 * time.Minute
 
 // Names of the gates, in the order in which they have to open.
@@ -54,9 +55,9 @@ type Deletion struct {
 type Gate struct {
 	// Name is VolumesGone or PodsEnded.
 	Name string
-	// Open says that this gate holds nothing any more.
+	// Open says that this gate does not block the deletion any more.
 	Open bool
-	// Reason is one word, Message a sentence for the condition Deleting.
+	// Reason is a CamelCase identifier, Message a sentence for the condition Deleting.
 	Reason, Message string
 	// Deadline is when a closed gate opens by itself. Zero: never.
 	Deadline time.Time
@@ -64,20 +65,11 @@ type Gate struct {
 	Left string
 }
 
-// Forced tells whether annotations allow a resource, or a pool of it, to go although volumes are left.
+// Forced reports whether annotations allow a resource, or a pool of it, to go although volumes are left.
 func Forced(annotations map[string]string) bool { return annotations[names.ForceDelete] == "true" }
 
 // Chain are all gates in their order.
 func (d Deletion) Chain() []Gate { return []Gate{d.volumes(), d.pods()} }
-
-// Closed is the first gate that is not open, nil if all are.
-func (d Deletion) Closed() *Gate {
-	chain := d.Chain()
-	if i := slices.IndexFunc(chain, func(gate Gate) bool { return !gate.Open }); i >= 0 {
-		return &chain[i]
-	}
-	return nil
-}
 
 func (d Deletion) volumes() Gate {
 	gate := Gate{Name: VolumesGone}
@@ -93,7 +85,8 @@ func (d Deletion) volumes() Gate {
 		gate.Left = Describe(d.Volumes)
 	case len(live) > 0:
 		gate.Reason = ReasonVolumesLeft
-		gate.Message = fmt.Sprintf("%s left: %s; delete the claims, or set the annotation %s to \"true\" to leave the data on the nodes",
+		gate.Message = fmt.Sprintf(
+			"%s left: %s; delete the claims, or set the annotation %s to \"true\" to leave the data on the nodes",
 			Count(d.Volumes), Describe(d.Volumes), names.ForceDelete)
 	case d.Now.Before(deadline):
 		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
@@ -132,16 +125,19 @@ func (d Deletion) pods() Gate {
 		gate.Open, gate.Reason, gate.Message = true, ReasonPodsEnded, "all pods have ended"
 	case d.Now.Before(deadline):
 		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
-		gate.Message = fmt.Sprintf("pods are left on nodes that are gone or not ready: %s; waits for the nodes until %s", list(dead), stamp(gate.Deadline))
+		gate.Message = fmt.Sprintf(
+			"pods are left on nodes that are gone or not ready: %s; waits for the nodes until %s", list(dead),
+			stamp(gate.Deadline))
 	default:
 		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, list(dead)
-		gate.Message = fmt.Sprintf("pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodePatience)
+		gate.Message = fmt.Sprintf(
+			"pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodePatience)
 	}
 	return gate
 }
 
-// dead tells whether none of the nodes can do anything, and then moves latest to when the last of them stopped. Without a
-// node to name nobody is dead. A node without an object is gone since it is not known when.
+// dead reports whether none of the nodes can do anything, and then moves latest to when the last of them stopped.
+// Without a node to name nobody is dead. A node without an object is gone since it is not known when.
 func (d Deletion) dead(latest *time.Time, wanted ...string) bool {
 	last := *latest
 	for i := range d.Nodes {
@@ -150,7 +146,7 @@ func (d Deletion) dead(latest *time.Time, wanted ...string) bool {
 		if !slices.Contains(wanted, node.Name) && !slices.Contains(wanted, node.Labels[corev1.LabelHostname]) {
 			continue
 		}
-		ready, since := readiness(node)
+		ready, since := NodeReady(node)
 		if ready {
 			return false
 		}
@@ -165,8 +161,9 @@ func (d Deletion) dead(latest *time.Time, wanted ...string) bool {
 	return true
 }
 
-// readiness tells whether a node is ready, and since when it is, or is not. One that has never said so is not since it was made.
-func readiness(node *corev1.Node) (bool, time.Time) {
+// NodeReady reports whether a node is ready, and since when it is or is not. A node that has never reported is not
+// ready since it was made.
+func NodeReady(node *corev1.Node) (bool, time.Time) {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			return condition.Status == corev1.ConditionTrue, condition.LastTransitionTime.Time

@@ -1,4 +1,4 @@
-// Package gates decides what holds the deletion of a HostPathProvisioner, or of one of its pools: which volumes, which
+// Package gates decides what blocks the deletion of a HostPathProvisioner, or of one of its pools: which volumes, which
 // pods, and until when. It is pure: objects and a time in, gates with a reason and a message out.
 package gates
 
@@ -30,7 +30,7 @@ type Volume struct {
 	Nodes []string
 }
 
-// Volumes are those of the PersistentVolumes that hold a deletion: of our CSI driver or of the legacy provisioner. One
+// Volumes are those of the PersistentVolumes that block a deletion: of our CSI driver or of the legacy provisioner. One
 // that is Released and has the reclaim policy Retain does not count: its owner said that the data stays, and nobody
 // will ask us to remove it.
 func Volumes(pvs []corev1.PersistentVolume, driver string) []Volume {
@@ -57,8 +57,9 @@ func Volumes(pvs []corev1.PersistentVolume, driver string) []Volume {
 	return volumes
 }
 
-// InPool are the volumes that hold one of the configured pools. A volume without the attribute storagePool belongs to
-// the pool legacy if there is one, else to the only pool; where there are several it may be in any, so it holds each.
+// InPool are the volumes that block the removal of one of the configured pools. A volume without the attribute
+// storagePool belongs to the pool legacy if there is one, else to the only pool; where there are several it may be in
+// any, so it blocks each.
 func InPool(volumes []Volume, pool string, configured []string) []Volume {
 	return matching(volumes, func(volume Volume) bool {
 		switch {
@@ -91,7 +92,7 @@ func Describe(volumes []Volume) string {
 	return list(texts)
 }
 
-// Count is the number of volumes with its noun.
+// Count is how many volumes there are, with the noun.
 func Count(volumes []Volume) string {
 	if len(volumes) == 1 {
 		return "1 volume"
@@ -107,20 +108,15 @@ func list(texts []string) string {
 }
 
 func matching(volumes []Volume, wanted func(Volume) bool) []Volume {
-	var found []Volume
-	for _, volume := range volumes {
-		if wanted(volume) {
-			found = append(found, volume)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(volumes), func(volume Volume) bool { return !wanted(volume) })
 }
 
 func kept(pv *corev1.PersistentVolume) bool {
-	return pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+	return pv.Status.Phase == corev1.VolumeReleased &&
+		pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
-// legacy tells by the annotations of kubevirt's provisioner, which ours writes too.
+// legacy reports whether a volume has the annotations of kubevirt's provisioner, which ours writes too.
 func legacy(pv *corev1.PersistentVolume) bool {
 	_, identified := pv.Annotations[names.LegacyIdentity]
 	return identified || pv.Annotations[names.ProvisionedBy] == names.LegacyProvisioner

@@ -24,7 +24,7 @@ func groups() []string {
 	return []string{"config.openshift.io", "monitoring.coreos.com", "security.openshift.io"}
 }
 
-// matters tells whether a definition is of one of the groups. Its name is <plural>.<group>.
+// matters reports whether a definition is of one of the groups. Its name is <plural>.<group>.
 func matters(definition string) bool {
 	_, group, _ := strings.Cut(definition, ".")
 	return slices.Contains(groups(), group)
@@ -56,7 +56,7 @@ func read(lists []*metav1.APIResourceList) Facts {
 	return facts
 }
 
-// within tells whether an API version, with or without a kind, is of a group.
+// within reports whether an API version, with or without a kind, is of a group.
 func within(apiVersion string, group schema.GroupVersion) bool {
 	return apiVersion == group.String() || strings.HasPrefix(apiVersion, group.String()+"/")
 }

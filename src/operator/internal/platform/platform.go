@@ -1,12 +1,12 @@
-// Package platform knows what the cluster is: its version, the APIs that it serves, and OpenShift's TLS profile. It keeps
-// that knowledge fresh, and tells when it changes.
+// Package platform knows what the cluster is: its version, the APIs that it serves, and OpenShift's TLS profile. It
+// keeps that knowledge fresh, and reports when it changes.
 package platform
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
@@ -34,7 +34,7 @@ type Facts struct {
 	resources []string
 }
 
-// Serves tells whether the cluster has a kind.
+// Serves reports whether the cluster has a kind.
 func (f Facts) Serves(kind schema.GroupVersionKind) bool {
 	_, found := slices.BinarySearch(f.APIVersions, kind.GroupVersion().String()+"/"+kind.Kind)
 	return found
@@ -55,7 +55,8 @@ type TLSPolicy interface {
 // Options are what a Platform works with.
 type Options struct {
 	Discovery Discovery
-	// Cache and Reader know the APIServer objects and the metadata of CustomResourceDefinitions; Reader works before the cache runs.
+	// Cache and Reader know the APIServer objects and the metadata of CustomResourceDefinitions; Reader works before
+	// the cache runs.
 	Cache  cache.Cache
 	Reader client.Reader
 	Policy TLSPolicy
@@ -64,7 +65,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Platform holds the facts. Every replica has one, for every replica serves TLS.
+// Platform has the facts. Every replica has one, for every replica serves TLS.
 type Platform struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[string]
@@ -141,7 +142,7 @@ func (p *Platform) next(ctx context.Context) bool {
 	return true
 }
 
-// refresh looks again, and tells whether what the API server serves agrees with its definition: it takes a moment to.
+// refresh looks again, and reports whether what the API server serves agrees with its definition: it takes a moment to.
 func (p *Platform) refresh(ctx context.Context, definition string) (settled bool, err error) {
 	facts, err := p.discover()
 	if err != nil {
@@ -173,7 +174,8 @@ func (p *Platform) discover() (Facts, error) {
 		return Facts{}, fmt.Errorf("ask the API server for its version: %w", err)
 	}
 	_, lists, err := p.Discovery.ServerGroupsAndResources()
-	silent := silentGroups(err)
+	failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
+	silent := slices.Collect(maps.Keys(failed))
 	if err != nil && len(silent) == 0 {
 		return Facts{}, fmt.Errorf("ask the API server for its resources: %w", err)
 	}
@@ -193,18 +195,6 @@ func (p *Platform) discover() (Facts, error) {
 	slices.Sort(facts.APIVersions)
 	facts.APIVersions = slices.Compact(facts.APIVersions)
 	return facts, nil
-}
-
-func silentGroups(err error) []schema.GroupVersion {
-	var failed *discovery.ErrGroupDiscoveryFailed
-	if !errors.As(err, &failed) {
-		return nil
-	}
-	var silent []schema.GroupVersion
-	for group := range failed.Groups {
-		silent = append(silent, group)
-	}
-	return silent
 }
 
 // followDefinitions looks again whenever the definition of an API that matters comes, changes or goes.

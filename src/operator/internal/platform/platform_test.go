@@ -61,7 +61,13 @@ func TestFacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"security.openshift.io/v1", "security.openshift.io/v1/SecurityContextConstraints", "v1", "v1/ConfigMap", "v1/Pod"}
+	want := []string{
+		"security.openshift.io/v1",
+		"security.openshift.io/v1/SecurityContextConstraints",
+		"v1",
+		"v1/ConfigMap",
+		"v1/Pod",
+	}
 	if diff := cmp.Diff(want, p.Facts().APIVersions); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -69,7 +75,8 @@ func TestFacts(t *testing.T) {
 		t.Errorf("version %s", p.Facts().KubeVersion)
 	}
 	scc := schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}
-	if !p.Facts().Serves(scc) || p.Facts().Serves(scc.GroupVersion().WithKind("Other")) || p.Facts().Serves(apiServerKind()) {
+	if !p.Facts().Serves(scc) || p.Facts().Serves(scc.GroupVersion().WithKind("Other")) ||
+		p.Facts().Serves(apiServerKind()) {
 		t.Errorf("serves the wrong kinds: %v", p.Facts())
 	}
 }
@@ -77,7 +84,13 @@ func TestFacts(t *testing.T) {
 // A group that does not answer for a while must not make what is rendered another; at the start it must not be guessed.
 func TestSilentGroups(t *testing.T) {
 	t.Parallel()
-	matter, other := schema.GroupVersion{Group: "security.openshift.io", Version: "v1"}, schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+	matter, other := schema.GroupVersion{
+		Group:   "security.openshift.io",
+		Version: "v1",
+	}, schema.GroupVersion{
+		Group:   "metrics.k8s.io",
+		Version: "v1beta1",
+	}
 	if _, err := New(t.Context(), Options{Discovery: &server{silent: []schema.GroupVersion{matter}}}); err == nil {
 		t.Error("it started without knowing whether this is OpenShift")
 	}
@@ -163,7 +176,8 @@ func TestWhatMatters(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"servicemonitors.monitoring.coreos.com": true, "securitycontextconstraints.security.openshift.io": true,
-		"certificates.cert-manager.io": false, "pods": false, "hostpathprovisioners.hostpathprovisioner.kubevirt.io": false,
+		"certificates.cert-manager.io": false, "pods": false,
+		"hostpathprovisioners.hostpathprovisioner.kubevirt.io": false,
 	} {
 		if got := matters(name); got != want {
 			t.Errorf("%s: %t", name, got)

@@ -1,91 +1,76 @@
 // Package pools reads the pools of a HostPathProvisioner as the driver will read them: through poolspec, so that the
-// webhook, the operator and the driver judge alike. It is pure.
+// webhook, the operator and the driver have the same rules. It is pure.
 package pools
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
+	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// FromSpec is the driver's configuration that a spec asks for, with the defaults filled in. pathConfig is a pool named
-// legacy, and counts only without storagePools. The error names every value that cannot be read, by its field in the
-// resource; the configuration then has its default. Rules are judged by Problems.
-func FromSpec(spec v1beta1.HostPathProvisionerSpec) (poolspec.Config, error) {
-	config, unreadable := read(spec)
-	var problems []error
-	for _, problem := range unreadable {
-		problems = append(problems, errors.New(problem.String()))
+// Of are the pools that a spec asks for. pathConfig is a pool named legacy.
+func Of(spec v1beta1.HostPathProvisionerSpec) []v1beta1.StoragePool {
+	all := slices.Clip(spec.StoragePools)
+	if spec.PathConfig != nil {
+		all = append(all, v1beta1.StoragePool{Name: names.LegacyPool, Path: spec.PathConfig.Path})
 	}
-	return config, errors.Join(problems...)
+	return all
 }
 
 // Names are the names of the pools that a spec asks for.
 func Names(spec v1beta1.HostPathProvisionerSpec) []string {
-	config, _ := read(spec)
-	found := make([]string, len(config.StoragePools))
-	for i, pool := range config.StoragePools {
-		found[i] = pool.Name
+	var found []string
+	for _, pool := range Of(spec) {
+		found = append(found, pool.Name)
 	}
 	return found
 }
 
-func read(spec v1beta1.HostPathProvisionerSpec) (poolspec.Config, []Problem) {
-	if len(spec.StoragePools) == 0 {
-		if spec.PathConfig == nil {
-			return poolspec.Config{}, nil
-		}
-		return poolspec.Config{StoragePools: []poolspec.Pool{{Name: names.LegacyPool, Path: spec.PathConfig.Path}}}.WithDefaults(), nil
+// At is the field that pool i of a spec is written in.
+func At(spec v1beta1.HostPathProvisionerSpec, i int) *field.Path {
+	if i == len(spec.StoragePools) {
+		return field.NewPath("spec", "pathConfig")
 	}
-	var config poolspec.Config
-	var unreadable []Problem
-	for i := range spec.StoragePools {
-		pool, problems := readPool(&spec.StoragePools[i], fmt.Sprintf("spec.storagePools[%d]", i))
-		config.StoragePools = append(config.StoragePools, pool)
-		unreadable = append(unreadable, problems...)
-	}
-	return config.WithDefaults(), unreadable
+	return field.NewPath("spec", "storagePools").Index(i)
 }
 
-func readPool(from *v1beta1.StoragePool, at string) (poolspec.Pool, []Problem) {
-	pool := poolspec.Pool{
-		Name: from.Name, Path: from.Path, Scope: poolspec.Scope(from.Scope), NodeSelector: from.NodeSelector,
-		RequireMount: from.RequireMount, Quota: poolspec.Quota(from.Quota), MaxVolumes: int(from.MaxVolumes), Inline: from.Inline,
-	}
-	if from.Overcommit != nil {
-		pool.Overcommit = *from.Overcommit
-	}
-	var problems []Problem
-	add := func(field string, err error) {
-		if err != nil {
-			problems = append(problems, Problem{Field: at + "." + field, Message: err.Error(), subject: from.Name + "." + field})
-		}
-	}
-	if from.Reserve != nil {
-		add("reserve", decode(from.Reserve, &pool.Reserve))
-	}
-	if from.Trash != nil && from.Trash.Retention != "" {
-		add("trash.retention", decode(from.Trash.Retention, &pool.Trash.Retention))
-	}
-	if from.PVCTemplate != nil {
-		template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.PVCTemplate)
-		add("pvcTemplate", err)
-		pool.PVCTemplate = template
-	}
-	return pool, problems
+// ForDriver is a pool without what only the operator reads.
+func ForDriver(pool v1beta1.StoragePool) v1beta1.StoragePool {
+	pool.SnapshotProvider, pool.OverlayClassName = "", ""
+	return pool
 }
 
-// decode reads a value of the resource as poolspec reads it from a file.
-func decode(from any, into json.Unmarshaler) error {
-	data, err := json.Marshal(from)
+// Read is a pool as the driver reads it, without defaults. The errors name the values that it cannot read.
+func Read(pool v1beta1.StoragePool, at *field.Path) (poolspec.Pool, field.ErrorList) {
+	data, err := json.Marshal(ForDriver(pool))
 	if err != nil {
-		return err
+		return poolspec.Pool{}, field.ErrorList{field.InternalError(at, err)}
 	}
-	return into.UnmarshalJSON(data)
+	return poolspec.ReadPool(data, at)
+}
+
+// Outcome is what becomes of a pool of the resource.
+type Outcome struct {
+	Name string
+	// NotServed is why this version does not serve the pool, Broken what is wrong with it. With either the driver does
+	// not get the pool.
+	NotServed, Broken string
+}
+
+// NotServed is the field because of which this version does not serve a pool, with the reason; "" if it does.
+func NotServed(pool v1beta1.StoragePool) (name, why string) {
+	switch {
+	case pool.PVCTemplate != nil:
+		return "pvcTemplate", "pvcTemplate is not served by this version; " +
+			"mount a filesystem at the pool's path on the nodes, remove pvcTemplate and set requireMount to use it now"
+	case pool.Scope == string(poolspec.ScopeShared):
+		return "scope", "scope shared is not served by this version; use node"
+	default:
+		return "", ""
+	}
 }

@@ -1,68 +1,134 @@
 package pools_test
 
 import (
+	"reflect"
+	"strings"
 	"testing"
-	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
-func TestFromSpecKnowsEveryField(t *testing.T) {
-	got, err := pools.FromSpec(v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{
-		{
-			Name: "fast", Path: "/data/fast", Scope: "shared", NodeSelector: map[string]string{"disk": "nvme"}, RequireMount: new(false), Quota: "required",
-			Reserve: new(intstr.FromString("10Gi")), Overcommit: new(1.5), MaxVolumes: 40, Inline: true, Trash: &v1beta1.Trash{Retention: "36h"},
-			PVCTemplate: &corev1.PersistentVolumeClaimSpec{StorageClassName: new("nfs")},
-		},
-		{Name: "slow", Path: "/data/slow", Reserve: new(intstr.FromInt32(4096))},
-	}})
-	if err != nil {
-		t.Fatal(err)
+// An option that one of the two types lacks could not be set in the resource, or would not reach the driver.
+func TestTheResourceHasThePoolOptionsOfTheDriver(t *testing.T) {
+	t.Parallel()
+	onlyTheOperator := sets.New("snapshotProvider", "overlayClassName")
+	resource := options(reflect.TypeFor[v1beta1.StoragePool]()).Difference(onlyTheOperator)
+	driver := options(reflect.TypeFor[poolspec.Pool]())
+	if diff := cmp.Diff(sets.List(driver), sets.List(resource)); diff != "" {
+		t.Errorf("options of the driver's pool and of the resource's (-driver +resource):\n%s", diff)
 	}
-	want := poolspec.Config{StoragePools: []poolspec.Pool{
-		{
-			Name: "fast", Path: "/data/fast", Scope: poolspec.ScopeShared, NodeSelector: map[string]string{"disk": "nvme"}, RequireMount: new(false),
-			Quota: poolspec.QuotaRequired, Reserve: poolspec.Reserve{Bytes: 10 << 30}, Overcommit: 1.5, MaxVolumes: 40, Inline: true,
-			Trash:       poolspec.Trash{Retention: poolspec.Duration(36 * time.Hour)},
-			PVCTemplate: map[string]any{"storageClassName": "nfs", "resources": map[string]any{}},
-		},
-		{Name: "slow", Path: "/data/slow", Scope: poolspec.ScopeNode, Quota: poolspec.QuotaAuto, Reserve: poolspec.Reserve{Bytes: 4096}},
-	}}
-	if diff := cmp.Diff(want, got); diff != "" {
+}
+
+// options are the JSON names of a type's fields, those of our own structs in it included.
+func options(of reflect.Type) sets.Set[string] {
+	found := sets.New[string]()
+	for option := range of.Fields() {
+		name, _, _ := strings.Cut(option.Tag.Get("json"), ",")
+		found.Insert(name)
+		below := option.Type
+		if below.Kind() == reflect.Pointer {
+			below = below.Elem()
+		}
+		if below.Name() == "Trash" {
+			for option := range options(below) {
+				found.Insert(name + "." + option)
+			}
+		}
+	}
+	return found
+}
+
+// Every option of the resource's pool, set to something, is set in the driver's pool.
+func TestReadTakesEveryOption(t *testing.T) {
+	t.Parallel()
+	var pool v1beta1.StoragePool
+	fill(reflect.ValueOf(&pool).Elem())
+	pool.Reserve, pool.Trash.Retention = new(intstr.FromString("5%")), "36h"
+	read, problems := pools.Read(pool, field.NewPath("pool"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for _, value := range []reflect.Value{reflect.ValueOf(read), reflect.ValueOf(read.Trash)} {
+		for option, set := range value.Fields() {
+			if set.IsZero() {
+				t.Errorf("%s.%s is not set in %+v", value.Type(), option.Name, read)
+			}
+		}
+	}
+}
+
+// fill sets every field to a value that is not zero.
+func fill(value reflect.Value) {
+	switch value.Kind() {
+	case reflect.Pointer:
+		value.Set(reflect.New(value.Type().Elem()))
+		fill(value.Elem())
+	case reflect.Struct:
+		for _, option := range value.Fields() {
+			if value.Type().PkgPath() == reflect.TypeFor[v1beta1.StoragePool]().PkgPath() {
+				fill(option)
+			}
+		}
+	case reflect.Map:
+		value.Set(reflect.ValueOf(map[string]string{"disk": "nvme"}))
+	case reflect.String:
+		value.SetString("some")
+	case reflect.Bool:
+		value.SetBool(true)
+	case reflect.Int32:
+		value.SetInt(40)
+	case reflect.Float64:
+		value.SetFloat(1.5)
+	default:
+		panic("no value for " + value.Type().String())
+	}
+}
+
+func TestPathConfigIsAPool(t *testing.T) {
+	t.Parallel()
+	spec := v1beta1.HostPathProvisionerSpec{
+		PathConfig: &v1beta1.PathConfig{Path: "/var/hpvolumes", UseNamingPrefix: true},
+	}
+	if diff := cmp.Diff([]v1beta1.StoragePool{{Name: "legacy", Path: "/var/hpvolumes"}}, pools.Of(spec)); diff != "" {
 		t.Error(diff)
 	}
-}
-
-func TestFromSpecMakesPathConfigAPool(t *testing.T) {
-	got, err := pools.FromSpec(v1beta1.HostPathProvisionerSpec{PathConfig: &v1beta1.PathConfig{Path: "/var/hpvolumes", UseNamingPrefix: true}})
-	want := poolspec.Config{StoragePools: []poolspec.Pool{{
-		Name: "legacy", Path: "/var/hpvolumes", Scope: poolspec.ScopeNode, Quota: poolspec.QuotaAuto,
-	}}}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Error(diff, err)
+	if at := pools.At(spec, 0).String(); at != "spec.pathConfig" {
+		t.Error(at)
 	}
-	if none, err := pools.FromSpec(v1beta1.HostPathProvisionerSpec{}); len(none.StoragePools) > 0 || err != nil {
-		t.Error(none, err)
+	if none := pools.Of(v1beta1.HostPathProvisionerSpec{}); len(none) > 0 {
+		t.Error(none)
 	}
 }
 
-func TestFromSpecNamesWhatItCannotRead(t *testing.T) {
-	got, err := pools.FromSpec(v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{
-		{Name: "a", Path: "/a"},
-		{Name: "b", Path: "/b", Reserve: new(intstr.FromString("five%")), Trash: &v1beta1.Trash{Retention: "soon"}},
-	}})
-	const want = `spec.storagePools[1].reserve: "five%" is no percentage: want a number before the sign, such as "5%"` + "\n" +
-		`spec.storagePools[1].trash.retention: "soon" is no duration: want a number with a unit of s, m or h, such as "36h" or "0s"`
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+func TestReadNamesWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	read, problems := pools.Read(v1beta1.StoragePool{
+		Name: "b", Path: "/b", Reserve: new(intstr.FromString("five%")), Trash: &v1beta1.Trash{Retention: "soon"},
+		Inline: true,
+	}, field.NewPath("spec", "storagePools").Index(1))
+	var got []string
+	for _, problem := range problems {
+		got = append(got, problem.Error())
 	}
-	if len(got.StoragePools) != 2 || got.StoragePools[1].Path != "/b" {
-		t.Errorf("the rest was not read: %+v", got)
+	if diff := cmp.Diff([]string{
+		`spec.storagePools[1].reserve: Invalid value: "five%": want a whole number of bytes such as "4096" or ` +
+			`"10Gi", ` +
+			`or a percentage such as "5%"`,
+		`spec.storagePools[1].trash.retention: Invalid value: "soon": want a duration: a number with a unit of s, m ` +
+			`or h, ` +
+			`such as "36h" or "0s"`,
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+	if read.Path != "/b" || !read.Inline {
+		t.Errorf("the rest was not read: %+v", read)
 	}
 }

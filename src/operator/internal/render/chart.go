@@ -18,6 +18,8 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -53,10 +55,12 @@ func load(files []file) (*chartv2.Chart, error) {
 	return loader.LoadFiles(buffered)
 }
 
-// manifests renders the chart as `helm template` does, in the order that Helm installs in, without NOTES, hooks and CRDs. It goes
-// through the parts of Helm that action.Install is made of, because action itself brings a registry, databases and a WebAssembly
-// machine along, which make the binary twice as large.
-func manifests(ctx context.Context, chart *chartv2.Chart, values map[string]any, in Input) ([]releaseutil.Manifest, error) {
+// manifests renders the chart as `helm template` does, in the order that Helm installs in, without NOTES, hooks and
+// CRDs. It goes through the parts of Helm that action.Install is made of, because action itself brings a registry,
+// databases and a WebAssembly machine along, which make the binary twice as large.
+func manifests(
+	ctx context.Context, chart *chartv2.Chart, values map[string]any, in Input,
+) ([]releaseutil.Manifest, error) {
 	version, err := common.ParseKubeVersion(in.KubeVersion)
 	if err != nil {
 		return nil, fmt.Errorf("the API server's version %q: %w", in.KubeVersion, err)
@@ -64,7 +68,8 @@ func manifests(ctx context.Context, chart *chartv2.Chart, values map[string]any,
 	if wanted := chart.Metadata.KubeVersion; !chartutil.IsCompatibleRange(wanted, version.String()) {
 		return nil, fmt.Errorf("this version wants Kubernetes %s, and the cluster is %s", wanted, in.KubeVersion)
 	}
-	capabilities := &common.Capabilities{KubeVersion: *version, APIVersions: in.APIVersions, HelmVersion: common.DefaultCapabilities.HelmVersion}
+	helm := common.DefaultCapabilities.HelmVersion
+	capabilities := &common.Capabilities{KubeVersion: *version, APIVersions: in.APIVersions, HelmVersion: helm}
 	release := common.ReleaseOptions{Name: in.ReleaseName, Namespace: in.Namespace, Revision: 1, IsInstall: true}
 	top, err := util.ToRenderValuesWithSchemaValidation(chart, values, release, capabilities, false)
 	if err != nil {
@@ -72,7 +77,8 @@ func manifests(ctx context.Context, chart *chartv2.Chart, values map[string]any,
 	}
 	files, err := engine.Engine{}.RenderWithContext(ctx, chart, top)
 	if err != nil {
-		return nil, fmt.Errorf("the chart refuses the values: %s", position.ReplaceAllString(strings.TrimSpace(err.Error()), ""))
+		return nil, fmt.Errorf("the chart refuses the values: %s",
+			position.ReplaceAllString(strings.TrimSpace(err.Error()), ""))
 	}
 	maps.DeleteFunc(files, func(name, _ string) bool { return path.Base(name) == "NOTES.txt" })
 	_, sorted, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
@@ -82,60 +88,32 @@ func manifests(ctx context.Context, chart *chartv2.Chart, values map[string]any,
 	return sorted, nil
 }
 
+// decode reads what was rendered, with whole numbers as int64, as the API machinery wants them.
 func decode(manifests []releaseutil.Manifest) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, manifest := range manifests {
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(manifest.Content), &object.Object); err != nil {
+		data, err := yaml.YAMLToJSON([]byte(manifest.Content))
+		if err == nil {
+			err = json.Unmarshal(data, &object.Object)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read what %s was rendered to: %w", manifest.Name, err)
 		}
 		if len(object.Object) > 0 {
-			objects = append(objects, integers(object))
+			objects = append(objects, object)
 		}
 	}
 	return objects, nil
 }
 
-// integers makes whole numbers int64, as the API machinery wants them in unstructured objects.
-func integers(object *unstructured.Unstructured) *unstructured.Unstructured {
-	object.Object, _ = whole(object.Object).(map[string]any)
-	return object
-}
-
-func whole(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for key := range v {
-			v[key] = whole(v[key])
-		}
-	case []any:
-		for i := range v {
-			v[i] = whole(v[i])
-		}
-	case float64:
-		if v == float64(int64(v)) {
-			return int64(v)
-		}
-	}
-	return value
-}
-
 // mark labels an object, and the pods that it makes, as the operator's.
 func mark(object *unstructured.Unstructured) {
-	own := map[string]string{names.OwnedBy: names.CustomResource, "app.kubernetes.io/managed-by": ManagedBy}
-	object.SetLabels(merged(object.GetLabels(), own))
+	own := labels.Set{names.OwnedBy: names.CustomResource, "app.kubernetes.io/managed-by": ManagedBy}
+	object.SetLabels(labels.Merge(object.GetLabels(), own))
 	at := []string{"spec", "template", "metadata", "labels"}
-	if labels, found, err := unstructured.NestedStringMap(object.Object, at...); found && err == nil {
+	if template, found, err := unstructured.NestedStringMap(object.Object, at...); found && err == nil {
 		// It was a map of texts a line above, so that it can be one again.
-		_ = unstructured.SetNestedStringMap(object.Object, merged(labels, own), at...)
+		_ = unstructured.SetNestedStringMap(object.Object, labels.Merge(template, own), at...)
 	}
-}
-
-func merged(labels, over map[string]string) map[string]string {
-	all := maps.Clone(labels)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, over)
-	return all
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 )
 
-// Memory renders only what it has not just rendered: most passes of the operator are about pods and nodes. It is for one caller at
-// a time, who does not change the objects.
+// Memory renders only what it has not just rendered: most passes of the operator are about pods and nodes. It is for
+// one caller at a time, who does not change the objects.
 type Memory struct {
 	*Renderer
 	last   [sha256.Size]byte

@@ -1,5 +1,5 @@
-// Package render turns the operator's base values and a HostPathProvisioner into manifests, by rendering the embedded chart:
-// the chart is the only source of the driver's manifests. It is pure: it asks no API and touches no disk.
+// Package render turns the operator's base values and a HostPathProvisioner into manifests, by rendering the embedded
+// chart: the chart is the only source of the driver's manifests. It is pure: it asks no API and touches no disk.
 package render
 
 import (
@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
-// ManagedBy is the value of the label app.kubernetes.io/managed-by on all that the operator applies. kubevirt's operator
-// used the same.
+// ManagedBy is the value of the label app.kubernetes.io/managed-by on all that the operator applies. kubevirt's
+// operator used the same.
 const ManagedBy = "hostpath-provisioner-operator"
 
 // Renderer renders one chart.
@@ -46,18 +47,16 @@ type Result struct {
 	// Objects in the order in which they are to be applied.
 	Objects []*unstructured.Unstructured
 	// Pools are the resource's pools in their order, whether they are served or not.
-	Pools []Pool
+	Pools []pools.Outcome
 	// NotServed says what was asked for and left out because this version or this cluster does not have it.
 	NotServed []string
-	// Violations are what the resource holds and the webhook would refuse today.
+	// Violations are what the resource says and the webhook would refuse today.
 	Violations []string
 }
 
-// Pool is one pool of the resource.
-type Pool struct {
-	Name string
-	// NotServed says why this version does not serve the pool, Broken what is wrong with it. Either: it was left out.
-	NotServed, Broken string
+// leaveOut notes what was asked for and is not served.
+func (r *Result) leaveOut(format string, args ...any) {
+	r.NotServed = append(r.NotServed, fmt.Sprintf(format, args...))
 }
 
 // New reads a chart from a folder that holds Chart.yaml.
@@ -99,11 +98,13 @@ func (r *Renderer) Render(ctx context.Context, in Input) (Result, error) {
 	for _, object := range objects {
 		kind := object.GroupVersionKind()
 		if !slices.Contains(Kinds(), kind) {
-			return Result{}, fmt.Errorf("the chart made a %s (%s), which this operator does not watch; this is a bug, please report it", kind.Kind, kind.GroupVersion())
+			return Result{}, fmt.Errorf(
+				"the chart made a %s (%s), which this operator does not watch; this is a bug, please report it",
+				kind.Kind, kind.GroupVersion())
 		}
 		if !slices.Contains(in.APIVersions, APIVersion(kind)) {
-			result.NotServed = append(result.NotServed, fmt.Sprintf("%s %q is left out: this cluster does not have the API %s; install what brings it, or turn the value off",
-				kind.Kind, object.GetName(), kind.GroupVersion()))
+			result.leaveOut("%s %q is left out: this cluster does not have the API %s; install what brings it, "+
+				"or turn the value off", kind.Kind, object.GetName(), kind.GroupVersion())
 			continue
 		}
 		mark(object)

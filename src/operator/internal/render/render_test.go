@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
 )
 
@@ -41,7 +42,9 @@ func renderer(t *testing.T) *render.Renderer {
 // input is a rendering on a cluster that has every API.
 func input(base string, spec v1beta1.HostPathProvisionerSpec) render.Input {
 	in := render.Input{
-		Base: []byte(base), Resource: &v1beta1.HostPathProvisioner{Spec: spec}, ReleaseName: "hpp", Namespace: namespace, KubeVersion: "v1.37.1",
+		Base: []byte(
+			base), Resource: &v1beta1.HostPathProvisioner{Spec: spec}, ReleaseName: "hpp", Namespace: namespace,
+		KubeVersion:   "v1.37.1",
 		MinTLSVersion: "VersionTLS12", CipherSuites: []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
 	}
 	for _, kind := range render.Kinds() {
@@ -51,7 +54,8 @@ func input(base string, spec v1beta1.HostPathProvisionerSpec) render.Input {
 }
 
 func without(in render.Input, group string) render.Input {
-	in.APIVersions = slices.DeleteFunc(in.APIVersions, func(version string) bool { return strings.HasPrefix(version, group) })
+	in.APIVersions = slices.DeleteFunc(in.APIVersions,
+		func(version string) bool { return strings.HasPrefix(version, group) })
 	return in
 }
 
@@ -69,7 +73,8 @@ func object[T any](t *testing.T, result render.Result, kind, name string) T {
 	var into T
 	for _, o := range result.Objects {
 		if o.GetKind() == kind && o.GetName() == name {
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &into, true); err != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &into,
+				true); err != nil {
 				t.Fatal(err)
 			}
 			return into
@@ -160,18 +165,23 @@ func TestPlainResource(t *testing.T) {
 	if diff := cmp.Diff(want, served(t, result)); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
-	set, deployment := object[appsv1.DaemonSet](t, result, "DaemonSet", driver), object[appsv1.Deployment](t, result, "Deployment", driver+"-resizer")
-	for _, container := range slices.Concat(set.Spec.Template.Spec.Containers, deployment.Spec.Template.Spec.Containers) {
+	set, deployment := object[appsv1.DaemonSet](t, result, "DaemonSet", driver), object[appsv1.Deployment](t, result,
+		"Deployment", driver+"-resizer")
+	for _, container := range slices.Concat(set.Spec.Template.Spec.Containers,
+		deployment.Spec.Template.Spec.Containers) {
 		if container.ImagePullPolicy != corev1.PullAlways {
 			t.Errorf("container %s pulls %s", container.Name, container.ImagePullPolicy)
 		}
 	}
-	if len(result.NotServed)+len(result.Violations) > 0 || result.Pools[0] != (render.Pool{Name: "local"}) {
+	if len(result.NotServed)+len(result.Violations) > 0 || result.Pools[0] != (pools.Outcome{Name: "local"}) {
 		t.Errorf("notes about what is all served: %+v", result)
 	}
 	for _, o := range result.Objects {
-		// The chart's own first class is for installations without an operator; webhooks, hooks and tests are the release's.
-		if slices.Contains([]string{"StorageClass", "Pod", "Job", "ValidatingWebhookConfiguration", "CustomResourceDefinition"}, o.GetKind()) {
+		// The chart's own first class is for installations without an operator; webhooks, hooks and tests are the
+		// release's.
+		if slices.Contains(
+			[]string{"StorageClass", "Pod", "Job", "ValidatingWebhookConfiguration", "CustomResourceDefinition"},
+			o.GetKind()) {
 			t.Errorf("%s %s was rendered", o.GetKind(), o.GetName())
 		}
 	}
@@ -183,7 +193,9 @@ func TestClaimResource(t *testing.T) {
 	if pools := served(t, result); len(pools) != 0 {
 		t.Errorf("pools %+v are served", pools)
 	}
-	if len(result.NotServed) != 1 || !strings.Contains(result.NotServed[0], `spec.storagePools[0] "local" is left out: pvcTemplate is not served by this version`) {
+	if len(result.NotServed) != 1 ||
+		!strings.Contains(result.NotServed[0],
+			`spec.storagePools[0] "local" is left out: pvcTemplate is not served by this version`) {
 		t.Errorf("not served: %q", result.NotServed)
 	}
 	if len(result.Pools) != 1 || result.Pools[0].NotServed == "" {
@@ -229,23 +241,31 @@ func TestEveryPoolOption(t *testing.T) {
 	t.Parallel()
 	reserve, yes, factor := intstr.FromString("5%"), true, 1.5
 	spec := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{
-		Name: "a", Path: "/a", Scope: "node", NodeSelector: map[string]string{"disk": "fast"}, RequireMount: &yes, Quota: "required", Reserve: &reserve,
-		Overcommit: &factor, MaxVolumes: 1000000, Inline: true, Trash: &v1beta1.Trash{Retention: "24h"},
+		Name: "a", Path: "/a", Scope: "node", NodeSelector: map[string]string{"disk": "fast"}, RequireMount: &yes,
+		Quota: "required", Reserve: &reserve,
+		Overcommit: &factor, MaxVolumes: 1000000, Inline: true,
+		Trash: &v1beta1.Trash{Retention: "24h", PurgeWhenFull: true},
 	}}}
 	bytes := intstr.FromInt32(1073741824)
 	spec.StoragePools = append(spec.StoragePools, v1beta1.StoragePool{Name: "b", Path: "/b", Reserve: &bytes})
 	result := mustRender(t, input("{}", spec))
 	want := []poolspec.Pool{
 		{
-			Name: "a", Path: "/a", Scope: "node", NodeSelector: map[string]string{"disk": "fast"}, RequireMount: &yes, Quota: "required",
-			Reserve: poolspec.Reserve{Percent: 5}, Overcommit: 1.5, MaxVolumes: 1000000, Inline: true, Trash: poolspec.Trash{Retention: poolspec.Duration(24 * 3600e9)},
+			Name: "a", Path: "/a", Scope: "node", NodeSelector: map[string]string{"disk": "fast"}, RequireMount: &yes,
+			Quota: "required",
+			Reserve: poolspec.Reserve{
+				Percent: 5,
+			}, Overcommit: 1.5, MaxVolumes: 1000000, Inline: true,
+			Trash: poolspec.Trash{Retention: poolspec.Duration(24 * 3600e9), PurgeWhenFull: true},
 		},
 		{Name: "b", Path: "/b", Scope: "node", Quota: "auto", Reserve: poolspec.Reserve{Bytes: 1 << 30}},
 	}
 	if diff := cmp.Diff(want, served(t, result)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if text := object[corev1.ConfigMap](t, result, "ConfigMap", driver).Data["config.yaml"]; !strings.Contains(text, "maxVolumes: 1000000") || !strings.Contains(text, "reserve: 1073741824") {
+	if text := object[corev1.ConfigMap](t, result, "ConfigMap", driver).Data["config.yaml"]; !strings.Contains(text,
+		"maxVolumes: 1000000") ||
+		!strings.Contains(text, "reserve: 1073741824") {
 		t.Errorf("numbers are written otherwise:\n%s", text)
 	}
 }
@@ -256,10 +276,20 @@ func TestPlacement(t *testing.T) {
 	spec := resource(t, legacyResource)
 	spec.Workload = v1beta1.Workload{
 		NodeSelector: map[string]string{"disk": "fast"},
-		Tolerations:  []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpEqual, Value: "b", Effect: corev1.TaintEffectNoSchedule}},
-		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
-			Weight: 10, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}}},
-		}}}},
+		Tolerations: []corev1.Toleration{
+			{Key: "a", Operator: corev1.TolerationOpEqual, Value: "b", Effect: corev1.TaintEffectNoSchedule},
+		},
+		Affinity: &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+					Weight: 10,
+					Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+						Key:      "zone",
+						Operator: corev1.NodeSelectorOpExists,
+					}}},
+				}},
+			},
+		},
 	}
 	base := "driver: {nodeSelector: {from: base}, tolerations: [{operator: Exists}]}"
 	result := mustRender(t, input(base, spec))
@@ -272,7 +302,8 @@ func TestPlacement(t *testing.T) {
 	}
 	spec.Workload = v1beta1.Workload{}
 	pod := object[appsv1.DaemonSet](t, mustRender(t, input(base, spec)), "DaemonSet", driver).Spec.Template.Spec
-	if pod.NodeSelector["from"] != "base" || len(pod.Tolerations) != 1 || pod.Tolerations[0].Operator != corev1.TolerationOpExists {
+	if pod.NodeSelector["from"] != "base" || len(pod.Tolerations) != 1 ||
+		pod.Tolerations[0].Operator != corev1.TolerationOpExists {
 		t.Errorf("without a workload the base counts, got %v and %v", pod.NodeSelector, pod.Tolerations)
 	}
 }
@@ -281,7 +312,8 @@ func TestMarks(t *testing.T) {
 	t.Parallel()
 	for _, o := range mustRender(t, input("{}", resource(t, legacyResource))).Objects {
 		labels := []map[string]string{o.GetLabels()}
-		if template, found, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels"); found {
+		if template, found, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata",
+			"labels"); found {
 			labels = append(labels, template)
 		}
 		for _, own := range labels {
@@ -289,7 +321,8 @@ func TestMarks(t *testing.T) {
 				t.Errorf("%s %s has the labels %v", o.GetKind(), o.GetName(), own)
 			}
 		}
-		if selector, found, _ := unstructured.NestedStringMap(o.Object, "spec", "selector", "matchLabels"); found && selector[names.OwnedBy] != "" {
+		if selector, found, _ := unstructured.NestedStringMap(o.Object, "spec", "selector", "matchLabels"); found &&
+			selector[names.OwnedBy] != "" {
 			t.Errorf("%s %s: an immutable selector holds the operator's label", o.GetKind(), o.GetName())
 		}
 	}
@@ -299,11 +332,17 @@ func TestTLSPolicy(t *testing.T) {
 	t.Parallel()
 	const on = "driver: {metricsTLS: {enabled: true, secretName: s"
 	for name, c := range map[string]struct{ base, want, not string }{
-		"the policy's":          {on + "}}", "VersionTLS12", ""},
-		"the policy's suites":   {on + "}}", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", ""},
-		"the base's own":        {on + ", minVersion: VersionTLS13}}", "VersionTLS13", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
-		"not without the TLS":   {"{}", driver, "VersionTLS12"},
-		"the base's own suites": {on + ", cipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384]}}", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "AES_128"},
+		"the policy's":        {on + "}}", "VersionTLS12", ""},
+		"the policy's suites": {on + "}}", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", ""},
+		"the base's own": {
+			on + ", minVersion: VersionTLS13}}", "VersionTLS13",
+			"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+		},
+		"not without the TLS": {"{}", driver, "VersionTLS12"},
+		"the base's own suites": {
+			on + ", cipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384]}}",
+			"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "AES_128",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -317,8 +356,13 @@ func TestTLSPolicy(t *testing.T) {
 
 func TestClassesOfTheBase(t *testing.T) {
 	t.Parallel()
-	result := mustRender(t, input("storageClasses: [{name: a, storagePool: local}, {name: b, storagePool: fast}, {name: c, parameters: {storagePool: slow}}, {name: d}]",
-		resource(t, plainResource)))
+	result := mustRender(
+		t,
+		input(
+			"storageClasses: [{name: a, storagePool: local}, {name: b, storagePool: fast}, {name: c, parameters: "+
+				"{storagePool: slow}}, {name: d}]",
+			resource(t, plainResource)),
+	)
 	var classes []string
 	for _, name := range listed(result) {
 		if class, found := strings.CutPrefix(name, "StorageClass/"); found {
@@ -335,8 +379,11 @@ func TestClassesOfTheBase(t *testing.T) {
 	if diff := cmp.Diff(want, result.NotServed); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	spec := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{Name: "a", Path: "/a"}, {Name: "b", Path: "/b"}}}
-	if notes := mustRender(t, input("storageClasses: [{name: d}]", spec)).NotServed; len(notes) != 1 || !strings.Contains(notes[0], "it names no pool, and the resource has 2") {
+	spec := v1beta1.HostPathProvisionerSpec{
+		StoragePools: []v1beta1.StoragePool{{Name: "a", Path: "/a"}, {Name: "b", Path: "/b"}},
+	}
+	if notes := mustRender(t, input("storageClasses: [{name: d}]", spec)).NotServed; len(notes) != 1 ||
+		!strings.Contains(notes[0], "it names no pool, and the resource has 2") {
 		t.Errorf("not served: %q", notes)
 	}
 }
@@ -345,15 +392,21 @@ func TestNotServed(t *testing.T) {
 	t.Parallel()
 	spec := v1beta1.HostPathProvisionerSpec{
 		FeatureGates: []string{"Snapshotting"},
-		StoragePools: []v1beta1.StoragePool{{Name: "a", Path: "/a", Scope: "shared"}, {Name: "b", Path: "/b", SnapshotProvider: "reflink"}},
+		StoragePools: []v1beta1.StoragePool{
+			{Name: "a", Path: "/a", Scope: "shared"},
+			{Name: "b", Path: "/b", SnapshotProvider: "reflink"},
+		},
 	}
-	result := mustRender(t, without(input("monitoring: {serviceMonitor: {enabled: true}}\nopenshift: true", spec), "monitoring.coreos.com"))
+	result := mustRender(t,
+		without(input("monitoring: {serviceMonitor: {enabled: true}}\nopenshift: true", spec), "monitoring.coreos.com"))
 	want := []string{
 		`spec.storagePools[0] "a" is left out: scope shared is not served by this version; use node`,
 		"featureGates: Snapshotting has no effect in this version",
 		`pool "b": snapshotProvider has no effect in this version`,
-		`ServiceMonitor "hpp-hostpath-provisioner-csi" is left out: this cluster does not have the API monitoring.coreos.com/v1; install what brings it, or turn the value off`,
-		`ServiceMonitor "hpp-hostpath-provisioner-csi-resizer" is left out: this cluster does not have the API monitoring.coreos.com/v1; install what brings it, or turn the value off`,
+		`ServiceMonitor "hpp-hostpath-provisioner-csi" is left out: this cluster does not have the API ` +
+			`monitoring.coreos.com/v1; install what brings it, or turn the value off`,
+		`ServiceMonitor "hpp-hostpath-provisioner-csi-resizer" is left out: this cluster does not have the API ` +
+			`monitoring.coreos.com/v1; install what brings it, or turn the value off`,
 	}
 	if diff := cmp.Diff(want, result.NotServed); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -406,10 +459,19 @@ func TestWhatIsRefused(t *testing.T) {
 		version string
 		want    []string
 	}{
-		"no YAML":           {"driver:\n\tx: y", "v1.37.1", []string{"values.yaml of the base ConfigMap) are no YAML"}},
-		"a wrong value":     {"driver: {logLevel: loud}", "v1.37.1", []string{"/driver/logLevel", "'debug', 'info', 'warn', 'error'"}},
-		"an unknown value":  {"drivers: {}", "v1.37.1", []string{"drivers"}},
-		"a sentence":        {"monitoring: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}", "v1.37.1", []string{"the chart refuses the values: these values do not work together:", "would scrape every pod twice"}},
+		"no YAML": {"driver:\n\tx: y", "v1.37.1", []string{"values.yaml of the base ConfigMap) are no YAML"}},
+		"a wrong value": {
+			"driver: {logLevel: loud}", "v1.37.1",
+			[]string{"/driver/logLevel", "'debug', 'info', 'warn', 'error'"},
+		},
+		"an unknown value": {"drivers: {}", "v1.37.1", []string{"drivers"}},
+		"a sentence": {
+			"monitoring: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}", "v1.37.1",
+			[]string{
+				"the chart refuses the values: these values do not work together:",
+				"would scrape every pod twice",
+			},
+		},
 		"an old cluster":    {"{}", "v1.20.0", []string{"wants Kubernetes >=1.30.0-0, and the cluster is v1.20.0"}},
 		"a strange cluster": {"{}", "latest", []string{`the API server's version "latest"`}},
 	} {
@@ -472,7 +534,8 @@ extraObjects: [{apiVersion: v1, kind: Secret, metadata: {name: not-ours}}]
 // The same input gives the same bytes: an operator that did otherwise would never come to rest.
 func TestSameTwice(t *testing.T) {
 	t.Parallel()
-	r, in := renderer(t), input("commonLabels: {a: b, c: d, e: f}\nstorageClasses: [{name: a}]", resource(t, legacyResource))
+	r, in := renderer(t), input("commonLabels: {a: b, c: d, e: f}\nstorageClasses: [{name: a}]",
+		resource(t, legacyResource))
 	first, err := r.Render(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 // values is a tree of the chart's values, with numbers as Helm reads them (float64).
 type values map[string]any
 
-// layer makes the values: the chart's defaults, the base, the resource. It leaves the chart without values of its own, because
-// Helm would merge its defaults into maps that are to be as the resource says.
+// layer makes the values: the chart's defaults, the base, the resource. It leaves the chart without values of its
+// own, because Helm would merge its defaults into maps that are to be as the resource says.
 func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 	base, err := common.ReadValues(in.Base)
 	if err != nil {
@@ -51,7 +51,8 @@ func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 	return v, nil
 }
 
-// withoutOperator turns off what is not the operator's to apply, and what stands in the chart only for a first try without it.
+// withoutOperator turns off what is not the operator's to apply, and what stands in the chart only for a first try
+// without it.
 func (v values) withoutOperator(defaults values) {
 	v.at("operator")["enabled"] = false
 	v.at("driver")["reportPools"] = true
@@ -61,7 +62,8 @@ func (v values) withoutOperator(defaults values) {
 	if reflect.DeepEqual(v["storageClasses"], defaults["storageClasses"]) {
 		v["storageClasses"] = []any{}
 	}
-	if legacy := v.at("legacyProvisioner"); reflect.DeepEqual(legacy["storageClasses"], defaults.at("legacyProvisioner")["storageClasses"]) {
+	legacy := v.at("legacyProvisioner")
+	if reflect.DeepEqual(legacy["storageClasses"], defaults.at("legacyProvisioner")["storageClasses"]) {
 		legacy["storageClasses"] = []any{}
 	}
 }
@@ -75,7 +77,8 @@ func (v values) setLegacy(spec v1beta1.HostPathProvisionerSpec, result *Result) 
 	legacy := v.at("legacyProvisioner")
 	if !path.IsAbs(config.Path) {
 		// The pool's own violation names the path.
-		result.Violations = append(result.Violations, "spec.pathConfig.path: the legacy provisioner does not run until the path is absolute")
+		result.Violations = append(result.Violations,
+			"spec.pathConfig.path: the legacy provisioner does not run until the path is absolute")
 		legacy["enabled"] = false
 		return
 	}
@@ -99,7 +102,7 @@ func (v values) setTLS(in Input) {
 	tls["cipherSuites"] = names
 }
 
-// setWorkload places both DaemonSets as the resource says, word for word.
+// setWorkload places both DaemonSets as the resource says, verbatim.
 func (v values) setWorkload(workload v1beta1.Workload) error {
 	placement, err := object(workload)
 	if err != nil {
@@ -130,14 +133,14 @@ func setPullPolicy(tree map[string]any, policy string) {
 // noteSnapshots says that the resource asks for snapshots in vain.
 func noteSnapshots(spec v1beta1.HostPathProvisionerSpec, result *Result) {
 	for _, gate := range spec.FeatureGates {
-		result.NotServed = append(result.NotServed, fmt.Sprintf("featureGates: %s has no effect in this version", gate))
+		result.leaveOut("featureGates: %s has no effect in this version", gate)
 	}
 	for _, pool := range spec.StoragePools {
 		if pool.SnapshotProvider != "" {
-			result.NotServed = append(result.NotServed, fmt.Sprintf("pool %q: snapshotProvider has no effect in this version", pool.Name))
+			result.leaveOut("pool %q: snapshotProvider has no effect in this version", pool.Name)
 		}
 		if pool.OverlayClassName != "" {
-			result.NotServed = append(result.NotServed, fmt.Sprintf("pool %q: overlayClassName has no effect in this version, no StorageClass is made", pool.Name))
+			result.leaveOut("pool %q: overlayClassName has no effect in this version, no class is made", pool.Name)
 		}
 	}
 }
@@ -158,10 +161,11 @@ func (v values) keepClasses(result *Result) {
 		}
 		switch {
 		case pool != "" && !pools[pool]:
-			result.NotServed = append(result.NotServed, fmt.Sprintf("storageClasses %q of the base values is left out: the resource has no pool %q that is served", class["name"], pool))
+			result.leaveOut("storageClasses %q of the base values is left out: the resource has no pool %q that is "+
+				"served", class["name"], pool)
 		case pool == "" && len(pools) != 1 && !pools[names.LegacyPool]:
-			result.NotServed = append(result.NotServed, fmt.Sprintf("storageClasses %q of the base values is left out: it names no pool, and the resource has %d that are served",
-				class["name"], len(pools)))
+			result.leaveOut("storageClasses %q of the base values is left out: it names no pool, and the resource "+
+				"has %d that are served", class["name"], len(pools))
 		default:
 			kept = append(kept, map[string]any(class))
 		}

@@ -9,8 +9,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
 // rollout is how far the DaemonSets and Deployments are.
@@ -40,7 +42,8 @@ func roll(in Input) rollout {
 		return rollout{behind: []string{"no DaemonSet has been made yet"}}
 	}
 	for _, name := range expected {
-		i := slices.IndexFunc(in.DaemonSets, func(set appsv1.DaemonSet) bool { return set.Name == name && set.DeletionTimestamp == nil })
+		i := slices.IndexFunc(in.DaemonSets,
+			func(set appsv1.DaemonSet) bool { return set.Name == name && set.DeletionTimestamp == nil })
 		if i < 0 {
 			r.count(0, 0, 1, fmt.Sprintf("DaemonSet %s is not there", name))
 			continue
@@ -56,9 +59,11 @@ func roll(in Input) rollout {
 	return r
 }
 
-// behind says what a Deployment lacks, "" if nothing. It counts for no node: volumes are served without it, they only do not grow.
+// behind says what a Deployment lacks, "" if nothing. It counts for no node: volumes are served without it, they only
+// do not grow.
 func behind(deployments []appsv1.Deployment, name string) string {
-	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Name == name && d.DeletionTimestamp == nil })
+	i := slices.IndexFunc(deployments,
+		func(d appsv1.Deployment) bool { return d.Name == name && d.DeletionTimestamp == nil })
 	if i < 0 {
 		return fmt.Sprintf("Deployment %s is not there", name)
 	}
@@ -70,7 +75,8 @@ func behind(deployments []appsv1.Deployment, name string) string {
 	case at.ObservedGeneration < deployments[i].Generation:
 		return fmt.Sprintf("Deployment %s: its change has not been taken up yet", name)
 	case at.UpdatedReplicas < desired || at.AvailableReplicas < desired:
-		return fmt.Sprintf("Deployment %s: %d of %d pods are available, %d of this version", name, at.AvailableReplicas, desired, at.UpdatedReplicas)
+		return fmt.Sprintf("Deployment %s: %d of %d pods are available, %d of this version", name, at.AvailableReplicas,
+			desired, at.UpdatedReplicas)
 	default:
 		return ""
 	}
@@ -82,19 +88,21 @@ func (r *rollout) add(set *appsv1.DaemonSet) {
 	switch {
 	case at.ObservedGeneration < set.Generation:
 		r.moving = true
-		r.count(0, at.NumberAvailable, at.DesiredNumberScheduled, fmt.Sprintf("DaemonSet %s: its change has not been taken up yet", set.Name))
+		r.count(0, at.NumberAvailable, at.DesiredNumberScheduled,
+			fmt.Sprintf("DaemonSet %s: its change has not been taken up yet", set.Name))
 	case at.DesiredNumberScheduled == 0:
 		r.complete, r.idle, r.selector = false, true, selector(set)
 	case at.UpdatedNumberScheduled < at.DesiredNumberScheduled || at.NumberAvailable < at.DesiredNumberScheduled:
 		r.moving = true
 		r.count(at.UpdatedNumberScheduled, at.NumberAvailable, at.DesiredNumberScheduled, fmt.Sprintf(
-			"DaemonSet %s: %d of %d nodes have an available pod, %d of this version", set.Name, at.NumberAvailable, at.DesiredNumberScheduled, at.UpdatedNumberScheduled))
+			"DaemonSet %s: %d of %d nodes have an available pod, %d of this version", set.Name, at.NumberAvailable,
+			at.DesiredNumberScheduled, at.UpdatedNumberScheduled))
 	default:
 		r.count(at.UpdatedNumberScheduled, at.NumberAvailable, at.DesiredNumberScheduled, "")
 	}
 }
 
-// count takes over the numbers of the DaemonSet that lacks most.
+// count takes over the counts of the DaemonSet that lacks most.
 func (r *rollout) count(updated, available, desired int32, behind string) {
 	if behind != "" {
 		r.complete = false
@@ -107,14 +115,9 @@ func (r *rollout) count(updated, available, desired int32, behind string) {
 
 // selector says which nodes a DaemonSet wants.
 func selector(set *appsv1.DaemonSet) string {
-	var wanted []string
-	for key, value := range set.Spec.Template.Spec.NodeSelector {
-		wanted = append(wanted, key+"="+value)
-	}
-	slices.Sort(wanted)
-	text := "nodeSelector " + strings.Join(wanted, ",")
-	if len(wanted) == 0 {
-		text = "no nodeSelector"
+	text := "no nodeSelector"
+	if wanted := set.Spec.Template.Spec.NodeSelector; len(wanted) > 0 {
+		text = "nodeSelector " + labels.Set(wanted).String()
 	}
 	if affinity := set.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
 		text += " and a node affinity"
@@ -123,34 +126,42 @@ func selector(set *appsv1.DaemonSet) string {
 }
 
 func available(in Input, r rollout) metav1.Condition {
-	condition := metav1.Condition{Type: v1beta1.Available, Status: metav1.ConditionFalse}
-	poolless := noPools(in)
+	was := meta.IsStatusConditionTrue(in.Old.Conditions, v1beta1.Available)
+	without := noPools(in)
 	switch {
-	case poolless != "":
-		condition.Reason, condition.Message = ReasonNoPools, poolless
+	case without != "":
+		return condition(v1beta1.Available, false, ReasonNoPools, without)
 	case r.idle:
-		condition.Reason = ReasonNoNodes
-		condition.Message = "no node of the cluster is one for the " + r.selector + "; label a node, or change spec.workload"
+		return condition(v1beta1.Available, false, ReasonNoNodes,
+			"no node of the cluster is one for the "+r.selector+"; label a node, or change spec.workload")
 	case r.desired > 0 && r.available >= r.desired:
-		condition.Status, condition.Reason = metav1.ConditionTrue, ReasonAvailable
-		condition.Message = fmt.Sprintf("the driver runs on every node that it should (%d)", r.desired)
-	case r.available > 0 && len(r.failing) == 0 && !overdue(in) && meta.IsStatusConditionTrue(in.Old.Conditions, v1beta1.Available):
-		condition.Status, condition.Reason = metav1.ConditionTrue, ReasonAvailable
-		condition.Message = fmt.Sprintf("the driver runs on %d of %d nodes; the others are starting", r.available, r.desired)
-	default:
-		condition.Reason = ReasonNotRolledOut
-		condition.Message = strings.Join(r.behind, "; ")
+		return condition(v1beta1.Available, true, ReasonAvailable,
+			fmt.Sprintf("the driver runs on every node that it should (%d)", r.desired))
+	case r.available > 0 && len(r.failing) == 0 && !overdue(in) && was:
+		return condition(v1beta1.Available, true, ReasonAvailable,
+			fmt.Sprintf("the driver runs on %d of %d nodes; the others are starting", r.available, r.desired))
 	}
-	return condition
+	return condition(v1beta1.Available, false, ReasonNotRolledOut, strings.Join(r.behind, "; "))
 }
 
-// noPools says why no pool is served, "" if one is. What could not be rendered says nothing about pools: then it stays as it was.
+// condition is without the time and the generation, which Of sets.
+func condition(kind string, is bool, reason, message string) metav1.Condition {
+	made := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if is {
+		made.Status = metav1.ConditionTrue
+	}
+	return made
+}
+
+// noPools says why no pool is served, "" if one is. What could not be rendered says nothing about pools: then it
+// stays as it was.
 func noPools(in Input) string {
 	if in.RenderError != nil {
-		if old := meta.FindStatusCondition(in.Old.Conditions, v1beta1.Available); old != nil && old.Reason == ReasonNoPools {
-			return old.Message
+		old := meta.FindStatusCondition(in.Old.Conditions, v1beta1.Available)
+		if old == nil || old.Reason != ReasonNoPools {
+			return ""
 		}
-		return ""
+		return old.Message
 	}
 	var why []string
 	for _, pool := range in.Pools {
@@ -166,12 +177,12 @@ func noPools(in Input) string {
 }
 
 // degraded collects all that is wrong. The reason is that of the first.
-func degraded(in Input, r rollout, pools []v1beta1.StoragePoolStatus) metav1.Condition {
-	condition := metav1.Condition{Type: v1beta1.Degraded, Status: metav1.ConditionFalse, Reason: ReasonAsExpected, Message: "nothing is wrong"}
+func degraded(in Input, r rollout, states []v1beta1.StoragePoolStatus) metav1.Condition {
+	var first string
 	var messages []string
 	add := func(reason string, found ...string) {
-		if len(found) > 0 && len(messages) == 0 {
-			condition.Status, condition.Reason = metav1.ConditionTrue, reason
+		if len(messages) == 0 {
+			first = reason
 		}
 		messages = append(messages, found...)
 	}
@@ -181,20 +192,21 @@ func degraded(in Input, r rollout, pools []v1beta1.StoragePoolStatus) metav1.Con
 	if in.ApplyError != nil {
 		add(ReasonApplyFailed, in.ApplyError.Error())
 	}
-	add(ReasonSpecViolation, in.Violations...)
+	add(ReasonInvalidSpec, in.Violations...)
 	add(ReasonPodsFailing, r.failing...)
 	if progressing(in, r).Reason == ReasonDeadlineExceeded {
-		add(ReasonDeadlineExceeded, fmt.Sprintf("no further for %s: %s; the events of the DaemonSet and of its pods say why "+
-			"(kubectl describe): a namespace without the label pod-security.kubernetes.io/enforce=privileged and a quota refuse pods",
-			ProgressDeadline, strings.Join(r.behind, "; ")))
+		add(ReasonDeadlineExceeded, fmt.Sprintf("no further for %s: %s; the events of the DaemonSet and of its pods "+
+			"say why (kubectl describe): a namespace without the label pod-security.kubernetes.io/enforce=privileged "+
+			"and a quota refuse pods", ProgressDeadline, strings.Join(r.behind, "; ")))
 	}
-	for _, pool := range pools {
-		if i := slices.IndexFunc(in.Pools, func(p Pool) bool { return p.Name == pool.Name && p.Broken == "" }); i >= 0 && pool.Phase == v1beta1.PoolDegraded {
+	for _, pool := range states {
+		fine := func(p pools.Outcome) bool { return p.Name == pool.Name && p.Broken == "" }
+		if pool.Phase == v1beta1.PoolDegraded && slices.ContainsFunc(in.Pools, fine) {
 			add(ReasonPoolAbsent, fmt.Sprintf("pool %q: %s", pool.Name, pool.Message))
 		}
 	}
-	if len(messages) > 0 {
-		condition.Message = strings.Join(messages, "; ")
+	if len(messages) == 0 {
+		return condition(v1beta1.Degraded, false, ReasonAsExpected, "nothing is wrong")
 	}
-	return condition
+	return condition(v1beta1.Degraded, true, first, strings.Join(messages, "; "))
 }

@@ -9,10 +9,11 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 )
 
 const (
-	// componentLabel tells the driver's pods from those of the legacy provisioner.
+	// componentLabel distinguishes the driver's pods from those of the legacy provisioner.
 	componentLabel  = "app.kubernetes.io/component"
 	driverComponent = "csi-driver"
 )
@@ -22,7 +23,7 @@ func failing(pods []corev1.Pod, nodes []corev1.Node) []string {
 	var found []string
 	for i := range pods {
 		pod := &pods[i]
-		if pod.DeletionTimestamp != nil || isReady(pod) {
+		if pod.DeletionTimestamp != nil || podCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue {
 			continue
 		}
 		if why := trouble(pod, nodes); why != "" {
@@ -40,10 +41,9 @@ func trouble(pod *corev1.Pod, nodes []corev1.Node) string {
 	case pod.Status.Phase == corev1.PodFailed:
 		return strings.TrimSpace("it failed: " + pod.Status.Reason + " " + pod.Status.Message)
 	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
-			return "it cannot be scheduled: " + condition.Message
-		}
+	scheduled := podCondition(pod, corev1.PodScheduled)
+	if scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable {
+		return "it cannot be scheduled: " + scheduled.Message
 	}
 	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if why := containerTrouble(container); why != "" {
@@ -69,24 +69,30 @@ func containerTrouble(container corev1.ContainerStatus) string {
 	}
 }
 
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-	})
+// podCondition is a condition of a pod, empty if the pod has none of this type.
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == kind {
+			return condition
+		}
+	}
+	return corev1.PodCondition{}
 }
 
 func nodeReady(name string, nodes []corev1.Node) bool {
 	i := slices.IndexFunc(nodes, func(node corev1.Node) bool { return node.Name == name })
-	return i >= 0 && slices.ContainsFunc(nodes[i].Status.Conditions, func(condition corev1.NodeCondition) bool {
-		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-	})
+	if i < 0 {
+		return false
+	}
+	ready, _ := gates.NodeReady(&nodes[i])
+	return ready
 }
 
-// pools is the state of each pool over all nodes, from what the driver's pods say of themselves.
-func pools(in Input) []v1beta1.StoragePoolStatus {
+// poolStatuses are the state of each pool over all nodes, from what the driver's pods say of themselves.
+func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 	var statuses []v1beta1.StoragePoolStatus
 	for _, pool := range in.Pools {
-		if slices.ContainsFunc(statuses, func(status v1beta1.StoragePoolStatus) bool { return status.Name == pool.Name }) {
+		if slices.ContainsFunc(statuses, func(s v1beta1.StoragePoolStatus) bool { return s.Name == pool.Name }) {
 			continue // an old violation, named in the condition; the list is a map by name
 		}
 		status := v1beta1.StoragePoolStatus{Name: pool.Name}
@@ -106,6 +112,7 @@ func pools(in Input) []v1beta1.StoragePoolStatus {
 
 // count asks every pod of the driver how a pool is.
 func count(in Input, status *v1beta1.StoragePoolStatus) {
+	kind := corev1.PodConditionType(names.PoolCondition + status.Name)
 	var wrong, silent []string
 	asked := 0
 	for i := range in.Pods {
@@ -115,8 +122,8 @@ func count(in Input, status *v1beta1.StoragePoolStatus) {
 		}
 		asked++
 		node := pod.Spec.NodeName
-		switch condition := poolCondition(pod, status.Name); {
-		case condition == nil:
+		switch condition := podCondition(pod, kind); {
+		case condition.Type == "":
 			silent = append(silent, node)
 		case condition.Reason == names.PoolNotSelected:
 		case !nodeReady(node, in.Nodes):
@@ -138,7 +145,7 @@ func phase(wrong, silent []string, asked int, present int32) (v1beta1.StoragePoo
 	case len(wrong) > 0:
 		return v1beta1.PoolDegraded, strings.Join(wrong, "; ")
 	case len(silent) > 0:
-		return v1beta1.PoolPreparing, "waits for word from the nodes " + strings.Join(silent, ", ")
+		return v1beta1.PoolPreparing, "waits for a report from the nodes " + strings.Join(silent, ", ")
 	case asked == 0:
 		return v1beta1.PoolPreparing, "the driver runs on no node yet"
 	case present == 0:
@@ -146,13 +153,4 @@ func phase(wrong, silent []string, asked int, present int32) (v1beta1.StoragePoo
 	default:
 		return v1beta1.PoolReady, ""
 	}
-}
-
-func poolCondition(pod *corev1.Pod, pool string) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if string(pod.Status.Conditions[i].Type) == names.PoolCondition+pool {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
 }

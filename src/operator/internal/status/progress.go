@@ -11,30 +11,37 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 )
 
-// ProgressDeadline is how long a rollout may go without getting further: since it began, or since a pod last became ready.
+// ProgressDeadline is how long a rollout may go without getting further: since it began, or since a pod last became
+// ready.
 const ProgressDeadline = 15 * time.Minute
 
 func progressing(in Input, r rollout) metav1.Condition {
-	condition := metav1.Condition{Type: v1beta1.Progressing, Status: metav1.ConditionTrue, Message: strings.Join(r.behind, "; ")}
+	const kind, nothing = v1beta1.Progressing, "nothing is being rolled out"
+	behind := strings.Join(r.behind, "; ")
 	missing := len(r.behind) > 0 && (r.updated < r.desired || len(r.failing) == 0)
 	switch {
 	case in.Deleting != nil:
-		condition.Reason, condition.Message = ReasonDeleting, in.Deleting.Message
+		return condition(kind, true, ReasonDeleting, in.Deleting.Message)
 	case len(in.Replacing) > 0:
-		condition.Reason, condition.Message = ReasonReplacing, "made anew, because they cannot be changed: "+strings.Join(in.Replacing, ", ")
-	case !missing, !r.moving && failed(in) != "":
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonAsExpected, "nothing is being rolled out"
-		if reason := failed(in); reason != "" {
-			condition.Reason = reason
-			condition.Message += ": see the condition Degraded"
-		}
+		return condition(kind, true, ReasonReplacing,
+			"made anew, because they cannot be changed: "+strings.Join(in.Replacing, ", "))
+	case failed(in) != "" && (!missing || !r.moving):
+		return condition(kind, false, failed(in), nothing+": see the condition Degraded")
+	case !missing:
+		return condition(kind, false, ReasonAsExpected, nothing)
 	case overdue(in):
-		condition.Status, condition.Reason = metav1.ConditionFalse, ReasonDeadlineExceeded
-		condition.Message = "no further for " + ProgressDeadline.String() + ": " + condition.Message
-	default:
-		rollingOut(in, r, &condition)
+		return condition(kind, false, ReasonDeadlineExceeded, "no further for "+ProgressDeadline.String()+": "+behind)
+	case len(in.Pods) < int(r.desired) && rolloutReason(in) == ReasonDeploying:
+		behind += "; where pods are missing, the DaemonSet's events say why"
 	}
-	return condition
+	return condition(kind, true, rolloutReason(in), behind)
+}
+
+func rolloutReason(in Input) string {
+	if in.Old.ObservedVersion != "" && in.Old.ObservedVersion != in.TargetVersion {
+		return ReasonUpgrading
+	}
+	return ReasonDeploying
 }
 
 // failed is the reason why nothing new can come, "" if there is none.
@@ -49,18 +56,8 @@ func failed(in Input) string {
 	}
 }
 
-func rollingOut(in Input, r rollout, condition *metav1.Condition) {
-	if in.Old.ObservedVersion != "" && in.Old.ObservedVersion != in.TargetVersion {
-		condition.Reason = ReasonUpgrading
-		return
-	}
-	condition.Reason = ReasonDeploying
-	if len(in.Pods) < int(r.desired) {
-		condition.Message += "; where pods are missing, the DaemonSet's events say why"
-	}
-}
-
-// overdue tells whether the rollout that is under way has had its time, or had it already and has not got further since.
+// overdue reports whether the rollout that is under way has had its time, or had it already and has not got further
+// since.
 func overdue(in Input) bool {
 	old := rolling(in)
 	switch {
@@ -73,11 +70,12 @@ func overdue(in Input) bool {
 	}
 }
 
-// Deadline is when a status has to be looked at again, although nothing may have happened: then its rollout has had its time.
-// Zero is never.
+// Deadline is when a status has to be looked at again, although nothing may have happened: then its rollout has had
+// its time. Zero is never.
 func Deadline(in Input, status v1beta1.HostPathProvisionerStatus) time.Time {
 	now := meta.FindStatusCondition(status.Conditions, v1beta1.Progressing)
-	if now == nil || now.Status != metav1.ConditionTrue || (now.Reason != ReasonDeploying && now.Reason != ReasonUpgrading) {
+	if now == nil || now.Status != metav1.ConditionTrue ||
+		(now.Reason != ReasonDeploying && now.Reason != ReasonUpgrading) {
 		return time.Time{}
 	}
 	return deadline(in, *now)
@@ -91,8 +89,8 @@ func deadline(in Input, progressing metav1.Condition) time.Time {
 	return from.Add(ProgressDeadline)
 }
 
-// rolling is the condition Progressing as it stands, nil if it is that of another rollout: of an older specification, or of
-// another version (or of kubevirt's operator).
+// rolling is the condition Progressing as it stands, nil if it is that of another rollout: of an older specification,
+// or of another version (or of kubevirt's operator).
 func rolling(in Input) *metav1.Condition {
 	old := meta.FindStatusCondition(in.Old.Conditions, v1beta1.Progressing)
 	if old == nil || old.ObservedGeneration != in.Generation || in.Old.TargetVersion != in.TargetVersion {
@@ -105,10 +103,9 @@ func rolling(in Input) *metav1.Condition {
 func lastReady(pods []corev1.Pod) time.Time {
 	var last time.Time
 	for i := range pods {
-		for _, condition := range pods[i].Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && condition.LastTransitionTime.After(last) {
-				last = condition.LastTransitionTime.Time
-			}
+		ready := podCondition(&pods[i], corev1.PodReady)
+		if ready.Status == corev1.ConditionTrue && ready.LastTransitionTime.After(last) {
+			last = ready.LastTransitionTime.Time
 		}
 	}
 	return last

@@ -13,28 +13,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
 // Reasons of the conditions.
 const (
-	ReasonAvailable        = "RolledOut"
-	ReasonNoNodes          = "NoNodes"
-	ReasonNoPools          = "NoPools"
-	ReasonNotRolledOut     = "NotRolledOut"
-	ReasonDeploying        = "Deploying"
-	ReasonUpgrading        = "Upgrading"
-	ReasonReplacing        = "Replacing"
-	ReasonDeleting         = "Deleting"
-	ReasonAsExpected       = "AsExpected"
-	ReasonRenderFailed     = "RenderFailed"
-	ReasonApplyFailed      = "ApplyFailed"
-	ReasonSpecViolation    = "SpecViolation"
-	ReasonPodsFailing      = "PodsFailing"
-	ReasonDeadlineExceeded = "DeadlineExceeded"
-	ReasonPoolAbsent       = "PoolAbsent"
-	ReasonNotServed        = "NotServed"
-	ReasonNotTheSingleton  = "NotTheSingleton"
-	ReasonPredecessorRuns  = "PredecessorRuns"
+	ReasonAvailable            = "RolledOut"
+	ReasonNoNodes              = "NoNodes"
+	ReasonNoPools              = "NoPools"
+	ReasonNotRolledOut         = "NotRolledOut"
+	ReasonDeploying            = "Deploying"
+	ReasonUpgrading            = "Upgrading"
+	ReasonReplacing            = "Replacing"
+	ReasonDeleting             = "Deleting"
+	ReasonAsExpected           = "AsExpected"
+	ReasonRenderFailed         = "RenderFailed"
+	ReasonApplyFailed          = "ApplyFailed"
+	ReasonInvalidSpec          = "InvalidSpec"
+	ReasonPodsFailing          = "PodsFailing"
+	ReasonDeadlineExceeded     = "DeadlineExceeded"
+	ReasonPoolAbsent           = "PoolAbsent"
+	ReasonNotServed            = "NotServed"
+	ReasonUnsupportedName      = "UnsupportedName"
+	ReasonKubevirtOperatorRuns = "KubevirtOperatorRuns"
 )
 
 // Reasons of the events.
@@ -57,36 +59,23 @@ type Input struct {
 	Now        time.Time
 	// OperatorVersion is the running operator's, TargetVersion that of what it renders.
 	OperatorVersion, TargetVersion string
-	// Expected are the names of the DaemonSets that were rendered, ExpectedDeployments those of the Deployments; nil when nothing was.
+	// Expected are the names of the DaemonSets that were rendered, ExpectedDeployments those of the Deployments; nil
+	// when nothing was.
 	Expected, ExpectedDeployments []string
 	// DaemonSets, Deployments and Pods are the operator's own, Nodes all.
 	DaemonSets  []appsv1.DaemonSet
 	Deployments []appsv1.Deployment
 	Pods        []corev1.Pod
 	Nodes       []corev1.Node
-	Pools       []Pool
+	Pools       []pools.Outcome
 	// NotServed and Violations are the rendering's notes.
 	NotServed, Violations []string
 	// Replacing are objects that are being made anew.
 	Replacing []string
 	// RenderError and ApplyError are what went wrong.
 	RenderError, ApplyError error
-	// Deleting is the gate that holds a deletion, nil when the resource is not being deleted.
-	Deleting *Gate
-}
-
-// Pool is a pool of the resource.
-type Pool struct {
-	Name string
-	// NotServed and Broken say why it was left out.
-	NotServed, Broken string
-}
-
-// Gate is what a deletion waits for.
-type Gate struct {
-	Reason, Message string
-	// Blocked says that it will not open by itself at once.
-	Blocked bool
+	// Deleting is the gate that blocks a deletion, nil when the resource is not being deleted.
+	Deleting *gates.Gate
 }
 
 // Event is something that has just become so.
@@ -102,7 +91,7 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 		OperatorVersion:     in.OperatorVersion,
 		TargetVersion:       in.TargetVersion,
 		ObservedVersion:     in.Old.ObservedVersion,
-		StoragePoolStatuses: pools(in),
+		StoragePoolStatuses: poolStatuses(in),
 	}
 	if in.RenderError != nil {
 		// Which pools are served is not known now, and what runs was left alone.
@@ -113,7 +102,8 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 		if condition.Type == v1beta1.Progressing && condition.Status == metav1.ConditionTrue && rolling(in) == nil {
 			continue // that was another rollout, and the time of this one begins now
 		}
-		if slices.Contains([]string{v1beta1.Available, v1beta1.Progressing, v1beta1.Degraded, v1beta1.NotServed, v1beta1.Deleting}, condition.Type) {
+		switch condition.Type {
+		case v1beta1.Available, v1beta1.Progressing, v1beta1.Degraded, v1beta1.NotServed, v1beta1.Deleting:
 			status.Conditions = append(status.Conditions, condition)
 		}
 	}
@@ -122,7 +112,8 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 		status.ObservedVersion = in.TargetVersion
 	}
 	for _, condition := range []metav1.Condition{
-		available(in, r), progressing(in, r), degraded(in, r, status.StoragePoolStatuses), notServed(in), deleting(in.Deleting),
+		available(in, r), progressing(in, r), degraded(in, r, status.StoragePoolStatuses),
+		notServed(in), deleting(in.Deleting),
 	} {
 		if condition.Status == "" {
 			meta.RemoveStatusCondition(&status.Conditions, condition.Type)
@@ -136,46 +127,45 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 	return status, events(in, status)
 }
 
-// Refused is the status of a resource that has another name than the only one.
-func Refused(old v1beta1.HostPathProvisionerStatus, generation int64, now time.Time, message string) v1beta1.HostPathProvisionerStatus {
-	status := v1beta1.HostPathProvisionerStatus{ObservedGeneration: generation}
-	if condition := meta.FindStatusCondition(old.Conditions, v1beta1.Degraded); condition != nil {
-		status.Conditions = append(status.Conditions, *condition)
+// Left is the status of a resource that this operator leaves alone, for a reason of Degraded, and the event of it if
+// the reason is new. Of the old status it keeps what the API takes back. A resource of another name than the only one
+// (UnsupportedName) has no other status.
+func Left(resource *v1beta1.HostPathProvisioner, now time.Time, reason, message string) (
+	v1beta1.HostPathProvisionerStatus, []Event,
+) {
+	old, status := resource.Status, *resource.Status.DeepCopy()
+	if reason == ReasonUnsupportedName {
+		status = v1beta1.HostPathProvisionerStatus{ObservedGeneration: resource.Generation}
+		if condition := meta.FindStatusCondition(old.Conditions, v1beta1.Degraded); condition != nil {
+			status.Conditions = append(status.Conditions, *condition)
+		}
 	}
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Reason == "" })
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1beta1.Degraded, Status: metav1.ConditionTrue, Reason: ReasonNotTheSingleton, Message: message,
-		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
+		Type: v1beta1.Degraded, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+		ObservedGeneration: resource.Generation, LastTransitionTime: metav1.NewTime(now),
 	})
-	return status
-}
-
-// Yielded is the status of a resource that is left to kubevirt's operator: its own, as far as the API takes it back, and that it is.
-func Yielded(old v1beta1.HostPathProvisionerStatus, generation int64, now time.Time, message string) v1beta1.HostPathProvisionerStatus {
-	status := *old.DeepCopy()
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(condition metav1.Condition) bool { return condition.Reason == "" })
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1beta1.Degraded, Status: metav1.ConditionTrue, Reason: ReasonPredecessorRuns, Message: message,
-		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
-	})
-	return status
+	if _, yes := became(v1beta1.Degraded, old, status); !yes {
+		return status, nil
+	}
+	return status, []Event{{Type: corev1.EventTypeWarning, Reason: EventDegraded, Note: message}}
 }
 
 func notServed(in Input) metav1.Condition {
-	condition := metav1.Condition{Type: v1beta1.NotServed}
-	if old := meta.FindStatusCondition(in.Old.Conditions, v1beta1.NotServed); old != nil && in.RenderError != nil {
-		condition = *old
-	}
 	if len(in.NotServed) > 0 {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, ReasonNotServed, strings.Join(in.NotServed, "; ")
+		return condition(v1beta1.NotServed, true, ReasonNotServed, strings.Join(in.NotServed, "; "))
 	}
-	return condition
+	if old := meta.FindStatusCondition(in.Old.Conditions, v1beta1.NotServed); old != nil && in.RenderError != nil {
+		return *old
+	}
+	return metav1.Condition{Type: v1beta1.NotServed}
 }
 
-func deleting(gate *Gate) metav1.Condition {
+func deleting(gate *gates.Gate) metav1.Condition {
 	if gate == nil {
 		return metav1.Condition{Type: v1beta1.Deleting}
 	}
-	return metav1.Condition{Type: v1beta1.Deleting, Status: metav1.ConditionTrue, Reason: gate.Reason, Message: gate.Message}
+	return condition(v1beta1.Deleting, true, gate.Reason, gate.Message)
 }
 
 func cut(message string) string {
@@ -193,7 +183,8 @@ func events(in Input, status v1beta1.HostPathProvisionerStatus) []Event {
 	case meta.FindStatusCondition(in.Old.Conditions, v1beta1.Progressing) == nil:
 		all = append(all, Event{corev1.EventTypeNormal, EventDeployStarted, "rolling out version " + in.TargetVersion})
 	case in.Old.ObservedVersion != "" && in.Old.TargetVersion != in.TargetVersion:
-		all = append(all, Event{corev1.EventTypeNormal, EventUpgradeStarted, "rolling out version " + in.TargetVersion + " over " + in.Old.ObservedVersion})
+		note := "rolling out version " + in.TargetVersion + " over " + in.Old.ObservedVersion
+		all = append(all, Event{corev1.EventTypeNormal, EventUpgradeStarted, note})
 	}
 	if condition, yes := became(v1beta1.Available, in.Old, status); yes {
 		all = append(all, Event{corev1.EventTypeNormal, EventHealthy, condition.Message})
@@ -201,13 +192,14 @@ func events(in Input, status v1beta1.HostPathProvisionerStatus) []Event {
 	if condition, yes := became(v1beta1.Degraded, in.Old, status); yes {
 		all = append(all, Event{corev1.EventTypeWarning, EventDegraded, condition.Message})
 	}
-	if condition, yes := became(v1beta1.Deleting, in.Old, status); yes && in.Deleting.Blocked {
+	if condition, yes := became(v1beta1.Deleting, in.Old, status); yes &&
+		in.Deleting.Reason != gates.ReasonPodsRunning {
 		all = append(all, Event{corev1.EventTypeWarning, EventDeletionBlocked, condition.Message})
 	}
 	return all
 }
 
-// became gives a condition, and tells whether it has just become true, or true for another reason.
+// became gives a condition, and reports whether it has just become true, or true for another reason.
 func became(kind string, old, status v1beta1.HostPathProvisionerStatus) (*metav1.Condition, bool) {
 	before, now := meta.FindStatusCondition(old.Conditions, kind), meta.FindStatusCondition(status.Conditions, kind)
 	if now == nil || now.Status != metav1.ConditionTrue {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
@@ -28,7 +30,12 @@ func set(name string, desired, updated, available int32) appsv1.DaemonSet {
 		Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			NodeSelector: map[string]string{"kubernetes.io/os": "linux", "disk": "fast"},
 		}}},
-		Status: appsv1.DaemonSetStatus{ObservedGeneration: 2, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberAvailable: available},
+		Status: appsv1.DaemonSetStatus{
+			ObservedGeneration:     2,
+			DesiredNumberScheduled: desired,
+			UpdatedNumberScheduled: updated,
+			NumberAvailable:        available,
+		},
 	}
 }
 
@@ -36,19 +43,29 @@ func set(name string, desired, updated, available int32) appsv1.DaemonSet {
 func deployment(name string, observed int64, updated, available int32) appsv1.Deployment {
 	return appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2},
-		Status:     appsv1.DeploymentStatus{ObservedGeneration: observed, UpdatedReplicas: updated, AvailableReplicas: available},
+		Status: appsv1.DeploymentStatus{
+			ObservedGeneration: observed,
+			UpdatedReplicas:    updated,
+			AvailableReplicas:  available,
+		},
 	}
 }
 
 func node(name string, ready corev1.ConditionStatus) corev1.Node {
-	return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+	}
 }
 
 func pod(name, on string, conditions ...corev1.PodCondition) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/component": "csi-driver"}},
-		Spec:       corev1.PodSpec{NodeName: on},
-		Status:     corev1.PodStatus{Conditions: conditions},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   name,
+			Labels: map[string]string{"app.kubernetes.io/component": "csi-driver"},
+		},
+		Spec:   corev1.PodSpec{NodeName: on},
+		Status: corev1.PodStatus{Conditions: conditions},
 	}
 }
 
@@ -67,11 +84,21 @@ func poolIs(pool, reason, message string) corev1.PodCondition {
 	if reason == names.PoolPresent || reason == names.PoolDegraded {
 		state = corev1.ConditionTrue
 	}
-	return corev1.PodCondition{Type: corev1.PodConditionType(names.PoolCondition + pool), Status: state, Reason: reason, Message: message}
+	return corev1.PodCondition{
+		Type:    corev1.PodConditionType(names.PoolCondition + pool),
+		Status:  state,
+		Reason:  reason,
+		Message: message,
+	}
 }
 
 func waiting(p corev1.Pod, reason, message string) corev1.Pod {
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "driver", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{
+			Name:  "driver",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		},
+	}
 	return p
 }
 
@@ -86,19 +113,21 @@ func restarted(p corev1.Pod) corev1.Pod {
 // healthy is a status of this version in which all is well.
 func healthy() v1beta1.HostPathProvisionerStatus {
 	fresh, _ := status.Of(status.Input{
-		Now: moment().Add(-time.Hour), TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+		Now:           moment().Add(-time.Hour),
+		TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
 		Pools: one(), Generation: 7,
 	})
 	return fresh
 }
 
-func one() []status.Pool { return []status.Pool{{Name: "local"}} }
+func one() []pools.Outcome { return []pools.Outcome{{Name: "local"}} }
 
 // rolling is a status of this version whose rollout began some time ago.
 func rolling(ago time.Duration) v1beta1.HostPathProvisionerStatus {
 	fresh, _ := status.Of(status.Input{
-		Old: healthy(), Now: moment().Add(-ago), TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
-		Pools: one(), Generation: 7,
+		Old: healthy(), Now: moment().Add(-ago), TargetVersion: version, Expected: []string{"csi"},
+		DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
+		Pools:      one(), Generation: 7,
 	})
 	return fresh
 }
@@ -106,7 +135,8 @@ func rolling(ago time.Duration) v1beta1.HostPathProvisionerStatus {
 // stuck is a status of this version whose rollout had its time some time ago.
 func stuck(ago time.Duration) v1beta1.HostPathProvisionerStatus {
 	fresh, _ := status.Of(status.Input{
-		Old: rolling(ago + status.ProgressDeadline), Now: moment().Add(-ago), TargetVersion: version, Expected: []string{"csi"},
+		Old: rolling(
+			ago + status.ProgressDeadline), Now: moment().Add(-ago), TargetVersion: version, Expected: []string{"csi"},
 		DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Pools: one(), Generation: 7,
 	})
 	return fresh
@@ -123,8 +153,9 @@ func older(of v1beta1.HostPathProvisionerStatus) v1beta1.HostPathProvisionerStat
 // poolless is a status of this version of which no pool was served.
 func poolless() v1beta1.HostPathProvisionerStatus {
 	fresh, _ := status.Of(status.Input{
-		Now: moment().Add(-time.Hour), TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-		Pools: []status.Pool{{Name: "one", NotServed: "later"}}, Generation: 7,
+		Now:           moment().Add(-time.Hour),
+		TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+		Pools: []pools.Outcome{{Name: "one", NotServed: "later"}}, Generation: 7,
 	})
 	return fresh
 }
@@ -140,7 +171,11 @@ func conditions(from v1beta1.HostPathProvisionerStatus) map[string]string {
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	const fine, rolledOut, notYet = "False AsExpected", "True RolledOut", "False NotRolledOut"
-	nodes := []corev1.Node{node("a", corev1.ConditionTrue), node("b", corev1.ConditionTrue), node("dead", corev1.ConditionUnknown)}
+	nodes := []corev1.Node{
+		node("a", corev1.ConditionTrue),
+		node("b", corev1.ConditionTrue),
+		node("dead", corev1.ConditionUnknown),
+	}
 	unseen := set("csi", 1, 1, 1)
 	unseen.Status.ObservedGeneration = 1
 	upgrading := healthy()
@@ -156,7 +191,8 @@ func TestConditions(t *testing.T) {
 	}{
 		"the resizer is not there": {
 			in: status.Input{
-				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, ExpectedDeployments: []string{"resizer"}, Old: healthy(),
+				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				ExpectedDeployments: []string{"resizer"}, Old: healthy(),
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deploying", "Degraded": fine},
 			says:     map[string]string{"Progressing": "Deployment resizer is not there"},
@@ -164,7 +200,8 @@ func TestConditions(t *testing.T) {
 		},
 		"the resizer is changed": {
 			in: status.Input{
-				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, ExpectedDeployments: []string{"resizer"}, Old: healthy(),
+				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				ExpectedDeployments: []string{"resizer"}, Old: healthy(),
 				Deployments: []appsv1.Deployment{deployment("resizer", 1, 0, 0)},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deploying", "Degraded": fine},
@@ -173,26 +210,33 @@ func TestConditions(t *testing.T) {
 		},
 		"the resizer does not start": {
 			in: status.Input{
-				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, ExpectedDeployments: []string{"resizer"}, Old: healthy(),
-				Deployments: []appsv1.Deployment{deployment("resizer", 2, 1, 0)}, Pods: []corev1.Pod{waiting(pod("resizer-1", "a"), "ErrImagePull", "no such image")},
-				Nodes: nodes,
+				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				ExpectedDeployments: []string{"resizer"}, Old: healthy(),
+				Deployments: []appsv1.Deployment{deployment("resizer", 2, 1, 0)},
+				Pods:        []corev1.Pod{waiting(pod("resizer-1", "a"), "ErrImagePull", "no such image")},
+				Nodes:       nodes,
 			},
-			want:     map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": "True PodsFailing"},
-			says:     map[string]string{"Degraded": "pod resizer-1 on node a: container driver: ErrImagePull: no such image"},
+			want: map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": "True PodsFailing"},
+			says: map[string]string{"Degraded": "pod resizer-1 on node a: container driver: ErrImagePull: no " +
+				"such image"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"the resizer is complete": {
 			in: status.Input{
-				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, ExpectedDeployments: []string{"resizer"}, Old: healthy(),
+				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				ExpectedDeployments: []string{"resizer"}, Old: healthy(),
 				Deployments: []appsv1.Deployment{deployment("resizer", 2, 1, 1)},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": fine},
 			observed: version,
 		},
 		"new": {
-			in:     status.Input{Expected: []string{"csi"}},
-			want:   map[string]string{"Available": "False NotRolledOut", "Progressing": "True Deploying", "Degraded": fine},
+			in: status.Input{Expected: []string{"csi"}},
+			want: map[string]string{
+				"Available": "False NotRolledOut", "Progressing": "True Deploying",
+				"Degraded": fine,
+			},
 			says:   map[string]string{"Progressing": "DaemonSet csi is not there"},
 			events: []string{"DeployStarted"},
 		},
@@ -203,22 +247,30 @@ func TestConditions(t *testing.T) {
 			observed: version,
 		},
 		"still well: no event": {
-			in:       status.Input{Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}},
+			in: status.Input{
+				Old: healthy(), Expected: []string{"csi"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": fine},
 			observed: version,
 		},
 		"the legacy provisioner counts": {
 			in: status.Input{
-				Old: healthy(), Expected: []string{"csi", "legacy"}, DaemonSets: []appsv1.DaemonSet{set("csi", 2, 2, 2), set("legacy", 2, 2, 0)},
+				Old: healthy(), Expected: []string{"csi", "legacy"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 2, 2, 2), set("legacy", 2, 2, 0)},
 			},
-			want:     map[string]string{"Available": "False NotRolledOut", "Progressing": "True Deploying", "Degraded": fine},
+			want: map[string]string{
+				"Available": "False NotRolledOut", "Progressing": "True Deploying",
+				"Degraded": fine,
+			},
 			says:     map[string]string{"Available": "DaemonSet legacy: 0 of 2 nodes have an available pod"},
 			observed: version,
 		},
 		"no node matches": {
 			in:   status.Input{Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 0, 0, 0)}},
 			want: map[string]string{"Available": "False NoNodes", "Progressing": fine, "Degraded": fine},
-			says: map[string]string{"Available": "DaemonSet csi with nodeSelector disk=fast,kubernetes.io/os=linux; label a node, or change spec.workload"},
+			says: map[string]string{"Available": "DaemonSet csi with nodeSelector disk=fast,kubernetes.io/os=linux; " +
+				"label a node, or change spec.workload"},
 
 			events: []string{"DeployStarted"},
 		},
@@ -230,8 +282,9 @@ func TestConditions(t *testing.T) {
 		},
 		"an upgrade under way stays available": {
 			in: status.Input{
-				Old: upgrading, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Nodes: nodes,
-				Pods: []corev1.Pod{waiting(pod("p", "a"), "ContainerCreating", "")},
+				Old: upgrading, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
+				Nodes: nodes,
+				Pods:  []corev1.Pod{waiting(pod("p", "a"), "ContainerCreating", "")},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": "True Upgrading", "Degraded": fine},
 			says:     map[string]string{"Available": "the driver runs on 2 of 3 nodes; the others are starting"},
@@ -240,64 +293,94 @@ func TestConditions(t *testing.T) {
 		},
 		"an image that is not to be had": {
 			in: status.Input{
-				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 2, 2, 1)}, Nodes: nodes,
-				Pods: []corev1.Pod{pod("p", "a", ready()), waiting(pod("q", "b"), "ImagePullBackOff", "no such image")},
+				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 2, 2, 1)},
+				Nodes: nodes,
+				Pods: []corev1.Pod{
+					pod("p", "a", ready()),
+					waiting(pod("q", "b"), "ImagePullBackOff", "no such image"),
+				},
 			},
-			want:     map[string]string{"Available": "False NotRolledOut", "Progressing": fine, "Degraded": "True PodsFailing"},
-			says:     map[string]string{"Degraded": "pod q on node b: container driver: ImagePullBackOff: no such image"},
+			want: map[string]string{
+				"Available": "False NotRolledOut", "Progressing": fine,
+				"Degraded": "True PodsFailing",
+			},
+			says: map[string]string{"Degraded": "pod q on node b: container driver: ImagePullBackOff: no such " +
+				"image"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"a container that keeps ending": {
 			in: status.Input{
-				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 2, 2, 1)}, Nodes: nodes,
-				Pods: []corev1.Pod{restarted(pod("q", "b"))},
+				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 2, 2, 1)},
+				Nodes: nodes,
+				Pods:  []corev1.Pod{restarted(pod("q", "b"))},
 			},
-			want:     map[string]string{"Available": "False NotRolledOut", "Progressing": fine, "Degraded": "True PodsFailing"},
-			says:     map[string]string{"Degraded": "it was restarted 3 times, last after it ended with code 1; see its log"},
+			want: map[string]string{
+				"Available": "False NotRolledOut", "Progressing": fine,
+				"Degraded": "True PodsFailing",
+			},
+			says: map[string]string{"Degraded": "it was restarted 3 times, last after it ended with code 1; see " +
+				"its log"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"a dead node": {
 			in: status.Input{
-				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 2, 2, 1)}, Nodes: nodes,
-				Pods: []corev1.Pod{pod("q", "dead")},
+				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 2, 2, 1)},
+				Nodes: nodes,
+				Pods:  []corev1.Pod{pod("q", "dead")},
 			},
-			want:     map[string]string{"Available": "False NotRolledOut", "Progressing": fine, "Degraded": "True PodsFailing"},
+			want: map[string]string{
+				"Available": "False NotRolledOut", "Progressing": fine,
+				"Degraded": "True PodsFailing",
+			},
 			says:     map[string]string{"Degraded": "pod q on node dead: the node is not ready"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"what cannot be rendered leaves what runs": {
-			in:       status.Input{Old: healthy(), RenderError: errors.New("wrong"), DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}},
-			want:     map[string]string{"Available": rolledOut, "Progressing": "False RenderFailed", "Degraded": "True RenderFailed"},
+			in: status.Input{
+				Old: healthy(), RenderError: errors.New("wrong"),
+				DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+			},
+			want: map[string]string{
+				"Available": rolledOut, "Progressing": "False RenderFailed",
+				"Degraded": "True RenderFailed",
+			},
 			says:     map[string]string{"Degraded": "wrong; what runs is left as it is"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"what cannot be applied": {
 			in: status.Input{
-				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, ApplyError: errors.Join(errors.New("one"), errors.New("two")),
+				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				ApplyError: errors.Join(errors.New("one"), errors.New("two")),
 				Violations: []string{"three"},
 			},
-			want:   map[string]string{"Available": rolledOut, "Progressing": "False ApplyFailed", "Degraded": "True ApplyFailed"},
+			want: map[string]string{
+				"Available": rolledOut, "Progressing": "False ApplyFailed",
+				"Degraded": "True ApplyFailed",
+			},
 			says:   map[string]string{"Degraded": "one\ntwo; three"},
 			events: []string{"DeployStarted", "ProvisionerHealthy", "Degraded"},
 		},
 		"an old violation": {
 			in: status.Input{
 				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-				Violations: []string{"first", "second"}, Pools: []status.Pool{{Name: "Old", Broken: "left out: first"}, {Name: "local"}},
+				Violations: []string{"first", "second"},
+				Pools:      []pools.Outcome{{Name: "Old", Broken: "left out: first"}, {Name: "local"}},
 			},
-			want:     map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": "True SpecViolation"},
+			want:     map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": "True InvalidSpec"},
 			says:     map[string]string{"Degraded": "first; second"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"a pool that is absent": {
 			in: status.Input{
-				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, Nodes: nodes,
-				Pools: []status.Pool{{Name: "local"}}, Pods: []corev1.Pod{pod("p", "a", ready(), poolIs("local", names.PoolAbsent, "the disk is gone"))},
+				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				Nodes: nodes,
+				Pools: []pools.Outcome{{Name: "local"}},
+				Pods:  []corev1.Pod{pod("p", "a", ready(), poolIs("local", names.PoolAbsent, "the disk is gone"))},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": "True PoolAbsent"},
 			says:     map[string]string{"Degraded": `pool "local": node a: the disk is gone`},
@@ -305,104 +388,153 @@ func TestConditions(t *testing.T) {
 			observed: version,
 		},
 		"what is not served": {
-			in:       status.Input{Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, NotServed: []string{"a", "b"}},
-			want:     map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": fine, "NotServed": "True NotServed"},
+			in: status.Input{
+				Old: healthy(), Expected: []string{"csi"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, NotServed: []string{"a", "b"},
+			},
+			want: map[string]string{
+				"Available": rolledOut, "Progressing": fine, "Degraded": fine,
+				"NotServed": "True NotServed",
+			},
 			says:     map[string]string{"NotServed": "a; b"},
 			observed: version,
 		},
 		"what cannot be rendered, and never was": {
-			in:     status.Input{RenderError: errors.New("wrong")},
-			want:   map[string]string{"Available": notYet, "Progressing": "False RenderFailed", "Degraded": "True RenderFailed"},
+			in: status.Input{RenderError: errors.New("wrong")},
+			want: map[string]string{
+				"Available": notYet, "Progressing": "False RenderFailed",
+				"Degraded": "True RenderFailed",
+			},
 			says:   map[string]string{"Available": "no DaemonSet has been made yet"},
 			events: []string{"DeployStarted", "Degraded"},
 		},
 		"what cannot be rendered while something else is rolled out": {
-			in:       status.Input{Old: healthy(), RenderError: errors.New("wrong"), DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}},
-			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deploying", "Degraded": "True RenderFailed"},
+			in: status.Input{
+				Old: healthy(), RenderError: errors.New("wrong"),
+				DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
+			},
+			want: map[string]string{
+				"Available": rolledOut, "Progressing": "True Deploying",
+				"Degraded": "True RenderFailed",
+			},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"a DaemonSet that is refused": {
-			in:     status.Input{Expected: []string{"csi"}, ApplyError: errors.New("forbidden")},
-			want:   map[string]string{"Available": notYet, "Progressing": "False ApplyFailed", "Degraded": "True ApplyFailed"},
+			in: status.Input{Expected: []string{"csi"}, ApplyError: errors.New("forbidden")},
+			want: map[string]string{
+				"Available": notYet, "Progressing": "False ApplyFailed",
+				"Degraded": "True ApplyFailed",
+			},
 			events: []string{"DeployStarted", "Degraded"},
 		},
 		"a DaemonSet that is gone and cannot be made again": {
-			in:       status.Input{Old: healthy(), Expected: []string{"csi"}, ApplyError: errors.New("forbidden")},
-			want:     map[string]string{"Available": notYet, "Progressing": "False ApplyFailed", "Degraded": "True ApplyFailed"},
+			in: status.Input{Old: healthy(), Expected: []string{"csi"}, ApplyError: errors.New("forbidden")},
+			want: map[string]string{
+				"Available": notYet, "Progressing": "False ApplyFailed",
+				"Degraded": "True ApplyFailed",
+			},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"one refused while the other is rolled out": {
-			in:     status.Input{Expected: []string{"csi", "legacy"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, ApplyError: errors.New("forbidden")},
-			want:   map[string]string{"Available": notYet, "Progressing": "True Deploying", "Degraded": "True ApplyFailed"},
+			in: status.Input{
+				Expected:   []string{"csi", "legacy"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, ApplyError: errors.New("forbidden"),
+			},
+			want: map[string]string{
+				"Available": notYet, "Progressing": "True Deploying",
+				"Degraded": "True ApplyFailed",
+			},
 			events: []string{"DeployStarted", "Degraded"},
 		},
 		"a rollout that has time yet": {
 			in: status.Input{
-				Old: rolling(status.ProgressDeadline - time.Second), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
+				Old: rolling(status.ProgressDeadline - time.Second), Expected: []string{"csi"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deploying", "Degraded": fine},
 			observed: version,
 		},
 		"a rollout that has had its time": {
 			in: status.Input{
-				Old: rolling(status.ProgressDeadline), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
+				Old: rolling(status.ProgressDeadline), Expected: []string{"csi"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
 			},
-			want: map[string]string{"Available": notYet, "Progressing": "False DeadlineExceeded", "Degraded": "True DeadlineExceeded"},
+			want: map[string]string{
+				"Available": notYet, "Progressing": "False DeadlineExceeded",
+				"Degraded": "True DeadlineExceeded",
+			},
 			says: map[string]string{
-				"Progressing": "no further for 15m0s: DaemonSet csi: 2 of 3 nodes have an available pod, 1 of this version",
-				"Degraded":    "the events of the DaemonSet and of its pods say why",
+				"Progressing": "no further for 15m0s: DaemonSet csi: 2 of 3 nodes have an available pod, 1 of this " +
+					"version",
+				"Degraded": "the events of the DaemonSet and of its pods say why",
 			},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"a namespace that refuses the pods": {
 			in: status.Input{
-				Old: rolling(status.ProgressDeadline), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 0, 0)},
+				Old: rolling(status.ProgressDeadline), Expected: []string{"csi"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 3, 0, 0)},
 			},
-			want:     map[string]string{"Available": notYet, "Progressing": "False DeadlineExceeded", "Degraded": "True DeadlineExceeded"},
-			says:     map[string]string{"Degraded": "a namespace without the label pod-security.kubernetes.io/enforce=privileged"},
+			want: map[string]string{
+				"Available": notYet, "Progressing": "False DeadlineExceeded",
+				"Degraded": "True DeadlineExceeded",
+			},
+			says: map[string]string{"Degraded": "a namespace without the label " +
+				"pod-security.kubernetes.io/enforce=privileged"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"an upgrade that hangs on a pod that keeps ending": {
 			in: status.Input{
-				Old: rolling(status.ProgressDeadline), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Nodes: nodes,
+				Old: rolling(status.ProgressDeadline), Expected: []string{"csi"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Nodes: nodes,
 				Pods: []corev1.Pod{restarted(pod("q", "b"))},
 			},
-			want:     map[string]string{"Available": notYet, "Progressing": "False DeadlineExceeded", "Degraded": "True PodsFailing"},
+			want: map[string]string{
+				"Available": notYet, "Progressing": "False DeadlineExceeded",
+				"Degraded": "True PodsFailing",
+			},
 			says:     map[string]string{"Degraded": "no further for 15m0s"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"a long rollout that gets further": {
 			in: status.Input{
-				Old: rolling(time.Hour), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Nodes: nodes,
-				Pods: []corev1.Pod{pod("p", "a", readySince(time.Minute))},
+				Old: rolling(time.Hour), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
+				Nodes: nodes,
+				Pods:  []corev1.Pod{pod("p", "a", readySince(time.Minute))},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deploying", "Degraded": fine},
 			observed: version,
 		},
 		"what had its time stays so": {
 			in: status.Input{
-				Old: stuck(time.Hour), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Nodes: nodes,
-				Pods: []corev1.Pod{pod("p", "a", readySince(2*time.Hour))},
+				Old: stuck(time.Hour), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
+				Nodes: nodes,
+				Pods:  []corev1.Pod{pod("p", "a", readySince(2*time.Hour))},
 			},
-			want:     map[string]string{"Available": notYet, "Progressing": "False DeadlineExceeded", "Degraded": "True DeadlineExceeded"},
+			want: map[string]string{
+				"Available": notYet, "Progressing": "False DeadlineExceeded",
+				"Degraded": "True DeadlineExceeded",
+			},
 			observed: version,
 		},
 		"what had its time and gets further after all": {
 			in: status.Input{
-				Old: stuck(time.Hour), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 2, 2)}, Nodes: nodes,
-				Pods: []corev1.Pod{pod("p", "a", readySince(time.Minute))},
+				Old: stuck(time.Hour), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 2, 2)},
+				Nodes: nodes,
+				Pods:  []corev1.Pod{pod("p", "a", readySince(time.Minute))},
 			},
 			want:     map[string]string{"Available": notYet, "Progressing": "True Deploying", "Degraded": fine},
 			observed: version,
 		},
 		"another specification has its own time": {
 			in: status.Input{
-				Old: older(rolling(time.Hour)), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
+				Old: older(rolling(time.Hour)), Expected: []string{"csi"},
+				DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deploying", "Degraded": fine},
 			observed: version,
@@ -410,16 +542,21 @@ func TestConditions(t *testing.T) {
 		"no pool is served": {
 			in: status.Input{
 				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-				NotServed: []string{"a"}, Violations: []string{"b"}, Pools: []status.Pool{{Name: "one", NotServed: "later"}, {Name: "two", Broken: "left out: why"}},
+				NotServed: []string{"a"}, Violations: []string{"b"},
+				Pools: []pools.Outcome{{Name: "one", NotServed: "later"}, {Name: "two", Broken: "left out: why"}},
 			},
-			want:     map[string]string{"Available": "False NoPools", "Progressing": fine, "Degraded": "True SpecViolation", "NotServed": "True NotServed"},
+			want: map[string]string{
+				"Available": "False NoPools", "Progressing": fine,
+				"Degraded": "True InvalidSpec", "NotServed": "True NotServed",
+			},
 			says:     map[string]string{"Available": `no pool is served: pool "one": later; pool "two": left out: why`},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"no pool at all": {
 			in: status.Input{
-				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, Pools: []status.Pool{},
+				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				Pools: []pools.Outcome{},
 			},
 			want:     map[string]string{"Available": "False NoPools", "Progressing": fine, "Degraded": fine},
 			says:     map[string]string{"Available": "add one to spec.storagePools"},
@@ -427,25 +564,35 @@ func TestConditions(t *testing.T) {
 		},
 		"no pool was served, and now it cannot be rendered": {
 			in: status.Input{
-				Old: poolless(), RenderError: errors.New("wrong"), DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, Pools: []status.Pool{},
+				Old: poolless(), RenderError: errors.New("wrong"), DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				Pools: []pools.Outcome{},
 			},
-			want:     map[string]string{"Available": "False NoPools", "Progressing": "False RenderFailed", "Degraded": "True RenderFailed"},
+			want: map[string]string{
+				"Available": "False NoPools", "Progressing": "False RenderFailed",
+				"Degraded": "True RenderFailed",
+			},
 			says:     map[string]string{"Available": `pool "one": later`},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
 		"made anew": {
-			in:       status.Input{Old: healthy(), Expected: []string{"csi"}, Replacing: []string{"DaemonSet ns/csi"}},
-			want:     map[string]string{"Available": "False NotRolledOut", "Progressing": "True Replacing", "Degraded": fine},
+			in: status.Input{Old: healthy(), Expected: []string{"csi"}, Replacing: []string{"DaemonSet ns/csi"}},
+			want: map[string]string{
+				"Available": "False NotRolledOut", "Progressing": "True Replacing",
+				"Degraded": fine,
+			},
 			says:     map[string]string{"Progressing": "DaemonSet ns/csi"},
 			observed: version,
 		},
 		"a deletion that is held": {
 			in: status.Input{
 				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-				Deleting: &status.Gate{Reason: "VolumesLeft", Message: "1 volume left", Blocked: true},
+				Deleting: &gates.Gate{Reason: "VolumesLeft", Message: "1 volume left"},
 			},
-			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deleting", "Degraded": fine, "Deleting": "True VolumesLeft"},
+			want: map[string]string{
+				"Available": rolledOut, "Progressing": "True Deleting", "Degraded": fine,
+				"Deleting": "True VolumesLeft",
+			},
 			says:     map[string]string{"Deleting": "1 volume left"},
 			events:   []string{"DeletionBlocked"},
 			observed: version,
@@ -453,9 +600,12 @@ func TestConditions(t *testing.T) {
 		"a deletion that goes on": {
 			in: status.Input{
 				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-				Deleting: &status.Gate{Reason: "PodsRunning", Message: "waits"},
+				Deleting: &gates.Gate{Reason: "PodsRunning", Message: "waits"},
 			},
-			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deleting", "Degraded": fine, "Deleting": "True PodsRunning"},
+			want: map[string]string{
+				"Available": rolledOut, "Progressing": "True Deleting", "Degraded": fine,
+				"Deleting": "True PodsRunning",
+			},
 			observed: version,
 		},
 	} {
@@ -470,7 +620,8 @@ func TestConditions(t *testing.T) {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 			for kind, text := range c.says {
-				if condition := meta.FindStatusCondition(got.Conditions, kind); condition == nil || !strings.Contains(condition.Message, text) {
+				if condition := meta.FindStatusCondition(got.Conditions, kind); condition == nil ||
+					!strings.Contains(condition.Message, text) {
 					t.Errorf("%s says %v, want %q in it", kind, condition, text)
 				}
 			}
@@ -481,7 +632,8 @@ func TestConditions(t *testing.T) {
 			if diff := cmp.Diff(c.events, reasons); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
-			if got.ObservedVersion != c.observed || got.TargetVersion != version || got.OperatorVersion != "op" || got.ObservedGeneration != 7 {
+			if got.ObservedVersion != c.observed || got.TargetVersion != version || got.OperatorVersion != "op" ||
+				got.ObservedGeneration != 7 {
 				t.Errorf("versions and generation: %+v, want observed %q", got, c.observed)
 			}
 		})
@@ -495,22 +647,37 @@ func TestDeadline(t *testing.T) {
 		old  v1beta1.HostPathProvisionerStatus
 		set  appsv1.DaemonSet
 		pods []corev1.Pod
-		gate *status.Gate
+		gate *gates.Gate
 		want time.Time
 	}{
-		"begins":           {old: healthy(), set: set("csi", 3, 1, 2), want: moment().Add(status.ProgressDeadline)},
-		"began":            {old: rolling(time.Minute), set: set("csi", 3, 1, 2), want: moment().Add(status.ProgressDeadline - time.Minute)},
-		"of another spec":  {old: older(rolling(time.Minute)), set: set("csi", 3, 1, 2), want: moment().Add(status.ProgressDeadline)},
-		"gets further":     {old: rolling(time.Hour), set: set("csi", 3, 1, 2), pods: []corev1.Pod{pod("p", "a", readySince(time.Second))}, want: moment().Add(status.ProgressDeadline - time.Second)},
+		"begins": {old: healthy(), set: set("csi", 3, 1, 2), want: moment().Add(status.ProgressDeadline)},
+		"began": {
+			old: rolling(time.Minute), set: set("csi", 3, 1, 2),
+			want: moment().Add(status.ProgressDeadline - time.Minute),
+		},
+		"of another spec": {
+			old: older(rolling(time.Minute)), set: set("csi", 3, 1, 2),
+			want: moment().Add(status.ProgressDeadline),
+		},
+		"gets further": {
+			old: rolling(time.Hour), set: set("csi", 3, 1, 2),
+			pods: []corev1.Pod{pod("p", "a", readySince(time.Second))},
+			want: moment().Add(status.ProgressDeadline - time.Second),
+		},
 		"has had its time": {old: rolling(status.ProgressDeadline), set: set("csi", 3, 1, 2)},
 		"complete":         {old: healthy(), set: set("csi", 1, 1, 1)},
-		"is being deleted": {old: rolling(time.Hour), set: set("csi", 3, 1, 2), gate: &status.Gate{Reason: "PodsRunning"}},
+		"is being deleted": {
+			old: rolling(time.Hour), set: set("csi", 3, 1, 2),
+			gate: &gates.Gate{Reason: "PodsRunning"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := status.Input{
-				Old: c.old, Now: moment(), Generation: 7, TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{c.set},
-				Nodes: []corev1.Node{node("a", corev1.ConditionTrue)}, Pods: c.pods, Pools: one(), Deleting: c.gate,
+				Old: c.old, Now: moment(), Generation: 7, TargetVersion: version, Expected: []string{"csi"},
+				DaemonSets: []appsv1.DaemonSet{c.set},
+				Nodes:      []corev1.Node{node("a", corev1.ConditionTrue)}, Pods: c.pods, Pools: one(),
+				Deleting: c.gate,
 			}
 			fresh, _ := status.Of(in)
 			if got := status.Deadline(in, fresh); !got.Equal(c.want) {
@@ -524,8 +691,9 @@ func TestDeadline(t *testing.T) {
 func TestSameAgain(t *testing.T) {
 	t.Parallel()
 	in := status.Input{
-		Now: moment(), TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, NotServed: []string{"x"},
-		Pools: []status.Pool{{Name: "local"}},
+		Now: moment(), TargetVersion: version, Expected: []string{"csi"},
+		DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, NotServed: []string{"x"},
+		Pools: []pools.Outcome{{Name: "local"}},
 	}
 	first, _ := status.Of(in)
 	in.Old, in.Now = first, moment().Add(time.Hour)
@@ -541,11 +709,20 @@ func TestTakeover(t *testing.T) {
 	got, events := status.Of(status.Input{
 		Old: v1beta1.HostPathProvisionerStatus{
 			ObservedVersion: "v0.25.2", TargetVersion: "v0.25.2",
-			Conditions: []metav1.Condition{{Type: "Available", Status: "True"}, {Type: "Progressing", Status: "False"}, {Type: "Upgradeable", Status: "True"}},
+			Conditions: []metav1.Condition{
+				{Type: "Available", Status: "True"},
+				{Type: "Progressing", Status: "False"},
+				{Type: "Upgradeable", Status: "True"},
+			},
 		},
-		Now: moment(), TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 0)}, Pools: one(),
+		Now: moment(), TargetVersion: version, Expected: []string{"csi"},
+		DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 0)}, Pools: one(),
 	})
-	want := map[string]string{"Available": "False NotRolledOut", "Progressing": "True Upgrading", "Degraded": "False AsExpected"}
+	want := map[string]string{
+		"Available":   "False NotRolledOut",
+		"Progressing": "True Upgrading",
+		"Degraded":    "False AsExpected",
+	}
 	if diff := cmp.Diff(want, conditions(got)); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
@@ -556,56 +733,88 @@ func TestTakeover(t *testing.T) {
 
 func TestPools(t *testing.T) {
 	t.Parallel()
-	nodes := []corev1.Node{node("a", corev1.ConditionTrue), node("b", corev1.ConditionTrue), node("c", corev1.ConditionFalse)}
+	nodes := []corev1.Node{
+		node("a", corev1.ConditionTrue),
+		node("b", corev1.ConditionTrue),
+		node("c", corev1.ConditionFalse),
+	}
 	other := pod("legacy", "a")
 	other.Labels = map[string]string{"app.kubernetes.io/component": "legacy-provisioner"}
 	going := pod("going", "b")
 	going.DeletionTimestamp = &metav1.Time{Time: moment()}
 	for name, c := range map[string]struct {
-		pool status.Pool
+		pool pools.Outcome
 		pods []corev1.Pod
 		want v1beta1.StoragePoolStatus
 	}{
 		"present everywhere": {
-			pods: []corev1.Pod{pod("p", "a", poolIs("x", names.PoolPresent, "")), pod("q", "b", poolIs("x", names.PoolPresent, "")), other, going},
+			pods: []corev1.Pod{
+				pod("p", "a", poolIs("x", names.PoolPresent, "")),
+				pod("q", "b", poolIs("x", names.PoolPresent, "")), other, going,
+			},
 			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolReady, DesiredReady: 2, CurrentReady: 2},
 		},
 		"not selected does not count": {
-			pods: []corev1.Pod{pod("p", "a", poolIs("x", names.PoolPresent, "")), pod("q", "b", poolIs("x", names.PoolNotSelected, ""))},
+			pods: []corev1.Pod{
+				pod("p", "a", poolIs("x", names.PoolPresent, "")),
+				pod("q", "b", poolIs("x", names.PoolNotSelected, "")),
+			},
 			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolReady, DesiredReady: 1, CurrentReady: 1},
 		},
 		"selected nowhere": {
 			pods: []corev1.Pod{pod("q", "b", poolIs("x", names.PoolNotSelected, ""))},
-			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolPreparing, Message: "no node that runs the driver is selected for it"},
+			want: v1beta1.StoragePoolStatus{
+				Phase:   v1beta1.PoolPreparing,
+				Message: "no node that runs the driver is selected for it",
+			},
 		},
 		"no pod": {
 			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolPreparing, Message: "the driver runs on no node yet"},
 		},
 		"silent": {
-			pods: []corev1.Pod{pod("q", "b", poolIs("y", names.PoolPresent, "")), pod("p", "a", poolIs("x", names.PoolPresent, ""))},
-			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolPreparing, DesiredReady: 2, CurrentReady: 1, Message: "waits for word from the nodes b"},
+			pods: []corev1.Pod{
+				pod("q", "b", poolIs("y", names.PoolPresent, "")),
+				pod("p", "a", poolIs("x", names.PoolPresent, "")),
+			},
+			want: v1beta1.StoragePoolStatus{
+				Phase: v1beta1.PoolPreparing, DesiredReady: 2, CurrentReady: 1,
+				Message: "waits for a report from the nodes b",
+			},
 		},
 		"absent, and a dead node": {
-			pods: []corev1.Pod{pod("r", "c", poolIs("x", names.PoolPresent, "")), pod("p", "a", poolIs("x", names.PoolAbsent, "no marker"))},
-			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolDegraded, DesiredReady: 2, Message: "node a: no marker; node c is not ready"},
+			pods: []corev1.Pod{
+				pod("r", "c", poolIs("x", names.PoolPresent, "")),
+				pod("p", "a", poolIs("x", names.PoolAbsent, "no marker")),
+			},
+			want: v1beta1.StoragePoolStatus{
+				Phase: v1beta1.PoolDegraded, DesiredReady: 2,
+				Message: "node a: no marker; node c is not ready",
+			},
 		},
 		"there, and no volume can be made": {
-			pods: []corev1.Pod{pod("q", "b", poolIs("x", names.PoolPresent, "")), pod("p", "a", poolIs("x", names.PoolDegraded, "no room"))},
-			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolDegraded, DesiredReady: 2, CurrentReady: 1, Message: "node a: no room"},
+			pods: []corev1.Pod{
+				pod("q", "b", poolIs("x", names.PoolPresent, "")),
+				pod("p", "a", poolIs("x", names.PoolDegraded, "no room")),
+			},
+			want: v1beta1.StoragePoolStatus{
+				Phase: v1beta1.PoolDegraded, DesiredReady: 2, CurrentReady: 1,
+				Message: "node a: no room",
+			},
 		},
 		"not served": {
-			pool: status.Pool{NotServed: "later"},
+			pool: pools.Outcome{NotServed: "later"},
 			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolNotServed, Message: "later"},
 		},
 		"broken": {
-			pool: status.Pool{Broken: "left out: why"},
+			pool: pools.Outcome{Broken: "left out: why"},
 			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolDegraded, Message: "left out: why"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.pool.Name, c.want.Name = "x", "x"
-			got, _ := status.Of(status.Input{Now: moment(), Nodes: nodes, Pods: c.pods, Pools: []status.Pool{c.pool, c.pool}})
+			got, _ := status.Of(
+				status.Input{Now: moment(), Nodes: nodes, Pods: c.pods, Pools: []pools.Outcome{c.pool, c.pool}})
 			if diff := cmp.Diff([]v1beta1.StoragePoolStatus{c.want}, got.StoragePoolStatuses); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -623,12 +832,19 @@ func TestMessagesFitTheAPI(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	first := status.Refused(v1beta1.HostPathProvisionerStatus{ObservedVersion: "v0.25.2"}, 3, moment(), "another")
-	want := map[string]string{"Degraded": "True NotTheSingleton"}
+	resource := &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+	resource.Status.ObservedVersion = "v0.25.2"
+	first, events := status.Left(resource, moment(), status.ReasonUnsupportedName, "another")
+	if len(events) != 1 || events[0].Reason != status.EventDegraded {
+		t.Errorf("events are %v", events)
+	}
+	want := map[string]string{"Degraded": "True UnsupportedName"}
 	if diff := cmp.Diff(want, conditions(first)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(first, status.Refused(first, 3, moment().Add(time.Hour), "another")); diff != "" {
-		t.Errorf("it changes (-first +second):\n%s", diff)
+	resource.Status = first
+	second, events := status.Left(resource, moment().Add(time.Hour), status.ReasonUnsupportedName, "another")
+	if diff := cmp.Diff(first, second); diff != "" || len(events) > 0 {
+		t.Errorf("it changes, with the events %v (-first +second):\n%s", events, diff)
 	}
 }

@@ -23,8 +23,8 @@ func (o Overrides) validate() error {
 	}
 	for _, name := range o.CipherSuites {
 		if _, err := crypto.CipherSuite(name); err != nil {
-			problems = append(problems, fmt.Errorf("TLS_CIPHERS_OVERRIDE: %q is no cipher suite that Go knows: want some of %s",
-				name, strings.Join(crypto.ValidCipherSuites(), ", ")))
+			problems = append(problems, fmt.Errorf("TLS_CIPHERS_OVERRIDE: %q is no cipher suite that Go knows: want "+
+				"some of %s", name, strings.Join(crypto.ValidCipherSuites(), ", ")))
 		}
 	}
 	return errors.Join(problems...)
@@ -36,7 +36,8 @@ func decide(overrides Overrides, profile *configv1.TLSSecurityProfile) decision 
 	version := string(spec.MinTLSVersion)
 	if !slices.Contains(crypto.ValidTLSVersions(), version) {
 		version = string(configv1.TLSProfiles[configv1.TLSProfileIntermediateType].MinTLSVersion)
-		notes = append(notes, fmt.Sprintf("the TLS security profile's minTLSVersion %q is unknown: %s is used", spec.MinTLSVersion, version))
+		notes = append(notes, fmt.Sprintf("the TLS security profile's minTLSVersion %q is unknown: %s is used",
+			spec.MinTLSVersion, version))
 	}
 	if overrides.MinVersion != "" {
 		version = overrides.MinVersion
@@ -46,7 +47,8 @@ func decide(overrides Overrides, profile *configv1.TLSSecurityProfile) decision 
 		var ignored []string
 		suites, ignored = translate(spec.Ciphers)
 		if len(ignored) > 0 && version != modern {
-			notes = append(notes, "the TLS security profile names cipher suites that Go does not have, they are left out: "+strings.Join(ignored, ", "))
+			notes = append(notes, "the TLS security profile names cipher suites that Go does not have, they are left "+
+				"out: "+strings.Join(ignored, ", "))
 		}
 	}
 	chosen := configurable(suites)
@@ -55,7 +57,8 @@ func decide(overrides Overrides, profile *configv1.TLSSecurityProfile) decision 
 		chosen = nil
 	case len(chosen) == 0:
 		version = modern
-		notes = append(notes, "none of the cipher suites asked for is one of TLS 1.2 or older: only TLS 1.3 is served, with the suites that Go chooses")
+		notes = append(notes, "none of the cipher suites asked for is one of TLS 1.2 or older: "+
+			"only TLS 1.3 is served, with the suites that Go chooses")
 	case len(chosen) < len(suites):
 		notes = append(notes, "the cipher suites of TLS 1.3 cannot be chosen in Go: all of them are served")
 	}
@@ -63,13 +66,14 @@ func decide(overrides Overrides, profile *configv1.TLSSecurityProfile) decision 
 }
 
 func decided(version string, suites, notes []string) decision {
-	numbers := make([]uint16, 0, len(suites))
+	ids := make([]uint16, 0, len(suites))
 	for _, suite := range suites {
 		if id, err := crypto.CipherSuite(suite); err == nil {
-			numbers = append(numbers, id)
+			ids = append(ids, id)
 		}
 	}
-	return decision{policy: Policy{MinVersion: version, CipherSuites: suites}, notes: notes, min: number(version), suites: numbers}
+	policy := Policy{MinVersion: version, CipherSuites: suites}
+	return decision{policy: policy, notes: notes, min: crypto.TLSVersionOrDie(version), suites: ids}
 }
 
 // specOf is what a profile stands for, and what had to be guessed.
@@ -80,14 +84,17 @@ func specOf(profile *configv1.TLSSecurityProfile) (configv1.TLSProfileSpec, []st
 	}
 	if profile.Type == configv1.TLSProfileCustomType {
 		if profile.Custom == nil {
-			return intermediate, []string{"the TLS security profile is of type Custom and has no section custom: Intermediate is used"}
+			why := "the TLS security profile is of type Custom and has no section custom: Intermediate is used"
+			return intermediate, []string{why}
 		}
 		return profile.Custom.TLSProfileSpec, nil
 	}
 	if spec, known := configv1.TLSProfiles[profile.Type]; known {
 		return *spec, nil
 	}
-	return intermediate, []string{fmt.Sprintf("the TLS security profile's type %q is unknown: Intermediate is used", profile.Type)}
+	return intermediate, []string{
+		fmt.Sprintf("the TLS security profile's type %q is unknown: Intermediate is used", profile.Type),
+	}
 }
 
 // translate turns OpenSSL's names into IANA's, one by one, so that what Go does not have can be named.

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	configv1 "github.com/openshift/api/config/v1"
-	"github.com/openshift/library-go/pkg/crypto"
 )
 
 // Overrides are the administrator's own settings. An empty field leaves the decision to the profile.
@@ -27,7 +26,7 @@ type Policy struct {
 	CipherSuites []string
 }
 
-// Source holds the policy in force. All methods are safe for concurrent use.
+// Source has the policy in force. All methods are safe for concurrent use.
 type Source struct {
 	overrides Overrides
 
@@ -35,7 +34,7 @@ type Source struct {
 	current decision
 }
 
-// decision is a policy in the words of crypto/tls too.
+// decision is a policy with the constants of crypto/tls for it.
 type decision struct {
 	policy Policy
 	notes  []string
@@ -48,7 +47,9 @@ func New(overrides Overrides) (*Source, error) {
 	if err := overrides.validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{overrides: Overrides{MinVersion: overrides.MinVersion, CipherSuites: slices.Clone(overrides.CipherSuites)}}
+	s := &Source{
+		overrides: Overrides{MinVersion: overrides.MinVersion, CipherSuites: slices.Clone(overrides.CipherSuites)},
+	}
 	s.SetProfile(nil)
 	return s, nil
 }
@@ -89,6 +90,3 @@ func (s *Source) decision() decision {
 	defer s.mu.RUnlock()
 	return s.current
 }
-
-// number is a TLS version by its name, which has been checked.
-func number(version string) uint16 { return crypto.TLSVersionOrDie(version) }

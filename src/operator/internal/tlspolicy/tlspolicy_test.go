@@ -34,14 +34,15 @@ func intermediate() []string {
 
 func TestCurrent(t *testing.T) {
 	const unavoidable = "the cipher suites of TLS 1.3 cannot be chosen in Go: all of them are served"
-	const only13 = "none of the cipher suites asked for is one of TLS 1.2 or older: only TLS 1.3 is served, with the suites that Go chooses"
+	const only13 = "none of the cipher suites asked for is one of TLS 1.2 or older: only TLS 1.3 is served, with the " +
+		"suites that Go chooses"
 	of := func(kind configv1.TLSProfileType) *configv1.TLSSecurityProfile {
 		return &configv1.TLSSecurityProfile{Type: kind}
 	}
-	old := append(intermediate(),
-		"TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", cbc128,
-		"TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", "TLS_RSA_WITH_AES_128_GCM_SHA256",
-		"TLS_RSA_WITH_AES_256_GCM_SHA384", "TLS_RSA_WITH_AES_128_CBC_SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_AES_256_CBC_SHA",
+	old := append(intermediate(), "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+		"TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", cbc128, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+		"TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", "TLS_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_256_GCM_SHA384",
+		"TLS_RSA_WITH_AES_128_CBC_SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_AES_256_CBC_SHA",
 		"TLS_RSA_WITH_3DES_EDE_CBC_SHA")
 	for name, test := range map[string]struct {
 		overrides tlspolicy.Overrides
@@ -49,40 +50,60 @@ func TestCurrent(t *testing.T) {
 		want      tlspolicy.Policy
 		notes     []string
 	}{
-		"no profile":   {want: tlspolicy.Policy{MinVersion: "VersionTLS12", CipherSuites: intermediate()}, notes: []string{unavoidable}},
-		"empty type":   {profile: of(""), want: tlspolicy.Policy{MinVersion: "VersionTLS12", CipherSuites: intermediate()}, notes: []string{unavoidable}},
-		"Intermediate": {profile: of("Intermediate"), want: tlspolicy.Policy{MinVersion: "VersionTLS12", CipherSuites: intermediate()}, notes: []string{unavoidable}},
-		"Modern":       {profile: of("Modern"), want: tlspolicy.Policy{MinVersion: "VersionTLS13"}},
-		"Old": {profile: of("Old"), want: tlspolicy.Policy{MinVersion: "VersionTLS10", CipherSuites: old}, notes: []string{
-			"the TLS security profile names cipher suites that Go does not have, they are left out: " +
-				"ECDHE-ECDSA-AES256-SHA384, ECDHE-RSA-AES256-SHA384, AES256-SHA256", unavoidable,
-		}},
+		"no profile": {
+			want:  tlspolicy.Policy{MinVersion: "VersionTLS12", CipherSuites: intermediate()},
+			notes: []string{unavoidable},
+		},
+		"empty type": {profile: of(""), want: tlspolicy.Policy{
+			MinVersion:   "VersionTLS12",
+			CipherSuites: intermediate(),
+		}, notes: []string{unavoidable}},
+		"Intermediate": {profile: of("Intermediate"), want: tlspolicy.Policy{
+			MinVersion:   "VersionTLS12",
+			CipherSuites: intermediate(),
+		}, notes: []string{unavoidable}},
+		"Modern": {profile: of("Modern"), want: tlspolicy.Policy{MinVersion: "VersionTLS13"}},
+		"Old": {
+			profile: of("Old"), want: tlspolicy.Policy{MinVersion: "VersionTLS10", CipherSuites: old},
+			notes: []string{
+				"the TLS security profile names cipher suites that Go does not have, they are left out: " +
+					"ECDHE-ECDSA-AES256-SHA384, ECDHE-RSA-AES256-SHA384, AES256-SHA256", unavoidable,
+			},
+		},
 		"Custom": {
-			profile: custom("VersionTLS11", "ECDHE-RSA-AES128-SHA", "DHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES256-GCM-SHA384"),
-			want:    tlspolicy.Policy{MinVersion: "VersionTLS11", CipherSuites: []string{cbc128, gcm256}},
-			notes:   []string{"the TLS security profile names cipher suites that Go does not have, they are left out: DHE-RSA-AES128-GCM-SHA256"},
+			profile: custom("VersionTLS11", "ECDHE-RSA-AES128-SHA", "DHE-RSA-AES128-GCM-SHA256",
+				"ECDHE-RSA-AES256-GCM-SHA384"),
+			want: tlspolicy.Policy{MinVersion: "VersionTLS11", CipherSuites: []string{cbc128, gcm256}},
+			notes: []string{"the TLS security profile names cipher suites that Go does not have, they are left " +
+				"out: DHE-RSA-AES128-GCM-SHA256"},
 		},
 		"Custom with suites of TLS 1.3 only": {
-			profile: custom("VersionTLS12", "TLS_AES_128_GCM_SHA256"), want: tlspolicy.Policy{MinVersion: "VersionTLS13"}, notes: []string{only13},
+			profile: custom("VersionTLS12", "TLS_AES_128_GCM_SHA256"),
+			want:    tlspolicy.Policy{MinVersion: "VersionTLS13"}, notes: []string{only13},
 		},
 		"Custom with an unknown version": {
-			profile: custom("VersionTLS14", "ECDHE-RSA-AES128-SHA"), want: tlspolicy.Policy{MinVersion: "VersionTLS12", CipherSuites: []string{cbc128}},
-			notes: []string{`the TLS security profile's minTLSVersion "VersionTLS14" is unknown: VersionTLS12 is used`},
+			profile: custom("VersionTLS14", "ECDHE-RSA-AES128-SHA"),
+			want:    tlspolicy.Policy{MinVersion: "VersionTLS12", CipherSuites: []string{cbc128}},
+			notes: []string{`the TLS security profile's minTLSVersion "VersionTLS14" is unknown: VersionTLS12 is ` +
+				`used`},
 		},
 		"Custom without its section": {
 			profile: of("Custom"), want: tlspolicy.Policy{MinVersion: "VersionTLS12", CipherSuites: intermediate()},
-			notes: []string{"the TLS security profile is of type Custom and has no section custom: Intermediate is used", unavoidable},
+			notes: []string{"the TLS security profile is of type Custom and has no section custom: Intermediate is " +
+				"used", unavoidable},
 		},
 		"unknown type": {
 			profile: of("Paranoid"), want: tlspolicy.Policy{MinVersion: "VersionTLS12", CipherSuites: intermediate()},
 			notes: []string{`the TLS security profile's type "Paranoid" is unknown: Intermediate is used`, unavoidable},
 		},
 		"version overridden": {
-			overrides: tlspolicy.Overrides{MinVersion: "VersionTLS13"}, profile: of("Old"), want: tlspolicy.Policy{MinVersion: "VersionTLS13"},
+			overrides: tlspolicy.Overrides{MinVersion: "VersionTLS13"}, profile: of("Old"),
+			want: tlspolicy.Policy{MinVersion: "VersionTLS13"},
 		},
 		"suites overridden": {
 			overrides: tlspolicy.Overrides{CipherSuites: []string{gcm128, gcm128}}, profile: of("Old"),
-			want: tlspolicy.Policy{MinVersion: "VersionTLS10", CipherSuites: []string{gcm128}}, notes: []string{unavoidable},
+			want:  tlspolicy.Policy{MinVersion: "VersionTLS10", CipherSuites: []string{gcm128}},
+			notes: []string{unavoidable},
 		},
 		"both overridden, as in kubevirt's example": {
 			overrides: tlspolicy.Overrides{MinVersion: "VersionTLS13", CipherSuites: []string{
@@ -91,7 +112,8 @@ func TestCurrent(t *testing.T) {
 			profile: of("Old"), want: tlspolicy.Policy{MinVersion: "VersionTLS13"},
 		},
 		"overridden with suites of TLS 1.3 only": {
-			overrides: tlspolicy.Overrides{CipherSuites: []string{"TLS_AES_128_GCM_SHA256"}}, want: tlspolicy.Policy{MinVersion: "VersionTLS13"}, notes: []string{only13},
+			overrides: tlspolicy.Overrides{CipherSuites: []string{"TLS_AES_128_GCM_SHA256"}},
+			want:      tlspolicy.Policy{MinVersion: "VersionTLS13"}, notes: []string{only13},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,16 +130,19 @@ func TestCurrent(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	_, err := tlspolicy.New(tlspolicy.Overrides{MinVersion: "1.2", CipherSuites: []string{gcm128, "ECDHE-RSA-AES128-GCM-SHA256"}})
+	_, err := tlspolicy.New(
+		tlspolicy.Overrides{MinVersion: "1.2", CipherSuites: []string{gcm128, "ECDHE-RSA-AES128-GCM-SHA256"}})
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	version, suites, two := strings.Cut(err.Error(), "\n")
-	if want := `TLS_MIN_VERSION_OVERRIDE: "1.2" is no TLS version: want one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13`; version != want {
+	if want := `TLS_MIN_VERSION_OVERRIDE: "1.2" is no TLS version: want one of VersionTLS10, VersionTLS11, ` +
+		`VersionTLS12, VersionTLS13`; version != want {
 		t.Errorf("got %q, want %q", version, want)
 	}
 	const begin = `TLS_CIPHERS_OVERRIDE: "ECDHE-RSA-AES128-GCM-SHA256" is no cipher suite that Go knows: want some of `
-	if !two || !strings.HasPrefix(suites, begin) || !strings.Contains(suites, gcm128) || strings.Contains(suites, "\n") {
+	if !two || !strings.HasPrefix(suites, begin) || !strings.Contains(suites, gcm128) ||
+		strings.Contains(suites, "\n") {
 		t.Errorf("got %q, want %q and the names", suites, begin)
 	}
 }
@@ -136,21 +161,67 @@ func TestHandshakes(t *testing.T) {
 		suite   uint16 // 0: any
 	}{
 		{"Intermediate, TLS 1.3", nil, &tls.Config{}, tls.VersionTLS13, 0},
-		{"Intermediate, TLS 1.2 with one of its suites", nil, twelve(tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384), tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384},
+		{
+			"Intermediate, TLS 1.2 with one of its suites",
+			nil,
+			twelve(tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+			tls.VersionTLS12,
+			tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+		},
 		{"Intermediate, TLS 1.2 with CBC", nil, twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA), 0, 0},
 		{"Intermediate, TLS 1.1", nil, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, 0, 0},
-		{"Modern, TLS 1.2", &configv1.TLSSecurityProfile{Type: "Modern"}, twelve(tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384), 0, 0},
+		{
+			"Modern, TLS 1.2",
+			&configv1.TLSSecurityProfile{Type: "Modern"},
+			twelve(tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+			0,
+			0,
+		},
 		{"Modern, TLS 1.3", &configv1.TLSSecurityProfile{Type: "Modern"}, &tls.Config{}, tls.VersionTLS13, 0},
 		{
 			"Old, TLS 1.1", &configv1.TLSSecurityProfile{Type: "Old"},
-			&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA}},
+			&tls.Config{
+				MinVersion:   tls.VersionTLS10,
+				MaxVersion:   tls.VersionTLS11,
+				CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA},
+			},
 			tls.VersionTLS11, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA,
 		},
-		{"Old, TLS 1.2 with CBC", &configv1.TLSSecurityProfile{Type: "Old"}, twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA), tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA},
-		{"Custom, its suite", custom("VersionTLS12", "ECDHE-RSA-AES128-GCM-SHA256"), twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256), tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256},
-		{"Custom, another suite", custom("VersionTLS12", "ECDHE-RSA-AES128-GCM-SHA256"), twelve(tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384), 0, 0},
-		{"Custom without a suite below TLS 1.3", custom("VersionTLS12", "TLS_AES_128_GCM_SHA256"), twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256), 0, 0},
-		{"profile gone: Intermediate again", nil, twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256), tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256},
+		{
+			"Old, TLS 1.2 with CBC",
+			&configv1.TLSSecurityProfile{Type: "Old"},
+			twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA),
+			tls.VersionTLS12,
+			tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA,
+		},
+		{
+			"Custom, its suite",
+			custom("VersionTLS12", "ECDHE-RSA-AES128-GCM-SHA256"),
+			twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+			tls.VersionTLS12,
+			tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+		},
+		{
+			"Custom, another suite",
+			custom("VersionTLS12", "ECDHE-RSA-AES128-GCM-SHA256"),
+			twelve(tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+			0,
+			0,
+		},
+		{
+			"Custom without a suite below TLS 1.3",
+			custom("VersionTLS12", "TLS_AES_128_GCM_SHA256"),
+			twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+			0,
+			0,
+		},
+		{
+			"profile gone: Intermediate again",
+			nil,
+			twelve(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+			tls.VersionTLS12,
+			tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+		},
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
@@ -158,7 +229,8 @@ func TestHandshakes(t *testing.T) {
 			state, err := shake(address, step.client)
 			switch {
 			case step.version == 0 && err == nil:
-				t.Errorf("accepted with %s and %s", tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite))
+				t.Errorf("accepted with %s and %s", tls.VersionName(state.Version),
+					tls.CipherSuiteName(state.CipherSuite))
 			case step.version != 0 && err != nil:
 				t.Error(err)
 			case step.version != state.Version || step.suite != 0 && step.suite != state.CipherSuite:
@@ -282,7 +354,11 @@ func certificate(t *testing.T) *tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotAfter:     time.Now().Add(time.Hour),
+		DNSNames:     []string{"localhost"},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ package uninstall
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -49,10 +50,7 @@ func connect(kubeconfig string) (client.Reader, error) {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if err := corev1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1beta1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	return client.New(config, client.Options{Scheme: scheme})

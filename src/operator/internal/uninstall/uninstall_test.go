@@ -24,19 +24,24 @@ import (
 )
 
 const (
-	needed = "The operator is still needed: the HostPathProvisioner hostpath-provisioner exists, and nothing else can remove what it runs.\n"
+	needed = "The operator is still needed: the HostPathProvisioner hostpath-provisioner exists, and nothing else " +
+		"can remove what it runs.\n"
 	remove = "  kubectl delete hostpathprovisioners.hostpathprovisioner.kubevirt.io hostpath-provisioner\n"
 	claims = "Delete the claims of its volumes, then it, then uninstall again:\n" + remove +
-		"Or leave the data on the nodes (no pod can use it then): kubectl annotate hostpathprovisioners.hostpathprovisioner.kubevirt.io " +
+		"Or leave the data on the nodes (no pod can use it then): kubectl annotate " +
+		"hostpathprovisioners.hostpathprovisioner.kubevirt.io " +
 		"hostpath-provisioner hostpathprovisioner.kubevirt.io/delete-with-volumes=true\n"
 )
 
 func TestCheck(t *testing.T) {
-	two := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{Name: "fast", Path: "/data/fast"}, {Name: "slow", Path: "/data/slow"}}}
+	two := v1beta1.HostPathProvisionerSpec{
+		StoragePools: []v1beta1.StoragePool{{Name: "fast", Path: "/data/fast"}, {Name: "slow", Path: "/data/slow"}},
+	}
 	legacy := v1beta1.HostPathProvisionerSpec{PathConfig: &v1beta1.PathConfig{Path: "/var/hpvolumes"}}
 	var many v1beta1.HostPathProvisionerSpec
 	for i := range 7 {
-		many.StoragePools = append(many.StoragePools, v1beta1.StoragePool{Name: fmt.Sprint("p", i), Path: fmt.Sprint("/data/", i)})
+		many.StoragePools = append(many.StoragePools,
+			v1beta1.StoragePool{Name: fmt.Sprint("p", i), Path: fmt.Sprint("/data/", i)})
 	}
 	for name, test := range map[string]struct {
 		objects []client.Object
@@ -45,35 +50,42 @@ func TestCheck(t *testing.T) {
 		"nothing left, volumes without a resource": {objects: []client.Object{csi("pv-a", "fast")}},
 		"without volumes": {
 			[]client.Object{resource(two)},
-			needed + "  pool fast at /data/fast: 0 volumes\n  pool slow at /data/slow: 0 volumes\nDelete it, then uninstall again:\n" + remove,
+			needed + "  pool fast at /data/fast: 0 volumes\n  pool slow at /data/slow: 0 volumes\nDelete it, then " +
+				"uninstall again:\n" + remove,
 		},
 		"with volumes": {
 			[]client.Object{resource(two), csi("pv-a", "fast"), csi("pv-b", "fast"), csi("pv-c", "slow")},
-			needed + "  pool fast at /data/fast: 2 volumes\n  pool slow at /data/slow: 1 volume\nVolumes: pv-a, pv-b, pv-c.\n" + claims,
+			needed + "  pool fast at /data/fast: 2 volumes\n  pool slow at /data/slow: 1 volume\nVolumes: pv-a, " +
+				"pv-b, pv-c.\n" + claims,
 		},
 		"with volumes of both kinds": {
 			[]client.Object{resource(legacy), csi("pv-a", ""), hostPath("pv-l")},
-			needed + "  pool legacy at /var/hpvolumes: 1 volume\n  legacy provisioner: 1 volume\nVolumes: pv-a, pv-l.\n" + claims,
+			needed + "  pool legacy at /var/hpvolumes: 1 volume\n  legacy provisioner: 1 volume\nVolumes: pv-a, " +
+				"pv-l.\n" + claims,
 		},
 		"of many pools": {
 			[]client.Object{resource(many)},
-			needed + "  pool p0 at /data/0: 0 volumes\n  pool p1 at /data/1: 0 volumes\n  pool p2 at /data/2: 0 volumes\n  pool p3 at /data/3: 0 volumes\n" +
+			needed + "  pool p0 at /data/0: 0 volumes\n  pool p1 at /data/1: 0 volumes\n  pool p2 at /data/2: 0 " +
+				"volumes\n  pool p3 at /data/3: 0 volumes\n" +
 				"  pool p4 at /data/4: 0 volumes\n  and 2 more pools\nDelete it, then uninstall again:\n" + remove,
 		},
 		"being deleted": {
 			[]client.Object{deleted(resource(legacy)), hostPath("pv-l")},
 			needed + "  pool legacy at /var/hpvolumes: 0 volumes\n  legacy provisioner: 1 volume\nVolumes: pv-l.\n" +
 				"It is being deleted. What it waits for is in its condition Deleting:\n" +
-				"  kubectl describe hostpathprovisioners.hostpathprovisioner.kubevirt.io hostpath-provisioner\nWhen it is gone, uninstall again.\n",
+				"  kubectl describe hostpathprovisioners.hostpathprovisioner.kubevirt.io hostpath-provisioner\nWhen " +
+				"it is gone, uninstall again.\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := check(t.Context(), fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(test.objects...).Build(), names.Driver, &out)
+			err := check(t.Context(),
+				fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(test.objects...).Build(), names.Driver, &out)
 			if (err != nil) != (test.want != "") {
 				t.Errorf("error %v", err)
 			}
-			if err != nil && err.Error() != "the HostPathProvisioner hostpath-provisioner is left: delete it before the operator" {
+			if err != nil &&
+				err.Error() != "the HostPathProvisioner hostpath-provisioner is left: delete it before the operator" {
 				t.Error(err)
 			}
 			if diff := cmp.Diff(test.want, out.String()); diff != "" {
@@ -92,19 +104,29 @@ func TestCheckWithoutAnAnswer(t *testing.T) {
 		resources, volumes error
 		want, printed      string
 	}{
-		"no CRD":                {resources: &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: names.Group, Kind: "HostPathProvisioner"}}},
+		"no CRD": {resources: &meta.NoKindMatchError{GroupKind: schema.GroupKind{
+			Group: names.Group,
+			Kind:  "HostPathProvisioner",
+		}}},
 		"CRD just gone":         {resources: apierrors.NewNotFound(group, "")},
 		"resources not to have": {resources: errors.New("timed out"), want: "list the HostPathProvisioners: timed out"},
 		"volumes not to have": {
-			volumes: errors.New("timed out"), want: "the HostPathProvisioner hostpath-provisioner is left: delete it before the operator",
-			printed: needed + "  pool fast at /data: unknown volumes\nThe volumes could not be counted: timed out.\nDelete it, then uninstall again:\n" + remove,
+			volumes: errors.New("timed out"), want: "the HostPathProvisioner hostpath-provisioner is left: delete it " +
+				"before the operator",
+			printed: needed + "  pool fast at /data: unknown volumes\nThe volumes could not be counted: timed " +
+				"out.\nDelete it, then uninstall again:\n" + remove,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader := fake.NewClientBuilder().WithScheme(scheme(t)).
-				WithObjects(resource(v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{Name: "fast", Path: "/data"}}})).
+				WithObjects(resource(v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{
+					Name: "fast",
+					Path: "/data",
+				}}})).
 				WithInterceptorFuncs(interceptor.Funcs{
-					List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					List: func(ctx context.Context, next client.WithWatch, list client.ObjectList,
+						options ...client.ListOption,
+					) error {
 						fails := test.resources
 						if _, volumes := list.(*corev1.PersistentVolumeList); volumes {
 							fails = test.volumes
@@ -153,12 +175,17 @@ func deleted(resource *v1beta1.HostPathProvisioner) *v1beta1.HostPathProvisioner
 
 func csi(name, pool string) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeAttributes: map[string]string{names.StoragePoolParameter: pool}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{
+		Driver:           names.Driver,
+		VolumeAttributes: map[string]string{names.StoragePoolParameter: pool},
+	}
 	return pv
 }
 
 func hostPath(name string) *corev1.PersistentVolume {
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{names.LegacyIdentity: "id"}}}
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{names.LegacyIdentity: "id"}},
+	}
 	pv.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/var/hpvolumes/" + name}
 	return pv
 }

@@ -1,10 +1,13 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
@@ -15,8 +18,8 @@ import (
 
 // loss is a change that takes from volumes what serves them.
 type loss struct {
-	field string
-	// what is lost, as the beginning of a sentence that goes on with the number of volumes.
+	at *field.Path
+	// what is lost, as the beginning of a sentence that goes on with how many volumes.
 	what string
 	// keep is what to do to keep the volumes.
 	keep string
@@ -26,84 +29,75 @@ type loss struct {
 
 // abandoned refuses a change after which volumes would have nobody to serve them. PersistentVolumes are listed only if
 // the change could do that.
-func (v *Validator) abandoned(ctx context.Context, old v1beta1.HostPathProvisionerSpec, changed *v1beta1.HostPathProvisioner) []error {
+func (v *Validator) abandoned(
+	ctx context.Context, old v1beta1.HostPathProvisionerSpec, changed *v1beta1.HostPathProvisioner,
+) (field.ErrorList, error) {
 	losses := append(poolLosses(old, changed.Spec), legacyLosses(old, changed.Spec)...)
 	if len(losses) == 0 || gates.Forced(changed.Annotations) {
-		return nil
+		return nil, nil
 	}
 	volumes, err := v.volumes(ctx)
 	if err != nil {
-		return []error{err}
+		return nil, err
 	}
-	var problems []error
+	var problems field.ErrorList
 	for _, lost := range losses {
-		if held := lost.of(volumes); len(held) > 0 {
-			problems = append(problems, fmt.Errorf("%s: %s still has %s: %s; %s, delete their claims first, or set the annotation %s to \"true\" "+
-				"to leave their data on the nodes", lost.field, lost.what, gates.Count(held), gates.Describe(held), lost.keep, names.ForceDelete))
+		if left := lost.of(volumes); len(left) > 0 {
+			problems = append(problems, field.Forbidden(lost.at, fmt.Sprintf("%s still has %s: %s; %s, "+
+				"delete their claims first, or set the annotation %s to \"true\" to leave their data on the nodes",
+				lost.what, gates.Count(left), gates.Describe(left), lost.keep, names.ForceDelete)))
 		}
 	}
-	return problems
+	return problems, nil
 }
 
 // poolLosses are the pools that went, and those that are elsewhere now.
 func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
-	before, _ := pools.FromSpec(old)    // What cannot be read has another check.
-	after, _ := pools.FromSpec(changed) // Neither name, path nor scope can be unreadable.
-	configured := pools.Names(old)
+	after, configured := pools.Of(changed), pools.Names(old)
 	var losses []loss
-	for _, pool := range before.StoragePools {
+	for before, pool := range pools.Of(old) {
 		of := func(volumes []gates.Volume) []gates.Volume { return gates.InPool(volumes, pool.Name, configured) }
 		what := fmt.Sprintf("the pool %q", pool.Name)
-		i := slices.IndexFunc(after.StoragePools, func(other poolspec.Pool) bool { return other.Name == pool.Name })
+		i := slices.IndexFunc(after, func(other v1beta1.StoragePool) bool { return other.Name == pool.Name })
 		if i < 0 {
-			losses = append(losses, loss{field: listOf(old), what: what + ", which is removed,", keep: "keep it", of: of})
+			at := field.NewPath("spec", "storagePools")
+			if before == len(old.StoragePools) {
+				at = pools.At(old, before)
+			}
+			losses = append(losses, loss{at: at, what: what + ", which is removed,", keep: "keep it", of: of})
 			continue
 		}
-		now := after.StoragePools[i]
-		if path.Clean(now.Path) != path.Clean(pool.Path) {
-			losses = append(losses, loss{
-				field: fieldOf(changed, i, "path"), what: fmt.Sprintf("%s at %q", what, pool.Path), keep: fmt.Sprintf("keep the path %q", pool.Path), of: of,
-			})
+		add := func(lost bool, name, how, keep string) {
+			if lost {
+				losses = append(losses, loss{at: pools.At(changed, i).Child(name), what: what + how, keep: keep, of: of})
+			}
 		}
-		if now.Scope != pool.Scope {
-			losses = append(losses, loss{
-				field: fieldOf(changed, i, "scope"), what: fmt.Sprintf("%s of scope %s", what, pool.Scope), keep: fmt.Sprintf("keep the scope %s", pool.Scope), of: of,
-			})
-		}
-		if pool.PVCTemplate == nil && now.PVCTemplate != nil {
-			// This version would no longer serve it.
-			losses = append(losses, loss{
-				field: fieldOf(changed, i, "pvcTemplate"), what: what + ", whose filesystem would come from claims,", keep: "leave pvcTemplate out", of: of,
-			})
-		}
+		add(path.Clean(after[i].Path) != path.Clean(pool.Path), "path",
+			fmt.Sprintf(" at %q", pool.Path), fmt.Sprintf("keep the path %q", pool.Path))
+		scope := scopeOf(pool)
+		add(scopeOf(after[i]) != scope, "scope", " of scope "+scope, "keep the scope "+scope)
+		// This version would no longer serve it.
+		add(pool.PVCTemplate == nil && after[i].PVCTemplate != nil, "pvcTemplate",
+			", whose filesystem would come from claims,", "leave pvcTemplate out")
 	}
 	return losses
 }
 
+func scopeOf(pool v1beta1.StoragePool) string { return cmp.Or(pool.Scope, string(poolspec.ScopeNode)) }
+
 // legacyLosses is the legacy provisioner, if it goes or works elsewhere now.
 func legacyLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
-	if old.PathConfig == nil || changed.PathConfig != nil && path.Clean(changed.PathConfig.Path) == path.Clean(old.PathConfig.Path) {
+	at := field.NewPath("spec", "pathConfig")
+	switch {
+	case old.PathConfig == nil:
 		return nil
+	case changed.PathConfig == nil:
+		what := "the legacy provisioner, which is removed,"
+		return []loss{{at: at, what: what, keep: "keep pathConfig", of: gates.OfLegacy}}
+	case path.Clean(changed.PathConfig.Path) != path.Clean(old.PathConfig.Path):
+		what := fmt.Sprintf("the legacy provisioner at %q", old.PathConfig.Path)
+		keep := fmt.Sprintf("keep the path %q", old.PathConfig.Path)
+		return []loss{{at: at.Child("path"), what: what, keep: keep, of: gates.OfLegacy}}
 	}
-	lost := loss{field: "spec.pathConfig", what: "the legacy provisioner, which is removed,", keep: "keep pathConfig", of: gates.OfLegacy}
-	if changed.PathConfig != nil {
-		lost.field, lost.what = "spec.pathConfig.path", fmt.Sprintf("the legacy provisioner at %q", old.PathConfig.Path)
-		lost.keep = fmt.Sprintf("keep the path %q", old.PathConfig.Path)
-	}
-	return []loss{lost}
-}
-
-// listOf is the field that pools were written in.
-func listOf(spec v1beta1.HostPathProvisionerSpec) string {
-	if len(spec.StoragePools) == 0 {
-		return "spec.pathConfig"
-	}
-	return "spec.storagePools"
-}
-
-func fieldOf(spec v1beta1.HostPathProvisionerSpec, pool int, field string) string {
-	if len(spec.StoragePools) == 0 {
-		return "spec.pathConfig." + field
-	}
-	return fmt.Sprintf("spec.storagePools[%d].%s", pool, field)
+	return nil
 }

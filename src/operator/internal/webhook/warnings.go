@@ -7,37 +7,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
-// moved are warnings about pools that are elsewhere now, or gone. They had no volumes, or somebody insisted; but each node remembers
-// where a pool was, and takes a new place for a missing disk until it is told otherwise.
+// moved are warnings about pools that are elsewhere now, or gone. They had no volumes, or the change was forced; but
+// each node remembers where a pool was, and takes a new place for a missing disk until it is told to forget the pool.
 func moved(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
 	var texts admission.Warnings
 	for _, lost := range poolLosses(old, changed) {
-		texts = append(texts, fmt.Sprintf("%s: every node that had %s remembers it, and takes it for absent, until you run `/driver pool forget` in the driver's pod there",
-			lost.field, lost.what))
+		texts = append(texts, fmt.Sprintf("%s: every node that had %s remembers it, and takes it for absent, "+
+			"until you run `/driver pool forget` in the driver's pod there", lost.at, lost.what))
 	}
 	return texts
 }
 
-// warnings tell at once what the condition NotServed will say, and what is there for old installations only.
+// warnings say at once what the condition NotServed will say, and what is there for old installations only.
 func warnings(spec v1beta1.HostPathProvisionerSpec) admission.Warnings {
 	var texts admission.Warnings
 	if spec.PathConfig != nil {
-		texts = append(texts, "spec.pathConfig is for existing installations: it also runs the legacy provisioner; new ones use storagePools")
+		texts = append(texts, "spec.pathConfig is for existing installations: it also runs the legacy provisioner; "+
+			"new ones use storagePools")
 	}
 	for i, pool := range spec.StoragePools {
-		at := fmt.Sprintf("spec.storagePools[%d]", i)
-		if pool.PVCTemplate != nil {
-			texts = append(texts, at+".pvcTemplate is accepted, but this version does not serve the pool: mount a filesystem and set requireMount")
-		}
-		if pool.Scope == string(poolspec.ScopeShared) {
-			texts = append(texts, at+".scope: shared is accepted, but this version does not serve the pool: use node")
+		at := pools.At(spec, i)
+		if name, why := pools.NotServed(pool); why != "" {
+			texts = append(texts, at.Child(name).String()+": "+why)
 		}
 		if pool.SnapshotProvider != "" {
-			texts = append(texts, at+".snapshotProvider is accepted, but this version makes no snapshots")
+			texts = append(texts, at.String()+".snapshotProvider is accepted, but this version makes no snapshots")
 		}
 	}
 	if slices.Contains(spec.FeatureGates, pools.Snapshotting) {

@@ -47,131 +47,171 @@ func TestCreate(t *testing.T) {
 		})},
 		"another name": {
 			resource: with(resource(legacy("/data")), func(r *v1beta1.HostPathProvisioner) { r.Name = "mine" }),
-			want:     []string{`metadata.name: "mine" is not allowed: the only HostPathProvisioner of a cluster is named hostpath-provisioner`},
+			want: []string{`metadata.name: Invalid value: "mine": the only HostPathProvisioner of a cluster is ` +
+				`named hostpath-provisioner`},
 		},
 		"a second one": {
 			resource: resource(legacy("/data")),
-			existing: []client.Object{with(resource(legacy("/old")), func(r *v1beta1.HostPathProvisioner) { r.Name = "hpp" })},
-			want: []string{`metadata.name: there is a HostPathProvisioner already, "hpp", and a cluster has only one: ` +
+			existing: []client.Object{with(resource(legacy("/old")),
+				func(r *v1beta1.HostPathProvisioner) { r.Name = "hpp" })},
+			want: []string{`metadata.name: Forbidden: there is a HostPathProvisioner already, "hpp", and a cluster ` +
+				`has only one: ` +
 				`change that one, or delete it first`},
 		},
-		"neither pools nor pathConfig": {resource: resource(spec{}), want: []string{"spec: neither storagePools nor pathConfig is set: " + mode}},
+		"neither pools nor pathConfig": {
+			resource: resource(spec{}),
+			want:     []string{"spec: Required value: neither storagePools nor pathConfig is set: " + mode},
+		},
 		"both": {
-			resource: resource(spec{StoragePools: []pool{{Name: "a", Path: "/data/a"}}, PathConfig: &v1beta1.PathConfig{Path: "/data/b"}}),
-			want:     []string{"spec: both storagePools and pathConfig are set: " + mode},
+			resource: resource(spec{
+				StoragePools: []pool{{Name: "a", Path: "/data/a"}},
+				PathConfig:   &v1beta1.PathConfig{Path: "/data/b"},
+			}),
+			want: []string{"spec: Forbidden: both storagePools and pathConfig are set: " + mode},
 		},
 		"pathConfig in a directory of the system": {
 			resource: resource(legacy("/etc")),
-			want: []string{`spec.pathConfig.path: "/etc" is or lies in /etc, a directory of the system: want one that belongs to the pool alone, ` +
+			want: []string{`spec.pathConfig.path: Invalid value: "/etc": it is or lies in /etc, a directory of the ` +
+				`system: want one that belongs to the pool alone, ` +
 				`such as /var/lib/hostpath-provisioner`},
 		},
 		"relative path": {
 			resource: resource(pools(pool{Name: "a", Path: "data"})),
-			want:     []string{`spec.storagePools[0].path: "data" is relative: want an absolute path`},
+			want: []string{`spec.storagePools[0].path: Invalid value: "data": want the absolute path of a ` +
+				`directory on the node`},
 		},
 		"path that is not clean": {
 			resource: resource(pools(pool{Name: "a", Path: "/data/"})),
-			want:     []string{`spec.storagePools[0].path: "/data/" is not clean: write "/data"`},
+			want:     []string{`spec.storagePools[0].path: Invalid value: "/data/": it is not clean: write "/data"`},
 		},
 		"path missing": {
 			resource: resource(pools(pool{Name: "a"})),
-			want:     []string{"spec.storagePools[0].path: missing: want the absolute path of a directory on the node"},
+			want: []string{`spec.storagePools[0].path: Invalid value: "": want the absolute path of a directory ` +
+				`on the node`},
 		},
 		"path with a control character": {
 			resource: resource(pools(pool{Name: "a", Path: "/da\nta"})),
-			want:     []string{`spec.storagePools[0].path: "/da\nta" holds a control character`},
+			want: []string{`spec.storagePools[0].path: Invalid value: "/da\nta": want a path without control ` +
+				`characters`},
 		},
 		"path too long": {
 			resource: resource(pools(pool{Name: "a", Path: "/" + strings.Repeat("p", 1024)})),
-			want:     []string{"spec.storagePools[0].path: 1025 bytes are too long: want at most 1024"},
+			want:     []string{"spec.storagePools[0].path: Invalid value: 1025: want at most 1024 bytes"},
 		},
 		"name": {
 			resource: resource(pools(pool{Name: "My Pool", Path: "/data"})),
-			want: []string{`spec.storagePools[0].name: "My Pool" is no DNS label: want 1 to 63 of a-z, 0-9 and -, ` +
+			want: []string{`spec.storagePools[0].name: Invalid value: "My Pool": want a DNS label: 1 to 63 of a-z, ` +
+				`0-9 and -, ` +
 				`beginning and ending with a letter or digit`},
 		},
 		"two of one name": {
 			resource: resource(pools(pool{Name: "a", Path: "/data/a"}, pool{Name: "a", Path: "/data/b"})),
-			want:     []string{`spec.storagePools[1].name: "a" is already the name of storagePools[0]; want a name of its own`},
+			want: []string{`spec.storagePools[1].name: Invalid value: "a": two pools have this name: want one of ` +
+				`its own`},
 		},
 		"two at one path": {
 			resource: resource(pools(pool{Name: "a", Path: "/data"}, pool{Name: "b", Path: "/data"})),
-			want:     []string{`spec.storagePools[1].path: "/data" and storagePools[0].path "/data" lie in one another; want separate directories`},
+			want: []string{
+				`spec.storagePools[0].path: Invalid value: "/data": it and "/data" of the pool "b" lie in one ` +
+					`another: want separate directories`,
+				`spec.storagePools[1].path: Invalid value: "/data": it and "/data" of the pool "a" lie in one ` +
+					`another: want separate directories`,
+			},
 		},
 		"one in another": {
 			resource: resource(pools(pool{Name: "a", Path: "/data/a"}, pool{Name: "b", Path: "/data"})),
-			want:     []string{`spec.storagePools[1].path: "/data" and storagePools[0].path "/data/a" lie in one another; want separate directories`},
+			want: []string{
+				`spec.storagePools[0].path: Invalid value: "/data/a": it and "/data" of the pool "b" lie in one ` +
+					`another: want separate directories`,
+				`spec.storagePools[1].path: Invalid value: "/data": it and "/data/a" of the pool "a" lie in one ` +
+					`another: want separate directories`,
+			},
 		},
 		"scope": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Scope: "everyNode"})),
-			want:     []string{`spec.storagePools[0].scope: "everyNode": want node or shared`},
+			want:     []string{`spec.storagePools[0].scope: Invalid value: "everyNode": want node or shared`},
 		},
 		"quota": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Quota: "soft"})),
-			want:     []string{`spec.storagePools[0].quota: "soft": want auto, required or none`},
+			want:     []string{`spec.storagePools[0].quota: Invalid value: "soft": want auto, required or none`},
 		},
 		"reserve that is no amount": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Reserve: new(intstr.FromString("lots"))})),
-			want: []string{`spec.storagePools[0].reserve: "lots" is no quantity: want bytes such as "4096" or "10Gi", ` +
+			want: []string{`spec.storagePools[0].reserve: Invalid value: "lots": want a whole number of bytes such ` +
+				`as "4096" or "10Gi", ` +
 				`or a percentage such as "5%"`},
 		},
 		"reserve below nothing": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Reserve: new(intstr.FromInt32(-1))})),
-			want:     []string{"spec.storagePools[0].reserve: -1 bytes: want 0 or more"},
+			want:     []string{"spec.storagePools[0].reserve: Invalid value: \"-1\": want 0 bytes or more"},
 		},
 		"reserve of everything": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Reserve: new(intstr.FromString("100%"))})),
-			want:     []string{"spec.storagePools[0].reserve: 100%: want 0% or more and less than 100%"},
+			want: []string{"spec.storagePools[0].reserve: Invalid value: \"100%\": want 0% or more and less than " +
+				"100%"},
 		},
 		"overcommit": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Overcommit: new(-1.0)})),
-			want:     []string{"spec.storagePools[0].overcommit: -1: want a factor from 0 (the backend's default) to 1000"},
+			want: []string{"spec.storagePools[0].overcommit: Invalid value: -1: want a factor from 0 (the " +
+				"backend's default) to 1000"},
 		},
 		"maxVolumes": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", MaxVolumes: -1})),
-			want:     []string{"spec.storagePools[0].maxVolumes: -1: want 0 (no limit) or more"},
+			want:     []string{"spec.storagePools[0].maxVolumes: Invalid value: -1: want 0 (no limit) or more"},
 		},
 		"retention that is no duration": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Trash: &v1beta1.Trash{Retention: "1 day"}})),
-			want: []string{`spec.storagePools[0].trash.retention: "1 day" is no duration: want a number with a unit of s, m or h, ` +
+			want: []string{`spec.storagePools[0].trash.retention: Invalid value: "1 day": want a duration: a number ` +
+				`with a unit of s, m or h, ` +
 				`such as "36h" or "0s"`},
 		},
 		"retention below nothing": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Trash: &v1beta1.Trash{Retention: "-1h"}})),
-			want:     []string{"spec.storagePools[0].trash.retention: negative: want 0s (purge at once) or more"},
+			want: []string{"spec.storagePools[0].trash.retention: Invalid value: \"-1h0m0s\": want 0s (purge at " +
+				"once) or more"},
 		},
 		"nodeSelector's value": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", NodeSelector: map[string]string{"disk": "a b"}})),
-			want: []string{`spec.storagePools[0].nodeSelector[disk]: "a b" is no label value: a valid label must be an empty string or consist of ` +
-				`alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  ` +
+			want: []string{`spec.storagePools[0].nodeSelector[disk]: Invalid value: "a b": want a label value: a ` +
+				`valid label must be an empty string or consist of ` +
+				`alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character ` +
+				`(e.g. 'MyValue',  or 'my_value',  ` +
 				`or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`},
 		},
 		"nodeSelector's key": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", NodeSelector: map[string]string{"": "x"}})),
 			want: []string{
-				`spec.storagePools[0].nodeSelector: "" is no label key: name part must be non-empty`,
-				`spec.storagePools[0].nodeSelector: "" is no label key: name part must consist of alphanumeric characters, '-', '_' or '.', and must ` +
-					`start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is ` +
+				`spec.storagePools[0].nodeSelector: Invalid value: "": want a label key: name part must be non-empty`,
+				`spec.storagePools[0].nodeSelector: Invalid value: "": want a label key: name part must consist of ` +
+					`alphanumeric characters, '-', '_' or '.', and must ` +
+					`start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', ` +
+					`regex used for validation is ` +
 					`'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 			},
 		},
 		"snapshotProvider": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", SnapshotProvider: "zfs"})),
-			want:     []string{`spec.storagePools[0].snapshotProvider: "zfs" is unknown: want reflink, or leave it out`},
+			want: []string{`spec.storagePools[0].snapshotProvider: Unsupported value: "zfs": supported values: ` +
+				`"reflink"`},
 		},
 		"feature gate": {
-			resource: resource(spec{PathConfig: &v1beta1.PathConfig{Path: "/data"}, FeatureGates: []string{"Snapshotting", "Cloning"}}),
-			want:     []string{`spec.featureGates[1]: "Cloning" is unknown: the only feature gate is Snapshotting`},
+			resource: resource(spec{
+				PathConfig:   &v1beta1.PathConfig{Path: "/data"},
+				FeatureGates: []string{"Snapshotting", "Cloning"},
+			}),
+			want: []string{`spec.featureGates[1]: Unsupported value: "Cloning": supported values: "Snapshotting"`},
 		},
 		"several at once": {
-			resource: with(resource(pools(pool{Name: "a", Path: "data", SnapshotProvider: "zfs"})), func(r *v1beta1.HostPathProvisioner) {
-				r.Name, r.Spec.FeatureGates = "mine", []string{"Cloning"}
-			}),
+			resource: with(resource(pools(pool{Name: "a", Path: "data", SnapshotProvider: "zfs"})),
+				func(r *v1beta1.HostPathProvisioner) {
+					r.Name, r.Spec.FeatureGates = "mine", []string{"Cloning"}
+				}),
 			want: []string{
-				`metadata.name: "mine" is not allowed: the only HostPathProvisioner of a cluster is named hostpath-provisioner`,
-				`spec.storagePools[0].path: "data" is relative: want an absolute path`,
-				`spec.storagePools[0].snapshotProvider: "zfs" is unknown: want reflink, or leave it out`,
-				`spec.featureGates[0]: "Cloning" is unknown: the only feature gate is Snapshotting`,
+				`metadata.name: Invalid value: "mine": the only HostPathProvisioner of a cluster is named ` +
+					`hostpath-provisioner`,
+				`spec.storagePools[0].path: Invalid value: "data": want the absolute path of a directory on the node`,
+				`spec.storagePools[0].snapshotProvider: Unsupported value: "zfs": supported values: "reflink"`,
+				`spec.featureGates[0]: Unsupported value: "Cloning": supported values: "Snapshotting"`,
 			},
 		},
 	} {
@@ -192,30 +232,37 @@ func TestUpdate(t *testing.T) {
 		volumes      []client.Object
 		want         []string
 	}{
-		"old violations, another field": {old: bad, changed: changed(bad, func(s *spec) { s.ImagePullPolicy = corev1.PullAlways })},
+		"old violations, another field": {old: bad, changed: changed(bad,
+			func(s *spec) { s.ImagePullPolicy = corev1.PullAlways })},
 		"old violations, another pool": {old: bad, changed: changed(bad, func(s *spec) {
 			s.StoragePools = append([]pool{{Name: "new", Path: "/new"}}, s.StoragePools...)
 			s.FeatureGates = []string{"Snapshotting", "Cloning"}
 		})},
 		"an old violation, changed into another": {
 			old: bad, changed: changed(bad, func(s *spec) { s.StoragePools[0].Path = "data" }),
-			want: []string{`spec.storagePools[0].path: "data" is relative: want an absolute path`},
+			want: []string{`spec.storagePools[0].path: Invalid value: "data": want the absolute path of a directory ` +
+				`on the node`},
 		},
 		"a new violation beside old ones": {
-			old: bad, changed: changed(bad, func(s *spec) { s.StoragePools[1].Quota, s.FeatureGates = "soft", []string{"Cloning", "Fencing"} }),
+			old: bad, changed: changed(bad, func(s *spec) {
+				s.StoragePools[1].Quota, s.FeatureGates = "soft",
+					[]string{"Cloning", "Fencing"}
+			}),
 			want: []string{
-				`spec.storagePools[1].quota: "soft": want auto, required or none`,
-				`spec.featureGates[1]: "Fencing" is unknown: the only feature gate is Snapshotting`,
+				`spec.storagePools[1].quota: Invalid value: "soft": want auto, required or none`,
+				`spec.featureGates[1]: Unsupported value: "Fencing": supported values: "Snapshotting"`,
 			},
 		},
 		"an old mistake of mode": {old: spec{}, changed: spec{ImagePullPolicy: corev1.PullNever}},
 		"a new mistake of mode": {
 			old: two, changed: changed(two, func(s *spec) { s.PathConfig = &v1beta1.PathConfig{Path: "/x"} }),
-			want: []string{"spec: both storagePools and pathConfig are set: want one of them; storagePools serves CSI volumes, " +
+			want: []string{"spec: Forbidden: both storagePools and pathConfig are set: want one of them; " +
+				"storagePools serves CSI volumes, " +
 				"pathConfig also runs the legacy provisioner"},
 		},
 		"a trailing slash is mended under volumes": {
-			old: pools(pool{Name: "a", Path: "/data/"}), changed: pools(pool{Name: "a", Path: "/data"}), volumes: []client.Object{inA},
+			old: pools(pool{Name: "a", Path: "/data/"}), changed: pools(pool{Name: "a", Path: "/data"}),
+			volumes: []client.Object{inA},
 		},
 		"pools in another order": {
 			old: two, changed: pools(two.StoragePools[1], two.StoragePools[0]), volumes: []client.Object{inA, inB},
@@ -223,8 +270,10 @@ func TestUpdate(t *testing.T) {
 		"path changed, no volumes there": {old: two, changed: pathOf(two, 0, "/other"), volumes: []client.Object{inB}},
 		"path changed under a volume": {
 			old: two, changed: pathOf(two, 0, "/other"), volumes: []client.Object{inA, inB},
-			want: []string{`spec.storagePools[0].path: the pool "a" at "/data/a" still has 1 volume: shop/orders (pv-a); ` +
-				`keep the path "/data/a", delete their claims first, or set ` + override + " to leave their data on the nodes"},
+			want: []string{`spec.storagePools[0].path: Forbidden: the pool "a" at "/data/a" still has 1 volume: ` +
+				`shop/orders (pv-a); ` +
+				`keep the path "/data/a", delete their claims first, or set ` + override + " to leave their data on " +
+				"the nodes"},
 		},
 		"path changed, forced": {
 			old: two, changed: pathOf(two, 0, "/other"), volumes: []client.Object{inA},
@@ -233,77 +282,111 @@ func TestUpdate(t *testing.T) {
 		"path changed, annotation with another value": {
 			old: two, changed: pathOf(two, 0, "/other"), volumes: []client.Object{inA},
 			annotations: map[string]string{names.ForceDelete: "yes"},
-			want: []string{`spec.storagePools[0].path: the pool "a" at "/data/a" still has 1 volume: shop/orders (pv-a); ` +
-				`keep the path "/data/a", delete their claims first, or set ` + override + " to leave their data on the nodes"},
+			want: []string{`spec.storagePools[0].path: Forbidden: the pool "a" at "/data/a" still has 1 volume: ` +
+				`shop/orders (pv-a); ` +
+				`keep the path "/data/a", delete their claims first, or set ` + override + " to leave their data on " +
+				"the nodes"},
 		},
 		"scope changed under a volume": {
-			old: two, changed: changed(two, func(s *spec) { s.StoragePools[1].Scope = "shared" }), volumes: []client.Object{inA, inB},
-			want: []string{`spec.storagePools[1].scope: the pool "b" of scope node still has 1 volume: pv-b; ` +
-				`keep the scope node, delete their claims first, or set ` + override + " to leave their data on the nodes"},
+			old: two, changed: changed(two, func(s *spec) { s.StoragePools[1].Scope = "shared" }),
+			volumes: []client.Object{inA, inB},
+			want: []string{`spec.storagePools[1].scope: Forbidden: the pool "b" of scope node still has 1 volume: ` +
+				`pv-b; ` +
+				`keep the scope node, delete their claims first, or set ` + override + " to leave their data on the " +
+				"nodes"},
 		},
 		"pvcTemplate added under a volume": {
-			old: two, changed: changed(two, func(s *spec) { s.StoragePools[0].PVCTemplate = &corev1.PersistentVolumeClaimSpec{} }), volumes: []client.Object{inA, inB},
-			want: []string{`spec.storagePools[0].pvcTemplate: the pool "a", whose filesystem would come from claims, still has 1 volume: shop/orders (pv-a); ` +
-				`leave pvcTemplate out, delete their claims first, or set ` + override + " to leave their data on the nodes"},
+			old: two,
+			changed: changed(two,
+				func(s *spec) { s.StoragePools[0].PVCTemplate = &corev1.PersistentVolumeClaimSpec{} }),
+			volumes: []client.Object{inA, inB},
+			want: []string{`spec.storagePools[0].pvcTemplate: Forbidden: the pool "a", whose filesystem would come ` +
+				`from claims, still has 1 volume: shop/orders (pv-a); ` +
+				`leave pvcTemplate out, delete their claims first, or set ` + override + " to leave their data on " +
+				"the nodes"},
 		},
 		"pvcTemplate added, no volumes there": {
-			old: two, changed: changed(two, func(s *spec) { s.StoragePools[0].PVCTemplate = &corev1.PersistentVolumeClaimSpec{} }), volumes: []client.Object{inB},
+			old: two,
+			changed: changed(two,
+				func(s *spec) { s.StoragePools[0].PVCTemplate = &corev1.PersistentVolumeClaimSpec{} }),
+			volumes: []client.Object{inB},
 		},
-		"scope written out":              {old: two, changed: changed(two, func(s *spec) { s.StoragePools[0].Scope = "node" }), volumes: []client.Object{inA}},
-		"pool removed, no volumes there": {old: two, changed: pools(two.StoragePools[0]), volumes: []client.Object{inA}},
+		"scope written out": {old: two, changed: changed(two,
+			func(s *spec) { s.StoragePools[0].Scope = "node" }), volumes: []client.Object{inA}},
+		"pool removed, no volumes there": {
+			old: two, changed: pools(two.StoragePools[0]),
+			volumes: []client.Object{inA},
+		},
 		"pool removed with a volume": {
 			old: two, changed: pools(two.StoragePools[0]), volumes: []client.Object{inA, inB},
-			want: []string{`spec.storagePools: the pool "b", which is removed, still has 1 volume: pv-b; keep it, delete their claims first, or set ` +
+			want: []string{`spec.storagePools: Forbidden: the pool "b", which is removed, still has 1 volume: pv-b; ` +
+				`keep it, delete their claims first, or set ` +
 				override + " to leave their data on the nodes"},
 		},
 		"pool removed, its volume Released and Retain": {
-			old: two, changed: pools(two.StoragePools[0]), volumes: []client.Object{pv("pv-b", csi("b"), released(corev1.PersistentVolumeReclaimRetain))},
+			old: two, changed: pools(two.StoragePools[0]),
+			volumes: []client.Object{pv("pv-b", csi("b"), released(corev1.PersistentVolumeReclaimRetain))},
 		},
 		"pool removed, its volume Released and Delete": {
-			old: two, changed: pools(two.StoragePools[0]), volumes: []client.Object{pv("pv-b", csi("b"), released(corev1.PersistentVolumeReclaimDelete))},
-			want: []string{`spec.storagePools: the pool "b", which is removed, still has 1 volume: pv-b; keep it, delete their claims first, or set ` +
+			old: two, changed: pools(two.StoragePools[0]),
+			volumes: []client.Object{pv("pv-b", csi("b"), released(corev1.PersistentVolumeReclaimDelete))},
+			want: []string{`spec.storagePools: Forbidden: the pool "b", which is removed, still has 1 volume: pv-b; ` +
+				`keep it, delete their claims first, or set ` +
 				override + " to leave their data on the nodes"},
 		},
 		"pool removed, volume of another driver": {
-			old: two, changed: pools(two.StoragePools[0]), volumes: []client.Object{pv("pv-x", func(pv *corev1.PersistentVolume) {
+			old: two, changed: pools(two.StoragePools[0]),
+			volumes: []client.Object{pv("pv-x", func(pv *corev1.PersistentVolume) {
 				csi("b")(pv)
 				pv.Spec.CSI.Driver = "hostpath.csi.k8s.io"
 			})},
 		},
 		"pathConfig to pools with legacy volumes": {
-			old: legacy("/data"), changed: pools(pool{Name: "legacy", Path: "/data"}), volumes: []client.Object{pv("pv-l", hostPath, claimed("shop", "old"))},
-			want: []string{`spec.pathConfig: the legacy provisioner, which is removed, still has 1 volume: shop/old (pv-l); keep pathConfig, ` +
+			old: legacy("/data"), changed: pools(pool{Name: "legacy", Path: "/data"}),
+			volumes: []client.Object{pv("pv-l", hostPath, claimed("shop", "old"))},
+			want: []string{`spec.pathConfig: Forbidden: the legacy provisioner, which is removed, still has 1 ` +
+				`volume: shop/old (pv-l); keep pathConfig, ` +
 				`delete their claims first, or set ` + override + " to leave their data on the nodes"},
 		},
 		"pathConfig to the same pool with CSI volumes": {
-			old: legacy("/data"), changed: pools(pool{Name: "legacy", Path: "/data"}), volumes: []client.Object{pv("pv-c", csi(""))},
+			old: legacy("/data"), changed: pools(pool{Name: "legacy", Path: "/data"}),
+			volumes: []client.Object{pv("pv-c", csi(""))},
 		},
 		"pathConfig to another pool with CSI volumes": {
-			old: legacy("/data"), changed: pools(pool{Name: "a", Path: "/data"}), volumes: []client.Object{pv("pv-c", csi("")), pv("pv-d", csi("legacy"))},
-			want: []string{`spec.pathConfig: the pool "legacy", which is removed, still has 2 volumes: pv-c, pv-d; keep it, ` +
+			old: legacy("/data"), changed: pools(pool{Name: "a", Path: "/data"}),
+			volumes: []client.Object{pv("pv-c", csi("")), pv("pv-d", csi("legacy"))},
+			want: []string{`spec.pathConfig: Forbidden: the pool "legacy", which is removed, still has 2 volumes: ` +
+				`pv-c, pv-d; keep it, ` +
 				`delete their claims first, or set ` + override + " to leave their data on the nodes"},
 		},
 		"pools to pathConfig with volumes": {
 			old: two, changed: legacy("/data"), volumes: []client.Object{inA},
-			want: []string{`spec.storagePools: the pool "a", which is removed, still has 1 volume: shop/orders (pv-a); keep it, ` +
+			want: []string{`spec.storagePools: Forbidden: the pool "a", which is removed, still has 1 volume: ` +
+				`shop/orders (pv-a); keep it, ` +
 				`delete their claims first, or set ` + override + " to leave their data on the nodes"},
 		},
 		"pathConfig's path changed under both kinds": {
-			old: legacy("/data"), changed: legacy("/other"), volumes: []client.Object{pv("pv-c", csi("")), pv("pv-l", hostPath)},
+			old: legacy("/data"), changed: legacy("/other"),
+			volumes: []client.Object{pv("pv-c", csi("")), pv("pv-l", hostPath)},
 			want: []string{
-				`spec.pathConfig.path: the pool "legacy" at "/data" still has 1 volume: pv-c; keep the path "/data", ` +
+				`spec.pathConfig.path: Forbidden: the pool "legacy" at "/data" still has 1 volume: pv-c; keep the ` +
+					`path "/data", ` +
 					`delete their claims first, or set ` + override + " to leave their data on the nodes",
-				`spec.pathConfig.path: the legacy provisioner at "/data" still has 1 volume: pv-l; keep the path "/data", ` +
+				`spec.pathConfig.path: Forbidden: the legacy provisioner at "/data" still has 1 volume: pv-l; keep ` +
+					`the path "/data", ` +
 					`delete their claims first, or set ` + override + " to leave their data on the nodes",
 			},
 		},
 		"useNamingPrefix with volumes": {
-			old: legacy("/data"), changed: changed(legacy("/data"), func(s *spec) { s.PathConfig.UseNamingPrefix = true }),
+			old: legacy("/data"), changed: changed(legacy("/data"),
+				func(s *spec) { s.PathConfig.UseNamingPrefix = true }),
 			volumes: []client.Object{pv("pv-l", hostPath)},
 		},
 		"volumes without a pool count for the only one": {
-			old: pools(pool{Name: "a", Path: "/data/a"}), changed: pools(pool{Name: "a", Path: "/x"}), volumes: []client.Object{pv("pv-c", csi(""))},
-			want: []string{`spec.storagePools[0].path: the pool "a" at "/data/a" still has 1 volume: pv-c; keep the path "/data/a", ` +
+			old: pools(pool{Name: "a", Path: "/data/a"}), changed: pools(pool{Name: "a", Path: "/x"}),
+			volumes: []client.Object{pv("pv-c", csi(""))},
+			want: []string{`spec.storagePools[0].path: Forbidden: the pool "a" at "/data/a" still has 1 volume: ` +
+				`pv-c; keep the path "/data/a", ` +
 				`delete their claims first, or set ` + override + " to leave their data on the nodes"},
 		},
 	} {
@@ -316,7 +399,8 @@ func TestUpdate(t *testing.T) {
 }
 
 func TestUpdateOfWhatIsBeingDeletedPasses(t *testing.T) {
-	old := with(resource(pools(pool{Name: "a", Path: "/data"})), func(r *v1beta1.HostPathProvisioner) { r.DeletionTimestamp = new(metav1.Now()) })
+	old := with(resource(pools(pool{Name: "a", Path: "/data"})),
+		func(r *v1beta1.HostPathProvisioner) { r.DeletionTimestamp = new(metav1.Now()) })
 	now := with(old.DeepCopy(), func(r *v1beta1.HostPathProvisioner) { r.Spec = spec{} })
 	judged(t, ask(t, reader(pv("pv-a", csi("a"))), admissionv1.Update, old, now), nil)
 }
@@ -338,8 +422,15 @@ func TestDelete(t *testing.T) {
 		}
 	}
 	refused := func(name, what string) []string {
-		return []string{fmt.Sprintf(`the HostPathProvisioner %q still has %s; delete their claims first, or set %s on it to delete it `+
-			`and leave the data on the nodes`, name, what, override)}
+		return []string{
+			fmt.Sprintf(
+				`the HostPathProvisioner %q still has %s; delete their claims first, or set %s on it to delete it `+
+					`and leave the data on the nodes`,
+				name,
+				what,
+				override,
+			),
+		}
 	}
 	good := resource(pools(pool{Name: "a", Path: "/data"}))
 	other := with(good.DeepCopy(), func(r *v1beta1.HostPathProvisioner) { r.Name = "hpp" })
@@ -348,22 +439,38 @@ func TestDelete(t *testing.T) {
 		existing []client.Object
 		want     []string
 	}{
-		"without volumes":     {resource: good},
-		"with many":           {resource: good, existing: many, want: refused(good.Name, "12 volumes: "+strings.Join(listed, ", ")+" and 2 more")},
-		"with a legacy one":   {resource: good, existing: []client.Object{pv("pv-l", hostPath)}, want: refused(good.Name, "1 volume: pv-l")},
-		"of a pool that went": {resource: good, existing: []client.Object{pv("pv-x", csi("gone"))}, want: refused(good.Name, "1 volume: pv-x")},
-		"Released and Retain": {resource: good, existing: []client.Object{pv("pv-a", csi("a"), released(corev1.PersistentVolumeReclaimRetain))}},
-		"a stranger's hostPath volume": {resource: good, existing: []client.Object{pv("pv-l", func(pv *corev1.PersistentVolume) {
-			hostPath(pv)
-			pv.Annotations = nil
-		})}},
+		"without volumes": {resource: good},
+		"with many": {
+			resource: good, existing: many,
+			want: refused(good.Name, "12 volumes: "+strings.Join(listed, ", ")+" and 2 more"),
+		},
+		"with a legacy one": {
+			resource: good, existing: []client.Object{pv("pv-l", hostPath)},
+			want: refused(good.Name, "1 volume: pv-l"),
+		},
+		"of a pool that went": {
+			resource: good, existing: []client.Object{pv("pv-x", csi("gone"))},
+			want: refused(good.Name, "1 volume: pv-x"),
+		},
+		"Released and Retain": {resource: good, existing: []client.Object{pv("pv-a", csi("a"),
+			released(corev1.PersistentVolumeReclaimRetain))}},
+		"a stranger's hostPath volume": {
+			resource: good,
+			existing: []client.Object{pv("pv-l", func(pv *corev1.PersistentVolume) {
+				hostPath(pv)
+				pv.Annotations = nil
+			})},
+		},
 		"forced": {existing: many, resource: with(good.DeepCopy(), func(r *v1beta1.HostPathProvisioner) {
 			r.Annotations = map[string]string{names.ForceDelete: "true"}
 		})},
 		"deleted already": {existing: many, resource: with(good.DeepCopy(), func(r *v1beta1.HostPathProvisioner) {
 			r.DeletionTimestamp = new(metav1.Now())
 		})},
-		"one of another name, alone":        {resource: other, existing: many[:1], want: refused("hpp", "1 volume: "+listed[0])},
+		"one of another name, alone": {
+			resource: other, existing: many[:1],
+			want: refused("hpp", "1 volume: "+listed[0]),
+		},
 		"one of another name, one too many": {resource: other, existing: append([]client.Object{good}, many...)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -383,20 +490,21 @@ func TestWithoutAnAnswerNothingIsGivenUp(t *testing.T) {
 	})
 	other := with(good.DeepCopy(), func(r *v1beta1.HostPathProvisioner) { r.Name = "hpp" })
 	judged(t, ask(t, unreachable(), admissionv1.Delete, other, nil), []string{
-		"nobody can say whether the HostPathProvisioner hostpath-provisioner is there: timed out; try again",
+		"it is not known whether the HostPathProvisioner hostpath-provisioner is there: timed out; try again",
 	})
 }
 
 func TestWarnings(t *testing.T) {
 	all := pools(
 		pool{Name: "a", Path: "/data/a", PVCTemplate: &corev1.PersistentVolumeClaimSpec{}, SnapshotProvider: "reflink"},
-		pool{Name: "b", Path: "/data/b", Scope: "shared"},
-	)
+		pool{Name: "b", Path: "/data/b", Scope: "shared"})
 	all.FeatureGates = []string{"Snapshotting"}
 	want := []string{
-		"spec.storagePools[0].pvcTemplate is accepted, but this version does not serve the pool: mount a filesystem and set requireMount",
+		"spec.storagePools[0].pvcTemplate: pvcTemplate is not served by this version; mount a filesystem at the " +
+			"pool's path on the nodes, " +
+			"remove pvcTemplate and set requireMount to use it now",
 		"spec.storagePools[0].snapshotProvider is accepted, but this version makes no snapshots",
-		"spec.storagePools[1].scope: shared is accepted, but this version does not serve the pool: use node",
+		"spec.storagePools[1].scope: scope shared is not served by this version; use node",
 		"spec.featureGates: Snapshotting is accepted, but this version makes no snapshots",
 	}
 	created := ask(t, reader(), admissionv1.Create, nil, resource(all))
@@ -404,17 +512,21 @@ func TestWarnings(t *testing.T) {
 	if diff := cmp.Diff(want, created.Warnings); diff != "" {
 		t.Error(diff)
 	}
-	updated := ask(t, reader(), admissionv1.Update, resource(pools(pool{Name: "a", Path: "/data/a"})), resource(legacy("/data")))
+	updated := ask(t, reader(), admissionv1.Update, resource(pools(pool{Name: "a", Path: "/data/a"})),
+		resource(legacy("/data")))
 	if diff := cmp.Diff([]string{
 		"spec.pathConfig is for existing installations: it also runs the legacy provisioner; new ones use storagePools",
-		"spec.storagePools: every node that had the pool \"a\", which is removed, remembers it, and takes it for absent, until you run " +
+		"spec.storagePools: every node that had the pool \"a\", which is removed, remembers it, and takes it for " +
+			"absent, until you run " +
 			"`/driver pool forget` in the driver's pod there",
 	}, updated.Warnings); diff != "" {
 		t.Error(diff)
 	}
-	moved := ask(t, reader(), admissionv1.Update, resource(pools(pool{Name: "a", Path: "/data/a"})), resource(pools(pool{Name: "a", Path: "/data/b"})))
+	moved := ask(t, reader(), admissionv1.Update, resource(pools(pool{Name: "a", Path: "/data/a"})),
+		resource(pools(pool{Name: "a", Path: "/data/b"})))
 	if diff := cmp.Diff([]string{
-		"spec.storagePools[0].path: every node that had the pool \"a\" at \"/data/a\" remembers it, and takes it for absent, until you run " +
+		"spec.storagePools[0].path: every node that had the pool \"a\" at \"/data/a\" remembers it, and takes it for " +
+			"absent, until you run " +
 			"`/driver pool forget` in the driver's pod there",
 	}, moved.Warnings); diff != "" {
 		t.Error(diff)
@@ -423,7 +535,8 @@ func TestWarnings(t *testing.T) {
 	insisting.Annotations = map[string]string{names.ForceDelete: "true"}
 	insisted := ask(t, reader(), admissionv1.Update, resource(pools(pool{Name: "a", Path: "/data/a"})), insisting)
 	if diff := cmp.Diff([]string{
-		"the annotation " + names.ForceDelete + " is set: no change is refused for the sake of volumes until you take it off",
+		"the annotation " + names.ForceDelete + " is set: no change is refused for the sake of volumes until you " +
+			"take it off",
 	}, insisted.Warnings); diff != "" {
 		t.Error(diff)
 	}
@@ -433,10 +546,15 @@ func TestWarnings(t *testing.T) {
 }
 
 // ask sends what the API server sends.
-func ask(t *testing.T, reader client.Reader, operation admissionv1.Operation, old, now *v1beta1.HostPathProvisioner) admission.Response {
+func ask(
+	t *testing.T, reader client.Reader, operation admissionv1.Operation, old, now *v1beta1.HostPathProvisioner,
+) admission.Response {
 	t.Helper()
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation}}
-	for object, raw := range map[*v1beta1.HostPathProvisioner]*runtime.RawExtension{old: &request.OldObject, now: &request.Object} {
+	for object, raw := range map[*v1beta1.HostPathProvisioner]*runtime.RawExtension{
+		old: &request.OldObject,
+		now: &request.Object,
+	} {
 		if object == nil {
 			continue
 		}
@@ -446,7 +564,7 @@ func ask(t *testing.T, reader client.Reader, operation admissionv1.Operation, ol
 		}
 		raw.Raw = data
 	}
-	validator := webhook.New(reader, webhook.Options{DriverName: names.Driver})
+	validator := webhook.New(reader, names.Driver)
 	return admission.WithValidator(scheme(), validator).Handle(t.Context(), request)
 }
 
@@ -490,7 +608,9 @@ func resource(of spec) *v1beta1.HostPathProvisioner {
 	}
 }
 
-func with(resource *v1beta1.HostPathProvisioner, change func(*v1beta1.HostPathProvisioner)) *v1beta1.HostPathProvisioner {
+func with(
+	resource *v1beta1.HostPathProvisioner, change func(*v1beta1.HostPathProvisioner),
+) *v1beta1.HostPathProvisioner {
 	change(resource)
 	return resource
 }
@@ -513,9 +633,12 @@ func everyValue() spec {
 	return spec{
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		StoragePools: []pool{{
-			Name: "fast", Path: "/data/fast", PVCTemplate: &corev1.PersistentVolumeClaimSpec{}, SnapshotProvider: "reflink", OverlayClassName: "hpp-overlay",
-			Scope: "node", NodeSelector: map[string]string{"disk": "nvme"}, RequireMount: new(true), Quota: "required", Reserve: new(intstr.FromString("5%")),
-			Overcommit: new(1.5), MaxVolumes: 40, Inline: true, Trash: &v1beta1.Trash{Retention: "36h"},
+			Name: "fast", Path: "/data/fast", PVCTemplate: &corev1.PersistentVolumeClaimSpec{},
+			SnapshotProvider: "reflink", OverlayClassName: "hpp-overlay",
+			Scope: "node", NodeSelector: map[string]string{"disk": "nvme"}, RequireMount: new(true), Quota: "required",
+			Reserve: new(intstr.FromString("5%")),
+			Overcommit: new(
+				1.5), MaxVolumes: 40, Inline: true, Trash: &v1beta1.Trash{Retention: "36h", PurgeWhenFull: true},
 		}},
 		Workload:     v1beta1.Workload{NodeSelector: map[string]string{"kubernetes.io/os": "linux"}},
 		FeatureGates: []string{"Snapshotting"},

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -14,19 +15,19 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/beneath"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 const (
-	// requestsPerSecond bounds the requests to the Kubernetes API. client-go's own bound of 5 allows about one claim per second.
+	// requestsPerSecond bounds the requests to the Kubernetes API. client-go's own bound of 5
+	// allows about one claim per second.
 	requestsPerSecond = 20
 	// directoryMode is what the kubelet gives a hostPath that it makes.
 	directoryMode = 0o755
 )
 
-// Run does what the arguments and the environment say until SIGTERM or SIGINT, and gives the process's exit code. The first signal ends it in
-// order, a second one at once.
+// Run does what the arguments and the environment say until SIGTERM or SIGINT, and gives the process's exit code. The
+// first signal ends it in order, a second one at once.
 func Run(args []string, getenv func(string) string, stderr io.Writer) int {
 	return command.Run("provisioner", stderr, func(ctx context.Context) error {
 		o, err := parse(args, getenv, stderr)
@@ -48,18 +49,15 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	}
 	logging.CaptureKlog(log)
 	// On a node that the kubelet has prepared it is there. It is never made again: what vanishes later is a disk.
-	dir, err := beneath.MakeInRoot("/", o.directory, directoryMode)
-	if err != nil {
+	if err := os.MkdirAll(o.directory, directoryMode); err != nil {
 		return fmt.Errorf("make the directory of the volumes (PV_DIR): %w", err)
-	}
-	if err := dir.Close(); err != nil {
-		return err
 	}
 	client, err := connect(o.kubeconfig)
 	if err != nil {
 		return err
 	}
-	log.InfoContext(ctx, "starting the legacy provisioner", logging.KeyVersion, buildinfo.Version(), logging.KeyNode, o.node, logging.KeyPath, o.directory)
+	log.InfoContext(ctx, "starting the legacy provisioner", logging.KeyVersion, buildinfo.Version(), logging.KeyNode,
+		o.node, logging.KeyPath, o.directory)
 	p, err := build(ctx, o, client, log)
 	if err != nil {
 		return err
@@ -69,7 +67,8 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	return err
 }
 
-// connect returns a client of the cluster of a kubeconfig file, or with an empty path of the cluster that this process runs in.
+// connect returns a client of the cluster of a kubeconfig file, or with an empty path of the
+// cluster that this process runs in.
 func connect(kubeconfig string) (kubernetes.Interface, error) {
 	read := rest.InClusterConfig
 	if kubeconfig != "" {

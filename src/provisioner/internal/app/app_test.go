@@ -47,7 +47,9 @@ func TestOptions(t *testing.T) {
 		"all": {
 			[]string{"--mode=node", "-kubeconfig", "/k", "--http-address=", "--log-level=debug", "--log-format=text"},
 			// As kubevirt's operator wrote them: a slash at the end, and capitals.
-			map[string]string{"PV_DIR": "/data/", "NODE_NAME": "n.example.com", "USE_NAMING_PREFIX": "True", "PV_CAPACITY": "filesystem"},
+			map[string]string{
+				"PV_DIR": "/data/", "NODE_NAME": "n.example.com", "USE_NAMING_PREFIX": "True", "PV_CAPACITY": "filesystem",
+			},
 			options{
 				mode: "node", kubeconfig: "/k", logLevel: "debug", logFormat: "text", directory: "/data", node: "n.example.com",
 				namingPrefix: "true", capacity: "filesystem",
@@ -91,12 +93,16 @@ func TestRefusedStarts(t *testing.T) {
 		want      string
 	}{
 		"an argument": {[]string{"node"}, t.TempDir(), "provisioner: unknown argument \"node\": there are only flags\n"},
-		"the root":    {nil, "/", "provisioner: wrong options:\nPV_DIR: \"/\": want the absolute path of a directory for the volumes, such as /var/hpvolumes\n"},
-		"a file":      {nil, blocked, "provisioner: make the directory of the volumes (PV_DIR): open " + blocked + ": not a directory\n"},
+		"the root": {nil, "/", "provisioner: wrong options:\nPV_DIR: \"/\": want the absolute path of a directory for " +
+			"the volumes, such as /var/hpvolumes\n"},
+		"a file": {
+			nil, blocked, "provisioner: make the directory of the volumes (PV_DIR): open " + blocked + ": not a directory\n",
+		},
 		"no kubeconfig": {
 			[]string{"--kubeconfig=/does/not/exist"},
 			t.TempDir(),
-			"provisioner: find the Kubernetes API (--kubeconfig, or a service account in the cluster): stat /does/not/exist: no such file or directory\n",
+			"provisioner: find the Kubernetes API (--kubeconfig, or a service account in the cluster): stat /does/not/exist: " +
+				"no such file or directory\n",
 		},
 	} {
 		var stderr bytes.Buffer
@@ -112,24 +118,33 @@ func TestHelp(t *testing.T) {
 	if code := Run([]string{"-h"}, environment(nil), &stderr); code != 0 {
 		t.Errorf("code %d, want 0", code)
 	}
-	for _, word := range []string{"PV_DIR", "NODE_NAME", "USE_NAMING_PREFIX", "PV_CAPACITY", "-mode", "-kubeconfig", "-http-address", "-log-level", "-log-format"} {
+	for _, word := range []string{
+		"PV_DIR", "NODE_NAME", "USE_NAMING_PREFIX", "PV_CAPACITY", "-mode", "-kubeconfig",
+		"-http-address", "-log-level", "-log-format",
+	} {
 		if !strings.Contains(stderr.String(), word) {
 			t.Errorf("the help does not name %s", word)
 		}
 	}
 }
 
-// TestAVolumesLife runs everything but the API: a claim that names the node gets its volume, and with the claim the volume goes.
+// TestAVolumesLife runs everything but the API: a claim that names the node gets its volume,
+// and with the claim the volume goes.
 func TestAVolumesLife(t *testing.T) {
-	waiting, class, directory := storagev1.VolumeBindingWaitForFirstConsumer, "hostpath", filepath.Join(t.TempDir(), "made", "at start")
+	waiting, class := storagev1.VolumeBindingWaitForFirstConsumer, "hostpath"
+	directory := filepath.Join(t.TempDir(), "made", "at start")
 	cluster := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", Labels: map[string]string{corev1.LabelHostname: "here"}}},
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: names.LegacyProvisioner, VolumeBindingMode: &waiting},
+		&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: names.LegacyProvisioner, VolumeBindingMode: &waiting,
+		},
 	)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o := options{directory: directory, node: "here", namingPrefix: "true", capacity: capacityRequested, httpAddress: "127.0.0.1:0"}
+	o := options{
+		directory: directory, node: "here", namingPrefix: "true", capacity: capacityRequested, httpAddress: "127.0.0.1:0",
+	}
 	p, err := build(t.Context(), o, cluster, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -147,13 +162,19 @@ func TestAVolumesLife(t *testing.T) {
 	go func() { ended <- p.run(ctx) }()
 
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1234", Annotations: map[string]string{names.ProvisionOnNode: "here"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "data", UID: "1234", Annotations: map[string]string{names.ProvisionOnNode: "here"},
+		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
+			},
 		},
 	}
-	if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Create(
+		t.Context(), claim, metav1.CreateOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	<-claims.ResultChan()
@@ -163,13 +184,16 @@ func TestAVolumesLife(t *testing.T) {
 	}
 	// What Kubernetes' own controller does once a node is selected.
 	selected.Annotations["volume.kubernetes.io/storage-provisioner"] = names.LegacyProvisioner
-	if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), selected, metav1.UpdateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Update(
+		t.Context(), selected, metav1.UpdateOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	pv := next[*corev1.PersistentVolume](t, volumes, watch.Added)
 	path := filepath.Join(directory, "data-pvc-1234")
 	if pv.Spec.HostPath.Path != path || pv.Spec.ClaimRef.UID != "1234" || pv.Spec.StorageClassName != class {
-		t.Errorf("PersistentVolume with path %s, claim %s, class %s", pv.Spec.HostPath.Path, pv.Spec.ClaimRef.UID, pv.Spec.StorageClassName)
+		t.Errorf("PersistentVolume with path %s, claim %s, class %s",
+			pv.Spec.HostPath.Path, pv.Spec.ClaimRef.UID, pv.Spec.StorageClassName)
 	}
 	if err := os.WriteFile(filepath.Join(path, "file"), []byte("data"), 0o600); err != nil {
 		t.Error(err)
@@ -212,14 +236,16 @@ func checkProbes(t *testing.T, address, directory string) {
 	if code, text := get(t, address+"/readyz"); code != http.StatusOK || text != "provisioner: ok\nvolumes: ok\n" {
 		t.Errorf("/readyz: %d %s", code, text)
 	}
-	if code, text := get(t, address+"/metrics"); code != http.StatusOK || !strings.Contains(text, "\nhpp_legacy_build_info{") {
+	if code, text := get(t, address+"/metrics"); code != http.StatusOK ||
+		!strings.Contains(text, "\nhpp_legacy_build_info{") {
 		t.Errorf("/metrics: %d %s", code, text)
 	}
 	away := directory + " is away"
 	if err := os.Rename(directory, away); err != nil {
 		t.Fatal(err)
 	}
-	want := "provisioner: ok\nvolumes: open the directory of the volumes: open " + directory + ": no such file or directory\n"
+	want := "provisioner: ok\nvolumes: open the directory of the volumes: open " + directory +
+		": no such file or directory\n"
 	if code, text := get(t, address+"/readyz"); code != http.StatusServiceUnavailable || text != want {
 		t.Errorf("/readyz without its directory: %d %s", code, text)
 	}
@@ -267,8 +293,11 @@ func TestTakenAddress(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	address := other.Listener.Addr().String()
-	_, err := build(t.Context(), options{directory: t.TempDir(), node: "here", httpAddress: address}, fake.NewClientset(), slog.New(slog.DiscardHandler))
-	want := fmt.Sprintf("--http-address: listen for health probes and metrics: listen tcp %s: bind: address already in use", address)
+	_, err := build(t.Context(), options{directory: t.TempDir(), node: "here", httpAddress: address}, fake.NewClientset(),
+		slog.New(slog.DiscardHandler))
+	want := fmt.Sprintf(
+		"--http-address: listen for health probes and metrics: listen tcp %s: bind: address already in use", address,
+	)
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -285,7 +314,8 @@ func TestLogsAreJSON(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := parse([]string{"--kubeconfig=" + kubeconfig, "--http-address="}, environment(map[string]string{"PV_DIR": t.TempDir()}), &stderr)
+	o, err := parse([]string{"--kubeconfig=" + kubeconfig, "--http-address="},
+		environment(map[string]string{"PV_DIR": t.TempDir()}), &stderr)
 	if err != nil {
 		t.Fatal(err)
 	}

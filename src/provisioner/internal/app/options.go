@@ -27,8 +27,8 @@ const (
 // options is the command line and the environment.
 type options struct {
 	mode, kubeconfig, httpAddress, logLevel, logFormat string
-	// directory, node, namingPrefix and capacity are PV_DIR, NODE_NAME, USE_NAMING_PREFIX and PV_CAPACITY, which kubevirt's
-	// provisioner reads from the environment too (but for the last, which is ours).
+	// directory, node, namingPrefix and capacity are PV_DIR, NODE_NAME, USE_NAMING_PREFIX and PV_CAPACITY, which
+	// kubevirt's provisioner reads from the environment too (but for the last, which is ours).
 	directory, node, namingPrefix, capacity string
 }
 
@@ -62,13 +62,14 @@ func parse(args []string, getenv func(string) string, output io.Writer) (options
 }
 
 func usage(flags *flag.FlagSet) {
-	_, _ = fmt.Fprint(flags.Output(), "provisioner makes hostPath PersistentVolumes of directories on the node it runs on.\n\n"+
-		"Environment:\n"+
-		"  PV_DIR             directory of the volumes, the same path here and on the host\n"+
-		"  NODE_NAME          name of this node in the cluster\n"+
-		"  USE_NAMING_PREFIX  true: directories are called <claim>-<volume>; false (default): <volume>\n"+
-		"  PV_CAPACITY        requested (default): a volume says the size that its claim asks for; filesystem: that of the filesystem\n\n"+
-		"Flags:\n")
+	_, _ = fmt.Fprint(flags.Output(),
+		"provisioner makes hostPath PersistentVolumes of directories on the node it runs on.\n\n"+
+			"Environment:\n"+
+			"  PV_DIR             directory of the volumes, the same path here and on the host\n"+
+			"  NODE_NAME          name of this node in the cluster\n"+
+			"  USE_NAMING_PREFIX  true: directories are called <claim>-<volume>; false (default): <volume>\n"+
+			"  PV_CAPACITY        requested (default): a volume says its claim's size; filesystem: its filesystem's\n\n"+
+			"Flags:\n")
 	flags.PrintDefaults()
 }
 
@@ -81,14 +82,24 @@ func (o *options) validate() error {
 		what   string
 	}{
 		{o.mode != modeNode, fmt.Sprintf("--mode: %q: this version has only %s", o.mode, modeNode)},
-		{o.httpAddress != "" && !command.IsAddress(o.httpAddress), fmt.Sprintf("--http-address: %q: want host:port, :port or nothing", o.httpAddress)},
+		{
+			o.httpAddress != "" && !command.IsAddress(o.httpAddress),
+			fmt.Sprintf("--http-address: %q: want host:port, :port or nothing", o.httpAddress),
+		},
 		{logErr != nil, fmt.Sprintf("--log-level or --log-format: %v", logErr)},
 		{
 			!filepath.IsAbs(o.directory) || o.directory == "/",
-			fmt.Sprintf("PV_DIR: %q: want the absolute path of a directory for the volumes, such as /var/hpvolumes", o.directory),
+			fmt.Sprintf("PV_DIR: %q: want the absolute path of a directory for the volumes, such as /var/hpvolumes",
+				o.directory),
 		},
-		{len(validation.IsDNS1123Subdomain(o.node)) > 0, fmt.Sprintf("NODE_NAME: %q: want the node's name in the cluster", o.node)},
-		{o.namingPrefix != "true" && o.namingPrefix != "false", fmt.Sprintf("USE_NAMING_PREFIX: %q: want true or false", o.namingPrefix)},
+		{
+			len(validation.IsDNS1123Subdomain(o.node)) > 0,
+			fmt.Sprintf("NODE_NAME: %q: want the node's name in the cluster", o.node),
+		},
+		{
+			o.namingPrefix != "true" && o.namingPrefix != "false",
+			fmt.Sprintf("USE_NAMING_PREFIX: %q: want true or false", o.namingPrefix),
+		},
 		{
 			o.capacity != capacityRequested && o.capacity != capacityFilesystem,
 			fmt.Sprintf("PV_CAPACITY: %q: want %s or %s", o.capacity, capacityRequested, capacityFilesystem),

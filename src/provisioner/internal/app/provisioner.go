@@ -55,20 +55,26 @@ func build(ctx context.Context, o options, client kubernetes.Interface, log *slo
 	if err != nil {
 		return nil, err
 	}
-	watcher, err := placement.New(placement.Config{Client: client, Informers: factory, Node: o.node, Patience: patience, Log: log})
+	watcher, err := placement.New(placement.Config{
+		Client: client, Informers: factory, Node: o.node, Patience: patience, Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}
 	measures := metrics.New("controller")
 	p := &provisioner{informers: factory, watcher: watcher, workers: &sync.WaitGroup{}}
-	p.controller = controller.NewProvisionController(ctx, client, names.LegacyProvisioner, backend, settings(factory, measures)...)
+	p.controller = controller.NewProvisionController(
+		ctx, client, names.LegacyProvisioner, backend, settings(factory, measures)...,
+	)
 	p.controller.ControllerWaitGroup(p.workers)
 	registry, err := register(measures)
 	if err != nil || o.httpAddress == "" {
 		return p, err
 	}
 	live, ready := p.checks(o.directory)
-	if p.server, err = health.New(health.Config{Address: o.httpAddress, Live: live, Ready: ready, Metrics: registry, Log: log}); err != nil {
+	if p.server, err = health.New(health.Config{
+		Address: o.httpAddress, Live: live, Ready: ready, Metrics: registry, Log: log,
+	}); err != nil {
 		return nil, err
 	}
 	if p.listener, err = p.server.Listen(ctx); err != nil {
@@ -86,7 +92,9 @@ func withoutManagedFields(object any) (any, error) {
 }
 
 // settings are the library's options.
-func settings(factory informers.SharedInformerFactory, measures metrics.Metrics) []func(*controller.ProvisionController) error {
+func settings(
+	factory informers.SharedInformerFactory, measures metrics.Metrics,
+) []func(*controller.ProvisionController) error {
 	return []func(*controller.ProvisionController) error{
 		controller.LeaderElection(false), // every node makes its own volumes
 		controller.ClaimsInformer(factory.Core().V1().PersistentVolumeClaims().Informer()),
@@ -96,9 +104,11 @@ func settings(factory informers.SharedInformerFactory, measures metrics.Metrics)
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
 		controller.FailedProvisionThreshold(0),
 		controller.FailedDeleteThreshold(0),
-		// Without this one the library deletes the directory of a volume whose PersistentVolume it could not save; but the API may
-		// have saved it and only its answer been lost, and then a pod may be writing there.
-		controller.CreateProvisionedPVLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
+		// Without this one the library deletes the directory of a volume whose PersistentVolume it could not save; but the
+		// API may have saved it and only its answer been lost, and then a pod may be writing there.
+		controller.CreateProvisionedPVLimiter(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
+		),
 	}
 }
 
@@ -111,7 +121,8 @@ func register(m metrics.Metrics) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
 	for _, collector := range []prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
-		m.PersistentVolumeClaimProvisionTotal, m.PersistentVolumeClaimProvisionFailedTotal, m.PersistentVolumeClaimProvisionDurationSeconds,
+		m.PersistentVolumeClaimProvisionTotal, m.PersistentVolumeClaimProvisionFailedTotal,
+		m.PersistentVolumeClaimProvisionDurationSeconds,
 		m.PersistentVolumeDeleteTotal, m.PersistentVolumeDeleteFailedTotal, m.PersistentVolumeDeleteDurationSeconds,
 	} {
 		if err := registry.Register(collector); err != nil {
@@ -121,8 +132,8 @@ func register(m metrics.Metrics) (*prometheus.Registry, error) {
 	return registry, nil
 }
 
-// run provisions until ctx ends or its server fails, and stops in order: nothing new is begun, what is under way ends, and only then do the
-// probes stop answering.
+// run provisions until ctx ends or its server fails, and stops in order: nothing new is begun, what is under way
+// ends, and only then do the probes stop answering.
 func (p *provisioner) run(ctx context.Context) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()

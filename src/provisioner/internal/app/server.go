@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/beneath"
 )
 
 // checks are those of /healthz and /readyz. Whoever answers at all lives.
@@ -24,7 +24,7 @@ func (p *provisioner) ready(directory string) func(context.Context) error {
 		if !claims.HasSynced() || !volumes.HasSynced() || !classes.HasSynced() {
 			return errors.New("the claims, volumes and classes of the cluster are not read yet")
 		}
-		dir, err := beneath.Open(directory)
+		dir, err := os.OpenRoot(directory)
 		if err != nil {
 			return fmt.Errorf("open the directory of the volumes: %w", err)
 		}

@@ -27,11 +27,14 @@ func persistentVolume(path string) *corev1.PersistentVolume {
 			"kubevirt.io/provisionOnNode":     "here",
 			"pv.kubernetes.io/provisioned-by": "kubevirt.io/hostpath-provisioner",
 		}},
-		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}},
+		},
 	}
 }
 
-// fill makes a directory with what pods leave behind: files, directories without permissions, and a link that leads out.
+// fill makes a directory with what pods leave behind: files, directories without permissions,
+// and a link that leads out.
 func fill(t *testing.T, path, link string) {
 	t.Helper()
 	for _, directory := range []string{path, filepath.Join(path, "deep", "er")} {
@@ -77,7 +80,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestDeleteGoesOn where an attempt was cut off: after the rename, or when a pod has had the directory made again since.
+// TestDeleteGoesOn where an attempt was cut off: after the rename, or when a pod has had the
+// directory made again since.
 func TestDeleteGoesOn(t *testing.T) {
 	for name, left := range map[string][]string{
 		"half removed":                 {".deleted-" + volume},
@@ -133,7 +137,7 @@ func TestDeleteStopsAtMounts(t *testing.T) {
 	fill(t, filepath.Join(point, "data"), "/nowhere")
 	pv := persistentVolume(filepath.Join(directory, volume))
 	err := p.Delete(t.Context(), pv)
-	want := "remove the volume's directory on node here: remove " + mounted + ": invalid cross-device link"
+	want := "remove the volume's directory on node here: open " + mounted + ": invalid cross-device link"
 	if message(err) != want {
 		t.Errorf("error (-want +got):\n%s", cmp.Diff(want, message(err)))
 	}
@@ -189,7 +193,8 @@ func TestDeleteRefuses(t *testing.T) {
 	p, _ := provisioner(t, nil)
 	bare := persistentVolume("")
 	bare.Spec.HostPath = nil
-	if err := p.Delete(t.Context(), bare); message(err) != "PersistentVolume "+volume+" has no hostPath; nothing is removed" {
+	if err := p.Delete(t.Context(), bare); message(err) != "PersistentVolume "+volume+
+		" has no hostPath; nothing is removed" {
 		t.Errorf("error %v, want one that names the missing hostPath", err)
 	}
 }
@@ -215,7 +220,9 @@ func TestDeleteOfALink(t *testing.T) {
 
 // TestOnlyItsOwn: volumes of other nodes and other provisioners are not touched.
 func TestOnlyItsOwn(t *testing.T) {
-	for _, annotation := range []string{"hostPathProvisionerIdentity", "kubevirt.io/provisionOnNode", "pv.kubernetes.io/provisioned-by"} {
+	for _, annotation := range []string{
+		"hostPathProvisionerIdentity", "kubevirt.io/provisionOnNode", "pv.kubernetes.io/provisioned-by",
+	} {
 		p, directory := provisioner(t, nil)
 		fill(t, filepath.Join(directory, volume), "/nowhere")
 		pv := persistentVolume(filepath.Join(directory, volume))
@@ -223,7 +230,8 @@ func TestOnlyItsOwn(t *testing.T) {
 		if p.ShouldDelete(t.Context(), pv) {
 			t.Errorf("with another %s it is taken for one of its own", annotation)
 		}
-		if err := p.Delete(t.Context(), pv); message(err) != "PersistentVolume "+volume+" is not one of this provisioner's for node here" {
+		if err := p.Delete(t.Context(), pv); message(err) != "PersistentVolume "+volume+
+			" is not one of this provisioner's for node here" {
 			t.Errorf("error %v, want one that says so", err)
 		}
 		if found := list(t, directory); len(found) != 1 {
@@ -239,7 +247,8 @@ func TestDeleteWithoutItsDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := p.Delete(t.Context(), persistentVolume(filepath.Join(directory, volume)))
-	if want := "open the directory of the volumes on node here: open " + directory + ": no such file or directory"; message(err) != want {
+	if want := "open the directory of the volumes on node here: open " + directory +
+		": no such file or directory"; message(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/beneath"
 )
 
 const (
@@ -19,7 +19,8 @@ const (
 	maxName = 255
 )
 
-// directoryName is the name of a volume's directory. It always ends in the volume's name, which is what Delete relies on.
+// directoryName is the name of a volume's directory. It always ends in the volume's name,
+// which is what Delete relies on.
 func (p *Provisioner) directoryName(o controller.ProvisionOptions) string {
 	if !p.NamingPrefix {
 		return o.PVName
@@ -28,21 +29,23 @@ func (p *Provisioner) directoryName(o controller.ProvisionOptions) string {
 	return o.PVC.Name[:min(len(o.PVC.Name), room)] + "-" + o.PVName
 }
 
-// prepare makes the directory of a volume, if the filesystem could hold what is asked for, and gives the volume's capacity.
+// prepare makes the directory of a volume, if the filesystem could hold what is asked for, and
+// gives the volume's capacity.
 func (p *Provisioner) prepare(name string, request resource.Quantity) (resource.Quantity, error) {
 	// Opened for each volume: a disk may have been mounted or unmounted since, and a descriptor would keep it busy.
-	dir, err := beneath.Open(p.Directory)
+	dir, err := os.OpenRoot(p.Directory)
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("open the directory of the volumes on node %s: %w", p.Node, err)
 	}
 	defer func() { _ = dir.Close() }() // nothing was written through it
-	st, err := dir.Statfs()
-	if err != nil {
+	var st unix.Statfs_t
+	if err := unix.Statfs(p.Directory, &st); err != nil {
 		return resource.Quantity{}, fmt.Errorf("ask for the size of the filesystem on node %s: %w", p.Node, err)
 	}
 	size := int64(st.Blocks) * st.Bsize
 	if request.CmpInt64(size) > 0 {
-		return resource.Quantity{}, fmt.Errorf("the claim asks for %s, and the whole filesystem of %s on node %s has %s; ask for less, or for a node with a larger one",
+		return resource.Quantity{}, fmt.Errorf("the claim asks for %s, and the whole filesystem of %s on node %s has %s; "+
+			"ask for less, or for a node with a larger one",
 			request.String(), p.Directory, p.Node, resource.NewQuantity(size, resource.BinarySI))
 	}
 	if err := makeDirectory(dir, name); err != nil {
@@ -54,31 +57,33 @@ func (p *Provisioner) prepare(name string, request resource.Quantity) (resource.
 	return request, nil
 }
 
-// makeDirectory makes a directory durably, or takes the one that is there: no other claim has ever had its name.
-func makeDirectory(dir *beneath.Dir, name string) error {
-	err := dir.Mkdir(name, mode)
-	if errors.Is(err, fs.ErrExist) {
-		return takeDirectory(dir, name)
+// makeDirectory makes a directory durably, or takes the one that is there: no other claim has ever had its name, so an
+// attempt that ended early has made it.
+func makeDirectory(dir *os.Root, name string) error {
+	if err := dir.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
+	info, err := dir.Lstat(name)
 	if err != nil {
 		return err
 	}
-	if err := dir.Sync("."); err != nil {
-		return errors.Join(err, dir.Remove(name))
-	}
-	return nil
-}
-
-// takeDirectory completes what an attempt that ended early has begun.
-func takeDirectory(dir *beneath.Dir, name string) error {
-	info, err := dir.Stat(name)
-	if err != nil {
-		return err
-	}
-	if !info.Mode.IsDir() {
+	if !info.IsDir() {
 		return fmt.Errorf("%s is there and is not a directory; move it away", filepath.Join(dir.Name(), name))
 	}
-	return errors.Join(dir.Chmod(name, mode), dir.Sync("."))
+	if err := dir.Chmod(name, mode); err != nil { // whatever the umask
+		return err
+	}
+	return sync(dir)
+}
+
+// sync makes the entries of a directory durable.
+func sync(dir *os.Root) error {
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was open for reading
+	return f.Sync()
 }
 
 // roundDown gives a size in bytes in the largest unit of which there are at least ten, as kubevirt's provisioner does.

@@ -54,13 +54,17 @@ func provisioner(t *testing.T, change func(*Config)) (*Provisioner, string) {
 func options(change func(*controller.ProvisionOptions)) controller.ProvisionOptions {
 	name := "hostpath"
 	o := controller.ProvisionOptions{
-		StorageClass: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: names.LegacyProvisioner},
-		PVName:       volume,
+		StorageClass: &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: names.LegacyProvisioner,
+		},
+		PVName: volume,
 		PVC: &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "0b1f1d0c-1111-4222-8333-444455556666"},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				StorageClassName: &name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
+				},
 			},
 		},
 	}
@@ -102,14 +106,18 @@ func TestProvisionedVolume(t *testing.T) {
 			"pv.kubernetes.io/provisioned-by": "kubevirt.io/hostpath-provisioner",
 		}},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(directory, volume)}},
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(directory, volume)},
+			},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			VolumeMode:                    &mode,
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "In", Values: []string{"here.example.com"}}},
-			}}}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "kubernetes.io/hostname", Operator: "In", Values: []string{"here.example.com"}},
+				}}},
+			}},
 		},
 	}
 	if diff := cmp.Diff(want, pv); diff != "" {
@@ -217,13 +225,13 @@ func TestProvisionRefuses(t *testing.T) {
 			func(o *controller.ProvisionOptions) {
 				o.StorageClass.Parameters = map[string]string{"storagePool": "local", "a": "b"}
 			},
-			"StorageClass hostpath has parameters (a, storagePool), and provisioner kubevirt.io/hostpath-provisioner (with a slash) takes none; " +
-				"the CSI driver kubevirt.io.hostpath-provisioner (with a dot) does",
+			"StorageClass hostpath has parameters (a, storagePool), and provisioner kubevirt.io/hostpath-provisioner (with a " +
+				"slash) takes none; the CSI driver kubevirt.io.hostpath-provisioner (with a dot) does",
 		},
 		"mount options": {
 			func(o *controller.ProvisionOptions) { o.StorageClass.MountOptions = []string{"noatime", "ro"} },
-			"StorageClass hostpath has mountOptions (noatime, ro), and the kubelet starts no pod that has a hostPath volume with mount options; " +
-				"remove them from the class, or use a class of the CSI driver",
+			"StorageClass hostpath has mountOptions (noatime, ro), and the kubelet starts no pod that has a hostPath volume " +
+				"with mount options; remove them from the class, or use a class of the CSI driver",
 		},
 		"selector": {
 			func(o *controller.ProvisionOptions) { o.PVC.Spec.Selector = &metav1.LabelSelector{} },
@@ -233,19 +241,22 @@ func TestProvisionRefuses(t *testing.T) {
 			func(o *controller.ProvisionOptions) {
 				o.PVC.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "yesterday"}
 			},
-			"the claim wants to begin as a copy of VolumeSnapshot yesterday, and this provisioner cannot copy; leave dataSource and dataSourceRef out",
+			"the claim wants to begin as a copy of VolumeSnapshot yesterday, and this provisioner cannot copy; leave " +
+				"dataSource and dataSourceRef out",
 		},
 		"data source reference": {
 			func(o *controller.ProvisionOptions) {
 				o.PVC.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 			},
-			"the claim wants to begin as a copy of PersistentVolumeClaim other, and this provisioner cannot copy; leave dataSource and dataSourceRef out",
+			"the claim wants to begin as a copy of PersistentVolumeClaim other, and this provisioner cannot copy; leave " +
+				"dataSource and dataSourceRef out",
 		},
 		"many writers": {
 			func(o *controller.ProvisionOptions) {
 				o.PVC.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}
 			},
-			"the claim asks for access mode ReadWriteMany, and a hostPath volume is on one node; want ReadWriteOnce (all pods of the node) or ReadWriteOncePod",
+			"the claim asks for access mode ReadWriteMany, and a hostPath volume is on one node; want ReadWriteOnce (all pods " +
+				"of the node) or ReadWriteOncePod",
 		},
 	} {
 		p, directory := provisioner(t, nil)
@@ -284,14 +295,18 @@ func TestNoRoom(t *testing.T) {
 	p, directory := provisioner(t, nil)
 	large := *resource.NewQuantity(size(t, directory)+1, resource.BinarySI)
 	want := "the claim asks for " + large.String() + ", and the whole filesystem of " + directory + " on node here has " +
-		resource.NewQuantity(size(t, directory), resource.BinarySI).String() + "; ask for less, or for a node with a larger one"
-	for annotation, wantState := range map[string]controller.ProvisioningState{"": controller.ProvisioningReschedule, "here": controller.ProvisioningFinished} {
+		resource.NewQuantity(size(t, directory), resource.BinarySI).String() +
+		"; ask for less, or for a node with a larger one"
+	for annotation, wantState := range map[string]controller.ProvisioningState{
+		"": controller.ProvisioningReschedule, "here": controller.ProvisioningFinished,
+	} {
 		_, state, err := p.Provision(t.Context(), options(func(o *controller.ProvisionOptions) {
 			o.PVC.Annotations = map[string]string{names.ProvisionOnNode: annotation}
 			o.PVC.Spec.Resources.Requests[corev1.ResourceStorage] = large
 		}))
 		if message(err) != want || state != wantState {
-			t.Errorf("annotation %q: state %s, want %s; error (-want +got):\n%s", annotation, state, wantState, cmp.Diff(want, message(err)))
+			t.Errorf("annotation %q: state %s, want %s; error (-want +got):\n%s",
+				annotation, state, wantState, cmp.Diff(want, message(err)))
 		}
 	}
 }
@@ -352,7 +367,8 @@ func TestProvisionAsksTheCluster(t *testing.T) {
 		"no such node": {fake.NewClientset(), `read the labels of node here: nodes "here" not found`},
 		"a node without hostname": {
 			fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}}),
-			"node here has no label kubernetes.io/hostname, and without one no pod could be bound to a volume on it; label the node",
+			"node here has no label kubernetes.io/hostname, and without one no pod could be bound to a volume on it; label " +
+				"the node",
 		},
 		"the volume exists": {
 			cluster(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}}),

@@ -1,5 +1,5 @@
-// Package hostpath makes directories on this node into PersistentVolumes with a hostPath source, and removes them again. It is the part of
-// the legacy provisioner that sig-storage-lib-external-provisioner calls.
+// Package hostpath makes directories on this node into PersistentVolumes with a hostPath source, and removes them
+// again. It is the part of the legacy provisioner that sig-storage-lib-external-provisioner calls.
 package hostpath
 
 import (
@@ -60,8 +60,8 @@ func New(c Config) (*Provisioner, error) {
 	return &Provisioner{Config: c}, nil
 }
 
-// ShouldProvision tells whether the claim's volume is to be made on this node. It says yes for a claim that names this node and whose class
-// is not known here (yet): the caller then finds no class either, and asks again.
+// ShouldProvision reports whether the claim's volume is to be made on this node. It says yes for a claim that names
+// this node and whose class is not known here (yet): the caller then finds no class either, and asks again.
 func (p *Provisioner) ShouldProvision(_ context.Context, claim *corev1.PersistentVolumeClaim) bool {
 	class, err := p.Classes.Get(util.GetPersistentVolumeClaimClass(claim))
 	if err != nil {
@@ -70,8 +70,11 @@ func (p *Provisioner) ShouldProvision(_ context.Context, claim *corev1.Persisten
 	return placement.Decide(claim, class, p.Node).Here()
 }
 
-// Provision makes the directory of a claim, or takes the one that an earlier attempt has made, and gives the PersistentVolume for it.
-func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+// Provision makes the directory of a claim, or takes the one that an earlier attempt has made, and
+// gives the PersistentVolume for it.
+func (p *Provisioner) Provision(
+	ctx context.Context, o controller.ProvisionOptions,
+) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	modes, err := supported(o.PVC, o.StorageClass)
 	if err != nil {
 		return nil, controller.ProvisioningFinished, err
@@ -88,7 +91,8 @@ func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 	if err != nil {
 		return nil, whereNext(o.PVC), err
 	}
-	p.Log.InfoContext(ctx, "the directory of a volume is ready", logging.KeyPV, o.PVName, logging.KeyPath, filepath.Join(p.Directory, name),
+	p.Log.InfoContext(ctx, "the directory of a volume is ready",
+		logging.KeyPV, o.PVName, logging.KeyPath, filepath.Join(p.Directory, name),
 		logging.KeyClaim, o.PVC.Namespace+"/"+o.PVC.Name)
 	pv := p.persistentVolume(o, hostname)
 	pv.Spec.AccessModes = modes
@@ -97,7 +101,8 @@ func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 	return pv, controller.ProvisioningFinished, nil
 }
 
-// whereNext is what follows when this node has no room: the scheduler may try another one, unless the claim's user chose this.
+// whereNext is what follows when this node has no room: the scheduler may try another one,
+// unless the claim's user chose this.
 func whereNext(claim *corev1.PersistentVolumeClaim) controller.ProvisioningState {
 	if claim.Annotations[names.ProvisionOnNode] != "" {
 		return controller.ProvisioningFinished
@@ -105,8 +110,9 @@ func whereNext(claim *corev1.PersistentVolumeClaim) controller.ProvisioningState
 	return controller.ProvisioningReschedule
 }
 
-// absent fails when the claim has a PersistentVolume already: another node's, if the claim's annotation was changed meanwhile, or one
-// that this process does not see yet. The API takes only one of a name; asking first spares a directory that nobody would ever use.
+// absent fails when the claim has a PersistentVolume already: another node's, if the claim's annotation was changed
+// meanwhile, or one that this process does not see yet. The API takes only one of a name; asking first spares a
+// directory that nobody would ever use.
 func (p *Provisioner) absent(ctx context.Context, name string) error {
 	_, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -127,7 +133,8 @@ func (p *Provisioner) hostname(ctx context.Context) (string, error) {
 	}
 	hostname := node.Labels[corev1.LabelHostname]
 	if hostname == "" {
-		return "", fmt.Errorf("node %s has no label %s, and without one no pod could be bound to a volume on it; label the node", p.Node, corev1.LabelHostname)
+		return "", fmt.Errorf("node %s has no label %s, and without one no pod could be bound to a volume on it; label the "+
+			"node", p.Node, corev1.LabelHostname)
 	}
 	return hostname, nil
 }
@@ -151,11 +158,11 @@ func (p *Provisioner) persistentVolume(o controller.ProvisionOptions, hostname s
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: policy,
 			VolumeMode:                    &mode,
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 					{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}},
-				},
-			}}}},
+				}}},
+			}},
 		},
 	}
 }

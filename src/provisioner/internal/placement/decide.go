@@ -1,5 +1,5 @@
-// Package placement decides which node makes the volume of a claim. Each node has an instance of the provisioner and nobody
-// leads them: every instance comes to the same answer from the claim and its class alone.
+// Package placement decides which node makes the volume of a claim. Each node has an instance of the provisioner and
+// nobody leads them: every instance comes to the same answer from the claim and its class alone.
 package placement
 
 import (
@@ -9,7 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
-// SelectedNode is the annotation in which the scheduler says where it wants the volume of a claim whose class waits for a consumer.
+// SelectedNode is the annotation in which the scheduler says where it wants the volume of a claim
+// whose class waits for a consumer.
 const SelectedNode = "volume.kubernetes.io/selected-node"
 
 // Action is what the instance on a node has to do about a claim.
@@ -21,10 +22,11 @@ const (
 	Ignore Action = iota
 	// Provision the volume here.
 	Provision
-	// Select this node: the annotation names it, and the class would wait for a consumer. Kubernetes asks for the volume only
-	// once a node is selected, and the scheduler keeps to the selection.
+	// Select this node: the annotation names it, and the class would wait for a consumer. Kubernetes asks for the volume
+	// only once a node is selected, and the scheduler keeps to the selection.
 	Select
-	// Override the scheduler: it selected another node than the annotation, which names this one. Provision here and say so.
+	// Override the scheduler: it selected another node than the annotation, which names this one.
+	// Provision here and say so.
 	Override
 	// Verify that the node in the annotation, another one, exists.
 	Verify
@@ -32,14 +34,16 @@ const (
 	Explain
 )
 
-// Decide gives the action of the instance on a node. Of all nodes' instances at most one is told to Provision, Select or Override,
-// whatever the scheduler writes later: where there is an annotation, only that node; else only the selected one.
+// Decide gives the action of the instance on a node. Of all nodes' instances at most one is told to
+// Provision, Select or Override, whatever the scheduler writes later: where there is an annotation, only that
+// node; else only the selected one.
 func Decide(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) Action {
 	bound := claim.Spec.VolumeName != ""
 	if bound || claim.DeletionTimestamp != nil || populated(claim) || class.Provisioner != names.LegacyProvisioner {
 		return Ignore
 	}
-	wanted, selected, waits := claim.Annotations[names.ProvisionOnNode], claim.Annotations[SelectedNode], waitsForConsumer(class)
+	wanted, selected := claim.Annotations[names.ProvisionOnNode], claim.Annotations[SelectedNode]
+	waits := waitsForConsumer(class)
 	switch {
 	case wanted == "":
 		return follow(waits, selected == node)
@@ -70,11 +74,11 @@ func follow(waits, here bool) Action {
 	}
 }
 
-// Here tells whether an action is to make the volume on this node.
+// Here reports whether an action is to make the volume on this node.
 func (a Action) Here() bool { return a == Provision || a == Override }
 
-// populated tells whether the claim's data source is of a kind that a volume populator serves. It makes a claim of its own without
-// one, and gives this claim the volume of that.
+// populated reports whether the claim's data source is of a kind that a volume populator serves. It makes a claim of
+// its own without one, and gives this claim the volume of that.
 func populated(claim *corev1.PersistentVolumeClaim) bool {
 	s := claim.Spec.DataSourceRef
 	return s != nil && s.Kind != "PersistentVolumeClaim" && s.Kind != "VolumeSnapshot"

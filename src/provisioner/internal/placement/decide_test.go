@@ -26,8 +26,10 @@ func class(mode storagev1.VolumeBindingMode) *storagev1.StorageClass {
 func claim(annotations ...string) *corev1.PersistentVolumeClaim {
 	name := "hostpath"
 	c := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1234", ResourceVersion: "7", Annotations: map[string]string{}},
-		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &name},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "data", UID: "1234", ResourceVersion: "7", Annotations: map[string]string{},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &name},
 	}
 	for i := 0; i < len(annotations); i += 2 {
 		c.Annotations[annotations[i]] = annotations[i+1]
@@ -65,9 +67,15 @@ func TestDecide(t *testing.T) {
 		{"waiting, selected elsewhere", claim(SelectedNode, "there"), class(waiting), Ignore},
 		{"waiting, annotated", claim(provisionOnNode, "here"), class(waiting), Select},
 		{"waiting, annotated and selected", claim(provisionOnNode, "here", SelectedNode, "here"), class(waiting), Provision},
-		{"waiting, annotated, selected elsewhere", claim(provisionOnNode, "here", SelectedNode, "there"), class(waiting), Override},
+		{
+			"waiting, annotated, selected elsewhere", claim(provisionOnNode, "here", SelectedNode, "there"), class(waiting),
+			Override,
+		},
 		{"waiting, annotated elsewhere", claim(provisionOnNode, "there"), class(waiting), Verify},
-		{"waiting, annotated elsewhere, selected", claim(provisionOnNode, "there", SelectedNode, "here"), class(waiting), Verify},
+		{
+			"waiting, annotated elsewhere, selected", claim(provisionOnNode, "there", SelectedNode, "here"), class(waiting),
+			Verify,
+		},
 		{"bound", bound, class(immediate), Ignore},
 		{"being deleted", deleted, class(immediate), Ignore},
 		{"another provisioner's", claim(provisionOnNode, "here"), foreign, Ignore},

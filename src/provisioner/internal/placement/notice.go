@@ -36,7 +36,7 @@ const (
 // notice is something that the user of a claim should know.
 type notice struct {
 	reason string
-	// about tells notices of one reason apart; it is the same on all nodes.
+	// about distinguishes notices of one reason; it is the same on all nodes.
 	about   string
 	message string
 }
@@ -62,30 +62,33 @@ func nodeUnknown(claim *corev1.PersistentVolumeClaim, nodes []corev1.Node) notic
 		known = append(known[:maxNodes], "and others")
 	}
 	return notice{reason: ReasonNodeUnknown, about: wanted(claim), message: fmt.Sprintf(
-		"annotation %s: there is no node %q; the nodes are %s; correct it with `kubectl annotate --overwrite pvc --namespace=%s %s %s=NODE`",
+		"annotation %s: there is no node %q; the nodes are %s; correct it with `kubectl annotate --overwrite pvc "+
+			"--namespace=%s %s %s=NODE`",
 		names.ProvisionOnNode, wanted(claim), strings.Join(known, ", "), claim.Namespace, claim.Name, names.ProvisionOnNode)}
 }
 
 func contradiction(claim *corev1.PersistentVolumeClaim) notice {
 	node, selected := wanted(claim), claim.Annotations[SelectedNode]
 	return notice{reason: ReasonContradiction, about: node + "\x00" + selected, message: fmt.Sprintf(
-		"the scheduler chose node %s, but annotation %s says %s and wins: the volume is made on %s; a pod that has other volumes on %s "+
-			"cannot be scheduled, so give all claims of a pod the annotation with the same node, or none",
+		"the scheduler chose node %s, but annotation %s says %s and wins: the volume is made on %s; a pod that has other "+
+			"volumes on %s cannot be scheduled, so give all claims of a pod the annotation with the same node, or none",
 		selected, names.ProvisionOnNode, node, node, selected)}
 }
 
-// tell makes an event on the claim. All instances give it the same name, so that it is there once however many nodes there are; it
-// comes back as long as its reason lasts, after the API server has dropped it.
-func (w *Watcher) tell(ctx context.Context, claim *corev1.PersistentVolumeClaim, n notice) error {
+// notify makes an event on the claim. All instances give it the same name, so that it is there once however many nodes
+// there are; it comes back as long as its reason lasts, after the API server has dropped it.
+func (w *Watcher) notify(ctx context.Context, claim *corev1.PersistentVolumeClaim, n notice) error {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(n.reason + "\x00" + n.about)) // cannot fail
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	_, err := w.Client.CoreV1().Events(claim.Namespace).Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: fmt.Sprintf("pvc-%s.%x", claim.UID, hash.Sum64())},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
+			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			ResourceVersion: claim.ResourceVersion,
 		},
-		Type: corev1.EventTypeWarning, Reason: n.reason, Message: strings.ToValidUTF8(n.message[:min(len(n.message), maxMessage)], ""),
+		Type: corev1.EventTypeWarning, Reason: n.reason,
+		Message:        strings.ToValidUTF8(n.message[:min(len(n.message), maxMessage)], ""),
 		Source:         corev1.EventSource{Component: names.LegacyProvisioner, Host: w.Node},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		ReportingController: names.LegacyProvisioner, ReportingInstance: w.Node,
@@ -96,6 +99,7 @@ func (w *Watcher) tell(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	case err != nil:
 		return fmt.Errorf("say on the claim that %s: %w", n.message, err)
 	}
-	w.Log.WarnContext(ctx, "a claim cannot have its volume as it is", logging.KeyClaim, claim.Namespace+"/"+claim.Name, logging.KeyReason, n.reason, logging.KeyMessage, n.message)
+	w.Log.WarnContext(ctx, "a claim cannot have its volume as it is",
+		logging.KeyClaim, claim.Namespace+"/"+claim.Name, logging.KeyReason, n.reason, logging.KeyMessage, n.message)
 	return nil
 }

@@ -39,14 +39,14 @@ type Config struct {
 	Informers informers.SharedInformerFactory
 	// Node is the name of this node.
 	Node string
-	// Patience is how long a claim may stay without a volume before the instances whose business it is not look whether it can
-	// get one. They look at different moments of the interval after it.
+	// Patience is how long a claim may stay without a volume before the instances whose business it is not look whether
+	// it can get one. They look at different moments of the interval after it.
 	Patience time.Duration
 	Log      *slog.Logger
 }
 
-// Watcher does about claims what is left to do before they can be provisioned: it selects its node for a claim whose annotation
-// names it, and says on a claim why nothing happens.
+// Watcher does about claims what is left to do before they can be provisioned: it selects its node for a claim whose
+// annotation names it, and says on a claim why nothing happens.
 type Watcher struct {
 	Config
 	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
@@ -71,8 +71,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), claims.HasSynced, classes.HasSynced) {
 		return nil
 	}
-	// A claim can be older than its class. The classes that are here already are found when the claims are seen, after this.
-	_, classesErr := classes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: func(object any, known bool) {
+	// A claim can be older than its class. The classes that are here already are found when the
+	// claims are seen, after this.
+	_, classesErr := classes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: func(object any,
+		known bool,
+	) {
 		if !known {
 			w.seeClass(object)
 		}
@@ -147,7 +150,8 @@ func (w *Watcher) next(ctx context.Context) (more bool) {
 	}
 	defer w.queue.Done(name)
 	if err := w.act(ctx, name); err != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "cannot do what a claim needs; it is tried again", logging.KeyClaim, name.String(), logging.KeyError, err)
+		w.Log.WarnContext(ctx, "cannot do what a claim needs; it is tried again",
+			logging.KeyClaim, name.String(), logging.KeyError, err)
 		w.queue.AddRateLimited(name)
 		return true
 	}
@@ -157,7 +161,9 @@ func (w *Watcher) next(ctx context.Context) (more bool) {
 
 // act does what is to do about a claim now.
 func (w *Watcher) act(ctx context.Context, name cache.ObjectName) error {
-	claim, err := w.Informers.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(name.Namespace).Get(name.Name)
+	claim, err := w.Informers.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(name.Namespace).Get(
+		name.Name,
+	)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -168,18 +174,18 @@ func (w *Watcher) act(ctx context.Context, name cache.ObjectName) error {
 	case Select:
 		return w.selectNode(ctx, claim)
 	case Override:
-		return w.tell(ctx, claim, contradiction(claim))
+		return w.notify(ctx, claim, contradiction(claim))
 	case Verify:
 		return w.verify(ctx, claim)
 	case Explain:
-		return w.tell(ctx, claim, nodeNeeded(claim))
+		return w.notify(ctx, claim, nodeNeeded(claim))
 	case Ignore, Provision:
 	}
 	return nil
 }
 
-// selectNode writes this node into the claim, unless the claim is another one by now than the one that was decided upon: the
-// scheduler may be selecting as well.
+// selectNode writes this node into the claim, unless the claim is another one by now than the one that was decided
+// upon: the scheduler may be selecting as well.
 func (w *Watcher) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": claim.UID, "resourceVersion": claim.ResourceVersion, "annotations": map[string]string{SelectedNode: w.Node},
@@ -187,14 +193,16 @@ func (w *Watcher) selectNode(ctx context.Context, claim *corev1.PersistentVolume
 	if err != nil {
 		return err
 	}
-	_, err = w.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = w.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("select node %s for the claim: %w", w.Node, err)
 	}
-	w.Log.InfoContext(ctx, "selected this node for a claim whose annotation names it", logging.KeyClaim, claim.Namespace+"/"+claim.Name, logging.KeyNode, w.Node)
+	w.Log.InfoContext(ctx, "selected this node for a claim whose annotation names it",
+		logging.KeyClaim, claim.Namespace+"/"+claim.Name, logging.KeyNode, w.Node)
 	return nil
 }
 
@@ -211,5 +219,5 @@ func (w *Watcher) verify(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if err != nil {
 		return fmt.Errorf("list the nodes: %w", err)
 	}
-	return w.tell(ctx, claim, nodeUnknown(claim, nodes.Items))
+	return w.notify(ctx, claim, nodeUnknown(claim, nodes.Items))
 }

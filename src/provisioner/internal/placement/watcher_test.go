@@ -25,7 +25,9 @@ func watch(t *testing.T, cluster *fake.Clientset, do func(t *testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		factory := informers.NewSharedInformerFactory(cluster, time.Hour)
-		w, err := New(Config{Client: cluster, Informers: factory, Node: "here", Patience: 10 * time.Second, Log: slog.New(slog.DiscardHandler)})
+		w, err := New(Config{
+			Client: cluster, Informers: factory, Node: "here", Patience: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +79,9 @@ func TestTheNamedNodeIsSelected(t *testing.T) {
 			patches = append(patches, string(patch.GetPatch()))
 		}
 	}
-	want := []string{`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"here"},"resourceVersion":"7","uid":"1234"}}`}
+	want := []string{
+		`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"here"},"resourceVersion":"7","uid":"1234"}}`,
+	}
 	if diff := cmp.Diff(want, patches); diff != "" {
 		t.Errorf("patches (-want +got):\n%s", diff)
 	}
@@ -89,12 +93,15 @@ func TestTheSchedulerMayBeFaster(t *testing.T) {
 	attempts := 0
 	cluster.PrependReactor("patch", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 		attempts++
-		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data", errors.New("changed"))
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data",
+			errors.New("changed"))
 	})
 	watch(t, cluster, func(t *testing.T) {
 		before := attempts
 		faster := claim(provisionOnNode, "here", SelectedNode, "there")
-		if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), faster, metav1.UpdateOptions{}); err != nil {
+		if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Update(
+			t.Context(), faster, metav1.UpdateOptions{},
+		); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
@@ -103,7 +110,8 @@ func TestTheSchedulerMayBeFaster(t *testing.T) {
 			t.Fatalf("%d events, want one", len(got))
 		}
 		if before == 0 || attempts != before {
-			t.Errorf("%d attempts to select the node before the scheduler's and %d in all, want some and none after it", before, attempts)
+			t.Errorf("%d attempts to select the node before the scheduler's and %d in all, want some and none after it",
+				before, attempts)
 		}
 	})
 }
@@ -121,8 +129,9 @@ func TestNotices(t *testing.T) {
 		"immediate without annotation": {
 			[]runtime.Object{class(immediate), claim()},
 			"WaitingForAnnotation",
-			"StorageClass hostpath binds immediately, so nothing chooses a node for this volume: name one with `kubectl annotate pvc " +
-				"--namespace=shop data kubevirt.io/provisionOnNode=NODE`, or use a class with volumeBindingMode WaitForFirstConsumer",
+			"StorageClass hostpath binds immediately, so nothing chooses a node for this volume: name one with `kubectl " +
+				"annotate pvc --namespace=shop data kubevirt.io/provisionOnNode=NODE`, or use a class with volumeBindingMode " +
+				"WaitForFirstConsumer",
 		},
 		"no such node": {
 			[]runtime.Object{class(immediate), claim(provisionOnNode, "gone"), node("here"), node("there")},
@@ -132,15 +141,17 @@ func TestNotices(t *testing.T) {
 		},
 		"no such node among many": {
 			many, "NodeNotFound",
-			`annotation kubevirt.io/provisionOnNode: there is no node "gone"; the nodes are node-a, node-b, node-c, node-d, node-e, node-f, node-g, ` +
+			`annotation kubevirt.io/provisionOnNode: there is no node "gone"; the nodes are node-a, node-b, node-c, node-d, ` +
+				`node-e, node-f, node-g, ` +
 				"node-h, node-i, node-j, and others; correct it with " +
 				"`kubectl annotate --overwrite pvc --namespace=shop data kubevirt.io/provisionOnNode=NODE`",
 		},
 		"the scheduler chose another": {
 			[]runtime.Object{class(waiting), claim(provisionOnNode, "here", SelectedNode, "there")},
 			"NodeConflict",
-			"the scheduler chose node there, but annotation kubevirt.io/provisionOnNode says here and wins: the volume is made on here; a pod that has " +
-				"other volumes on there cannot be scheduled, so give all claims of a pod the annotation with the same node, or none",
+			"the scheduler chose node there, but annotation kubevirt.io/provisionOnNode says here and wins: the volume is " +
+				"made on here; a pod that has other volumes on there cannot be scheduled, so give all claims of a pod the " +
+				"annotation with the same node, or none",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,9 +164,13 @@ func TestNotices(t *testing.T) {
 				}
 				e := got[0]
 				if e.Type != "Warning" || e.Reason != test.reason || e.Message != test.message {
-					t.Errorf("event %s %s, want Warning %s; message (-want +got):\n%s", e.Type, e.Reason, test.reason, cmp.Diff(test.message, e.Message))
+					t.Errorf("event %s %s, want Warning %s; message (-want +got):\n%s",
+						e.Type, e.Reason, test.reason, cmp.Diff(test.message, e.Message))
 				}
-				want := corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data", UID: "1234", ResourceVersion: "7"}
+				want := corev1.ObjectReference{
+					APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data",
+					UID: "1234", ResourceVersion: "7",
+				}
 				if diff := cmp.Diff(want, e.InvolvedObject); diff != "" {
 					t.Errorf("event's object (-want +got):\n%s", diff)
 				}
@@ -182,7 +197,9 @@ func TestOthersWaitBeforeTheyAsk(t *testing.T) {
 		pass(5 * time.Second)
 		bound := claim(provisionOnNode, "there")
 		bound.Spec.VolumeName = "pvc-1234"
-		if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Update(t.Context(), bound, metav1.UpdateOptions{}); err != nil {
+		if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Update(
+			t.Context(), bound, metav1.UpdateOptions{},
+		); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Hour)
@@ -208,7 +225,9 @@ func TestANodeThatExistsIsNoCauseForAnEvent(t *testing.T) {
 func TestAClaimMayBeOlderThanItsClass(t *testing.T) {
 	cluster := fake.NewClientset(claim(provisionOnNode, "here"))
 	watch(t, cluster, func(t *testing.T) {
-		if _, err := cluster.StorageV1().StorageClasses().Create(t.Context(), class(waiting), metav1.CreateOptions{}); err != nil {
+		if _, err := cluster.StorageV1().StorageClasses().Create(
+			t.Context(), class(waiting), metav1.CreateOptions{},
+		); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -26,7 +26,8 @@ func TestWrittenFileReadsBackWithTheSameSum(t *testing.T) {
 		t.Fatalf("write: exit %d: %s", code, stderr)
 	}
 	sum, _, _ := strings.Cut(out, " ")
-	if code, out, _ = selftest(t, "read", file); code != 0 || !strings.HasPrefix(out, sum) || !strings.Contains(out, " 70001 bytes") {
+	if code, out, _ = selftest(t, "read", file); code != 0 || !strings.HasPrefix(out, sum) ||
+		!strings.Contains(out, " 70001 bytes") {
 		t.Errorf("read: exit %d, %q; want the sum %s and 70001 bytes", code, out, sum)
 	}
 	if code, _, stderr = selftest(t, "checksum", "--want", sum, file); code != 0 {

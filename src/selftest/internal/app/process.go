@@ -24,7 +24,8 @@ func sleep(ctx context.Context, d time.Duration) {
 // appendLoop appends a numbered line at once and then each period, durably,
 // until ctx ends. A test sees from the numbers whether writing ever stopped.
 func appendLoop(ctx context.Context, out io.Writer, path string, period time.Duration) error {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // other users of the volume read it
+	//nolint:gosec // other users of the volume read it
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}

@@ -67,9 +67,10 @@ func CertManager(ctx context.Context, dir cache.Dir, out io.Writer) (string, err
 		return dir.Path(folder), nil
 	}
 	var folder string
-	err := progress.New(out, 1).Step("compile cert-manager "+program.Version, 3*time.Minute, func(report func(string)) (err error) {
-		folder, err = gobuild.Build(ctx, dir, program, report)
-		return err
-	})
+	err := progress.New(out, 1).Step("compile cert-manager "+program.Version, 3*time.Minute,
+		func(report func(string)) (err error) {
+			folder, err = gobuild.Build(ctx, dir, program, report)
+			return err
+		})
 	return folder, err
 }

@@ -88,12 +88,15 @@ func downCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Cluster %s is gone. The cache in %s stays: the next `up` is quick.\n", name, dir)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Cluster %s is gone. The cache in %s stays: the next `up` is quick.\n",
+				name, dir)
 			return err
 		},
 	}
 	addName(cmd, &name)
-	cmd.Flags().BoolVar(&purge, "purge", false, "also remove the images that Docker was given (node images built here, the registry's)")
+	cmd.Flags().BoolVar(
+		&purge, "purge", false, "also remove the images that Docker was given (node images built here, the registry's)",
+	)
 	return cmd
 }
 
@@ -121,9 +124,10 @@ func assetsCommand() *cobra.Command {
 		"cert-manager":  assets.CertManager,
 	}
 	return &cobra.Command{
-		Use:       "assets [control-plane|cert-manager]",
-		Short:     "Print a folder with programs that tests start without a cluster; build them if needed",
-		Long:      "control-plane (the default): kube-apiserver, etcd, kubectl and kube-controller-manager, for KUBEBUILDER_ASSETS.",
+		Use:   "assets [control-plane|cert-manager]",
+		Short: "Print a folder with programs that tests start without a cluster; build them if needed",
+		Long: "control-plane (the default): kube-apiserver, etcd, kubectl and kube-controller-manager, for " +
+			"KUBEBUILDER_ASSETS.",
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: slices.Sorted(maps.Keys(assetsOf)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -55,17 +55,17 @@ func (e *Error) Error() string {
 // Unwrap returns the process's own error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// HasImage tells whether the image is in Docker's store.
+// HasImage reports whether the image is in Docker's store.
 func HasImage(ctx context.Context, image string) (bool, error) {
 	return exists(Run(ctx, "image", "inspect", image))
 }
 
-// HasContainer tells whether a container of that name exists, running or not.
+// HasContainer reports whether a container of that name exists, running or not.
 func HasContainer(ctx context.Context, name string) (bool, error) {
 	return exists(Run(ctx, "container", "inspect", name))
 }
 
-// HasNetwork tells whether a network of that name exists.
+// HasNetwork reports whether a network of that name exists.
 func HasNetwork(ctx context.Context, name string) (bool, error) {
 	return exists(Run(ctx, "network", "inspect", name))
 }

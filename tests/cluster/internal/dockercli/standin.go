@@ -18,7 +18,7 @@ var script string
 // capSysResource is the bit of CAP_SYS_RESOURCE, capability 24 in capabilities(7).
 const capSysResource = 24
 
-// StandInNeeded tells whether this host cannot start privileged containers:
+// StandInNeeded reports whether this host cannot start privileged containers:
 // they need every capability, and some sandboxes have given one up for good.
 func StandInNeeded() (bool, error) {
 	status, err := os.ReadFile("/proc/self/status")

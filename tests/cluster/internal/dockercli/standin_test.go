@@ -44,7 +44,8 @@ func TestStandInAsksForTheSameByOtherMeans(t *testing.T) {
 		}
 	}
 	rights := []string{
-		"--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--security-opt", "systempaths=unconfined", "--device-cgroup-rule", "a *:* rwm",
+		"--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--security-opt", "systempaths=unconfined", "--device-cgroup-rule",
+		"a *:* rwm",
 	}
 	for name, test := range map[string]struct{ args, want []string }{
 		"run": {
@@ -55,10 +56,14 @@ func TestStandInAsksForTheSameByOtherMeans(t *testing.T) {
 			[]string{"run", "--privileged", "image", "tool", "--privileged"},
 			join([]string{"run"}, rights, []string{"image", "tool", "--privileged"}),
 		},
-		"create":             {[]string{"create", "--privileged", "image"}, join([]string{"create"}, rights, []string{"image"})},
-		"run, unprivileged":  {[]string{"run", "image"}, []string{"run", "image"}},
-		"exec":               {[]string{"exec", "--privileged", "-i", "n", "sh"}, []string{"exec", "-i", "n", "sh"}},
-		"others, unchanged":  {[]string{"ps", "--filter", "label=--privileged", ""}, []string{"ps", "--filter", "label=--privileged", ""}},
+		"create": {
+			[]string{"create", "--privileged", "image"}, join([]string{"create"}, rights, []string{"image"}),
+		},
+		"run, unprivileged": {[]string{"run", "image"}, []string{"run", "image"}},
+		"exec":              {[]string{"exec", "--privileged", "-i", "n", "sh"}, []string{"exec", "-i", "n", "sh"}},
+		"others, unchanged": {
+			[]string{"ps", "--filter", "label=--privileged", ""}, []string{"ps", "--filter", "label=--privileged", ""},
+		},
 		"nothing, unchanged": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,9 @@ func Build(ctx context.Context, dir cache.Dir, p versions.Program, report func(s
 }
 
 // BuildAs is Build into another entry of the cache.
-func BuildAs(ctx context.Context, dir cache.Dir, entry string, p versions.Program, report func(string)) (string, error) {
+func BuildAs(
+	ctx context.Context, dir cache.Dir, entry string, p versions.Program, report func(string),
+) (string, error) {
 	return dir.Once(entry, func(out string) error {
 		module, err := os.MkdirTemp("", "hpp-build-"+p.Name+"-")
 		if err != nil {
@@ -80,7 +82,7 @@ type Download struct {
 	Error      string
 }
 
-// Fetch downloads a module, if needed, and tells where it is.
+// Fetch downloads a module, if needed, and returns where it is.
 func Fetch(ctx context.Context, module, version string) (Download, error) {
 	var d Download
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
@@ -88,7 +90,8 @@ func Fetch(ctx context.Context, module, version string) (Download, error) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.Output()
 	if jsonErr := json.Unmarshal(out, &d); jsonErr != nil || err != nil || d.Error != "" {
-		return d, fmt.Errorf("download module %s@%s: %s (%w); is the Go module proxy reachable (go env GOPROXY)?", module, version, d.Error, err)
+		return d, fmt.Errorf("download module %s@%s: %s (%w); is the Go module proxy reachable (go env GOPROXY)?",
+			module, version, d.Error, err)
 	}
 	return d, nil
 }

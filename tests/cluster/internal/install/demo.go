@@ -45,7 +45,7 @@ func runDemo(ctx context.Context, c *kindcluster.Cluster, version, digest string
 	if err != nil {
 		return err
 	}
-	return tell(ctx, c, out)
+	return summarize(ctx, c, out)
 }
 
 // place is where the demo's volume is.
@@ -67,7 +67,7 @@ func findDemo(ctx context.Context, c *kindcluster.Cluster) (place, error) {
 	return p, err
 }
 
-func tell(ctx context.Context, c *kindcluster.Cluster, out io.Writer) error {
+func summarize(ctx context.Context, c *kindcluster.Cluster, out io.Writer) error {
 	p, err := findDemo(ctx, c)
 	if err != nil {
 		return fmt.Errorf("look for the demo's volume: %w", err)

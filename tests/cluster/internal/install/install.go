@@ -51,10 +51,12 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 	}
 	steps := c.Printer()
 	var digests map[string]string
-	err = steps.Step("images: compile and push driver and selftest "+version, time.Minute, func(report func(string)) (err error) {
-		digests, err = c.PushProductWithReport(ctx, version, report, "driver", "selftest") // all that the chart runs by default
-		return err
-	})
+	err = steps.Step("images: compile and push driver and selftest "+version, time.Minute,
+		func(report func(string)) (err error) {
+			// all that the chart runs by default
+			digests, err = c.PushProductWithReport(ctx, version, report, "driver", "selftest")
+			return err
+		})
 	if err != nil {
 		return err
 	}
@@ -105,7 +107,9 @@ metadata:
     pod-security.kubernetes.io/enforce: privileged
 `
 
-func installChart(ctx context.Context, c *kindcluster.Cluster, helm string, o Options, digests map[string]string) (err error) {
+func installChart(
+	ctx context.Context, c *kindcluster.Cluster, helm string, o Options, digests map[string]string,
+) (err error) {
 	if _, err := c.Kubectl(ctx, strings.NewReader(privilegedNamespace), "apply", "-f", "-"); err != nil {
 		return fmt.Errorf("make namespace %s: %w", namespace, err)
 	}
@@ -127,7 +131,8 @@ func installChart(ctx context.Context, c *kindcluster.Cluster, helm string, o Op
 	}
 	err = run(ctx, helm, args...)
 	if err != nil && strings.Contains(err.Error(), "another operation") {
-		return fmt.Errorf("an earlier helm was killed in the middle; `%s rollback %s --namespace %s`, or uninstall in place of rollback, makes way: %w",
+		return fmt.Errorf("an earlier helm was killed in the middle; `%s rollback %s --namespace %s`, or uninstall in "+
+			"place of rollback, makes way: %w",
 			helm, release, namespace, err)
 	}
 	if err != nil {
@@ -140,7 +145,8 @@ func installChart(ctx context.Context, c *kindcluster.Cluster, helm string, o Op
 // `up` to the next; the digest changes exactly when the content does, and
 // then the pods are replaced.
 func digestValues(digests map[string]string) string {
-	return fmt.Sprintf("driver:\n  image:\n    digest: %q\nselftest:\n  image:\n    digest: %q\n", digests["driver"], digests["selftest"])
+	return fmt.Sprintf("driver:\n  image:\n    digest: %q\nselftest:\n  image:\n    digest: %q\n",
+		digests["driver"], digests["selftest"])
 }
 
 // trouble is what a person would look at first when pods do not start.
@@ -149,7 +155,10 @@ func trouble(ctx context.Context, c *kindcluster.Cluster) string {
 	for _, args := range [][]string{
 		{"get", "pods", "--namespace", namespace, "--output", "wide"},
 		{"get", "events", "--namespace", namespace, "--field-selector", "type=Warning", "--sort-by", ".lastTimestamp"},
-		{"logs", "--namespace", namespace, "--selector", "app.kubernetes.io/instance=" + release, "--container", "driver", "--prefix", "--tail", "15"},
+		{
+			"logs", "--namespace", namespace, "--selector", "app.kubernetes.io/instance=" + release, "--container", "driver",
+			"--prefix", "--tail", "15",
+		},
 	} {
 		text, err := c.Kubectl(ctx, nil, args...)
 		if err != nil {

@@ -14,7 +14,9 @@ func TestAppVersionIsTheCharts(t *testing.T) {
 	if _, err := appVersion(dir); err == nil || !strings.Contains(err.Error(), "--chart") {
 		t.Errorf("folder without a chart: %v, want a word about --chart", err)
 	}
-	for text, want := range map[string]string{"appVersion: \"1.2.3\"\n": "1.2.3", "appVersion: v2\n": "v2", "name: x\n": ""} {
+	for text, want := range map[string]string{
+		"appVersion: \"1.2.3\"\n": "1.2.3", "appVersion: v2\n": "v2", "name: x\n": "",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, "Chart.yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +38,9 @@ func TestDigestValuesNameValuesOfTheChart(t *testing.T) {
 	if err := yaml.Unmarshal(raw, &all); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal([]byte(digestValues(map[string]string{"driver": "sha256:a", "selftest": "sha256:b"})), &ours); err != nil {
+	if err := yaml.Unmarshal(
+		[]byte(digestValues(map[string]string{"driver": "sha256:a", "selftest": "sha256:b"})), &ours,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for name, value := range ours {
@@ -72,7 +76,8 @@ func TestDemoIsUnprivilegedAndComplete(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(pod), &got); err != nil {
 		t.Fatal(err)
 	}
-	if !got.Spec.SecurityContext.RunAsNonRoot || len(got.Spec.Containers) != 1 || got.Spec.Containers[0].Image != "i@sha256:x" {
+	if !got.Spec.SecurityContext.RunAsNonRoot || len(got.Spec.Containers) != 1 ||
+		got.Spec.Containers[0].Image != "i@sha256:x" {
 		t.Errorf("%+v", got.Spec)
 	}
 }

@@ -48,7 +48,8 @@ func TestConfigGivesPodsTheNodesRange(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.CNIVersion == "" || got.Name == "" || len(got.Plugins) != 2 || got.Plugins[0].Type != "ptp" || got.Plugins[1].Type != "portmap" {
+	if got.CNIVersion == "" || got.Name == "" || len(got.Plugins) != 2 || got.Plugins[0].Type != "ptp" ||
+		got.Plugins[1].Type != "portmap" {
 		t.Fatalf("not a list of ptp and portmap: %s", text)
 	}
 	if ipam := got.Plugins[0].IPAM; ipam.Type != "host-local" || ipam.Ranges[0][0].Subnet != "10.244.1.0/24" {

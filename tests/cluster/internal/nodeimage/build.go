@@ -39,9 +39,10 @@ func Build(ctx context.Context, dir cache.Dir, steps *progress.Printer) (string,
 		return "", err
 	}
 	image := BuiltName()
-	err = steps.Step("node image: put together, load the control plane into it", 40*time.Second, func(report func(string)) error {
-		return assemble(ctx, p, image, report)
-	})
+	err = steps.Step("node image: put together, load the control plane into it",
+		40*time.Second, func(report func(string)) error {
+			return assemble(ctx, p, image, report)
+		})
 	return image, err
 }
 
@@ -51,7 +52,9 @@ func collect(ctx context.Context, dir cache.Dir, steps *progress.Printer) (parts
 	var p parts
 	group, building := errgroup.WithContext(ctx)
 	group.SetLimit(2)
-	step := func(target *string, what string, usual time.Duration, entry string, build func(func(string)) (string, error)) {
+	step := func(target *string, what string, usual time.Duration, entry string,
+		build func(func(string)) (string, error),
+	) {
 		if dir.Has(entry) {
 			what, usual = what+": in the cache", 0
 		}
@@ -67,9 +70,10 @@ func collect(ctx context.Context, dir cache.Dir, steps *progress.Printer) (parts
 			return gobuild.Build(building, dir, v, report)
 		})
 	}
-	step(&p.system, "root filesystem: Debian "+versions.Debian, 110*time.Second, rootfs.Folder(), func(report func(string)) (string, error) {
-		return rootfs.Build(building, dir, report)
-	})
+	step(&p.system, "root filesystem: Debian "+versions.Debian, 110*time.Second, rootfs.Folder(),
+		func(report func(string)) (string, error) {
+			return rootfs.Build(building, dir, report)
+		})
 	program(&p.kubernetes, 9*time.Minute, versions.KubernetesProgram())
 	program(&p.containerd, 110*time.Second, versions.ContainerdProgram())
 	program(&p.etcd, 75*time.Second, versions.EtcdProgram())
@@ -123,7 +127,8 @@ func compilePause(ctx context.Context, folder string) error {
 		return err
 	}
 	return compile.Run(ctx, compile.Target{
-		Dir: tests, Package: "./cluster/internal/pause", OS: "linux", Arch: runtime.GOARCH, Output: filepath.Join(folder, "pause"),
+		Dir: tests, Package: "./cluster/internal/pause", OS: "linux", Arch: runtime.GOARCH,
+		Output: filepath.Join(folder, "pause"),
 	})
 }
 

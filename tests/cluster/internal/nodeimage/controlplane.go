@@ -44,7 +44,8 @@ func writePodImages(ctx context.Context, p parts, sandbox, target string) error 
 
 // kubeadmImages asks kubeadm what it will run.
 func kubeadmImages(ctx context.Context, kubeadm string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, kubeadm, "config", "images", "list", "--kubernetes-version", versions.Kubernetes).Output()
+	out, err := exec.CommandContext(ctx, kubeadm, "config", "images", "list", "--kubernetes-version",
+		versions.Kubernetes).Output()
 	if err != nil {
 		return nil, fmt.Errorf("ask kubeadm which images it needs: %w", err)
 	}
@@ -65,7 +66,9 @@ func podImage(p parts, reference string) (v1.Image, error) {
 		return nil, fmt.Errorf("make image %s: %w", reference, err)
 	}
 	if program == "kube-proxy" {
-		base, err := tarball.LayerFromFile(filepath.Join(p.system, rootfs.FirewallTar), tarball.WithCompressionLevel(gzip.BestSpeed))
+		base, err := tarball.LayerFromFile(
+			filepath.Join(p.system, rootfs.FirewallTar), tarball.WithCompressionLevel(gzip.BestSpeed),
+		)
 		if err != nil {
 			return nil, fmt.Errorf("make image %s: %w", reference, err)
 		}

@@ -49,7 +49,7 @@ func BuiltName() string {
 	return Repository + ":" + versions.Kubernetes + "-" + versions.Key(parts...)
 }
 
-// IsBuilt tells whether the image is one built here, which has no network
+// IsBuilt reports whether the image is one built here, which has no network
 // plugin of its own.
 func IsBuilt(image string) bool { return strings.HasPrefix(image, Repository+":") }
 

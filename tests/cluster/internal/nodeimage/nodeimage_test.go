@@ -104,7 +104,8 @@ func TestUnitsAreEnabledAndMasked(t *testing.T) {
 	for _, f := range units() {
 		links[f.Path] = f.Link
 	}
-	if got := links["/etc/systemd/system/multi-user.target.wants/kubelet.service"]; got != "/etc/systemd/system/kubelet.service" {
+	const kubelet = "/etc/systemd/system/kubelet.service"
+	if got := links["/etc/systemd/system/multi-user.target.wants/kubelet.service"]; got != kubelet {
 		t.Errorf("the kubelet would not start: its link leads to %q", got)
 	}
 	if got := links["/etc/systemd/system/systemd-binfmt.service"]; got != "/dev/null" {

@@ -70,7 +70,8 @@ func units() []scratch.File {
 }
 
 func emptyManifest(name string) string {
-	return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: hostpath-provisioner-no-default-" + name + "\n  namespace: kube-public\n"
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: hostpath-provisioner-no-default-" + name +
+		"\n  namespace: kube-public\n"
 }
 
 // kindFiles returns the static files of kind's node image with the modes that

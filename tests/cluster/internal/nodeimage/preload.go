@@ -71,7 +71,9 @@ func commit(ctx context.Context, container, image string) error {
 	if err != nil {
 		return err
 	}
-	if err := dockercli.Run(ctx, "commit", "--change", "ENTRYPOINT "+string(entry), "--change", "CMD []", container, image); err != nil {
+	if err := dockercli.Run(
+		ctx, "commit", "--change", "ENTRYPOINT "+string(entry), "--change", "CMD []", container, image,
+	); err != nil {
 		return fmt.Errorf("keep the node image as %s: %w", image, err)
 	}
 	return nil

@@ -32,9 +32,9 @@ type Host struct {
 	LookPath func(name string) (string, error)
 	// Docker asks the daemon for its version.
 	Docker func() error
-	// Free tells how many bytes are free for a folder.
+	// Free is how many bytes are free for a folder.
 	Free func(dir string) (uint64, error)
-	// Memory tells how many bytes are available.
+	// Memory is how many bytes are available.
 	Memory func() (uint64, error)
 	// Watchers counts the inotify instances in use, and their limit.
 	Watchers func() (used, limit int, err error)
@@ -78,9 +78,12 @@ func docker(err error) error {
 	case err == nil:
 		return nil
 	case strings.Contains(err.Error(), "permission denied"):
-		return errors.New("this user may not talk to Docker: join the docker group (sudo usermod -aG docker $USER, then log in again)")
+		return errors.New("this user may not talk to Docker: join the docker group (sudo usermod -aG docker $USER, " +
+			"then log in again)")
 	default:
-		return errors.New("docker does not answer: start it (sudo systemctl start docker) or set DOCKER_HOST to where it runs")
+		return errors.New(
+			"docker does not answer: start it (sudo systemctl start docker) or set DOCKER_HOST to where it runs",
+		)
 	}
 }
 
@@ -90,8 +93,8 @@ func disk(h Host, dir string, want uint64) error {
 		return fmt.Errorf("ask how much room is left in %s: %w", dir, err)
 	}
 	if have < want {
-		return fmt.Errorf("only %d GiB are free in %s, and %d GiB are needed: make room or set HPP_CACHE to a folder on a larger disk",
-			have>>30, dir, want>>30)
+		return fmt.Errorf("only %d GiB are free in %s, and %d GiB are needed: make room or "+
+			"set HPP_CACHE to a folder on a larger disk", have>>30, dir, want>>30)
 	}
 	return nil
 }
@@ -100,11 +103,13 @@ func disk(h Host, dir string, want uint64) error {
 // the OS packages that are missing.
 func Source(h Host, cacheDir string) (packages []string, err error) {
 	if h.OS != "linux" {
-		return nil, fmt.Errorf("a node image can be built from source on Linux only, this is %s: let Docker reach a registry that has the kindest/node image", h.OS)
+		return nil, fmt.Errorf("a node image can be built from source on Linux only, this is %s: let Docker reach a "+
+			"registry that has the kindest/node image", h.OS)
 	}
 	errs := []error{disk(h, cacheDir, diskToBuild), memory(h)}
 	if h.UID != 0 {
-		errs = append(errs, errors.New("building a node image from source needs root, for debootstrap: run it once with sudo -E, or let Docker reach a registry that has the kindest/node image"))
+		errs = append(errs, errors.New("building a node image from source needs root, for debootstrap: run it once with "+
+			"sudo -E, or let Docker reach a registry that has the kindest/node image"))
 	}
 	for _, tool := range []struct{ program, pkg string }{{"debootstrap", "debootstrap"}, {"tar", "tar"}} {
 		if _, err := h.LookPath(tool.program); err != nil {
@@ -112,7 +117,8 @@ func Source(h Host, cacheDir string) (packages []string, err error) {
 		}
 	}
 	if _, err := h.LookPath("apt-get"); err != nil && len(packages) > 0 {
-		errs = append(errs, fmt.Errorf("%s is missing and there is no apt-get here to install it with: install it the way this system does", strings.Join(packages, ", ")))
+		errs = append(errs, fmt.Errorf("%s is missing and there is no apt-get here to install it with: install it the way "+
+			"this system does", strings.Join(packages, ", ")))
 	}
 	return packages, errors.Join(errs...)
 }
@@ -123,8 +129,8 @@ func memory(h Host) error {
 		return fmt.Errorf("ask how much memory is available: %w", err)
 	}
 	if have < memoryToBuild {
-		return fmt.Errorf("only %d GiB of memory are available, and compiling Kubernetes takes %d GiB: stop something, or add swap",
-			have>>30, uint64(memoryToBuild)>>30)
+		return fmt.Errorf("only %d GiB of memory are available, and compiling Kubernetes takes %d GiB: "+
+			"stop something, or add swap", have>>30, uint64(memoryToBuild)>>30)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package progress tells a person what is being done, how far it is, and how
+// Package progress shows a person what is being done, how far it is, and how
 // long it took. Lines are plain text, so that a CI log reads well too.
 package progress
 

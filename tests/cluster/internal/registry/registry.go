@@ -110,7 +110,9 @@ func ensureImage(ctx context.Context) (string, error) {
 	}
 	defer os.RemoveAll(work)
 	binary := filepath.Join(work, "registryd")
-	target := compile.Target{Dir: tests, Package: "./cluster/internal/registryd", OS: "linux", Arch: runtime.GOARCH, Output: binary}
+	target := compile.Target{
+		Dir: tests, Package: "./cluster/internal/registryd", OS: "linux", Arch: runtime.GOARCH, Output: binary,
+	}
 	if err := compile.Run(ctx, target); err != nil {
 		return "", err
 	}

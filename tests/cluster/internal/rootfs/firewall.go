@@ -47,7 +47,7 @@ func writeFirewall(tree, target string) error {
 	return c.write(target)
 }
 
-// collector gathers files of a tree with everything they need to run there.
+// collector collects files of a tree with everything they need to run there.
 type collector struct {
 	tree  string
 	files map[string]scratch.File // by path relative to tree

@@ -53,7 +53,8 @@ func Build(ctx context.Context, dir cache.Dir, report func(string)) (string, err
 		if err := writeFirewall(tree, filepath.Join(out, FirewallTar)); err != nil {
 			return err
 		}
-		pack := exec.CommandContext(ctx, "tar", "--numeric-owner", "--sort=name", "-C", tree, "-cf", filepath.Join(out, SystemTar), ".")
+		pack := exec.CommandContext(ctx, "tar", "--numeric-owner", "--sort=name", "-C", tree, "-cf",
+			filepath.Join(out, SystemTar), ".")
 		if text, err := pack.CombinedOutput(); err != nil {
 			return fmt.Errorf("pack the node's root filesystem: %w\n%s", err, text)
 		}

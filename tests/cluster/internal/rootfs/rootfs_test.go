@@ -95,7 +95,9 @@ func TestCollectorTakesEveryLinkOnTheWay(t *testing.T) {
 	if err := c.add("usr/sbin/iptables"); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"etc/alternatives/iptables", "sbin", "usr/sbin/iptables", "usr/sbin/iptables-nft", "usr/sbin/xtables-nft-multi"}
+	want := []string{
+		"etc/alternatives/iptables", "sbin", "usr/sbin/iptables", "usr/sbin/iptables-nft", "usr/sbin/xtables-nft-multi",
+	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(c.files))); diff != "" {
 		t.Errorf("collected (-want +got):\n%s", diff)
 	}

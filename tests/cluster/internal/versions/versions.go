@@ -60,7 +60,9 @@ func (p Program) Key() string {
 // KubernetesProgram is Kubernetes' control plane, node agent and clients.
 func KubernetesProgram() Program {
 	const module = "k8s.io/kubernetes"
-	names := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubeadm", "kubectl"}
+	names := []string{
+		"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubeadm", "kubectl",
+	}
 	packages := make([]string, len(names))
 	for i, name := range names {
 		packages[i] = module + "/cmd/" + name
@@ -117,7 +119,8 @@ func CSIResizerProgram() Program {
 
 func sidecar(name, module, version string) Program {
 	return Program{
-		Name: name, Module: module, Version: version, Packages: []string{module + "/cmd/" + name}, Ldflags: "-X main.version=" + version,
+		Name: name, Module: module, Version: version, Packages: []string{module + "/cmd/" + name},
+		Ldflags: "-X main.version=" + version,
 	}
 }
 

@@ -41,7 +41,9 @@ func TestKindIsTheVersionInGoMod(t *testing.T) {
 // the driver's pods pending.
 func TestSidecarsAreTheVersionsInTheChart(t *testing.T) {
 	values := read(t, "../../../../charts/hostpath-provisioner/values.yaml")
-	for name, version := range map[string]string{"csi-provisioner": versions.CSIProvisioner, "csi-resizer": versions.CSIResizer} {
+	for name, version := range map[string]string{
+		"csi-provisioner": versions.CSIProvisioner, "csi-resizer": versions.CSIResizer,
+	} {
 		_, after, found := strings.Cut(values, "repository: sig-storage/"+name+"\n")
 		if !found {
 			t.Errorf("the chart's values name no sig-storage/%s", name)

@@ -56,7 +56,7 @@ type session struct {
 	report report.Report
 }
 
-// log tells what is being done.
+// log says what is being done.
 func (s *session) log(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.stderr, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...) // nobody left to tell
 }
@@ -96,7 +96,10 @@ func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	o := driverrun.Options{Binary: binary, Disks: disks, Volumes: volumes, Rounds: s.rounds, Files: []int{100_000}, Idle: name == "host", Log: s.log}
+	o := driverrun.Options{
+		Binary: binary, Disks: disks, Volumes: volumes, Rounds: s.rounds, Files: []int{100_000},
+		Idle: name == "host", Log: s.log,
+	}
 	if s.million && name == "host" {
 		o.Files = append(o.Files, 1_000_000)
 	}

@@ -82,7 +82,9 @@ func (s *session) burst(ctx context.Context) (err error) {
 }
 
 // others measures what ours is compared with.
-func (s *session) others(ctx context.Context, c *kindcluster.Cluster, o burst.Options, set *appsv1.DaemonSet) ([]burst.Outcome, error) {
+func (s *session) others(
+	ctx context.Context, c *kindcluster.Cluster, o burst.Options, set *appsv1.DaemonSet,
+) ([]burst.Outcome, error) {
 	var all []burst.Outcome
 	for _, system := range s.systems {
 		var other burst.Outcome
@@ -114,7 +116,9 @@ func (s *session) peer(ctx context.Context, c *kindcluster.Cluster, o burst.Opti
 }
 
 // ceiling measures a driver that does nothing.
-func (s *session) ceiling(ctx context.Context, c *kindcluster.Cluster, o burst.Options, set *appsv1.DaemonSet) (_ burst.Outcome, err error) {
+func (s *session) ceiling(
+	ctx context.Context, c *kindcluster.Cluster, o burst.Options, set *appsv1.DaemonSet,
+) (_ burst.Outcome, err error) {
 	s.log("build and install a driver that does nothing")
 	k, err := ceiling.Install(ctx, c, o.Client, set, filepath.Join(s.root, "tests"))
 	if err != nil {
@@ -132,10 +136,11 @@ func (s *session) addBurst(ours burst.Outcome, others []burst.Outcome) {
 	}
 	s.report.Panels = append(s.report.Panels, burst.Panels(all)...)
 	s.report.Notes = append(s.report.Notes,
-		"API requests are counted exactly by the API server itself: a FlowSchema for each provisioner's ServiceAccount and kind of object, and the metric "+
-			"apiserver_flowcontrol_dispatched_requests_total. Our driver and csi-provisioner share one account, so both are in the figure. "+
-			"What the kubelet, scheduler and controller manager send for local-path's helper pods is not in its figure. "+
-			"The ceiling shares the account too, so its figure holds the idle requests of the real driver's sidecar.",
+		"API requests are counted exactly by the API server itself: a FlowSchema for each provisioner's ServiceAccount and "+
+			"kind of object, and the metric apiserver_flowcontrol_dispatched_requests_total. Our driver and csi-provisioner "+
+			"share one account, so both are in the figure. What the kubelet, scheduler and controller manager send for "+
+			"local-path's helper pods is not in its figure. The ceiling shares the account too, so its figure holds the idle "+
+			"requests of the real driver's sidecar.",
 		"ceiling is a driver that does nothing, in a copy of our DaemonSet: what is left of its times is Kubernetes' own.",
 		fmt.Sprintf("Memory is VmRSS while all %d pods run, on the node where it is most.", s.claims))
 }
@@ -183,13 +188,15 @@ func findOurs(ctx context.Context, client kubernetes.Interface) (burst.System, *
 
 func choose(sets []appsv1.DaemonSet, classes []storagev1.StorageClass) (burst.System, *appsv1.DaemonSet, error) {
 	if len(sets) != 1 {
-		return burst.System{}, nil, fmt.Errorf("the cluster has %d DaemonSets with labels %s: install the chart once", len(sets), driverLabels)
+		return burst.System{}, nil, fmt.Errorf("the cluster has %d DaemonSets with labels %s: install the chart once",
+			len(sets), driverLabels)
 	}
 	for _, class := range classes {
 		late := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 		if class.Provisioner == driverName && late {
 			return burst.System{
-				Name: "ours", Class: class.Name, Namespace: sets[0].Namespace, Account: sets[0].Spec.Template.Spec.ServiceAccountName,
+				Name: "ours", Class: class.Name, Namespace: sets[0].Namespace,
+				Account:   sets[0].Spec.Template.Spec.ServiceAccountName,
 				Processes: []string{"driver", "csi-provisioner"},
 			}, &sets[0], nil
 		}

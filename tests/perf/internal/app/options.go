@@ -60,12 +60,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.StringVar(&o.out, "out", "", "`folder` for reports (default artifacts/perf in the repository)")
 	set.StringVar(&o.compare, "compare", "", "earlier report.json to compare with")
 	set.StringVar(&o.dir, "dir", "/var/tmp", "`directory` on the disk to measure; not a tmpfs")
-	set.StringVar(&disks, "disks", "host,ext4,xfs,btrfs,btrfs-plain", "host, and filesystems to make in files; btrfs has simple quota on")
+	set.StringVar(&disks, "disks", "host,ext4,xfs,btrfs,btrfs-plain",
+		"host, and filesystems to make in files; btrfs has simple quota on")
 	set.StringVar(&volumes, "volumes", "100,100000", "numbers of volumes in the pools, at least two")
 	set.StringVar(&subvolumes, "subvolumes", "100,10000", "the same on btrfs, where each pool has a filesystem of its own")
 	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
 	set.BoolVar(&o.million, "million", false, "also delete volumes of 1,000,000 files (minutes)")
-	set.StringVar(&systems, "systems", "local-path,ceiling", "what the burst measures beside ours; ceiling is a driver that does nothing")
+	set.StringVar(&systems, "systems", "local-path,ceiling",
+		"what the burst measures beside ours; ceiling is a driver that does nothing")
 	set.StringVar(&o.cluster, "cluster", "", "kind cluster to use as it is; without, hpp-perf is made and removed")
 	set.BoolVar(&o.keep, "keep", false, "do not remove the cluster hpp-perf afterwards")
 	set.IntVar(&o.claims, "claims", 60, "claims in the burst")
@@ -79,7 +81,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 		words, rest = append(words, set.Arg(0)), set.Args()[1:]
 	}
-	err := errors.Join(o.setParts(words), o.setDisks(disks), o.setVolumes(volumes, subvolumes), o.setSystems(systems), o.check())
+	err := errors.Join(o.setParts(words), o.setDisks(disks), o.setVolumes(volumes, subvolumes), o.setSystems(systems),
+		o.check())
 	return o, err
 }
 

@@ -12,7 +12,8 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.parts, []string{"driver"}) || o.out != "/x" || o.rounds != 3 || !slices.Equal(o.volumes, []int{10, 1000}) {
+	if !slices.Equal(o.parts, []string{"driver"}) || o.out != "/x" || o.rounds != 3 ||
+		!slices.Equal(o.volumes, []int{10, 1000}) {
 		t.Errorf("got %+v", o)
 	}
 	if o, err = parse(nil, io.Discard); err != nil || !slices.Equal(o.parts, []string{"driver", "burst"}) {

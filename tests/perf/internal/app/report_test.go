@@ -22,10 +22,13 @@ func measured(t *testing.T, value float64) *session {
 	s := &session{stderr: io.Discard}
 	s.out = t.TempDir()
 	s.report = report.Report{
-		Version: report.Version, Started: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), Machine: report.Machine{Driver: "abc", Cores: 2},
-		Sections: []report.Section{{Title: "One", Figures: []report.Figure{{Name: "time", Value: value, Unit: report.Milliseconds}}}},
-		Bench:    []report.BenchLine{{Name: "Time", N: 1, NsPerOp: value}},
-		Panels:   []report.Panel{{Title: "P", Curves: []report.Curve{{Name: "c", Points: []report.Point{{}, {X: 1, Y: 1}}}}}},
+		Version: report.Version, Started: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
+		Machine: report.Machine{Driver: "abc", Cores: 2},
+		Sections: []report.Section{
+			{Title: "One", Figures: []report.Figure{{Name: "time", Value: value, Unit: report.Milliseconds}}},
+		},
+		Bench:  []report.BenchLine{{Name: "Time", N: 1, NsPerOp: value}},
+		Panels: []report.Panel{{Title: "P", Curves: []report.Curve{{Name: "c", Points: []report.Point{{}, {X: 1, Y: 1}}}}}},
 	}
 	return s
 }
@@ -57,7 +60,8 @@ func TestFinish(t *testing.T) {
 		t.Errorf("files %q, want %q", names, want)
 	}
 	out.Reset()
-	if err := compareFiles(newer.compare, filepath.Join(newer.out, stamp, "report.json"), &out); err != nil || !strings.Contains(out.String(), "+50 %") {
+	if err := compareFiles(newer.compare, filepath.Join(newer.out, stamp, "report.json"), &out); err != nil ||
+		!strings.Contains(out.String(), "+50 %") {
 		t.Errorf("compared files: %v\n%s", err, out.String())
 	}
 }

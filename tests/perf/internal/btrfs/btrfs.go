@@ -1,5 +1,5 @@
-// Package btrfs asks the kernel by hand, without a driver: what it takes is the kernel's own cost. Structures and numbers are those
-// of include/uapi/linux/btrfs.h and btrfs_tree.h.
+// Package btrfs asks the kernel by hand, without a driver: what it takes is the kernel's own cost. Structures and
+// numbers are those of include/uapi/linux/btrfs.h and btrfs_tree.h.
 package btrfs
 
 import (
@@ -60,7 +60,8 @@ type searchArgs struct {
 
 // do makes a request.
 func do[T any](dir *os.File, op string, request uintptr, args *T) error {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), request, uintptr(unsafe.Pointer(args))) //nolint:gosec // ioctl(2) takes a pointer
+	//nolint:gosec // ioctl(2) takes a pointer
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), request, uintptr(unsafe.Pointer(args)))
 	runtime.KeepAlive(dir)
 	if errno != 0 {
 		return fmt.Errorf("%s on %s: %w", op, dir.Name(), errno)
@@ -74,18 +75,19 @@ func EnableSimpleQuota(dir *os.File) error {
 	return do(dir, "switch on simple quota", quotaCtl, &[2]uint64{simple})
 }
 
-func group(number uint32) uint64 { return 1<<48 | uint64(number) }
+func group(id uint64) uint64 { return 1<<48 | id }
 
-// Subvolume makes a subvolume for all, which counts to the group 1/number, made with a limit in bytes. Nothing of it is durable.
-func Subvolume(dir *os.File, name string, number uint32, limit uint64) error {
+// Subvolume makes a subvolume for all, which counts to the group 1/ID, made with a limit in
+// bytes. Nothing of it is durable.
+func Subvolume(dir *os.File, name string, id uint64, limit uint64) error {
 	const maxReferenced, inheritFlag = 1, 1 << 2 // BTRFS_QGROUP_LIMIT_MAX_RFER, BTRFS_SUBVOL_QGROUP_INHERIT
-	if err := do(dir, "make a qgroup", createQgroup, &[2]uint64{1, group(number)}); err != nil {
+	if err := do(dir, "make a qgroup", createQgroup, &[2]uint64{1, group(id)}); err != nil {
 		return err
 	}
-	if err := do(dir, "limit a qgroup", limitQgroup, &[6]uint64{group(number), maxReferenced, limit}); err != nil {
+	if err := do(dir, "limit a qgroup", limitQgroup, &[6]uint64{group(id), maxReferenced, limit}); err != nil {
 		return err
 	}
-	args := &volArgs{flags: inheritFlag, inherit: &inherit{qgroups: 1, qgroup: group(number)}}
+	args := &volArgs{flags: inheritFlag, inherit: &inherit{qgroups: 1, qgroup: group(id)}}
 	args.size = uint64(unsafe.Sizeof(*args.inherit))
 	copy(args.name[:len(args.name)-1], name)
 	if err := do(dir, "make subvolume "+name, createSubvol, args); err != nil {
@@ -94,23 +96,25 @@ func Subvolume(dir *os.File, name string, number uint32, limit uint64) error {
 	return os.Chmod(filepath.Join(dir.Name(), name), 0o777)
 }
 
-// Used is how many bytes count to the group 1/number: one search of the quota tree.
-func Used(dir *os.File, number uint32) (uint64, error) {
-	const quotaTree, info, header = 8, 242, 4 // BTRFS_QUOTA_TREE_OBJECTID, BTRFS_QGROUP_INFO_KEY, a search header in numbers of 64 bits
+// Used is how many bytes count to the group 1/ID: one search of the quota tree.
+func Used(dir *os.File, id uint64) (uint64, error) {
+	// BTRFS_QUOTA_TREE_OBJECTID, BTRFS_QGROUP_INFO_KEY, a search header in numbers of 64 bits
+	const quotaTree, info, header = 8, 242, 4
 	args := &searchArgs{
-		tree: quotaTree, minOffset: group(number), maxOffset: group(number), maxTransaction: math.MaxUint64,
+		tree: quotaTree, minOffset: group(id), maxOffset: group(id), maxTransaction: math.MaxUint64,
 		minType: info, maxType: info, items: 1,
 	}
 	if err := do(dir, "read a qgroup", treeSearch, args); err != nil {
 		return 0, err
 	}
 	if args.items != 1 {
-		return 0, fmt.Errorf("qgroup 1/%d: %w", number, os.ErrNotExist)
+		return 0, fmt.Errorf("qgroup 1/%d: %w", id, os.ErrNotExist)
 	}
 	return args.buf[header+1], nil // after the generation
 }
 
-// Commits is how many times the filesystem of a directory has committed a transaction (Documentation/ABI, /sys/fs/btrfs).
+// Commits is how many times the filesystem of a directory has committed a transaction
+// (Documentation/ABI, /sys/fs/btrfs).
 func Commits(dir *os.File) (int, error) {
 	args := &struct { // struct btrfs_ioctl_fs_info_args
 		_    [2]uint64 // max_id, num_devices

@@ -1,5 +1,5 @@
-// Package burst measures how a cluster takes many claims at once, each with a pod of its own: when they are bound, when the pods
-// run, when the volumes are gone after deletion, and what the provisioner under test costs meanwhile.
+// Package burst measures how a cluster takes many claims at once, each with a pod of its own: when they are bound,
+// when the pods run, when the volumes are gone after deletion, and what the provisioner under test costs meanwhile.
 package burst
 
 import (
@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // System is a provisioner under test.
@@ -36,15 +38,15 @@ type Options struct {
 	Image string
 	// Memory reads the processes' memory; nil where it is not wanted.
 	Memory func(context.Context, []string) (Memory, error)
-	// Log tells what is being done.
+	// Log says what is being done.
 	Log func(format string, args ...any)
 }
 
 // Outcome is what was measured. All times but those of single claims count from the first request.
 type Outcome struct {
 	System System
-	// Bound and Running are when each claim was bound and each pod ran, Gone when each volume was gone, in rising order; Gone
-	// counts from the request for deletion.
+	// Bound and Running are when each claim was bound and each pod ran, Gone when each volume was gone, in rising order;
+	// Gone counts from the request for deletion.
 	Bound, Running, Gone []time.Duration
 	// ToBound and ToRunning are how long each claim waited from its own creation.
 	ToBound, ToRunning []time.Duration
@@ -64,7 +66,9 @@ const idle = 30 * time.Second
 
 // Run measures one system. Whatever it made is removed again.
 func Run(ctx context.Context, o Options, s System) (_ Outcome, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the burst of %s did not end in %s", s.Name, patience))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx, patience, fmt.Errorf("the burst of %s did not end in %s", s.Name, patience),
+	)
 	defer cancel()
 	counter, err := newCounter(ctx, o.Client, s)
 	if err != nil {
@@ -141,33 +145,28 @@ func makeNamespace(ctx context.Context, client kubernetes.Interface, name string
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make namespace %s (left over? remove it): %w", name, err)
 	}
-	for { // pods are refused until the controller manager has made this
+	// Pods are refused until the controller manager has made this.
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		if err == nil || !apierrors.IsNotFound(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return err == nil, ctrlclient.IgnoreNotFound(err)
+	})
 }
 
 // removeNamespace removes what is left, also after an interrupt, and waits: the name may be wanted again.
 func removeNamespace(client kubernetes.Interface, name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	for {
+	gone := func(ctx context.Context) (bool, error) {
 		err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
+		if apierrors.IsConflict(err) {
+			return false, nil
 		}
-		if err != nil && !apierrors.IsConflict(err) {
-			return fmt.Errorf("remove namespace %s: %w", name, err)
-		}
-		time.Sleep(500 * time.Millisecond)
+		return apierrors.IsNotFound(err), ctrlclient.IgnoreNotFound(err)
 	}
+	if err := wait.PollUntilContextTimeout(
+		context.Background(), 500*time.Millisecond, 3*time.Minute, true, gone,
+	); err != nil {
+		return fmt.Errorf("remove namespace %s: %w", name, err)
+	}
+	return nil
 }
 
 // firstTrouble is what the cluster says about a pod that does not run, for an error.
@@ -180,7 +179,8 @@ func firstTrouble(ctx context.Context, client kubernetes.Interface, namespace st
 	}
 	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return b.LastTimestamp.Compare(a.LastTimestamp.Time) })
 	for _, e := range events.Items {
-		return fmt.Errorf("the last warning is about %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+		return fmt.Errorf("the last warning is about %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason,
+			e.Message)
 	}
 	return errors.New("no warning events")
 }

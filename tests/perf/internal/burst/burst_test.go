@@ -59,7 +59,9 @@ func TestMemoryIsOfTheFullestNode(t *testing.T) {
 func TestMoments(t *testing.T) {
 	start := time.Now()
 	created := moments{at: map[string]time.Time{"a": start, "b": start.Add(time.Second)}}
-	bound := moments{at: map[string]time.Time{"b": start.Add(4 * time.Second), "a": start.Add(5 * time.Second), "stranger": start}}
+	bound := moments{
+		at: map[string]time.Time{"b": start.Add(4 * time.Second), "a": start.Add(5 * time.Second), "stranger": start},
+	}
 	if diff := cmp.Diff([]time.Duration{3 * time.Second, 5 * time.Second}, bound.after(&created)); diff != "" {
 		t.Errorf("after (-want +got):\n%s", diff)
 	}
@@ -74,7 +76,10 @@ func TestMoments(t *testing.T) {
 
 // outcome has n claims, the last one bound after the time given.
 func outcome(name string, n int, lastBound time.Duration) Outcome {
-	o := Outcome{System: System{Name: name, Processes: []string{"driver", "csi-provisioner"}}, Requests: Requests{"events": 120, other: 60}}
+	o := Outcome{
+		System:   System{Name: name, Processes: []string{"driver", "csi-provisioner"}},
+		Requests: Requests{"events": 120, other: 60},
+	}
 	for i := range n {
 		d := lastBound * time.Duration(i+1) / time.Duration(n)
 		o.Bound, o.Running, o.Gone = append(o.Bound, d), append(o.Running, 2*d), append(o.Gone, d)
@@ -119,7 +124,7 @@ func TestAgainst(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, f.Value, want)
 		}
 	}
-	if f := got["Bound per second, ours / local-path"]; f.Budget == nil || !f.Budget.Met(f.Value) {
+	if f := got["Bound per second, ours / local-path"]; f.Budget == nil || !f.Met() {
 		t.Errorf("ten times as fast as local-path: budget %v", f.Budget)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,9 +33,6 @@ func (m Memory) MostOf(name string) int64 {
 	}
 	return most
 }
-
-// Nodes are the nodes' names in order.
-func (m Memory) Nodes() []string { return slices.Sorted(maps.Keys(m)) }
 
 // ReadMemory asks every node through exec, which runs a command there.
 func ReadMemory(ctx context.Context, nodes, names []string,

@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// writers is how many requests to create something are under way at once: more than one API server on two cores can take.
+// writers is how many requests to create something are under way at once: more than one API
+// server on two cores can take.
 const writers = 16
 
 // createAll makes every claim and its pod, as fast as the API server takes them.
@@ -23,7 +24,9 @@ func createAll(ctx context.Context, o Options, s System, namespace string, w *wa
 		name := "perf-" + strconv.Itoa(i)
 		group.Go(func() error {
 			w.created.note(name)
-			_, err := o.Client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim(name, s.Class), metav1.CreateOptions{})
+			_, err := o.Client.CoreV1().PersistentVolumeClaims(namespace).Create(
+				ctx, claim(name, s.Class), metav1.CreateOptions{},
+			)
 			if err != nil {
 				return fmt.Errorf("create a claim: %w", err)
 			}
@@ -42,7 +45,9 @@ func deleteAll(ctx context.Context, client kubernetes.Interface, namespace strin
 	if err := client.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all); err != nil {
 		return fmt.Errorf("delete the pods: %w", err)
 	}
-	if err := client.CoreV1().PersistentVolumeClaims(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, all); err != nil {
+	if err := client.CoreV1().PersistentVolumeClaims(namespace).DeleteCollection(
+		ctx, metav1.DeleteOptions{}, all,
+	); err != nil {
 		return fmt.Errorf("delete the claims: %w", err)
 	}
 	return nil

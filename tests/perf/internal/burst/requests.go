@@ -1,19 +1,19 @@
 package burst
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Requests counts requests to the API server by kind of object; "other" is the rest.
@@ -41,12 +41,14 @@ const other = "other"
 
 // kinds are the objects that provisioners deal with.
 func kinds() []string {
-	return []string{"persistentvolumeclaims", "persistentvolumes", "pods", "events", "csistoragecapacities", "leases", other}
+	return []string{
+		"persistentvolumeclaims", "persistentvolumes", "pods", "events", "csistoragecapacities", "leases", other,
+	}
 }
 
-// counter counts the requests of one ServiceAccount exactly, without access to the API server's configuration: a FlowSchema for the
-// account and each kind of object, sent to the priority level where service accounts are anyway, and the API server's own
-// metric of requests dispatched for each schema.
+// counter counts the requests of one ServiceAccount exactly, without access to the API server's configuration: a
+// FlowSchema for the account and each kind of object, sent to the priority level where service accounts are anyway,
+// and the API server's own metric of requests dispatched for each schema.
 type counter struct {
 	client kubernetes.Interface
 	prefix string
@@ -89,15 +91,18 @@ func (c *counter) schema(s System, kind string, precedence int32) *flowcontrolv1
 		rules.NonResourceRules = []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}
 	}
 	rules.ResourceRules = []flowcontrolv1.ResourcePolicyRule{{
-		Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: withStatus(resources), Namespaces: []string{"*"}, ClusterScope: true,
+		Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: withStatus(resources), Namespaces: []string{"*"},
+		ClusterScope: true,
 	}}
 	return &flowcontrolv1.FlowSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: c.prefix + kind},
 		Spec: flowcontrolv1.FlowSchemaSpec{
 			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level},
 			MatchingPrecedence:         precedence,
-			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
-			Rules:                      []flowcontrolv1.PolicyRulesWithSubjects{rules},
+			DistinguisherMethod: &flowcontrolv1.FlowDistinguisherMethod{
+				Type: flowcontrolv1.FlowDistinguisherMethodByUserType,
+			},
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{rules},
 		},
 	}
 }
@@ -117,7 +122,7 @@ func (c *counter) close() error {
 	var errs []error
 	for _, kind := range kinds() {
 		err := c.client.FlowcontrolV1().FlowSchemas().Delete(ctx, c.prefix+kind, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err = ctrlclient.IgnoreNotFound(err); err != nil {
 			errs = append(errs, fmt.Errorf("remove a FlowSchema: %w", err))
 		}
 	}
@@ -151,25 +156,18 @@ func (c *counter) idle(ctx context.Context, while time.Duration, log func(string
 
 // parseRequests takes the counts of schemas with a prefix out of metrics in Prometheus' text format.
 func parseRequests(text []byte, prefix string) (Requests, error) {
-	const metric = `apiserver_flowcontrol_dispatched_requests_total{`
-	found := Requests{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		labels, value, ok := strings.Cut(strings.TrimPrefix(lines.Text(), metric), "} ")
-		if !ok || !strings.HasPrefix(lines.Text(), metric) {
-			continue
-		}
-		_, after, ok := strings.Cut(labels, `flow_schema="`+prefix)
-		if !ok {
-			continue
-		}
-		kind, _, _ := strings.Cut(after, `"`)
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return nil, fmt.Errorf("read the API server's metrics: %q: %w", lines.Text(), err)
-		}
-		found[kind] += n
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	metrics, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's metrics: %w", err)
 	}
-	return found, lines.Err()
+	found := Requests{}
+	for _, metric := range metrics["apiserver_flowcontrol_dispatched_requests_total"].GetMetric() {
+		for _, label := range metric.GetLabel() {
+			if kind, ours := strings.CutPrefix(label.GetValue(), prefix); ours && label.GetName() == "flow_schema" {
+				found[kind] += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return found, nil
 }

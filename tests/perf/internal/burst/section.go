@@ -28,7 +28,8 @@ func (o Outcome) Section() report.Section {
 	}
 	s := report.Section{
 		Title: fmt.Sprintf("Burst of %d: %s", n, o.System.Name),
-		About: "Claims of a class with WaitForFirstConsumer, each with a pod of one container, created by 16 clients as fast as the API server took them.",
+		About: "Claims of a class with WaitForFirstConsumer, each with a pod of one container, created by 16 clients as " +
+			"fast as the API server took them.",
 		Figures: []report.Figure{
 			seconds("all Bound", last(o.Bound), n),
 			{Name: name + "Bound per second", Value: o.boundPerSecond(), Unit: report.PerSecond},
@@ -42,9 +43,7 @@ func (o Outcome) Section() report.Section {
 	}
 	s.Figures = append(s.Figures, o.requestFigures()...)
 	for _, process := range o.System.Processes {
-		s.Figures = append(s.Figures, report.Figure{
-			Name: name + "RSS of " + process + " on a node, most", Value: mib(o.Memory.MostOf(process)), Unit: report.MiB,
-		})
+		s.Figures = append(s.Figures, report.Memory(name+"RSS of "+process+" on a node, most", o.Memory.MostOf(process), nil))
 	}
 	return s
 }
@@ -62,9 +61,8 @@ func (o Outcome) requestFigures() []report.Figure {
 	return append(figures, report.Figure{Name: name + " per minute, idle", Value: o.IdlePerMinute})
 }
 
-func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
-
-// Figures of kubevirt's driver in the same burst, recorded on 2026-11-21 on the machine of docs/explanation/performance.md (Kubernetes v1.36.3).
+// Figures of kubevirt's driver in the same burst, recorded on 2026-11-21 on the machine of
+// docs/explanation/performance.md (Kubernetes v1.36.3).
 const (
 	kubevirtPerSecond = 3.84
 	kubevirtRunning   = 37.0 // seconds until all run
@@ -75,27 +73,38 @@ const (
 func Against(ours Outcome, others []Outcome) report.Section {
 	s := report.Section{
 		Title: "Burst: ours beside the others",
-		About: "Ratios of this run. kubevirt's figures were recorded once on a machine like this one, with Kubernetes v1.36.3, and not measured again. " +
-			"The ceiling is what a driver that does nothing reaches: where the ceiling's own ratio is outside a budget, " +
-			"Kubernetes' controllers are the limit and no driver can meet it here.",
+		About: "Ratios of this run. kubevirt's figures were recorded once on a machine like this one, with Kubernetes " +
+			"v1.36.3, and not measured again. The ceiling is what a driver that does nothing reaches: where the ceiling's own " +
+			"ratio is outside a budget, Kubernetes' controllers are the limit and no driver can meet it here.",
 	}
 	for _, o := range others {
 		s.Figures = append(s.Figures, beside(ours, o)...)
 		for _, peer := range others {
 			if o.System.Name == Ceiling && peer.System.Name != Ceiling {
-				s.Figures = append(s.Figures, ratio("Bound per second, ceiling / "+peer.System.Name, o.boundPerSecond(), peer.boundPerSecond(), nil))
+				s.Figures = append(
+					s.Figures,
+					report.Quotient("Bound per second, ceiling / "+peer.System.Name, o.boundPerSecond(), peer.boundPerSecond(), nil),
+				)
 			}
 		}
 		if o.System.Name == Ceiling {
-			s.Figures = append(s.Figures, ratio("Bound per second, ceiling / kubevirt as recorded", o.boundPerSecond(), kubevirtPerSecond, nil))
+			s.Figures = append(
+				s.Figures,
+				report.Quotient("Bound per second, ceiling / kubevirt as recorded", o.boundPerSecond(), kubevirtPerSecond, nil),
+			)
 		}
 	}
 	s.Figures = append(s.Figures,
-		ratio("Bound per second, ours / kubevirt as recorded", ours.boundPerSecond(), kubevirtPerSecond, report.AtLeast(1.3)),
-		ratio("all Running, ours / kubevirt as recorded", last(ours.Running).Seconds(), kubevirtRunning, report.AtMost(0.9)),
-		ratio("all PVs gone, ours / kubevirt as recorded", last(ours.Gone).Seconds(), kubevirtGone, report.AtMost(0.5)),
-		report.Figure{Name: "RSS of all our containers on a node", Value: mib(ours.Memory.Most()), Unit: report.MiB, Budget: report.AtMost(90)},
-		report.Figure{Name: "RSS of our own container on a node", Value: mib(ours.Memory.MostOf(ours.System.Processes[0])), Unit: report.MiB, Budget: report.AtMost(25)},
+		report.Quotient("Bound per second, ours / kubevirt as recorded",
+			ours.boundPerSecond(), kubevirtPerSecond, report.AtLeast(1.3)),
+		report.Quotient(
+			"all Running, ours / kubevirt as recorded", last(ours.Running).Seconds(), kubevirtRunning, report.AtMost(0.9),
+		),
+		report.Quotient("all PVs gone, ours / kubevirt as recorded",
+			last(ours.Gone).Seconds(), kubevirtGone, report.AtMost(0.5)),
+		report.Memory("RSS of all our containers on a node", ours.Memory.Most(), report.AtMost(90)),
+		report.Memory("RSS of our own container on a node", ours.Memory.MostOf(ours.System.Processes[0]),
+			report.AtMost(25)),
 	)
 	return s
 }
@@ -107,24 +116,17 @@ func beside(ours, o Outcome) []report.Figure {
 	case LocalPath:
 		bound = report.AtLeast(8)
 	case Ceiling:
-		// The ceiling's driver sends no requests: its figure is what the sidecar needs by itself. What is idle differs by chance.
+		// The ceiling's driver sends no requests: its figure is what the sidecar needs by itself.
+		// What is idle differs by chance.
 		requests = report.AtMost(1.1)
 	}
 	with := "ours / " + o.System.Name
 	return []report.Figure{
-		ratio("Bound per second, "+with, ours.boundPerSecond(), o.boundPerSecond(), bound),
-		ratio("all Running, "+with, last(ours.Running).Seconds(), last(o.Running).Seconds(), nil),
-		ratio("all PVs gone, "+with, last(ours.Gone).Seconds(), last(o.Gone).Seconds(), nil),
-		ratio("API requests per volume life, "+with, ours.Requests.Total(), o.Requests.Total(), requests),
+		report.Quotient("Bound per second, "+with, ours.boundPerSecond(), o.boundPerSecond(), bound),
+		report.Quotient("all Running, "+with, last(ours.Running).Seconds(), last(o.Running).Seconds(), nil),
+		report.Quotient("all PVs gone, "+with, last(ours.Gone).Seconds(), last(o.Gone).Seconds(), nil),
+		report.Quotient("API requests per volume life, "+with, ours.Requests.Total(), o.Requests.Total(), requests),
 	}
-}
-
-func ratio(name string, of, to float64, budget *report.Budget) report.Figure {
-	f := report.Figure{Name: name, Unit: report.Ratio, Budget: budget}
-	if to > 0 {
-		f.Value = of / to
-	}
-	return f
 }
 
 const (

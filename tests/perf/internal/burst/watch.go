@@ -64,8 +64,8 @@ func (m *moments) after(earlier *moments) []time.Duration {
 	return all
 }
 
-// watch sees claims, pods and volumes change, as they reach a client of the API server: finer than the whole seconds of the
-// objects' own time stamps. A claim and its pod have one name.
+// watch sees claims, pods and volumes change, as they reach a client of the API server: finer than the whole seconds
+// of the objects' own time stamps. A claim and its pod have one name.
 type watch struct {
 	created, bound, running, gone moments
 
@@ -101,7 +101,7 @@ func startWatch(ctx context.Context, client kubernetes.Interface, namespace stri
 func (w *watch) stop() { w.cancel() }
 
 func (w *watch) handler(see func(object any, deleted bool)) cache.ResourceEventHandlerFuncs {
-	tell := func(object any, deleted bool) {
+	notify := func(object any, deleted bool) {
 		see(object, deleted)
 		select {
 		case w.changed <- struct{}{}:
@@ -109,13 +109,13 @@ func (w *watch) handler(see func(object any, deleted bool)) cache.ResourceEventH
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { tell(object, false) },
-		UpdateFunc: func(_, object any) { tell(object, false) },
+		AddFunc:    func(object any) { notify(object, false) },
+		UpdateFunc: func(_, object any) { notify(object, false) },
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
-			tell(object, true)
+			notify(object, true)
 		},
 	}
 }
@@ -139,7 +139,7 @@ func (w *watch) seeVolume(object any, deleted bool, namespace string) {
 	}
 }
 
-// empty tells that no claim and no pod is left.
+// empty reports whether no claim and no pod is left.
 func (w *watch) empty() bool {
 	return len(w.claims.GetStore().List()) == 0 && len(w.pods.GetStore().List()) == 0
 }

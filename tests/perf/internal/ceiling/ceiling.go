@@ -1,5 +1,5 @@
-// Package ceiling puts a driver that does nothing into a cluster, in a copy of the real driver's DaemonSet: what the burst reaches
-// with it is the most that Kubernetes lets any driver reach there.
+// Package ceiling puts a driver that does nothing into a cluster, in a copy of the real driver's DaemonSet: what the
+// burst reaches with it is the most that Kubernetes lets any driver reach there.
 package ceiling
 
 import (
@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -16,10 +16,13 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/burst"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 )
 
 const (
@@ -28,8 +31,10 @@ const (
 	image  = "perf/ceiling:latest"
 	// container is the real driver's in its DaemonSet.
 	container = "driver"
-	// installedBy is the label by which the two DaemonSets tell their pods apart.
+	// installedBy is the label by which the two DaemonSets distinguish their pods.
 	installedBy = "app.kubernetes.io/instance"
+	// patience is for the driver's pods to start or to end.
+	patience = 2 * time.Minute
 )
 
 // Ceiling is an installed driver that does nothing.
@@ -38,8 +43,11 @@ type Ceiling struct {
 	set    *appsv1.DaemonSet
 }
 
-// Install builds the driver from the tests module in folder tests, and installs it beside the real one, whose DaemonSet it copies.
-func Install(ctx context.Context, c *kindcluster.Cluster, client kubernetes.Interface, real *appsv1.DaemonSet, tests string) (*Ceiling, error) {
+// Install builds the driver from the tests module in folder tests, and installs it beside the
+// real one, whose DaemonSet it copies.
+func Install(
+	ctx context.Context, c *kindcluster.Cluster, client kubernetes.Interface, real *appsv1.DaemonSet, tests string,
+) (*Ceiling, error) {
 	if err := push(ctx, c, tests); err != nil {
 		return nil, err
 	}
@@ -64,18 +72,18 @@ func push(ctx context.Context, c *kindcluster.Cluster, tests string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "ceiling")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "./perf/ceiling")
-	cmd.Dir = tests
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build ./perf/ceiling: %w\n%s", err, out)
+	target := compile.Target{
+		Dir: tests, Package: "./perf/ceiling", OS: runtime.GOOS, Arch: runtime.GOARCH, Output: binary,
+	}
+	if err := compile.Run(ctx, target); err != nil {
+		return err
 	}
 	_, err = c.PushBinary(ctx, binary, "/ceiling", image)
 	return err
 }
 
-// Copy is the real driver's DaemonSet with the driver that does nothing in the driver's place: another name for the driver and
-// its socket, everything else the same.
+// Copy is the real driver's DaemonSet with the driver that does nothing in the driver's place: another name for the
+// driver and its socket, everything else the same.
 func Copy(real *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
 	set := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: real.Namespace},
@@ -114,13 +122,17 @@ func Copy(real *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
 }
 
 func (k *Ceiling) create(ctx context.Context) error {
-	no, late, reclaim := false, storagev1.VolumeBindingWaitForFirstConsumer, storagev1.FSGroupPolicy("File")
-	capacity := true
 	csiDriver := &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: driver},
-		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &capacity, StorageCapacity: &capacity, FSGroupPolicy: &reclaim},
+		Spec: storagev1.CSIDriverSpec{
+			AttachRequired: new(false), PodInfoOnMount: new(true), StorageCapacity: new(true),
+			FSGroupPolicy: new(storagev1.FileFSGroupPolicy),
+		},
 	}
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, VolumeBindingMode: &late}
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver,
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
 	if _, err := k.client.StorageV1().CSIDrivers().Create(ctx, csiDriver, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make the CSIDriver of the driver that does nothing: %w", err)
 	}
@@ -135,46 +147,45 @@ func (k *Ceiling) create(ctx context.Context) error {
 
 // ready waits until the driver runs on every node and its capacity is published.
 func (k *Ceiling) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	for {
-		set, err := k.client.AppsV1().DaemonSets(k.set.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("wait for the driver that does nothing: %w", err)
-		}
-		objects, err := k.client.StorageV1().CSIStorageCapacities(k.set.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return fmt.Errorf("wait for its capacity: %w", err)
-		}
-		var published int32
-		for _, o := range objects.Items {
-			if o.StorageClassName == name {
-				published++
+	var status appsv1.DaemonSetStatus
+	var published int32
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			set, err := k.client.AppsV1().DaemonSets(k.set.Namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return false, err
 			}
-		}
-		if n := set.Status.DesiredNumberScheduled; n > 0 && set.Status.NumberReady == n && published == n {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the driver that does nothing is ready on %d of %d nodes, with %d capacity objects: %w",
-				set.Status.NumberReady, set.Status.DesiredNumberScheduled, published, ctx.Err())
-		case <-time.After(500 * time.Millisecond):
-		}
+			objects, err := k.client.StorageV1().CSIStorageCapacities(k.set.Namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
+			}
+			status, published = set.Status, 0
+			for _, o := range objects.Items {
+				if o.StorageClassName == name {
+					published++
+				}
+			}
+			n := status.DesiredNumberScheduled
+			return n > 0 && status.NumberReady == n && published == n, nil
+		})
+	if err != nil {
+		return fmt.Errorf("the driver that does nothing is ready on %d of %d nodes, with %d capacity objects: %w",
+			status.NumberReady, status.DesiredNumberScheduled, published, err)
 	}
+	return nil
 }
 
 // Remove removes all of it, also after an interrupt.
 func (k *Ceiling) Remove(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	wait := metav1.DeletePropagationForeground
+	foreground := metav1.DeletePropagationForeground
 	var errs []error
 	for _, err := range []error{
-		k.client.AppsV1().DaemonSets(k.set.Namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &wait}),
+		k.client.AppsV1().DaemonSets(k.set.Namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &foreground}),
 		k.client.StorageV1().StorageClasses().Delete(ctx, name, metav1.DeleteOptions{}),
 		k.client.StorageV1().CSIDrivers().Delete(ctx, driver, metav1.DeleteOptions{}),
 	} {
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err = client.IgnoreNotFound(err); err != nil {
 			errs = append(errs, fmt.Errorf("remove the driver that does nothing: %w", err))
 		}
 	}
@@ -183,18 +194,15 @@ func (k *Ceiling) Remove(ctx context.Context) error {
 
 // gone waits until its pods have ended: until then the kubelet knows the driver.
 func (k *Ceiling) gone(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	for {
-		_, err := k.client.AppsV1().DaemonSets(k.set.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("wait until the driver that does nothing has ended: %w", err)
-		}
-		time.Sleep(200 * time.Millisecond)
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := k.client.AppsV1().DaemonSets(k.set.Namespace).Get(ctx, name, metav1.GetOptions{})
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+	if err != nil {
+		return fmt.Errorf("wait until the driver that does nothing has ended: %w", err)
 	}
+	return nil
 }
 
 // System is it as the burst measures it. It shares the real driver's account.

@@ -26,7 +26,10 @@ func realSet() *appsv1.DaemonSet {
 						{Name: "driver", Image: "ghcr.io/x/driver:1", Args: []string{
 							"--endpoint=unix:///var/lib/kubelet/plugins/real.example/csi.sock", "--driver-name=real.example",
 						}},
-						{Name: "csi-provisioner", Image: "registry.k8s.io/csi-provisioner:v6.3.0", Args: []string{"--csi-address=/csi/csi.sock"}},
+						{
+							Name: "csi-provisioner", Image: "registry.k8s.io/csi-provisioner:v6.3.0",
+							Args: []string{"--csi-address=/csi/csi.sock"},
+						},
 					},
 					Volumes: []corev1.Volume{
 						{Name: "socket-dir", VolumeSource: host("/var/lib/kubelet/plugins/real.example")},
@@ -56,7 +59,8 @@ func TestCopy(t *testing.T) {
 	if got := pod.Containers[0].Args; !slices.Equal(got, want) {
 		t.Errorf("args %q, want %q", got, want)
 	}
-	if pod.Containers[0].Image != "docker.io/"+image || pod.Containers[1].Image != "registry.k8s.io/csi-provisioner:v6.3.0" {
+	if pod.Containers[0].Image != "docker.io/"+image ||
+		pod.Containers[1].Image != "registry.k8s.io/csi-provisioner:v6.3.0" {
 		t.Errorf("images %q and %q", pod.Containers[0].Image, pod.Containers[1].Image)
 	}
 	if got := pod.Volumes[0].HostPath.Path; got != "/var/lib/kubelet/plugins/"+driver {

@@ -8,14 +8,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/procfs"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 )
 
 // patience is for what takes a moment, or minutes with a pool of a million volumes, unless it never comes.
@@ -24,13 +26,9 @@ const patience = 5 * time.Minute
 // Build compiles the driver as it is shipped, from the repository at root, into dir, and returns the binary's path.
 func Build(ctx context.Context, root, dir string) (string, error) {
 	binary := filepath.Join(dir, "driver")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "./src/driver")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./src/driver: %w\n%s", err, out)
-	}
-	return binary, nil
+	return binary, compile.Run(ctx, compile.Target{
+		Dir: root, Package: "./src/driver", OS: runtime.GOOS, Arch: runtime.GOARCH, Output: binary,
+	})
 }
 
 // Options are what a driver is started with.
@@ -40,7 +38,8 @@ type Options struct {
 	Pool, Path string
 	// Quota is the pool's option, "" for the default.
 	Quota string
-	// Work is an empty directory for socket, state and kubelet directory, short enough for a socket's name (107 bytes, unix(7)).
+	// Work is an empty directory for socket, state and kubelet directory, short enough for a
+	// socket's name (107 bytes, unix(7)).
 	Work string
 }
 
@@ -105,7 +104,8 @@ func (d *Driver) connect(ctx context.Context) error {
 	return nil
 }
 
-// Recovered waits until the driver can tell about a volume that its pool holds, and returns how long that took from its start.
+// Recovered waits until the driver knows a volume that its pool holds, and returns
+// how long that took from its start.
 func (d *Driver) Recovered(ctx context.Context, id string) (time.Duration, error) {
 	err := d.until(ctx, "knows "+id, func() error {
 		_, err := d.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
@@ -174,32 +174,20 @@ func (d *Driver) Log() string {
 
 // RSS is the driver's resident memory in bytes (VmRSS, proc_pid_status(5)).
 func (d *Driver) RSS() (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Process.Pid))
+	process, err := procfs.NewProc(d.process.Process.Pid)
 	if err != nil {
 		return 0, fmt.Errorf("read the driver's memory: %w", err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kib), "kB")), 10, 64)
-			return n * 1024, err
-		}
-	}
-	return 0, errors.New("read the driver's memory: no VmRSS in /proc/PID/status")
+	status, err := process.NewStatus()
+	return int64(status.VmRSS), err
 }
 
 // CPU is the processor time that the driver has used so far (utime and stime, proc_pid_stat(5)).
 func (d *Driver) CPU() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.process.Process.Pid))
+	process, err := procfs.NewProc(d.process.Process.Pid)
 	if err != nil {
 		return 0, fmt.Errorf("read the driver's processor time: %w", err)
 	}
-	// The second field is the program's name in parentheses, which may hold anything.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	const utime, stime, ticksPerSecond = 11, 12, 100
-	if len(fields) <= stime {
-		return 0, errors.New("read the driver's processor time: /proc/PID/stat is too short")
-	}
-	user, err1 := strconv.ParseInt(fields[utime], 10, 64)
-	system, err2 := strconv.ParseInt(fields[stime], 10, 64)
-	return time.Duration(user+system) * (time.Second / ticksPerSecond), errors.Join(err1, err2)
+	stat, err := process.Stat()
+	return time.Duration(stat.CPUTime() * float64(time.Second)), err
 }

@@ -2,14 +2,16 @@ package driverrun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/driverd"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
@@ -105,51 +107,31 @@ func (s *subject) createMany(ctx context.Context, n int) ([]time.Duration, error
 }
 
 // createParallel makes n volumes with so many clients at once; all is how long it took together.
-func (s *subject) createParallel(ctx context.Context, n, clients int) (each []time.Duration, all time.Duration, err error) {
-	group, start := parallel{}, time.Now()
-	for range clients {
-		group.Go(func() ([]time.Duration, []string, error) {
-			var ids []string
-			took, err := timed(n/clients, func(int) error {
-				ids = append(ids, s.nextID())
-				return s.create(ctx, ids[len(ids)-1])
+func (s *subject) createParallel(
+	ctx context.Context, n, clients int,
+) (each []time.Duration, all time.Duration, err error) {
+	var group errgroup.Group
+	start, ids, took := time.Now(), make([][]string, clients), make([][]time.Duration, clients)
+	for i := range clients {
+		group.Go(func() (err error) {
+			took[i], err = timed(n/clients, func(int) error {
+				id := s.nextID()
+				ids[i] = append(ids[i], id)
+				return s.create(ctx, id)
 			})
-			return took, ids, err
+			return err
 		})
 	}
-	group.Wait()
-	s.ids = append(s.ids, group.ids...)
-	return group.took, time.Since(start), group.err
-}
-
-// parallel gathers what several clients measured.
-type parallel struct {
-	sync.WaitGroup
-	mu   sync.Mutex
-	took []time.Duration
-	ids  []string
-	err  error
-}
-
-// Go runs one client.
-func (p *parallel) Go(client func() ([]time.Duration, []string, error)) {
-	p.WaitGroup.Go(func() {
-		took, ids, err := client()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.took, p.ids = append(p.took, took...), append(p.ids, ids...)
-		if err != nil {
-			p.err = err
-		}
-	})
+	err = group.Wait()
+	s.ids = append(s.ids, slices.Concat(ids...)...)
+	return slices.Concat(took...), time.Since(start), err
 }
 
 // publishMany publishes and unpublishes the first n volumes made, each in turn.
 func (s *subject) publishMany(ctx context.Context, n int) (up, down []time.Duration, err error) {
 	for _, id := range s.ids[:n] {
-		// The kubelet makes the target's parent.
-		if err := os.MkdirAll(filepath.Dir(s.target(id)), 0o750); err != nil {
-			return up, down, fmt.Errorf("make the target's parent: %w", err)
+		if err := s.makeParent(id); err != nil {
+			return up, down, err
 		}
 		start := time.Now()
 		if err := s.publish(ctx, id); err != nil {
@@ -166,19 +148,32 @@ func (s *subject) publishMany(ctx context.Context, n int) (up, down []time.Durat
 }
 
 // statsMany asks n times for the use of one published volume.
-func (s *subject) statsMany(ctx context.Context, n int) ([]time.Duration, error) {
+func (s *subject) statsMany(ctx context.Context, n int) (took []time.Duration, err error) {
 	id := s.ids[0]
-	if err := os.MkdirAll(filepath.Dir(s.target(id)), 0o750); err != nil {
-		return nil, fmt.Errorf("make the target's parent: %w", err)
+	err = s.whilePublished(ctx, id, func(string) error {
+		took, err = timed(n, func(int) error { return s.stats(ctx, id) })
+		return err
+	})
+	return took, err
+}
+
+// whilePublished does something with the bind mount of a volume.
+func (s *subject) whilePublished(ctx context.Context, id string, do func(target string) error) error {
+	if err := s.makeParent(id); err != nil {
+		return err
 	}
 	if err := s.publish(ctx, id); err != nil {
-		return nil, err
+		return err
 	}
-	took, err := timed(n, func(int) error { return s.stats(ctx, id) })
-	if err != nil {
-		return nil, err
+	return errors.Join(do(s.target(id)), s.unpublish(ctx, id))
+}
+
+// makeParent makes the directory of the target, as the kubelet does.
+func (s *subject) makeParent(id string) error {
+	if err := os.MkdirAll(filepath.Dir(s.target(id)), 0o750); err != nil {
+		return fmt.Errorf("make the target's parent: %w", err)
 	}
-	return took, s.unpublish(ctx, id)
+	return nil
 }
 
 // take gives the last n volumes made, for deletion.

@@ -1,5 +1,5 @@
-// Package driverrun measures the built driver alone, over its socket, on one disk: what a call takes, with few and with many
-// volumes in the pool, beside what the same disk takes for the same steps done by hand.
+// Package driverrun measures the built driver alone, over its socket, on one disk: what a call takes, with few and
+// with many volumes in the pool, beside what the same disk takes for the same steps done by hand.
 package driverrun
 
 import (
@@ -30,7 +30,7 @@ type Options struct {
 	Files []int
 	// Idle also measures what a driver uses that has nothing to do.
 	Idle bool
-	// Log tells what is being done.
+	// Log says what is being done.
 	Log func(format string, args ...any)
 }
 
@@ -92,6 +92,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 		{"CreateVolume, NodePublishVolume, NodeUnpublishVolume", r.rounds},
 		{"NodeGetVolumeStats", r.stats},
 		{"CreateVolume with 16 clients", r.parallel},
+		{"fio in a volume and beside it", r.dataPath},
 		{"DeleteVolume", r.deletes},
 		{"DeleteVolume of full volumes", r.deletesFull},
 	} {
@@ -175,9 +176,12 @@ func (r *run) idle(d *driverd.Driver, volumes int) error {
 	if err != nil {
 		return err
 	}
-	memory := report.Figure{Name: fmt.Sprintf("idle, %d volumes: RSS of the driver", volumes), Value: float64(rss) / (1 << 20), Unit: report.MiB}
-	if volumes == r.Volumes[0] {
+	memory := report.Memory(fmt.Sprintf("idle, %d volumes: RSS of the driver", volumes), rss, nil)
+	switch volumes {
+	case r.Volumes[0]:
 		memory.Budget = report.AtMost(25)
+	case budgeted:
+		memory.Budget = report.AtMost(100)
 	}
 	r.extra = append(r.extra, memory, report.Figure{
 		Name:  fmt.Sprintf("idle, %d volumes: processor time", volumes),

@@ -12,8 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
 )
 
-// TestDriverTakesAPreMadePool is what all figures with many volumes rest on: the driver takes the pool that pooldir writes for
-// one of its own, with every volume in it.
+// TestDriverTakesAPreMadePool is what all figures with many volumes rest on: the driver takes the pool that pooldir
+// writes for one of its own, with every volume in it.
 func TestDriverTakesAPreMadePool(t *testing.T) {
 	const volumes = 25
 	root, err := machine.Root(t.Context())

@@ -20,7 +20,7 @@ type raw struct {
 	volumes int
 	// counted makes subvolumes with a limit each instead of directories.
 	counted bool
-	count   uint32
+	count   uint64
 	made    []string // by create, not yet removed
 
 	staging *os.File // on btrfs requests go to an open directory
@@ -56,12 +56,12 @@ func (r *raw) baselines() []byHand {
 	}
 	return append(all,
 		byHand{opBind, publishes, r.bind},
-		byHand{opUsed, asks, func() error { _, err := btrfs.Used(r.staging, r.number()); return err }},
+		byHand{opUsed, asks, func() error { _, err := btrfs.Used(r.staging, r.id()); return err }},
 		byHand{opTrash, deletes, r.trash})
 }
 
-// numbers of what is made by hand are in no pool's range: those begin at 2^30.
-func (r *raw) number() uint32 { return 1<<20 + r.count }
+// id is that of what was made last by hand. They lie as far apart as those of volumes, which are below 2^47.
+func (r *raw) id() uint64 { return 1<<47 | r.count*0x9E3779B97F4A7C15%(1<<47) }
 
 // make makes a directory in staging. On btrfs it is renamed there: from then on an fsync of anything is a commit.
 func (r *raw) make(name string) error {
@@ -70,7 +70,7 @@ func (r *raw) make(name string) error {
 	if !r.counted {
 		return os.Mkdir(staged, 0o777)
 	}
-	if err := btrfs.Subvolume(r.staging, "new."+name, r.number(), pooldir.Bytes); err != nil {
+	if err := btrfs.Subvolume(r.staging, "new."+name, r.id(), pooldir.Bytes); err != nil {
 		return err
 	}
 	return os.Rename(r.path("staging", "new."+name), staged)
@@ -86,9 +86,9 @@ func (r *raw) mkdir() error {
 	return fsync(r.staging.Name())
 }
 
-// create is the order of docs/reference/on-disk.md without anything else: the record's content, a directory in staging, the record's name, the
-// directory into place, and every step durable before the next. Six fsyncs, of which a journal combines some. btrfs keeps the
-// order by itself, so two are enough there.
+// create is the order of docs/reference/on-disk.md without anything else: the record's content, a directory in
+// staging, the record's name, the directory into place, and every step durable before the next. Six fsyncs, of which
+// a journal combines some. btrfs keeps the order by itself, so two are enough there.
 func (r *raw) create() error {
 	name := "c" + strconv.Itoa(int(r.count))
 	staged, record := r.path("staging", name), r.path("records", name)
@@ -125,7 +125,8 @@ func (r *raw) between(paths ...string) error {
 	return fsync(paths...)
 }
 
-// trash is the order of a delete: an entry in the trash, the data into it, then the record. A subvolume keeps it by itself.
+// trash is the order of a delete: an entry in the trash, the data into it, then the record. A
+// subvolume keeps it by itself.
 func (r *raw) trash() error {
 	name := r.made[0]
 	r.made = r.made[1:]

@@ -29,7 +29,7 @@ const (
 	opRecover   = "start and recovery"
 )
 
-// isByHand tells what needs no driver.
+// isByHand reports whether an operation needs no driver.
 func isByHand(op string) bool {
 	return slices.Contains([]string{opMkdir, opByHand, opBind, opUsed, opTrash}, op)
 }
@@ -39,8 +39,9 @@ const baseline = 0
 
 // key is one thing that was measured on one disk.
 type key struct {
-	op      string
-	volumes int // in the pool beforehand; baseline for what is done by hand, except where they are on the disk for that too
+	op string
+	// in the pool beforehand; baseline for what is done by hand, except where they are on the disk for that too
+	volumes int
 }
 
 // recorder collects samples on one disk.
@@ -67,7 +68,7 @@ func (r *recorder) commit(volumes, calls, commits int) {
 	r.commits[volumes] = share{all.calls + calls, all.of + commits}
 }
 
-// counted tells whether volumes are subvolumes that quota holds to their size.
+// counted reports whether volumes are subvolumes that quota holds to their size.
 func (r *recorder) counted() bool { return r.disk.Counted }
 
 // add keeps one round of samples.
@@ -121,8 +122,8 @@ func (r *recorder) section() report.Section {
 	}
 	s := report.Section{
 		Title: fmt.Sprintf("Driver alone on %s (%s)", r.disk.Name, fsType),
-		About: "One process, gRPC over its unix socket. Two drivers, one with each pool, and the baselines took turns in short rounds, " +
-			"so that noise hits all of them alike. The pools were made and synced beforehand.",
+		About: "One process, gRPC over its unix socket. Two drivers, one with each pool, and the baselines took turns in " +
+			"short rounds, so that noise hits all of them alike. The pools were made and synced beforehand.",
 	}
 	for _, k := range r.order {
 		s.Figures = append(s.Figures, r.figures(k)...)
@@ -135,7 +136,9 @@ func (r *recorder) section() report.Section {
 func (r *recorder) figures(k key) []report.Figure {
 	sum := stat.Summarize(r.samples[k])
 	if k.op == opRecover {
-		return []report.Figure{{Name: r.figureName(k, "time"), Value: sum.P50.Seconds(), Unit: report.Seconds}}
+		return []report.Figure{{
+			Name: r.figureName(k, "time"), Value: sum.P50.Seconds(), Unit: report.Seconds, Budget: r.budget(k).p50,
+		}}
 	}
 	b := r.budget(k)
 	figures := []report.Figure{
@@ -143,12 +146,15 @@ func (r *recorder) figures(k key) []report.Figure {
 		{Name: r.figureName(k, "p99"), Value: report.Ms(sum.P99), Unit: report.Milliseconds, Samples: sum.N, Budget: b.p99},
 	}
 	if rates := r.rates[k]; len(rates) > 0 {
-		slices.Sort(rates)
-		median := rates[(len(rates)-1)/2]
-		figures = append(figures, report.Figure{Name: r.figureName(k, "rate"), Value: median, Unit: report.PerSecond, Samples: len(rates), Budget: b.rate})
+		figures = append(figures, report.Figure{
+			Name: r.figureName(k, "rate"), Value: median(rates), Unit: report.PerSecond, Samples: len(rates), Budget: b.rate,
+		})
 	}
 	return figures
 }
+
+// budgeted is the largest pool, in volumes, that start and memory have a budget for.
+const budgeted = 100_000
 
 // budgets of one operation; nil where docs/explanation/performance.md sets none.
 type budgets struct{ p50, p99, rate *report.Budget }
@@ -163,11 +169,7 @@ func (r *recorder) budget(k key) budgets {
 		if r.disk.FSType == "btrfs" {
 			return budgets{p50: report.AtMost(10)}
 		}
-		p50 := 2.0
-		if r.disk.Loop {
-			p50 = 3
-		}
-		return budgets{p50: report.AtMost(p50), p99: report.AtMost(10)}
+		return budgets{p99: report.AtMost(10)} // its p50 is compared with the steps by hand
 	case opParallel:
 		if r.disk.FSType == "btrfs" {
 			return budgets{}
@@ -177,7 +179,12 @@ func (r *recorder) budget(k key) budgets {
 		return budgets{p50: report.AtMost(1)}
 	case opStats:
 		return budgets{p50: report.AtMost(0.5)}
-	case opPurging, opRecover:
+	case opRecover:
+		if k.volumes > budgeted {
+			return budgets{}
+		}
+		return budgets{p50: report.AtMost(2)} // seconds
+	case opPurging:
 		return budgets{}
 	default: // deletes
 		return budgets{p99: report.AtMost(10)}
@@ -206,14 +213,12 @@ func (r *recorder) ratios() []report.Figure {
 		compared = append(compared, opStats, opMkdir, opByHand, opBind, opUsed, opTrash)
 	}
 	for _, op := range compared {
-		f := report.Figure{
-			Name:  fmt.Sprintf("%s: %s p50, %d / %d volumes", r.disk.Name, op, large, small),
-			Value: r.ratio(key{op, large}, key{op, small}), Unit: report.Ratio,
-		}
+		var budget *report.Budget
 		if !isByHand(op) {
-			f.Budget = report.AtMost(1.2)
+			budget = report.AtMost(1.2)
 		}
-		figures = append(figures, f)
+		name := fmt.Sprintf("%s: %s p50, %d / %d volumes", r.disk.Name, op, large, small)
+		figures = append(figures, r.ratio(name, key{op, large}, key{op, small}, budget))
 	}
 	return figures
 }
@@ -224,28 +229,33 @@ func (r *recorder) overhead(volumes int) []report.Figure {
 	if r.counted() {
 		hand.volumes, name = volumes, fmt.Sprintf("%s, %d volumes", r.disk.Name, volumes)
 	}
-	figures := []report.Figure{{
-		Name: name + ": CreateVolume p50 / same steps by hand", Value: r.ratio(key{opCreate, volumes}, hand), Unit: report.Ratio,
-	}}
+	budget := report.AtMost(1.4)
+	if r.disk.FSType == "btrfs" {
+		budget = nil
+	}
+	figures := []report.Figure{
+		r.ratio(name+": CreateVolume p50 / same steps by hand", key{opCreate, volumes}, hand, budget),
+	}
 	if c := r.commits[volumes]; r.counted() && c.calls > 0 {
 		figures = append(figures, report.Figure{
-			Name: name + ": commits of the filesystem per CreateVolume", Value: float64(c.of) / float64(c.calls), Unit: report.Count, Samples: c.calls,
+			Name: name + ": commits of the filesystem per CreateVolume", Value: float64(c.of) / float64(c.calls),
+			Unit: report.Count, Samples: c.calls,
 		})
 	}
 	return figures
 }
 
-func (r *recorder) ratio(of, to key) float64 {
-	divisor := stat.Summarize(r.samples[to]).P50
-	if divisor == 0 {
-		return 0
-	}
-	return float64(stat.Summarize(r.samples[of]).P50) / float64(divisor)
+// ratio compares the medians of two things.
+func (r *recorder) ratio(name string, of, to key, budget *report.Budget) report.Figure {
+	p50 := func(k key) float64 { return float64(stat.Summarize(r.samples[k]).P50) }
+	return report.Quotient(name, p50(of), p50(to), budget)
 }
 
 // panel plots how the times of creation are distributed.
 func (r *recorder) panel() report.Panel {
-	p := report.Panel{Title: "CreateVolume on " + r.disk.Name, X: "milliseconds", Y: "% of calls that took at most so long"}
+	p := report.Panel{
+		Title: "CreateVolume on " + r.disk.Name, X: "milliseconds", Y: "% of calls that took at most so long",
+	}
 	for _, k := range r.order {
 		if k.op != opCreate && k.op != opByHand && k.op != opMkdir {
 			continue

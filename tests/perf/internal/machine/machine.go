@@ -2,16 +2,15 @@
 package machine
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
 )
@@ -29,8 +28,12 @@ func Root(ctx context.Context) (string, error) {
 // Describe is this machine now, about to measure the repository at root.
 func Describe(ctx context.Context, root string) (report.Machine, error) {
 	m := report.Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: runtime.GOARCH}
-	if cpu, ok := processor(); ok {
-		m.CPU = cpu
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m, fmt.Errorf("describe this machine: %w", err)
+	}
+	if cores, err := proc.CPUInfo(); err == nil && len(cores) > 0 && cores[0].ModelName != "" {
+		m.CPU = cores[0].ModelName
 	}
 	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -47,26 +50,15 @@ func Describe(ctx context.Context, root string) (report.Machine, error) {
 	return m, err
 }
 
-// processor is the CPU's model name, where /proc/cpuinfo has one.
-func processor() (string, bool) {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "", false
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value), true
-		}
-	}
-	return "", false
-}
-
 // Load is the load average of the last minute (proc_loadavg(5)).
 func Load() (float64, error) {
-	text, err := os.ReadFile("/proc/loadavg")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, fmt.Errorf("read the load average: %w", err)
 	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return strconv.ParseFloat(first, 64)
+	load, err := proc.LoadAvg()
+	if err != nil {
+		return 0, fmt.Errorf("read the load average: %w", err)
+	}
+	return load.Load1, nil
 }

@@ -1,6 +1,6 @@
-// Package pooldir makes a pool full of volumes quickly: the directories and records that the driver would have made one by one,
-// in the format of docs/reference/on-disk.md, without an fsync each. A driver started on it finds a pool that an earlier
-// installation left, adopts it and recovers.
+// Package pooldir makes a pool full of volumes quickly: the directories and records that the driver would have made
+// one by one, in the format of docs/reference/on-disk.md, without an fsync each. A driver started on it finds a pool
+// that an earlier installation left, adopts it and recovers.
 package pooldir
 
 import (
@@ -23,15 +23,19 @@ const Bytes = 128 << 10
 
 // Pool is what to make.
 type Pool struct {
-	// Path is the pool's directory, which must not hold one, and Name its name.
+	// Path is the pool's directory, where none may be yet, and Name its name.
 	Path, Name string
 	Volumes    int
-	// Counted makes each volume a subvolume that simple quota holds to its size; the path must be on btrfs.
+	// Counted makes each volume a subvolume that simple quota limits; the path must be on btrfs.
 	Counted bool
 }
 
-// firstNumber is the first of the pool's range of numbers in the filesystem's quota.
-const firstNumber = 1 << 30
+// quotaID is the n-th volume's ID in the filesystem's quota. The driver draws them at random from 2^47, so that those
+// of neighbours lie far apart; these do too, and each is different because the factor is odd.
+func quotaID(n int) uint64 { return 1<<46 | uint64(n)*0x9E3779B97F4A7C15%(1<<46) }
+
+// format is the version of the marker and of records.
+const format = 2
 
 // marker is csi/.hpp/pool.json.
 type marker struct {
@@ -39,22 +43,21 @@ type marker struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 
-	Backend     string `json:"backend,omitempty"`
+	EnforcedBy  string `json:"enforcedBy,omitempty"`
 	Enforcement string `json:"enforcement,omitempty"`
-	FirstNumber uint32 `json:"firstNumber,omitempty"`
 }
 
 // record is csi/.hpp/volumes/<id>.json, as far as these volumes need it.
 type record struct {
-	Version   int       `json:"version"`
-	ID        string    `json:"id"`
-	Pool      string    `json:"pool"`
-	Bytes     int64     `json:"bytes"`
-	Backend   string    `json:"backend"`
-	ProjectID uint32    `json:"projectID,omitempty"`
-	Mode      uint32    `json:"mode"`
-	OnDelete  string    `json:"onDelete"`
-	Created   time.Time `json:"created"`
+	Version  int       `json:"version"`
+	ID       string    `json:"id"`
+	Pool     string    `json:"pool"`
+	Bytes    int64     `json:"bytes"`
+	Backend  string    `json:"backend"`
+	QuotaID  uint64    `json:"quotaID,omitempty"`
+	Mode     uint32    `json:"mode"`
+	OnDelete string    `json:"onDelete"`
+	Created  time.Time `json:"created"`
 }
 
 // VolumeID is the id of the n-th volume of a pre-made pool. It is as long as the ids of Kubernetes.
@@ -79,9 +82,11 @@ func Make(p Pool) error {
 		return fmt.Errorf("open the pool: %w", err)
 	}
 	defer func() { _ = dir.Close() }()
-	m := marker{Version: 1, ID: "perf-" + p.Name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36), Created: time.Now().UTC()}
+	m := marker{
+		Version: format, ID: "perf-" + p.Name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36), Created: time.Now().UTC(),
+	}
 	if p.Counted {
-		m.Backend, m.Enforcement, m.FirstNumber = "btrfs", "strict", firstNumber
+		m.EnforcedBy, m.Enforcement = "btrfs", "strict"
 		if err := btrfs.EnableSimpleQuota(dir); err != nil {
 			return err
 		}
@@ -113,11 +118,12 @@ func fill(csi *os.File, p Pool) error {
 
 func makeVolume(csi *os.File, p Pool, n int) error {
 	r := record{
-		Version: 1, ID: VolumeID(n), Pool: p.Name, Bytes: Bytes, Backend: "plain", Mode: 0o777, OnDelete: "trash", Created: time.Now().UTC(),
+		Version: format, ID: VolumeID(n), Pool: p.Name, Bytes: Bytes, Backend: "plain", Mode: 0o777, OnDelete: "trash",
+		Created: time.Now().UTC(),
 	}
 	if p.Counted {
-		r.Backend, r.ProjectID = "btrfs", uint32(firstNumber+n)
-		if err := btrfs.Subvolume(csi, r.ID, r.ProjectID, Bytes); err != nil {
+		r.Backend, r.QuotaID = "btrfs", quotaID(n)
+		if err := btrfs.Subvolume(csi, r.ID, r.QuotaID, Bytes); err != nil {
 			return err
 		}
 	} else if err := mkdir(filepath.Join(csi.Name(), r.ID)); err != nil {
@@ -147,8 +153,8 @@ func write(file string, content any) error {
 	return nil
 }
 
-// Fill puts so many empty files into a directory, a thousand to a folder, and syncs its filesystem: the files of a volume that
-// is deleted have usually been there for a while.
+// Fill puts so many empty files into a directory, a thousand to a folder, and syncs its filesystem: the files of a
+// volume that is deleted have usually been there for a while.
 func Fill(dir string, files int) error {
 	const perFolder = 1000
 	for n := range files {

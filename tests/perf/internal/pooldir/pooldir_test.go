@@ -56,7 +56,8 @@ func TestRecord(t *testing.T) {
 	}
 	delete(got, "created")
 	want := map[string]any{
-		"version": 1.0, "id": VolumeID(0), "pool": "some", "bytes": float64(Bytes), "backend": "plain", "mode": 511.0, "onDelete": "trash",
+		"version": 2.0, "id": VolumeID(0), "pool": "some", "bytes": float64(Bytes), "backend": "plain", "mode": 511.0,
+		"onDelete": "trash",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -21,7 +21,8 @@ type BenchLine struct {
 // BenchText is all lines with the header that benchstat groups by.
 func (r Report) BenchText() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\npkg: github.com/hostpath-provisioner/hostpath-provisioner/tests/perf\ncpu: %s\n",
+	fmt.Fprintf(&b,
+		"goos: %s\ngoarch: %s\npkg: github.com/hostpath-provisioner/hostpath-provisioner/tests/perf\ncpu: %s\n",
 		r.Machine.OS, r.Machine.Arch, r.Machine.CPU)
 	for _, l := range r.Bench {
 		// The number of processors at the end of a name is what go test writes; benchstat takes it off.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Compare is a Markdown table of two runs' figures, in the order of the newer one. Figures that only one of them has are listed
-// without a change.
+// Compare is a Markdown table of two runs' figures, in the order of the newer one. Figures that only one of them
+// has are listed without a change.
 func Compare(older, newer Report) string {
 	was := map[string]Figure{}
 	for _, s := range older.Sections {
@@ -21,7 +21,7 @@ func Compare(older, newer Report) string {
 		for _, f := range s.Figures {
 			before, change := "–", "new"
 			if o, ok := was[f.Name]; ok {
-				before, change = o.quantity(), difference(o.Value, f.Value)
+				before, change = o.quantity(), difference(o, f)
 				delete(was, f.Name)
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.Name, before, f.quantity(), change)
@@ -41,14 +41,16 @@ func heading(r Report) string {
 	return r.Machine.Driver + " " + r.Started.UTC().Format(time.DateTime)
 }
 
-// difference is the change from one value to the other in percent.
-func difference(from, to float64) string {
+// difference is the change from one figure's value to the other's in percent.
+func difference(from, to Figure) string {
 	switch {
-	case from == to:
+	case from.NotMeasured || to.NotMeasured:
+		return "?"
+	case from.Value == to.Value:
 		return "0 %"
-	case from == 0:
+	case from.Value == 0:
 		return "?"
 	default:
-		return fmt.Sprintf("%+.0f %%", (to-from)/from*100)
+		return fmt.Sprintf("%+.0f %%", (to.Value-from.Value)/from.Value*100)
 	}
 }

@@ -12,8 +12,10 @@ func (r Report) Markdown(plot string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Performance, %s\n\n", r.Started.UTC().Format(time.RFC3339))
 	fmt.Fprintf(&b, "Driver %s on %s (%d cores), kernel %s. Load average before %s, after %s.\n",
-		r.Machine.Driver, r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel, number(r.Machine.LoadBefore), number(r.Machine.LoadAfter))
-	b.WriteString("Absolute figures mean nothing on another machine: compare them with the baselines and peers of the same run.\n\n")
+		r.Machine.Driver, r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel, number(r.Machine.LoadBefore),
+		number(r.Machine.LoadAfter))
+	b.WriteString("Absolute figures mean nothing on another machine: compare them with the baselines and peers of the " +
+		"same run.\n\n")
 	b.WriteString(r.verdict())
 	if plot != "" {
 		fmt.Fprintf(&b, "\n![plot](%s)\n", plot)
@@ -66,7 +68,7 @@ func (s Section) table() string {
 		}
 		if f.Budget != nil {
 			budget, met = f.Budget.String(), "**missed**"
-			if f.Budget.Met(f.Value) {
+			if f.Met() {
 				met = "met"
 			}
 		}
@@ -77,6 +79,9 @@ func (s Section) table() string {
 
 // quantity is the value with its unit.
 func (f Figure) quantity() string {
+	if f.NotMeasured {
+		return "not measured"
+	}
 	if f.Unit == Ratio || f.Unit == Count {
 		return number(f.Value) + string(f.Unit)
 	}

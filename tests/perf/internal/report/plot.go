@@ -16,7 +16,8 @@ type Panel struct {
 	Curves []Curve `json:"curves"`
 }
 
-// Curve is a named line through points of rising X. Between two points it keeps the value of the first: it shows counts.
+// Curve is a named line through points of rising X. Between two points it keeps the value of
+// the first: it shows counts.
 type Curve struct {
 	Name   string  `json:"name"`
 	Points []Point `json:"points"`

@@ -1,5 +1,6 @@
-// Package report is what a run of the performance tests leaves behind: figures beside their budgets, as Markdown for people,
-// JSON for later comparison, `go test -bench` lines for benchstat, and a plot. It is pure: figures in, text out.
+// Package report is what a run of the performance tests leaves behind: figures beside their budgets,
+// as Markdown for people, JSON for later comparison, `go test -bench` lines for benchstat, and a plot.
+// It is pure: figures in, text out.
 package report
 
 import (
@@ -56,6 +57,7 @@ const (
 	Milliseconds Unit = "ms"
 	Seconds      Unit = "s"
 	PerSecond    Unit = "/s"
+	MiBPerSecond Unit = "MiB/s"
 	MiB          Unit = "MiB"
 	Ratio        Unit = "×"
 	Count        Unit = ""
@@ -67,7 +69,9 @@ type Figure struct {
 	// Name identifies the figure across runs.
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Unit  Unit    `json:"unit,omitempty"`
+	// NotMeasured says that there is no value, because something that it is made of is missing.
+	NotMeasured bool `json:"notMeasured,omitempty"`
+	Unit        Unit `json:"unit,omitempty"`
 	// Samples is how many measurements it stands for, 0 where that means nothing.
 	Samples int     `json:"samples,omitempty"`
 	Budget  *Budget `json:"budget,omitempty"`
@@ -85,12 +89,33 @@ func AtMost(limit float64) *Budget { return &Budget{AtMost: limit} }
 // AtLeast is a budget that a figure must reach.
 func AtLeast(limit float64) *Budget { return &Budget{AtLeast: limit} }
 
-// Met tells whether a value keeps within the budget.
-func (b Budget) Met(value float64) bool {
-	if b.AtLeast > 0 {
-		return value >= b.AtLeast
+// Quotient is one quantity per other one. Both are more than nothing wherever they were measured, so a zero makes the
+// figure one that was not measured.
+func Quotient(name string, of, to float64, budget *Budget) Figure {
+	f := Figure{Name: name, Unit: Ratio, Budget: budget, NotMeasured: of <= 0 || to <= 0}
+	if !f.NotMeasured {
+		f.Value = of / to
 	}
-	return value <= b.AtMost
+	return f
+}
+
+// Memory is a number of bytes in MiB. No process needs none, so zero was not measured.
+func Memory(name string, bytes int64, budget *Budget) Figure {
+	return Figure{Name: name, Value: float64(bytes) / (1 << 20), Unit: MiB, Budget: budget, NotMeasured: bytes <= 0}
+}
+
+// Met reports whether the figure keeps within its budget. One that was not measured does not.
+func (f Figure) Met() bool {
+	switch {
+	case f.NotMeasured:
+		return false
+	case f.Budget == nil:
+		return true
+	case f.Budget.AtLeast > 0:
+		return f.Value >= f.Budget.AtLeast
+	default:
+		return f.Value <= f.Budget.AtMost
+	}
 }
 
 // String is the budget as a table shows it.
@@ -101,12 +126,12 @@ func (b Budget) String() string {
 	return "≤ " + number(b.AtMost)
 }
 
-// Missed lists the figures that are outside their budget.
+// Missed lists the figures that are outside their budget, or have one and were not measured.
 func (r Report) Missed() []Figure {
 	var missed []Figure
 	for _, s := range r.Sections {
 		for _, f := range s.Figures {
-			if f.Budget != nil && !f.Budget.Met(f.Value) {
+			if f.Budget != nil && !f.Met() {
 				missed = append(missed, f)
 			}
 		}

@@ -19,7 +19,10 @@ func sample() Report {
 	return Report{
 		Version: Version,
 		Started: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
-		Machine: Machine{CPU: "Some CPU", Cores: 2, Kernel: "6.18", OS: "linux", Arch: "amd64", Driver: "abc1234", LoadBefore: 0.25, LoadAfter: 1.5},
+		Machine: Machine{
+			CPU: "Some CPU", Cores: 2, Kernel: "6.18", OS: "linux", Arch: "amd64", Driver: "abc1234",
+			LoadBefore: 0.25, LoadAfter: 1.5,
+		},
 		Sections: []Section{
 			{Title: "Driver", About: "Over its socket.", Figures: []Figure{
 				{Name: "CreateVolume p50", Value: 1.234, Unit: Milliseconds, Samples: 500, Budget: AtMost(2)},
@@ -73,7 +76,8 @@ func TestMarkdownAllMet(t *testing.T) {
 	r := sample()
 	r.Sections = r.Sections[:1]
 	r.Sections[0].Figures[1].Value = 9.99
-	if text := r.Markdown(""); !strings.Contains(text, "Budgets: all 3 met.") || strings.Contains(text, "missed") || strings.Contains(text, "![") {
+	if text := r.Markdown(""); !strings.Contains(text, "Budgets: all 3 met.") || strings.Contains(text, "missed") ||
+		strings.Contains(text, "![") {
 		t.Errorf("got:\n%s", text)
 	}
 }
@@ -143,8 +147,35 @@ func TestMissed(t *testing.T) {
 }
 
 func TestBudgetAtTheLimit(t *testing.T) {
-	if !AtMost(2).Met(2) || AtMost(2).Met(2.001) || !AtLeast(8).Met(8) || AtLeast(8).Met(7.999) {
+	met := func(b *Budget, value float64) bool { return Figure{Value: value, Budget: b}.Met() }
+	if !met(AtMost(2), 2) || met(AtMost(2), 2.001) || !met(AtLeast(8), 8) || met(AtLeast(8), 7.999) {
 		t.Error("a limit itself is within the budget, one step past it is not")
+	}
+}
+
+func TestWhatWasNotMeasuredIsNotMet(t *testing.T) {
+	for name, f := range map[string]Figure{
+		"a ratio without its divisor":  Quotient("x", 1, 0, AtMost(1.2)),
+		"a ratio without its dividend": Quotient("x", 0, 1, AtMost(1.2)),
+		"memory of no process":         Memory("x", 0, AtMost(90)),
+	} {
+		r := Report{Sections: []Section{{Figures: []Figure{f}}}}
+		if f.Met() || len(r.Missed()) != 1 {
+			t.Errorf("%s counts as met", name)
+		}
+		text := r.Markdown("")
+		for _, want := range []string{"Budgets: 0 of 1 met.", "- x: not measured, budget ≤", "| x | not measured |"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+		}
+		if text := Compare(r, Report{Sections: []Section{{Figures: []Figure{{Name: "x", Value: 1}}}}}); !strings.Contains(
+			text, "| x | not measured | 1 | ? |") {
+			t.Errorf("%s: compared as\n%s", name, text)
+		}
+	}
+	if f := Quotient("x", 3, 2, AtMost(1.5)); !f.Met() || f.Value != 1.5 {
+		t.Errorf("3 / 2 is %v, met %t", f.Value, f.Met())
 	}
 }
 

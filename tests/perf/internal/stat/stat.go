@@ -10,8 +10,8 @@ import (
 // Summary describes a set of samples. All of it is zero where there are none.
 type Summary struct {
 	// N is how many samples there were.
-	N                   int
-	P50, P99, Max, Mean time.Duration
+	N              int
+	P50, P99, Mean time.Duration
 }
 
 // Summarize describes samples; their order does not matter and is kept.
@@ -25,13 +25,12 @@ func Summarize(samples []time.Duration) Summary {
 		sum += d
 	}
 	return Summary{
-		N: len(sorted), P50: rank(sorted, 0.50), P99: rank(sorted, 0.99),
-		Max: sorted[len(sorted)-1], Mean: sum / time.Duration(len(sorted)),
+		N: len(sorted), P50: rank(sorted, 0.50), P99: rank(sorted, 0.99), Mean: sum / time.Duration(len(sorted)),
 	}
 }
 
-// rank is the nearest-rank percentile: the smallest sample that at least the fraction p of all samples do not exceed. It is
-// always a time that was measured, never one in between; with few samples p99 is the largest.
+// rank is the nearest-rank percentile: the smallest sample that at least the fraction p of all samples do not exceed.
+// It is always a time that was measured, never one in between; with few samples p99 is the largest.
 func rank(sorted []time.Duration, p float64) time.Duration {
 	i := int(math.Ceil(p*float64(len(sorted)))) - 1
 	return sorted[max(0, i)]

@@ -23,12 +23,16 @@ func TestSummarize(t *testing.T) {
 		samples []time.Duration
 		want    Summary
 	}{
-		"none":          {nil, Summary{}},
-		"one":           {upTo(1), Summary{N: 1, P50: ms, P99: ms, Max: ms, Mean: ms}},
-		"two":           {upTo(2), Summary{N: 2, P50: ms, P99: 2 * ms, Max: 2 * ms, Mean: 1500 * time.Microsecond}},
-		"a hundred":     {upTo(100), Summary{N: 100, P50: 50 * ms, P99: 99 * ms, Max: 100 * ms, Mean: 50500 * time.Microsecond}},
-		"a hundred one": {upTo(101), Summary{N: 101, P50: 51 * ms, P99: 100 * ms, Max: 101 * ms, Mean: 51 * ms}},
-		"a thousand":    {upTo(1000), Summary{N: 1000, P50: 500 * ms, P99: 990 * ms, Max: 1000 * ms, Mean: 500500 * time.Microsecond}},
+		"none": {nil, Summary{}},
+		"one":  {upTo(1), Summary{N: 1, P50: ms, P99: ms, Mean: ms}},
+		"two":  {upTo(2), Summary{N: 2, P50: ms, P99: 2 * ms, Mean: 1500 * time.Microsecond}},
+		"a hundred": {
+			upTo(100), Summary{N: 100, P50: 50 * ms, P99: 99 * ms, Mean: 50500 * time.Microsecond},
+		},
+		"a hundred one": {upTo(101), Summary{N: 101, P50: 51 * ms, P99: 100 * ms, Mean: 51 * ms}},
+		"a thousand": {
+			upTo(1000), Summary{N: 1000, P50: 500 * ms, P99: 990 * ms, Mean: 500500 * time.Microsecond},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Clone(c.samples)

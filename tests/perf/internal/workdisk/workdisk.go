@@ -1,4 +1,5 @@
-// Package workdisk gives the directories to measure on: one on a disk of this machine, and filesystems in files of their own.
+// Package workdisk gives the directories to measure on: one on a disk of this machine, and
+// filesystems in files of their own.
 package workdisk
 
 import (
@@ -20,9 +21,7 @@ type Disk struct {
 	Path string
 	// FSType is the filesystem's name.
 	FSType string
-	// Loop tells that the filesystem lies in a file, which every write passes through twice.
-	Loop bool
-	// Counted tells that volumes are to be held to their size, which the filesystem can do.
+	// Counted says that volumes are to be held to their size, which the filesystem can do.
 	Counted bool
 
 	close func() error
@@ -50,7 +49,7 @@ func Host(ctx context.Context, dir string) (Disk, error) {
 	return Disk{Name: "host", Path: path, FSType: name, close: func() error { return os.RemoveAll(path) }}, nil
 }
 
-// ErrUnavailable tells that this machine cannot have such a disk; the message says what is missing.
+// ErrUnavailable says that this machine cannot have such a disk; the message says what is missing.
 var ErrUnavailable = errors.New("not measured")
 
 // size is that of a filesystem in a file, in bytes; the file takes only what is written.
@@ -89,12 +88,13 @@ func Loop(ctx context.Context, dir, fsType string) (d Disk, err error) {
 	if _, err := run(ctx, "mount", "-o", "loop", image, mount); err != nil {
 		return Disk{}, err
 	}
-	return Disk{Name: "loop-" + fsType, Path: mount, FSType: fsType, Loop: true, close: func() error {
+	return Disk{Name: "loop-" + fsType, Path: mount, FSType: fsType, close: func() error {
 		return errors.Join(unmount(mount), os.RemoveAll(work))
 	}}, nil
 }
 
-// unmount waits for what still uses the filesystem. It must also work when the run was interrupted, hence a context of its own.
+// unmount waits for what still uses the filesystem. It must also work when the run was
+// interrupted, hence a context of its own.
 func unmount(mount string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

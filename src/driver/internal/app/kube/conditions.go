@@ -21,8 +21,8 @@ type Condition struct {
 	Since time.Time
 }
 
-// Report makes these the conditions that the driver has on its own pod, in one request. It is a server-side apply, so conditions of
-// earlier reports that are not among them go, and everybody else's stay.
+// Report makes these the conditions that the driver has on its own pod, in one request. It is a server-side apply, so
+// conditions of earlier reports that are not among them go, and everybody else's stay.
 func (c *Client) Report(ctx context.Context, conditions []Condition) error {
 	pod := podStatus{Kind: "Pod", APIVersion: "v1", Metadata: reference{Name: c.PodName, Namespace: c.PodNamespace}}
 	for _, condition := range conditions {
@@ -41,7 +41,8 @@ func (c *Client) Report(ctx context.Context, conditions []Condition) error {
 	}
 	brief, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	err = c.API.core.Patch(types.ApplyYAMLPatchType).Namespace(c.PodNamespace).Resource("pods").Name(c.PodName).SubResource("status").
+	err = c.API.core.Patch(types.ApplyYAMLPatchType).
+		Namespace(c.PodNamespace).Resource("pods").Name(c.PodName).SubResource("status").
 		Param("fieldManager", reporter).Param("force", "true").Body(body).Do(brief).Error()
 	if err != nil {
 		return fmt.Errorf("apply the conditions of pod %s/%s: %w", c.PodNamespace, c.PodName, err)

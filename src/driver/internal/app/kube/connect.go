@@ -14,18 +14,20 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// API is the part of a cluster's API that the driver uses: the core group, with types of its own for what it reads there
-// (objects.go). client-go's clientset holds the types of every API there is; they would be half of the driver's memory.
+// API is the part of a cluster's API that the driver uses: the core group, with types of its own for what it reads
+// there (objects.go). client-go's clientset has the types of every API there is; they would be half of the driver's
+// memory.
 type API struct {
 	core rest.Interface
 	meta metadata.Interface
 }
 
-// requestsPerSecond bounds the driver's requests. It makes few, but a list of all PersistentVolumes comes in pages, and one that waits
-// in its own client would count as unanswered.
+// requestsPerSecond bounds the driver's requests. It makes few, but a list of all PersistentVolumes comes in pages, and
+// one that waits in its own client would count as unanswered.
 const requestsPerSecond = 50
 
-// Connect returns the API of the cluster of a kubeconfig file, or with an empty path of the cluster that this process runs in.
+// Connect returns the API of the cluster of a kubeconfig file, or with an empty path of the cluster that this process
+// runs in.
 func Connect(kubeconfig, userAgent string) (*API, error) {
 	read := rest.InClusterConfig
 	if kubeconfig != "" {

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -26,15 +26,18 @@ const (
 	maxMessage = 1024
 )
 
-// Normal tells people something that is as it should be.
+// Normal reports something that is as it should be.
 func (c *Client) Normal(reason, message string) { c.event("Normal", reason, message) }
 
-// Warning tells people something that somebody should look at.
+// Warning reports something that somebody should look at.
 func (c *Client) Warning(reason, message string) { c.event("Warning", reason, message) }
 
-// Tell tells the owner of a claim something that is as it should be.
-func (c *Client) Tell(claim volume.Claim, reason, message string) {
-	c.eventOn(reference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}, "Normal", reason, message)
+// Tell reports something to the owner of a claim that is as it should be.
+func (c *Client) Tell(claim records.Claim, reason, message string) {
+	c.eventOn(reference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name,
+		UID: claim.UID,
+	}, "Normal", reason, message)
 }
 
 // event queues an event on the Node object.
@@ -45,8 +48,8 @@ func (c *Client) event(kind, reason, message string) {
 	c.eventOn(node, kind, reason, message)
 }
 
-// eventOn queues an event. There is one when a pool changes its state or a volume is made, so none are counted together as
-// client-go's recorder does; the patch library which that needs is a tenth of a binary.
+// eventOn queues an event. There is one when a pool changes its state or a volume is made, so none are counted together
+// as client-go's recorder does; the patch library which that needs is a tenth of a binary.
 func (c *Client) eventOn(object reference, kind, reason, message string) {
 	namespace := object.Namespace
 	if namespace == "" {
@@ -57,8 +60,9 @@ func (c *Client) eventOn(object reference, kind, reason, message string) {
 		Kind: "Event", APIVersion: "v1",
 		Metadata:       reference{Namespace: namespace, Name: fmt.Sprintf("%s.%x", object.Name, time.Now().UnixNano())},
 		InvolvedObject: object, Type: kind, Reason: reason, Message: cut(message),
-		Source: eventSource{Component: reporter, Host: c.NodeName}, ReportingController: reporter, ReportingInstance: c.NodeName,
-		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Source: eventSource{Component: reporter, Host: c.NodeName}, ReportingController: reporter,
+		ReportingInstance: c.NodeName,
+		FirstTimestamp:    now, LastTimestamp: now, Count: 1,
 	}
 	select {
 	case c.events <- e:
@@ -80,7 +84,8 @@ func (c *Client) sendEvents(ctx context.Context) {
 			return
 		case e := <-c.events:
 			if err := c.sendEvent(ctx, e); err != nil && ctx.Err() == nil {
-				c.Log.WarnContext(ctx, "cannot send an event", logging.KeyReason, e.Reason, logging.KeyMessage, e.Message, logging.KeyError, err)
+				c.Log.WarnContext(ctx, "cannot send an event", logging.KeyReason, e.Reason, logging.KeyMessage, e.Message,
+					logging.KeyError, err)
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/growth"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -25,7 +25,7 @@ const (
 // Growth is what the controller wants to know of the cluster; it implements growth.Cluster.
 type Growth struct {
 	*Client
-	// Namespace holds the capacity objects; "" looks in all.
+	// Namespace has the capacity objects; "" looks in all.
 	Namespace string
 	// Resolve gives the pool that a class or volume without storagePool means, "" where that is open.
 	Resolve func(name string) string
@@ -41,12 +41,16 @@ func (g Growth) Find(ctx context.Context, handle string) (v growth.Volume, ok bo
 }
 
 func (g Growth) volume(object *persistentVolume) growth.Volume {
-	d := object.describe()
-	return growth.Volume{Handle: d.Handle, Pool: g.Resolve(d.Pool), Node: object.node(g.TopologyKey), Bytes: d.Bytes, Claim: d.Claim}
+	d := g.describe(object)
+	v := growth.Volume{Handle: d.Handle, Pool: g.Resolve(d.Pool), Bytes: d.Bytes, Claim: d.Claim}
+	if len(d.Nodes) == 1 {
+		v.Node = d.Nodes[0]
+	}
+	return v
 }
 
-// Room implements growth.Cluster: the most that is published for any class of the pool. MaximumVolumeSize is about new volumes: it is
-// 0 where none can be made, although those that are there may grow.
+// Room implements growth.Cluster: the most that is published for any class of the pool. MaximumVolumeSize is about new
+// volumes: it is 0 where none can be made, although those that are there may grow.
 func (g Growth) Room(ctx context.Context, pool, node string) (most int64, ok bool, err error) {
 	classes, err := g.classes(ctx, pool)
 	if err != nil || len(classes) == 0 {
@@ -79,7 +83,7 @@ func (g Growth) classes(ctx context.Context, pool string) (map[string]struct{}, 
 }
 
 // Given implements growth.Cluster.
-func (g Growth) Given(ctx context.Context, claim volume.Claim) (bytes int64, ok bool, err error) {
+func (g Growth) Given(ctx context.Context, claim records.Claim) (bytes int64, ok bool, err error) {
 	if claim.Name == "" {
 		return 0, false, nil
 	}
@@ -171,32 +175,10 @@ type (
 )
 
 // given is the size that the status shows; ok is false where it is another claim of the same name.
-func (c *persistentVolumeClaim) given(to volume.Claim) (bytes int64, ok bool) {
+func (c *persistentVolumeClaim) given(to records.Claim) (bytes int64, ok bool) {
 	if to.UID != "" && c.Metadata.UID != to.UID {
 		return 0, false
 	}
 	capacity := c.Status.Capacity["storage"]
 	return capacity.Value(), true
-}
-
-// node is the one that a volume's affinity names by the driver's topology key, "" where it names none or several.
-func (pv *persistentVolume) node(key string) string {
-	nodes := map[string]struct{}{}
-	for _, term := range pv.Spec.NodeAffinity.Required.Terms {
-		for _, r := range term.Expressions {
-			if r.Key != key || r.Operator != "In" {
-				continue
-			}
-			for _, name := range r.Values {
-				nodes[name] = struct{}{}
-			}
-		}
-	}
-	if len(nodes) != 1 {
-		return ""
-	}
-	for name := range maps.Keys(nodes) {
-		return name
-	}
-	return ""
 }

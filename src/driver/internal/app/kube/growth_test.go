@@ -18,10 +18,12 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/growth"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
-// growing is a client of an API server that answers from a table of paths, with or without the selector of the driver's capacities.
+// growing is a client of an API server that answers from a table of paths, with or without the selector of the driver's
+// capacities.
 func growing(t *testing.T, answers map[string]any) kube.Growth {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +35,10 @@ func growing(t *testing.T, answers map[string]any) kube.Growth {
 		answer, ok := answers[path]
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
-			answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+			answer = metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+				Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound,
+			}
 		}
 		if code, ok := answer.(int); ok {
 			w.WriteHeader(code)
@@ -61,7 +66,8 @@ func clientOf(t *testing.T, server *httptest.Server, node string) *kube.Client {
 		t.Fatal(err)
 	}
 	c, err := kube.New(kube.Config{
-		API: api, DriverName: driver, NodeName: node, TopologyKey: key, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
+		API: api, DriverName: driver, NodeName: node, TopologyKey: key, Log: slog.New(slog.DiscardHandler),
+		Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +76,10 @@ func clientOf(t *testing.T, server *httptest.Server, node string) *kube.Client {
 }
 
 func class(name, provisioner string, parameters map[string]string) storagev1.StorageClass {
-	return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: parameters}
+	return storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner,
+		Parameters: parameters,
+	}
 }
 
 func capacity(class, node string, available, maximum int64) storagev1.CSIStorageCapacity {
@@ -101,7 +110,13 @@ func TestRoom(t *testing.T) {
 		pool, node string
 		want       int64
 		ok         bool
-	}{{"local", "one", 9, true}, {"local", "two", 50, true}, {"ssd", "two", 0, true}, {"local", "three", 0, false}, {"hdd", "one", 0, false}} {
+	}{
+		{"local", "one", 9, true},
+		{"local", "two", 50, true},
+		{"ssd", "two", 0, true},
+		{"local", "three", 0, false},
+		{"hdd", "one", 0, false},
+	} {
 		got, ok, err := g.Room(t.Context(), test.pool, test.node)
 		if err != nil || got != test.want || ok != test.ok {
 			t.Errorf("%s on %s: %d, %v, %v; want %d, %v", test.pool, test.node, got, ok, err, test.want, test.ok)
@@ -121,7 +136,7 @@ func claimOf(uid string, bytes int64) corev1.PersistentVolumeClaim {
 }
 
 func TestFindGivenAndGrants(t *testing.T) {
-	claim := volume.Claim{Namespace: "shop", Name: "data", UID: "77"}
+	claim := records.Claim{Namespace: "shop", Name: "data", UID: "77"}
 	want := growth.Volume{Handle: "pvc-1", Pool: "local", Node: "worker-1", Bytes: 5 << 30, Claim: claim}
 	for name, test := range map[string]struct {
 		claim  corev1.PersistentVolumeClaim
@@ -134,11 +149,13 @@ func TestFindGivenAndGrants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := pv("pvc-1", driver, "pvc-1", "worker-1")
+			volumes := []corev1.PersistentVolume{*object, *pv("pvc-2", driver, "pvc-2", "")}
+			claims := []corev1.PersistentVolumeClaim{test.claim}
 			g := growing(t, map[string]any{
 				"/api/v1/persistentvolumes/pvc-1":                        object,
-				"/api/v1/persistentvolumes":                              corev1.PersistentVolumeList{Items: []corev1.PersistentVolume{*object, *pv("pvc-2", driver, "pvc-2", "")}},
+				"/api/v1/persistentvolumes":                              corev1.PersistentVolumeList{Items: volumes},
 				"/api/v1/namespaces/shop/persistentvolumeclaims/data":    test.claim,
-				"/api/v1/persistentvolumeclaims":                         corev1.PersistentVolumeClaimList{Items: []corev1.PersistentVolumeClaim{test.claim}},
+				"/api/v1/persistentvolumeclaims":                         corev1.PersistentVolumeClaimList{Items: claims},
 				"/apis/storage.k8s.io/v1/storageclasses":                 http.StatusInternalServerError,
 				"/api/v1/namespaces/shop/persistentvolumeclaims/broken":  http.StatusInternalServerError,
 				"/api/v1/namespaces/shop/persistentvolumeclaims/missing": http.StatusNotFound,
@@ -158,7 +175,8 @@ func TestFindGivenAndGrants(t *testing.T) {
 			if _, _, err := g.Room(t.Context(), "local", "worker-1"); !errors.Is(err, volume.ErrClusterUnknown) {
 				t.Errorf("classes cannot be listed: %v", err)
 			}
-			if _, _, err := g.Given(t.Context(), volume.Claim{Namespace: "shop", Name: "broken"}); !errors.Is(err, volume.ErrClusterUnknown) {
+			if _, _, err := g.Given(t.Context(), records.Claim{Namespace: "shop", Name: "broken"}); !errors.Is(err,
+				volume.ErrClusterUnknown) {
 				t.Errorf("a claim cannot be read: %v", err)
 			}
 		})

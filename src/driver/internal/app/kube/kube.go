@@ -1,5 +1,5 @@
-// Package kube is the driver's view of Kubernetes: the node's own labels, the PersistentVolumes of this driver, events on the Node
-// object, and conditions on the driver's own pod.
+// Package kube is the driver's view of Kubernetes: the node's own labels, the PersistentVolumes of this driver, events
+// on the Node object, and conditions on the driver's own pod.
 package kube
 
 import (
@@ -51,15 +51,15 @@ func New(c Config) (*Client, error) {
 	return &Client{Config: c, events: make(chan *event, eventQueue), uid: types.UID(c.NodeName)}, nil
 }
 
-// Run watches the node until ctx ends and tells its labels whenever they are new.
-func (c *Client) Run(ctx context.Context, tell func(labels map[string]string)) error {
+// Run watches the node until ctx ends and gives its labels to learned whenever they are new.
+func (c *Client) Run(ctx context.Context, learned func(labels map[string]string)) error {
 	var sending sync.WaitGroup
 	sending.Go(func() { c.sendEvents(ctx) })
 	defer sending.Wait()
 	see := func(object any) {
 		if node, ok := object.(*metav1.PartialObjectMetadata); ok && node.Name == c.NodeName && c.learn(node) {
 			c.Log.InfoContext(ctx, "learned the labels of the node", logging.KeyNode, node.Name)
-			tell(maps.Clone(node.Labels))
+			learned(maps.Clone(node.Labels))
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -87,7 +87,7 @@ func (c *Client) ownNode() *cache.ListWatch {
 	}
 }
 
-// learn remembers a node; fresh tells whether its labels are others than before.
+// learn remembers a node; fresh reports whether its labels are others than before.
 func (c *Client) learn(node *metav1.PartialObjectMetadata) (fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

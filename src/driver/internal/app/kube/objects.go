@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 )
 
 // The fields of core/v1 objects that the driver reads and writes, named as in the API.
@@ -100,7 +101,7 @@ type (
 	}
 )
 
-// isOn tells whether a volume's affinity names a node, by its labels or its name.
+// isOn reports whether a volume's affinity names a node, by its labels or its name.
 func (pv *persistentVolume) isOn(name string, of labels.Set) bool {
 	return slices.ContainsFunc(pv.Spec.NodeAffinity.Required.Terms, func(t nodeTerm) bool { return t.matches(name, of) })
 }
@@ -113,7 +114,8 @@ func (t nodeTerm) matches(name string, of labels.Set) bool {
 	unmet := func(of labels.Set) func(nodeRequirement) bool {
 		return func(r nodeRequirement) bool { return !r.met(of) }
 	}
-	return !slices.ContainsFunc(t.Expressions, unmet(of)) && !slices.ContainsFunc(t.Fields, unmet(labels.Set{"metadata.name": name}))
+	return !slices.ContainsFunc(t.Expressions, unmet(of)) &&
+		!slices.ContainsFunc(t.Fields, unmet(labels.Set{"metadata.name": name}))
 }
 
 func (r nodeRequirement) met(of labels.Set) bool {
@@ -128,16 +130,37 @@ func (r nodeRequirement) met(of labels.Set) bool {
 	return err == nil && requirement.Matches(of)
 }
 
-func (pv *persistentVolume) describe() volume.PersistentVolume {
-	capacity := pv.Spec.Capacity["storage"]
-	claim := pv.Spec.ClaimRef
-	described := volume.PersistentVolume{
-		Name: pv.Metadata.Name, Handle: pv.Spec.CSI.VolumeHandle, Pool: pv.Spec.CSI.VolumeAttributes[attributePool], Bytes: capacity.Value(),
-		Claim: volume.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+func (c *Client) describe(pv *persistentVolume) pool.PersistentVolume {
+	capacity, claim, attributes := pv.Spec.Capacity["storage"], pv.Spec.ClaimRef, pv.Spec.CSI.VolumeAttributes
+	described := pool.PersistentVolume{
+		Name: pv.Metadata.Name, Handle: pv.Spec.CSI.VolumeHandle, Pool: attributes[attributePool],
+		Here: pv.isOn(c.NodeName, c.nodeLabels()), Nodes: pv.nodes(c.TopologyKey), Bytes: capacity.Value(),
+		Claim: records.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 	}
-	disposal := volume.Disposal(pv.Spec.CSI.VolumeAttributes[attributeOnDelete])
-	if slices.Contains([]volume.Disposal{volume.Trash, volume.Purge, volume.Retain}, disposal) {
+	disposal := records.Disposal(attributes[attributeOnDelete])
+	if slices.Contains([]records.Disposal{records.Trash, records.Purge, records.Retain}, disposal) {
 		described.OnDelete = disposal
 	}
 	return described
+}
+
+// nodes are those that a volume's affinity names by the driver's topology key, or else by another, sorted.
+func (pv *persistentVolume) nodes(key string) (nodes []string) {
+	var others []string
+	for _, term := range pv.Spec.NodeAffinity.Required.Terms {
+		for _, r := range slices.Concat(term.Expressions, term.Fields) {
+			switch {
+			case r.Operator != "In":
+			case r.Key == key:
+				nodes = append(nodes, r.Values...)
+			default:
+				others = append(others, r.Values...)
+			}
+		}
+	}
+	if len(nodes) == 0 {
+		nodes = others
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }

@@ -35,7 +35,10 @@ type application struct {
 
 func serve(t *testing.T, pvs ...*corev1.PersistentVolume) *server {
 	t.Helper()
-	s := &server{pvs: pvs, nodes: make(chan *corev1.Node, 1), events: make(chan corev1.Event, 1), applied: make(chan application, 1)}
+	s := &server{
+		pvs: pvs, nodes: make(chan *corev1.Node, 1), events: make(chan corev1.Event, 1),
+		applied: make(chan application, 1),
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/persistentvolumes/{name}", s.get)
 	mux.HandleFunc("GET /api/v1/persistentvolumes", s.list)
@@ -77,7 +80,10 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.WriteHeader(http.StatusNotFound)
-	send(w, "Status", metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+	send(w, "Status", metav1.Status{
+		Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound,
+		Code: http.StatusNotFound,
+	})
 }
 
 // list gives pages; the token to continue is the number of volumes that were given.
@@ -111,7 +117,10 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Query().Get("sendInitialEvents") == "true" { // an older API server: the client then lists
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		send(w, "Status", metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity})
+		send(w, "Status", metav1.Status{
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid,
+			Code: http.StatusUnprocessableEntity,
+		})
 		return
 	}
 	w.WriteHeader(http.StatusOK)
@@ -144,7 +153,10 @@ func (s *server) event(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) apply(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	got := application{Path: r.URL.Path, ContentType: r.Header.Get("Content-Type"), Manager: query.Get("fieldManager"), Force: query.Get("force")}
+	got := application{
+		Path: r.URL.Path, ContentType: r.Header.Get("Content-Type"), Manager: query.Get("fieldManager"),
+		Force: query.Get("force"),
+	}
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&got.Pod); err != nil {

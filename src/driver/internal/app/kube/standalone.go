@@ -4,20 +4,21 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Standalone stands in for a cluster where there is none: no PersistentVolumes, no labels, and events go to the log.
 type Standalone struct{ Log *slog.Logger }
 
-// Volume finds nothing.
-func (Standalone) Volume(context.Context, string) (pv volume.PersistentVolume, ok bool, err error) {
+// Get finds nothing.
+func (Standalone) Get(context.Context, string) (pv pool.PersistentVolume, ok bool, err error) {
 	return pv, false, nil
 }
 
-// Volumes lists nothing.
-func (Standalone) Volumes(context.Context) ([]volume.PersistentVolume, error) { return nil, nil }
+// List gives nothing.
+func (Standalone) List(context.Context) ([]pool.PersistentVolume, error) { return nil, nil }
 
 // Normal logs an event.
 func (s Standalone) Normal(reason, message string) {
@@ -38,13 +39,14 @@ func (s Standalone) Report(_ context.Context, conditions []Condition) error {
 }
 
 // Tell logs an event on a claim.
-func (s Standalone) Tell(claim volume.Claim, reason, message string) {
-	s.Log.Info("event", logging.KeyClaim, claim.Namespace+"/"+claim.Name, logging.KeyReason, reason, logging.KeyMessage, message)
+func (s Standalone) Tell(claim records.Claim, reason, message string) {
+	s.Log.Info("event", logging.KeyClaim, claim.Namespace+"/"+claim.Name, logging.KeyReason, reason, logging.KeyMessage,
+		message)
 }
 
 // Run waits for ctx to end; the node has no labels.
-func (Standalone) Run(ctx context.Context, tell func(labels map[string]string)) error {
-	tell(nil)
+func (Standalone) Run(ctx context.Context, learned func(labels map[string]string)) error {
+	learned(nil)
 	<-ctx.Done()
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 )
 
 // TestTell: an event on a claim lies in the claim's namespace and names it.
@@ -35,12 +35,16 @@ func TestTell(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, func(map[string]string) {}) }()
-	c.Tell(volume.Claim{Namespace: "shop", Name: "data", UID: "77"}, "SizeNotEnforced", "nothing keeps it to its size")
+	c.Tell(records.Claim{Namespace: "shop", Name: "data", UID: "77"}, "SizeNotEnforced", "nothing keeps it to its size")
 	event := <-got
 	cancel()
 	<-done
-	want := corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data", UID: "77"}
-	if diff := cmp.Diff(want, event.InvolvedObject); diff != "" || event.Type != "Normal" || event.Reason != "SizeNotEnforced" || event.Namespace != "shop" {
+	want := corev1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data",
+		UID: "77",
+	}
+	if diff := cmp.Diff(want, event.InvolvedObject); diff != "" || event.Type != "Normal" ||
+		event.Reason != "SizeNotEnforced" || event.Namespace != "shop" {
 		t.Errorf("event %+v\n%s", event, diff)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -26,17 +27,17 @@ const persistentVolumes = "persistentvolumes"
 // page is how many PersistentVolumes are asked for at a time.
 const page = 500
 
-// Volume finds the PersistentVolume of this driver whose volumeHandle is id: by name first, which is the same for
-// all that external-provisioner makes, then among all.
-func (c *Client) Volume(ctx context.Context, id string) (pv volume.PersistentVolume, ok bool, err error) {
+// Get finds the PersistentVolume of this driver whose volumeHandle is id: by name first, which is the same for all that
+// external-provisioner makes, then among all.
+func (c *Client) Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error) {
 	object, err := c.object(ctx, id)
 	if err != nil || object == nil {
 		return pv, false, err
 	}
-	return object.describe(), true, nil
+	return c.describe(object), true, nil
 }
 
-// object is the PersistentVolume of Volume, nil where there is none.
+// object is the PersistentVolume of Get, nil where there is none.
 func (c *Client) object(ctx context.Context, id string) (found *persistentVolume, err error) {
 	var object persistentVolume
 	err = c.read(ctx, c.API.core.Get().Resource(persistentVolumes).Name(id), &object)
@@ -55,20 +56,13 @@ func (c *Client) object(ctx context.Context, id string) (found *persistentVolume
 	return found, err
 }
 
-// Volumes lists the PersistentVolumes of this driver that only this node can use. Those without node affinity are nobody's
-// own: kubevirt made them for pools that all nodes share.
-func (c *Client) Volumes(ctx context.Context) ([]volume.PersistentVolume, error) {
-	var here []volume.PersistentVolume
-	node := c.nodeLabels()
-	err := c.each(ctx, func(object *persistentVolume) {
-		if object.isOn(c.NodeName, node) {
-			here = append(here, object.describe())
-		}
-	})
+// List gives all PersistentVolumes of this driver.
+func (c *Client) List(ctx context.Context) (all []pool.PersistentVolume, err error) {
+	err = c.each(ctx, func(object *persistentVolume) { all = append(all, c.describe(object)) })
 	if err != nil {
 		return nil, err
 	}
-	return here, nil
+	return all, nil
 }
 
 // each visits all PersistentVolumes of this driver.
@@ -106,8 +100,8 @@ func (c *Client) owns(pv *persistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == c.DriverName
 }
 
-// nodeLabels are this node's as a volume's affinity sees them. The kubelet sets the topology label only once it has registered the
-// driver.
+// nodeLabels are this node's as a volume's affinity sees them. The kubelet sets the topology label only once it has
+// registered the driver.
 func (c *Client) nodeLabels() labels.Set {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,0 +1,216 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+)
+
+// mountImage makes a filesystem in a file and mounts it until the test is over.
+func mountImage(t *testing.T, path string, bytes int64, mkfs ...string) {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, bytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{append(mkfs, image), {"mount", "-o", "loop", image, path}} {
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+}
+
+// Numbers of the calls of fsfreeze(8): _IOWR('X', 119, int) and _IOWR('X', 120, int) of linux/fs.h.
+const (
+	freezeFS = 0xc0045877
+	thawFS   = 0xc0045878
+)
+
+// freeze keeps everybody from writing to a filesystem, and who tries hangs, until thaw is called or the test is over.
+func freeze(t *testing.T, path string) (thaw func()) {
+	t.Helper()
+	dir, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetInt(int(dir.Fd()), freezeFS, 0); err != nil {
+		t.Fatal(err)
+	}
+	frozen := true
+	thaw = func() {
+		if !frozen {
+			return
+		}
+		frozen = false
+		if err := unix.IoctlSetInt(int(dir.Fd()), thawFS, 0); err != nil {
+			t.Errorf("thaw %s: %v", path, err)
+		}
+		_ = dir.Close()
+	}
+	t.Cleanup(thaw) // before the machine's, which waits for the process
+	return thaw
+}
+
+// seen is how long ago each pool's disk was looked at, by what `driver status` says.
+func (m *machine) seen(t *testing.T) map[string]time.Duration {
+	t.Helper()
+	out, err := m.run(t, "status", "-o", "json", "--state-dir="+m.path("state"))
+	var s control.Status
+	if err != nil || json.Unmarshal([]byte(out), &s) != nil {
+		t.Fatalf("status: %v: %s", err, out)
+	}
+	ages := map[string]time.Duration{}
+	for _, p := range s.Pools {
+		ages[p.Name] = time.Since(p.Seen)
+	}
+	return ages
+}
+
+// until tries every 100 ms for a minute.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for range 600 {
+		if done() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("a minute has passed, and not yet: %s", what)
+}
+
+// goroutines are those of the driver.
+func (m *machine) goroutines(t *testing.T) (n int) {
+	t.Helper()
+	_, body := m.get(t, "/metrics")
+	for line := range strings.Lines(body) {
+		if _, err := fmt.Sscanf(line, "go_goroutines %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatal("/metrics lacks go_goroutines")
+	return 0
+}
+
+// TestAPoolThatHangs: its disk answers nobody who writes, and its watcher hangs in a purge. Everybody else is answered,
+// at once, from what was seen last, and no call leaves anything behind.
+func TestAPoolThatHangs(t *testing.T) {
+	m := newMachine(t, "storagePools: [{name: local, path: $POOL}, {name: stuck, path: $POOL.stuck}]")
+	mountImage(t, m.path("pool.stuck"), 512<<20, "mkfs.ext4", "-q")
+	controller, node := m.start(t)
+	request := &pb.CreateVolumeRequest{
+		Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20},
+		VolumeCapabilities: []*pb.VolumeCapability{writer()},
+		Parameters:         map[string]string{"storagePool": "stuck", "onDelete": "purge"},
+	}
+	if _, err := controller.CreateVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5000 { // enough for the purge not to be over before the disk is frozen
+		writeFile(t, m.path(fmt.Sprintf("pool.stuck/csi/pvc-1/%d", i)), "")
+	}
+	capacity := func(pool string) int64 {
+		brief, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		got, err := controller.GetCapacity(brief, &pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": pool}})
+		if err != nil {
+			t.Fatalf("capacity of %s: %v", pool, err)
+		}
+		return got.GetAvailableCapacity()
+	}
+	until(t, "both pools are there", func() bool { return capacity("local") > 0 && capacity("stuck") > 0 })
+	if _, err := controller.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "pvc-1"}); err != nil {
+		t.Fatal(err)
+	}
+	thaw := freeze(t, m.path("pool.stuck"))
+	until(t, "the watcher hangs", func() bool { return m.seen(t)["stuck"] > 6*time.Second })
+	askAll := func() {
+		start := time.Now()
+		if age := m.seen(t)["local"]; age > 5*time.Second {
+			t.Errorf("the other pool was seen %s ago", age)
+		}
+		for _, path := range []string{"/healthz", "/metrics"} {
+			if code, body := m.get(t, path); code != http.StatusOK {
+				t.Errorf("%s: %d %s", path, code, body)
+			}
+		}
+		if local, stuck := capacity("local"), capacity("stuck"); local == 0 || stuck == 0 {
+			t.Errorf("capacity %d, and %d as it was last seen", local, stuck)
+		}
+		if _, err := node.NodeGetStorageHealth(t.Context(), &pb.NodeGetStorageHealthRequest{}); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("the answers took %s", took)
+		}
+	}
+	askAll()
+	before := m.goroutines(t)
+	for range 20 {
+		askAll()
+	}
+	if after := m.goroutines(t); after > before+3 {
+		t.Errorf("%d goroutines, and %d before 20 rounds of questions", after, before)
+	}
+	request.Name, request.Parameters = "pvc-2", map[string]string{"storagePool": "local"}
+	if _, err := controller.CreateVolume(t.Context(), request); err != nil {
+		t.Errorf("create in the other pool: %v", err)
+	}
+	thaw()
+	until(t, "the pool is looked at again", func() bool { return m.seen(t)["stuck"] < 5*time.Second })
+}
+
+// TestStartWithAPoolThatHangs: it cannot even be recovered.
+func TestStartWithAPoolThatHangs(t *testing.T) {
+	m := newMachine(t, "storagePools: [{name: local, path: $POOL}, {name: stuck, path: $POOL.stuck}]")
+	mountImage(t, m.path("pool.stuck"), 512<<20, "mkfs.ext4", "-q")
+	m.start(t)
+	until(t, "the pool is used", func() bool {
+		_, err := os.Stat(m.path("pool.stuck/csi/.hpp/pool.json"))
+		return err == nil
+	})
+	if err := m.stop(t, os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	thaw := freeze(t, m.path("pool.stuck"))
+	controller, _ := m.start(t)
+	create := func(pool string) error {
+		brief, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := controller.CreateVolume(brief, &pb.CreateVolumeRequest{
+			Name: "pvc-" + pool, CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20},
+			VolumeCapabilities: []*pb.VolumeCapability{writer()}, Parameters: map[string]string{"storagePool": pool},
+		})
+		return err
+	}
+	until(t, "the other pool is there", func() bool { return create("local") == nil })
+	if err := create("stuck"); err == nil {
+		t.Error("made a volume on a frozen disk")
+	}
+	if _, ok := m.seen(t)["stuck"]; !ok {
+		t.Error("the pool is not in the status")
+	}
+	if _, body := m.get(t, "/metrics"); !strings.Contains(body, `hpp_pool_present{pool="stuck"} 0`) {
+		t.Error("the pool is not called absent")
+	}
+	thaw()
+	until(t, "the pool is there", func() bool { return create("stuck") == nil })
+}

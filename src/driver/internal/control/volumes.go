@@ -1,0 +1,181 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+// longestRequest bounds the body of a request, in bytes.
+const longestRequest = 1 << 20
+
+func body(w http.ResponseWriter, r *http.Request, into any) error {
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, longestRequest))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%w: %w", errBadRequest, err)
+	}
+	return nil
+}
+
+// enforce works on one volume after another until the client leaves, and sends a line of progress now and then.
+func (s *Server) enforce(w http.ResponseWriter, r *http.Request) {
+	var wanted Selection
+	err := body(w, r, &wanted)
+	if err == nil {
+		wanted.IDs, err = s.selected(wanted)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	stream := http.NewResponseController(w)
+	_ = stream.SetReadDeadline(time.Time{}) // it would end the request, which can take hours
+	w.Header().Set("Content-Type", "application/jsonl")
+	lines := json.NewEncoder(w)
+	send := func(p Progress) {
+		if err := lines.Encode(p); err == nil { // a client that has gone ends the request's context
+			_ = stream.Flush()
+		}
+	}
+	for _, id := range wanted.IDs {
+		send(s.enforceOne(r.Context(), wanted.Pool, id, send))
+		if r.Context().Err() != nil {
+			return
+		}
+	}
+	send(Progress{Done: true})
+}
+
+// enforceOne works on one volume and gives the last line about it.
+func (s *Server) enforceOne(ctx context.Context, in, id string, send func(Progress)) Progress {
+	p := Progress{ID: id}
+	err := s.inPool(in, id)
+	if err == nil {
+		err = s.Volumes.Enforce(ctx, id, func(files int64) {
+			p.Files = files
+			send(p)
+		})
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "cannot enforce the size of a volume", logging.KeyID, id, logging.KeyError, err)
+		p.Error = err.Error()
+		return p
+	}
+	p.Done = true
+	return p
+}
+
+// selected gives the ids of a selection, without repetition.
+func (s *Server) selected(wanted Selection) (ids []string, err error) {
+	if wanted.Pool == "" || len(wanted.IDs) > 0 {
+		for _, id := range wanted.IDs {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+		return ids, nil
+	}
+	all := s.Pools.Status()
+	i := slices.IndexFunc(all, func(p pool.Status) bool { return p.Name == wanted.Pool })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("%w: %s", pool.ErrUnknown, wanted.Pool)
+	case !all[i].Present:
+		return nil, fmt.Errorf("%w: pool %s: %s", pool.ErrAbsent, wanted.Pool, all[i].Message)
+	}
+	s.Pools.Each(func(in, id string, v ledger.Volume) {
+		if in == wanted.Pool && v.QuotaID != 0 && !v.Counted {
+			ids = append(ids, id)
+		}
+	})
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// inPool refuses a volume of another pool than the one that is named.
+func (s *Server) inPool(name, id string) error {
+	if in, _, ok := s.Pools.Find(id); ok && name != "" && in != name {
+		return fmt.Errorf("%w: volume %s is in pool %s, not in %s", volume.ErrInvalid, id, in, name)
+	}
+	return nil
+}
+
+func (s *Server) discard(w http.ResponseWriter, r *http.Request) {
+	var wanted disposal
+	err := body(w, r, &wanted)
+	if err == nil {
+		err = s.Volumes.Discard(r.Context(), r.PathValue("name"), wanted.PVOn)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// adopt answers with a PersistentVolume as YAML.
+func (s *Server) adopt(w http.ResponseWriter, r *http.Request) {
+	var wanted Adoption
+	err := body(w, r, &wanted)
+	var record records.Record
+	if err == nil {
+		record, err = s.Volumes.Adopt(r.Context(), r.PathValue("name"), wanted.Bytes)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	manifest, err := yaml.Marshal(s.persistentVolume(record, wanted.StorageClass))
+	if err == nil {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, err = w.Write(manifest)
+	}
+	if err != nil {
+		s.Log.DebugContext(r.Context(), "a control client has gone", logging.KeyError, err)
+	}
+}
+
+// object is a part of an object of the Kubernetes API, with the API's names.
+type object = map[string]any
+
+// persistentVolume is the one for a volume that has none. Its claim has no uid, so a new claim of that name gets it.
+func (s *Server) persistentVolume(r records.Record, class string) object {
+	spec := object{
+		"accessModes":                   []string{"ReadWriteOnce"},
+		"capacity":                      object{"storage": fmt.Sprint(r.Bytes)},
+		"persistentVolumeReclaimPolicy": "Retain",
+		"storageClassName":              class,
+		"csi": object{
+			"driver":           s.Driver,
+			"volumeHandle":     r.ID,
+			"volumeAttributes": object{names.StoragePoolParameter: r.Pool},
+		},
+		"nodeAffinity": object{"required": object{"nodeSelectorTerms": []object{{"matchExpressions": []object{
+			{"key": s.TopologyKey, "operator": "In", "values": []string{s.Node}},
+		}}}}},
+	}
+	if r.Claim.Name != "" {
+		spec["claimRef"] = object{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": r.Claim.Namespace, "name": r.Claim.Name,
+		}
+	}
+	return object{
+		"apiVersion": "v1",
+		"kind":       "PersistentVolume",
+		"metadata":   object{"name": r.ID, "annotations": object{names.ProvisionedBy: s.Driver}},
+		"spec":       spec,
+	}
+}

@@ -1,0 +1,77 @@
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// CreateFile makes a file that a crash leaves whole or not at all: temporary file, fsync, rename, fsync of the
+// directory. It never replaces one (fs.ErrExist). On error no file of that name is left.
+func CreateFile(d FS, name string, data []byte) error {
+	if err := PrepareFile(d, name, data); err != nil {
+		return err
+	}
+	if err := PlaceFile(d, name); err != nil {
+		return errors.Join(err, d.Remove(Prepared(name)))
+	}
+	if err := d.Sync(path.Dir(name)); err != nil {
+		return errors.Join(err, d.Remove(name))
+	}
+	return nil
+}
+
+// PrepareFile is the first part of CreateFile: the content is durable, under a temporary name.
+func PrepareFile(d FS, name string, data []byte) error {
+	if err := ForgetFile(d, name); err != nil { // what an interrupted write left
+		return err
+	}
+	return d.WriteFile(Prepared(name), data, 0o600)
+}
+
+// PlaceFile gives a prepared file its name, which is durable only after Sync of its directory. It never replaces one
+// (fs.ErrExist).
+func PlaceFile(d FS, name string) error { return d.Rename(Prepared(name), name) }
+
+// ForgetFile removes a prepared file that has not been placed; none there is no error.
+func ForgetFile(d FS, name string) error {
+	if err := d.Remove(Prepared(name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ReplaceFile is CreateFile for a name that may exist: a crash leaves the old content or the new.
+func ReplaceFile(d FS, name string, data []byte) error {
+	if err := PrepareFile(d, name, data); err != nil {
+		return err
+	}
+	if err := d.Replace(Prepared(name), name); err != nil {
+		return errors.Join(err, d.Remove(Prepared(name)))
+	}
+	return d.Sync(path.Dir(name))
+}
+
+// Prepared is the temporary name of a file, which nothing else in its directory has: names of volumes never start with
+// a dot.
+func Prepared(name string) string { return path.Join(path.Dir(name), "."+path.Base(name)+".tmp") }
+
+// PreparedFor gives the name that a temporary one stands for; ok is false for all other names.
+func PreparedFor(name string) (of string, ok bool) {
+	hidden, ok := strings.CutSuffix(path.Base(name), ".tmp")
+	if !ok || !strings.HasPrefix(hidden, ".") {
+		return "", false
+	}
+	return path.Join(path.Dir(name), hidden[1:]), true
+}
+
+// SyncAll makes the entries of directories durable, in this order.
+func SyncAll(d FS, dirs ...string) error {
+	for _, dir := range dirs {
+		if err := d.Sync(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

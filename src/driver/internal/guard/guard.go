@@ -1,0 +1,139 @@
+// Package guard decides whether a pool can be used now. After the first adoption only the remembered marker will do, so
+// that a disk that is not mounted, or another one in its place, is never taken for the pool
+// (docs/explanation/mount-guard.md).
+package guard
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// MarkerVersion is the format of the marker that this driver reads and writes.
+const MarkerVersion = 2
+
+// Marker is a pool's identity on its own disk (csi/.hpp/pool.json).
+type Marker struct {
+	Version int       `json:"version"`
+	ID      string    `json:"id"`
+	FSID    string    `json:"filesystemID,omitempty"` // statfs(2) f_fsid; for a person, it may change at a reboot
+	Created time.Time `json:"created"`
+	// EnforcedBy is the backend that last held volumes here to their sizes, "" where none ever did.
+	EnforcedBy  string            `json:"enforcedBy,omitempty"`
+	Enforcement quota.Enforcement `json:"enforcement,omitempty"`
+}
+
+// Action is what to do about a pool.
+type Action int
+
+// Actions.
+const (
+	Use       Action = iota // the marker is the one that this node remembers
+	Adopt                   // nothing is remembered: remember the marker that is there
+	Create                  // nothing is remembered and nothing is there: make the marker
+	Refuse                  // absent
+	StayAside               // not selected here, and never used before
+)
+
+// Facts is everything that is decided from.
+type Facts struct {
+	disk.Facts
+	// SystemDisk reports that the filesystem is also that of the host's root, of the kubelet's or of the driver's state
+	// directory.
+	SystemDisk bool
+	// Marker is what is there, nil where there is none; MarkerErr says why one that is there cannot be used.
+	Marker    *Marker
+	MarkerErr error
+	// Remembered is what this node knows from an earlier adoption, and MemoryErr why that cannot be read.
+	Remembered *Memory
+	MemoryErr  error
+	// Selected reports that the node's labels match the pool's nodeSelector; Unlabelled that they have not been read yet.
+	Selected, Unlabelled bool
+	// SamePool is the name of another pool with this marker, "" where there is none.
+	SamePool string
+}
+
+// Decision is an action with its reason, in CamelCase and as a sentence.
+type Decision struct {
+	Action          Action
+	Reason, Message string
+}
+
+// Absent is the decision to refuse a pool.
+func Absent(reason, format string, args ...any) Decision {
+	return Decision{Action: Refuse, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Decide says what to do about a pool.
+func Decide(spec poolspec.Pool, f Facts) Decision {
+	switch {
+	case f.MemoryErr != nil:
+		return Absent("StateDamaged", "%v", f.MemoryErr)
+	case f.MarkerErr != nil:
+		return Absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, disk.MarkerFile, f.MarkerErr)
+	case f.SamePool != "":
+		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",
+			spec.Path, f.SamePool)
+	case f.Remembered != nil && f.Remembered.ID != "":
+		return recognize(spec, f)
+	default:
+		return first(spec, f)
+	}
+}
+
+// first decides about a pool that this node does not remember.
+func first(spec poolspec.Pool, f Facts) Decision {
+	switch {
+	case f.Marker == nil && f.Unlabelled:
+		return Absent("NodeUnknown", "waiting for the Kubernetes API to give this node's labels, which decide whether %s "+
+			"is used", spec.Path)
+	case f.Marker == nil && !f.Selected:
+		return Decision{
+			Action: StayAside, Reason: "NotSelected", Message: "this node's labels do not match the pool's nodeSelector",
+		}
+	case spec.MountRequired() && !ownFilesystem(f):
+		return Absent("NotMounted", "requireMount is set and no filesystem of its own is mounted at %s", spec.Path)
+	case f.Marker != nil:
+		return Decision{Action: Adopt}
+	default:
+		return Decision{Action: Create}
+	}
+}
+
+// recognize compares what is there with what is remembered.
+func recognize(spec poolspec.Pool, f Facts) Decision {
+	const wayOut = "mount the right one, or if the change is meant: driver pool forget %s"
+	switch {
+	case !f.Path:
+		return Absent("PathMissing", "%s does not exist; "+wayOut, spec.Path, spec.Name)
+	case f.Marker == nil:
+		return Absent("MarkerMissing", "%s holds no csi/%s although this node used the pool before: its filesystem is not "+
+			"mounted, or was replaced; "+wayOut, spec.Path, disk.MarkerFile, spec.Name)
+	case f.Marker.ID != f.Remembered.ID:
+		return Absent("MarkerDiffers", "%s is pool %s, this node used %s before: another filesystem is mounted there; "+
+			wayOut, spec.Path, f.Marker.ID, f.Remembered.ID, spec.Name)
+	default:
+		return Decision{Action: Use}
+	}
+}
+
+// ownFilesystem reports whether the pool's directory is a mount of its own or on a filesystem that is none of the
+// system's.
+func ownFilesystem(f Facts) bool {
+	return f.CSIMountPoint || (f.Path && (f.MountPoint || !f.SystemDisk))
+}
+
+// OnNetwork refuses a network filesystem for a pool whose volumes belong to one node: each
+// node would take it for its own.
+func OnNetwork(spec poolspec.Pool, f disk.Facts) (d Decision, refused bool) {
+	if spec.Scope != poolspec.ScopeNode || spec.PVCTemplate != nil ||
+		!slices.Contains([]string{"nfs", "cephfs", "smb", "9p", "fuse"}, f.FSType) {
+		return d, false
+	}
+	return Absent("NetworkFilesystem", "%s is on a network filesystem (%s), and a pool with scope node needs a disk of "+
+		"the node's own: each node would make its volumes in the same directory", spec.Path, f.FSType), true
+}

@@ -1,0 +1,150 @@
+package guard_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+func TestDecide(t *testing.T) {
+	yes, no := true, false
+	var (
+		mount  = poolspec.Pool{RequireMount: &yes}
+		there  = disk.Facts{Path: true}
+		here   = disk.Facts{Path: true, CSI: true}
+		ours   = &guard.Marker{Version: guard.MarkerVersion, ID: "AAAA"}
+		theirs = &guard.Marker{Version: guard.MarkerVersion, ID: "BBBB"}
+		known  = &guard.Memory{ID: "AAAA", Path: "/pool"}
+		gone   = &guard.Memory{Forgotten: true, Path: "/pool"}
+	)
+	for name, tc := range map[string]struct {
+		spec   poolspec.Pool
+		facts  guard.Facts
+		action guard.Action
+		reason string
+	}{
+		"first use, path missing": {facts: guard.Facts{Selected: true}, action: guard.Create},
+		"first use, path there":   {facts: guard.Facts{Selected: true, Facts: here}, action: guard.Create},
+		"reinstalled node":        {facts: guard.Facts{Selected: true, Facts: here, Marker: ours}, action: guard.Adopt},
+		"remembered and there": {
+			facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known}, action: guard.Use,
+		},
+		"remembered, no longer selected": {facts: guard.Facts{Facts: here, Marker: ours, Remembered: known}},
+		"remembered, no longer a mount of its own": {
+			spec: mount, facts: guard.Facts{Selected: true, SystemDisk: true, Facts: here, Marker: ours, Remembered: known},
+		},
+		"remembered, path gone": {
+			facts: guard.Facts{Selected: true, Remembered: known}, action: guard.Refuse, reason: "PathMissing",
+		},
+		"remembered, directory empty": {
+			facts: guard.Facts{Selected: true, Facts: there, Remembered: known}, action: guard.Refuse, reason: "MarkerMissing",
+		},
+		"remembered, other disk": {
+			facts:  guard.Facts{Selected: true, Facts: here, Marker: theirs, Remembered: known},
+			action: guard.Refuse, reason: "MarkerDiffers",
+		},
+		"forgotten, other disk": {
+			facts: guard.Facts{Selected: true, Facts: here, Marker: theirs, Remembered: gone}, action: guard.Adopt,
+		},
+		"forgotten, empty":         {facts: guard.Facts{Selected: true, Remembered: gone}, action: guard.Create},
+		"not selected, never used": {facts: guard.Facts{Facts: here}, action: guard.StayAside, reason: "NotSelected"},
+		"labels not known, never used": {
+			facts: guard.Facts{Unlabelled: true}, action: guard.Refuse, reason: "NodeUnknown",
+		},
+		"labels not known, used before": {facts: guard.Facts{Unlabelled: true, Facts: here, Marker: ours, Remembered: known}},
+		"labels not known, used by an old install": {
+			facts: guard.Facts{Unlabelled: true, Facts: here, Marker: ours}, action: guard.Adopt,
+		},
+		"not selected, used by an old install": {facts: guard.Facts{Facts: here, Marker: ours}, action: guard.Adopt},
+		"marker damaged": {
+			facts:  guard.Facts{Selected: true, Facts: here, Remembered: known, MarkerErr: errors.New("truncated")},
+			action: guard.Refuse, reason: "MarkerUnusable",
+		},
+		"memory damaged": {
+			facts: guard.Facts{
+				Selected: true, Facts: here, Marker: ours, Remembered: &guard.Memory{}, MemoryErr: errors.New("/pool is unknown"),
+			},
+			action: guard.Refuse, reason: "StateDamaged",
+		},
+		"two pools, one directory": {
+			facts:  guard.Facts{Selected: true, Facts: here, Marker: ours, SamePool: "other"},
+			action: guard.Refuse, reason: "SameDirectory",
+		},
+		"two pools, one directory, both remembered": {
+			facts:  guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known, SamePool: "other"},
+			action: guard.Refuse, reason: "SameDirectory",
+		},
+		"requireMount, nothing mounted": {
+			spec: mount, facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true},
+			action: guard.Refuse, reason: "NotMounted",
+		},
+		"requireMount, nothing mounted, marked": {
+			spec: mount, facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true, Marker: ours},
+			action: guard.Refuse, reason: "NotMounted",
+		},
+		"requireMount, path missing": {
+			spec: mount, facts: guard.Facts{Selected: true}, action: guard.Refuse, reason: "NotMounted",
+		},
+		"requireMount, path is a mount": {
+			spec:   mount,
+			facts:  guard.Facts{Selected: true, SystemDisk: true, Facts: disk.Facts{Path: true, MountPoint: true}},
+			action: guard.Create,
+		},
+		"requireMount, csi is a mount": {
+			spec:   mount,
+			facts:  guard.Facts{Selected: true, SystemDisk: true, Facts: disk.Facts{Path: true, CSI: true, CSIMountPoint: true}},
+			action: guard.Create,
+		},
+		"requireMount, below another disk": {
+			spec: mount, facts: guard.Facts{Selected: true, Facts: here}, action: guard.Create,
+		},
+		"shared, which requires a mount": {
+			spec:  poolspec.Pool{Scope: poolspec.ScopeShared},
+			facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true}, action: guard.Refuse, reason: "NotMounted",
+		},
+		"requireMount off on a shared pool": {
+			spec:  poolspec.Pool{RequireMount: &no, Scope: poolspec.ScopeShared},
+			facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true}, action: guard.Create,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.spec.Name, tc.spec.Path = "local", "/pool"
+			d := guard.Decide(tc.spec, tc.facts)
+			if d.Action != tc.action || d.Reason != tc.reason {
+				t.Errorf("action %d reason %q, want %d %q (%s)", d.Action, d.Reason, tc.action, tc.reason, d.Message)
+			}
+			if d.Action == guard.Refuse && !strings.Contains(d.Message, "/pool") {
+				t.Errorf("the message does not name the path: %s", d.Message)
+			}
+		})
+	}
+}
+
+func TestOnNetwork(t *testing.T) {
+	node := poolspec.Pool{Name: "local", Path: "/pool", Scope: poolspec.ScopeNode}
+	shared, claimed := node, node
+	shared.Scope = poolspec.ScopeShared
+	claimed.PVCTemplate = map[string]any{"storageClassName": "nfs"}
+	for kind, network := range map[string]bool{
+		"nfs": true, "cephfs": true, "smb": true, "9p": true, "fuse": true,
+		"ext4": false, "xfs": false, "btrfs": false, "tmpfs": false, "2fc12fc1": false, "": false,
+	} {
+		d, refused := guard.OnNetwork(node, disk.Facts{FSType: kind})
+		if refused != network {
+			t.Errorf("%s under a node pool: refused %v", kind, refused)
+		}
+		says := strings.Contains(d.Message, "("+kind+")") && strings.Contains(d.Message, "/pool")
+		if refused && (d.Action != guard.Refuse || d.Reason != "NetworkFilesystem" || !says) {
+			t.Errorf("%s: %+v", kind, d)
+		}
+		for about, spec := range map[string]poolspec.Pool{"shared": shared, "with a pvcTemplate": claimed} {
+			if d, refused := guard.OnNetwork(spec, disk.Facts{FSType: kind}); refused {
+				t.Errorf("%s under a pool %s: %+v", kind, about, d)
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// discard deletes a volume, as the volume manager does.
+func (n *node) discard(t *testing.T, pool, id string) {
+	t.Helper()
+	must(t, n.Use(t.Context(), pool, func(o *Open) error {
+		r, err := records.Read(o.Disk, id)
+		if err == nil {
+			err = trash.Discard(o.Disk, r, false, n.clock.Now())
+		}
+		o.Ledger.Drop(id)
+		return err
+	}))
+}
+
+// inTrash are the ids in a pool's trash, sorted.
+func (n *node) inTrash(t *testing.T, pool string) (ids []string) {
+	t.Helper()
+	must(t, n.Use(t.Context(), pool, func(o *Open) error {
+		entries, troubles, err := trash.Entries(o.Disk, "")
+		for _, e := range entries {
+			ids = append(ids, e.ID)
+		}
+		return errors.Join(append(troubles, err)...)
+	}))
+	slices.Sort(ids)
+	return ids
+}
+
+// dig makes a chain of directories below one.
+func dig(t *testing.T, top string, depth int) {
+	t.Helper()
+	fd, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY, 0)
+	must(t, err)
+	for range depth {
+		must(t, unix.Mkdirat(fd, "x", 0o700))
+		next, err := unix.Openat(fd, "x", unix.O_PATH|unix.O_DIRECTORY, 0)
+		must(t, errors.Join(err, unix.Close(fd)))
+		fd = next
+	}
+	must(t, unix.Close(fd))
+}
+
+// TestADeepTreeIsPurged, as a pod can make it: in a number of slices that follows from its depth, while the pool is
+// checked and used, and others' deleted volumes get their turn.
+func TestADeepTreeIsPurged(t *testing.T) {
+	t.Parallel()
+	const (
+		depth = 50_000
+		// A slice has 250 steps at least. A removal goes 62 directories down and up again in some 130 steps, and loses less
+		// than that at the end of a slice.
+		most = depth/62*130/(250-130) + 1
+	)
+	spec := local()
+	spec.Quota = poolspec.QuotaNone
+	root := t.TempDir()
+	// A filesystem of the kernel's whose speed is not that of a disk; package disk tests such trees on the host's disk.
+	must(t, unix.Mount("tmpfs", root, "tmpfs", 0, "size=1g"))
+	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	n := onMachine(t, root, spec)
+	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3"} {
+		n.volume(t, "local", records.Record{ID: id})
+	}
+	p := n.pools[0]
+	dig(t, filepath.Join(root, "pool/csi/pvc-2"), depth)
+	n.discard(t, "local", "pvc-2")
+	slice := 1
+	for ; p.Purge(t.Context()); slice++ {
+		if slice == 1 {
+			n.discard(t, "local", "pvc-1")
+			n.discard(t, "local", "pvc-3")
+		}
+		if left := n.inTrash(t, "local"); slice == 3 && !slices.Equal(left, []string{"pvc-2"}) {
+			t.Errorf("after three slices %v are in the trash", left)
+		}
+		n.clock.pass(interval)
+		p.Check(t.Context())
+		if s := n.status(t, "local"); !s.Present || s.Reason != "" || !s.Seen.Equal(n.clock.Now()) || s.TrashEntries == 0 {
+			t.Fatalf("slice %d: %+v", slice, s)
+		}
+		if slice > most {
+			t.Fatalf("%d slices, want no more than %d", slice, most)
+		}
+	}
+	t.Logf("%d slices, at most %d", slice, most)
+	if left := n.inTrash(t, "local"); len(left) > 0 || n.status(t, "local").TrashEntries != 0 {
+		t.Errorf("%v are in the trash, %+v", left, n.status(t, "local"))
+	}
+	if left, err := os.ReadDir(filepath.Join(root, "pool/csi", disk.TrashDir)); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v; want the spare directory", left, err)
+	}
+}
+
+// TestTrashGivesWayToARefusedRequest where the pool says purgeWhenFull.
+func TestTrashGivesWayToARefusedRequest(t *testing.T) {
+	spec := local()
+	spec.Trash = poolspec.Trash{Retention: poolspec.Duration(time.Hour), PurgeWhenFull: true}
+	n := start(t, spec)
+	n.check(t)
+	for _, id := range []string{"pvc-2", "pvc-1"} {
+		n.volume(t, "local", records.Record{ID: id, OnDelete: records.Trash})
+		n.discard(t, "local", id)
+		n.clock.pass(time.Second)
+	}
+	wants := func(about string, ids ...string) {
+		t.Helper()
+		n.pools[0].Purge(t.Context())
+		if got := n.inTrash(t, "local"); !slices.Equal(got, ids) || n.status(t, "local").TrashEntries != len(ids) {
+			t.Errorf("%s: %v, %+v; want %v", about, got, n.status(t, "local"), ids)
+		}
+	}
+	wants("there is room", "pvc-1", "pvc-2")
+	must(t, n.Use(t.Context(), "local", func(o *Open) error {
+		if _, err := o.Ledger.Reserve("pvc-3", 1<<50, disk.Space{}); !errors.Is(err, ledger.ErrNoSpace) {
+			t.Errorf("reserve: %v", err)
+		}
+		return nil
+	}))
+	wants("a request was refused", "pvc-1")
+	wants("no other was", "pvc-1")
+}
+
+// TestRun looks at every pool, purges, and ends with its context.
+func TestRun(t *testing.T) {
+	n := start(t, local(), other())
+	n.check(t)
+	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.discard(t, "local", "pvc-1")
+	again := restart(t, n.memory, local(), other())
+	changed := again.Changed()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); again.Run(ctx, func(string) bool { return false }) }()
+	for !again.status(t, "local").Present || !again.status(t, "other").Present {
+		<-changed
+	}
+	cancel()
+	<-done
+	again.pools[0].Purge(t.Context())
+	if left := again.inTrash(t, "local"); len(left) > 0 || again.memory.Opened() != again.opened {
+		t.Errorf("in the trash: %v; %d directories are open", left, again.memory.Opened()-again.opened)
+	}
+}

@@ -1,0 +1,296 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// TestReadOnly: a filesystem that turned read-only is served, has no capacity, and each turn has one event.
+func TestReadOnly(t *testing.T) {
+	n := start(t, local())
+	n.check(t)
+	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	for turn := 1; turn <= 2; turn++ {
+		n.memory.SetReadOnly("/pool", true)
+		for range 3 {
+			n.is(t, "local", true, ReadOnly)
+		}
+		s := n.status(t, "local")
+		if room, largest := n.Capacity("local"); room+largest+s.Allocatable != 0 || !s.ReadOnly || s.Volumes != 1 {
+			t.Errorf("capacity %d, %d; %+v", room, largest, s)
+		}
+		if n.pools[0].Purge(t.Context()) || n.events.count("PoolReadOnly") != turn {
+			t.Errorf("events: %v", n.events.all)
+		}
+		n.memory.SetReadOnly("/pool", false)
+		for range 3 {
+			n.is(t, "local", true, "")
+		}
+		if room, _ := n.Capacity("local"); room == 0 || n.events.count("PoolWritable") != turn {
+			t.Errorf("writable: capacity %d, events %v", room, n.events.all)
+		}
+	}
+}
+
+// TestReadOnlyFromTheStart: what recovery could not do it does once the filesystem is writable.
+func TestReadOnlyFromTheStart(t *testing.T) {
+	n := start(t, local())
+	n.check(t)
+	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.memory.AddFile("/pool/csi/"+records.Path("pvc-2"), encode(t, records.Record{ID: "pvc-2"}))
+	n.memory.AddDir("/pool/csi/" + disk.StagingDir + "/pvc-2")
+	n.memory.SetReadOnly("/pool", true)
+	again := restart(t, n.memory, local())
+	again.memory.AddDir("/state")
+	again.clock.pass(time.Hour)
+	if err := again.use(t, "local"); err != nil && !errors.Is(err, syscall.EROFS) {
+		t.Fatal(err)
+	}
+	again.wants(t, "local", true, ReadOnly)
+	if got := again.volumes(); !slices.Equal(got, []string{"pvc-1"}) || again.events.count("PoolReadOnly") != 1 {
+		t.Errorf("volumes %v, events %v", got, again.events.all)
+	}
+	n.memory.SetReadOnly("/pool", false)
+	again.is(t, "local", true, "")
+	must(t, again.Use(t.Context(), "local", func(o *Open) error {
+		placed, prepared, err := records.List(o.Disk)
+		if !slices.Equal(placed, []string{"pvc-1"}) || len(prepared) > 0 {
+			t.Errorf("records %v, prepared %v", placed, prepared)
+		}
+		return err
+	}))
+}
+
+func TestNoFreeInode(t *testing.T) {
+	n := start(t, local())
+	n.memory.AddDir("/pool")
+	n.memory.SetSpace("/pool", disk.Space{Size: 1 << 40, Free: 1 << 40, Inodes: 100, InodesUsed: 100})
+	n.is(t, "local", true, "")
+	if room, largest := n.Capacity("local"); room+largest != 0 {
+		t.Errorf("capacity %d, %d", room, largest)
+	}
+}
+
+func TestCapacityIsZeroWhereNothingCanBeMade(t *testing.T) {
+	elsewhere := other()
+	elsewhere.NodeSelector = map[string]string{"a": "b"}
+	n := start(t, local(), elsewhere)
+	n.SetNodeLabels(nil)
+	n.check(t)
+	for name, positive := range map[string]bool{"local": true, "other": false, "unknown": false} {
+		if room, largest := n.Capacity(name); room > 0 != positive || largest != room {
+			t.Errorf("capacity of %s: %d, %d; want positive: %v", name, room, largest, positive)
+		}
+	}
+}
+
+// TestChanged: each change of whether a pool can be used reaches every listener, once.
+func TestChanged(t *testing.T) {
+	away := other()
+	away.Name, away.NodeSelector = "away", map[string]string{"a": "b"}
+	n := start(t, away, local())
+	listeners := []<-chan struct{}{n.Changed(), n.Changed()}
+	changed := func() (all int) {
+		for _, l := range listeners {
+			select {
+			case <-l:
+				all++
+			default:
+			}
+		}
+		return all
+	}
+	for i, step := range []struct {
+		what        string
+		do          func()
+		changes     int
+		away, local string
+		present     bool
+	}{
+		{"start", func() {}, 0, "NotChecked", "NotChecked", false},
+		{"first look", func() { n.pools[1].Check(t.Context()) }, 2, "NotChecked", "", true},
+		{"second look", func() { n.pools[1].Check(t.Context()) }, 0, "NotChecked", "", true},
+		{"not selected", func() { n.SetNodeLabels(nil); n.pools[0].Check(t.Context()) }, 2, "NotSelected", "", true},
+		{"read-only", func() { n.memory.SetReadOnly("/pool", true); n.check(t) }, 2, "NotSelected", ReadOnly, true},
+		{"writable", func() { n.memory.SetReadOnly("/pool", false); n.check(t) }, 2, "NotSelected", "", true},
+		{"gone", func() { n.memory.Mount("/pool"); n.check(t) }, 2, "NotSelected", "MarkerMissing", false},
+		{"still gone", func() { n.check(t) }, 0, "NotSelected", "MarkerMissing", false},
+	} {
+		step.do()
+		if got := changed(); got != step.changes {
+			t.Errorf("%d %s: %d changes, want %d", i, step.what, got, step.changes)
+		}
+		n.wants(t, "away", false, step.away)
+		n.wants(t, "local", step.present, step.local)
+	}
+}
+
+func TestWithOS(t *testing.T) {
+	away := other()
+	away.Name, away.Path = "away", "/away"
+	n := start(t, away, other(), local())
+	n.OSPaths = []string{"/", "/kubelet"}
+	looks := func(want string) {
+		t.Helper()
+		n.pools[1].Check(t.Context())
+		n.pools[2].Check(t.Context())
+		var shared []string
+		for _, s := range n.Status() {
+			shown := "unknown"
+			if s.WithOS != nil {
+				shown = strconv.FormatBool(*s.WithOS)
+			}
+			shared = append(shared, s.Name+" "+shown+"; ")
+		}
+		if got := strings.Join(shared, ""); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	looks("away unknown; local true; other false; ")
+	n.OSPaths = []string{"/other"} // the kubelet's directory is on that disk
+	looks("away unknown; local false; other true; ")
+}
+
+// TestOrphans: those that nothing names, and apart from them those of other nodes.
+func TestOrphans(t *testing.T) {
+	n := start(t, local())
+	n.check(t)
+	old, fresh := n.clock.Now().Add(-2*time.Hour), n.clock.Now().Add(-time.Minute)
+	for _, r := range []records.Record{
+		{ID: "pvc-wanted", Created: old},
+		{ID: "pvc-orphan", Created: old},
+		{ID: "pvc-being-bound", Created: fresh},
+		{ID: "pvc-of-another-node", Created: old},
+		{ID: "pvc-of-every-node", Created: old},
+		{ID: "csi-mounted", Created: old, Ephemeral: true},
+		{ID: "csi-left-behind", Created: old, Ephemeral: true},
+	} {
+		n.volume(t, "local", r)
+	}
+	away := PersistentVolume{Handle: "pvc-of-another-node", Nodes: []string{"node-2"}}
+	n.cluster.knows(nil, here("pvc-wanted", "local"), away, PersistentVolume{Handle: "pvc-of-every-node"})
+	published := func(id string) bool { return id == "csi-mounted" }
+	wants := func(about string, unnamed, elsewhere []string) {
+		t.Helper()
+		n.FindOrphans(t.Context(), published)
+		got := n.pools[0].orphans
+		slices.Sort(got.unnamed)
+		if !slices.Equal(got.unnamed, unnamed) || !slices.Equal(got.other, elsewhere) {
+			t.Errorf("%s: unnamed %v, of others %v", about, got.unnamed, got.other)
+		}
+		if s := n.status(t, "local"); s.Orphans != len(unnamed) || s.Elsewhere != len(elsewhere) || s.Volumes != 7 {
+			t.Errorf("%s: %+v", about, s)
+		}
+	}
+	unnamed := []string{"csi-left-behind", "pvc-orphan"}
+	for range 2 {
+		wants("at first", unnamed, []string{"pvc-of-another-node (node node-2)"})
+	}
+	if n.events.count("VolumesOrphaned") != 1 || n.events.count("VolumesOfOtherNodes") != 1 {
+		t.Errorf("events of two looks: %v", n.events.all)
+	}
+	n.cluster.knows(errSilent)
+	wants("without the API", unnamed, []string{"pvc-of-another-node (node node-2)"})
+	n.cluster.knows(nil, here("pvc-wanted", ""), here("pvc-orphan", ""), here("pvc-of-another-node", ""))
+	wants("bound again", []string{"csi-left-behind", "pvc-of-every-node"}, nil)
+}
+
+// TestWhatRecoveryFoundIsReported, and no longer once the volume is gone.
+func TestWhatRecoveryFoundIsReported(t *testing.T) {
+	n := start(t, local())
+	n.memory.AddFile("/pool/csi/"+records.Path("pvc-lost"), encode(t, records.Record{ID: "pvc-lost", Bytes: 4096}))
+	n.memory.AddFile("/pool/csi/"+records.Path("pvc-broken"), []byte(`{`))
+	n.memory.AddDir("/pool/csi/pvc-broken")
+	n.memory.AddDir("/pool/csi/pvc-untracked")
+	n.memory.AddDir("/pool/csi/snapshots")
+	n.is(t, "local", true, "")
+	s := n.status(t, "local")
+	if s.Lost != 1 || s.Refused != 1 || s.Volumes != 2 || s.Promised != 4096 {
+		t.Errorf("%+v", s)
+	}
+	if got := n.Untracked(); !slices.Equal(got["local"], []string{"pvc-untracked"}) {
+		t.Errorf("untracked: %v", got)
+	}
+	for _, reason := range []string{"VolumeLost", "VolumeRefused", "PoolPresent"} {
+		if n.events.count(reason) != 1 {
+			t.Errorf("%s: %v", reason, n.events.all)
+		}
+	}
+	must(t, n.Use(t.Context(), "local", func(o *Open) error { o.Ledger.Drop("pvc-lost"); return nil }))
+	if s := n.status(t, "local"); s.Lost != 0 || s.Volumes != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestABrokenRecordClosesAPoolThatPromises: nobody knows what was promised to it.
+func TestABrokenRecordClosesAPoolThatPromises(t *testing.T) {
+	spec := local()
+	spec.Overcommit = 2
+	n := start(t, spec)
+	n.memory.AddFile("/pool/csi/"+records.Path("pvc-broken"), []byte(`{`))
+	n.memory.AddDir("/pool/csi/pvc-broken")
+	n.is(t, "local", true, NoNewVolumes)
+	s := n.status(t, "local")
+	if room, largest := n.Capacity("local"); largest != 0 || !strings.Contains(s.Message, "pvc-broken") {
+		t.Errorf("capacity %d, %d, %+v", room, largest, s)
+	}
+	must(t, n.Use(t.Context(), "local", func(o *Open) error {
+		_, err := o.Ledger.Reserve("pvc-1", 4096, disk.Space{Size: 1 << 30, Free: 1 << 30})
+		if !errors.Is(err, ledger.ErrClosed) {
+			t.Errorf("reserve: %v", err)
+		}
+		return nil
+	}))
+}
+
+// TestQuotaRequired where there is none: a pool that was never used is absent, one that was serves what it has.
+func TestQuotaRequired(t *testing.T) {
+	required := local()
+	required.Quota = poolspec.QuotaRequired
+	n := start(t, required)
+	n.is(t, "local", false, "QuotaUnavailable")
+	s := n.status(t, "local")
+	says := strings.Contains(s.Message, "/pool") && strings.Contains(s.Message, "quota: auto")
+	if s.Used || len(n.Absent()) > 0 || !says {
+		t.Errorf("%+v, absent %v", s, n.Absent())
+	}
+	n = start(t, local())
+	n.is(t, "local", true, "")
+	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	again := restart(t, n.memory, required)
+	again.is(t, "local", true, NoNewVolumes)
+	if room, largest := again.Capacity("local"); room+largest != 0 || !slices.Equal(again.volumes(), []string{"pvc-1"}) {
+		t.Errorf("capacity %d, %d, volumes %v", room, largest, again.volumes())
+	}
+	// A node that was installed anew has not used the pool, and nothing was ever enforced in it.
+	n.memory.ReplaceByEmpty("/state")
+	restart(t, n.memory, required).is(t, "local", false, "QuotaUnavailable")
+}
+
+// TestASickPoolHarmsNoOther: whatever call fails, at whatever step.
+func TestASickPoolHarmsNoOther(t *testing.T) {
+	for step := 1; step <= 20; step++ {
+		n := start(t, local(), other())
+		n.pools[1].Check(t.Context())
+		n.memory.FailAt(step, syscall.EIO)
+		n.pools[0].Check(t.Context())
+		about := fmt.Sprintf("step %d", step)
+		if s := n.status(t, "local"); !s.Present && (s.Reason != "Failed" || !strings.Contains(s.Message, "/pool")) {
+			t.Errorf("%s: %+v", about, s)
+		}
+		n.is(t, "other", true, "")
+		n.clock.pass(askAgain)
+		n.is(t, "local", true, "")
+	}
+}

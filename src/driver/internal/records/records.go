@@ -1,0 +1,257 @@
+// Package records keeps a pool's volume records on its own disk, one JSON file a volume, each written so that a crash
+// leaves the old state or the new one.
+package records
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+)
+
+// Errors of records and of the ids that name them.
+var (
+	ErrInvalidID = errors.New("invalid volume id")
+	ErrNotFound  = errors.New("volume not found")
+	ErrBroken    = errors.New("volume's record cannot be used")
+)
+
+// Disposal says what deleting a volume does with its data.
+type Disposal string
+
+// The values of the StorageClass parameter onDelete.
+const (
+	Trash  Disposal = "trash"  // kept in the pool's trash for its retention, then purged (default)
+	Purge  Disposal = "purge"  // purged as soon as the worker gets to it, whatever the retention
+	Retain Disposal = "retain" // kept in the pool's trash until an admin removes it
+)
+
+// Claim is the PersistentVolumeClaim, or for an inline volume the pod, that a volume was made for.
+type Claim struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid,omitempty"`
+}
+
+// Version is the record format that this driver reads and writes.
+const Version = 2
+
+// Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json).
+type Record struct {
+	Version int    `json:"version"`
+	ID      string `json:"id"`
+	Pool    string `json:"pool"`
+	Bytes   int64  `json:"bytes"`
+	Inodes  int64  `json:"inodes,omitempty"`
+	// Backend made the volume, and QuotaID is what its files count to; 0 where nothing is enforced.
+	Backend string   `json:"backend"`
+	QuotaID quota.ID `json:"quotaID,omitempty"`
+	// Mode holds permission bits as chmod(1) writes them, 07777 at most.
+	Mode       uint32            `json:"mode"`
+	UID        int               `json:"uid"`
+	GID        int               `json:"gid"`
+	OnDelete   Disposal          `json:"onDelete"`
+	Claim      Claim             `json:"claim,omitzero"`
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// Ephemeral marks an inline volume, the only kind that unpublishing deletes.
+	Ephemeral bool `json:"ephemeral,omitempty"`
+	// Adopted marks a directory that another driver made; nothing is enforced on it.
+	Adopted bool      `json:"adopted,omitempty"`
+	Created time.Time `json:"created"`
+}
+
+// Limit is what the volume may hold.
+func (r Record) Limit() quota.Limit { return quota.Limit{Bytes: r.Bytes, Inodes: r.Inodes} }
+
+// idPattern is the whole alphabet of ids: nothing that a path could be made of.
+var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+
+// reserved is where kubevirt's driver keeps its snapshots.
+const reserved = "snapshots"
+
+// ValidateID refuses every id that could not be the name of one volume's directory (ErrInvalidID).
+func ValidateID(id string) error {
+	if id == reserved {
+		return fmt.Errorf("%w: %q holds kubevirt's snapshots", ErrInvalidID, id)
+	}
+	if idPattern.MatchString(id) {
+		return nil
+	}
+	if len(id) > 64 {
+		id = id[:64] + "…"
+	}
+	return fmt.Errorf("%w: %q: want 1 to 128 of the characters a-z A-Z 0-9 _ . - that start with a letter or digit",
+		ErrInvalidID, id)
+}
+
+const suffix = ".json"
+
+// Path is where a volume's record lies, relative to csi/.
+func Path(id string) string { return path.Join(disk.VolumesDir, id+suffix) }
+
+// Prepare makes a record durable under a temporary name, where nobody looks for records.
+func Prepare(d disk.FS, r Record) error { return write(d, r, disk.PrepareFile) }
+
+// Place gives a prepared record its name, durably after a sync of disk.VolumesDir. It never replaces one (fs.ErrExist).
+func Place(d disk.FS, id string) error {
+	if err := disk.PlaceFile(d, Path(id)); err != nil {
+		return fmt.Errorf("record volume %s: %w", id, err)
+	}
+	return nil
+}
+
+// Forget removes a record that was prepared and not placed; none there is no error.
+func Forget(d disk.FS, id string) error { return disk.ForgetFile(d, Path(id)) }
+
+// Withdraw makes a record a prepared one again, durably. None there is no error.
+func Withdraw(d disk.FS, id string) error {
+	if err := Forget(d, id); err != nil {
+		return err
+	}
+	if err := d.Rename(Path(id), disk.Prepared(Path(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("withdraw the record of volume %s: %w", id, err)
+	}
+	if err := d.Sync(disk.VolumesDir); err != nil {
+		return fmt.Errorf("make it durable that the record of volume %s is withdrawn: %w", id, err)
+	}
+	return nil
+}
+
+// Add makes a record durable. It never replaces one (fs.ErrExist). On error no record is left.
+func Add(d disk.FS, r Record) error { return write(d, r, disk.CreateFile) }
+
+// Replace makes a record durable in the place of an older one. After an error either may be there, and the new one not
+// durable.
+func Replace(d disk.FS, r Record) error { return write(d, r, disk.ReplaceFile) }
+
+func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
+	}
+	if err := how(d, Path(r.ID), append(data, '\n')); err != nil {
+		return fmt.Errorf("record volume %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Read returns a record; ErrNotFound where there is none, ErrBroken where it cannot be used: unreadable, truncated, for
+// another id, or of a version that this driver does not know.
+func Read(d disk.FS, id string) (Record, error) {
+	data, err := d.ReadFile(Path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, fmt.Errorf("%w: no record of %s", ErrNotFound, id)
+	}
+	var r Record
+	if err == nil {
+		r, err = Decode(data)
+	}
+	if err == nil && r.ID != id {
+		err = fmt.Errorf("it is for volume %q", r.ID)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("%w: csi/%s: %w; its data is untouched, restore the file to use the volume again",
+			ErrBroken, Path(id), err)
+	}
+	return r, nil
+}
+
+// Decode parses and checks the content of a record file.
+func Decode(data []byte) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Record{}, fmt.Errorf("not a complete record: %w", err)
+	}
+	switch {
+	case r.Version != Version:
+		return Record{}, fmt.Errorf("it has version %d, and this driver reads version %d; install the driver that wrote it",
+			r.Version, Version)
+	case ValidateID(r.ID) != nil:
+		return Record{}, ValidateID(r.ID)
+	case r.Bytes < 0:
+		return Record{}, fmt.Errorf("bytes is %d, must not be negative", r.Bytes)
+	}
+	return r, nil
+}
+
+// Remove removes a record durably; none there is no error.
+func Remove(d disk.FS, id string) error {
+	err := d.Remove(Path(id))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the record of volume %s: %w", id, err)
+	}
+	if err := d.Sync(disk.VolumesDir); err != nil {
+		return fmt.Errorf("make the removal of volume %s's record durable: %w", id, err)
+	}
+	return nil
+}
+
+// List gives the ids of all record files, usable or not, and of those that were prepared and not
+// placed. Foreign names are passed over.
+func List(d disk.Reader) (placed, prepared []string, err error) {
+	entries, err := d.ReadDir(disk.VolumesDir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the records: %w", err)
+	}
+	for _, e := range entries {
+		name, temporary := disk.PreparedFor(e.Name)
+		if !temporary {
+			name = e.Name
+		}
+		id, isRecord := strings.CutSuffix(name, suffix)
+		switch {
+		case !isRecord || e.Dir || ValidateID(id) != nil:
+		case temporary:
+			prepared = append(prepared, id)
+		default:
+			placed = append(placed, id)
+		}
+	}
+	return placed, prepared, nil
+}
+
+// ReadPrepared reads a record that was prepared and not placed; ErrBroken where it is not complete.
+func ReadPrepared(d disk.FS, id string) (Record, error) {
+	data, err := d.ReadFile(disk.Prepared(Path(id)))
+	if err != nil {
+		return Record{}, err
+	}
+	r, err := Decode(data)
+	if err != nil {
+		return Record{}, fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	return r, nil
+}
+
+// POSIXMode are permission bits with setuid, setgid and sticky as chmod(1) writes them.
+func POSIXMode(mode fs.FileMode) uint32 {
+	bits := uint32(mode.Perm())
+	for m, bit := range special() {
+		if mode&m != 0 {
+			bits |= bit
+		}
+	}
+	return bits
+}
+
+// FileMode is the reverse of POSIXMode.
+func FileMode(bits uint32) fs.FileMode {
+	mode := fs.FileMode(bits & 0o777)
+	for m, bit := range special() {
+		if bits&bit != 0 {
+			mode |= m
+		}
+	}
+	return mode
+}
+
+func special() map[fs.FileMode]uint32 {
+	return map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000}
+}

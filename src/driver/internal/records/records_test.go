@@ -1,0 +1,221 @@
+package records_test
+
+import (
+	"errors"
+	"io/fs"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+)
+
+const volumesDir = "/pool/csi/.hpp/volumes"
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// empty is an open pool without records.
+func empty(tb testing.TB) (*disktest.Disk, disk.FS) {
+	tb.Helper()
+	machine := disktest.New()
+	machine.AddDir(volumesDir)
+	return machine, open(tb, machine)
+}
+
+func open(tb testing.TB, machine *disktest.Disk) disk.FS {
+	tb.Helper()
+	d, err := machine.Open("/pool")
+	must(tb, err)
+	tb.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func full() records.Record {
+	return records.Record{
+		Version: records.Version, ID: "pvc-1", Pool: "local", Bytes: 4096, Inodes: 100, Backend: quota.Btrfs,
+		QuotaID: 1 << 47, Mode: 0o2770, UID: 1000, GID: 2000, OnDelete: records.Retain,
+		Claim:      records.Claim{Namespace: "ns", Name: "claim", UID: "u-1"},
+		Parameters: map[string]string{"storagePool": "local"}, Ephemeral: true, Adopted: true,
+		Created: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC),
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	machine, d := empty(t)
+	r := full()
+	value := reflect.ValueOf(r)
+	for i := range value.NumField() {
+		if value.Field(i).IsZero() {
+			t.Errorf("the test leaves out %s", value.Type().Field(i).Name)
+		}
+	}
+	must(t, records.Add(d, r))
+	if got, err := records.Read(d, r.ID); err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("%+v, %v; want %+v", got, err, r)
+	}
+	if got, err := records.Read(open(t, machine.Crash()), r.ID); err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("after a crash: %+v, %v", got, err)
+	}
+	if err := records.Add(d, r); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("added twice: %v", err)
+	}
+	r.Bytes = 8192
+	must(t, records.Replace(d, r))
+	if got, err := records.Read(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
+		t.Errorf("replaced: %+v, %v", got, err)
+	}
+	for range 2 { // none there is no error
+		must(t, records.Remove(d, r.ID))
+	}
+	if _, err := records.Read(open(t, machine.Crash()), r.ID); !errors.Is(err, records.ErrNotFound) {
+		t.Errorf("removed: %v", err)
+	}
+	if want := (quota.Limit{Bytes: 8192, Inodes: 100}); r.Limit() != want {
+		t.Errorf("limit %+v", r.Limit())
+	}
+}
+
+func TestBrokenRecords(t *testing.T) {
+	for name, test := range map[string]struct{ content, says string }{
+		"empty":                {``, "not a complete record"},
+		"truncated":            {`{"version":2,"id":"pvc-1","by`, "not a complete record"},
+		"for another volume":   {`{"version":2,"id":"pvc-2"}`, `it is for volume "pvc-2"`},
+		"without an id":        {`{"version":2}`, "invalid volume id"},
+		"an id that is a path": {`{"version":2,"id":"../pvc-1"}`, "invalid volume id"},
+		"the first version": {
+			`{"version":1,"id":"pvc-1","projectID":7}`,
+			"it has version 1, and this driver reads version 2; install the driver that wrote it",
+		},
+		"a newer version":     {`{"version":99,"id":"pvc-1"}`, "it has version 99"},
+		"negative bytes":      {`{"version":2,"id":"pvc-1","bytes":-1}`, "bytes is -1"},
+		"bytes of no integer": {`{"version":2,"id":"pvc-1","bytes":1e400}`, "not a complete record"},
+		"larger than a file may be": {
+			`{"version":2,"id":"pvc-1","pool":"` + strings.Repeat("x", 1<<20) + `"}`, "file too large",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			machine, d := empty(t)
+			machine.AddFile(volumesDir+"/pvc-1.json", []byte(test.content))
+			_, err := records.Read(d, "pvc-1")
+			if !errors.Is(err, records.ErrBroken) {
+				t.Fatalf("%v, want ErrBroken", err)
+			}
+			for _, part := range []string{test.says, "csi/.hpp/volumes/pvc-1.json", "its data is untouched"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%v says nothing of %q", err, part)
+				}
+			}
+			if placed, _, err := records.List(d); err != nil || !slices.Equal(placed, []string{"pvc-1"}) {
+				t.Errorf("listed: %v, %v", placed, err)
+			}
+		})
+	}
+}
+
+func TestPreparedRecords(t *testing.T) {
+	machine, d := empty(t)
+	r := full()
+	wants := func(about string, placed, prepared []string) {
+		t.Helper()
+		gotPlaced, gotPrepared, err := records.List(d)
+		if err != nil || !slices.Equal(gotPlaced, placed) || !slices.Equal(gotPrepared, prepared) {
+			t.Errorf("%s: placed %v, prepared %v, %v; want %v and %v", about, gotPlaced, gotPrepared, err, placed, prepared)
+		}
+	}
+	if _, err := records.ReadPrepared(d, r.ID); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("none is prepared: %v", err)
+	}
+	must(t, records.Prepare(d, r))
+	wants("prepared", nil, []string{"pvc-1"})
+	if got, err := records.ReadPrepared(d, r.ID); err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("prepared: %+v, %v", got, err)
+	}
+	if _, err := records.Read(d, r.ID); !errors.Is(err, records.ErrNotFound) {
+		t.Errorf("a prepared record counts: %v", err)
+	}
+	r.Bytes = 8192
+	must(t, records.Prepare(d, r)) // again, over what an interrupted one left
+	must(t, errors.Join(records.Place(d, r.ID), d.Sync(disk.VolumesDir)))
+	wants("placed", []string{"pvc-1"}, nil)
+	if got, err := records.Read(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
+		t.Errorf("placed and synced, after a crash: %+v, %v", got, err)
+	}
+	must(t, records.Prepare(d, full()))
+	if err := records.Place(d, r.ID); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("placed over another: %v", err)
+	}
+	wants("placed over another", []string{"pvc-1"}, []string{"pvc-1"})
+	must(t, records.Withdraw(d, r.ID))
+	wants("withdrawn", nil, []string{"pvc-1"})
+	if got, err := records.ReadPrepared(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
+		t.Errorf("withdrawn, after a crash: %+v, %v", got, err)
+	}
+	for range 2 {
+		must(t, records.Forget(d, r.ID))
+		wants("forgotten", nil, nil)
+	}
+	must(t, records.Withdraw(d, r.ID))
+	machine.AddFile(volumesDir+"/.pvc-1.json.tmp", []byte(`{"version":2`))
+	if _, err := records.ReadPrepared(d, r.ID); !errors.Is(err, records.ErrBroken) {
+		t.Errorf("written in part: %v", err)
+	}
+}
+
+func TestListPassesOverWhatIsNoRecord(t *testing.T) {
+	machine, d := empty(t)
+	for _, name := range []string{
+		"README", "snapshots.json", ".x.json", "-a.json", ".hpp.json.tmp", ".json", ".pvc-2.json.tmp",
+	} {
+		machine.AddFile(volumesDir+"/"+name, nil)
+	}
+	machine.AddDir(volumesDir + "/dir.json")
+	machine.AddFile(volumesDir+"/pvc-1.json", nil)
+	placed, prepared, err := records.List(d)
+	slices.Sort(prepared)
+	if err != nil || !slices.Equal(placed, []string{"pvc-1"}) || !slices.Equal(prepared, []string{"hpp", "pvc-2"}) {
+		t.Errorf("placed %v, prepared %v, %v", placed, prepared, err)
+	}
+}
+
+// TestAddLeavesNothing of a record that could not be made durable, whatever step fails.
+func TestAddLeavesNothing(t *testing.T) {
+	for step := 1; ; step++ {
+		machine, d := empty(t)
+		machine.FailAt(step, syscall.EIO)
+		err := records.Add(d, full())
+		if err == nil {
+			if step < 5 {
+				t.Errorf("only %d steps", step-1)
+			}
+			return
+		}
+		if step == 1 { // the removal of what an earlier one left, of which there is nothing
+			continue
+		}
+		if placed, _, listErr := records.List(d); listErr != nil || len(placed) > 0 {
+			t.Errorf("step %d failed (%v): %v, %v", step, err, placed, listErr)
+		}
+	}
+}
+
+func TestModes(t *testing.T) {
+	for _, bits := range []uint32{0, 0o777, 0o4755, 0o2770, 0o1777, 0o7777} {
+		if got := records.POSIXMode(records.FileMode(bits)); got != bits {
+			t.Errorf("%o becomes %o", bits, got)
+		}
+	}
+	if got, want := records.FileMode(0o3750), fs.ModeSetgid|fs.ModeSticky|0o750; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

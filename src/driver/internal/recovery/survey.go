@@ -1,0 +1,257 @@
+// Package recovery puts a pool in order that just became present: it completes or undoes what was
+// interrupted. What is on the disk of each id is surveyed, a verdict follows from that alone, and is
+// applied (docs/reference/on-disk.md).
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+)
+
+// ErrOccupied refuses something that is no directory where a volume's directory should be.
+var ErrOccupied = fmt.Errorf("%w: its place is taken", records.ErrBroken)
+
+// Survey is what a pool's disk has of one id.
+type Survey struct {
+	Record   bool // a record that can be used
+	Broken   bool // a record, or something in the data's place, that cannot be used
+	Prepared bool // a record that was never put in place
+	Data     bool // csi/<id>
+	Staged   bool // .hpp/staging/<id>
+	// Alias reports that Data and Staged are the same directory: a rename that a crash cut in half.
+	Alias bool
+	// Unfinished is the newest trash entry of a delete that was interrupted between data and
+	// record, "" where there is none.
+	Unfinished string
+}
+
+// Verdict is what to do about an id.
+type Verdict int
+
+// Verdicts.
+const (
+	Healthy      Verdict = iota // record and data
+	Refused                     // not understood: nothing is touched
+	Untracked                   // data without a record: nothing is touched
+	UndoCreate                  // record and staging: never answered, both go
+	FinishDelete                // record, and data in the trash: the record follows
+	LostData                    // record, and no data anywhere: reported, never made again
+	DropStaged                  // what an interrupted create left before there was a record
+	Nothing
+)
+
+// Verdict is the recovery table, first match first.
+func (s Survey) Verdict() Verdict {
+	switch {
+	case s.Broken:
+		return Refused
+	case s.Record:
+		return s.recorded()
+	case s.Data:
+		return Untracked
+	case s.Staged || s.Prepared:
+		return DropStaged
+	default:
+		return Nothing
+	}
+}
+
+// recorded is the part of the table with a record.
+func (s Survey) recorded() Verdict {
+	switch {
+	case s.Data:
+		return Healthy
+	case s.Staged:
+		return UndoCreate
+	case s.Unfinished != "":
+		return FinishDelete
+	default:
+		return LostData
+	}
+}
+
+// Look surveys one id.
+func Look(d disk.FS, id string) (s Survey, r records.Record, err error) {
+	r, err = records.Read(d, id)
+	switch {
+	case err == nil:
+		s.Record = true
+	case errors.Is(err, records.ErrBroken):
+		s.Broken = true
+	case !errors.Is(err, records.ErrNotFound):
+		return s, r, err
+	}
+	if _, s.Data, err = Directory(d, id); err != nil {
+		return s, r, err
+	}
+	if _, s.Staged, err = Directory(d, staging(id)); err != nil {
+		return s, r, err
+	}
+	var prepared, alias, trash error
+	s.Prepared, prepared = isPrepared(d, id)
+	s.Alias, alias = isAlias(d, id, s)
+	if s.Record && !s.Data && !s.Staged { // else the trash, which is long to look through, makes no difference
+		s.Unfinished, trash = unfinished(d, id)
+	}
+	return s, r, errors.Join(prepared, alias, trash)
+}
+
+// unfinished is the newest trash entry of an interrupted delete, "" where there is none.
+func unfinished(d disk.FS, id string) (name string, err error) {
+	entries, troubles, err := trash.Entries(d, id)
+	for _, e := range entries {
+		if e.Unfinished {
+			name = max(name, e.Name)
+		}
+	}
+	return name, errors.Join(append(troubles, err)...)
+}
+
+func staging(id string) string { return path.Join(disk.StagingDir, id) }
+
+// Directory reports whether a name below csi/ is a directory; anything else of that name is ErrOccupied.
+func Directory(d disk.FS, name string) (info disk.Info, ok bool, err error) {
+	info, err = d.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return info, false, nil
+	case err != nil:
+		return info, false, fmt.Errorf("look at csi/%s: %w", name, err)
+	case !info.Mode.IsDir():
+		return info, false, fmt.Errorf("%w: csi/%s is no directory (%s); find out who put it there and move it away",
+			ErrOccupied, name, info.Mode.Type())
+	}
+	return info, true, nil
+}
+
+func isPrepared(d disk.FS, id string) (bool, error) {
+	_, err := d.Stat(disk.Prepared(records.Path(id)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// isAlias reports whether csi/<id> and its name in staging are one directory.
+func isAlias(d disk.FS, id string, s Survey) (bool, error) {
+	if !s.Data || !s.Staged {
+		return false, nil
+	}
+	data, err := d.Stat(id)
+	if err != nil {
+		return false, err
+	}
+	staged, err := d.Stat(staging(id))
+	return data.Same(staged), err
+}
+
+// lookAll surveys everything that lies in a pool. volumes are those whose record can be used.
+func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Volume, err error) {
+	placed, prepared, err := records.List(r.Disk)
+	if err != nil {
+		return nil, nil, err
+	}
+	surveys, volumes = map[string]Survey{}, make(map[string]ledger.Volume, len(placed))
+	for i, one := range r.readAll(placed) {
+		if id := placed[i]; one.err != nil {
+			r.log("a volume's record cannot be used", id, one.err)
+		} else {
+			volumes[id] = one.Volume
+		}
+		surveys[placed[i]] = Survey{Record: one.err == nil, Broken: one.err != nil}
+	}
+	for _, id := range prepared {
+		s := surveys[id]
+		s.Prepared = true
+		surveys[id] = s
+	}
+	if err := r.names(".", surveys, func(s *Survey, isDir bool) {
+		s.Data, s.Broken = isDir, s.Broken || !isDir
+	}); err != nil {
+		return nil, nil, err
+	}
+	if err := r.names(disk.StagingDir, surveys, func(s *Survey, isDir bool) { s.Staged = isDir }); err != nil {
+		return nil, nil, err
+	}
+	for id, s := range surveys {
+		if s.Alias, err = isAlias(r.Disk, id, s); err != nil {
+			r.log("a volume's directory cannot be looked at", id, err)
+			s.Broken = true
+		}
+		surveys[id] = s
+	}
+	return surveys, volumes, r.trash(surveys)
+}
+
+// read is what a record says, or why it cannot be used.
+type read struct {
+	ledger.Volume
+	err error
+}
+
+// readAll reads records on all processors: most of the time that a recovery takes is spent here.
+func (r run) readAll(ids []string) []read {
+	all := make([]read, len(ids))
+	var workers sync.WaitGroup
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(ids)); i = next.Add(1) - 1 {
+				record, err := records.Read(r.Disk, ids[i])
+				all[i] = read{Volume(record), err}
+			}
+		})
+	}
+	workers.Wait()
+	return all
+}
+
+// names notes the names of a directory that could be ids. What is no directory stands in a volume's way only where
+// there is a record or a volume of that name: a stray file in csi/ is nobody's business.
+func (r run) names(dir string, surveys map[string]Survey, note func(s *Survey, isDir bool)) error {
+	entries, err := r.Disk.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s, known := surveys[e.Name]
+		if !known && (!e.Dir || records.ValidateID(e.Name) != nil) {
+			continue
+		}
+		note(&s, e.Dir)
+		surveys[e.Name] = s
+	}
+	return nil
+}
+
+// trash notes interrupted deletes, and removes the entries of those that were interrupted
+// before they had moved anything.
+func (r run) trash(surveys map[string]Survey) error {
+	entries, troubles, err := trash.Entries(r.Disk, "")
+	for _, trouble := range troubles {
+		r.log("a trash entry is left alone", "", trouble)
+	}
+	for _, e := range entries {
+		s := surveys[e.ID]
+		if e.Unfinished {
+			s.Unfinished = max(s.Unfinished, e.Name)
+			surveys[e.ID] = s
+		}
+		if e.Empty && !s.Broken && !r.ReadOnly {
+			if err := trash.RemoveEmpty(r.Disk, e.Name); err != nil {
+				r.log("a trash entry is left alone", e.ID, err)
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,69 @@
+package recovery_test
+
+import (
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+)
+
+// want says what a row of the table asks of one column.
+type want int
+
+const (
+	either want = iota // the column makes no difference
+	yes
+	no
+)
+
+func (w want) admits(is bool) bool { return w == either || (w == yes) == is }
+
+// row is one row of the table in docs/reference/on-disk.md, first match first.
+type row struct {
+	broken, record, data, staged, unfinished, prepared want
+	verdict                                            recovery.Verdict
+}
+
+func (r row) matches(s recovery.Survey) bool {
+	return r.broken.admits(s.Broken) && r.record.admits(s.Record) && r.data.admits(s.Data) && r.staged.admits(s.Staged) &&
+		r.unfinished.admits(s.Unfinished != "") && r.prepared.admits(s.Prepared)
+}
+
+func rows() []row {
+	return []row{
+		{broken: yes, verdict: recovery.Refused},
+		{record: yes, data: yes, verdict: recovery.Healthy},
+		{record: yes, data: no, staged: yes, verdict: recovery.UndoCreate},
+		{record: yes, data: no, staged: no, unfinished: yes, verdict: recovery.FinishDelete},
+		{record: yes, data: no, staged: no, unfinished: no, verdict: recovery.LostData},
+		{record: no, data: yes, verdict: recovery.Untracked},
+		{record: no, data: no, staged: yes, verdict: recovery.DropStaged},
+		{record: no, data: no, staged: no, prepared: yes, verdict: recovery.DropStaged},
+		{record: no, data: no, staged: no, prepared: no, verdict: recovery.Nothing},
+	}
+}
+
+// TestVerdict compares every combination of what a crash can leave of one volume with the row that decides it.
+func TestVerdict(t *testing.T) {
+	const columns = 7
+	for bits := range 1 << columns {
+		has := func(column int) bool { return bits>>column&1 == 1 }
+		s := recovery.Survey{
+			Record: has(0), Broken: has(1), Prepared: has(2), Data: has(3), Staged: has(4), Alias: has(5),
+		}
+		if has(6) {
+			s.Unfinished = "v.1"
+		}
+		decided := false
+		for _, r := range rows() {
+			if decided = r.matches(s); decided {
+				if got := s.Verdict(); got != r.verdict {
+					t.Errorf("%+v: verdict %d, want %d", s, got, r.verdict)
+				}
+				break
+			}
+		}
+		if !decided {
+			t.Errorf("%+v: no row decides it", s)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package trash
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+)
+
+func (m *machine) volume(id string) records.Record {
+	r := records.Record{Version: records.Version, ID: id}
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	m.memory.AddFile("/pool/csi/"+records.Path(id), data)
+	m.memory.AddFile("/pool/csi/"+id+"/precious", []byte("kept"))
+	return r
+}
+
+// entry gives the only entry of an id, which must have data and record.
+func (m *machine) entry(t *testing.T, d disk.FS, id string) Entry {
+	t.Helper()
+	entries, troubles, err := Entries(d, id)
+	if err != nil || len(troubles) > 0 || len(entries) != 1 {
+		t.Fatalf("%+v, %v, %v", entries, troubles, err)
+	}
+	e := entries[0]
+	data, err := d.ReadFile(disk.TrashDir + "/" + e.Name + "/data/precious")
+	if err != nil || string(data) != "kept" || e.Unfinished || e.Empty {
+		t.Errorf("%+v, %q, %v", e, data, err)
+	}
+	if _, err := d.Stat(disk.TrashDir + "/" + e.Name + "/record.json"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{id, records.Path(id)} {
+		if _, err := d.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("csi/%s is there: %v", name, err)
+		}
+	}
+	return e
+}
+
+func TestDiscard(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		m := newMachine(t)
+		must(t, Discard(m, m.volume("pvc-1"), ordered, m.wall))
+		if e := m.entry(t, m, "pvc-1"); e.ID != "pvc-1" || !e.Deleted.Equal(m.wall) {
+			t.Errorf("%+v", e)
+		}
+		if ordered { // what is on the disk then is the filesystem's business
+			continue
+		}
+		after, err := m.memory.Crash().Open("/pool")
+		must(t, err)
+		m.entry(t, after, "pvc-1")
+	}
+}
+
+// TestDiscardTwice: each delete of an id has an entry of its own, also in the same millisecond.
+func TestDiscardTwice(t *testing.T) {
+	m := newMachine(t)
+	for range 2 {
+		must(t, Discard(m, m.volume("pvc-1"), false, m.wall))
+	}
+	m.wants(t, "two", "pvc-1", "pvc-1")
+}
+
+// TestDiscardOnAFullDisk takes the spare directory, and purging makes another once there is room.
+func TestDiscardOnAFullDisk(t *testing.T) {
+	m := newMachine(t)
+	must(t, EnsureSpare(m))
+	r1, r2 := m.volume("pvc-1"), m.volume("pvc-2")
+	m.memory.SetFull("/pool", true)
+	must(t, EnsureSpare(m))
+	must(t, Discard(m, r1, false, m.wall))
+	m.entry(t, m, "pvc-1")
+	if err := Discard(m, r2, false, m.wall); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("without a spare directory: %v", err)
+	}
+	m.purge(t)
+	m.memory.SetFull("/pool", false)
+	m.purge(t)
+	m.memory.SetFull("/pool", true)
+	must(t, Discard(m, r2, false, m.wall))
+	m.entry(t, m, "pvc-2")
+}
+
+// locked is a disk on which a directory has the immutable flag.
+type locked struct {
+	disk.FS
+	name     string
+	unlocked *bool
+}
+
+func (l locked) Rename(from, to string) error {
+	if from == l.name && !*l.unlocked {
+		return &fs.PathError{Op: "rename", Path: from, Err: syscall.EPERM}
+	}
+	return l.FS.Rename(from, to)
+}
+
+func (l locked) Unlock(name string) error {
+	*l.unlocked = *l.unlocked || name == l.name
+	return l.FS.Unlock(name)
+}
+
+// TestDiscardClearsTheImmutableFlag of a volume's root, and of no other that need not be moved.
+func TestDiscardClearsTheImmutableFlag(t *testing.T) {
+	m := newMachine(t)
+	unlocked := false
+	must(t, Discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-1"), false, m.wall))
+	m.entry(t, m, "pvc-1")
+	unlocked = false
+	must(t, Discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-2"), false, m.wall))
+	if unlocked {
+		t.Error("the flag of another volume was cleared")
+	}
+}
+
+// TestDiscardIsCompleted after a failure at any step: by another Discard, or by Finish.
+func TestDiscardIsCompleted(t *testing.T) {
+	for step := 1; ; step++ {
+		m := newMachine(t)
+		r := m.volume("pvc-1")
+		m.memory.FailAt(step, syscall.EIO)
+		if Discard(m, r, false, m.wall) == nil {
+			if step < 8 {
+				t.Errorf("only %d steps", step-1)
+			}
+			return
+		}
+		entries, troubles, err := Entries(m, "pvc-1")
+		must(t, errors.Join(append(troubles, err)...))
+		i := slices.IndexFunc(entries, func(e Entry) bool { return e.Unfinished })
+		switch _, err := m.Stat("pvc-1"); {
+		case err == nil:
+			must(t, Discard(m, r, false, m.wall))
+		case i >= 0:
+			must(t, Finish(m, entries[i].Name, "pvc-1"))
+		default:
+			must(t, Sync(m, "pvc-1"))
+		}
+		for _, e := range entries {
+			if e.Empty {
+				_ = RemoveEmpty(m, e.Name)
+			}
+		}
+		m.entry(t, m, "pvc-1")
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for name, want := range map[string]string{
+		"pvc-1.5": "pvc-1", "a.b.17": "a.b", "pvc-1": "", "pvc-1.": "", ".5": "", ".spare": "", "a.-1": "", "a.x": "",
+		"a.99999999999999999999": "", "snapshots.5": "",
+	} {
+		id, _, ok := split(name)
+		if id != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", name, id, ok)
+		}
+	}
+}

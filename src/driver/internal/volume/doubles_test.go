@@ -1,0 +1,151 @@
+package volume_test
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+)
+
+// mounts is a mount table in memory.
+type mounts struct {
+	mu sync.Mutex
+	at map[string]bindmount.Mount
+}
+
+func newMounts() *mounts { return &mounts{at: map[string]bindmount.Mount{}} }
+
+func (m *mounts) Inspect(target string) (bindmount.Mount, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at[target], nil
+}
+
+func (m *mounts) Bind(source disk.Handle, target string, o bindmount.Options) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at[target].Mounted {
+		panic("bind over a mount at " + target)
+	}
+	m.at[target] = bindmount.Mount{Mounted: true, Dev: source.Dev, Ino: source.Ino, Options: o}
+	return nil
+}
+
+func (m *mounts) Unmount(target string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.at, target)
+	return nil
+}
+
+// Published takes the id from the target, as the real one does.
+func (m *mounts) Published() (map[string][]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	published := map[string][]string{}
+	for target := range m.at {
+		id := path.Base(path.Dir(target))
+		published[id] = append(published[id], target)
+	}
+	return published, nil
+}
+
+// cluster is the PersistentVolumes that the API has.
+type cluster struct {
+	mu   sync.Mutex
+	pvs  []pool.PersistentVolume
+	err  error
+	told []string // events on claims
+}
+
+// naming is a cluster with PersistentVolumes of these handles, in the pool local of this node.
+func naming(ids ...string) *cluster {
+	c := &cluster{}
+	for _, id := range ids {
+		c.pvs = append(c.pvs, pool.PersistentVolume{
+			Name: id, Handle: id, Pool: "local", Bytes: mebibyte, Here: true, Nodes: []string{"here"},
+		})
+	}
+	return c
+}
+
+// silence lets the API answer nothing but an error, or with nil again.
+func (c *cluster) silence(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *cluster) Tell(claim records.Claim, reason, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, claim.Namespace+"/"+claim.Name+" "+reason+": "+message)
+}
+
+func (c *cluster) Get(_ context.Context, id string) (pool.PersistentVolume, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, pv := range c.pvs {
+		if pv.Handle == id && c.err == nil {
+			return pv, true, nil
+		}
+	}
+	return pool.PersistentVolume{}, false, c.err
+}
+
+func (c *cluster) List(context.Context) ([]pool.PersistentVolume, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return nil, c.err
+	}
+	return slices.Clone(c.pvs), nil
+}
+
+// events are what people would see on the Node.
+type events struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (e *events) Normal(reason, message string)  { e.add(reason + ": " + message) }
+func (e *events) Warning(reason, message string) { e.add(reason + ": " + message) }
+
+func (e *events) add(s string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.told = append(e.told, s)
+}
+
+// has reports whether there was an event of a reason whose message has a part.
+func (e *events) has(reason, part string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.told, func(s string) bool {
+		return strings.HasPrefix(s, reason+": ") && strings.Contains(s, part)
+	})
+}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}

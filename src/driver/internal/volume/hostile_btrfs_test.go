@@ -1,0 +1,93 @@
+//go:build !vm
+
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
+)
+
+// TestReadOnlySubvolumeIsDeleted: whoever owns a volume's root on btrfs may make it read-only, without any capability.
+func TestReadOnlySubvolumeIsDeleted(t *testing.T) {
+	n := startAt(t, btrfsDisk(t), required)
+	s := spec("pvc-1")
+	s.UID, s.GID = 1000, 1000
+	_, err := n.Create(t.Context(), s)
+	must(t, err)
+	at := t.TempDir() // a pod gets there by its bind mount
+	must(t, os.Chmod(at, 0o777), os.Chmod(at+"/..", 0o777))
+	run(t, "mount", "--bind", n.path("pvc-1", "."), at)
+	run(t, "sh", "-c", "cd "+at+" && setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set=-all "+
+		"btrfs property set -ts . ro true")
+	run(t, "umount", at)
+	must(t, n.Delete(t.Context(), "pvc-1"))
+	n.purgeAll(t)
+	n.consistent(t, "purged")
+}
+
+// TestManyNestedSubvolumes are removed in slices: each step does one thing, however many there are.
+func TestManyNestedSubvolumes(t *testing.T) {
+	n := startAt(t, btrfsDisk(t), required)
+	s := spec("pvc-1")
+	s.Bytes = 64 * mebibyte
+	_, err := n.Create(t.Context(), s)
+	must(t, err)
+	parent, err := os.Open(n.path("pvc-1", "."))
+	must(t, err)
+	group := btrfs.NewQgroupID(1, uint64(n.records(t)["pvc-1"].QuotaID))
+	const many, atATime = 300, 50
+	for i := range many {
+		must(t, btrfs.CreateSubvolume(parent, fmt.Sprint("nested-", i), group))
+	}
+	must(t, parent.Close(), n.Delete(t.Context(), "pvc-1"))
+	over := errors.New("over")
+	entries := n.ls(t, disk.TrashDir)
+	data := disk.TrashDir + "/" + entries[len(entries)-1] + "/data"
+	slices, gone := 0, false
+	for ; !gone && slices < 2*many/atATime+5; slices++ {
+		steps := 0
+		step := func(context.Context) error {
+			if steps++; steps > atATime {
+				return over
+			}
+			return nil
+		}
+		must(t, n.set.Use(t.Context(), "local", func(o *pool.Open) error {
+			err := o.Disk.RemoveTree(t.Context(), data, step)
+			if gone = err == nil; !gone && !errors.Is(err, over) {
+				return err
+			}
+			return nil
+		}))
+	}
+	if !gone || slices < many/atATime {
+		t.Errorf("gone %v after %d slices of %d steps, with %d subvolumes", gone, slices, atATime, many)
+	}
+}
+
+// TestAdoptionKeepsThePreparedRecord, which is all that is known of the data.
+func TestAdoptionKeepsThePreparedRecord(t *testing.T) {
+	root := btrfsDisk(t)
+	n := startAt(t, root, required)
+	mustCreate(t, n, "pvc-1")
+	n.fill(t, "pvc-1")
+	before := n.records(t)["pvc-1"]
+	d := n.open(t)
+	must(t, records.Withdraw(d, "pvc-1"), d.Close())
+	n = startAt(t, root, required, withCluster(naming("pvc-1")))
+	must(t, openPool(t.Context(), n), n.AdoptUntracked(t.Context()))
+	if got := n.records(t)["pvc-1"]; got.QuotaID != before.QuotaID || got.Bytes != before.Bytes || got.Adopted {
+		t.Errorf("record %+v, was %+v", got, before)
+	}
+	must(t, n.Delete(t.Context(), "pvc-1"))
+	n.purgeAll(t)
+	n.consistent(t, "purged")
+}

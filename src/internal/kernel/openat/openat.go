@@ -1,0 +1,127 @@
+// Package openat opens names in open directories, without following links out of them, and lists those directories.
+// Errors are *fs.PathError around a syscall.Errno.
+package openat
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// Beneath resolves a name below a directory, also where other filesystems are mounted, through no link. SameMount
+// refuses mount points too, but not btrfs subvolumes, which are no mounts.
+const (
+	Beneath   = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+	SameMount = Beneath | unix.RESOLVE_NO_XDEV
+)
+
+// maxAgain bounds the retries of openat2(2), which answers EAGAIN when a rename or a mount anywhere on the host races
+// with a "..".
+const maxAgain = 1000
+
+// ErrKind is a name that Plain does not open.
+var ErrKind = fmt.Errorf("%w: neither a regular file nor a directory", unix.EINVAL)
+
+// Open opens a name below a directory, for reading where flags say nothing else.
+func Open(dir *os.File, name string, flags int, resolve uint64) (*os.File, error) {
+	if !Valid(name) {
+		return nil, Failed("open", Path(dir, name), fs.ErrInvalid)
+	}
+	how := unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: resolve}
+	for tries := 0; ; tries++ {
+		fd, err := unix.Openat2(int(dir.Fd()), name, &how)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), Path(dir, name)), nil
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN) && tries < maxAgain:
+		default:
+			return nil, Failed("open", Path(dir, name), err)
+		}
+	}
+}
+
+// Valid reports whether a name is "." or a clean relative path without "..", of whatever bytes.
+func Valid(name string) bool {
+	return fs.ValidPath(strings.ToValidUTF8(name, "x")) && strings.IndexByte(name, 0) < 0
+}
+
+// Plain opens a directory or a regular file for reading. A link is ELOOP, a mount point EXDEV, and whatever else there
+// is ErrKind: to open it can have effects.
+func Plain(dir *os.File, name string) (f *os.File, isDir bool, err error) {
+	found, err := Open(dir, name, unix.O_PATH, SameMount)
+	if err != nil {
+		return nil, false, err
+	}
+	defer found.Close()
+	info, err := found.Stat()
+	if err != nil {
+		return nil, false, err
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, false, Failed("open", found.Name(), ErrKind)
+	}
+	fd, at := 0, "/proc/self/fd/"+strconv.Itoa(int(found.Fd()))
+	err = Retry(func() (err error) { fd, err = unix.Open(at, unix.O_RDONLY|unix.O_CLOEXEC, 0); return err })
+	if err != nil {
+		return nil, false, Failed("open", found.Name(), err)
+	}
+	return os.NewFile(uintptr(fd), found.Name()), info.IsDir(), nil
+}
+
+// Retry repeats a system call that a signal interrupted: network filesystems and FUSE do return EINTR.
+func Retry(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Failed names what something could not be done with, if err does not.
+func Failed(op, path string, err error) error {
+	_, one := errors.AsType[*fs.PathError](err)
+	_, two := errors.AsType[*os.LinkError](err)
+	if err == nil || one || two {
+		return err
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// maxShown bounds a path in a message, in bytes.
+const maxShown = 1024
+
+// Path is what a file is called in messages. A long path is shortened in the middle, and a name with bytes that could
+// garble a log line is quoted: pods choose the names inside volumes.
+func Path(dir *os.File, name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
+		name = strconv.Quote(name)
+	}
+	full := path.Join(dir.Name(), name)
+	if len(full) > maxShown {
+		full = strings.ToValidUTF8(full[:maxShown/2], "") + "…" + strings.ToValidUTF8(full[len(full)-maxShown/2:], "")
+	}
+	return full
+}
+
+// fixed are the flags of a file that keep root from removing it or what is in it (FS_IMMUTABLE_FL and FS_APPEND_FL of
+// include/uapi/linux/fs.h).
+const fixed = 0x10 | 0x20
+
+// Unlock clears these flags of an open file (chattr -i -a) and reports whether it had any.
+func Unlock(f *os.File) (bool, error) {
+	flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || err == nil && flags&fixed == 0 {
+		return false, nil
+	}
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags&^fixed))
+	}
+	return err == nil, Failed("chattr -i -a", f.Name(), err)
+}

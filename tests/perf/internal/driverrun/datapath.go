@@ -1,0 +1,69 @@
+package driverrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/fio"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
+)
+
+// dataPath lets fio take turns in the bind mount of a published volume and in a directory beside the pool.
+func (r *run) dataPath(ctx context.Context) error {
+	s := r.subjects[0]
+	id := s.nextID()
+	if err := s.createOf(ctx, id, 8*fio.Bytes); err != nil { // btrfs counts what was overwritten until it commits
+		return err
+	}
+	beside := filepath.Join(r.Disks[0].Path, "fio")
+	if err := os.Mkdir(beside, 0o700); err != nil {
+		return fmt.Errorf("make a directory beside the pool: %w", err)
+	}
+	err := s.whilePublished(ctx, id, func(volume string) error {
+		for _, job := range fio.Jobs() {
+			if err := r.compareRates(ctx, job, volume, beside); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, os.RemoveAll(beside), s.remove(ctx, id))
+}
+
+// compareRates adds the median rate of a job in each directory, and their ratio.
+func (r *run) compareRates(ctx context.Context, job fio.Job, volume, beside string) error {
+	const turns = 3
+	rates, dirs := map[string][]float64{}, []string{volume, beside}
+	for turn := range 1 + turns {
+		for _, dir := range dirs {
+			rate, err := fio.Run(ctx, dir, job)
+			if err != nil && !errors.Is(err, fio.ErrMissing) {
+				return err
+			}
+			if turn > 0 { // the first one also finds room for the file
+				rates[dir] = append(rates[dir], rate)
+			}
+		}
+		slices.Reverse(dirs) // neither is always the first
+	}
+	name := r.disk.Name + ": fio, " + job.Name
+	in, on := median(rates[volume]), median(rates[beside])
+	figure := func(where string, value float64) report.Figure {
+		return report.Figure{
+			Name: name + where, Value: value, Unit: job.Unit, Samples: turns, NotMeasured: value <= 0,
+		}
+	}
+	r.extra = append(r.extra, figure(" in a volume", in), figure(" on the disk", on),
+		report.Quotient(name+", volume / disk", in, on, nil))
+	return nil
+}
+
+// median is the middle one; of an even number the lower.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)-1)/2]
+}
