@@ -96,7 +96,7 @@ func TestRefusedStarts(t *testing.T) {
 		"the root": {nil, "/", "provisioner: wrong options:\nPV_DIR: \"/\": want the absolute path of a directory for " +
 			"the volumes, such as /var/hpvolumes\n"},
 		"a file": {
-			nil, blocked, "provisioner: make the directory of the volumes (PV_DIR): open " + blocked + ": not a directory\n",
+			nil, blocked, "provisioner: make the directory of the volumes (PV_DIR): mkdir " + blocked + ": not a directory\n",
 		},
 		"no kubeconfig": {
 			[]string{"--kubeconfig=/does/not/exist"},
