@@ -3,8 +3,8 @@
 package app
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // Run does what the arguments say and gives the process's exit code. The first SIGTERM or SIGINT ends it in order, a
@@ -38,23 +38,22 @@ func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return serve(command.Context(), o, stderr)
-		},
+		RunE:          func(command *cobra.Command, _ []string) error { return serve(command.Context(), o, stderr) },
 	}
 	o.addFlags(root.Flags(), getenv)
 	root.PersistentFlags().StringVar(&o.stateDir, "state-dir", defaultStateDir,
 		"what the driver remembers of this node, with its control socket")
-	root.AddCommand(newStatus(&o.stateDir), newPool(&o.stateDir), newVolume(&o.stateDir))
+	root.AddCommand(newStatus(&o.stateDir),
+		group("pool", "Change what this node knows of a pool", newForget(&o.stateDir)),
+		group("volume", "Repair and give up single volumes of this node",
+			newEnforce(&o.stateDir), newAdopt(&o.stateDir), newDiscard(&o.stateDir)))
 	return root
 }
 
 func newStatus(stateDir *string) *cobra.Command {
 	var output string
 	command := &cobra.Command{
-		Use:   "status",
-		Short: "Show the pools of this node",
-		Args:  cobra.NoArgs,
+		Use: "status", Short: "Show the pools of this node", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
 				return fmt.Errorf("--output: %q: want table or json", output)
@@ -84,15 +83,13 @@ func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	return command
 }
 
-func newPool(stateDir *string) *cobra.Command {
-	return group("pool", "Change what this node knows of a pool", &cobra.Command{
-		Use:   "forget NAME",
-		Short: "Forget the identity of an absent pool",
+func newForget(stateDir *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "forget NAME", Short: "Forget the identity of an absent pool", Args: cobra.ExactArgs(1),
 		Long: "Forget the identity of a pool that is absent, because its disk was replaced on purpose or because it was\n" +
 			"taken out of the configuration for good. A configured pool is then adopted anew with what is at its path;\n" +
 			"volumes that were on the old disk are gone for this node. That is noted of a pool that this node never had,\n" +
 			"too: PersistentVolumes that name it can then be deleted.",
-		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			known, err := control.NewClient(*stateDir).Forget(command.Context(), args[0])
 			if err != nil {
@@ -105,41 +102,98 @@ func newPool(stateDir *string) *cobra.Command {
 			_, err = fmt.Fprintf(command.OutOrStdout(), "pool %s %s\n", args[0], said)
 			return err
 		},
-	})
+	}
 }
 
-// serve runs the driver until ctx ends.
-func serve(ctx context.Context, o options, stderr io.Writer) error {
-	o.complete()
-	if err := o.validate(); err != nil {
-		return fmt.Errorf("wrong options:\n%w", err)
+func newEnforce(stateDir *string) *cobra.Command {
+	var pool string
+	command := &cobra.Command{
+		Use:   "enforce {ID… | --pool NAME}",
+		Short: "Enforce the sizes of volumes that were copied or restored",
+		Long: "Make everything in a volume's directory count to the volume's ID again, and set its limit: for directories\n" +
+			"that somebody copied or restored. No pod may use the volume meanwhile. With --pool alone, all volumes of the\n" +
+			"pool are enforced that are not held to their sizes. The work can be stopped, and begun anew.",
+		RunE: func(command *cobra.Command, ids []string) error {
+			if pool == "" && len(ids) == 0 {
+				return errors.New("which volumes? want their ids, or --pool")
+			}
+			shown := progress{out: command.OutOrStdout()}
+			err := control.NewClient(*stateDir).Enforce(command.Context(), control.Selection{Pool: pool, IDs: ids}, shown.show)
+			return errors.Join(err, shown.end())
+		},
 	}
-	log, err := logging.New(stderr, o.logLevel, o.logFormat)
-	if err != nil {
-		return err
+	command.Flags().StringVar(&pool, "pool", "",
+		"all volumes of this pool that are not held to their sizes; with ids: the pool that they must be in")
+	return command
+}
+
+// progress writes a line for each step of an enforcement.
+type progress struct {
+	out          io.Writer
+	done, failed int
+	err          error // of writing
+}
+
+func (p *progress) show(step control.Progress) {
+	said := fmt.Sprintf("%d files counted", step.Files)
+	switch {
+	case step.Error != "":
+		p.failed++
+		said = "not enforced: " + step.Error
+	case step.Done:
+		p.done++
+		said = fmt.Sprintf("enforced, %d files", step.Files)
 	}
-	logging.CaptureKlog(log)
-	specs, err := o.pools()
-	if err != nil {
-		return err
+	_, err := fmt.Fprintf(p.out, "%s: %s\n", step.ID, said)
+	p.err = errors.Join(p.err, err)
+}
+
+func (p *progress) end() error {
+	_, err := fmt.Fprintf(p.out, "%d volumes enforced\n", p.done)
+	if p.failed > 0 {
+		return fmt.Errorf("%d volumes could not be enforced", p.failed)
 	}
-	assemble := buildController
-	if o.mode == modeNode {
-		// Before anything is built: building reads what is published on this node, which must not change under it.
-		unlock, err := lock(o.stateDir)
-		if err != nil {
+	return errors.Join(p.err, err)
+}
+
+func newAdopt(stateDir *string) *cobra.Command {
+	var size string
+	var wanted control.Adoption
+	command := &cobra.Command{
+		Use: "adopt ID", Short: "Print a PersistentVolume for a volume that none names", Args: cobra.ExactArgs(1),
+		Long: "Print a PersistentVolume for a volume that none names, because its disk was moved to this node, or the\n" +
+			"node renamed. A directory without a record gets one of the size given. Nothing else is changed.",
+		RunE: func(command *cobra.Command, args []string) (err error) {
+			if size != "" {
+				if wanted.Bytes, err = poolspec.ParseBytes(size); err != nil {
+					return fmt.Errorf("--size: %w", err)
+				}
+			}
+			manifest, err := control.NewClient(*stateDir).Adopt(command.Context(), args[0], wanted)
+			if err != nil {
+				return err
+			}
+			_, err = command.OutOrStdout().Write(manifest)
 			return err
-		}
-		defer unlock()
-		assemble = build
+		},
 	}
-	log.InfoContext(ctx, "starting the driver", logging.KeyVersion, buildinfo.Version(), logging.KeyMode, o.mode,
-		logging.KeyNode, o.nodeName, logging.KeyPools, len(specs))
-	d, err := assemble(ctx, o, specs, log)
-	if err != nil {
-		return err
+	command.Flags().StringVar(&size, "size", "", "size of a volume that has no record, such as 10Gi")
+	command.Flags().StringVar(&wanted.StorageClass, "storage-class", "", "the PersistentVolume's storageClassName")
+	return command
+}
+
+func newDiscard(stateDir *string) *cobra.Command {
+	var node string
+	command := &cobra.Command{
+		Use: "discard ID", Short: "Move a volume into the trash that no PersistentVolume names", Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := control.NewClient(*stateDir).Discard(command.Context(), args[0], node); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(command.OutOrStdout(), "volume %s is in the trash\n", args[0])
+			return err
+		},
 	}
-	err = d.run(ctx)
-	log.InfoContext(ctx, "the driver has stopped")
-	return err
+	command.Flags().StringVar(&node, "pv-on", "", "the other node of the only PersistentVolume that may name the volume")
+	return command
 }

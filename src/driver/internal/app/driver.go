@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,13 +172,12 @@ func (d *driver) finish(ctx context.Context) error {
 }
 
 func (d *driver) buildMetrics() error {
-	for _, collector := range []prometheus.Collector{
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		metrics.New(d.pools, buildinfo.Version(), time.Now),
-	} {
-		if err := d.registry.Register(collector); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
-		}
+	if err := errors.Join(
+		d.registry.Register(collectors.NewGoCollector()),
+		d.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+		d.registry.Register(metrics.New(d.pools, buildinfo.Version(), time.Now)),
+	); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
 	}
 	return nil
 }
@@ -214,9 +214,16 @@ func (d *driver) addServices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	registrar, err := d.registrar()
-	if err != nil {
-		return err
+	var registrar *registration.Server // none where another process registers the driver
+	if d.registration {
+		socket, socketErr := rpc.SocketPath(d.endpoint)
+		registrar, err = registration.New(registration.Config{
+			Directory: d.registrationDir, DriverName: d.driverName, CSISocket: socket, Log: d.log,
+			Interval: registrationInterval,
+		})
+		if err := cmp.Or(socketErr, err); err != nil {
+			return err
+		}
 	}
 	if err := errors.Join(d.addHealth(ctx, registrar), d.addMetrics(ctx)); err != nil {
 		return err
@@ -230,25 +237,6 @@ func (d *driver) addServices(ctx context.Context) error {
 		d.add("registration", func(ctx context.Context) error { registrar.Run(ctx); return nil })
 	}
 	return nil
-}
-
-// registrar is nil where another process registers the driver.
-func (d *driver) registrar() (*registration.Server, error) {
-	if !d.registration {
-		return nil, nil
-	}
-	socket, err := rpc.SocketPath(d.endpoint)
-	if err != nil {
-		return nil, err
-	}
-	return registration.New(registration.Config{
-		Directory: d.registrationDir, DriverName: d.driverName, CSISocket: socket, Interval: registrationInterval, Log: d.log,
-	})
-}
-
-// run serves until ctx ends, and stops in order.
-func (d *driver) run(ctx context.Context) error {
-	return errors.Join(runStages(ctx, d.stages), d.close())
 }
 
 func (d *driver) close() error {

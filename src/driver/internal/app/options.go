@@ -27,19 +27,13 @@ const (
 
 // options is the command line.
 type options struct {
-	endpoint, driverName, topologyKey, nodeName string
-	config, stateDir, hostRoot, kubeletDir      string
-	registration                                bool
-	registrationDir                             string
-	httpAddress                                 string
-	kubeconfig                                  string
-	standalone                                  bool
-	reportPools                                 bool
-	podName, podNamespace                       string
-	metricsTLS                                  servingtls.Options
-	metricsTLSAddress                           string
-	mode                                        string
-	logLevel, logFormat                         string
+	mode, endpoint, driverName, topologyKey, nodeName       string
+	config, stateDir, hostRoot, kubeletDir, registrationDir string
+	registration, standalone, reportPools                   bool
+	kubeconfig, podName, podNamespace                       string
+	httpAddress, metricsTLSAddress                          string
+	metricsTLS                                              servingtls.Options
+	logLevel, logFormat                                     string
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,14 +28,12 @@ type Client struct {
 // NewClient returns a client of the driver that uses a state directory.
 func NewClient(stateDir string) *Client {
 	socket := filepath.Join(stateDir, SocketName)
-	return &Client{socket: socket, http: &http.Client{
-		Transport: &http.Transport{
-			DisableKeepAlives: true, // a command asks once
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "unix", socket)
-			},
+	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, // a command asks once
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
-	}}
+	}}}
 }
 
 // Status asks for the state of the driver and its pools.
@@ -106,12 +105,9 @@ func (c *Client) call(ctx context.Context, method, path string, body any) ([]byt
 
 // send gives an answer that is no refusal, to be read and closed.
 func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("ask the driver: %w", err)
-	}
+	encoded, encodeErr := json.Marshal(body)
 	request, err := http.NewRequestWithContext(ctx, method, "http://driver"+path, bytes.NewReader(encoded))
-	if err != nil {
+	if err := cmp.Or(encodeErr, err); err != nil {
 		return nil, fmt.Errorf("ask the driver: %w", err)
 	}
 	response, err := c.http.Do(request)

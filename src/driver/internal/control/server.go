@@ -68,10 +68,10 @@ func New(c Config) (*Server, error) {
 	s := &Server{Config: c}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathStatus, s.status)
-	mux.HandleFunc("POST "+pathForget, s.forget)
-	mux.HandleFunc("POST "+pathEnforce, s.enforce)
-	mux.HandleFunc("POST "+pathAdopt, s.adopt)
-	mux.HandleFunc("POST "+pathDiscard, s.discard)
+	mux.HandleFunc("POST "+pathForget, s.refusing(s.forget))
+	mux.HandleFunc("POST "+pathEnforce, s.refusing(s.enforce))
+	mux.HandleFunc("POST "+pathAdopt, s.refusing(s.adopt))
+	mux.HandleFunc("POST "+pathDiscard, s.refusing(s.discard))
 	s.http = &http.Server{
 		Handler: s.onlyOwner(mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute,
@@ -120,22 +120,15 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 }
 
 // peer is who connected, nil where the kernel does not say.
-func peer(c net.Conn) *unix.Ucred {
-	socket, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	var credentials *unix.Ucred
-	if err := raw.Control(func(fd uintptr) {
-		if got, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			credentials = got
+func peer(c net.Conn) (credentials *unix.Ucred) {
+	if socket, ok := c.(*net.UnixConn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) {
+				if got, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+					credentials = got
+				}
+			})
 		}
-	}); err != nil {
-		return nil
 	}
 	return credentials
 }
@@ -159,40 +152,47 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	s.reply(w, http.StatusOK, answer)
 }
 
-func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
+func (s *Server) forget(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	known := slices.ContainsFunc(s.Pools.Status(), func(p pool.Status) bool { return p.Name == name && p.Used })
 	if err := s.Pools.Forget(r.Context(), name); err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	s.reply(w, http.StatusOK, forgotten{known})
+	return nil
 }
 
 // errBadRequest refuses a request that this driver's own commands do not make.
 var errBadRequest = errors.New("the request cannot be read; is the command of another version than the driver?")
 
-// refuse answers with an error, which is logged where nothing that the admin asked for explains it.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// refusing makes a handler of work whose error is the answer.
+func (s *Server) refusing(do func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := do(w, r); err != nil {
+			s.reply(w, s.refusal(r, err), problem{err.Error()})
+		}
+	}
+}
+
+// refusal is the code of an error, which is logged where nothing that the admin asked for explains it.
+func (s *Server) refusal(r *http.Request, err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }
-	code := http.StatusInternalServerError
 	switch {
 	case slices.ContainsFunc([]error{errBadRequest, records.ErrInvalidID, volume.ErrInvalid, volume.ErrOutOfRange}, is):
-		code = http.StatusBadRequest
+		return http.StatusBadRequest
 	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown}, is):
-		code = http.StatusNotFound
+		return http.StatusNotFound
 	case slices.ContainsFunc([]error{
 		pool.ErrPresent, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy, volume.ErrLost,
 		volume.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
 	}, is):
-		code = http.StatusConflict
+		return http.StatusConflict
 	case is(volume.ErrClusterUnknown):
-		code = http.StatusServiceUnavailable
-	default:
-		s.Log.ErrorContext(r.Context(), "cannot do what an admin asked for", logging.KeyRequest, r.URL.Path,
-			logging.KeyError, err)
+		return http.StatusServiceUnavailable
 	}
-	s.reply(w, code, problem{err.Error()})
+	s.Log.ErrorContext(r.Context(), "cannot do what an admin asked for", logging.KeyRequest, r.URL.Path,
+		logging.KeyError, err)
+	return http.StatusInternalServerError
 }
 
 func (s *Server) reply(w http.ResponseWriter, code int, body any) {

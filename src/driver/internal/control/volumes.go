@@ -21,25 +21,23 @@ import (
 // longestRequest bounds the body of a request, in bytes.
 const longestRequest = 1 << 20
 
-func body(w http.ResponseWriter, r *http.Request, into any) error {
+func body[T any](w http.ResponseWriter, r *http.Request) (wanted T, err error) {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, longestRequest))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("%w: %w", errBadRequest, err)
+	if err := decoder.Decode(&wanted); err != nil {
+		return wanted, fmt.Errorf("%w: %w", errBadRequest, err)
 	}
-	return nil
+	return wanted, nil
 }
 
 // enforce works on one volume after another until the client leaves, and sends a line of progress now and then.
-func (s *Server) enforce(w http.ResponseWriter, r *http.Request) {
-	var wanted Selection
-	err := body(w, r, &wanted)
+func (s *Server) enforce(w http.ResponseWriter, r *http.Request) error {
+	wanted, err := body[Selection](w, r)
 	if err == nil {
 		wanted.IDs, err = s.selected(wanted)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	stream := http.NewResponseController(w)
 	_ = stream.SetReadDeadline(time.Time{}) // it would end the request, which can take hours
@@ -53,10 +51,11 @@ func (s *Server) enforce(w http.ResponseWriter, r *http.Request) {
 	for _, id := range wanted.IDs {
 		send(s.enforceOne(r.Context(), wanted.Pool, id, send))
 		if r.Context().Err() != nil {
-			return
+			return nil //nolint:nilerr // nobody reads an answer
 		}
 	}
 	send(Progress{Done: true})
+	return nil
 }
 
 // enforceOne works on one volume and gives the last line about it.
@@ -69,12 +68,10 @@ func (s *Server) enforceOne(ctx context.Context, in, id string, send func(Progre
 			send(p)
 		})
 	}
-	if err != nil {
+	if p.Done = err == nil; !p.Done {
 		s.Log.WarnContext(ctx, "cannot enforce the size of a volume", logging.KeyID, id, logging.KeyError, err)
 		p.Error = err.Error()
-		return p
 	}
-	p.Done = true
 	return p
 }
 
@@ -113,30 +110,26 @@ func (s *Server) inPool(name, id string) error {
 	return nil
 }
 
-func (s *Server) discard(w http.ResponseWriter, r *http.Request) {
-	var wanted disposal
-	err := body(w, r, &wanted)
+func (s *Server) discard(w http.ResponseWriter, r *http.Request) error {
+	wanted, err := body[disposal](w, r)
 	if err == nil {
 		err = s.Volumes.Discard(r.Context(), r.PathValue("name"), wanted.PVOn)
 	}
-	if err != nil {
-		s.refuse(w, r, err)
-		return
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
 	}
-	w.WriteHeader(http.StatusNoContent)
+	return err
 }
 
 // adopt answers with a PersistentVolume as YAML.
-func (s *Server) adopt(w http.ResponseWriter, r *http.Request) {
-	var wanted Adoption
-	err := body(w, r, &wanted)
+func (s *Server) adopt(w http.ResponseWriter, r *http.Request) error {
 	var record records.Record
+	wanted, err := body[Adoption](w, r)
 	if err == nil {
 		record, err = s.Volumes.Adopt(r.Context(), r.PathValue("name"), wanted.Bytes)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	manifest, err := yaml.Marshal(s.persistentVolume(record, wanted.StorageClass))
 	if err == nil {
@@ -146,6 +139,7 @@ func (s *Server) adopt(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.Log.DebugContext(r.Context(), "a control client has gone", logging.KeyError, err)
 	}
+	return nil
 }
 
 // object is a part of an object of the Kubernetes API, with the API's names.
@@ -172,10 +166,6 @@ func (s *Server) persistentVolume(r records.Record, class string) object {
 			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": r.Claim.Namespace, "name": r.Claim.Name,
 		}
 	}
-	return object{
-		"apiVersion": "v1",
-		"kind":       "PersistentVolume",
-		"metadata":   object{"name": r.ID, "annotations": object{names.ProvisionedBy: s.Driver}},
-		"spec":       spec,
-	}
+	metadata := object{"name": r.ID, "annotations": object{names.ProvisionedBy: s.Driver}}
+	return object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
 }

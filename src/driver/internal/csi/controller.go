@@ -14,87 +14,69 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
-type controller struct {
-	pb.UnimplementedControllerServer
-	Config
-}
-
-func (c *controller) ControllerGetCapabilities(
+func (s *server) ControllerGetCapabilities(
 	context.Context, *pb.ControllerGetCapabilitiesRequest,
 ) (*pb.ControllerGetCapabilitiesResponse, error) {
-	response := &pb.ControllerGetCapabilitiesResponse{}
-	for _, rpc := range []pb.ControllerServiceCapability_RPC_Type{
-		pb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
-		pb.ControllerServiceCapability_RPC_LIST_VOLUMES,
-		pb.ControllerServiceCapability_RPC_GET_CAPACITY,
-		pb.ControllerServiceCapability_RPC_GET_VOLUME,
-		pb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-	} {
-		response.Capabilities = append(response.Capabilities, &pb.ControllerServiceCapability{
-			Type: &pb.ControllerServiceCapability_Rpc{Rpc: &pb.ControllerServiceCapability_RPC{Type: rpc}},
-		})
+	can := func(t pb.ControllerServiceCapability_RPC_Type) *pb.ControllerServiceCapability {
+		rpc := &pb.ControllerServiceCapability_RPC{Type: t}
+		return &pb.ControllerServiceCapability{Type: &pb.ControllerServiceCapability_Rpc{Rpc: rpc}}
 	}
-	return response, nil
+	return &pb.ControllerGetCapabilitiesResponse{Capabilities: []*pb.ControllerServiceCapability{
+		can(pb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME),
+		can(pb.ControllerServiceCapability_RPC_LIST_VOLUMES),
+		can(pb.ControllerServiceCapability_RPC_GET_CAPACITY),
+		can(pb.ControllerServiceCapability_RPC_GET_VOLUME),
+		can(pb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
+	}}, nil
 }
 
-func (c *controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
+func (s *server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
 	var v volume.Volume
-	spec, err := c.specOf(q)
+	spec, err := s.specOf(q)
 	if err == nil {
-		v, err = c.Volumes.Create(ctx, spec)
+		v, err = s.Volumes.Create(ctx, spec)
 	}
-	if err != nil {
-		return nil, toStatus(create, err)
-	}
-	return &pb.CreateVolumeResponse{Volume: c.answer(v)}, nil
+	return answered(create, &pb.CreateVolumeResponse{Volume: s.answer(v)}, err)
 }
 
-func (c *controller) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
+func (s *server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
 	err := volumeID("volume_id", q.GetVolumeId())
 	if err == nil {
-		err = c.Volumes.Delete(ctx, q.GetVolumeId())
+		err = s.Volumes.Delete(ctx, q.GetVolumeId())
 	}
-	if err := toStatus(remove, err); err != nil {
-		return nil, err
-	}
-	return &pb.DeleteVolumeResponse{}, nil
+	return answered(remove, &pb.DeleteVolumeResponse{}, err)
 }
 
-func (c *controller) ControllerGetVolume(
+func (s *server) ControllerGetVolume(
 	ctx context.Context, q *pb.ControllerGetVolumeRequest,
 ) (*pb.ControllerGetVolumeResponse, error) {
 	var v volume.Volume
 	err := volumeID("volume_id", q.GetVolumeId())
 	if err == nil {
-		v, _, err = c.Volumes.Get(ctx, q.GetVolumeId())
+		v, _, err = s.Volumes.Get(ctx, q.GetVolumeId())
 	}
-	if err != nil {
-		return nil, toStatus(read, err)
-	}
-	return &pb.ControllerGetVolumeResponse{Volume: c.answer(v), Status: &pb.ControllerGetVolumeResponse_VolumeStatus{}},
-		nil
+	return answered(read, &pb.ControllerGetVolumeResponse{
+		Volume: s.answer(v), Status: &pb.ControllerGetVolumeResponse_VolumeStatus{},
+	}, err)
 }
 
-func (c *controller) ListVolumes(ctx context.Context, q *pb.ListVolumesRequest) (*pb.ListVolumesResponse, error) {
+func (s *server) ListVolumes(ctx context.Context, q *pb.ListVolumesRequest) (*pb.ListVolumesResponse, error) {
+	var volumes []volume.Volume
 	after, err := fromToken(q.GetStartingToken())
 	if err == nil && q.GetMaxEntries() < 0 {
 		err = invalid("max_entries", "%d: must not be negative", q.GetMaxEntries())
 	}
-	if err != nil {
-		return nil, toStatus(read, err)
+	if err == nil {
+		volumes, after, err = s.Volumes.List(ctx, after, int(q.GetMaxEntries()))
 	}
-	volumes, next, err := c.Volumes.List(ctx, after, int(q.GetMaxEntries()))
-	if err != nil {
-		return nil, toStatus(read, err)
-	}
-	response := &pb.ListVolumesResponse{NextToken: toToken(next)}
+	response := &pb.ListVolumesResponse{NextToken: toToken(after)}
 	for _, v := range volumes {
-		response.Entries = append(response.Entries, &pb.ListVolumesResponse_Entry{Volume: c.answer(v)})
+		response.Entries = append(response.Entries, &pb.ListVolumesResponse_Entry{Volume: s.answer(v)})
 	}
-	return response, nil
+	return answered(read, response, err)
 }
 
-func (c *controller) ValidateVolumeCapabilities(
+func (s *server) ValidateVolumeCapabilities(
 	ctx context.Context, q *pb.ValidateVolumeCapabilitiesRequest,
 ) (*pb.ValidateVolumeCapabilitiesResponse, error) {
 	err := volumeID("volume_id", q.GetVolumeId())
@@ -102,17 +84,17 @@ func (c *controller) ValidateVolumeCapabilities(
 		err = invalid("volume_capabilities", "missing: want at least one")
 	}
 	if err == nil {
-		_, _, err = c.Volumes.Get(ctx, q.GetVolumeId())
+		_, _, err = s.Volumes.Get(ctx, q.GetVolumeId())
 	}
-	if err != nil {
-		return nil, toStatus(read, err)
+	response := &pb.ValidateVolumeCapabilitiesResponse{}
+	if refusal := capabilities("volume_capabilities", q.GetVolumeCapabilities()); refusal != nil {
+		response.Message = refusal.Error()
+	} else {
+		response.Confirmed = &pb.ValidateVolumeCapabilitiesResponse_Confirmed{
+			VolumeContext: q.GetVolumeContext(), VolumeCapabilities: q.GetVolumeCapabilities(), Parameters: q.GetParameters(),
+		}
 	}
-	if err := capabilities("volume_capabilities", q.GetVolumeCapabilities()); err != nil {
-		return &pb.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil //nolint:nilerr // the refusal is the answer
-	}
-	return &pb.ValidateVolumeCapabilitiesResponse{Confirmed: &pb.ValidateVolumeCapabilitiesResponse_Confirmed{
-		VolumeContext: q.GetVolumeContext(), VolumeCapabilities: q.GetVolumeCapabilities(), Parameters: q.GetParameters(),
-	}}, nil
+	return answered(read, response, err)
 }
 
 // capacityStep is what published capacity is rounded down to, in bytes: every other value would be one more write of a
@@ -122,16 +104,12 @@ const capacityStep = 64 << 20
 // GetCapacity answers what volumes may grow by, and apart from that the largest new one: the scheduler goes by the
 // latter wherever it is published, and csi-provisioner publishes a 0 as well. It reads only storagePool of a class's
 // parameters and never fails: an error would leave an old figure standing in the cluster.
-func (c *controller) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	nothing := &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)}
-	if t := q.GetAccessibleTopology(); t != nil && !c.here(t) {
-		return nothing, nil
+func (s *server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
+	name, err := s.Pools.Resolve(q.GetParameters()[keyPool])
+	if t := q.GetAccessibleTopology(); err != nil || t != nil && !s.here(t) {
+		return &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)}, nil //nolint:nilerr // see above
 	}
-	name, err := c.Pools.Resolve(q.GetParameters()[keyPool])
-	if err != nil {
-		return nothing, nil //nolint:nilerr // an error would leave an old figure standing in the cluster
-	}
-	room, largest := c.Pools.Capacity(name)
+	room, largest := s.Pools.Capacity(name)
 	if len(q.GetVolumeCapabilities()) > 0 {
 		// A question about one volume, not for publishing: before csi-provisioner takes a claim that binds immediately, it
 		// compares this alone with the size (checkCapacity). Room for growth would let a node take claims that it refuses.
@@ -143,16 +121,13 @@ func (c *controller) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*
 	}, nil
 }
 
-// answer is a volume as the cluster sees it.
-func (c *controller) answer(v volume.Volume) *pb.Volume {
-	attributes := maps.Clone(v.Parameters)
-	if attributes == nil {
-		attributes = map[string]string{}
-	}
+func (s *server) answer(v volume.Volume) *pb.Volume {
+	attributes := map[string]string{}
+	maps.Copy(attributes, v.Parameters)
 	attributes[keyPool] = v.Pool
 	attributes[keyEnforcement] = string(v.Enforcement)
 	return &pb.Volume{
-		VolumeId: v.ID, CapacityBytes: v.Bytes, VolumeContext: attributes, AccessibleTopology: []*pb.Topology{c.topology()},
+		VolumeId: v.ID, CapacityBytes: v.Bytes, VolumeContext: attributes, AccessibleTopology: []*pb.Topology{s.topology()},
 	}
 }
 

@@ -6,12 +6,14 @@ package csi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -65,34 +67,30 @@ type Config struct {
 	Pools      Pools
 }
 
-// Server is the three services of a node's driver.
-type Server struct {
-	identity   *identity
-	controller *controller
-	node       *node
+// server is the three services of a node's driver.
+type server struct {
+	identity
+	pb.UnimplementedControllerServer
+	pb.UnimplementedNodeServer
+	Config
 }
 
 // New returns the services.
-func New(c Config) (*Server, error) {
+func New(c Config) (*server, error) {
 	texts := []string{c.DriverName, c.Version, c.NodeName, c.TopologyKey, c.KubeletDir}
 	if slices.Contains(texts, "") || c.Volumes == nil || c.Publisher == nil || c.Pools == nil {
 		return nil, errors.New("csi services: a field of their Config is missing")
 	}
-	return &Server{
-		identity:   &identity{name: c.DriverName, version: c.Version},
-		controller: &controller{Config: c},
-		node:       &node{Config: c},
-	}, nil
+	return &server{identity: identity{name: c.DriverName, version: c.Version}, Config: c}, nil
 }
 
 // Register adds the services to a gRPC server.
-func (s *Server) Register(r grpc.ServiceRegistrar) {
-	pb.RegisterIdentityServer(r, s.identity)
-	pb.RegisterControllerServer(r, s.controller)
-	pb.RegisterNodeServer(r, s.node)
+func (s *server) Register(r grpc.ServiceRegistrar) {
+	pb.RegisterIdentityServer(r, s)
+	pb.RegisterControllerServer(r, s)
+	pb.RegisterNodeServer(r, s)
 }
 
-// topology is where this node's volumes are accessible.
 func (c Config) topology() *pb.Topology {
 	return &pb.Topology{Segments: map[string]string{c.TopologyKey: c.NodeName}}
 }
@@ -111,13 +109,52 @@ func (c Config) target(name string) (string, error) {
 	return clean, nil
 }
 
-// volumeID checks an id before anything is done with it.
 func volumeID(field, id string) error {
 	if id == "" {
 		return invalid(field, "missing")
 	}
 	if err := records.ValidateID(id); err != nil {
 		return invalid(field, "%w", err)
+	}
+	return nil
+}
+
+type identity struct {
+	pb.UnimplementedIdentityServer
+	name, version string
+}
+
+func (i *identity) GetPluginInfo(context.Context, *pb.GetPluginInfoRequest) (*pb.GetPluginInfoResponse, error) {
+	return &pb.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version}, nil
+}
+
+func (i *identity) GetPluginCapabilities(
+	context.Context, *pb.GetPluginCapabilitiesRequest,
+) (*pb.GetPluginCapabilitiesResponse, error) {
+	service := func(t pb.PluginCapability_Service_Type) *pb.PluginCapability {
+		return &pb.PluginCapability{Type: &pb.PluginCapability_Service_{Service: &pb.PluginCapability_Service{Type: t}}}
+	}
+	online := &pb.PluginCapability_VolumeExpansion{Type: pb.PluginCapability_VolumeExpansion_ONLINE}
+	return &pb.GetPluginCapabilitiesResponse{Capabilities: []*pb.PluginCapability{
+		service(pb.PluginCapability_Service_CONTROLLER_SERVICE),
+		service(pb.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS),
+		{Type: &pb.PluginCapability_VolumeExpansion_{VolumeExpansion: online}},
+	}}, nil
+}
+
+// Probe answers that the driver serves. Pools that are absent do not count: restarting the driver would not help them.
+func (i *identity) Probe(context.Context, *pb.ProbeRequest) (*pb.ProbeResponse, error) {
+	return &pb.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+}
+
+// Probe asks a CSI driver whether it is ready.
+func Probe(ctx context.Context, conn grpc.ClientConnInterface) error {
+	response, err := pb.NewIdentityClient(conn).Probe(ctx, &pb.ProbeRequest{})
+	if err != nil {
+		return fmt.Errorf("probe the driver on its socket: %w", err)
+	}
+	if response.GetReady() != nil && !response.GetReady().GetValue() {
+		return errors.New("the driver says that it is not ready")
 	}
 	return nil
 }

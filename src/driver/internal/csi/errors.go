@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -30,17 +31,16 @@ const (
 	read      verb = "read" // everything that changes nothing
 )
 
-// errElsewhere refuses a volume that must be accessible from another node.
-var errElsewhere = errors.New("the volume is wanted on another node")
+var (
+	errElsewhere = errors.New("the volume is wanted on another node")
+	errBadToken  = errors.New("starting_token was not given by this driver")
+)
 
-// errBadToken refuses a page token that this driver did not give.
-var errBadToken = errors.New("starting_token was not given by this driver")
-
-// row maps an error to a code; but has the verbs for which the code is another one.
+// row maps errors to a code; but has the verbs for which the code is another one.
 type row struct {
-	err  error
 	code codes.Code
 	but  map[verb]codes.Code
+	errs []error
 }
 
 // table is the one place where codes are chosen, for what external-provisioner and the kubelet do with them
@@ -51,44 +51,32 @@ func table() []row {
 	full := map[verb]codes.Code{expand: codes.FailedPrecondition}
 	elsewhere := map[verb]codes.Code{create: codes.ResourceExhausted}
 	return []row{
-		{err: volume.ErrBusy, code: codes.Aborted},
-		{err: ledger.ErrBusy, code: codes.Aborted},
-		{err: records.ErrInvalidID, code: codes.InvalidArgument},
-		{err: volume.ErrInvalid, code: codes.InvalidArgument},
-		{err: bindmount.ErrTarget, code: codes.InvalidArgument},
-		{err: pool.ErrUnknown, code: codes.InvalidArgument},
-		{err: pool.ErrAmbiguous, code: codes.InvalidArgument},
-		{err: pool.ErrAbsent, code: codes.Unavailable, but: elsewhere},
-		{err: pool.ErrNotHere, code: codes.ResourceExhausted},
-		{err: pool.ErrPresent, code: codes.FailedPrecondition},
-		{err: ledger.ErrClosed, code: codes.ResourceExhausted, but: full},
-		{err: ledger.ErrNoSpace, code: codes.ResourceExhausted, but: full},
-		{err: quota.ErrExhausted, code: codes.ResourceExhausted, but: full},
-		{err: quota.ErrTooSmall, code: codes.OutOfRange},
-		{err: quota.ErrUnsupported, code: codes.InvalidArgument, but: elsewhere},
-		{err: quota.ErrNotCounted, code: codes.FailedPrecondition},
-		{err: volume.ErrBelowUse, code: codes.FailedPrecondition},
-		{err: volume.ErrNotEnforced, code: codes.FailedPrecondition},
-		{err: volume.ErrUnsupported, code: codes.FailedPrecondition},
-		{err: volume.ErrNamed, code: codes.FailedPrecondition},
-		{err: volume.ErrOutOfRange, code: codes.OutOfRange},
-		{err: volume.ErrExists, code: codes.AlreadyExists},
-		{err: volume.ErrLost, code: codes.DataLoss},
-		{err: records.ErrBroken, code: codes.FailedPrecondition},
-		{err: records.ErrNotFound, code: codes.NotFound, but: map[verb]codes.Code{remove: codes.OK}},
-		{err: volume.ErrPublished, code: codes.FailedPrecondition},
-		{err: volume.ErrTargetTaken, code: codes.FailedPrecondition},
-		{err: volume.ErrSingleWriter, code: codes.FailedPrecondition},
-		{err: volume.ErrClusterUnknown, code: codes.Unavailable},
-		{err: errElsewhere, code: codes.ResourceExhausted},
-		{err: errBadToken, code: codes.Aborted}, // spec, "ListVolumes Errors"
-		{err: syscall.ENOSPC, code: codes.ResourceExhausted, but: full},
-		{err: syscall.EDQUOT, code: codes.ResourceExhausted, but: full},
-		{err: syscall.EROFS, code: codes.Unavailable, but: map[verb]codes.Code{
+		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy}},
+		{codes.InvalidArgument, nil, []error{records.ErrInvalidID, volume.ErrInvalid, bindmount.ErrTarget}},
+		{codes.InvalidArgument, nil, []error{pool.ErrUnknown, pool.ErrAmbiguous}},
+		{codes.Unavailable, elsewhere, []error{pool.ErrAbsent}},
+		{codes.ResourceExhausted, nil, []error{pool.ErrNotHere}},
+		{codes.FailedPrecondition, nil, []error{pool.ErrPresent}},
+		{codes.ResourceExhausted, full, []error{ledger.ErrClosed, ledger.ErrNoSpace, quota.ErrExhausted}},
+		{codes.OutOfRange, nil, []error{quota.ErrTooSmall}},
+		{codes.InvalidArgument, elsewhere, []error{quota.ErrUnsupported}},
+		{codes.FailedPrecondition, nil, []error{quota.ErrNotCounted, volume.ErrBelowUse, volume.ErrNotEnforced}},
+		{codes.FailedPrecondition, nil, []error{volume.ErrUnsupported, volume.ErrNamed}},
+		{codes.OutOfRange, nil, []error{volume.ErrOutOfRange}},
+		{codes.AlreadyExists, nil, []error{volume.ErrExists}},
+		{codes.DataLoss, nil, []error{volume.ErrLost}},
+		{codes.FailedPrecondition, nil, []error{records.ErrBroken}},
+		{codes.NotFound, map[verb]codes.Code{remove: codes.OK}, []error{records.ErrNotFound}},
+		{codes.FailedPrecondition, nil, []error{volume.ErrPublished, volume.ErrTargetTaken, volume.ErrSingleWriter}},
+		{codes.Unavailable, nil, []error{volume.ErrClusterUnknown}},
+		{codes.ResourceExhausted, nil, []error{errElsewhere}},
+		{codes.Aborted, nil, []error{errBadToken}}, // spec, "ListVolumes Errors"
+		{codes.ResourceExhausted, full, []error{syscall.ENOSPC, syscall.EDQUOT}},
+		{codes.Unavailable, map[verb]codes.Code{
 			create: codes.ResourceExhausted, expand: codes.FailedPrecondition,
-		}},
-		{err: context.DeadlineExceeded, code: codes.DeadlineExceeded},
-		{err: context.Canceled, code: codes.Canceled},
+		}, []error{syscall.EROFS}},
+		{codes.DeadlineExceeded, nil, []error{context.DeadlineExceeded}},
+		{codes.Canceled, nil, []error{context.Canceled}},
 	}
 }
 
@@ -103,7 +91,7 @@ func toStatus(v verb, err error) error {
 	}
 	code := codes.Internal
 	for _, r := range table() {
-		if errors.Is(err, r.err) {
+		if slices.ContainsFunc(r.errs, func(known error) bool { return errors.Is(err, known) }) {
 			code = r.code
 			if other, ok := r.but[v]; ok {
 				code = other
@@ -118,7 +106,14 @@ func toStatus(v verb, err error) error {
 	return status.Error(code, strings.ToValidUTF8(message, "\uFFFD"))
 }
 
-// invalid is bad input in a field of the request.
+// answered gives a response, or the status of the error that came up instead.
+func answered[R any](v verb, response *R, err error) (*R, error) {
+	if err := toStatus(v, err); err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
 func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %w", volume.ErrInvalid, field, fmt.Errorf(format, args...))
 }

@@ -3,101 +3,76 @@ package csi
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"path"
+	"slices"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
-type node struct {
-	pb.UnimplementedNodeServer
-	Config
-}
-
-func (n *node) NodeGetCapabilities(
+func (s *server) NodeGetCapabilities(
 	context.Context, *pb.NodeGetCapabilitiesRequest,
 ) (*pb.NodeGetCapabilitiesResponse, error) {
-	response := &pb.NodeGetCapabilitiesResponse{}
-	for _, rpc := range []pb.NodeServiceCapability_RPC_Type{
-		pb.NodeServiceCapability_RPC_GET_VOLUME_STATS,
-		pb.NodeServiceCapability_RPC_EXPAND_VOLUME,
-		pb.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-		pb.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
-		pb.NodeServiceCapability_RPC_GET_STORAGE_HEALTH,
-	} {
-		response.Capabilities = append(response.Capabilities, &pb.NodeServiceCapability{
-			Type: &pb.NodeServiceCapability_Rpc{Rpc: &pb.NodeServiceCapability_RPC{Type: rpc}},
-		})
+	can := func(t pb.NodeServiceCapability_RPC_Type) *pb.NodeServiceCapability {
+		return &pb.NodeServiceCapability{Type: &pb.NodeServiceCapability_Rpc{Rpc: &pb.NodeServiceCapability_RPC{Type: t}}}
 	}
-	return response, nil
+	return &pb.NodeGetCapabilitiesResponse{Capabilities: []*pb.NodeServiceCapability{
+		can(pb.NodeServiceCapability_RPC_GET_VOLUME_STATS),
+		can(pb.NodeServiceCapability_RPC_EXPAND_VOLUME),
+		can(pb.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
+		can(pb.NodeServiceCapability_RPC_GET_VOLUME_HEALTH),
+		can(pb.NodeServiceCapability_RPC_GET_STORAGE_HEALTH),
+	}}, nil
 }
 
-func (n *node) NodeGetInfo(context.Context, *pb.NodeGetInfoRequest) (*pb.NodeGetInfoResponse, error) {
-	return &pb.NodeGetInfoResponse{NodeId: n.NodeName, AccessibleTopology: n.topology()}, nil
+func (s *server) NodeGetInfo(context.Context, *pb.NodeGetInfoRequest) (*pb.NodeGetInfoResponse, error) {
+	return &pb.NodeGetInfoResponse{NodeId: s.NodeName, AccessibleTopology: s.topology()}, nil
 }
 
-func (n *node) NodePublishVolume(
+// NodePublishVolume does not validate attributes of a persistent volume: those of volumes taken over are kubevirt's.
+func (s *server) NodePublishVolume(
 	ctx context.Context, q *pb.NodePublishVolumeRequest,
 ) (*pb.NodePublishVolumeResponse, error) {
-	request, err := n.publishRequest(q)
-	if err == nil {
-		err = n.Publisher.Publish(ctx, request)
-	}
-	if err != nil {
-		return nil, toStatus(publish, err)
-	}
-	return &pb.NodePublishVolumeResponse{}, nil
-}
-
-// publishRequest reads a NodePublishVolume. Attributes of a persistent volume are not validated: those of volumes taken
-// over are kubevirt's.
-func (n *node) publishRequest(q *pb.NodePublishVolumeRequest) (r volume.PublishRequest, err error) {
-	if err := volumeID("volume_id", q.GetVolumeId()); err != nil {
-		return r, err
-	}
-	target, err := n.target(q.GetTargetPath())
-	if err != nil {
-		return r, err
-	}
-	options, err := mountOptions("volume_capability", q.GetVolumeCapability())
-	if err != nil {
-		return r, err
-	}
+	target, targetErr := s.target(q.GetTargetPath())
+	options, optionsErr := mountOptions("volume_capability", q.GetVolumeCapability())
 	options.ReadOnly = options.ReadOnly || q.GetReadonly()
 	attributes, mode := q.GetVolumeContext(), q.GetVolumeCapability().GetAccessMode().GetMode()
-	r = volume.PublishRequest{
+	request := volume.PublishRequest{
 		ID: q.GetVolumeId(), Target: target, Options: options,
 		SingleWriter: mode == pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 	}
-	if attributes[keyEphemeral] == "true" {
-		r.Inline, err = n.inlineSpec(q.GetVolumeId(), attributes)
+	err := cmp.Or(volumeID("volume_id", q.GetVolumeId()), targetErr, optionsErr)
+	if err == nil && attributes[keyEphemeral] == "true" {
+		request.Inline, err = s.inlineSpec(q.GetVolumeId(), attributes)
 	}
-	return r, err
+	if err == nil {
+		err = s.Publisher.Publish(ctx, request)
+	}
+	return answered(publish, &pb.NodePublishVolumeResponse{}, err)
 }
 
-func (n *node) NodeUnpublishVolume(
+func (s *server) NodeUnpublishVolume(
 	ctx context.Context, q *pb.NodeUnpublishVolumeRequest,
 ) (*pb.NodeUnpublishVolumeResponse, error) {
-	target, err := n.target(q.GetTargetPath())
+	target, err := s.target(q.GetTargetPath())
 	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), err); err == nil {
-		err = n.Publisher.Unpublish(ctx, q.GetVolumeId(), target)
+		err = s.Publisher.Unpublish(ctx, q.GetVolumeId(), target)
 	}
-	if err != nil {
-		return nil, toStatus(unpublish, err)
-	}
-	return &pb.NodeUnpublishVolumeResponse{}, nil
+	return answered(unpublish, &pb.NodeUnpublishVolumeResponse{}, err)
 }
 
-func (n *node) NodeGetVolumeStats(
+func (s *server) NodeGetVolumeStats(
 	ctx context.Context, q *pb.NodeGetVolumeStatsRequest,
 ) (*pb.NodeGetVolumeStatsResponse, error) {
-	if err := cmp.Or(volumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath())); err != nil {
-		return nil, toStatus(read, err)
-	}
-	stats, err := n.Publisher.Stats(ctx, q.GetVolumeId(), path.Clean(q.GetVolumePath()))
-	if err != nil {
-		return nil, toStatus(read, err)
+	var stats volume.Stats
+	err := cmp.Or(volumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()))
+	if err == nil {
+		stats, err = s.Publisher.Stats(ctx, q.GetVolumeId(), path.Clean(q.GetVolumePath()))
 	}
 	response := &pb.NodeGetVolumeStatsResponse{Usage: []*pb.VolumeUsage{{
 		Unit: pb.VolumeUsage_BYTES, Total: stats.Bytes, Used: stats.BytesUsed, Available: stats.BytesAvailable,
@@ -106,6 +81,94 @@ func (n *node) NodeGetVolumeStats(
 		response.Usage = append(response.Usage, &pb.VolumeUsage{
 			Unit: pb.VolumeUsage_INODES, Total: stats.Inodes, Used: stats.InodesUsed, Available: stats.InodesAvailable,
 		})
+	}
+	return answered(read, response, err)
+}
+
+// NodeExpandVolume grows a volume, mounted or not, while pods write to it.
+func (s *server) NodeExpandVolume(
+	ctx context.Context, q *pb.NodeExpandVolumeRequest,
+) (*pb.NodeExpandVolumeResponse, error) {
+	bytes, limit, err := growth(q.GetCapacityRange())
+	var v volume.Volume
+	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()), err); err == nil {
+		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit)
+	}
+	return answered(expand, &pb.NodeExpandVolumeResponse{CapacityBytes: v.Bytes}, err)
+}
+
+func volumePath(name string) error {
+	if name == "" {
+		return invalid("volume_path", "missing")
+	}
+	if !path.IsAbs(name) {
+		return fmt.Errorf("%w: nothing can be published at the relative volume_path %.128q", records.ErrNotFound, name)
+	}
+	return nil
+}
+
+// growth reads the capacity range of an expansion: at least one byte, which is to leave the volume as it is, where
+// there is none.
+func growth(r *pb.CapacityRange) (bytes, limit int64, err error) {
+	if r == nil || r.GetRequiredBytes() == 0 && r.GetLimitBytes() > 0 {
+		return 1, r.GetLimitBytes(), nil
+	}
+	return sizes(r)
+}
+
+// NodeGetVolumeHealth is alpha in CSI 1.13; the kubelet asks with the feature gate CSIVolumeHealth.
+func (s *server) NodeGetVolumeHealth(
+	ctx context.Context, q *pb.NodeGetVolumeHealthRequest,
+) (*pb.NodeGetVolumeHealthResponse, error) {
+	var health volume.Health
+	err := volumeID("volume_id", q.GetVolumeId())
+	if err == nil {
+		_, health, err = s.Volumes.Get(ctx, q.GetVolumeId())
+	}
+	switch {
+	case errors.Is(err, volume.ErrLost):
+		health, err = volume.Health{Condition: volume.DataLoss, Reason: "DataLost", Message: err.Error()}, nil
+	case errors.Is(err, pool.ErrAbsent):
+		health, err = volume.Health{Condition: volume.Inaccessible, Reason: "PoolAbsent", Message: err.Error()}, nil
+	case errors.Is(err, records.ErrBroken):
+		health, err = volume.Health{Condition: volume.Inaccessible, Reason: "RecordUnusable", Message: err.Error()}, nil
+	}
+	response := &pb.NodeGetVolumeHealthResponse{VolumeHealth: &pb.VolumeHealth{VolumeId: q.GetVolumeId()}}
+	if kind, unwell := map[volume.Condition]pb.VolumeHealthErrorType{
+		volume.Degraded:     pb.VolumeHealthErrorType_DEGRADED,
+		volume.Inaccessible: pb.VolumeHealthErrorType_INACCESSIBLE,
+		volume.DataLoss:     pb.VolumeHealthErrorType_DATA_LOSS,
+	}[health.Condition]; unwell {
+		response.VolumeHealth.HealthStatuses = []*pb.VolumeHealth_VolumeHealthEntry{
+			{Status: kind, Reason: health.Reason, Message: health.Message},
+		}
+	}
+	return answered(read, response, err)
+}
+
+// NodeGetStorageHealth reports the pools that are not as they should be. The spec allows one entry per status and
+// reason, so pools with the same trouble share one.
+func (s *server) NodeGetStorageHealth(
+	context.Context, *pb.NodeGetStorageHealthRequest,
+) (*pb.NodeGetStorageHealthResponse, error) {
+	response := &pb.NodeGetStorageHealthResponse{}
+	type entry = pb.NodeGetStorageHealthResponse_StorageBackendHealth
+	for _, p := range s.Pools.Health() {
+		kind, unwell := map[volume.Condition]pb.StorageHealthErrorType{
+			volume.Degraded:     pb.StorageHealthErrorType_STORAGE_DEGRADED,
+			volume.Inaccessible: pb.StorageHealthErrorType_STORAGE_UNREACHABLE,
+			volume.DataLoss:     pb.StorageHealthErrorType_STORAGE_UNREACHABLE,
+		}[p.Condition]
+		if !unwell {
+			continue
+		}
+		sentence := "pool " + p.Pool + ": " + p.Message
+		same := func(e *entry) bool { return e.GetStatus() == kind && e.GetReason() == p.Reason }
+		if i := slices.IndexFunc(response.GetBackendHealth(), same); i >= 0 {
+			response.BackendHealth[i].Message += "; " + sentence
+			continue
+		}
+		response.BackendHealth = append(response.BackendHealth, &entry{Status: kind, Reason: p.Reason, Message: sentence})
 	}
 	return response, nil
 }

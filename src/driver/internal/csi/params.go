@@ -25,11 +25,9 @@ const (
 	keyOverlay       = "overlayCSI"  // kubevirt's, accepted and ignored
 	keySize          = "size"        // inline volumes only
 	keyEnforcement   = "enforcement" // answered, never asked for
-)
 
-// Keys that Kubernetes adds: external-provisioner with --extra-create-metadata to parameters, the kubelet with
-// podInfoOnMount to volume attributes.
-const (
+	// Kubernetes adds these: external-provisioner with --extra-create-metadata to parameters, the kubelet with
+	// podInfoOnMount to volume attributes.
 	keysOfKubernetes = "csi.storage.k8s.io/"
 	keyClaimName     = keysOfKubernetes + "pvc/name"
 	keyClaimNS       = keysOfKubernetes + "pvc/namespace"
@@ -37,9 +35,7 @@ const (
 	keyPodName       = keysOfKubernetes + "pod.name"
 	keyPodNS         = keysOfKubernetes + "pod.namespace"
 	keyPodUID        = keysOfKubernetes + "pod.uid"
-)
 
-const (
 	// defaultMode lets any user write: csi/ itself is 0700, so only the bind mount leads to the volume.
 	defaultMode = fs.FileMode(0o777)
 	// maxID is the largest user or group id; one more means "unchanged" to chown(2).
@@ -59,7 +55,6 @@ func setters() map[string]func(*volume.Spec, string) error {
 	}
 }
 
-// inlineSetters are what a pod may say about an inline volume.
 func inlineSetters() map[string]func(*volume.Spec, string) error {
 	return map[string]func(*volume.Spec, string) error{
 		keyPool:       func(s *volume.Spec, v string) error { s.Pool = v; return nil },
@@ -89,10 +84,7 @@ func apply(
 	return nil
 }
 
-// wrong says that a value is not what is wanted.
-func wrong(value, want string) error {
-	return fmt.Errorf("%.64q: want %s", value, want)
-}
+func wrong(value, want string) error { return fmt.Errorf("%.64q: want %s", value, want) }
 
 func setMode(s *volume.Spec, v string) error {
 	bits, err := strconv.ParseUint(v, 8, 32)
@@ -135,27 +127,9 @@ func setDisposal(s *volume.Spec, v string) error {
 }
 
 func setSize(s *volume.Spec, v string) error {
-	bytes, err := poolspec.ParseBytes(v)
-	if err != nil {
-		return err
-	}
-	if bytes <= 0 {
+	var err error
+	if s.Bytes, err = poolspec.ParseBytes(v); err == nil && s.Bytes <= 0 {
 		return wrong(v, `more than 0 bytes, such as "1Gi"`)
 	}
-	s.Bytes = bytes
-	return nil
-}
-
-// claim is what external-provisioner says of the claim. Its uid is in the volume's name, which is pvc-<uid>.
-func claim(name string, parameters map[string]string) records.Claim {
-	uid, ok := strings.CutPrefix(name, "pvc-")
-	if !ok {
-		uid = ""
-	}
-	return records.Claim{Namespace: parameters[keyClaimNS], Name: parameters[keyClaimName], UID: uid}
-}
-
-// pod is whom an inline volume is made for.
-func pod(attributes map[string]string) records.Claim {
-	return records.Claim{Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID]}
+	return err
 }

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,45 +11,37 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
 // defaultBytes is the size of a volume whose request names none; Kubernetes always does.
 const defaultBytes = 1 << 30
 
-// specOf is the volume that a CreateVolume asks for.
 func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 	s := volume.Spec{
-		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash,
-		Claim: claim(q.GetName(), q.GetParameters()), Parameters: maps.Clone(q.GetParameters()),
+		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash, Parameters: maps.Clone(q.GetParameters()),
+		Claim: records.Claim{Namespace: q.GetParameters()[keyClaimNS], Name: q.GetParameters()[keyClaimName]},
 	}
-	if err := volumeID("name", s.ID); err != nil {
-		return s, err
+	if uid, ok := strings.CutPrefix(s.ID, "pvc-"); ok { // external-provisioner makes the name of the claim's uid
+		s.Claim.UID = uid
 	}
-	if err := capabilities("volume_capabilities", q.GetVolumeCapabilities()); err != nil {
-		return s, err
-	}
+	var content, mutable, size error
 	if q.GetVolumeContentSource() != nil {
-		return s, invalid("volume_content_source", "snapshots and clones are not supported; want an empty volume")
+		content = invalid("volume_content_source", "snapshots and clones are not supported; want an empty volume")
 	}
 	if len(q.GetMutableParameters()) > 0 {
-		return s, invalid("mutable_parameters", "VolumeAttributesClass is not supported; want none, got %s",
+		mutable = invalid("mutable_parameters", "VolumeAttributesClass is not supported; want none, got %s",
 			strings.Join(slices.Sorted(maps.Keys(q.GetMutableParameters())), ", "))
 	}
-	var err error
-	if s.Bytes, s.MaxBytes, err = sizes(q.GetCapacityRange()); err != nil {
-		return s, err
+	s.Bytes, s.MaxBytes, size = sizes(q.GetCapacityRange())
+	err := cmp.Or(volumeID("name", s.ID), capabilities("volume_capabilities", q.GetVolumeCapabilities()), content, mutable,
+		size, apply(&s, "parameters", q.GetParameters(), setters()), c.reachable(q.GetAccessibilityRequirements()))
+	if err == nil {
+		s.Pool, err = c.pool("parameters", s.Pool)
 	}
-	if err := apply(&s, "parameters", q.GetParameters(), setters()); err != nil {
-		return s, err
-	}
-	if err := c.reachable(q.GetAccessibilityRequirements()); err != nil {
-		return s, err
-	}
-	s.Pool, err = c.pool("parameters", s.Pool)
 	return s, err
 }
 
-// pool is the one that is meant by the storagePool of a field.
 func (c Config) pool(field, name string) (string, error) {
 	resolved, err := c.Pools.Resolve(name)
 	if err != nil {
@@ -78,7 +71,6 @@ func sizes(r *pb.CapacityRange) (bytes, limit int64, err error) {
 	return defaultBytes, 0, nil
 }
 
-// reachable reports whether a volume on this node is what is asked for.
 func (c Config) reachable(r *pb.TopologyRequirement) error {
 	wanted := r.GetRequisite()
 	if len(wanted) == 0 {
@@ -90,32 +82,88 @@ func (c Config) reachable(r *pb.TopologyRequirement) error {
 	return fmt.Errorf("%w: accessibility_requirements do not contain %s=%s", errElsewhere, c.TopologyKey, c.NodeName)
 }
 
-// here reports whether a topology is this node's.
-func (c Config) here(t *pb.Topology) bool {
-	return t.GetSegments()[c.TopologyKey] == c.NodeName
-}
+func (c Config) here(t *pb.Topology) bool { return t.GetSegments()[c.TopologyKey] == c.NodeName }
 
-// inlineSpec is the volume that a pod's inline volume asks for.
 func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spec, error) {
 	s := volume.Spec{
-		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: records.Purge, Claim: pod(attributes), Ephemeral: true,
-		Parameters: map[string]string{},
+		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: records.Purge, Ephemeral: true,
+		Claim: records.Claim{
+			Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID],
+		},
+		Parameters: maps.Clone(attributes),
 	}
-	for key, value := range attributes {
-		if !strings.HasPrefix(key, keysOfKubernetes) { // those may have the pod's service account token
-			s.Parameters[key] = value
-		}
+	// The keys of Kubernetes may have the pod's service account token.
+	maps.DeleteFunc(s.Parameters, func(key, _ string) bool { return strings.HasPrefix(key, keysOfKubernetes) })
+	err := apply(&s, "volume_context", attributes, inlineSetters())
+	if err == nil {
+		s.Pool, err = c.pool("volume_context", s.Pool)
 	}
-	if err := apply(&s, "volume_context", attributes, inlineSetters()); err != nil {
-		return nil, err
-	}
-	var err error
-	if s.Pool, err = c.pool("volume_context", s.Pool); err != nil {
-		return nil, err
-	}
-	if !c.Pools.Inline(s.Pool) {
-		return nil, invalid("volume_context."+keyPool,
+	if err == nil && !c.Pools.Inline(s.Pool) {
+		err = invalid("volume_context."+keyPool,
 			"pool %.64q takes no inline ephemeral volumes; want one with inline: true", s.Pool)
 	}
-	return &s, nil
+	return &s, err
+}
+
+func capabilities(field string, asked []*pb.VolumeCapability) error {
+	if len(asked) == 0 {
+		return invalid(field, "missing: want at least one")
+	}
+	for i, c := range asked {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if _, err := mountOptions(at, c); err != nil {
+			return err
+		}
+		switch mode := c.GetAccessMode().GetMode(); mode {
+		case pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
+			pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+		default:
+			return invalid(at+".access_mode", "%s: volumes live on one node; want ReadWriteOnce or ReadWriteOncePod "+
+				"(SINGLE_NODE_*)", mode)
+		}
+	}
+	return nil
+}
+
+// mountOptions reads what a capability says about mounting, the access mode included. It takes every access mode:
+// volumes taken over from kubevirt's driver carry whatever their claims asked for.
+func mountOptions(field string, c *pb.VolumeCapability) (bindmount.Options, error) {
+	var o bindmount.Options
+	switch {
+	case c == nil:
+		return o, invalid(field, "missing")
+	case c.GetBlock() != nil:
+		return o, invalid(field+".block", "block volumes are not supported; want volumeMode Filesystem")
+	case c.GetMount() == nil:
+		return o, invalid(field+".access_type", "missing: want mount")
+	case c.GetAccessMode().GetMode() == pb.VolumeCapability_AccessMode_UNKNOWN:
+		return o, invalid(field+".access_mode", "missing")
+	}
+	for _, flag := range c.GetMount().GetMountFlags() {
+		for option := range strings.SplitSeq(flag, ",") {
+			if err := setOption(&o, option); err != nil {
+				return o, invalid(field+".mount.mount_flags", "%w", err)
+			}
+		}
+	}
+	mode := c.GetAccessMode().GetMode()
+	o.ReadOnly = o.ReadOnly || mode == pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY ||
+		mode == pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	return o, nil
+}
+
+func setOption(o *bindmount.Options, option string) error {
+	switches := map[string]*bool{"ro": &o.ReadOnly, "nosuid": &o.NoSUID, "nodev": &o.NoDev, "noexec": &o.NoExec}
+	if on, ok := switches[option]; ok {
+		*on = true
+		return nil
+	}
+	if !slices.Contains([]string{"noatime", "nodiratime", "relatime", "strictatime"}, option) {
+		return wrong(option, "a mount option out of ro, nosuid, nodev, noexec, noatime, nodiratime, relatime, strictatime")
+	}
+	if o.Atime != "" && o.Atime != option {
+		return fmt.Errorf("%s and %s together: want one of them", o.Atime, option)
+	}
+	o.Atime = option
+	return nil
 }

@@ -4,28 +4,13 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
-
-// MarkerVersion is the format of the marker that this driver reads and writes.
-const MarkerVersion = 2
-
-// Marker is a pool's identity on its own disk (csi/.hpp/pool.json).
-type Marker struct {
-	Version int       `json:"version"`
-	ID      string    `json:"id"`
-	FSID    string    `json:"filesystemID,omitempty"` // statfs(2) f_fsid; for a person, it may change at a reboot
-	Created time.Time `json:"created"`
-	// EnforcedBy is the backend that last held volumes here to their sizes, "" where none ever did.
-	EnforcedBy  string            `json:"enforcedBy,omitempty"`
-	Enforcement quota.Enforcement `json:"enforcement,omitempty"`
-}
 
 // Action is what to do about a pool.
 type Action int
@@ -48,9 +33,8 @@ type Facts struct {
 	// Marker is what is there, nil where there is none; MarkerErr says why one that is there cannot be used.
 	Marker    *Marker
 	MarkerErr error
-	// Remembered is what this node knows from an earlier adoption, and MemoryErr why that cannot be read.
-	Remembered *Memory
-	MemoryErr  error
+	// Remembered is what this node knows from an earlier adoption.
+	Remembered Remembered
 	// Selected reports that the node's labels match the pool's nodeSelector; Unlabelled that they have not been read yet.
 	Selected, Unlabelled bool
 	// SamePool is the name of another pool with this marker, "" where there is none.
@@ -68,17 +52,34 @@ func Absent(reason, format string, args ...any) Decision {
 	return Decision{Action: Refuse, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
+type refusedError struct{ Decision }
+
+func (e *refusedError) Error() string { return e.Reason + ": " + e.Message }
+
+// Refused is Absent as an error, for a decision against a pool that came up while it was opened.
+func Refused(reason, format string, args ...any) error {
+	return &refusedError{Absent(reason, format, args...)}
+}
+
+// Failed is the decision to refuse a pool because of an error: the decision in the error, if there is one.
+func Failed(path string, err error) Decision {
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		return refused.Decision
+	}
+	return Absent("Failed", "%s: %v", path, err)
+}
+
 // Decide says what to do about a pool.
 func Decide(spec poolspec.Pool, f Facts) Decision {
 	switch {
-	case f.MemoryErr != nil:
-		return Absent("StateDamaged", "%v", f.MemoryErr)
+	case f.Remembered.Err != nil:
+		return Absent("StateDamaged", "%v", f.Remembered.Err)
 	case f.MarkerErr != nil:
 		return Absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, disk.MarkerFile, f.MarkerErr)
 	case f.SamePool != "":
 		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",
 			spec.Path, f.SamePool)
-	case f.Remembered != nil && f.Remembered.ID != "":
+	case f.Remembered.ID != "":
 		return recognize(spec, f)
 	default:
 		return first(spec, f)

@@ -18,8 +18,8 @@ func TestDecide(t *testing.T) {
 		here   = disk.Facts{Path: true, CSI: true}
 		ours   = &guard.Marker{Version: guard.MarkerVersion, ID: "AAAA"}
 		theirs = &guard.Marker{Version: guard.MarkerVersion, ID: "BBBB"}
-		known  = &guard.Memory{ID: "AAAA", Path: "/pool"}
-		gone   = &guard.Memory{Forgotten: true, Path: "/pool"}
+		known  = guard.Remembered{Memory: guard.Memory{ID: "AAAA", Path: "/pool"}}
+		gone   = guard.Remembered{Memory: guard.Memory{Forgotten: true, Path: "/pool"}}
 	)
 	for name, tc := range map[string]struct {
 		spec   poolspec.Pool
@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 		},
 		"memory damaged": {
 			facts: guard.Facts{
-				Selected: true, Facts: here, Marker: ours, Remembered: &guard.Memory{}, MemoryErr: errors.New("/pool is unknown"),
+				Selected: true, Facts: here, Marker: ours, Remembered: guard.Remembered{Err: errors.New("/pool is unknown")},
 			},
 			action: guard.Refuse, reason: "StateDamaged",
 		},

@@ -31,6 +31,9 @@ type Remembered struct {
 	Err error
 }
 
+// Used reports whether this node has used the pool, and its filesystem was not forgotten since.
+func (r Remembered) Used() bool { return r.Err != nil || r.ID != "" }
+
 // NewState uses an open state directory.
 func NewState(dir disk.FS) (State, error) {
 	if err := dir.Mkdir(memoryDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -79,13 +82,4 @@ func (s State) Put(name string, m Memory) error {
 		return fmt.Errorf("remember pool %s: %w", name, err)
 	}
 	return nil
-}
-
-// Remove forgets a pool altogether, durably.
-func (s State) Remove(name string) error {
-	err := s.dir.Remove(path.Join(memoryDir, name+".json"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget pool %s: %w", name, err)
-	}
-	return s.dir.Sync(memoryDir)
 }

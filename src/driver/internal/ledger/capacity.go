@@ -103,7 +103,7 @@ type Totals struct {
 	Volumes, Refused int
 	Uncounted        int   // volumes with an ID that their directory does not count to
 	Promised         int64 // to volumes, and to those being made
-	Room             int64 // that can be promised: volumes grow by it, also where none can be made
+	Room             int64 // that can be promised: volumes grow by it, also where none can be made but sizes are enforced
 	Largest          int64 // volume that could be made now
 }
 
@@ -118,6 +118,9 @@ func (l *Ledger) Totals(space disk.Space) Totals {
 	full := l.spec.MaxVolumes > 0 && l.count() >= l.spec.MaxVolumes
 	if l.selected && l.closed == "" && !full {
 		t.Largest = t.Room
+	}
+	if l.closed != "" && !l.enforced {
+		t.Room = 0
 	}
 	return t
 }

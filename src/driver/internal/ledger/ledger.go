@@ -228,6 +228,16 @@ func (l *Ledger) Get(id string) (Volume, bool) {
 	return v, ok
 }
 
+// Count is how many of ids are in the ledger.
+func (l *Ledger) Count(ids []string) (n int) {
+	for _, id := range ids {
+		if _, ok := l.Get(id); ok {
+			n++
+		}
+	}
+	return n
+}
+
 // Owner is the volume whose directory counts to an ID, "" where none does.
 func (l *Ledger) Owner(id quota.ID) string {
 	l.mu.Lock()

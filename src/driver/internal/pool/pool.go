@@ -1,11 +1,8 @@
 package pool
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,31 +30,57 @@ type Pool struct {
 	use        sync.RWMutex
 	refreshing sync.Mutex
 
-	mu         sync.Mutex // guards what follows
-	now        guard.Decision
-	id         string // of the marker, while the pool is present; else ""
-	remembered *guard.Memory
-	memoryErr  error
-	backend    quota.Backend
-	lost       bool // sizes were enforced, and are not any more
-	report     recovery.Result
-	wanted     answer
-	seen       seen
-	orphans    orphans
-	usage      usage
-	cleaning   retry
+	mu sync.Mutex // guards state
+	state
+}
+
+// state is what was last found out about a pool. Lists in it are shared: a change makes another list.
+type state struct {
+	now     guard.Decision
+	id      string // of the marker, while the pool is present; else ""
+	backend quota.Backend
+	lost    bool // sizes were enforced, and are not any more
+	report  recovery.Result
+	orphans orphans
+	// asked reports that the cluster was asked about a pool that is not selected here and was never used; served that
+	// it has volumes that are to be served all the same.
+	asked, served bool
+
+	seen   time.Time // the last look at the disk, which gave:
+	space  disk.Space
+	withOS *bool // on a filesystem of the operating system; nil where that cannot be seen
+	trash  trash.Summary
+
+	usageRead, usageDue time.Time // what volumes use: when it was read last, and when it may be read again
+	cleanDue            time.Time // what interrupted creates left: when removing it is tried again
+	cleanPause          time.Duration
+}
+
+// known is a snapshot of the state.
+func (p *Pool) known() state {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+func (p *Pool) update(change func(*state)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.state)
 }
 
 // notChecked is the reason of a pool that has not been looked at yet.
 const notChecked = "NotChecked"
 
 func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
-	log := set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path)
-	return &Pool{
-		set: set, spec: spec, ledger: ledger.New(spec), worker: purger.For(spec, set.Now, set.Log), log: log,
-		now:     guard.Absent(notChecked, "the pool has not been looked at yet"),
-		backend: quota.Backend{Name: quota.Plain, Enforcement: quota.None},
+	p := &Pool{
+		set: set, spec: spec, ledger: ledger.New(spec), worker: purger.For(spec, set.Now, set.Log),
+		log: set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path),
 	}
+	p.now = guard.Absent(notChecked, "the pool has not been looked at yet")
+	p.backend = quota.Backend{Name: quota.Plain, Enforcement: quota.None}
+	p.ledger.Select(len(spec.NodeSelector) == 0)
+	return p
 }
 
 // Open is a pool for the length of one operation.
@@ -70,6 +93,22 @@ type Open struct {
 	Log     *slog.Logger
 
 	pool *Pool
+}
+
+// open gives the pool if it is present and its marker is still the one that was recovered; else nil.
+func (p *Pool) open() *Open {
+	p.use.RLock()
+	known := p.known()
+	if known.id != "" {
+		if d, _, err := guard.Open(p.set.Host, p.spec.Path, known.id); err == nil {
+			b := known.backend
+			return &Open{
+				Name: p.spec.Name, Disk: d, Limits: b.On(d), Backend: b, Ledger: p.ledger, Log: p.log, pool: p,
+			}
+		}
+	}
+	p.use.RUnlock()
+	return nil
 }
 
 func (o *Open) close() {
@@ -88,177 +127,140 @@ func (o *Open) Enforcement(id string) quota.Enforcement {
 // Enter takes a volume into the ledger as it is on the disk now, and sees that its limit is that of its record. What
 // was promised to it stays promised after an error.
 func (o *Open) Enter(r records.Record) (ledger.Volume, error) {
-	v := recovery.Volume(r)
-	var err error
-	if r.QuotaID != 0 && o.Backend.Enforces() && r.Backend == o.Backend.Name {
-		var state quota.State
-		state, err = o.Limits.Check(r.ID, r.QuotaID)
-		owner := o.Ledger.Owner(r.QuotaID)
-		v.Counted = err == nil && state.ID == r.QuotaID && (owner == "" || owner == r.ID)
-		v.Doubtful = err != nil
-		if v.Counted && state.Limit != r.Limit() {
-			err = o.Limits.Set(r.ID, r.QuotaID, r.Limit())
-		}
-	}
-	o.Ledger.Put(r.ID, v)
-	return v, err
+	return recovery.Enter(o.Ledger, o.Limits, o.Backend, r)
 }
 
 // Leftover says that a limit of an interrupted create could not be removed; it is tried again.
-func (o *Open) Leftover() {
-	o.pool.mu.Lock()
-	defer o.pool.mu.Unlock()
-	o.pool.report.Leftovers++
-}
+func (o *Open) Leftover() { o.pool.update(func(s *state) { s.report.Leftovers++ }) }
 
 // Tracked says that a directory is no longer untracked.
-func (o *Open) Tracked(id string) { o.pool.tracked(id) }
+func (o *Open) Tracked(id string) {
+	o.pool.update(func(s *state) {
+		s.report.Untracked = slices.DeleteFunc(
+			slices.Clone(s.report.Untracked), func(other string) bool { return other == id },
+		)
+	})
+}
 
-// open gives the pool if it is present and its marker is still the one that was recovered; else nil.
-func (p *Pool) open() *Open {
-	p.use.RLock()
-	if id := p.presentID(); id != "" {
-		if d, _, err := p.openMarked(id); err == nil {
-			return p.opened(d)
+// Status is a pool as metrics, health and `driver status` show it, from memory: a pool that hangs keeps nobody waiting.
+// Sizes are in bytes.
+type Status struct {
+	Name       string `json:"name"`
+	Path       string `json:"path"`
+	Present    bool   `json:"-"`
+	Selected   bool   `json:"selected"` // this node makes new volumes in the pool
+	Used       bool   `json:"used"`     // this node has used the pool before, whatever the configuration says now
+	Configured bool   `json:"-"`
+	Unchecked  bool   `json:"-"` // not looked at yet, since the driver started
+	Aside      bool   `json:"-"` // not selected here, and never used before
+	// Reason and Message say why the pool cannot be used, or, where it is present, what is wrong with it and what to do.
+	Reason      string `json:"reason,omitempty"`
+	Message     string `json:"message,omitempty"`
+	ID          string `json:"id,omitempty"`
+	Backend     string `json:"backend,omitempty"`
+	Enforcement string `json:"enforcement,omitempty"`
+	// EnforcementLost reports that volumes were made here while a quota was on that is off now.
+	EnforcementLost bool `json:"enforcementLost,omitempty"`
+	ReadOnly        bool `json:"readOnly,omitempty"`
+	Inline          bool `json:"inline"`
+	// WithOS reports whether the pool is on a filesystem of Config.OSPaths; nil where that cannot be seen.
+	WithOS *bool `json:"withOS,omitempty"`
+	// Seen is when the disk was last looked at.
+	Seen time.Time `json:"seen,omitzero"`
+
+	Size         int64     `json:"size"`
+	Free         int64     `json:"free"`
+	Promised     int64     `json:"promised"`
+	Allocatable  int64     `json:"allocatable"` // largest new volume
+	Volumes      int       `json:"volumes"`
+	Lost         int       `json:"lost"`
+	Refused      int       `json:"refused"`
+	Uncounted    int       `json:"uncounted"`
+	Orphans      int       `json:"orphans"`
+	Elsewhere    int       `json:"elsewhere"`
+	TrashEntries int       `json:"trash"`
+	OldestTrash  time.Time `json:"oldestTrash,omitzero"`
+}
+
+// Reasons of a present pool that something is wrong with.
+const (
+	NoNewVolumes    = "NoNewVolumes"    // none can be made for now
+	ReadOnly        = "ReadOnly"        // the filesystem is
+	EnforcementLost = "EnforcementLost" // nothing keeps volumes to their size any more
+)
+
+// Status is the state of every pool, those that the configuration does not have last.
+func (s *Set) Status() []Status {
+	var all []Status
+	for _, p := range s.pools {
+		all = append(all, p.status())
+	}
+	for name, m := range s.abandoned() {
+		all = append(all, Status{
+			Name: name, Path: m.Path, ID: m.ID, Used: true, Reason: "NotConfigured", Message: notConfigured(name),
+		})
+	}
+	return all
+}
+
+func (p *Pool) status() Status {
+	s := p.known()
+	st := Status{
+		Name: p.spec.Name, Path: p.spec.Path, Present: s.id != "", Selected: p.ledger.Selected(), ID: s.id, Configured: true,
+		Used: p.set.remembered(p.spec.Name).Used(), Unchecked: s.now.Reason == notChecked,
+		Aside: s.now.Action == guard.StayAside, Reason: s.now.Reason, Message: s.now.Message, Inline: p.spec.Inline,
+		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,
+		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest,
+		Orphans: len(s.orphans.unnamed), Elsewhere: len(s.orphans.other),
+	}
+	if !st.Present {
+		return st
+	}
+	st.Reason, st.Message = s.trouble(p.ledger.Closed())
+	st.Size, st.Free, st.ReadOnly, st.WithOS = s.space.Size, s.space.Free, s.space.ReadOnly, s.withOS
+	t := p.ledger.Totals(s.space)
+	st.Volumes, st.Promised, st.Allocatable, st.Uncounted = t.Volumes, t.Promised, t.Largest, t.Uncounted
+	// Of what recovery found in trouble, that which was not deleted since.
+	st.Lost, st.Refused = p.ledger.Count(s.report.Lost), t.Refused+p.ledger.Count(s.report.Uncleared)
+	return st
+}
+
+// trouble says what is wrong with a present pool, the gravest first; "" where nothing is.
+func (s state) trouble(closed string) (reason, message string) {
+	switch {
+	case s.space.ReadOnly:
+		return ReadOnly, "its filesystem is read-only: volumes can be read, and none can be made or deleted; find out why " +
+			"in the node's kernel log"
+	case closed != "":
+		return NoNewVolumes, closed
+	case s.lost:
+		return EnforcementLost, "nothing keeps volumes to their size any more: " + s.backend.Reason
+	default:
+		return "", ""
+	}
+}
+
+// Capacity is the room in a pool, for growth too, and the largest volume that could be made there, in
+// bytes. That is 0 where none can be made. Both are 0 where a quota that is required is off, because
+// volumes do not grow there either, and where the pool is absent or unknown, because an error would leave
+// an old figure standing in the cluster.
+func (s *Set) Capacity(name string) (room, largest int64) {
+	if p := s.find(name); p != nil {
+		if known := p.known(); known.id != "" {
+			t := p.ledger.Totals(known.space)
+			return t.Room, t.Largest
 		}
 	}
-	p.use.RUnlock()
-	return nil
+	return 0, 0
 }
 
-func (p *Pool) opened(d disk.FS) *Open {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return &Open{
-		Name: p.spec.Name, Disk: d, Limits: p.backend.On(d), Backend: p.backend, Ledger: p.ledger, Log: p.log, pool: p,
-	}
-}
-
-// openMarked opens the pool if it has the marker of an id; nothing is changed on a disk that came in between.
-func (p *Pool) openMarked(id string) (disk.FS, *guard.Marker, error) {
-	d, err := p.set.Host.Open(p.spec.Path)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := readMarker(d)
-	if err == nil && (m == nil || m.ID != id) {
-		err = errChanged
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, d.Close())
-	}
-	return d, m, nil
-}
-
-var errChanged = errors.New("another filesystem was mounted there just now")
-
-func (p *Pool) presentID() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.id
-}
-
-// unusable is the error for a pool that is not present.
-func (p *Pool) unusable() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	kind := ErrAbsent
-	if p.now.Action == guard.StayAside {
-		kind = ErrNotHere
-	}
-	return fmt.Errorf("%w: pool %s: %s", kind, p.spec.Name, p.now.Message)
-}
-
-// missed says why a pool that this node has used is not there, "" where it is, or never was.
-func (p *Pool) missed() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	used := p.memoryErr != nil || (p.remembered != nil && p.remembered.ID != "")
-	if p.id != "" || !used {
-		return ""
-	}
-	return p.now.Message
-}
-
-func (p *Pool) memory() (*guard.Memory, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.remembered, p.memoryErr
-}
-
-func (p *Pool) remember(m *guard.Memory) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.remembered, p.memoryErr = m, nil
-}
-
-// readMarker gives the marker of an open pool, nil where there is none.
-func readMarker(d disk.FS) (*guard.Marker, error) {
-	data, err := d.ReadFile(disk.MarkerFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var m guard.Marker
-	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("it is damaged: %w", err)
-	}
-	if m.Version != guard.MarkerVersion || m.ID == "" {
-		return nil, fmt.Errorf("it has version %d and id %q, and this driver reads version %d; install the driver that "+
-			"wrote it", m.Version, m.ID, guard.MarkerVersion)
-	}
-	return &m, nil
-}
-
-// writeMarker makes a marker durable, which must be new or an update of one that is there.
-func writeMarker(d disk.FS, m guard.Marker, write func(disk.FS, string, []byte) error) error {
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the pool's marker: %w", err)
-	}
-	if err := write(d, disk.MarkerFile, append(data, '\n')); err != nil {
-		return fmt.Errorf("mark the pool: %w", err)
-	}
-	return nil
-}
-
-// ensureLayout makes the driver's directories, those that are missing, and closes csi/ to everyone but root:
-// volumes may be world-writable inside.
-func ensureLayout(d disk.FS) error {
-	info, err := d.Stat(".")
-	if err != nil {
-		return fmt.Errorf("look at csi/: %w", err)
-	}
-	if info.Mode.Perm() != 0o700 {
-		if err := d.Own(".", info.UID, info.GID, 0o700); err != nil {
-			return fmt.Errorf("close csi/ to other users: %w", err)
+// Untracked gives the directories that no record names, by pool.
+func (s *Set) Untracked() map[string][]string {
+	found := map[string][]string{}
+	for _, p := range s.pools {
+		if known := p.known(); known.id != "" && len(known.report.Untracked) > 0 {
+			found[p.spec.Name] = known.report.Untracked
 		}
 	}
-	for _, dir := range []string{disk.MetaDir, disk.VolumesDir, disk.StagingDir, disk.TrashDir} {
-		if err := d.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("make csi/%s: %w", dir, err)
-		}
-	}
-	// Not for what was just made alone: a driver that was killed in the last step of a delete is asked again,
-	// finds nothing and says that it is done. On btrfs the move out of csi/ is on the disk only with this;
-	// elsewhere it was before the record moved.
-	if err := disk.SyncAll(d, ".", disk.MetaDir); err != nil {
-		return err
-	}
-	return trash.EnsureSpare(d)
-}
-
-// retry is when something that failed is tried again: later each time, at most a minute.
-type retry struct {
-	pause time.Duration
-	next  time.Time
-}
-
-func (r *retry) due(now time.Time) bool { return !now.Before(r.next) }
-
-func (r *retry) failed(now time.Time) {
-	r.pause = min(max(interval, 2*r.pause), time.Minute)
-	r.next = now.Add(r.pause)
+	return found
 }

@@ -3,14 +3,16 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
@@ -77,8 +79,9 @@ type Config struct {
 // Set is all pools of a node.
 type Set struct {
 	Config
-	state guard.State
-	pools []*Pool // by name
+	state    guard.State
+	pools    []*Pool     // by name
+	labelled atomic.Bool // the node's labels are known
 
 	// adopting is locked while a pool is taken into use for the first time: two pools that lead to one directory must not
 	// both find it new.
@@ -86,8 +89,7 @@ type Set struct {
 	cache    pvCache
 
 	mu        sync.Mutex
-	memory    map[string]guard.Remembered // pools that the configuration does not have
-	labelled  bool                        // the node's labels are known
+	memory    map[string]guard.Remembered // of pools that the configuration does not have too
 	listeners []chan struct{}
 }
 
@@ -112,16 +114,9 @@ func New(c Config) (*Set, error) {
 	s := &Set{Config: c, state: state, memory: memory}
 	purger := trash.NewPurger()
 	for _, spec := range c.Specs {
-		p := newPool(s, spec, purger)
-		if m, ok := memory[spec.Name]; ok {
-			p.memoryErr = m.Err
-			p.remembered = &m.Memory
-			delete(memory, spec.Name)
-		}
-		s.pools = append(s.pools, p)
+		s.pools = append(s.pools, newPool(s, spec, purger))
 	}
 	slices.SortFunc(s.pools, func(a, b *Pool) int { return strings.Compare(a.spec.Name, b.spec.Name) })
-	s.selectBy(nil)
 	return s, nil
 }
 
@@ -130,7 +125,10 @@ func New(c Config) (*Set, error) {
 func (s *Set) Use(ctx context.Context, name string, do func(*Open) error) error {
 	p := s.find(name)
 	if p == nil {
-		return s.missing(name)
+		if _, ok := s.abandoned()[name]; ok {
+			return fmt.Errorf("%w: pool %s: %s", ErrAbsent, name, notConfigured(name))
+		}
+		return fmt.Errorf("%w: storagePool %q; configured are: %s", ErrUnknown, name, s.names())
 	}
 	o := p.open()
 	if o == nil {
@@ -138,24 +136,14 @@ func (s *Set) Use(ctx context.Context, name string, do func(*Open) error) error 
 		o = p.open()
 	}
 	if o == nil {
-		return p.unusable()
+		now, kind := p.known().now, ErrAbsent
+		if now.Action == guard.StayAside {
+			kind = ErrNotHere
+		}
+		return fmt.Errorf("%w: pool %s: %s", kind, name, now.Message)
 	}
 	defer o.close()
 	return do(o)
-}
-
-// missing is the error for a pool that is not configured.
-func (s *Set) missing(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m, ok := s.memory[name]; ok && !m.Forgotten {
-		return fmt.Errorf("%w: pool %s: %s", ErrAbsent, name, notConfigured(name))
-	}
-	return fmt.Errorf("%w: storagePool %q; configured are: %s", ErrUnknown, name, s.names())
-}
-
-func notConfigured(name string) string {
-	return "the configuration no longer has it; put it back, or if its volumes are gone: driver pool forget " + name
 }
 
 func (s *Set) find(name string) *Pool {
@@ -167,13 +155,6 @@ func (s *Set) find(name string) *Pool {
 	return nil
 }
 
-func (s *Set) names() string {
-	if len(s.pools) == 0 {
-		return "none"
-	}
-	return strings.Join(s.Names(), ", ")
-}
-
 // Names are those of the configured pools, sorted.
 func (s *Set) Names() []string {
 	names := make([]string, 0, len(s.pools))
@@ -182,6 +163,8 @@ func (s *Set) Names() []string {
 	}
 	return names
 }
+
+func (s *Set) names() string { return cmp.Or(strings.Join(s.Names(), ", "), "none") }
 
 // Find gives the pool whose ledger has a volume, and what that knows of it.
 func (s *Set) Find(id string) (pool string, v ledger.Volume, ok bool) {
@@ -200,20 +183,47 @@ func (s *Set) Each(visit func(pool, id string, v ledger.Volume)) {
 	}
 }
 
-// Absent says which pools that this node has ever used cannot be used now, and why.
-func (s *Set) Absent() []string {
-	var absent []string
-	for _, p := range s.pools {
-		if why := p.missed(); why != "" {
-			absent = append(absent, fmt.Sprintf("pool %s: %s", p.spec.Name, why))
-		}
+// remembered is what the node knows of a pool from an earlier adoption.
+func (s *Set) remembered(name string) guard.Remembered {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.memory[name]
+}
+
+func (s *Set) remember(name string, m guard.Memory) error {
+	if err := s.state.Put(name, m); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, m := range s.memory {
-		if !m.Forgotten {
-			absent = append(absent, fmt.Sprintf("pool %s: %s", name, notConfigured(name)))
+	s.memory[name] = guard.Remembered{Memory: m}
+	return nil
+}
+
+// abandoned is what the node remembers of pools that the configuration no longer has.
+func (s *Set) abandoned() map[string]guard.Remembered {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.memory)
+	maps.DeleteFunc(all, func(name string, m guard.Remembered) bool { return m.Forgotten || s.find(name) != nil })
+	return all
+}
+
+func notConfigured(name string) string {
+	return "the configuration no longer has it; put it back, or if its volumes are gone: driver pool forget " + name
+}
+
+// Absent says which pools that this node has ever used cannot be used now, and why.
+func (s *Set) Absent() []string {
+	var absent []string
+	add := func(name, why string) { absent = append(absent, fmt.Sprintf("pool %s: %s", name, why)) }
+	for _, p := range s.pools {
+		if known := p.known(); known.id == "" && s.remembered(p.spec.Name).Used() {
+			add(p.spec.Name, known.now.Message)
 		}
+	}
+	for name := range s.abandoned() {
+		add(name, notConfigured(name))
 	}
 	slices.Sort(absent)
 	return absent
@@ -222,18 +232,12 @@ func (s *Set) Absent() []string {
 // Usable is nil where volumes of a pool can be used now, or where the pool was forgotten: then
 // they are gone. Else it says why not.
 func (s *Set) Usable(ctx context.Context, name string) error {
-	p := s.find(name)
-	if p == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if m, ok := s.memory[name]; ok && m.Forgotten {
-			return nil
-		}
+	if s.remembered(name).Forgotten {
+		return nil
+	}
+	if s.find(name) == nil {
 		return fmt.Errorf("%w: pool %s is not configured on this node; if its volumes are gone: driver pool forget %s",
 			ErrAbsent, name, name)
-	}
-	if m, _ := p.memory(); m != nil && m.Forgotten {
-		return nil
 	}
 	err := s.Use(ctx, name, func(*Open) error { return nil })
 	if errors.Is(err, ErrNotHere) {
@@ -248,53 +252,41 @@ func (s *Set) Forget(ctx context.Context, name string) error {
 	if !poolspec.ValidName(name) {
 		return fmt.Errorf("%w: %q is no pool's name; want 1 to 63 of a-z, 0-9 and -", ErrUnknown, name)
 	}
-	p := s.find(name)
 	m := guard.Memory{Forgotten: true}
-	if p != nil {
+	if p := s.find(name); p != nil {
 		p.Check(ctx)
 		p.use.Lock()
 		defer p.use.Unlock()
-		if p.presentID() != "" {
+		if p.known().id != "" {
 			return fmt.Errorf("%w: pool %s is there, nothing needs to be forgotten; unmount or move its filesystem first",
 				ErrPresent, name)
 		}
 		m.Path = p.spec.Path
 	}
-	if err := s.state.Put(name, m); err != nil {
+	if err := s.remember(name, m); err != nil {
 		return err
-	}
-	if p != nil {
-		p.remember(&m)
-	} else {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.memory[name] = guard.Remembered{Memory: m}
 	}
 	s.Log.Warn("a pool was forgotten; what is at its path now is adopted", logging.KeyPool, name)
 	return nil
 }
 
-// isOn reports whether a device has one of the host's paths. Not to know is an error: a pool that requires a mount
-// must not be made on the root filesystem for it.
-func (s *Set) isOn(dev uint64, paths []string) (bool, error) {
-	for _, path := range paths {
-		system, err := s.Host.Device(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, fmt.Errorf("see which filesystem %s is on: %w", path, err)
-		}
-		if err == nil && system == dev {
-			return true, nil
-		}
-	}
-	return false, nil
+// Changed gives a channel that receives when Status has something new to say about whether pools can be used, or about
+// untracked directories.
+func (s *Set) Changed() <-chan struct{} {
+	listener := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, listener)
+	return listener
 }
 
-// samePool names another configured pool that has the same marker.
-func (s *Set) samePool(p *Pool, id string) string {
-	for _, other := range s.pools {
-		if m, _ := other.memory(); other != p && m != nil && m.ID == id {
-			return other.spec.Name
+func (s *Set) changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, listener := range s.listeners {
+		select {
+		case listener <- struct{}{}:
+		default: // whoever listens has yet to look, and will see this change too
 		}
 	}
-	return ""
 }

@@ -1,11 +1,16 @@
 package pool
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -51,6 +56,19 @@ func (p *Pool) watch(ctx context.Context) {
 	}
 }
 
+func (s *Set) watchOrphans(ctx context.Context, published func(id string) bool) {
+	tick := time.NewTicker(orphanAge)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.FindOrphans(ctx, published)
+		}
+	}
+}
+
 // Check compares the marker and the quota, and decides anew where one has changed. Otherwise
 // it looks at the pool's figures.
 func (p *Pool) Check(ctx context.Context) {
@@ -60,7 +78,8 @@ func (p *Pool) Check(ctx context.Context) {
 		return
 	}
 	readOnly, turned := p.look(o.Disk)
-	changed := p.quotaChanged(o.Disk)
+	quotaNow, err := p.set.Quotas.Detect(o.Disk, p.spec.Quota, false)
+	changed := err == nil && !quotaNow.Same(o.Backend) // in doubt it is not
 	p.readUsage(o)
 	o.close()
 	if changed || (turned && !readOnly) { // recovery may have met it read-only, and have done nothing
@@ -68,14 +87,6 @@ func (p *Pool) Check(ctx context.Context) {
 	} else if !readOnly {
 		p.clean(ctx)
 	}
-}
-
-// seen is what the last look at a pool's disk gave.
-type seen struct {
-	at     time.Time
-	space  disk.Space
-	withOS *bool // on a filesystem of the operating system; nil where that cannot be seen
-	trash  trash.Summary
 }
 
 // look takes a snapshot of an open pool's figures, from which everybody is answered who asks for them.
@@ -86,10 +97,10 @@ func (p *Pool) look(d disk.FS) (readOnly, turned bool) {
 		return false, false
 	}
 	withOS := p.withOS(d)
-	p.mu.Lock()
-	turned = p.seen.space.ReadOnly != space.ReadOnly
-	p.seen.at, p.seen.space, p.seen.withOS = p.set.Now(), space, withOS
-	p.mu.Unlock()
+	p.update(func(s *state) {
+		turned = s.space.ReadOnly != space.ReadOnly
+		s.seen, s.space, s.withOS = p.set.Now(), space, withOS
+	})
 	if turned {
 		p.announceReadOnly(space.ReadOnly)
 	}
@@ -101,7 +112,7 @@ func (p *Pool) withOS(d disk.FS) *bool {
 	info, err := d.Stat(".")
 	var shared bool
 	if err == nil {
-		shared, err = p.set.isOn(info.Dev, p.set.OSPaths)
+		shared, err = guard.IsOn(p.set.Host, info.Dev, p.set.OSPaths)
 	}
 	if err != nil {
 		p.log.Warn("cannot see whether a pool shares its filesystem with the operating system", logging.KeyError, err)
@@ -110,29 +121,20 @@ func (p *Pool) withOS(d disk.FS) *bool {
 	return &shared
 }
 
-// usage is when what the volumes use was read last, and when it may be read again.
-type usage struct{ at, next time.Time }
-
 // readUsage reads what the volumes of an open pool use, if that is due: one pass over the filesystem's quota for all.
 // The filesystem's own figure is read before and after, and the larger one counts: what volumes write or remove
 // meanwhile must not make others' data disappear.
 func (p *Pool) readUsage(o *Open) {
-	now := p.set.Now()
-	p.mu.Lock()
-	due := o.Backend.Enforces() && !now.Before(p.usage.next) &&
-		(now.Sub(p.usage.at) >= usageInterval || p.ledger.Guessed())
-	p.mu.Unlock()
-	if !due {
+	start, known := p.set.Now(), p.known()
+	recent := start.Sub(known.usageRead) < usageInterval && !o.Ledger.Guessed()
+	if !o.Backend.Enforces() || start.Before(known.usageDue) || recent {
 		return
 	}
 	before, err := o.Disk.Space()
 	if err == nil {
 		usage, usageErr := o.Limits.Usage(o.Ledger.QuotaIDs())
 		after, spaceErr := o.Disk.Space()
-		if err = usageErr; err == nil {
-			err = spaceErr
-		}
-		if err == nil {
+		if err = cmp.Or(usageErr, spaceErr); err == nil {
 			o.Ledger.Observe(max(before.Used, after.Used), usage)
 		}
 	}
@@ -140,39 +142,35 @@ func (p *Pool) readUsage(o *Open) {
 		p.log.Warn("cannot read what volumes use", logging.KeyError, err)
 	}
 	end := p.set.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.usage = usage{at: now, next: end.Add(usageShare * end.Sub(now))}
+	p.update(func(s *state) { s.usageRead, s.usageDue = start, end.Add(usageShare*end.Sub(start)) })
 }
 
 // clean removes what interrupted creates left and could not remove yet. Nothing is made meanwhile:
 // what is prepared then is nobody's.
 func (p *Pool) clean(ctx context.Context) {
-	p.mu.Lock()
-	due := p.report.Leftovers > 0 && p.cleaning.due(p.set.Now())
-	id, backend := p.id, p.backend
-	p.mu.Unlock()
-	if !due {
+	known := p.known()
+	if known.report.Leftovers == 0 || p.set.Now().Before(known.cleanDue) {
 		return
 	}
 	p.use.Lock()
 	defer p.use.Unlock()
-	d, _, err := p.openMarked(id)
+	d, _, err := guard.Open(p.set.Host, p.spec.Path, known.id)
 	if err != nil {
 		return // the next check finds out why
 	}
 	defer func() { _ = d.Close() }()
-	left, err := recovery.Clean(ctx, d, backend.On(d))
+	left, err := recovery.Clean(ctx, d, known.backend.On(d))
 	if err != nil {
 		p.log.Warn("cannot remove what an interrupted create left", logging.KeyError, err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.report.Leftovers = left; left > 0 {
-		p.cleaning.failed(p.set.Now())
-	} else {
-		p.cleaning = retry{}
-	}
+	p.update(func(s *state) {
+		if s.report.Leftovers = left; left == 0 {
+			s.cleanDue, s.cleanPause = time.Time{}, 0
+			return
+		}
+		s.cleanPause = min(max(interval, 2*s.cleanPause), time.Minute)
+		s.cleanDue = p.set.Now().Add(s.cleanPause)
+	})
 }
 
 // Purge works off one slice of the trash and reports whether another is due at once. One call at a time.
@@ -182,10 +180,7 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 		return false
 	}
 	defer o.close()
-	p.mu.Lock()
-	readOnly := p.seen.space.ReadOnly
-	p.mu.Unlock()
-	if readOnly {
+	if p.known().space.ReadOnly {
 		return false
 	}
 	full := p.ledger.Short()
@@ -195,8 +190,95 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 	if err != nil && ctx.Err() == nil {
 		p.log.Error("cannot purge the trash", logging.KeyError, err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.seen.trash = summary
+	p.update(func(s *state) { s.trash = summary })
 	return summary.More
+}
+
+// announce logs a change of a pool's state and reports it on the Node. Messages may differ in what an error says.
+func (p *Pool) announce(before, now guard.Decision) {
+	same := before.Action == now.Action && before.Reason == now.Reason
+	if same || (before.Action <= guard.Create && now.Action <= guard.Create) {
+		return
+	}
+	p.set.changed()
+	switch now.Action {
+	case guard.Refuse:
+		p.log.Error("pool is absent", logging.KeyReason, now.Reason, logging.KeyMessage, now.Message)
+		p.warning("PoolAbsent", "%s: %s", now.Reason, now.Message)
+	case guard.StayAside:
+		p.log.Info("pool is not selected on this node")
+	default:
+		p.announcePresent()
+	}
+}
+
+func (p *Pool) announcePresent() {
+	known := p.known()
+	b, report := known.backend, known.report
+	because := ""
+	if b.Reason != "" {
+		because = ", because " + b.Reason
+	}
+	p.log.Info("pool is present", logging.KeyBackend, b.Name, logging.KeyEnforcement, b.Enforcement,
+		logging.KeyMessage, b.Reason)
+	p.normal("PoolPresent", "%s can be used; enforcement of sizes: %s%s", p.spec.Path, b.Enforcement, because)
+	if len(report.Lost) > 0 {
+		p.log.Error("volumes have lost their data", logging.KeyVolumes, report.Lost)
+		p.warning("VolumeLost", "no directory for: %s", guard.Abridge(report.Lost))
+	}
+	if bad := slices.Concat(report.Refused, report.Uncleared); len(bad) > 0 {
+		p.warning("VolumeRefused", "the record or directory cannot be used of: %s", guard.Abridge(bad))
+	}
+	if len(report.Uncounted) > 0 {
+		p.log.Warn("volumes are not held to their sizes", logging.KeyVolumes, report.Uncounted)
+		p.warning("VolumeNotEnforced", "the directory does not count to its volume's ID, because it was copied or restored, "+
+			"of: %s; once no pod uses it: driver volume enforce ID", guard.Abridge(report.Uncounted))
+	}
+	if len(report.Untracked) > 0 {
+		p.log.Info("untracked directories are left alone unless a PersistentVolume names them",
+			logging.KeyCount, len(report.Untracked))
+	}
+}
+
+// announceEnforcement reports that enforcement was lost, or is there again.
+func (p *Pool) announceEnforcement(was, is quota.Backend, lost bool) {
+	p.set.changed()
+	if lost {
+		p.log.Error("sizes are no longer enforced", logging.KeyBackend, was.Name, logging.KeyReason, is.Reason)
+		p.warning("EnforcementLost", "nothing keeps volumes to their size any more: %s", is.Reason)
+		return
+	}
+	p.log.Info("sizes are enforced again", logging.KeyBackend, is.Name, logging.KeyEnforcement, is.Enforcement)
+	p.normal("EnforcementRestored", "enforcement of sizes: %s", is.Enforcement)
+}
+
+func (p *Pool) announceReadOnly(readOnly bool) {
+	p.set.changed()
+	if readOnly {
+		p.log.Error("the pool's filesystem is read-only")
+		p.warning("PoolReadOnly", "the filesystem at %s is read-only; find out why in the node's kernel log", p.spec.Path)
+		return
+	}
+	p.log.Info("the pool's filesystem is writable")
+	p.normal("PoolWritable", "the filesystem at %s can be written to", p.spec.Path)
+}
+
+func (p *Pool) announceOrphans(was, found orphans) {
+	if len(found.unnamed) > len(was.unnamed) {
+		p.log.Warn("volumes that nothing in the cluster names", logging.KeyVolumes, found.unnamed)
+		p.warning("VolumesOrphaned", "no PersistentVolume, and for inline volumes no pod, names: %s",
+			guard.Abridge(found.unnamed))
+	}
+	if len(found.other) > len(was.other) {
+		p.log.Warn("volumes that belong to other nodes", logging.KeyVolumes, found.other)
+		p.warning("VolumesOfOtherNodes", "the PersistentVolume names another node: %s", guard.Abridge(found.other))
+	}
+}
+
+func (p *Pool) normal(reason, format string, args ...any) {
+	p.set.Events.Normal(reason, "pool "+p.spec.Name+": "+fmt.Sprintf(format, args...))
+}
+
+func (p *Pool) warning(reason, format string, args ...any) {
+	p.set.Events.Warning(reason, "pool "+p.spec.Name+": "+fmt.Sprintf(format, args...))
 }

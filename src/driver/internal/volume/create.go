@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
@@ -34,13 +33,11 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 	})
 	if err == nil && v.Enforcement == quota.None && !v.Ephemeral && v.Claim.Name != "" {
 		m.Cluster.Tell(v.Claim, "SizeNotEnforced",
-			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to "+
-				"%d bytes", v.Pool, v.ID, v.Bytes))
+			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %d bytes", v.Pool, v.ID, v.Bytes))
 	}
 	return v, err
 }
 
-// record is the record that a request asks for, its size rounded up to whole blocks.
 func (m *Manager) record(s Spec) (records.Record, error) {
 	if err := records.ValidateID(s.ID); err != nil {
 		return records.Record{}, err
@@ -79,7 +76,7 @@ func (m *Manager) create(ctx context.Context, o *pool.Open, r records.Record) (V
 	}
 	switch s.Verdict() {
 	case recovery.Healthy:
-		return m.repeat(o, existing, r)
+		return repeat(o, existing, r)
 	case recovery.LostData:
 		existing.Pool = o.Name
 		return Volume{}, lost(existing)
@@ -95,7 +92,7 @@ func (m *Manager) create(ctx context.Context, o *pool.Open, r records.Record) (V
 		}
 	case recovery.Nothing:
 	}
-	if r, err = m.build(ctx, o, r); err != nil {
+	if r, err = build(ctx, o, r); err != nil {
 		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, o.Name, err)
 	}
 	return answer(o, r), nil
@@ -111,8 +108,7 @@ func apply(ctx context.Context, o *pool.Open, id string, s recovery.Survey) erro
 	return err
 }
 
-// repeat answers a request for a volume that exists.
-func (m *Manager) repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
+func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 	for _, f := range []struct {
 		name      string
 		is, asked any
@@ -144,7 +140,7 @@ func (m *Manager) repeat(o *pool.Open, is, asked records.Record) (Volume, error)
 
 // build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place,
 // each durable before the next. Where the backend keeps that order by itself, one sync at the end makes all durable.
-func (m *Manager) build(ctx context.Context, o *pool.Open, r records.Record) (made records.Record, err error) {
+func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Record, err error) {
 	space, err := o.Disk.Space()
 	if err != nil {
 		return r, fmt.Errorf("read the filesystem's free space: %w", err)
@@ -157,7 +153,9 @@ func (m *Manager) build(ctx context.Context, o *pool.Open, r records.Record) (ma
 	staged, moved := path.Join(disk.StagingDir, r.ID), false
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, undo(ctx, o, r.ID, moved))
+			if undone := undo(ctx, o, r.ID, moved); undone != nil {
+				err = errors.Join(err, fmt.Errorf("undo: %w", undone))
+			}
 		}
 	}()
 	if r, err = stage(o, r, staged); err != nil {
@@ -173,13 +171,12 @@ func (m *Manager) build(ctx context.Context, o *pool.Open, r records.Record) (ma
 	if err := disk.SyncAll(o.Disk, ".", disk.StagingDir); err != nil {
 		return r, err
 	}
-	o.Ledger.Put(r.ID, ledger.Volume{
-		Bytes: r.Bytes, QuotaID: r.QuotaID, Counted: r.QuotaID != 0, Ephemeral: r.Ephemeral, Created: r.Created,
-	})
+	v := recovery.Volume(r)
+	v.Counted = r.QuotaID != 0
+	o.Ledger.Put(r.ID, v)
 	return r, nil
 }
 
-// stage makes a volume's directory in staging, with its limit, owner and mode.
 func stage(o *pool.Open, r records.Record, staged string) (_ records.Record, err error) {
 	mode := records.FileMode(r.Mode)
 	r.Backend = o.Backend.Name
@@ -195,7 +192,6 @@ func stage(o *pool.Open, r records.Record, staged string) (_ records.Record, err
 	return r, err
 }
 
-// place puts the record of a staged volume in its place.
 func place(o *pool.Open, id, staged string) error {
 	between := disk.SyncAll
 	if o.Backend.Ordered {
@@ -213,21 +209,18 @@ func place(o *pool.Open, id, staged string) error {
 // undo takes back what build did, in the order of recovery. It ends at its first failure: what was done before is
 // then whole for the next request, or for recovery, to go on from.
 func undo(ctx context.Context, o *pool.Open, id string, moved bool) error {
-	staged := path.Join(disk.StagingDir, id)
 	if moved {
+		staged := path.Join(disk.StagingDir, id)
 		if err := o.Disk.Rename(id, staged); err != nil {
-			return fmt.Errorf("undo: %w", err)
+			return err
 		}
 		if err := disk.SyncAll(o.Disk, disk.StagingDir, "."); err != nil {
-			return fmt.Errorf("undo: %w", err)
+			return err
 		}
 	}
 	s, _, err := recovery.Look(o.Disk, id)
-	if err == nil {
-		err = apply(ctx, o, id, s)
-	}
 	if err != nil {
-		return fmt.Errorf("undo: %w", err)
+		return err
 	}
-	return nil
+	return apply(ctx, o, id, s)
 }

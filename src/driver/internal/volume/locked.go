@@ -15,13 +15,17 @@ import (
 // goes on after the caller has left; until it is done, every other call for the id is ErrBusy.
 type Locked struct {
 	*Manager
-	mu      sync.Mutex
-	busy    map[string]struct{}
+	busy    sync.Map // of operation
 	running sync.WaitGroup
 }
 
+type operation struct{ kind, id string }
+
+// change is the kind of an operation that changes something.
+const change = "change"
+
 // NewLocked decorates a manager.
-func NewLocked(m *Manager) *Locked { return &Locked{Manager: m, busy: map[string]struct{}{}} }
+func NewLocked(m *Manager) *Locked { return &Locked{Manager: m} }
 
 // Create is Manager.Create under the id's lock.
 func (l *Locked) Create(ctx context.Context, s Spec) (Volume, error) {
@@ -35,20 +39,19 @@ func (l *Locked) Delete(ctx context.Context, id string) error {
 
 // Expand is Manager.Expand under the id's lock.
 func (l *Locked) Expand(ctx context.Context, id string, bytes, limit int64) (Volume, error) {
-	return result(ctx, l, id, func(ctx context.Context) (Volume, error) {
-		return l.Manager.Expand(ctx, id, bytes, limit)
-	})
+	return result(ctx, l, id, func(ctx context.Context) (Volume, error) { return l.Manager.Expand(ctx, id, bytes, limit) })
 }
 
-// Get is Manager.Get without a lock, which an operation that takes its time would have. What is missing only because
-// one is under way is not called lost.
+// Get is Manager.Get without a lock, which an operation that takes its time would have, but for one caller at a time:
+// a pool that hangs keeps no more. What is missing only because an operation is under way is not called lost.
 func (l *Locked) Get(ctx context.Context, id string) (Volume, Health, error) {
-	if !l.take("get " + id) { // no id has a space; a pool that hangs keeps one caller, not all
-		return Volume{}, Health{}, busy(id)
+	end, err := l.take("get", id)
+	if err != nil {
+		return Volume{}, Health{}, err
 	}
-	defer l.end("get " + id)
+	defer end()
 	v, health, err := l.Manager.Get(ctx, id)
-	if err == nil && health.Condition == DataLoss && l.isBusy(id) {
+	if _, busy := l.busy.Load(operation{change, id}); busy && err == nil && health.Condition == DataLoss {
 		return Volume{}, Health{}, fmt.Errorf("%w: an operation on %s is under way; ask again", ErrBusy, id)
 	}
 	return v, health, err
@@ -56,10 +59,11 @@ func (l *Locked) Get(ctx context.Context, id string) (Volume, Health, error) {
 
 // Stats is Manager.Stats, for one caller at a time.
 func (l *Locked) Stats(ctx context.Context, id, path string) (Stats, error) {
-	if !l.take("stats " + id) {
-		return Stats{}, busy(id)
+	end, err := l.take("stats", id)
+	if err != nil {
+		return Stats{}, err
 	}
-	defer l.end("stats " + id)
+	defer end()
 	return l.Manager.Stats(ctx, id, path)
 }
 
@@ -75,9 +79,7 @@ func (l *Locked) Unpublish(ctx context.Context, id, target string) error {
 
 // Adopt is Manager.Adopt under the id's lock.
 func (l *Locked) Adopt(ctx context.Context, id string, bytes int64) (records.Record, error) {
-	return result(ctx, l, id, func(ctx context.Context) (records.Record, error) {
-		return l.Manager.Adopt(ctx, id, bytes)
-	})
+	return result(ctx, l, id, func(ctx context.Context) (records.Record, error) { return l.Manager.Adopt(ctx, id, bytes) })
 }
 
 // Discard is Manager.Discard under the id's lock.
@@ -87,23 +89,34 @@ func (l *Locked) Discard(ctx context.Context, id, node string) error {
 
 // Enforce is Manager.Enforce under the id's lock. It ends with ctx: it can take hours, and be begun anew.
 func (l *Locked) Enforce(ctx context.Context, id string, progress func(files int64)) error {
-	if !l.take(id) {
-		return busy(id)
+	end, err := l.take(change, id)
+	if err != nil {
+		return err
 	}
-	defer l.end(id)
+	defer end()
 	return l.Manager.Enforce(ctx, id, progress)
 }
 
 // Wait returns when no operation is under way any more.
 func (l *Locked) Wait() { l.running.Wait() }
 
+// take gives the end of an operation that begins; ErrBusy where one of that kind is under way on the id.
+func (l *Locked) take(kind, id string) (end func(), err error) {
+	if _, taken := l.busy.LoadOrStore(operation{kind, id}, nil); taken {
+		return nil, fmt.Errorf("%w: an earlier operation on %s has not ended yet; try again", ErrBusy, id)
+	}
+	l.running.Add(1)
+	return func() {
+		l.busy.Delete(operation{kind, id})
+		l.running.Done()
+	}, nil
+}
+
 // result is do for an operation with a result, which may be written to after its caller has left.
-func result[T any](
-	ctx context.Context, l *Locked, id string, operation func(context.Context) (T, error),
-) (T, error) {
+func result[T any](ctx context.Context, l *Locked, id string, run func(context.Context) (T, error)) (T, error) {
 	var r, none T
 	err := l.do(ctx, id, func(ctx context.Context) (err error) {
-		r, err = operation(ctx)
+		r, err = run(ctx)
 		return err
 	})
 	if err != nil {
@@ -112,20 +125,16 @@ func result[T any](
 	return r, nil
 }
 
-func busy(id string) error {
-	return fmt.Errorf("%w: an earlier operation on %s has not ended yet; try again", ErrBusy, id)
-}
-
 // do runs an operation on an id. Values of ctx stay, its end does not reach the operation.
-func (l *Locked) do(ctx context.Context, id string, operation func(context.Context) error) error {
-	if !l.take(id) {
-		return busy(id)
+func (l *Locked) do(ctx context.Context, id string, run func(context.Context) error) error {
+	end, err := l.take(change, id)
+	if err != nil {
+		return err
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer l.running.Done()
-		err := l.guarded(context.WithoutCancel(ctx), id, operation)
-		l.give(id) // before the caller knows: its next call must find the id free
+		err := l.guarded(context.WithoutCancel(ctx), id, run)
+		end() // before the caller knows: its next call must find the id free
 		done <- err
 	}()
 	select {
@@ -137,7 +146,7 @@ func (l *Locked) do(ctx context.Context, id string, operation func(context.Conte
 }
 
 // guarded turns a panic into an error: nobody else could recover it in a goroutine of its own.
-func (l *Locked) guarded(ctx context.Context, id string, operation func(context.Context) error) (err error) {
+func (l *Locked) guarded(ctx context.Context, id string, run func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			l.Log.Error("an operation panicked", logging.KeyID, id, logging.KeyPanic, fmt.Sprint(p),
@@ -145,36 +154,7 @@ func (l *Locked) guarded(ctx context.Context, id string, operation func(context.
 			err = fmt.Errorf("%w: the operation on volume %s panicked (%v); the driver's log has the details", errBug, id, p)
 		}
 	}()
-	return operation(ctx)
+	return run(ctx)
 }
 
 var errBug = errors.New("the driver has a bug")
-
-func (l *Locked) take(id string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, taken := l.busy[id]; taken {
-		return false
-	}
-	l.busy[id] = struct{}{}
-	l.running.Add(1)
-	return true
-}
-
-func (l *Locked) end(key string) {
-	l.give(key)
-	l.running.Done()
-}
-
-func (l *Locked) isBusy(id string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, busy := l.busy[id]
-	return busy
-}
-
-func (l *Locked) give(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.busy, id)
-}

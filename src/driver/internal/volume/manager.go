@@ -1,21 +1,23 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Mounter publishes directories below the kubelet's directory; bindmount.Tree has the details.
@@ -48,8 +50,10 @@ type Config struct {
 // Manager does the work on volumes. It takes no locks: calls for one id must not overlap, which Locked sees to.
 type Manager struct {
 	Config
-	targets *targets
+	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
 }
+
+type mountpoint struct{ id, target string }
 
 // New returns a manager that knows what is published on this node already.
 func New(c Config) (*Manager, error) {
@@ -60,7 +64,13 @@ func New(c Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learn what is published on this node: %w", err)
 	}
-	return &Manager{Config: c, targets: newTargets(published)}, nil
+	m := &Manager{Config: c}
+	for id, targets := range published {
+		for _, target := range targets {
+			m.mounts.Store(mountpoint{id, target}, nil)
+		}
+	}
+	return m, nil
 }
 
 // find runs do on the open pool that has a volume's record, those first that know it. records.ErrNotFound where every
@@ -71,7 +81,8 @@ func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, recor
 	}
 	names := m.Pools.Names()
 	if known, _, ok := m.Pools.Find(id); ok {
-		slices.SortStableFunc(names, func(a, b string) int { return rank(b, known) - rank(a, known) })
+		i := slices.Index(names, known)
+		names = slices.Insert(slices.Delete(names, i, i+1), 0, known)
 	}
 	var troubles []error
 	for _, name := range names {
@@ -102,166 +113,121 @@ func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, recor
 	return fmt.Errorf("%w: no pool on this node has %s", records.ErrNotFound, id)
 }
 
-func rank(name, known string) int {
-	if name == known {
-		return 1
-	}
-	return 0
-}
-
 // findOrAdopt is find, and where there is no record a look at the PersistentVolume: it may name a directory that
 // another driver made, or a pool that cannot be used here.
 func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open, records.Record) error) error {
-	err := m.find(ctx, id, do)
-	if !errors.Is(err, records.ErrNotFound) {
-		return err
+	missing := m.find(ctx, id, do)
+	if !errors.Is(missing, records.ErrNotFound) {
+		return missing
 	}
-	pv, ok, apiErr := m.Cluster.Get(ctx, id)
-	if apiErr != nil {
-		return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, apiErr)
+	pv, ok, err := m.Cluster.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
 	}
 	if !ok {
-		return err
+		return missing
 	}
-	adopted, adoptErr := m.adoptNamed(ctx, pv)
-	switch {
-	case adoptErr != nil:
-		return adoptErr
-	case !adopted:
-		return err
+	if adopted, err := m.adoptNamed(ctx, pv); err != nil || !adopted {
+		return cmp.Or(err, missing)
 	}
 	return m.find(ctx, id, do)
 }
 
-// Get answers what a volume is and how it is.
-func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err error) {
-	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
-		_, ok, err := recovery.Directory(o.Disk, id)
-		v, h = answer(o, r), health(o, r, ok)
-		return err
-	})
-	return v, h, err
-}
-
-func answer(o *pool.Open, r records.Record) Volume {
-	return Volume{Record: r, Enforcement: o.Enforcement(r.ID)}
-}
-
-func health(o *pool.Open, r records.Record, hasData bool) Health {
-	switch {
-	case !hasData:
-		return Health{Condition: DataLoss, Reason: "DirectoryMissing", Message: lost(r).Error()}
-	case r.QuotaID != 0 && o.Enforcement(r.ID) == quota.None:
-		return Health{Condition: Degraded, Reason: "VolumeNotEnforced", Message: notEnforced(o, r)}
-	default:
-		return Health{Condition: Healthy, Reason: "Healthy", Message: "the volume's directory is there"}
+// dataOf looks at the directory of a volume, which must be there.
+func dataOf(o *pool.Open, r records.Record) (disk.Info, error) {
+	info, ok, err := recovery.Directory(o.Disk, r.ID)
+	if err == nil && !ok {
+		err = lost(r)
 	}
-}
-
-// notEnforced says why a volume that has an ID is not held to its size, and what to do.
-func notEnforced(o *pool.Open, r records.Record) string {
-	if !o.Backend.Enforces() {
-		return fmt.Sprintf("the quota that kept volume %s to its size is off: %s", r.ID, o.Backend.Reason)
-	}
-	return fmt.Sprintf("nothing keeps volume %s to its size: its directory, which was copied or restored, does not "+
-		"count to its ID; once no pod uses it: driver volume enforce %s", r.ID, r.ID)
+	return info, err
 }
 
 func lost(r records.Record) error {
 	return fmt.Errorf("%w: the record of %s is there but its directory csi/%s in pool %s is gone; restore it, or delete "+
-		"the claim",
-		ErrLost, r.ID, r.ID, r.Pool)
+		"the claim", ErrLost, r.ID, r.ID, r.Pool)
 }
 
-// List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there
-// are more. A volume that vanishes meanwhile is left out.
-func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []Volume, next string, err error) {
-	in := map[string]string{}
-	var ids []string
-	m.Pools.Each(func(pool, id string, v ledger.Volume) {
-		if id > after && !v.Refused {
-			in[id] = pool
-			ids = append(ids, id)
-		}
-	})
-	slices.Sort(ids)
-	if limit > 0 && len(ids) > limit {
-		ids = ids[:limit]
-		next = ids[limit-1]
+// Expand makes a volume at least as large as asked, rounded up to whole blocks and with a limit other than 0 at most
+// that, and answers what it is then. It never shrinks one. The room is reserved, then the limit on the disk raised,
+// then the record written: after a crash anywhere the record says what the limit is to be, and recovery makes it so.
+func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v Volume, err error) {
+	size, err := WholeBlocks(bytes, limit)
+	if err != nil {
+		return Volume{}, err
 	}
-	for _, name := range m.Pools.Names() {
-		here := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return in[id] != name })
-		if len(here) == 0 {
-			continue
-		}
-		err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-			for _, id := range here {
-				if r, err := records.Read(o.Disk, id); err == nil {
-					r.Pool = name
-					volumes = append(volumes, answer(o, r))
-				}
+	err = m.findOrAdopt(ctx, id, func(o *pool.Open, r records.Record) error {
+		_, err := dataOf(o, r)
+		switch {
+		case err != nil:
+			return err
+		case limit > 0 && r.Bytes > limit:
+			return fmt.Errorf("%w: volume %s has %d bytes and never shrinks, limit_bytes is %d",
+				ErrOutOfRange, id, r.Bytes, limit)
+		case size > r.Bytes:
+			r, err = grow(o, r, size)
+		default:
+			// Its record may not be on the disk: an earlier request may have failed at its very last step, or its driver was
+			// killed there and recovery has entered the new size.
+			if err = disk.SyncAll(o.Disk, disk.VolumesDir); err == nil {
+				_, err = o.Enter(r)
 			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, pool.ErrAbsent) {
-			return nil, "", err
+		}
+		if err != nil {
+			return fmt.Errorf("expand volume %s to %d bytes: %w", id, size, err)
+		}
+		v = answer(o, r)
+		return nil
+	})
+	return v, err
+}
+
+func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
+	v, err := o.Enter(r)
+	switch {
+	case err != nil:
+		return r, err
+	case r.QuotaID != 0 && !v.Counted:
+		return r, fmt.Errorf("%w, so a new size would mean nothing: %s", ErrNotEnforced, notEnforced(o, r))
+	case v.Counted:
+		usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
+		if err != nil {
+			return r, err
+		}
+		if used := usage[r.QuotaID].Bytes; used > size { // possible where it grew while the quota was off
+			return r, fmt.Errorf("%w: it uses %d bytes; ask for at least as many", ErrBelowUse, used)
 		}
 	}
-	slices.SortFunc(volumes, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
-	return volumes, next, nil
-}
-
-// Stats is the use of a volume published at a path (any path where it is mounted).
-func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err error) {
-	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
-		info, ok, err := recovery.Directory(o.Disk, id)
-		if err != nil {
-			return err
-		}
-		mount, err := m.Mounter.Inspect(path)
-		if err != nil {
-			return err
-		}
-		if !mount.Mounted || (ok && !same(mount, info)) {
-			return fmt.Errorf("%w: volume %s is not published at volume_path %s", records.ErrNotFound, id, path)
-		}
-		s, err = stats(o, r)
-		return err
-	})
-	return s, err
-}
-
-// stats is a volume's own use where it is held to its size. What it may take in addition ends
-// where the filesystem does.
-func stats(o *pool.Open, r records.Record) (Stats, error) {
 	space, err := o.Disk.Space()
 	if err != nil {
-		return Stats{}, fmt.Errorf("read the filesystem's use: %w", err)
+		return r, fmt.Errorf("read the filesystem's free space: %w", err)
 	}
-	if o.Enforcement(r.ID) == quota.None {
-		return Stats{
-			Bytes: space.Size, BytesUsed: space.Used, BytesAvailable: space.Free,
-			Inodes: space.Inodes, InodesUsed: space.InodesUsed, InodesAvailable: space.InodesFree,
-		}, nil
-	}
-	if _, err := o.Limits.Check(r.ID, r.QuotaID); err != nil { // brings nested subvolumes back into the count
-		return Stats{}, err
-	}
-	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
+	release, err := o.Ledger.Grow(r.ID, size, space)
 	if err != nil {
-		return Stats{}, fmt.Errorf("read the use of volume %s: %w", r.ID, err)
+		return r, err
 	}
-	use := usage[r.QuotaID]
-	s := Stats{
-		Bytes: r.Bytes, BytesUsed: use.Bytes, BytesAvailable: min(space.Free, max(0, r.Bytes-use.Bytes)),
-		Inodes: space.Inodes, InodesUsed: use.Inodes, InodesAvailable: space.InodesFree,
+	defer release()
+	grown := r
+	grown.Bytes = size
+	if v.Counted {
+		err = o.Limits.Set(r.ID, r.QuotaID, grown.Limit())
 	}
-	if r.Inodes > 0 {
-		s.Inodes, s.InodesAvailable = r.Inodes, min(space.InodesFree, max(0, r.Inodes-use.Inodes))
+	if err == nil {
+		err = records.Replace(o.Disk, grown)
 	}
-	return s, nil
+	if err != nil {
+		return r, errors.Join(err, reread(o, r.ID))
+	}
+	v.Bytes = size
+	o.Ledger.Put(r.ID, v)
+	o.Log.Info("expanded a volume", logging.KeyID, r.ID, logging.KeyBytes, size)
+	return grown, nil
 }
 
-func same(mount bindmount.Mount, info disk.Info) bool {
-	return mount.Dev == info.Dev && mount.Ino == info.Ino
+// reread makes limit and promise those of the record that a failed write has left.
+func reread(o *pool.Open, id string) error {
+	r, err := records.Read(o.Disk, id)
+	if err == nil {
+		_, err = o.Enter(r)
+	}
+	return err
 }

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -47,12 +48,9 @@ func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 }
 
 func (m *Manager) publish(o *pool.Open, r records.Record, q PublishRequest) error {
-	info, ok, err := recovery.Directory(o.Disk, r.ID)
+	info, err := dataOf(o, r)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		return lost(r)
 	}
 	m.seeToLimit(o, r)
 	mount, err := m.Mounter.Inspect(q.Target)
@@ -65,16 +63,16 @@ func (m *Manager) publish(o *pool.Open, r records.Record, q PublishRequest) erro
 		return fmt.Errorf("%w: volume %s is mounted at target_path %s with options %+v, asked for %+v",
 			ErrTargetTaken, r.ID, q.Target, mount.Options, q.Options)
 	case mount.Mounted:
-		m.targets.add(r.ID, q.Target)
+		m.mounts.Store(mountpoint{r.ID, q.Target}, nil)
 		return nil
 	}
 	if q.SingleWriter {
-		live, err := m.publishedAt(r.ID, info)
+		at, err := m.mountedAt(r.ID, info, q.Target)
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(live, func(t string) bool { return t != q.Target }); i >= 0 {
-			return fmt.Errorf("%w: %s is mounted at %s, and its access mode allows one pod", ErrSingleWriter, r.ID, live[i])
+		if at != "" {
+			return fmt.Errorf("%w: %s is mounted at %s, and its access mode allows one pod", ErrSingleWriter, r.ID, at)
 		}
 	}
 	return m.bind(o, r.ID, q)
@@ -105,8 +103,16 @@ func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
 	if err := m.Mounter.Bind(source, q.Target, q.Options); err != nil {
 		return fmt.Errorf("publish volume %s: %w", id, err)
 	}
-	m.targets.add(id, q.Target)
+	m.mounts.Store(mountpoint{id, q.Target}, nil)
 	return nil
+}
+
+// satisfies reports whether a mount has the options asked for. It may have more than those: a bind mount inherits the
+// flags of the filesystem's own mount, except that read-only must be as asked.
+func satisfies(is, asked bindmount.Options) bool {
+	return is.ReadOnly == asked.ReadOnly &&
+		(is.NoSUID || !asked.NoSUID) && (is.NoDev || !asked.NoDev) && (is.NoExec || !asked.NoExec) &&
+		(asked.Atime == "" || is.Atime == asked.Atime)
 }
 
 // inlinePrefix begins the ids that the kubelet gives to inline volumes (makeVolumeHandle,
@@ -122,7 +128,7 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	if err := m.Mounter.Unmount(target); err != nil {
 		return fmt.Errorf("unpublish volume %s: %w", id, err)
 	}
-	m.targets.remove(id, target)
+	m.mounts.Delete(mountpoint{id, target})
 	_, v, known := m.Pools.Find(id)
 	inline := v.Ephemeral
 	if !known { // after a restart: a pool that hangs must not keep other pods from ending
@@ -147,50 +153,125 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	return err
 }
 
-// satisfies reports whether a mount has the options asked for. It may have more than those: a bind mount inherits the
-// flags of the filesystem's own mount, except that read-only must be as asked.
-func satisfies(is, asked bindmount.Options) bool {
-	return is.ReadOnly == asked.ReadOnly &&
-		(is.NoSUID || !asked.NoSUID) && (is.NoDev || !asked.NoDev) && (is.NoExec || !asked.NoExec) &&
-		(asked.Atime == "" || is.Atime == asked.Atime)
+// targets are where a volume was mounted when that was last looked at.
+func (m *Manager) targets(id string) (targets []string) {
+	m.mounts.Range(func(key, _ any) bool {
+		if at, ok := key.(mountpoint); ok && at.id == id {
+			targets = append(targets, at.target)
+		}
+		return true
+	})
+	slices.Sort(targets)
+	return targets
 }
 
-// targets remembers where volumes are mounted, so that no call reads the mount table. What it
-// has is verified when used.
-type targets struct {
-	mu sync.Mutex
-	by map[string][]string
+// Published reports whether a volume is mounted anywhere on this node; in doubt it is.
+func (m *Manager) Published(id string) bool {
+	return slices.ContainsFunc(m.targets(id), func(target string) bool {
+		mount, err := m.Mounter.Inspect(target)
+		return err != nil || mount.Mounted
+	})
 }
 
-func newTargets(published map[string][]string) *targets {
-	t := &targets{by: map[string][]string{}}
-	for id, paths := range published {
-		t.by[id] = slices.Clone(paths)
+// mountedAt gives a target, other than one, at which a volume is mounted now; "" where there is none.
+func (m *Manager) mountedAt(id string, data disk.Info, other string) (at string, err error) {
+	for _, target := range m.targets(id) {
+		mount, err := m.Mounter.Inspect(target)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("see whether volume %s is mounted at %s: %w", id, target, err)
+		case !mount.Mounted || !same(mount, data):
+			m.mounts.Delete(mountpoint{id, target})
+		case at == "" && target != other:
+			at = target
+		}
 	}
-	return t
+	return at, nil
 }
 
-func (t *targets) of(id string) []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.by[id])
-}
-
-func (t *targets) add(id, target string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !slices.Contains(t.by[id], target) {
-		t.by[id] = append(t.by[id], target)
+// unused refuses a volume that is published.
+func (m *Manager) unused(id string, data disk.Info) error {
+	at, err := m.mountedAt(id, data, "")
+	if at != "" {
+		return fmt.Errorf("%w: %s is mounted at %s; delete the pod that uses it first", ErrPublished, id, at)
 	}
+	return err
 }
 
-func (t *targets) remove(id, target string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	left := slices.DeleteFunc(t.by[id], func(s string) bool { return s == target })
-	if len(left) == 0 {
-		delete(t.by, id)
-		return
+// Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one
+// that is published is refused, one whose data is gone is retired.
+func (m *Manager) Delete(ctx context.Context, id string) error {
+	err := m.findOrAdopt(ctx, id, func(o *pool.Open, r records.Record) error { return m.delete(ctx, o, r) })
+	if errors.Is(err, records.ErrNotFound) {
+		return m.deleted(ctx, id)
 	}
-	t.by[id] = left
+	return err
+}
+
+func (m *Manager) delete(ctx context.Context, o *pool.Open, r records.Record) error {
+	info, ok, err := recovery.Directory(o.Disk, r.ID)
+	if err != nil {
+		return err
+	}
+	if _, known := o.Ledger.Get(r.ID); !known { // deleted relies on it
+		o.Ledger.Put(r.ID, recovery.Volume(r))
+	}
+	if !ok {
+		return m.retire(ctx, o, r.ID)
+	}
+	if err := m.unused(r.ID, info); err != nil {
+		return err
+	}
+	ordered := false
+	if r.QuotaID != 0 {
+		state, err := o.Limits.Check(r.ID, r.QuotaID)
+		ordered = err == nil && state.Ordered
+	}
+	if err := trash.Discard(o.Disk, r, ordered, m.Now()); err != nil {
+		return fmt.Errorf("delete volume %s: %w", r.ID, err)
+	}
+	o.Ledger.Drop(r.ID)
+	return nil
+}
+
+// deleted ends a volume that is certainly gone. One that a ledger has was deleted by a request that failed at its
+// very last step: that may not be on the disk. Recovery has synced csi/, and other ids cost nothing.
+func (m *Manager) deleted(ctx context.Context, id string) error {
+	name, _, known := m.Pools.Find(id)
+	if !known {
+		return nil
+	}
+	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
+		if err := trash.Sync(o.Disk, id); err != nil {
+			return err
+		}
+		o.Ledger.Drop(id)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("finish the delete of volume %s in pool %s: %w", id, name, err)
+	}
+	return nil
+}
+
+// retire ends a volume that has no directory in csi/: what recovery would do with it, or, if nothing of it
+// is left anywhere, its record goes.
+func (m *Manager) retire(ctx context.Context, o *pool.Open, id string) error {
+	s, _, err := recovery.Look(o.Disk, id)
+	if err != nil {
+		return err
+	}
+	switch s.Verdict() {
+	case recovery.LostData:
+		o.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, id)
+		err = recovery.Retire(o.Disk, o.Limits, id)
+	case recovery.UndoCreate, recovery.FinishDelete:
+		err = apply(ctx, o, id, s)
+	default:
+		err = fmt.Errorf("%w: somebody else changed csi/%s meanwhile; try again", ErrBusy, id)
+	}
+	if err == nil {
+		o.Ledger.Drop(id)
+	}
+	return err
 }

@@ -3,11 +3,19 @@
 package volume
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
@@ -30,21 +38,15 @@ var (
 
 // Spec is a request for a volume, complete and validated by the caller except for the id.
 type Spec struct {
-	ID   string
-	Pool string
-	// Bytes is the size asked for; MaxBytes the largest acceptable one, 0 for no limit.
-	Bytes, MaxBytes int64
-	// Inodes limits the number of files; 0 means no limit.
-	Inodes int64
-	// Mode, UID and GID are those of the volume's root directory.
-	Mode     fs.FileMode
-	UID, GID int
-	OnDelete records.Disposal
-	Claim    records.Claim
-	// Parameters are kept in the record as they were given.
-	Parameters map[string]string
-	// Ephemeral marks an inline volume, the only kind that Unpublish deletes.
-	Ephemeral bool
+	ID, Pool        string
+	Bytes, MaxBytes int64       // the size asked for, and the largest acceptable one, 0 for no limit
+	Inodes          int64       // limits the number of files; 0 means no limit
+	Mode            fs.FileMode // of the volume's root directory, as UID and GID
+	UID, GID        int
+	OnDelete        records.Disposal
+	Claim           records.Claim
+	Parameters      map[string]string // kept in the record as they were given
+	Ephemeral       bool              // an inline volume, the only kind that Unpublish deletes
 }
 
 // Volume is what the manager answers about a volume.
@@ -78,11 +80,128 @@ type Stats struct {
 
 // PublishRequest asks for a volume at a target path.
 type PublishRequest struct {
-	ID     string
-	Target string // absolute, below the kubelet's directory
+	ID, Target string // the target is absolute, below the kubelet's directory
 	bindmount.Options
-	// SingleWriter refuses a second target (SINGLE_NODE_SINGLE_WRITER, ReadWriteOncePod).
-	SingleWriter bool
-	// Inline makes the volume first when it does not exist; nil for persistent volumes.
-	Inline *Spec
+	SingleWriter bool  // refuses a second target (SINGLE_NODE_SINGLE_WRITER, ReadWriteOncePod)
+	Inline       *Spec // makes the volume first when it does not exist; nil for persistent volumes
+}
+
+// Get answers what a volume is and how it is.
+func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err error) {
+	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+		_, ok, err := recovery.Directory(o.Disk, id)
+		v = answer(o, r)
+		switch {
+		case !ok:
+			h = Health{DataLoss, "DirectoryMissing", lost(r).Error()}
+		case r.QuotaID != 0 && v.Enforcement == quota.None:
+			h = Health{Degraded, "VolumeNotEnforced", notEnforced(o, r)}
+		default:
+			h = Health{Healthy, "Healthy", "the volume's directory is there"}
+		}
+		return err
+	})
+	return v, h, err
+}
+
+func answer(o *pool.Open, r records.Record) Volume {
+	return Volume{Record: r, Enforcement: o.Enforcement(r.ID)}
+}
+
+// notEnforced says why a volume that has an ID is not held to its size, and what to do.
+func notEnforced(o *pool.Open, r records.Record) string {
+	if !o.Backend.Enforces() {
+		return fmt.Sprintf("the quota that kept volume %s to its size is off: %s", r.ID, o.Backend.Reason)
+	}
+	return fmt.Sprintf("nothing keeps volume %s to its size: its directory, which was copied or restored, does not "+
+		"count to its ID; once no pod uses it: driver volume enforce %s", r.ID, r.ID)
+}
+
+// List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there
+// are more. A volume that vanishes meanwhile is left out.
+func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []Volume, next string, err error) {
+	in := map[string]string{}
+	var ids []string
+	m.Pools.Each(func(pool, id string, v ledger.Volume) {
+		if id > after && !v.Refused {
+			in[id] = pool
+			ids = append(ids, id)
+		}
+	})
+	slices.Sort(ids)
+	if limit > 0 && len(ids) > limit {
+		ids = ids[:limit]
+		next = ids[limit-1]
+	}
+	for _, name := range m.Pools.Names() {
+		here := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return in[id] != name })
+		if len(here) == 0 {
+			continue
+		}
+		err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
+			for _, id := range here {
+				if r, err := records.Read(o.Disk, id); err == nil {
+					r.Pool = name
+					volumes = append(volumes, answer(o, r))
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, pool.ErrAbsent) {
+			return nil, "", err
+		}
+	}
+	slices.SortFunc(volumes, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
+	return volumes, next, nil
+}
+
+// Stats is the use of a volume published at a path (any path where it is mounted).
+func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err error) {
+	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+		info, ok, err := recovery.Directory(o.Disk, id)
+		if err != nil {
+			return err
+		}
+		mount, err := m.Mounter.Inspect(path)
+		if err != nil {
+			return err
+		}
+		if !mount.Mounted || (ok && !same(mount, info)) {
+			return fmt.Errorf("%w: volume %s is not published at volume_path %s", records.ErrNotFound, id, path)
+		}
+		s, err = stats(o, r)
+		return err
+	})
+	return s, err
+}
+
+// stats is the use of a volume that is held to its size, whose room ends where that of the filesystem does, and else
+// of the whole filesystem.
+func stats(o *pool.Open, r records.Record) (Stats, error) {
+	space, err := o.Disk.Space()
+	if err != nil {
+		return Stats{}, fmt.Errorf("read the filesystem's use: %w", err)
+	}
+	s := Stats{space.Size, space.Used, space.Free, space.Inodes, space.InodesUsed, space.InodesFree}
+	if o.Enforcement(r.ID) == quota.None {
+		return s, nil
+	}
+	if _, err := o.Limits.Check(r.ID, r.QuotaID); err != nil { // brings nested subvolumes back into the count
+		return Stats{}, err
+	}
+	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
+	if err != nil {
+		return Stats{}, fmt.Errorf("read the use of volume %s: %w", r.ID, err)
+	}
+	use := usage[r.QuotaID]
+	s.Bytes, s.BytesUsed, s.BytesAvailable = r.Bytes, use.Bytes, min(space.Free, max(0, r.Bytes-use.Bytes))
+	s.InodesUsed = use.Inodes
+	if r.Inodes > 0 {
+		s.Inodes, s.InodesAvailable = r.Inodes, min(space.InodesFree, max(0, r.Inodes-use.Inodes))
+	}
+	return s, nil
+}
+
+func same(mount bindmount.Mount, info disk.Info) bool {
+	return mount.Dev == info.Dev && mount.Ino == info.Ino
 }

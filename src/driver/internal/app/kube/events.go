@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -34,16 +37,14 @@ func (c *Client) Warning(reason, message string) { c.event("Warning", reason, me
 
 // Tell reports something to the owner of a claim that is as it should be.
 func (c *Client) Tell(claim records.Claim, reason, message string) {
-	c.eventOn(reference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name,
-		UID: claim.UID,
-	}, "Normal", reason, message)
+	object := reference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	c.eventOn(object, "Normal", reason, message)
 }
 
 // event queues an event on the Node object.
 func (c *Client) event(kind, reason, message string) {
 	c.mu.Lock()
-	node := reference{APIVersion: "v1", Kind: "Node", Name: c.NodeName, UID: string(c.uid)}
+	node := reference{Kind: "Node", Name: c.NodeName, UID: string(c.uid)}
 	c.mu.Unlock()
 	c.eventOn(node, kind, reason, message)
 }
@@ -51,18 +52,16 @@ func (c *Client) event(kind, reason, message string) {
 // eventOn queues an event. There is one when a pool changes its state or a volume is made, so none are counted together
 // as client-go's recorder does; the patch library which that needs is a tenth of a binary.
 func (c *Client) eventOn(object reference, kind, reason, message string) {
-	namespace := object.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where events of objects without a namespace lie
-	}
+	object.APIVersion = "v1"
+	// Events of objects without a namespace lie in the default one.
+	namespace := cmp.Or(object.Namespace, metav1.NamespaceDefault)
 	now := time.Now().UTC().Truncate(time.Second) // the API takes no fractions here
 	e := &event{
 		Kind: "Event", APIVersion: "v1",
 		Metadata:       reference{Namespace: namespace, Name: fmt.Sprintf("%s.%x", object.Name, time.Now().UnixNano())},
 		InvolvedObject: object, Type: kind, Reason: reason, Message: cut(message),
 		Source: eventSource{Component: reporter, Host: c.NodeName}, ReportingController: reporter,
-		ReportingInstance: c.NodeName,
-		FirstTimestamp:    now, LastTimestamp: now, Count: 1,
+		ReportingInstance: c.NodeName, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	select {
 	case c.events <- e:
@@ -93,7 +92,8 @@ func (c *Client) sendEvents(ctx context.Context) {
 
 func (c *Client) sendEvent(ctx context.Context, e *event) (err error) {
 	for range eventAttempts {
-		if err = c.postEvent(ctx, e); err == nil {
+		err = c.send(ctx, c.API.core.Post().Namespace(e.Metadata.Namespace).Resource("events"), e)
+		if err == nil || apierrors.IsAlreadyExists(err) { // an earlier attempt arrived, only its answer did not
 			return nil
 		}
 		select {
@@ -105,16 +105,47 @@ func (c *Client) sendEvent(ctx context.Context, e *event) (err error) {
 	return err
 }
 
-func (c *Client) postEvent(ctx context.Context, e *event) error {
-	body, err := json.Marshal(e)
+func (c *Client) send(ctx context.Context, request *rest.Request, object any) error {
+	body, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
 	brief, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	err = c.API.core.Post().Namespace(e.Metadata.Namespace).Resource("events").Body(body).Do(brief).Error()
-	if apierrors.IsAlreadyExists(err) { // an earlier attempt arrived, only its answer did not
-		return nil
+	return request.Body(body).Do(brief).Error()
+}
+
+// Condition is one condition of the driver's own pod.
+type Condition struct {
+	Type    string
+	True    bool
+	Reason  string
+	Message string
+	// Cause is the reason behind Reason. It is not sent: a new one is a change all the same.
+	Cause string
+	// Since is when True became what it is.
+	Since time.Time
+}
+
+// Report makes these the conditions that the driver has on its own pod, in one request. It is a server-side apply, so
+// conditions of earlier reports that are not among them go, and everybody else's stay.
+func (c *Client) Report(ctx context.Context, conditions []Condition) error {
+	pod := podStatus{Kind: "Pod", APIVersion: "v1", Metadata: reference{Name: c.PodName, Namespace: c.PodNamespace}}
+	for _, condition := range conditions {
+		status := "False"
+		if condition.True {
+			status = "True"
+		}
+		pod.Status.Conditions = append(pod.Status.Conditions, podCondition{
+			Type: condition.Type, Status: status, Reason: condition.Reason, Message: cut(condition.Message),
+			LastTransitionTime: condition.Since.UTC().Truncate(time.Second), // the API takes no fractions here
+		})
 	}
-	return err
+	request := c.API.core.Patch(types.ApplyYAMLPatchType).
+		Namespace(c.PodNamespace).Resource("pods").Name(c.PodName).SubResource("status").
+		Param("fieldManager", reporter).Param("force", "true")
+	if err := c.send(ctx, request, pod); err != nil {
+		return fmt.Errorf("apply the conditions of pod %s/%s: %w", c.PodNamespace, c.PodName, err)
+	}
+	return nil
 }

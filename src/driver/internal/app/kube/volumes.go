@@ -15,17 +15,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
-// Volume attributes that are read: the pool's name, ours and kubevirt's, and what deleting does with the data.
 const (
+	// Volume attributes that are read: the pool's name, ours and kubevirt's, and what deleting does with the data.
 	attributePool     = "storagePool"
 	attributeOnDelete = "onDelete"
+
+	persistentVolumes = "persistentvolumes"
+	// page is how many PersistentVolumes are asked for at a time.
+	page = 500
 )
-
-// persistentVolumes is their name in the API.
-const persistentVolumes = "persistentvolumes"
-
-// page is how many PersistentVolumes are asked for at a time.
-const page = 500
 
 // Get finds the PersistentVolume of this driver whose volumeHandle is id: by name first, which is the same for all that
 // external-provisioner makes, then among all.

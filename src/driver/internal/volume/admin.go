@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
@@ -62,7 +64,7 @@ func (m *Manager) track(o *pool.Open, r records.Record) (ok bool, err error) {
 		return false, err
 	}
 	if prepared, err := records.ReadPrepared(o.Disk, r.ID); err == nil && prepared.ID == r.ID {
-		return true, m.restore(o, prepared)
+		return true, restore(o, prepared)
 	}
 	info, _, err := recovery.Directory(o.Disk, r.ID)
 	if err != nil {
@@ -84,7 +86,7 @@ func (m *Manager) track(o *pool.Open, r records.Record) (ok bool, err error) {
 
 // restore puts a record in place that was never put there, or that the repair of a damaged filesystem has left: it is
 // all that is known of the directory.
-func (m *Manager) restore(o *pool.Open, r records.Record) error {
+func restore(o *pool.Open, r records.Record) error {
 	if err := records.Add(o.Disk, r); err != nil { // written again: what was prepared may not be durable
 		return err
 	}
@@ -153,41 +155,27 @@ func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (r records.
 		if is.Ephemeral {
 			return fmt.Errorf("%w: %s is an inline volume, which ends with its pod", ErrUnsupported, id)
 		}
-		_, ok, err := recovery.Directory(o.Disk, id)
-		if err == nil && !ok {
-			return lost(r)
-		}
+		_, err := dataOf(o, is)
 		return err
 	}
-	err = m.find(ctx, id, has)
-	if !errors.Is(err, records.ErrNotFound) {
+	if err = m.find(ctx, id, has); !errors.Is(err, records.ErrNotFound) {
 		return r, err
 	}
-	size, sizeErr := WholeBlocks(bytes, 0)
-	if name, ok := m.untracked(id); ok {
-		if sizeErr != nil {
+	for name, ids := range m.Pools.Untracked() {
+		if !slices.Contains(ids, id) {
+			continue
+		}
+		size, err := WholeBlocks(bytes, 0)
+		if err != nil {
 			return r, fmt.Errorf("%w: csi/%s in pool %s has no record; say how large the volume is with --size",
 				ErrInvalid, id, name)
 		}
-		if err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-			_, err := m.track(o, records.Record{ID: id, Bytes: size})
-			return err
-		}); err != nil {
-			return r, err
+		if _, err = m.adopt(ctx, name, pool.PersistentVolume{Handle: id, Bytes: size}); err == nil {
+			err = m.find(ctx, id, has)
 		}
-		return r, m.find(ctx, id, has)
+		return r, err
 	}
 	return r, err
-}
-
-// untracked gives the pool that has a directory of that name without a record.
-func (m *Manager) untracked(id string) (name string, ok bool) {
-	for name, ids := range m.Pools.Untracked() {
-		if slices.Contains(ids, id) {
-			return name, true
-		}
-	}
-	return "", false
 }
 
 // Discard moves a volume into the trash that no PersistentVolume names, but for one that names the node given.
@@ -216,4 +204,80 @@ func (m *Manager) unnamed(ctx context.Context, id, node string) error {
 	}
 	return fmt.Errorf("%w: %s names %s (nodes %q); delete that PersistentVolume first, its reclaim policy being Retain",
 		ErrNamed, pv.Name, id, pv.Nodes)
+}
+
+// slice is how long Enforce keeps a pool open at a time.
+const slice = 500 * time.Millisecond
+
+var errSliceOver = errors.New("slice over")
+
+// Enforce makes everything in a volume count to its ID again, and sets its limit: for a directory that was copied or
+// restored. The volume must not be published. It works in slices, and says after each how many files it has seen.
+func (m *Manager) Enforce(ctx context.Context, id string, progress func(files int64)) error {
+	var r records.Record
+	err := m.find(ctx, id, func(o *pool.Open, is records.Record) (err error) {
+		r, err = m.prepareEnforce(o, is)
+		return err
+	})
+	var cursor disk.Cursor
+	for more := true; more && err == nil; {
+		more = false
+		err = m.Pools.Use(ctx, r.Pool, func(o *pool.Open) error {
+			end := m.Now().Add(slice)
+			err := o.Backend.Enforce(ctx, o.Disk, quota.Tree{Name: id, ID: r.QuotaID, Cursor: &cursor},
+				func(ctx context.Context) error {
+					if m.Now().After(end) {
+						return errSliceOver
+					}
+					return ctx.Err()
+				})
+			if more = errors.Is(err, errSliceOver); more {
+				return ctx.Err()
+			}
+			if err == nil {
+				err = o.Limits.Set(id, r.QuotaID, r.Limit())
+			}
+			if err == nil {
+				_, err = o.Enter(r)
+			}
+			return err
+		})
+		progress(cursor.Visited())
+	}
+	if err != nil {
+		return fmt.Errorf("enforce the size of volume %s: %w", id, err)
+	}
+	return nil
+}
+
+// prepareEnforce refuses what cannot be enforced, and gives the record a new ID where its own is another volume's.
+func (m *Manager) prepareEnforce(o *pool.Open, r records.Record) (records.Record, error) {
+	info, err := dataOf(o, r)
+	switch {
+	case err != nil:
+		return r, err
+	case r.QuotaID == 0:
+		return r, fmt.Errorf("%w: it was adopted, or made while no quota was on, and has no ID; copy its data into a new "+
+			"volume", ErrUnsupported)
+	case !o.Backend.Enforces():
+		return r, fmt.Errorf("%w: %s", ErrUnsupported, notEnforced(o, r))
+	}
+	if err := m.unused(r.ID, info); err != nil || (r.Backend == o.Backend.Name && !m.taken(r)) {
+		return r, err
+	}
+	r.Backend = o.Backend.Name
+	_, err = o.Backend.NewID(o.Disk, func(id quota.ID) error {
+		r.QuotaID = id
+		return records.Replace(o.Disk, r)
+	})
+	return r, err
+}
+
+// taken reports whether another volume counts to the ID of a record, in any pool of this node: two can be on one
+// filesystem.
+func (m *Manager) taken(r records.Record) (taken bool) {
+	m.Pools.Each(func(in, id string, v ledger.Volume) {
+		taken = taken || (v.Counted && v.QuotaID == r.QuotaID && (id != r.ID || in != r.Pool))
+	})
+	return taken
 }

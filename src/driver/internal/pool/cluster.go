@@ -1,0 +1,155 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+const (
+	// LegacyPool is the pool of volumes whose class names none, as kubevirt's driver had it.
+	LegacyPool = "legacy"
+	// askAgain is how long an answer of the Kubernetes API is good for, and afterSilence how soon it is asked again when
+	// it did not answer: pools that cannot be used are looked at every few seconds and at every call, and must not list
+	// all PersistentVolumes each time.
+	askAgain, afterSilence = 30 * time.Second, 5 * time.Second
+	// orphanAge is how old a record must be before it counts as an orphan, and how often orphans are looked for.
+	orphanAge = time.Hour
+)
+
+// Inline reports whether a pool takes CSI inline ephemeral volumes.
+func (s *Set) Inline(name string) bool {
+	p := s.find(name)
+	return p != nil && p.spec.Inline
+}
+
+// Resolve names the pool of a class: the one it asks for, else the pool legacy, else the only one.
+func (s *Set) Resolve(name string) (string, error) {
+	if name = Default(s.Names(), name); name == "" {
+		return "", fmt.Errorf("%w: the StorageClass parameter storagePool is missing; configured are: %s",
+			ErrAmbiguous, s.names())
+	}
+	return name, nil
+}
+
+// Default is the pool that a name means where these are configured, "" where it means none.
+func Default(configured []string, name string) string {
+	switch {
+	case name != "":
+		return name
+	case slices.Contains(configured, LegacyPool):
+		return LegacyPool
+	case len(configured) == 1:
+		return configured[0]
+	default:
+		return ""
+	}
+}
+
+// SetNodeLabels decides anew in which pools this node makes volumes. Until it is first called, a pool with a
+// nodeSelector that was never used here is absent.
+func (s *Set) SetNodeLabels(labels map[string]string) {
+	for _, p := range s.pools {
+		selected := true
+		for key, value := range p.spec.NodeSelector {
+			has, ok := labels[key]
+			selected = selected && ok && has == value
+		}
+		p.ledger.Select(selected)
+	}
+	s.labelled.Store(true)
+}
+
+// pvCache is the last answer of the Kubernetes API.
+type pvCache struct {
+	mu  sync.Mutex
+	at  time.Time
+	pvs []PersistentVolume
+	err error
+}
+
+// listed gives the PersistentVolumes of the driver, as they were at most askAgain ago.
+func (s *Set) listed(ctx context.Context) ([]PersistentVolume, error) {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	old := s.Now().Sub(s.cache.at)
+	if old >= askAgain || (old >= afterSilence && s.cache.err != nil) {
+		s.cache.pvs, s.cache.err = s.PVs.List(ctx)
+		s.cache.at = s.Now()
+	}
+	return s.cache.pvs, s.cache.err
+}
+
+// ask asks the cluster about a pool that is new to this node.
+func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) guard.Decision {
+	if d.Action == guard.StayAside && p.known().asked {
+		return d
+	}
+	pvs, err := p.set.listed(ctx)
+	if err != nil {
+		return guard.Absent("ClusterUnknown",
+			"waiting for the Kubernetes API to say whether %s ought to have volumes already: %v", p.spec.Path, err)
+	}
+	var wanted []string
+	names := p.set.Names()
+	for _, pv := range pvs {
+		if pv.Here && Default(names, pv.Pool) == p.spec.Name {
+			wanted = append(wanted, pv.Handle)
+		}
+	}
+	if d.Action == guard.StayAside {
+		p.update(func(s *state) { s.asked, s.served = true, len(wanted) > 0 })
+		if len(wanted) == 0 {
+			return d
+		}
+		f.Selected = true
+		d = guard.Decide(p.spec, f)
+	}
+	return guard.Confirm(p.set.Host, p.spec, d, f, wanted)
+}
+
+// orphans are volumes that no PersistentVolume of this node names, nor for inline ones a pod.
+type orphans struct {
+	unnamed []string
+	other   []string // with the nodes that their PersistentVolume names
+}
+
+// FindOrphans reports volumes of an hour ago or older that no PersistentVolume names, or one of
+// another node, and inline volumes that no pod has mounted: one whose pod ended while its pool was
+// absent. They are never removed for that.
+func (s *Set) FindOrphans(ctx context.Context, published func(id string) bool) {
+	pvs, err := s.PVs.List(ctx)
+	if err != nil {
+		s.Log.Warn("cannot look for orphans", logging.KeyError, err)
+		return
+	}
+	byHandle := make(map[string]PersistentVolume, len(pvs))
+	for _, pv := range pvs {
+		byHandle[pv.Handle] = pv
+	}
+	for _, p := range s.pools {
+		found, was := p.findOrphans(byHandle, published), orphans{}
+		p.update(func(s *state) { was, s.orphans = s.orphans, found })
+		p.announceOrphans(was, found)
+	}
+}
+
+func (p *Pool) findOrphans(pvs map[string]PersistentVolume, published func(id string) bool) (found orphans) {
+	for _, id := range p.ledger.Older(p.set.Now().Add(-orphanAge)) {
+		v, _ := p.ledger.Get(id)
+		pv, named := pvs[id]
+		switch {
+		case v.Ephemeral && published(id):
+		case v.Ephemeral || !named:
+			found.unnamed = append(found.unnamed, id)
+		case !pv.Here && len(pv.Nodes) > 0: // without affinity it is everybody's
+			found.other = append(found.other, fmt.Sprintf("%s (node %s)", id, guard.Abridge(pv.Nodes)))
+		}
+	}
+	return found
+}
