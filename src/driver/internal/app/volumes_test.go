@@ -126,7 +126,7 @@ func TestAdoptAndDiscardCommands(t *testing.T) {
 	m.says(t, true, adopt("pvc-moved", "--size=lots"), "--size", "lots")
 	for id, size := range map[string]string{"pvc-moved": "--size=1Mi", "pvc-1": "--size=5Gi"} { // one has a record
 		var pv map[string]any
-		out := m.says(t, false, adopt(id, size, "--storage-class=hpp"), "name: "+id, `storage: "1048576"`, "Retain",
+		out := m.says(t, false, adopt(id, size, "--storage-class=hpp"), "name: "+id, "storage: 1Mi", "Retain",
 			"volumeHandle: "+id, "storagePool: local", "worker-1", "storageClassName: hpp",
 			"pv.kubernetes.io/provisioned-by: kubevirt.io.hostpath-provisioner")
 		if err := yaml.UnmarshalStrict([]byte(out), &pv); err != nil {

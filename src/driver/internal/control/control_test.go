@@ -297,7 +297,7 @@ spec:
   accessModes:
   - ReadWriteOnce
   capacity:
-    storage: "10737418240"
+    storage: 10Gi
   claimRef:
     apiVersion: v1
     kind: PersistentVolumeClaim

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -149,7 +150,7 @@ type object = map[string]any
 func (s *Server) persistentVolume(r records.Record, class string) object {
 	spec := object{
 		"accessModes":                   []string{"ReadWriteOnce"},
-		"capacity":                      object{"storage": fmt.Sprint(r.Bytes)},
+		"capacity":                      object{"storage": resource.NewQuantity(r.Bytes, resource.BinarySI).String()},
 		"persistentVolumeReclaimPolicy": "Retain",
 		"storageClassName":              class,
 		"csi": object{
