@@ -12,7 +12,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -59,7 +58,7 @@ func (m *Manager) publish(o *pool.Open, r records.Record, q PublishRequest) erro
 		return err
 	case mount.Mounted && !same(mount, info):
 		return fmt.Errorf("%w: something else than volume %s is mounted at target_path %s", ErrTargetTaken, r.ID, q.Target)
-	case mount.Mounted && !satisfies(mount.Options, q.Options):
+	case mount.Mounted && !mount.Meets(q.Options):
 		return fmt.Errorf("%w: volume %s is mounted at target_path %s with options %+v, asked for %+v",
 			ErrTargetTaken, r.ID, q.Target, mount.Options, q.Options)
 	case mount.Mounted:
@@ -105,14 +104,6 @@ func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
 	}
 	m.mounts.Store(mountpoint{id, q.Target}, nil)
 	return nil
-}
-
-// satisfies reports whether a mount has the options asked for. It may have more than those: a bind mount inherits the
-// flags of the filesystem's own mount, except that read-only must be as asked.
-func satisfies(is, asked bindmount.Options) bool {
-	return is.ReadOnly == asked.ReadOnly &&
-		(is.NoSUID || !asked.NoSUID) && (is.NoDev || !asked.NoDev) && (is.NoExec || !asked.NoExec) &&
-		(asked.Atime == "" || is.Atime == asked.Atime)
 }
 
 // inlinePrefix begins the ids that the kubelet gives to inline volumes (makeVolumeHandle,
