@@ -17,6 +17,7 @@ POWER_CUTS := 3
 VM_TOOLS := qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs
 HELM_DOCS := --chart-search-root charts --template-files ./../tools/helm-docs/README.md.gotmpl
 
+TUNNEL := src/driver/internal/tunnel/wire
 CRD := crd:allowDangerousTypes=true,maxDescLen=250 paths=./src/api/...
 
 # Shell words that build a tool if it is not there yet and become its path.
@@ -34,8 +35,11 @@ down: ## Remove that cluster and all that belongs to it
 	go -C tests run ./cluster down
 
 ##@ Test
-.PHONY: test test-unit test-sanity test-quota-vm test-power chart-test test-api e2e perf fuzz
-test: verify test-unit test-sanity test-quota-vm test-power chart-test test-api e2e ## All of it, as CI runs it, quickest first
+.PHONY: test test-unit test-sanity test-quota-vm test-power chart-test test-api e2e perf perf-controller fuzz
+test: ## All of it, as CI runs it, with the seconds that each part took
+	@for part in verify test-unit test-sanity test-quota-vm test-power chart-test test-api e2e; do \
+	  start=$$SECONDS; $(MAKE) --no-print-directory $$part; echo "make $$part: $$((SECONDS - start)) s"; \
+	done; echo "make test: $$SECONDS s"
 
 test-unit: ## Unit and crash tests of every module, with the race detector on what ships
 	@go -C tools run ./install gcc mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
@@ -55,7 +59,7 @@ test-quota-vm: ## Project quota on XFS and ext4, csi-sanity on it too, in a VM w
 test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext4 and btrfs, and look at the disk
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
 	HPP_POWER_CUTS=$(POWER_CUTS) go -C tests test -count=1 -timeout 6h -v -run '^TestPowerCuts$$' ./vm \
-	  | tee /dev/stderr | grep '^--- PASS: TestPowerCuts' >/dev/null # go test is content with no test
+	  | tee >(cat >&2) | grep '^--- PASS: TestPowerCuts' >/dev/null # go test is content with no test
 
 chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
 	@go -C tools run ./install helm3 helm4 ct promtool >/dev/null
@@ -73,6 +77,11 @@ perf: ## Measure (root); the report, a plot and JSON go to artifacts/perf
 	@go -C tools run ./install benchstat fio helm4 mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
 	go -C tests run ./perf -out $(CURDIR)/artifacts/perf
 
+perf-controller: ## Measure the controller with 500 simulated nodes (root; FLAGS="-nodes 20 -volumes 200": fewer)
+	@go -C tools run ./install helm3 helm4 >/dev/null
+	HPP_PERF_CONTROLLER="-out $(CURDIR)/artifacts/perf/controller $(FLAGS)" \
+	  go -C tests test -count=1 -timeout 3h -v -run '^TestController$$' ./perf/controller
+
 fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each target
 	@for file in $$(git grep -lE '^func Fuzz' -- 'src/*_test.go'); do \
 	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+).*/\1/p' "$$file"); do \
@@ -88,9 +97,10 @@ build: ## The shipped binaries, static, in bin/
 images: ## OCI images of both architectures, in artifacts/images
 	go -C tools/images run . --version $(VERSION) --platforms linux/amd64,linux/arm64 --output $(CURDIR)/artifacts/images
 
-generate: ## Write again what is generated: the CRD, the API's deep copies, the chart's README, the manifests in deploy/
+generate: ## Write again what is generated: the CRD, deep copies, the tunnel's code, the chart's README, deploy/
 	$(call tool,controller-gen) object paths=./src/api/...
 	$(call tool,controller-gen) $(CRD) output:crd:dir=charts/hostpath-provisioner/crds
+	go -C tools run ./protogen $(CURDIR)/$(TUNNEL)/tunnel.proto
 	$(call tool,helm-docs) $(HELM_DOCS)
 	go -C tools run ./deploy -helm "$(call tool,helm4)"
 
@@ -110,6 +120,10 @@ verify: lint ## Lint, workflows, scripts, YAML, docs, go.mod files and generated
 	diff -u src/api/v1beta1/zz_generated.deepcopy.go "$$fresh/zz_generated.deepcopy.go" \
 	  && diff -u charts/hostpath-provisioner/crds/hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml "$$fresh"/*.yaml \
 	  || { echo 'the CRD or the deep copies are not what src/api/v1beta1 says: run `make generate`'; exit 1; }
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	go -C tools run ./protogen -out "$$fresh" $(CURDIR)/$(TUNNEL)/tunnel.proto; \
+	for file in "$$fresh"/*; do diff -u "$(TUNNEL)/$${file##*/}" "$$file" \
+	  || { echo 'the code of the tunnel is not what its .proto says: run `make generate`'; exit 1; }; done
 	@$(call tool,helm-docs) $(HELM_DOCS) --dry-run --log-level error | diff -u charts/hostpath-provisioner/README.md - \
 	  || { echo 'charts/hostpath-provisioner/README.md is not what values.yaml says: run `make generate`'; exit 1; }
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; go -C tools run ./deploy -helm "$(call tool,helm4)" -out "$$fresh"; \

@@ -231,7 +231,7 @@ func TestMonitoringIsTheOwners(t *testing.T) {
 			}
 			want := []string{kind + " storage/" + name}
 			if of == "driver" && what != "prometheusRule" {
-				want = append(want, kind+" storage/"+resizer)
+				want = append(want, kind+" storage/"+controller)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s of the %s (-want +got):\n%s", what, of, diff)
@@ -297,20 +297,14 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 			want []endpoint
 		}{
 			"driver": {"driver", nil, []endpoint{{Port: "http"}}},
-			"driver over TLS, and its sidecar": {"driver", map[string]string{
+			"driver over TLS": {"driver", map[string]string{
 				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
-				"sidecars.provisioner.httpPort": "9895",
-			}, []endpoint{
-				{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"},
-				{Port: "provisioner"},
-			}},
-			"resizer": {"resizer", nil, []endpoint{{Port: "http"}, {Port: "resizer"}}},
-			"resizer over TLS": {"resizer", map[string]string{
+			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}}},
+			"controller": {"controller", nil, []endpoint{{Port: "http"}, {Port: "provisioner"}, {Port: "resizer"}}},
+			"controller over TLS, and no sidecar": {"controller", map[string]string{
 				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
-			}, []endpoint{
-				{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}, {Port: "resizer"},
-			}},
-			"no resizer": {"resizer", map[string]string{"sidecars.resizer.enabled": "false"}, nil},
+				"sidecars.provisioner.httpPort": "0", "sidecars.resizer.httpPort": "0",
+			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}}},
 			"self-managed": {"operator", map[string]string{"operator.webhook.certificates": "self-managed"}, []endpoint{
 				{
 					"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
@@ -334,7 +328,7 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 			values := monitored(test.of, kind)
 			maps.Copy(values.Set, test.set)
 			if diff := cmp.Diff(test.want, endpoints(t, values, "hpp-hostpath-provisioner-"+
-				map[string]string{"driver": "csi", "resizer": "csi-resizer", "operator": "operator"}[test.of])); diff != "" {
+				map[string]string{"driver": "csi", "controller": "controller", "operator": "operator"}[test.of])); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", kind, name, diff)
 			}
 			expectPorts(t, values, test.want)
@@ -378,7 +372,7 @@ func TestMetricsTLSReachesThePods(t *testing.T) {
 	const root, group = 0o400, 0o440 // whom the certificate is for
 	nodes := daemonSet(t, renderings()["everything"]).Spec.Template.Spec
 	expectMetricsTLS(t, nodes, root)
-	expectMetricsTLS(t, resizerPod(t, renderings()["everything"], "storage-driver-csi-resizer").Spec, group)
+	expectMetricsTLS(t, controllerPod(t, renderings()["everything"], "storage-driver-controller").Spec, group)
 	driver := container(t, nodes, "driver")
 	if !slices.Contains(driver.Args, "--report-pools") {
 		t.Errorf("the driver's arguments lack --report-pools: %v", driver.Args)
@@ -419,9 +413,10 @@ func expectMetricsTLS(t *testing.T, spec corev1.PodSpec, mode int32) {
 	}); !slices.Contains(driver.Ports, want) {
 		t.Errorf("the driver's ports are %v, want %v among them", driver.Ports, want)
 	}
-	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil })
-	if volume < 0 || spec.Volumes[volume].Secret.SecretName != "driver-certificate" ||
-		*spec.Volumes[volume].Secret.DefaultMode != mode {
+	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool {
+		return v.Secret != nil && v.Secret.SecretName == "driver-certificate"
+	})
+	if volume < 0 || *spec.Volumes[volume].Secret.DefaultMode != mode {
 		t.Fatalf("no volume of the Secret with mode %o: %v", mode, spec.Volumes)
 	}
 	want := corev1.VolumeMount{
@@ -444,9 +439,9 @@ func TestNetworkPolicyOpensWhatIsServed(t *testing.T) {
 			"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
 		}, []int32{9897}, []int32{9898}},
 		"all": {map[string]string{
-			"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine", "sidecars.provisioner.httpPort": "9895",
+			"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
 			"sidecars.livenessProbe.enabled": "true",
-		}, []int32{9897, 9895}, []int32{9898, 9899}},
+		}, []int32{9897}, []int32{9898, 9899}},
 	} {
 		values := helmcli.Values{
 			Set:  map[string]string{"networkPolicies.enabled": "true"},

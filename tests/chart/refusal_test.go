@@ -152,18 +152,14 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"unknown parameter": {json: both(one, `{"name":"a","parameters":{"directorymode":"0700"}}`), want: []string{
 				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows storagePool, directoryMode`,
 			}},
-			"expansion without the resizer": {
-				json: both(one, `{"name":"a","allowVolumeExpansion":true}`), set: set("sidecars.resizer.enabled", "false"),
-				want: []string{
-					`storageClasses[0] "a": allowVolumeExpansion is true, and sidecars.resizer.enabled is false`,
-				},
-			},
 			"one port twice, over TLS": {json: map[string]string{
 				"sidecars.resizer.httpPort": "9897", "driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": `"mine"`,
-			}, want: []string{`driver.metricsTLS.port and sidecars.resizer.httpPort are both 9897; the driver runs in ` +
-				`csi-resizer's pod too`}},
-			"one port twice, in the resizer's pod": {json: set("sidecars.resizer.httpPort", "9898"), want: []string{
-				`driver.httpPort and sidecars.resizer.httpPort are both 9898; the driver runs in csi-resizer's pod too`,
+			}, want: []string{`driver.metricsTLS.port and sidecars.resizer.httpPort are both 9897; all containers of a pod share`}},
+			"one port twice, of the sidecars": {json: set("sidecars.resizer.httpPort", "9894"), want: []string{
+				`sidecars.provisioner.httpPort and sidecars.resizer.httpPort are both 9894; all containers of a pod share`,
+			}},
+			"one port twice, the tunnel's": {json: set("controller.port", "9898"), want: []string{
+				`driver.httpPort and controller.port are both 9898; all containers of a pod share its ports.`,
 			}},
 			"one port twice": {json: set("sidecars.provisioner.httpPort", "9898"), want: []string{
 				`driver.httpPort and sidecars.provisioner.httpPort are both 9898; all containers of a pod share its ports.`,
@@ -234,6 +230,9 @@ func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
 			}
 		}
 		for _, path := range open {
+			if path == "controller.certManager.issuerRef" {
+				continue // a sentence refuses it: TestImpossibleControllersAreRefused
+			}
 			if _, err := helm.Template(t, helmcli.Values{Set: set(path+".typo", "x")}); err != nil {
 				t.Errorf("%s takes any key, but: %v", path, err)
 			}
@@ -246,10 +245,10 @@ func openMaps() []string {
 	all := []string{
 		"global", "commonLabels", "commonAnnotations", "monitoring.podMonitor.labels", "monitoring.serviceMonitor.labels",
 		"monitoring.prometheusRule.labels", "selftest.resources", "sidecars.provisioner.resources",
-		"sidecars.nodeDriverRegistrar.resources",
-		"sidecars.livenessProbe.resources", "operator.webhook.certManager.issuerRef",
+		"sidecars.resizer.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources",
+		"operator.webhook.certManager.issuerRef", "controller.certManager.issuerRef",
 	}
-	for _, workload := range []string{"driver", "operator", "legacyProvisioner", "sidecars.resizer"} {
+	for _, workload := range []string{"driver", "controller", "operator", "legacyProvisioner"} {
 		for _, name := range []string{
 			"resources", "nodeSelector", "affinity", "podAnnotations", "podLabels", "serviceAccount.annotations",
 		} {

@@ -27,6 +27,10 @@ func renderings() map[string]helmcli.Values {
 		"service monitor": {Files: []string{"testdata/service-monitor.yaml"}},
 		"kubelet dir":     {Files: []string{"testdata/kubelet-dir.yaml"}},
 		"no pools":        {JSON: map[string]string{"storagePools": "[]", "storageClasses": "[]"}},
+		"cert-manager":    {Set: map[string]string{"controller.certificates": "cert-manager"}},
+		"existing secret": {Set: map[string]string{
+			"controller.certificates": "existingSecret", "controller.existingSecret": "mine",
+		}},
 	}
 	maps.Copy(all, operatorRenderings())
 	return all
@@ -146,7 +150,7 @@ func TestKubeletDirIsUsedEverywhere(t *testing.T) {
 			t.Errorf("line %d still says %q", number+1, strings.TrimSpace(line))
 		}
 	}
-	if count := strings.Count(out, "/var/lib/k0s/kubelet"); count < 7 {
+	if count := strings.Count(out, "/var/lib/k0s/kubelet"); count < 6 {
 		t.Errorf("the kubelet's directory stands in %d places, want endpoint, flag, mount, registration and volumes", count)
 	}
 }
@@ -178,20 +182,12 @@ func TestObjectsOfEachRendering(t *testing.T) {
 	helm := helmcli.Newest(t)
 	base := []string{
 		"CSIDriver /kubevirt.io.hostpath-provisioner",
-		"ClusterRole /hpp-hostpath-provisioner-csi-controller", "ClusterRole /hpp-hostpath-provisioner-csi-resizer",
-		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-controller",
-		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-resizer",
-		"Role storage/hpp-hostpath-provisioner-csi-controller", "Role storage/hpp-hostpath-provisioner-csi-resizer",
-		"RoleBinding storage/hpp-hostpath-provisioner-csi-controller",
-		"RoleBinding storage/hpp-hostpath-provisioner-csi-resizer",
-		"Deployment storage/hpp-hostpath-provisioner-csi-resizer",
-		"ServiceAccount storage/hpp-hostpath-provisioner-csi-resizer",
-		"ClusterRole /hpp-hostpath-provisioner-csi-driver", "ClusterRole /hpp-hostpath-provisioner-csi-provisioner",
-		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-driver",
-		"ClusterRoleBinding /hpp-hostpath-provisioner-csi-provisioner",
+		"ClusterRole /" + controller, "ClusterRoleBinding /" + controller, "Role storage/" + controller,
+		"RoleBinding storage/" + controller, "Deployment storage/" + controller, "Service storage/" + controller,
+		"ServiceAccount storage/" + controller,
+		"ClusterRole /hpp-hostpath-provisioner-csi-driver", "ClusterRoleBinding /hpp-hostpath-provisioner-csi-driver",
+		"Role storage/hpp-hostpath-provisioner-csi-driver", "RoleBinding storage/hpp-hostpath-provisioner-csi-driver",
 		"ConfigMap storage/hpp-hostpath-provisioner-csi", "DaemonSet storage/hpp-hostpath-provisioner-csi",
-		"Role storage/hpp-hostpath-provisioner-csi-provisioner",
-		"RoleBinding storage/hpp-hostpath-provisioner-csi-provisioner",
 		"ServiceAccount storage/hpp-hostpath-provisioner-csi",
 	}
 	class := []string{"StorageClass /hostpath-local", "Pod storage/hpp-hostpath-provisioner-test-hostpath-local"}
@@ -201,8 +197,7 @@ func TestObjectsOfEachRendering(t *testing.T) {
 	}
 	monitor := []string{
 		"Service storage/hpp-hostpath-provisioner-csi-metrics", "ServiceMonitor storage/hpp-hostpath-provisioner-csi",
-		"Service storage/hpp-hostpath-provisioner-csi-resizer-metrics",
-		"ServiceMonitor storage/hpp-hostpath-provisioner-csi-resizer",
+		"Service storage/" + controller + "-metrics", "ServiceMonitor storage/" + controller,
 	}
 	own := []string{
 		"ClusterRole /" + operator, "ClusterRoleBinding /" + operator, "ConfigMap storage/" + operator + "-base",
@@ -236,10 +231,9 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 		kinds[object.GetObjectKind().GroupVersionKind().Kind]++
 	}
 	want := map[string]int{
-		"CSIDriver": 1, "ClusterRole": 5, "ClusterRoleBinding": 4, "ConfigMap": 2, "DaemonSet": 1, "Deployment": 1,
-		"NetworkPolicy": 2, "Pod": 1,
-		"PodMonitor": 2, "PrometheusRule": 1, "Role": 4, "RoleBinding": 5, "Secret": 1, "SecurityContextConstraints": 1,
-		"ServiceAccount": 2, "StorageClass": 2,
+		"CSIDriver": 1, "ClusterRole": 3, "ClusterRoleBinding": 2, "ConfigMap": 3, "DaemonSet": 1, "Deployment": 1,
+		"NetworkPolicy": 2, "Pod": 1, "PodDisruptionBudget": 1, "PodMonitor": 2, "PrometheusRule": 1, "Role": 2,
+		"RoleBinding": 3, "Secret": 1, "SecurityContextConstraints": 1, "Service": 1, "ServiceAccount": 2, "StorageClass": 2,
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/e2e-framework/klient"
 )
 
 // enough is how long collecting may take: the cluster may be what is broken.
@@ -29,17 +32,20 @@ func (s *suite) collect(ctx context.Context, test, step, namespaceOfTest string)
 	defer cancel()
 	s.collectObjects(ctx, folder, namespaceOfTest)
 	s.collectLogs(ctx, folder)
+	s.collectStatus(ctx, folder)
 	s.collectNodes(ctx, folder)
 	return folder
 }
 
 func (s *suite) collectObjects(ctx context.Context, folder, namespaceOfTest string) {
 	list := map[string][]string{
-		"pods.txt":               {"get", "pods", "--all-namespaces", "--output", "wide"},
-		"events.txt":             {"get", "events", "--all-namespaces", "--sort-by", ".metadata.creationTimestamp"},
-		"nodes.txt":              {"describe", "nodes"},
-		"driver-describe.txt":    {"describe", "pods", "--namespace", namespace},
-		"driver.yaml":            {"get", "daemonsets,pods,configmaps", "--namespace", namespace, "--output", "yaml"},
+		"pods.txt":            {"get", "pods", "--all-namespaces", "--output", "wide"},
+		"events.txt":          {"get", "events", "--all-namespaces", "--sort-by", ".metadata.creationTimestamp"},
+		"nodes.txt":           {"describe", "nodes"},
+		"driver-describe.txt": {"describe", "pods", "--namespace", namespace},
+		"driver.yaml": {
+			"get", "daemonsets,deployments,pods,configmaps,leases", "--namespace", namespace, "--output", "yaml",
+		},
 		"cluster-objects.yaml":   {"get", "csidrivers,csinodes,storageclasses", "--output", "yaml"},
 		"capacities.yaml":        {"get", "csistoragecapacities", "--all-namespaces", "--output", "yaml"},
 		"persistentvolumes.yaml": {"get", "persistentvolumes", "--output", "yaml"},
@@ -58,8 +64,8 @@ func (s *suite) collectObjects(ctx context.Context, folder, namespaceOfTest stri
 	}
 }
 
-// collectLogs takes the logs of every container of the driver's pods, those
-// from before its last restart, and what the driver says of its pools.
+// collectLogs takes the logs of every container of the release's pods, and
+// those from before its last restart.
 func (s *suite) collectLogs(ctx context.Context, folder string) {
 	const names = `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.spec.containers[*].name}{"\n"}{end}`
 	out, err := s.cluster.Kubectl(ctx, nil, "get", "pods", "--namespace", namespace, "--output", names)
@@ -72,17 +78,36 @@ func (s *suite) collectLogs(ctx context.Context, folder string) {
 		if len(words) < 3 {
 			continue // not on a node yet
 		}
-		status, err := s.cluster.Kubectl(ctx, nil, "exec", "--namespace", namespace, words[0], "--container", "driver", "--",
-			"/driver", "status")
-		keep(folder, "status-"+words[1]+".txt", status, err)
 		for _, container := range words[2:] {
-			file := fmt.Sprintf("log-%s-%s", words[1], container)
+			file := fmt.Sprintf("log-%s-%s-%s", words[1], words[0], container)
 			args := []string{"logs", "--namespace", namespace, words[0], "--container", container, "--tail=5000"}
 			log, err := s.cluster.Kubectl(ctx, nil, args...)
 			keep(folder, file+".txt", log, err)
 			if log, err := s.cluster.Kubectl(ctx, nil, append(args, "--previous")...); err == nil { // else it never restarted
 				keep(folder, file+"-previous.txt", log, nil)
 			}
+		}
+	}
+}
+
+// collectStatus takes what the driver says on each node of its pools, and on the controller of nodes and volumes.
+func (s *suite) collectStatus(ctx context.Context, folder string) {
+	client, err := klient.NewWithKubeConfigFile(s.cluster.Kubeconfig())
+	var pods corev1.PodList
+	if err == nil {
+		err = client.Resources(namespace).List(ctx, &pods)
+	}
+	if err != nil {
+		keep(folder, "status.txt", "", err)
+		return
+	}
+	for _, p := range pods.Items {
+		commands := map[string][][]string{
+			nodeComponent: {{"status"}}, controllerComponent: {{"status"}, {"volume", "list"}},
+		}
+		for _, command := range commands[p.Labels[componentLabel]] {
+			out, err := s.cluster.Kubectl(ctx, nil, inDriver(&p, command...)...)
+			keep(folder, fmt.Sprintf("%s-%s-%s.txt", strings.Join(command, "-"), p.Spec.NodeName, p.Name), out, err)
 		}
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/provide"
 )
@@ -31,11 +33,21 @@ const (
 	poolSingle   = "single"
 )
 
+// chartFolder is the chart in the repository.
+const chartFolder = "charts/hostpath-provisioner"
+
 // Paths on the nodes.
 const (
 	base       = "/var/lib/hpp-e2e"
 	linkTarget = "/var/lib/hpp-e2e-link-target"
 	disks      = "/var/lib/hpp-e2e-disks"
+)
+
+// Periods of this release: shorter than the chart's, for features wait for most of them.
+const (
+	nodeGrace     = 15 * time.Second
+	nodeGoneAfter = 30 * time.Second
+	capacityPoll  = 5 * time.Second
 )
 
 // selectedLabel is the node label that the pool `selected` wants.
@@ -65,7 +77,6 @@ type class struct {
 // Classes beside the one that each pool has (classOf).
 const (
 	classImmediate = "e2e-immediate"
-	classBurst     = "e2e-burst-immediate"
 	classRetain    = "e2e-retain"
 	classOptions   = "e2e-mount-options"
 )
@@ -111,7 +122,6 @@ func classesFor(pools []pool) []class {
 	classes := []class{
 		{Name: "hostpath-local", StoragePool: poolLocal}, // the chart's default
 		{Name: classImmediate, StoragePool: poolLocal, VolumeBindingMode: "Immediate"},
-		{Name: classBurst, StoragePool: poolBurst, VolumeBindingMode: "Immediate"},
 		{Name: classRetain, StoragePool: poolLocal, ReclaimPolicy: "Retain"},
 		{
 			Name: classOptions, StoragePool: poolLocal, MountOptions: []string{"noexec", "nosuid", "noatime"},
@@ -142,7 +152,20 @@ func (s *suite) values(logLevel string, extra ...pool) map[string]any {
 		},
 		// `helm test` is tested with the chart; here it would render a pod for each class.
 		"selftest": map[string]any{"enabled": false, "image": image("selftest")},
+		"controller": map[string]any{
+			"nodeGrace": nodeGrace.String(), "nodeGoneAfter": nodeGoneAfter.String(),
+			"extraArgs": []string{"--orphan-age=1s"},
+		},
+		"sidecars": map[string]any{"provisioner": map[string]any{"capacityPollInterval": capacityPoll.String()}},
 	}
+}
+
+// valuesWith are the usual values with others for the controller.
+func (s *suite) valuesWith(controller map[string]any) map[string]any {
+	values := s.values("info")
+	has, _ := values["controller"].(map[string]any)
+	maps.Copy(has, controller)
+	return values
 }
 
 func (s *suite) installFirst(ctx context.Context) error {
@@ -155,6 +178,10 @@ func (s *suite) installFirst(ctx context.Context) error {
 
 // install makes the release what values say, and waits for its pods.
 func (s *suite) install(ctx context.Context, values map[string]any) error {
+	return s.installChart(ctx, filepath.Join(s.root, chartFolder), values)
+}
+
+func (s *suite) installChart(ctx context.Context, chart string, values map[string]any) error {
 	text, err := json.MarshalIndent(values, "", "  ") // JSON is YAML
 	if err != nil {
 		return err
@@ -166,7 +193,7 @@ func (s *suite) install(ctx context.Context, values map[string]any) error {
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return err
 	}
-	return s.runHelm(ctx, "upgrade", "--install", release, filepath.Join(s.root, "charts", "hostpath-provisioner"),
+	return s.runHelm(ctx, "upgrade", "--install", release, chart,
 		"--create-namespace", "--values", file, "--wait", "--timeout", "5m")
 }
 

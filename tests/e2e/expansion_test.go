@@ -3,8 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,14 +26,10 @@ func TestGrowthUnderLoad(t *testing.T) {
 			s.grows(node, lines)
 		}},
 		step{"ItGrowsMeanwhile", func(s *scene) {
-			s.ask("data", "256Mi")
-			s.given("data", "256Mi")
-			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 256*mebibyte {
-				s.t.Errorf("the PersistentVolume has %s, want 256Mi", size.String())
-			}
+			s.growTo("data", "256Mi")
+			s.recorded(node, poolGrowing, "data", 256*mebibyte)
 			s.untouched(writer)
 			s.grows(node, lines)
-			s.volumeStat(node, "data", "capacity_bytes", func(n float64) bool { return n == 256*mebibyte })
 			fitted, why := s.filled(on(node, s.pod("filler", claimed("data"), fillData()...)))
 			if fitted > 256*mebibyte || fitted < 200*mebibyte || why == "all" {
 				s.t.Errorf("%d bytes fitted into 256 MiB (%s); want nearly all of it, and an error then", fitted, why)
@@ -45,38 +41,30 @@ func TestGrowthUnderLoad(t *testing.T) {
 			s.grows(node, lines)
 			writer = s.running("data") // full was an error to it too, and it was started again
 			s.ask("data", "100Gi")
-			s.t.Logf(
-				"the claim's event: %s", s.said("PersistentVolumeClaim", "data", "VolumeResizeFailed", "publishes room for"),
-			)
+			s.t.Logf("the claim's event: %s", s.said("PersistentVolumeClaim", "data", "VolumeResizeFailed", "OutOfRange"))
+			s.settlesAs("data", corev1.PersistentVolumeClaimControllerResizeInfeasible)
 			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 256*mebibyte {
 				s.t.Errorf("the PersistentVolume has %s, want 256Mi as before", size.String())
 			}
+			s.recorded(node, poolGrowing, "data", 256*mebibyte)
 			s.untouched(writer)
 			s.grows(node, lines)
 		}},
-		step{"ThePodStartsAgain", func(s *scene) {
-			s.deletePod("data")
-			s.create(on(node, s.pod("data", claimed("data"), appendLines()...)))
-			writer = s.running("data")
-			s.grows(node, lines)
-		}},
-		step{"AskingForLessGrowsAfterAll", func(s *scene) {
-			s.ask("data", "300Mi")
-			s.given("data", "300Mi")
+		step{"AskingForLessSettlesIt", func(s *scene) {
+			s.growTo("data", "300Mi")
+			s.settlesAs("data", "")
 			s.untouched(writer)
 		}},
-		step{"WithoutAPodItGrowsAtTheNextMount", func(s *scene) {
+		step{"TheKubeletTellsTheSize", func(s *scene) {
+			s.volumeStat(node, "data", "capacity_bytes", func(n float64) bool { return n == 300*mebibyte })
+		}},
+		step{"WithoutAPodItGrowsToo", func(s *scene) {
 			s.deletePod("data")
-			s.ask("data", "400Mi")
-			s.waitsForAMount("data", "300Mi")
-			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 400*mebibyte {
-				s.t.Errorf("the PersistentVolume has %s, want 400Mi: it was granted", size.String())
-			}
+			s.growTo("data", "400Mi")
 			fitted, why := s.filled(on(node, s.pod("data", claimed("data"), fillData()...)))
 			if fitted > 400*mebibyte || fitted < 320*mebibyte || why == "all" {
 				s.t.Errorf("%d bytes fitted into 400 MiB (%s); want nearly all of it, and an error then", fitted, why)
 			}
-			s.given("data", "400Mi")
 		}},
 		step{"VolumeGoesBeforeItsDisk", func(s *scene) { s.forget("data") }},
 	)
@@ -95,19 +83,11 @@ func TestGrowthWhereNothingIsEnforced(t *testing.T) {
 			s.create(s.claim("other", class, "16Mi"))
 			s.create(on(node, s.pod("other", claimed("other"), appendLines()...)))
 			s.said("Pod", "other", "FailedScheduling", "did not have enough free storage")
-			s.capacityBecomes(class, node, "0", none) // what volumes may grow by is published apart from that
+			s.capacityBecomes(class, node, "0", none)
 		}},
 		step{"TheRecordGrows", func(s *scene) {
-			s.ask("data", "32Mi")
-			s.given("data", "32Mi")
-			var record struct {
-				Bytes int64 `json:"bytes"`
-			}
-			text := s.onNode(node, "cat "+pathOf(poolSingle)+"/csi/.hpp/volumes/"+s.bound("data").Name+".json")
-			s.must(json.Unmarshal([]byte(text), &record))
-			if record.Bytes != 32*mebibyte {
-				s.t.Errorf("the record says %d bytes, want 32 MiB: %s", record.Bytes, text)
-			}
+			s.growTo("data", "32Mi")
+			s.recorded(node, poolSingle, "data", 32*mebibyte)
 		}},
 	)
 }
@@ -119,43 +99,53 @@ func (s *scene) ask(claim, size string) {
 		fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size))
 }
 
-// waitsForAMount waits until a growth was granted that only the kubelet can finish, and wants the
-// claim to have its old size meanwhile.
-func (s *scene) waitsForAMount(claim, size string) {
+// quick is how soon a growth should be there. No test fails on that clock.
+const quick = 10 * time.Second
+
+// growTo asks for a size and waits until claim and PersistentVolume have it.
+func (s *scene) growTo(claim, size string) {
 	s.t.Helper()
-	want := resource.MustParse(size)
-	s.eventually("the growth of claim "+claim+" waits for a mount", func() (bool, string) {
-		got, onNode, instead := s.growth(claim)
-		return onNode && got.Cmp(want) == 0, instead
-	})
+	begin := time.Now()
+	s.ask(claim, size)
+	s.given(claim, size)
+	s.t.Logf("claim %s has %s after %s (expected: %s)", claim, size, seconds(begin), quick)
+	if got := s.bound(claim).Spec.Capacity[corev1.ResourceStorage]; got.Cmp(resource.MustParse(size)) != 0 {
+		s.t.Errorf("the PersistentVolume of claim %s has %s, want %s", claim, got.String(), size)
+	}
 }
 
-// given waits until a claim has a size. The kubelet takes up to 90 seconds to see that a volume of a running pod is
-// to grow, and sees it at once when the pod changes; that of the claim's name does.
+// given waits until a claim has a size.
 func (s *scene) given(claim, size string) {
 	s.t.Helper()
-	want, changed := resource.MustParse(size), false
+	want := resource.MustParse(size)
 	s.eventually("claim "+claim+" has "+size, func() (bool, string) {
-		got, onNode, instead := s.growth(claim)
-		if onNode && !changed {
-			s.kubectl("annotate", "pods", claim, "--namespace", s.namespace, "--overwrite",
-				"e2e.hostpath-provisioner/grows-to="+size)
-			changed = true
-		}
-		return got.Cmp(want) == 0, instead
+		var pvc corev1.PersistentVolumeClaim
+		err := s.api.Get(s.ctx, claim, s.namespace, &pvc)
+		got := pvc.Status.Capacity[corev1.ResourceStorage]
+		return err == nil && got.Cmp(want) == 0, fmt.Sprintf("%s, %v, %v", got.String(), pvc.Status.Conditions, err)
 	})
 }
 
-// growth is the size that a claim has, and whether a larger one was granted that the node has yet to give.
-func (s *scene) growth(claim string) (size resource.Quantity, onNode bool, what string) {
+// settlesAs waits until csi-resizer says how far it is with a claim. It says nothing once that has its size.
+func (s *scene) settlesAs(claim string, want corev1.ClaimResourceStatus) {
 	s.t.Helper()
-	var pvc corev1.PersistentVolumeClaim
-	if err := s.api.Get(s.ctx, claim, s.namespace, &pvc); err != nil {
-		return size, false, err.Error()
-	}
-	size = pvc.Status.Capacity[corev1.ResourceStorage]
-	onNode = slices.ContainsFunc(pvc.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
-		return c.Type == corev1.PersistentVolumeClaimFileSystemResizePending && c.Status == corev1.ConditionTrue
+	s.eventually(fmt.Sprintf("the growth of claim %s is %q", claim, want), func() (bool, string) {
+		var pvc corev1.PersistentVolumeClaim
+		err := s.api.Get(s.ctx, claim, s.namespace, &pvc)
+		got := pvc.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
+		return err == nil && got == want, fmt.Sprintf("%q, %v, %v", got, pvc.Status.Conditions, err)
 	})
-	return size, onNode, fmt.Sprintf("%s, conditions %v", size.String(), pvc.Status.Conditions)
+}
+
+// recorded checks the size in the record of a claim's volume.
+func (s *scene) recorded(node, pool, claim string, bytes int64) {
+	s.t.Helper()
+	var record struct {
+		Bytes int64 `json:"bytes"`
+	}
+	text := s.onNode(node, "cat "+pathOf(pool)+"/csi/.hpp/volumes/"+s.bound(claim).Name+".json")
+	s.must(json.Unmarshal([]byte(text), &record))
+	if record.Bytes != bytes {
+		s.t.Errorf("the record says %d bytes, want %d: %s", record.Bytes, bytes, text)
+	}
 }

@@ -188,10 +188,7 @@ func TestDiskMountedOverAPool(t *testing.T) {
 			s.vanishes(node, volumePath(poolCovered, old))
 		}},
 		step{"PresentPoolIsNotForgotten", func(s *scene) {
-			command := []string{
-				"exec", "--namespace", namespace, s.driverPod(node).Name, "--container", "driver", "--",
-				"/driver", "pool", "forget", poolCovered,
-			}
+			command := inDriver(s.driverPod(node), "pool", "forget", poolCovered)
 			if out, err := s.cluster.Kubectl(s.ctx, nil, command...); err == nil {
 				s.t.Errorf("forgot a pool that is present: %s", out)
 			} else if !strings.Contains(err.Error(), "present") {

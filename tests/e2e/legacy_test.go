@@ -131,7 +131,7 @@ func TestOperatorServesTheSeedsLegacyPath(t *testing.T) {
 		}},
 		step{"TheResourceGoesCleanly", func(s *scene) {
 			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", "2m")
-			s.noPodsOf("csi-driver")
+			s.noPodsOf(nodeComponent)
 			s.noPodsOf("legacy-provisioner")
 			s.nothingIsOwned()
 		}},

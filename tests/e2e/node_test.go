@@ -132,7 +132,7 @@ func (s *scene) driverPod(node string) *corev1.Pod {
 	var p *corev1.Pod
 	s.eventually("one driver pod on "+node+" is ready", func() (bool, string) {
 		var list corev1.PodList
-		err := s.api.List(s.ctx, &list, resources.WithLabelSelector("app.kubernetes.io/component=csi-driver"),
+		err := s.api.List(s.ctx, &list, resources.WithLabelSelector(componentLabel+"="+nodeComponent),
 			resources.WithFieldSelector("spec.nodeName="+node))
 		if err != nil || len(list.Items) != 1 {
 			return false, fmt.Sprintf("%d pods, %v", len(list.Items), err)
@@ -155,8 +155,20 @@ func isReady(p *corev1.Pod) bool {
 // driver runs a command of the driver on a node ("status", "pool forget x").
 func (s *scene) driver(node string, args ...string) string {
 	s.t.Helper()
-	command := []string{"exec", "--namespace", namespace, s.driverPod(node).Name, "--container", "driver", "--", "/driver"}
-	return s.kubectl(append(command, args...)...)
+	return s.kubectl(inDriver(s.driverPod(node), args...)...)
+}
+
+// inDriver are kubectl's arguments for a command of the driver in one of its pods.
+func inDriver(p *corev1.Pod, args ...string) []string {
+	command := []string{"exec", "--namespace", namespace, p.Name, "--container", driverContainer, "--", "/driver"}
+	for _, c := range p.Spec.Containers {
+		for _, arg := range c.Args {
+			if c.Name == driverContainer && strings.HasPrefix(arg, "--state-dir=") {
+				command = append(command, arg)
+			}
+		}
+	}
+	return append(command, args...)
 }
 
 // restarts counts how often containers of a pod were restarted.

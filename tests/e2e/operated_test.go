@@ -27,9 +27,6 @@ const (
 	seedStateDir = "/var/lib/hpp-e2e-seed-state"
 )
 
-// fullName is the prefix of the release's object names.
-const fullName = release + "-hostpath-provisioner"
-
 // operated are the values of a release that runs the operator in place of
 // the driver. Without pools and classes: those come from the custom resource.
 func (s *suite) operated() map[string]any {
@@ -137,7 +134,7 @@ func (s *scene) noPodsOf(component string) {
 	s.t.Helper()
 	s.eventually("no pod of "+component+" is left", func() (bool, string) {
 		var list corev1.PodList
-		err := s.api.List(s.ctx, &list, resources.WithLabelSelector("app.kubernetes.io/component="+component))
+		err := s.api.List(s.ctx, &list, resources.WithLabelSelector(componentLabel+"="+component))
 		return err == nil && len(list.Items) == 0, fmt.Sprintf("%d, %v", len(list.Items), err)
 	})
 }

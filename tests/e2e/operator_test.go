@@ -19,7 +19,7 @@ import (
 func (s *scene) installOperator() {
 	s.t.Helper()
 	s.must(s.uninstall(s.ctx))
-	s.noPodsOf("csi-driver")
+	s.noPodsOf(nodeComponent)
 	s.must(s.install(s.ctx, s.operated()))
 }
 
@@ -85,7 +85,8 @@ func TestOperatorServesTheSeedsPool(t *testing.T) {
 			s.gone(volume)
 			s.vanishes(node, seedPath+"/csi/"+volume)
 			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", "2m")
-			s.noPodsOf("csi-driver")
+			s.noPodsOf(nodeComponent)
+			s.noPodsOf(controllerComponent)
 			s.nothingIsOwned()
 			s.must(s.uninstall(s.ctx))
 		}},
@@ -107,6 +108,8 @@ func (s *scene) driftIsReverted() {
 		// Before the DaemonSet: the tokens of pods that run are those of the old account, and only new pods get another.
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: controllerService, Namespace: namespace}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: controllerService, Namespace: namespace}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: before.Name + "-driver"}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: before.Name + "-driver"}},
@@ -121,6 +124,8 @@ func (s *scene) driftIsReverted() {
 		})
 	}
 	s.daemonSet("-csi")
+	s.readyControllers(1)
+	s.allConnected()
 	s.condition("Available", "True")
 }
 
@@ -145,8 +150,8 @@ func (s *scene) drainAndReturn(node, sum string) {
 // nothingIsOwned checks that no object is left that the operator made.
 func (s *scene) nothingIsOwned() {
 	s.t.Helper()
-	kinds := "daemonsets,serviceaccounts,configmaps,roles,rolebindings,clusterroles,clusterrolebindings,csidrivers," +
-		"storageclasses"
+	kinds := "daemonsets,deployments,services,serviceaccounts,configmaps,roles,rolebindings,clusterroles," +
+		"clusterrolebindings,csidrivers,storageclasses"
 	s.eventually("nothing is left that the operator made", func() (bool, string) {
 		out, err := s.cluster.Kubectl(s.ctx, nil, "get", kinds, "--all-namespaces", "--output", "name",
 			"--selector", "hostpathprovisioner.kubevirt.io/owned-by="+customResource)
@@ -210,7 +215,7 @@ func TestFlipToTheOperatorAndBack(t *testing.T) {
 		}},
 		step{"UpgradeToTheOperator", func(s *scene) {
 			s.must(s.install(s.ctx, s.flipped()))
-			s.noPodsOf("csi-driver")
+			s.noPodsOf(nodeComponent)
 			s.admit(s.printedResource())
 			s.condition("Available", "True")
 		}},
@@ -229,7 +234,7 @@ func TestFlipToTheOperatorAndBack(t *testing.T) {
 				"annotate", "hostpathprovisioner", customResource, "hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
 			)
 			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", "2m")
-			s.noPodsOf("csi-driver")
+			s.noPodsOf(nodeComponent)
 			if !s.exists(node, volumePath(poolLocal, volume)+"/file") {
 				s.t.Error("data went with the resource")
 			}

@@ -20,8 +20,16 @@ const (
 	driverName  = "kubevirt.io.hostpath-provisioner"
 	topologyKey = "topology.hostpath.csi/node"
 	release     = "hpp"
-	namespace   = "hostpath-provisioner"
-	stateDir    = "/var/lib/hostpath-provisioner-state"
+	// fullName is the prefix of the release's object names.
+	fullName  = release + "-hostpath-provisioner"
+	namespace = "hostpath-provisioner"
+	stateDir  = "/var/lib/hostpath-provisioner-state"
+	// driverContainer is the driver in the DaemonSet's pods and in the controller's.
+	driverContainer = "driver"
+	// The label that tells the release's pods apart, and two of its values.
+	componentLabel      = "app.kubernetes.io/component"
+	nodeComponent       = "csi-driver"
+	controllerComponent = "csi-controller"
 	// imageTag keeps the images of this run apart from those of `make up`.
 	imageTag   = "e2e"
 	repository = "ghcr.io/hostpath-provisioner/"

@@ -1,10 +1,19 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 )
 
@@ -18,13 +27,105 @@ func (s *scene) restoreRelease(extra string) {
 	}
 }
 
+// perNodeTag is the tag of the image of the last release with csi-provisioner on every node and csi-resizer in a
+// Deployment (commit 2ef9372).
+const perNodeTag = "e2e-per-node"
+
+// installPerNode replaces the suite's release by that one, built from testdata: a clone need not have the commit.
+func (s *scene) installPerNode() {
+	s.t.Helper()
+	tree := s.t.TempDir()
+	s.must(exec.CommandContext(s.ctx, "tar", "-C", tree, "-xzf", "testdata/per-node-release.tar.gz").Run())
+	digests, err := s.cluster.PushProductOf(s.ctx, tree, perNodeTag, "driver")
+	s.must(err)
+	values := s.values("info")
+	delete(values, "controller")
+	driver, _ := values["driver"].(map[string]any)
+	driver["image"] = map[string]any{"tag": perNodeTag, "digest": digests["driver"]}
+	s.must(s.uninstall(s.ctx))
+	s.must(s.installChart(s.ctx, filepath.Join(tree, chartFolder), values))
+}
+
+// noCapacityOfNodes waits until no capacity object is left that a csi-provisioner on a node has published.
+func (s *scene) noCapacityOfNodes() {
+	s.t.Helper()
+	s.eventually("all capacity objects are the controller's", func() (bool, string) {
+		left, err := s.capacityOfNodes()
+		return err == nil && len(left) == 0, fmt.Sprintf("%v, %v", left, err)
+	})
+}
+
+func (s *scene) capacityOfNodes() (names []string, err error) {
+	var list storagev1.CSIStorageCapacityList
+	err = s.api.List(s.ctx, &list, resources.WithLabelSelector("csi.storage.k8s.io/drivername="+driverName))
+	for _, c := range list.Items {
+		if strings.HasPrefix(c.Labels["csi.storage.k8s.io/managed-by"], "external-provisioner-") {
+			names = append(names, c.Name)
+		}
+	}
+	return names, err
+}
+
+// nothingPerNodeIsLeft checks what an upgrade from a release with csi-provisioner on every node has removed.
+func (s *scene) nothingPerNodeIsLeft() {
+	s.t.Helper()
+	s.noCapacityOfNodes()
+	s.noPodsOf("csi-resizer")
+	var deployment appsv1.Deployment
+	if err := s.api.Get(s.ctx, fullName+"-csi-resizer", namespace, &deployment); !apierrors.IsNotFound(err) {
+		s.t.Errorf("Deployment %s-csi-resizer: %v", fullName, err)
+	}
+	s.eventually("both sidecars' leases are the controller's", func() (bool, string) {
+		var leases coordinationv1.LeaseList
+		err := s.api.List(s.ctx, &leases)
+		ours := 0
+		for _, lease := range leases.Items {
+			if lease.Namespace != namespace || !strings.HasSuffix(lease.Name, strings.ReplaceAll(driverName, ".", "-")) {
+				continue // the operator's, or Kubernetes' own
+			}
+			if holder := lease.Spec.HolderIdentity; holder == nil || !strings.HasPrefix(*holder, controllerService+"-") {
+				return false, fmt.Sprintf("%s: %+v", lease.Name, lease.Spec)
+			}
+			ours++
+		}
+		return ours == 2, fmt.Sprintf("%d leases, %v", ours, err)
+	})
+	for _, n := range s.nodes {
+		if containers := s.driverPod(n).Spec.Containers; len(containers) != 1 {
+			s.t.Errorf("the driver's pod on %s has %d containers, want one", n, len(containers))
+		}
+	}
+}
+
+// growsHalf lets a claim without a pod grow in a release that leaves the end of it to the kubelet.
+func (s *scene) growsHalf(claim, size string) {
+	s.t.Helper()
+	s.ask(claim, size)
+	s.eventually("the growth of claim "+claim+" waits for a mount", func() (bool, string) {
+		var pvc corev1.PersistentVolumeClaim
+		err := s.api.Get(s.ctx, claim, s.namespace, &pvc)
+		waits := func(c corev1.PersistentVolumeClaimCondition) bool {
+			return c.Type == corev1.PersistentVolumeClaimFileSystemResizePending && c.Status == corev1.ConditionTrue
+		}
+		return slices.ContainsFunc(pvc.Status.Conditions, waits), fmt.Sprintf("%v, %v", pvc.Status.Conditions, err)
+	})
+}
+
 func TestUpgradeAndReinstall(t *testing.T) {
 	const added = "added"
 	node := world.workers[0]
 	extra := pool{Name: added, Path: pathOf(added)}
 	var sum, volume, taken string
 	var appending *corev1.Pod
-	alone(t, "volumes outlive helm upgrade, helm uninstall and reinstall",
+	alone(t, "volumes outlive the upgrade from a driver per node, helm uninstall and reinstall",
+		step{"TheReleaseHasAProvisionerPerNode", func(s *scene) {
+			s.whenDone(func(ctx context.Context) error { return s.install(ctx, s.values("info")) })
+			s.installPerNode()
+			s.eventually("each node publishes its capacity", func() (bool, string) {
+				names, err := s.capacityOfNodes()
+				return len(names) > 0, fmt.Sprint(err)
+			})
+		}},
 		step{"VolumesAreInUse", func(s *scene) {
 			s.create(s.claim("data", classOf(poolLocal), "64Mi"))
 			sum = firstWord(s.output(on(node, s.pod("writer", claimed("data"), writeData()...))))
@@ -32,6 +133,10 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			s.deletePod("writer")
 			s.create(on(node, s.pod("appending", claimed("data"), appendLines()...)))
 			appending = s.running("appending")
+			s.create(s.claim("half", classOf(poolSecond), "16Mi"))
+			s.output(on(node, s.pod("half", claimed("half"), writeData()...)))
+			s.deletePod("half")
+			s.growsHalf("half", "32Mi")
 		}},
 		step{"UpgradeWithNewValues", func(s *scene) {
 			before := map[string]*corev1.Pod{}
@@ -45,6 +150,16 @@ func TestUpgradeAndReinstall(t *testing.T) {
 				}
 			}
 		}},
+		step{"NothingPerNodeIsLeft", func(s *scene) {
+			s.allConnected()
+			s.nothingPerNodeIsLeft()
+		}},
+		step{"HalfGrownClaimIsFinished", func(s *scene) {
+			s.create(on(node, s.pod("half", claimed("half"), writeData()...)))
+			s.phase("half", corev1.PodSucceeded)
+			s.given("half", "32Mi")
+			s.recorded(node, poolSecond, "half", 32*mebibyte)
+		}},
 		step{"OldVolumesAndNewPoolWork", func(s *scene) {
 			s.untouched(appending)
 			s.grows(node, volumePath(poolLocal, volume)+"/lines")
@@ -57,11 +172,8 @@ func TestUpgradeAndReinstall(t *testing.T) {
 		}},
 		step{"Uninstall", func(s *scene) {
 			s.must(s.uninstall(s.ctx))
-			s.eventually("the driver's pods are gone", func() (bool, string) {
-				var list corev1.PodList
-				err := s.api.List(s.ctx, &list, resources.WithLabelSelector("app.kubernetes.io/component=csi-driver"))
-				return err == nil && len(list.Items) == 0, "they are there"
-			})
+			s.noPodsOf(nodeComponent)
+			s.noPodsOf(controllerComponent)
 			s.grows(node, volumePath(poolLocal, volume)+"/lines")
 			s.untouched(appending)
 			if !s.exists(node, volumePath(added, taken)+"/file") {
@@ -93,131 +205,6 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			s.gone(taken)
 			s.vanishes(node, volumePath(added, taken))
 			s.restoreRelease(added)
-		}},
-	)
-}
-
-// kubevirtPool is the pool of the volumes to take over.
-const kubevirtPool = "kubevirt"
-
-// kubevirtClass is a StorageClass as kubevirt's documentation has it.
-const kubevirtClass = `apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: e2e-hostpath-csi
-provisioner: kubevirt.io.hostpath-provisioner
-reclaimPolicy: Delete
-volumeBindingMode: WaitForFirstConsumer
-parameters:
-  storagePool: kubevirt
-  overlayCSI: "true"
-`
-
-// kubevirtVolume is a PersistentVolume as kubevirt's driver and its
-// external-provisioner made them: fsType xfs by default, the class's
-// parameters and the provisioner's keys as attributes, the size of the whole
-// filesystem as capacity.
-const kubevirtVolume = `apiVersion: v1
-kind: PersistentVolume
-metadata:
-  name: ${VOLUME}
-  annotations:
-    pv.kubernetes.io/provisioned-by: kubevirt.io.hostpath-provisioner
-    volume.kubernetes.io/provisioner-deletion-secret-name: ""
-    volume.kubernetes.io/provisioner-deletion-secret-namespace: ""
-  finalizers: [kubernetes.io/pv-protection, external-provisioner.volume.kubernetes.io/finalizer]
-spec:
-  accessModes: [ReadWriteOnce]
-  capacity: {storage: 79Gi}
-  claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: ${NAMESPACE}, name: ${CLAIM}, uid: ${UID}}
-  csi:
-    driver: kubevirt.io.hostpath-provisioner
-    fsType: xfs
-    volumeHandle: ${VOLUME}
-    volumeAttributes:
-      csi.storage.k8s.io/pv/name: ${VOLUME}
-      csi.storage.k8s.io/pvc/name: ${CLAIM}
-      csi.storage.k8s.io/pvc/namespace: ${NAMESPACE}
-      storage.kubernetes.io/csiProvisionerIdentity: 1700000000000-1234-kubevirt.io.hostpath-provisioner-${NODE}
-      storagePool: kubevirt
-      overlayCSI: "true"
-  nodeAffinity:
-    required:
-      nodeSelectorTerms:
-      - matchExpressions:
-        - {key: topology.hostpath.csi/node, operator: In, values: [${NODE}]}
-  persistentVolumeReclaimPolicy: Delete
-  storageClassName: e2e-hostpath-csi
-  volumeMode: Filesystem
-`
-
-// kubevirtMade makes a claim, its volume and its directory as kubevirt's
-// driver would have, and returns the volume's name.
-func (s *scene) kubevirtMade(node, claim string) string {
-	s.t.Helper()
-	c := s.claim(claim, "e2e-hostpath-csi", "1Gi")
-	s.create(c)
-	volume := "pvc-" + string(c.UID)
-	s.onNode(node, "mkdir -p "+volumePath(kubevirtPool, volume)+"; chmod 755 "+pathOf(kubevirtPool)+
-		"/csi; echo written by kubevirt in "+claim+
-		" >"+volumePath(kubevirtPool, volume)+"/file")
-	s.apply(strings.NewReplacer("${VOLUME}", volume, "${CLAIM}", claim, "${NAMESPACE}", s.namespace,
-		"${UID}", string(c.UID), "${NODE}", node).Replace(kubevirtVolume))
-	return volume
-}
-
-func TestTakeoverFromKubevirt(t *testing.T) {
-	node := world.workers[1]
-	extra := pool{Name: kubevirtPool, Path: pathOf(kubevirtPool)}
-	snapshots := pathOf(kubevirtPool) + "/csi/snapshots"
-	var first, second string
-	alone(t, "volumes that kubevirt's driver made are served and deleted properly",
-		step{"KubevirtLeavesVolumes", func(s *scene) {
-			s.apply(kubevirtClass)
-			s.deleteWhenDone("storageclass", "e2e-hostpath-csi")
-			first, second = s.kubevirtMade(node, "first"), s.kubevirtMade(node, "second")
-			s.onNode(node, "mkdir -p "+snapshots+"; echo precious >"+snapshots+"/file")
-			for _, claim := range []string{"first", "second"} {
-				s.bound(claim)
-			}
-		}},
-		step{"TheyAreAdopted", func(s *scene) {
-			s.must(s.install(s.ctx, s.values("info", extra)))
-			s.eventually("both volumes have records", func() (bool, string) {
-				records := s.onNode(node, "cat "+pathOf(kubevirtPool)+"/csi/.hpp/volumes/*.json || true")
-				return strings.Count(records, `"adopted": true`) == 2, records
-			})
-		}},
-		step{"PodsReadAndWriteThem", func(s *scene) {
-			sum := s.sum(node, volumePath(kubevirtPool, first)+"/file")
-			s.output(s.pod("reader", claimed("first"), checkData(sum)...)) // the affinity alone places it
-			s.deletePod("reader")
-			s.output(s.pod("writer", claimed("second"), "write", dataDir+"/new"))
-			s.deletePod("writer")
-			if !s.exists(node, volumePath(kubevirtPool, second)+"/new") {
-				s.t.Error("the pod wrote somewhere else")
-			}
-		}},
-		step{"TheirClassMakesNewVolumes", func(s *scene) {
-			s.create(s.claim("new", "e2e-hostpath-csi", "16Mi"))
-			s.output(on(node, s.pod("new", claimed("new"), writeData()...)))
-			volume := s.bound("new").Name
-			s.existsOnlyOn(node, volumePath(kubevirtPool, volume))
-			s.deletePod("new")
-			s.remove(s.claim("new", "", "0"))
-			s.gone(volume)
-		}},
-		step{"TheyAreDeletedAndNothingElse", func(s *scene) {
-			for claim, volume := range map[string]string{"first": first, "second": second} {
-				s.remove(s.claim(claim, "", "0"))
-				s.gone(volume)
-				s.vanishes(node, volumePath(kubevirtPool, volume))
-			}
-			if !s.exists(node, snapshots+"/file") {
-				s.t.Error("a directory that is no volume was removed")
-			}
-			s.restoreRelease(kubevirtPool)
-			s.onNode(node, "rm -rf "+pathOf(kubevirtPool))
 		}},
 	)
 }

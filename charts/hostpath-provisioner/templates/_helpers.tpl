@@ -36,15 +36,7 @@
 {{- default (include "hostpath-provisioner.csi.name" .) .Values.driver.serviceAccount.name -}}
 {{- end -}}
 
-{{- define "hostpath-provisioner.resizer.name" -}}
-{{- include "hostpath-provisioner.suffixed" (list . "csi-resizer") -}}
-{{- end -}}
-
-{{- define "hostpath-provisioner.resizer.serviceAccountName" -}}
-{{- default (include "hostpath-provisioner.resizer.name" .) .Values.sidecars.resizer.serviceAccount.name -}}
-{{- end -}}
-
-{{/* The driver's ports, on the nodes and beside csi-resizer. */}}
+{{/* The driver's ports, on the nodes and in the controller. */}}
 {{- define "hostpath-provisioner.driver.ports" -}}
 - name: http
   containerPort: {{ .Values.driver.httpPort }}
@@ -72,12 +64,20 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Both containers of csi-resizer's pods: Pod Security's `restricted`. */}}
-{{- define "hostpath-provisioner.resizer.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{/* Where the driver runs. */}}
+{{- define "hostpath-provisioner.driver.env" -}}
+- name: NODE_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.nodeName
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
 {{- end -}}
 
 {{/* Selector labels: immutable on a DaemonSet, so neither versions nor the user's labels. Takes (list $ "component"). */}}
@@ -186,10 +186,10 @@ legacyStorageClasses:
 changes it. A test compares with the maps of values.yaml that may lose keys. */}}
 {{- define "hostpath-provisioner.base.removed" -}}
 {{- $paths := list (list "driver" "updateStrategy" "rollingUpdate") (list "driver" "updateStrategy" "rollingUpdate" "maxUnavailable") -}}
-{{- range $at := list (list "driver") (list "legacyProvisioner") (list "sidecars" "resizer") -}}
+{{- range $at := list (list "driver") (list "controller") (list "legacyProvisioner") -}}
 {{- $paths = concat $paths (list (concat $at (list "nodeSelector")) (concat $at (list "nodeSelector" "kubernetes.io/os"))) -}}
 {{- end -}}
-{{- range $at := list (list "driver") (list "legacyProvisioner") (list "selftest") (list "sidecars" "provisioner") (list "sidecars" "resizer") (list "sidecars" "nodeDriverRegistrar") (list "sidecars" "livenessProbe") -}}
+{{- range $at := list (list "driver") (list "controller") (list "legacyProvisioner") (list "selftest") (list "sidecars" "provisioner") (list "sidecars" "resizer") (list "sidecars" "nodeDriverRegistrar") (list "sidecars" "livenessProbe") -}}
 {{- range list (list "resources") (list "resources" "requests") (list "resources" "requests" "cpu") (list "resources" "requests" "memory") -}}
 {{- $paths = append $paths (concat $at .) -}}
 {{- end -}}

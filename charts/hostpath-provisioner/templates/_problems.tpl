@@ -41,9 +41,6 @@
 {{- end -}}
 {{- $names = append $names .name -}}
 {{- if .default }}{{ $defaults = append $defaults .name }}{{ end -}}
-{{- if and .allowVolumeExpansion (not $root.Values.sidecars.resizer.enabled) -}}
-{{- $problems = append $problems (printf "%s: allowVolumeExpansion is true, and sidecars.resizer.enabled is false: a claim could ask for more and would wait for ever; enable the resizer, or leave allowVolumeExpansion out." $what) -}}
-{{- end -}}
 {{- $parameters := default (dict) .parameters -}}
 {{- if and .storagePool $parameters.storagePool -}}
 {{- $problems = append $problems (printf "%s: the pool is given twice; remove parameters.storagePool." $what) -}}
@@ -70,12 +67,14 @@
 
 {{- define "hostpath-provisioner.problems.pod" -}}
 {{- $problems := list -}}
+{{- $driver := list (list "driver.httpPort" .Values.driver.httpPort)
+  (list "driver.metricsTLS.port" (ternary .Values.driver.metricsTLS.port 0 .Values.driver.metricsTLS.enabled)) -}}
+{{- range $pod := list
+  (list (list "sidecars.livenessProbe.httpPort" (ternary .Values.sidecars.livenessProbe.httpPort 0 .Values.sidecars.livenessProbe.enabled)))
+  (list (list "controller.port" .Values.controller.port) (list "sidecars.provisioner.httpPort" .Values.sidecars.provisioner.httpPort)
+    (list "sidecars.resizer.httpPort" .Values.sidecars.resizer.httpPort)) -}}
 {{- $ports := dict -}}
-{{- range list
-  (list "driver.httpPort" .Values.driver.httpPort)
-  (list "driver.metricsTLS.port" (ternary .Values.driver.metricsTLS.port 0 .Values.driver.metricsTLS.enabled))
-  (list "sidecars.provisioner.httpPort" .Values.sidecars.provisioner.httpPort)
-  (list "sidecars.livenessProbe.httpPort" (ternary .Values.sidecars.livenessProbe.httpPort 0 .Values.sidecars.livenessProbe.enabled)) -}}
+{{- range concat $driver $pod -}}
 {{- $what := index . 0 -}}
 {{- $port := index . 1 | toString -}}
 {{- if ne $port "0" -}}
@@ -83,14 +82,6 @@
 {{- $problems = append $problems (printf "%s and %s are both %s; all containers of a pod share its ports." . $what $port) -}}
 {{- end -}}
 {{- $_ := set $ports $port $what -}}
-{{- end -}}
-{{- end -}}
-{{- if .Values.sidecars.resizer.enabled -}}
-{{- range list
-  (list "driver.httpPort" .Values.driver.httpPort)
-  (list "driver.metricsTLS.port" (ternary .Values.driver.metricsTLS.port 0 .Values.driver.metricsTLS.enabled)) -}}
-{{- if eq (index . 1 | toString) ($.Values.sidecars.resizer.httpPort | toString) -}}
-{{- $problems = append $problems (printf "%s and sidecars.resizer.httpPort are both %v; the driver runs in csi-resizer's pod too, and all containers of a pod share its ports." (index . 0) (index . 1)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -108,7 +99,7 @@
 {{- if and .Values.monitoring.podMonitor.enabled .Values.monitoring.serviceMonitor.enabled -}}
 {{- $problems = append $problems "monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one." -}}
 {{- end -}}
-{{- toYaml $problems -}}
+{{- toYaml (uniq $problems) -}}
 {{- end -}}
 
 {{- define "hostpath-provisioner.problems.operator" -}}
@@ -116,28 +107,7 @@
 {{- $operator := .Values.operator -}}
 {{- $webhook := $operator.webhook -}}
 {{- if $operator.enabled -}}
-{{- $mode := $webhook.certificates -}}
-{{- if and (eq $mode "existingSecret") (not $webhook.existingSecret) -}}
-{{- $problems = append $problems "operator.webhook.certificates is existingSecret, and operator.webhook.existingSecret is empty; name a Secret of the namespace with tls.crt, tls.key and ca.crt." -}}
-{{- else if and (ne $mode "existingSecret") $webhook.existingSecret -}}
-{{- $problems = append $problems (printf "operator.webhook.existingSecret is %q, and operator.webhook.certificates is %s; set that to existingSecret, or remove the name." $webhook.existingSecret $mode) -}}
-{{- end -}}
-{{- with $webhook.certManager.issuerRef -}}
-{{- if ne $mode "cert-manager" -}}
-{{- $problems = append $problems (printf "operator.webhook.certManager.issuerRef is set, and operator.webhook.certificates is %s; set that to cert-manager, or remove the issuer." $mode) -}}
-{{- end -}}
-{{- if not .name -}}
-{{- $problems = append $problems "operator.webhook.certManager.issuerRef: its name is missing; give name, kind (Issuer or ClusterIssuer) and, for an issuer outside cert-manager, group." -}}
-{{- end -}}
-{{- range $key := keys . | sortAlpha -}}
-{{- if not (has $key (list "name" "kind" "group")) -}}
-{{- $problems = append $problems (printf "operator.webhook.certManager.issuerRef: unknown key %q; it knows name, kind and group." $key) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- if and (eq $mode "openshift") (eq (toString .Values.openshift) "false") -}}
-{{- $problems = append $problems "operator.webhook.certificates is openshift, and openshift is false: only OpenShift's service CA writes that certificate; use self-managed or cert-manager." -}}
-{{- end -}}
+{{- $problems = include "hostpath-provisioner.problems.certificates" (list . "operator.webhook" $webhook) | fromYamlArray -}}
 {{- $ports := dict -}}
 {{- range list (list "operator.healthPort" $operator.healthPort) (list "operator.metricsPort" $operator.metricsPort) (list "operator.webhook.port" $webhook.port) -}}
 {{- $what := index . 0 -}}
@@ -151,9 +121,9 @@
 {{- $problems = append $problems "operator.metricsPort: 443 is the webhook's port in the same Service; choose another." -}}
 {{- end -}}
 {{- $account := include "hostpath-provisioner.operator.serviceAccountName" . -}}
-{{- range $who, $name := dict "driver" (include "hostpath-provisioner.csi.serviceAccountName" .) "sidecars.resizer" (include "hostpath-provisioner.resizer.serviceAccountName" .) "legacyProvisioner" (default (include "hostpath-provisioner.suffixed" (list . "legacy")) .Values.legacyProvisioner.serviceAccount.name) -}}
+{{- range $who, $name := dict "driver" (include "hostpath-provisioner.csi.serviceAccountName" .) "controller" (include "hostpath-provisioner.controller.serviceAccountName" .) "legacyProvisioner" (include "hostpath-provisioner.legacy.serviceAccountName" .) -}}
 {{- if eq $name $account -}}
-{{- $problems = append $problems (printf "operator.serviceAccount.name and %s.serviceAccount.name are both %q; the %s must not have the operator's rights." $who $name (get (dict "driver" "driver" "sidecars.resizer" "resizer" "legacyProvisioner" "legacy provisioner") $who)) -}}
+{{- $problems = append $problems (printf "operator.serviceAccount.name and %s.serviceAccount.name are both %q; the %s must not have the operator's rights." $who $name (ternary "legacy provisioner" $who (eq $who "legacyProvisioner"))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

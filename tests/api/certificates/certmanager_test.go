@@ -25,6 +25,7 @@ func certManager(t *testing.T, w *world) {
 	w.answers(t)
 	// What cert-manager does before the certificate runs out: it makes another.
 	before := harness.Get(t, w.Server, secret())
+	settled(t, w)
 	w.Delete(t, secret())
 	renewed := harness.Until(t, w.Server, "another certificate", secret(), func(s *corev1.Secret) error {
 		if len(s.Data["tls.crt"]) == 0 || string(s.Data["tls.crt"]) == string(before.Data["tls.crt"]) {
@@ -35,6 +36,21 @@ func certManager(t *testing.T, w *world) {
 	w.servesPEM(t, renewed.Data["tls.crt"])
 	w.Ready(t)
 	w.answers(t)
+}
+
+// settled waits until cert-manager has nothing to do any more: 1.11 can wait for ever for a key that it has replaced,
+// if the Secret goes while it issues.
+func settled(t *testing.T, w *world) {
+	t.Helper()
+	harness.Until(t, w.Server, "cert-manager is done", object("Certificate", secret().Name, nil),
+		func(u *unstructured.Unstructured) error {
+			conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
+			if _, busy, _ := unstructured.NestedString(u.Object, "status", "nextPrivateKeySecretName"); busy || err != nil ||
+				len(conditions) != 1 {
+				return fmt.Errorf("status %v (%w)", u.Object["status"], err)
+			}
+			return nil
+		})
 }
 
 // certManagerIssuer: with an issuer that is there, whose authority signs more than this.

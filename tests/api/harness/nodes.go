@@ -17,16 +17,16 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
-// driverComponent and resizerComponent are label values of the driver's pods and of csi-resizer's.
+// driverComponent and controllerComponent are label values of the driver's pods on the nodes and of the controller's.
 const (
-	driverComponent  = "csi-driver"
-	resizerComponent = "csi-resizer"
+	driverComponent     = "csi-driver"
+	controllerComponent = "csi-controller"
 )
 
 // Nodes plays what the scheduler and the kubelets do: pods of DaemonSets get their node, run, become ready, and end
-// when deleted. It also says for the driver's pods what the driver would say about its pools, and that
-// csi-resizer's Deployment is complete: with its real controller the operator's own Deployment would get pods too,
-// and the operator is a process here.
+// when deleted. It also says for the driver's pods what the driver would say about its pools, and that the CSI
+// controller's Deployment is complete: with Kubernetes' own controller of Deployments the operator's would get pods
+// too, and the operator is a process here.
 type Nodes struct {
 	s *Server
 
@@ -124,11 +124,11 @@ func (n *Nodes) play(stop <-chan struct{}) {
 	}
 }
 
-// complete says of csi-resizer's Deployment that all its pods are there.
+// complete says of the CSI controller's Deployment that all its pods are there.
 func (n *Nodes) complete(ctx context.Context) error {
 	var deployments appsv1.DeploymentList
 	if err := n.s.Client.List(ctx, &deployments, client.InNamespace(Namespace), client.MatchingLabels{
-		"app.kubernetes.io/component": resizerComponent,
+		"app.kubernetes.io/component": controllerComponent,
 	}); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 const (
 	// patience is for what takes a second or two; nothing is said about speed by it.
-	patience = time.Minute
+	patience = 3 * time.Minute
 	interval = 100 * time.Millisecond
 )
 

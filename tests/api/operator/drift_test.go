@@ -183,6 +183,8 @@ func extend(t *testing.T, object *unstructured.Unstructured) {
 		more(map[string]any{"name": "more", "rules": []any{map[string]any{"record": "more", "expr": "1"}}}, "spec", "groups")
 	case "NetworkPolicy":
 		more(map[string]any{}, "spec", "egress")
+	case "PodDisruptionBudget":
+		_ = unstructured.SetNestedField(object.Object, "AlwaysAllow", "spec", "unhealthyPodEvictionPolicy")
 	case "ClusterRole", "Role":
 		more(rule, "rules")
 	case "ClusterRoleBinding", "RoleBinding":
@@ -224,6 +226,8 @@ func tamper(t *testing.T, object *unstructured.Unstructured) {
 		set(map[string]any{"matchLabels": map[string]any{"app": "other"}}, "spec", "selector")
 	case "PrometheusRule":
 		set([]any{}, "spec", "groups")
+	case "PodDisruptionBudget":
+		set(int64(2), "spec", "maxUnavailable")
 	case "NetworkPolicy":
 		set([]any{}, "spec", "policyTypes")
 		set([]any{}, "spec", "ingress")

@@ -155,42 +155,55 @@ func flip(t *testing.T, s *server, run func(helmcli.Values, string, ...string) s
 	}
 }
 
-// permissions asks the server's own authorizer what the pods' account may do.
+// permissions asks the server's own authorizer what the accounts of the nodes' pods and of the controller's may do.
 func permissions(t *testing.T, s *server) {
 	t.Helper()
+	const node, controller = "hpp-hostpath-provisioner-csi", "hpp-hostpath-provisioner-controller"
 	for _, test := range []struct {
-		want                             bool
-		verb, group, resource, namespace string
+		want                                            bool
+		account, verb, group, resource, namespace, name string
 	}{
-		{true, "watch", "", "nodes", ""},
-		{true, "create", "", "persistentvolumes", ""},
-		{true, "update", "", "persistentvolumeclaims", "elsewhere"},
-		{true, "create", "", "events", "default"},
-		{true, "create", "storage.k8s.io", "csistoragecapacities", helmcli.Namespace},
-		{true, "get", "", "pods", helmcli.Namespace},
-		{false, "update", "", "nodes", ""},
-		{false, "patch", "", "nodes", ""},
-		{false, "update", "", "persistentvolumes", ""},
-		{false, "delete", "", "persistentvolumeclaims", helmcli.Namespace},
-		{false, "create", "storage.k8s.io", "csistoragecapacities", "elsewhere"},
-		{false, "get", "", "pods", "elsewhere"},
-		{false, "list", "", "pods", helmcli.Namespace},
-		{false, "get", "", "secrets", helmcli.Namespace},
-		{false, "create", "", "pods", helmcli.Namespace},
-		{false, "create", "", "serviceaccounts/token", helmcli.Namespace},
+		{true, node, "watch", "", "nodes", "", ""},
+		{true, node, "list", "", "persistentvolumes", "", ""},
+		{true, node, "create", "", "events", "default", ""},
+		{true, node, "get", "", "configmaps", helmcli.Namespace, controller + "-ca"},
+		{true, node, "get", "apps", "daemonsets", helmcli.Namespace, node},
+		{false, node, "get", "", "configmaps", helmcli.Namespace, "another"},
+		{false, node, "patch", "", "configmaps", helmcli.Namespace, controller + "-ca"},
+		{false, node, "patch", "", "nodes", "", ""},
+		{false, node, "create", "", "persistentvolumes", "", ""},
+		{false, node, "get", "", "persistentvolumeclaims", "elsewhere", ""},
+		{false, node, "list", "storage.k8s.io", "csistoragecapacities", helmcli.Namespace, ""},
+		{false, node, "get", "", "secrets", helmcli.Namespace, controller + "-certificate"},
+		{false, node, "get", "", "pods", helmcli.Namespace, ""},
+		{true, controller, "create", "", "persistentvolumes", "", ""},
+		{true, controller, "patch", "", "persistentvolumeclaims", "elsewhere", ""},
+		{true, controller, "create", "authentication.k8s.io", "tokenreviews", "", ""},
+		{true, controller, "create", "storage.k8s.io", "csistoragecapacities", helmcli.Namespace, ""},
+		{true, controller, "get", "apps", "replicasets", helmcli.Namespace, ""},
+		{true, controller, "update", "", "secrets", helmcli.Namespace, controller + "-certificate"},
+		{true, controller, "update", "coordination.k8s.io", "leases", helmcli.Namespace, "kubevirt-io-hostpath-provisioner"},
+		{false, controller, "get", "", "secrets", helmcli.Namespace, "another"},
+		{false, controller, "patch", "", "configmaps", helmcli.Namespace, "another"},
+		{false, controller, "update", "", "nodes", "", ""},
+		{false, controller, "delete", "", "persistentvolumeclaims", helmcli.Namespace, ""},
+		{false, controller, "create", "storage.k8s.io", "csistoragecapacities", "elsewhere", ""},
+		{false, controller, "get", "", "pods", "elsewhere", ""},
+		{false, controller, "create", "", "pods", helmcli.Namespace, ""},
+		{false, controller, "create", "", "serviceaccounts/token", helmcli.Namespace, ""},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + helmcli.Namespace + ":hpp-hostpath-provisioner-csi",
+			User: "system:serviceaccount:" + helmcli.Namespace + ":" + test.account,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: test.verb, Group: test.group, Resource: test.resource, Namespace: test.namespace,
+				Verb: test.verb, Group: test.group, Resource: test.resource, Namespace: test.namespace, Name: test.name,
 			},
 		}}
 		if err := s.client.Create(t.Context(), review); err != nil {
 			t.Fatal(err)
 		}
 		if review.Status.Allowed != test.want {
-			t.Errorf("%s %s.%s in %q: allowed %v, want %v (%s)", test.verb, test.resource, test.group, test.namespace,
-				review.Status.Allowed, test.want, review.Status.Reason)
+			t.Errorf("%s may %s %s.%s %q in %q: %v, want %v (%s)", test.account, test.verb, test.resource, test.group,
+				test.name, test.namespace, review.Status.Allowed, test.want, review.Status.Reason)
 		}
 	}
 }

@@ -40,16 +40,27 @@ func (c *Cluster) PushProductWithReport(
 		return nil, err
 	}
 	var compiled atomic.Int64
-	built, err := product.Build(ctx, product.Options{
-		Root: root, Names: names, Version: version, Platforms: []product.Platform{platform()},
+	return c.pushProduct(ctx, product.Options{
+		Root: root, Names: names, Version: version,
 		Report: func(string) { report(fmt.Sprintf("%d packages compiled", compiled.Add(1))) },
 	})
+}
+
+// PushProductOf is PushProduct of another copy of the repository, such as an
+// older version of it.
+func (c *Cluster) PushProductOf(ctx context.Context, root, version string, names ...string) (map[string]string, error) {
+	return c.pushProduct(ctx, product.Options{Root: root, Names: names, Version: version})
+}
+
+func (c *Cluster) pushProduct(ctx context.Context, o product.Options) (map[string]string, error) {
+	o.Platforms = []product.Platform{platform()}
+	built, err := product.Build(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	digests := map[string]string{}
 	for _, b := range built {
-		if digests[b.Name], err = c.push(ctx, b, "hostpath-provisioner/"+b.Name+":"+version); err != nil {
+		if digests[b.Name], err = c.push(ctx, b, "hostpath-provisioner/"+b.Name+":"+o.Version); err != nil {
 			return nil, err
 		}
 	}

@@ -101,8 +101,17 @@ func (c *Cluster) Kubectl(ctx context.Context, stdin io.Reader, args ...string) 
 	return dockercli.Input(ctx, stdin, append(command, args...)...)
 }
 
-// RestartNode restarts a node's container and returns when its kubelet works
-// again and the routes are back. The node's pods may take a moment longer.
+// KillNode ends a node's container as a power cut would. RestartNode starts it again.
+func (c *Cluster) KillNode(ctx context.Context, node string) error {
+	if err := dockercli.Run(ctx, "kill", node); err != nil {
+		return fmt.Errorf("kill node %s: %w", node, err)
+	}
+	return nil
+}
+
+// RestartNode restarts a node's container, or starts one that was killed, and
+// returns when its kubelet works again and the routes are back. The node's
+// pods may take a moment longer.
 func (c *Cluster) RestartNode(ctx context.Context, node string) error {
 	const limit = 2 * time.Minute
 	if err := dockercli.Run(ctx, "restart", node); err != nil {

@@ -1,15 +1,15 @@
-{{/* Whose pods are scraped, as a list: the component, its full name, the Service of a ServiceMonitor, and the port of the sidecar's
-metrics, 0 for none. csi-resizer's pods hold the driver as well. */}}
+{{/* Whose pods are scraped, as a list: the component, its full name, the Service of a ServiceMonitor, the sidecars with a port for metrics,
+and whether the pods' node belongs on every series: the controller's series name the node that they are about. */}}
 {{- define "hostpath-provisioner.monitoring.targets" -}}
-{{- $targets := list (dict "component" "csi-driver" "name" (include "hostpath-provisioner.csi.name" .)
-  "service" (include "hostpath-provisioner.suffixed" (list . "csi-metrics"))
-  "sidecar" "provisioner" "sidecarPort" .Values.sidecars.provisioner.httpPort) -}}
-{{- if .Values.sidecars.resizer.enabled -}}
-{{- $targets = append $targets (dict "component" "csi-resizer" "name" (include "hostpath-provisioner.resizer.name" .)
-  "service" (include "hostpath-provisioner.suffixed" (list . "csi-resizer-metrics"))
-  "sidecar" "resizer" "sidecarPort" .Values.sidecars.resizer.httpPort) -}}
+{{- $sidecars := list -}}
+{{- range $name := list "provisioner" "resizer" -}}
+{{- with (get $.Values.sidecars $name).httpPort }}{{ $sidecars = append $sidecars (dict "name" $name "port" .) }}{{ end -}}
 {{- end -}}
-{{- toYaml $targets -}}
+{{- toYaml (list
+  (dict "component" "csi-driver" "name" (include "hostpath-provisioner.csi.name" .) "node" true "sidecars" list
+    "service" (include "hostpath-provisioner.suffixed" (list . "csi-metrics")))
+  (dict "component" "csi-controller" "name" (include "hostpath-provisioner.controller.name" .) "node" false "sidecars" $sidecars
+    "service" (include "hostpath-provisioner.suffixed" (list . "controller-metrics")))) -}}
 {{- end -}}
 
 {{/* What to scrape of a target, for a PodMonitor and a ServiceMonitor alike. Takes (list $ target "interval"). */}}
@@ -19,7 +19,7 @@ metrics, 0 for none. csi-resizer's pods hold the driver as well. */}}
 {{- $interval := index . 2 -}}
 {{- $tls := $root.Values.driver.metricsTLS -}}
 {{- $ports := list (ternary "metrics" "http" $tls.enabled) -}}
-{{- if $target.sidecarPort }}{{ $ports = append $ports $target.sidecar }}{{ end -}}
+{{- range $target.sidecars }}{{ $ports = append $ports .name }}{{ end -}}
 {{- range $ports }}
 - port: {{ . }}
   path: /metrics
@@ -36,10 +36,12 @@ metrics, 0 for none. csi-resizer's pods hold the driver as well. */}}
         name: {{ $tls.secretName }}
         key: ca.crt
   {{- end }}
+  {{- if $target.node }}
   relabelings:
     # Pools are per node, so the node belongs on every series.
     - sourceLabels: [__meta_kubernetes_pod_node_name]
       targetLabel: node
+  {{- end }}
 {{- end }}
 {{- end -}}
 

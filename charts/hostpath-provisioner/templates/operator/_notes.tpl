@@ -62,9 +62,7 @@ metadata:
   name: hostpath-csi
 provisioner: {{ .Values.driver.name }}
 volumeBindingMode: WaitForFirstConsumer
-{{- if .Values.sidecars.resizer.enabled }}
 allowVolumeExpansion: true
-{{- end }}
 parameters:
   storagePool: {{ if $spec.storagePools }}{{ (first $spec.storagePools).name }}{{ else }}legacy{{ end }}
 EOF

@@ -2,7 +2,7 @@
 and removing can, wherever the release fixes the names. */}}
 {{- define "hostpath-provisioner.operator.rules" -}}
 {{- $roles := list -}}
-{{- range list "csi-driver" "csi-provisioner" "csi-controller" "csi-resizer" "csi-scc" "legacy" "legacy-scc" -}}
+{{- range list "csi-driver" "controller" "csi-provisioner" "csi-controller" "csi-resizer" "csi-scc" "legacy" "legacy-scc" -}}
 {{- $roles = append $roles (include "hostpath-provisioner.suffixed" (list $ .)) -}}
 {{- end -}}
 {{- $constraints := list (include "hostpath-provisioner.csi.name" .) (include "hostpath-provisioner.suffixed" (list . "legacy")) -}}
@@ -81,6 +81,12 @@ and removing can, wherever the release fixes the names. */}}
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [cert-manager.io]
+  resources: [certificates, issuers]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [monitoring.coreos.com]
   resources: [podmonitors, servicemonitors, prometheusrules]

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,29 +46,44 @@ func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
 		"what the driver remembers of this node, with its control socket")
 	root.AddCommand(newStatus(&o.stateDir),
 		group("pool", "Change what this node knows of a pool", newForget(&o.stateDir)),
-		group("volume", "Repair and give up single volumes of this node",
-			newEnforce(&o.stateDir), newAdopt(&o.stateDir), newDiscard(&o.stateDir)))
+		group("volume", "List volumes; repair and give up single ones of this node",
+			newList(&o.stateDir), newEnforce(&o.stateDir), newAdopt(&o.stateDir), newDiscard(&o.stateDir)))
 	return root
 }
 
 func newStatus(stateDir *string) *cobra.Command {
+	ask := func(ctx context.Context) (control.Status, error) { return control.NewClient(*stateDir).Status(ctx) }
+	return showing("status", "Show the pools of this node, or in the controller those of all nodes", ask,
+		func(w io.Writer, s control.Status) error { return control.WriteTable(w, s, time.Now()) })
+}
+
+func newList(stateDir *string) *cobra.Command {
+	ask := func(ctx context.Context) ([]control.Volume, error) { return control.NewClient(*stateDir).Volumes(ctx) }
+	return showing("list", "List the volumes of this node, or in the controller those of all nodes", ask,
+		control.WriteVolumes)
+}
+
+// showing is a command that asks for something and shows it.
+func showing[T any](
+	name, short string, ask func(context.Context) (T, error), table func(io.Writer, T) error,
+) *cobra.Command {
 	var output string
 	command := &cobra.Command{
-		Use: "status", Short: "Show the pools of this node", Args: cobra.NoArgs,
+		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
 				return fmt.Errorf("--output: %q: want table or json", output)
 			}
-			status, err := control.NewClient(*stateDir).Status(command.Context())
+			answer, err := ask(command.Context())
 			if err != nil {
 				return err
 			}
 			if output == "table" {
-				return control.WriteTable(command.OutOrStdout(), status, time.Now())
+				return table(command.OutOrStdout(), answer)
 			}
 			encoder := json.NewEncoder(command.OutOrStdout())
 			encoder.SetIndent("", "  ")
-			return encoder.Encode(status)
+			return encoder.Encode(answer)
 		},
 	}
 	command.Flags().StringVarP(&output, "output", "o", "table", "table or json")

@@ -2,85 +2,94 @@ package app
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
+	"fmt"
+	"net"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/growth"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Modes of the driver.
 const (
-	modeNode       = "node"
-	modeController = "controller"
+	// certificateInterval is how soon the controller serves a certificate that was renewed.
+	certificateInterval = 30 * time.Second
+	// settling is how long a node's driver may take to look at its pools.
+	settling = 10 * time.Second
 )
 
-// buildController puts the cluster's controller together, which csi-resizer asks on a socket of its own. It has no
-// pools.
-func buildController(ctx context.Context, o options, specs []poolspec.Pool, log *slog.Logger) (_ *driver, err error) {
-	d := &driver{options: o, log: log, registry: prometheus.NewRegistry()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.close())
-		}
-	}()
-	services, err := d.expander(specs)
+// buildController puts the cluster's controller together, which upstream's sidecars call on a socket of its own. It has
+// no pools: what is asked for happens on nodes.
+func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) error {
+	api, err := kube.Connect(d.kubeconfig, controllerRequests)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := errors.Join(d.registry.Register(collectors.NewGoCollector()),
-		d.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
-		return nil, err
-	}
-	server, err := rpc.New(rpc.Config{
-		Endpoint: o.endpoint, Services: services, Metrics: d.registry, Log: log, Timeout: callTimeout, Grace: callGrace,
+	cluster, err := kube.NewController(kube.Config{
+		API: api, DriverName: d.driverName, TopologyKey: d.topologyKey, PodNamespace: d.podNamespace, PodName: d.podName,
+		NodeServiceAccount: d.nodeServiceAccount, NodePods: d.nodePods, Log: d.log, Timeout: apiTimeout,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := errors.Join(d.addHealth(ctx, nil), d.addMetrics(ctx)); err != nil {
-		return nil, err
-	}
-	listener, err := server.Listen(ctx)
+	service, err := d.controllerService(cluster, specs)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.addServer("csi", listener, server.Serve)
-	return d, nil
+	serving, err := d.addHub(ctx, cluster, service)
+	if err != nil {
+		return err
+	}
+	if err := d.register(service); err != nil { // which collects from the hub
+		return err
+	}
+	if err := d.addControl(ctx, service); err != nil {
+		return err
+	}
+	return d.addSocket(ctx, service,
+		health.Check{Name: "certificate", Do: func(context.Context) error { return serving.ready() }},
+		health.Check{Name: "nodes", Do: func(context.Context) error { return service.Ready() }})
 }
 
-// expander makes the services of what the cluster knows.
-func (d *driver) expander(specs []poolspec.Pool) (*csi.Expander, error) {
-	api, err := kube.Connect(d.kubeconfig, "hostpath-provisioner/"+buildinfo.Version())
-	if err != nil {
-		return nil, err
-	}
-	client, err := kube.New(kube.Config{
-		API: api, DriverName: d.driverName, NodeName: d.nodeName, TopologyKey: d.topologyKey, Log: d.log, Timeout: apiTimeout,
-	})
-	if err != nil {
-		return nil, err
-	}
-	judge, err := growth.New(kube.Growth{Client: client, Namespace: d.podNamespace, Resolve: defaultPool(specs)})
-	if err != nil {
-		return nil, err
-	}
-	return csi.NewExpander(d.driverName, buildinfo.Version(), judge)
-}
-
-// defaultPool resolves the pool of what names none as every node does.
-func defaultPool(specs []poolspec.Pool) func(string) string {
+func (d *driver) controllerService(cluster *kube.Controller, specs []poolspec.Pool) (*controller.Server, error) {
 	names := make([]string, 0, len(specs))
 	for _, s := range specs {
 		names = append(names, s.Name)
 	}
-	return func(name string) string { return pool.Default(names, name) }
+	return controller.New(controller.Config{
+		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey, Pools: names,
+		PVs: cluster, Members: cluster, Claims: cluster, Events: cluster, RemoveOldCapacity: cluster.RemoveOldCapacity,
+		NodeGrace: d.nodeGrace, GoneAfter: d.nodeGoneAfter, OrphanAge: d.orphanAge, Settling: settling,
+		Log: d.log, Now: time.Now,
+	})
+}
+
+// addHub adds the view of the cluster, the certificate, and the end of the tunnel that nodes connect to.
+func (d *driver) addHub(
+	ctx context.Context, cluster *kube.Controller, service *controller.Server,
+) (*certificate, error) {
+	serving := newCertificate(certificateConfig{
+		Mode: d.certificates, DNSName: d.servingName, SecretName: d.certificateSecret, ConfigMapName: d.controllerCA,
+		Store: cluster, Log: d.log, Now: time.Now, Interval: certificateInterval,
+	})
+	hub, err := tunnel.NewHub(tunnel.HubConfig{
+		TLS: serving.tls(), TopologyKey: d.topologyKey, Version: buildinfo.Version(), Review: cluster.Review,
+		Changed: service.Changed, Metrics: d.registry, Log: d.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	service.Connect(hub)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", d.tunnelAddress)
+	if err != nil {
+		return nil, fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
+	}
+	d.add("cluster", func(ctx context.Context) error { return cluster.Run(ctx, service.Forget) })
+	d.add("certificate", serving.run)
+	d.addListener("tunnel", listener, hub.Serve)
+	d.add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
+	return serving, nil
 }

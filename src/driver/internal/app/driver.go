@@ -1,12 +1,12 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -24,6 +24,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -31,12 +32,16 @@ import (
 const (
 	// callTimeout is for clients that set none; external-provisioner's is 10 s, the kubelet's 2 min.
 	callTimeout = 2 * time.Minute
-	// callGrace and workGrace together stay below a pod's 30 s of grace. Work that is cut off is recovered at the next
-	// start.
+	// callGrace and workGrace stay below a pod's 30 s of grace, together with 5 s each of registration and tunnel, all one
+	// after the other. Work that is cut off is recovered at the next start.
 	callGrace = 10 * time.Second
-	workGrace = 10 * time.Second
+	workGrace = 5 * time.Second
 	// apiTimeout bounds one request to the Kubernetes API, within external-provisioner's 10 s.
 	apiTimeout = 5 * time.Second
+	// nodeRequests and controllerRequests bound the requests to the API in a second. A node makes few, but a list of all
+	// PersistentVolumes comes in pages, and one that waits in its own client would count as unanswered. A controller that
+	// starts has one for each node.
+	nodeRequests, controllerRequests = 50, 200
 	// registrationInterval is how soon the driver is back after the kubelet has emptied its plugin directory.
 	registrationInterval = 2 * time.Second
 )
@@ -54,43 +59,55 @@ type driver struct {
 	options
 	log      *slog.Logger
 	cluster  cluster
+	client   *kube.Client // nil when standalone
 	pools    *pool.Set
 	volumes  *volume.Locked
 	registry *prometheus.Registry
+	calls    *rpc.Calls
 	// stages in the order of their start.
 	stages []stage
 	// closers end what is open but does not run.
 	closers []func() error
 }
 
-// build puts the driver together and takes its sockets, so that what is wrong is said before anything runs.
-func build(ctx context.Context, o options, specs []poolspec.Pool, log *slog.Logger) (_ *driver, err error) {
-	d := &driver{options: o, log: log, registry: prometheus.NewRegistry()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.close())
-		}
-	}()
-	for _, step := range []func() error{
-		d.connect,
-		func() error { return d.buildDomain(specs) },
-		d.buildMetrics,
-		func() error { return d.addControl(ctx) },
-		func() error { return d.addServices(ctx) },
-	} {
-		if err := step(); err != nil {
-			return nil, err
-		}
+// buildNode puts the driver of a node together.
+func (d *driver) buildNode(ctx context.Context, specs []poolspec.Pool) error {
+	if err := d.connect(); err != nil {
+		return err
 	}
-	return d, nil
+	if err := d.buildDomain(specs); err != nil {
+		return err
+	}
+	if err := d.register(metrics.New(d.pools, buildinfo.Version(), time.Now)); err != nil {
+		return err
+	}
+	if err := d.addControl(ctx, nil); err != nil {
+		return err
+	}
+	return d.addServices(ctx)
 }
 
 func (d *driver) add(name string, run func(ctx context.Context) error) {
 	d.stages = append(d.stages, stage{name, run})
 }
 
-// addServer adds something that answers on a listener; should it never come to run, the listener is closed.
-func (d *driver) addServer(name string, listener net.Listener, serve func(context.Context, net.Listener) error) {
+// server answers on an address or socket of its own.
+type server interface {
+	Listen(ctx context.Context) (net.Listener, error)
+	Serve(ctx context.Context, listener net.Listener) error
+}
+
+// addServer adds a server, which takes its address now.
+func (d *driver) addServer(ctx context.Context, name string, s server) error {
+	listener, err := s.Listen(ctx)
+	if err == nil {
+		d.addListener(name, listener, s.Serve)
+	}
+	return err
+}
+
+// addListener adds something that answers on a listener; should it never come to run, the listener is closed.
+func (d *driver) addListener(name string, listener net.Listener, serve func(context.Context, net.Listener) error) {
 	d.closers = append(d.closers, func() error {
 		if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("close the listener of %s: %w", name, err)
@@ -106,14 +123,15 @@ func (d *driver) connect() error {
 		d.cluster = kube.Standalone{Log: d.log}
 		return nil
 	}
-	api, err := kube.Connect(d.kubeconfig, "hostpath-provisioner/"+buildinfo.Version())
+	api, err := kube.Connect(d.kubeconfig, nodeRequests)
 	if err != nil {
 		return err
 	}
-	d.cluster, err = kube.New(kube.Config{
+	d.client, err = kube.New(kube.Config{
 		API: api, DriverName: d.driverName, NodeName: d.nodeName, TopologyKey: d.topologyKey, Log: d.log, Timeout: apiTimeout,
 		PodName: d.podName, PodNamespace: d.podNamespace,
 	})
+	d.cluster = d.client
 	return err
 }
 
@@ -140,7 +158,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	}
 	d.volumes = volume.NewLocked(manager)
 	d.add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
-	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx, d.volumes.Published); return nil })
+	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
 	d.add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })
 	if d.reportPools {
 		r := reporter{pools: d.pools, report: d.cluster.Report, log: d.log, now: time.Now, pause: reportPause()}
@@ -171,31 +189,33 @@ func (d *driver) finish(ctx context.Context) error {
 	}
 }
 
-func (d *driver) buildMetrics() error {
+// register adds the process's metrics, those of its calls, and one collector.
+func (d *driver) register(own prometheus.Collector) (err error) {
 	if err := errors.Join(
 		d.registry.Register(collectors.NewGoCollector()),
 		d.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
-		d.registry.Register(metrics.New(d.pools, buildinfo.Version(), time.Now)),
+		d.registry.Register(own),
 	); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	return nil
+	d.calls, err = rpc.NewCalls(d.registry, d.log, callTimeout)
+	return err
 }
 
-func (d *driver) addControl(ctx context.Context) error {
-	server, err := control.New(control.Config{
-		StateDir: d.stateDir, Driver: d.driverName, Node: d.nodeName, TopologyKey: d.topologyKey,
-		Build: buildinfo.Version(), Pools: d.pools, Volumes: d.volumes, Log: d.log,
-	})
+// addControl adds the socket of the sub-commands. A controller has an overview of nodes, and no pools and volumes.
+func (d *driver) addControl(ctx context.Context, overview control.Overview) error {
+	config := control.Config{
+		StateDir: d.stateDir, Owner: uint32(os.Getuid()), Driver: d.driverName, TopologyKey: d.topologyKey,
+		Build: buildinfo.Version(), Overview: overview, Log: d.log,
+	}
+	if overview == nil {
+		config.Node, config.Pools, config.Volumes = d.nodeName, d.pools, d.volumes
+	}
+	server, err := control.New(config)
 	if err != nil {
 		return err
 	}
-	listener, err := server.Listen(ctx)
-	if err != nil {
-		return err
-	}
-	d.addServer("control", listener, server.Serve)
-	return nil
+	return d.addServer(ctx, "control", server)
 }
 
 // addServices adds health, CSI and the kubelet's registration, in this order: CSI answers before the kubelet hears of
@@ -208,35 +228,50 @@ func (d *driver) addServices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.addTunnel(services); err != nil {
+		return err
+	}
+	if !d.registration { // another process registers the driver
+		return d.addSocket(ctx, services)
+	}
+	registrar, err := d.registrar()
+	if err != nil {
+		return err
+	}
+	if err := d.addSocket(ctx, services, health.Check{Name: "registration", Do: registrar.Check}); err != nil {
+		return err
+	}
+	d.add("registration", func(ctx context.Context) error { registrar.Run(ctx); return nil })
+	return nil
+}
+
+// addSocket adds probes and metrics, and the CSI socket.
+func (d *driver) addSocket(ctx context.Context, services rpc.Services, ready ...health.Check) error {
 	server, err := rpc.New(rpc.Config{
-		Endpoint: d.endpoint, Services: services, Metrics: d.registry, Log: d.log, Timeout: callTimeout, Grace: callGrace,
+		Endpoint: d.endpoint, Services: services, Calls: d.calls, Log: d.log, Grace: callGrace,
 	})
 	if err != nil {
 		return err
 	}
-	var registrar *registration.Server // none where another process registers the driver
-	if d.registration {
-		socket, socketErr := rpc.SocketPath(d.endpoint)
-		registrar, err = registration.New(registration.Config{
-			Directory: d.registrationDir, DriverName: d.driverName, CSISocket: socket, Log: d.log,
-			Interval: registrationInterval,
-		})
-		if err := cmp.Or(socketErr, err); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(d.addHealth(ctx, registrar), d.addMetrics(ctx)); err != nil {
+	if err := errors.Join(d.addHealth(ctx, ready), d.addMetrics(ctx)); err != nil {
 		return err
 	}
-	listener, err := server.Listen(ctx)
+	return d.addServer(ctx, "csi", server)
+}
+
+func (d *driver) registrar() (*registration.Server, error) {
+	socket, err := rpc.SocketPath(d.endpoint)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.addServer("csi", listener, server.Serve)
-	if registrar != nil {
-		d.add("registration", func(ctx context.Context) error { registrar.Run(ctx); return nil })
+	config := registration.Config{
+		Directory: d.registrationDir, DriverName: d.driverName, CSISocket: socket, Log: d.log,
+		Interval: registrationInterval,
 	}
-	return nil
+	if d.daemonSet != "" {
+		config.Leaving = func(ctx context.Context) bool { return !d.client.Staying(ctx, d.daemonSet) }
+	}
+	return registration.New(config)
 }
 
 func (d *driver) close() error {

@@ -8,13 +8,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 )
 
 // addHealth adds the probes, with the metrics unless these are served over TLS.
-func (d *driver) addHealth(ctx context.Context, registrar *registration.Server) error {
+func (d *driver) addHealth(ctx context.Context, ready []health.Check) error {
 	if d.httpAddress == "" {
 		return nil
 	}
@@ -23,12 +22,8 @@ func (d *driver) addHealth(ctx context.Context, registrar *registration.Server) 
 		return fmt.Errorf("make a client of the driver's own socket: %w", err)
 	}
 	d.closers = append(d.closers, self.Close)
-	var ready []health.Check
-	if registrar != nil {
-		ready = append(ready, health.Check{Name: "registration", Do: registrar.Check})
-	}
 	// Asked through its own socket, a server that accepts but does not answer is found out.
-	live := health.Check{Name: "driver", Do: func(ctx context.Context) error { return csi.Probe(ctx, self) }}
+	live := health.Check{Name: "driver", Do: func(ctx context.Context) error { return csi.Alive(ctx, self) }}
 	config := health.Config{Address: d.httpAddress, Live: live, Ready: ready, Log: d.log}
 	if d.metricsTLSAddress == "" {
 		config.Metrics = d.registry
@@ -46,8 +41,7 @@ func (d *driver) addMetrics(ctx context.Context) error {
 		return fmt.Errorf("metrics over TLS (--metrics-tls-cert-dir): %w", err)
 	}
 	return d.addHTTP(ctx, "metrics", health.Config{
-		Address: d.metricsTLSAddress, Metrics: d.registry, TLS: secure,
-		Log: d.log,
+		Address: d.metricsTLSAddress, Metrics: d.registry, TLS: secure, Log: d.log,
 	})
 }
 
@@ -56,10 +50,5 @@ func (d *driver) addHTTP(ctx context.Context, name string, config health.Config)
 	if err != nil {
 		return err
 	}
-	listener, err := server.Listen(ctx)
-	if err != nil {
-		return err
-	}
-	d.addServer(name, listener, server.Serve)
-	return nil
+	return d.addServer(ctx, name, server)
 }

@@ -4,17 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// Modes of the driver.
+const (
+	modeNode       = "node"
+	modeController = "controller"
 )
 
 // Defaults that the chart and the documentation name as well.
@@ -34,6 +46,12 @@ type options struct {
 	httpAddress, metricsTLSAddress                          string
 	metricsTLS                                              servingtls.Options
 	logLevel, logFormat                                     string
+
+	// The tunnel: how a node finds the controller, and what the controller needs to know about nodes.
+	controller, controllerCA, controllerToken, daemonSet     string
+	tunnelAddress, servingName, nodeServiceAccount, nodePods string
+	certificates, certificateSecret                          string
+	nodeGrace, nodeGoneAfter, orphanAge                      time.Duration
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
@@ -59,19 +77,39 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.BoolVar(&o.reportPools, "report-pools", false, "say in the conditions of this pod whether each pool is there")
 	flags.StringVar(&o.podName, "pod-name", getenv("POD_NAME"), "name of this pod (environment: POD_NAME)")
 	flags.StringVar(&o.mode, "mode", modeNode,
-		"node: serve the pools of this node; controller: tell csi-resizer which volumes may grow, once in a cluster")
+		"node: serve the pools of this node; controller: serve upstream's sidecars for all nodes")
 	flags.StringVar(&o.podNamespace, "pod-namespace", getenv("POD_NAMESPACE"), "its namespace (or POD_NAMESPACE)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with access to the cluster; empty inside the cluster")
 	flags.BoolVar(&o.standalone, "standalone", false, "use no Kubernetes API at all, for tests")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
+	o.addTunnelFlags(flags)
 }
 
-// complete fills in what follows from other options.
-func (o *options) complete() {
-	if o.registrationDir == "" {
-		o.registrationDir = filepath.Join(o.kubeletDir, "plugins_registry")
-	}
+func (o *options) addTunnelFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.controllerCA, "controller-ca", "",
+		"ConfigMap of this namespace with the authorities of the controller's certificate")
+	flags.StringVar(&o.controller, "controller", "",
+		"node: host:port of the controller's Service, empty for no controller; the host is the name in its certificate")
+	flags.StringVar(&o.controllerToken, "controller-token", "/var/run/secrets/hostpath-provisioner/token",
+		"node: file with the token that shows the controller which node this is")
+	flags.StringVar(&o.daemonSet, "daemon-set", "",
+		"node: DaemonSet of this pod; the kubelet keeps the driver registered until that is gone")
+	flags.StringVar(&o.tunnelAddress, "tunnel-address", ":7443", "controller: address that nodes connect to")
+	flags.StringVar(&o.servingName, "serving-name", "", "controller: name of its Service, for the certificate")
+	flags.StringVar(&o.certificates, "certificates", certificates.SelfManaged,
+		"controller: who makes its certificate: "+strings.Join(certificates.Modes(), ", "))
+	flags.StringVar(&o.certificateSecret, "certificate-secret", "",
+		"controller: Secret of this namespace with its certificate: tls.crt, tls.key and ca.crt")
+	flags.StringVar(&o.nodeServiceAccount, "node-service-account", "",
+		"controller: ServiceAccount of the driver's pods on the nodes")
+	flags.StringVar(&o.nodePods, "node-pods", "", "controller: label selector of the driver's pods on the nodes")
+	flags.DurationVar(&o.nodeGrace, "node-grace", time.Minute,
+		"controller: how long a node may be away before new volumes are made elsewhere")
+	flags.DurationVar(&o.nodeGoneAfter, "node-gone-after", 10*time.Minute,
+		"controller: how long there must be no Node object before volumes of that node can be deleted")
+	flags.DurationVar(&o.orphanAge, "orphan-age", time.Hour,
+		"controller: how old a volume must be to count as orphaned where no PersistentVolume names it")
 }
 
 // validate gives all that is wrong, one line per option.
@@ -88,11 +126,7 @@ func (o *options) validate() (err error) {
 	)
 	isName := func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 }
 	isAddress := func(s string) bool { return s == "" || command.IsAddress(s) }
-	for _, rule := range []struct {
-		flag, value string
-		met         bool
-		want        string
-	}{
+	rules := []rule{
 		{"endpoint", o.endpoint, endpointErr == nil, "want unix:///absolute/path"},
 		{"driver-name", o.driverName, len(o.driverName) <= 63 && isName(o.driverName), name},
 		{"topology-key", o.topologyKey, len(validation.IsQualifiedName(o.topologyKey)) == 0, "want a label key"},
@@ -120,12 +154,55 @@ func (o *options) validate() (err error) {
 		},
 		{"kubeconfig", o.kubeconfig, o.kubeconfig == "" || !o.standalone, "want this or --standalone"},
 		{"log-level or --log-format", o.logLevel + ", " + o.logFormat, logErr == nil, fmt.Sprint(logErr)},
-	} {
-		if !rule.met {
-			err = errors.Join(err, fmt.Errorf("--%s: %q: %s", rule.flag, rule.value, rule.want))
+	}
+	for _, r := range slices.Concat(rules, o.tunnelRules()) {
+		if !r.met {
+			err = errors.Join(err, fmt.Errorf("--%s: %q: %s", r.flag, r.value, r.want))
 		}
 	}
 	return err
+}
+
+// rule is what an option's value has to be.
+type rule struct {
+	flag, value string
+	met         bool
+	want        string
+}
+
+// tunnelRules are about nodes that have a controller, and about the controller.
+func (o *options) tunnelRules() []rule {
+	host, _, addressErr := net.SplitHostPort(o.controller)
+	inCluster := o.podNamespace != "" && !o.standalone
+	if o.mode == modeNode {
+		return []rule{
+			{
+				"controller", o.controller, o.controller == "" || addressErr == nil && host != "" && inCluster,
+				"want host:port with --pod-namespace (or POD_NAMESPACE) and without --standalone, or nothing",
+			},
+			{"controller-ca", o.controllerCA, o.controller == "" || o.controllerCA != "", "want the ConfigMap's name"},
+			{"daemon-set", o.daemonSet, o.daemonSet == "" || inCluster, "want --pod-namespace (or POD_NAMESPACE) with it"},
+		}
+	}
+	_, _, tunnelErr := net.SplitHostPort(o.tunnelAddress)
+	_, podsErr := labels.Parse(o.nodePods)
+	return []rule{
+		{"pod-namespace", o.podNamespace, o.podNamespace != "", "want the controller's namespace, or set POD_NAMESPACE"},
+		{"pod-name", o.podName, o.podName != "", "want the controller's pod, or set POD_NAME"},
+		{"tunnel-address", o.tunnelAddress, tunnelErr == nil, "want host:port or :port"},
+		{"serving-name", o.servingName, len(validation.IsDNS1123Subdomain(o.servingName)) == 0, "want a DNS name"},
+		{
+			"certificates", o.certificates, slices.Contains(certificates.Modes(), o.certificates),
+			"want one of " + strings.Join(certificates.Modes(), ", "),
+		},
+		{"certificate-secret", o.certificateSecret, o.certificateSecret != "", "want the Secret's name"},
+		{"controller-ca", o.controllerCA, o.controllerCA != "", "want the ConfigMap's name"},
+		{"node-service-account", o.nodeServiceAccount, o.nodeServiceAccount != "", "want the name of a ServiceAccount"},
+		{"node-pods", o.nodePods, o.nodePods != "" && podsErr == nil, fmt.Sprintf("want a label selector (%v)", podsErr)},
+		{"node-grace", o.nodeGrace.String(), o.nodeGrace > 0, "want a positive duration"},
+		{"node-gone-after", o.nodeGoneAfter.String(), o.nodeGoneAfter > 0, "want a positive duration"},
+		{"orphan-age", o.orphanAge.String(), o.orphanAge > 0, "want a positive duration"},
+	}
 }
 
 func cleanPath(name string) bool { return filepath.IsAbs(name) && filepath.Clean(name) == name }

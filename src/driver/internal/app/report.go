@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -35,9 +36,8 @@ type reporter struct {
 	now    func() time.Time
 	pause  wait.Backoff
 
-	// reported is what the pod says, since the first report that arrived.
+	// reported is what the pod says, nil before the first report that arrived.
 	reported []kube.Condition
-	arrived  bool
 }
 
 // run reports until ctx ends.
@@ -63,19 +63,20 @@ func (r *reporter) run(ctx context.Context) {
 // step reports the pools if the pod says something else.
 func (r *reporter) step(ctx context.Context) error {
 	want, known := r.conditions()
-	if !known || (r.arrived && slices.Equal(want, r.reported)) {
+	if !known || (r.reported != nil && slices.Equal(want, r.reported)) {
 		return nil
 	}
 	if err := r.report(ctx, want); err != nil {
 		return err
 	}
-	r.reported, r.arrived = want, true
+	r.reported = want
 	return nil
 }
 
 // conditions are those of the configured pools that have been looked at. Nothing is known while that is none of them:
 // what the driver said before it was restarted is better than that.
 func (r *reporter) conditions() (all []kube.Condition, known bool) {
+	all = []kube.Condition{}
 	pools := slices.DeleteFunc(r.pools.Status(), func(p pool.Status) bool { return !p.Configured })
 	for _, p := range pools {
 		if !p.Unchecked {
@@ -88,13 +89,13 @@ func (r *reporter) conditions() (all []kube.Condition, known bool) {
 // since dates a condition. One that says the same as before keeps its message too: an absent pool is looked at every
 // few seconds, and its error need not read the same twice.
 func (r *reporter) since(c kube.Condition) kube.Condition {
-	c.Since = r.now()
+	c.Since = metav1.NewTime(r.now())
 	for _, before := range r.reported {
 		switch {
 		case before.Type != c.Type:
 		case before.Reason == c.Reason && before.Cause == c.Cause:
 			return before
-		case before.True == c.True:
+		case before.Status == c.Status:
 			c.Since = before.Since
 		}
 	}
@@ -103,16 +104,21 @@ func (r *reporter) since(c kube.Condition) kube.Condition {
 
 // condition says what a pool is, to whoever looks at the pod; the operator makes storagePoolStatuses of it.
 func condition(p pool.Status) kube.Condition {
-	c := kube.Condition{Type: names.PoolCondition + p.Name, Cause: p.Reason, Message: p.Message}
+	c := kube.Condition{
+		Type: names.PoolCondition + p.Name, Status: metav1.ConditionFalse, Cause: p.Reason, Message: p.Message,
+	}
+	if p.Present {
+		c.Status = metav1.ConditionTrue
+	}
 	switch {
 	case p.Present && p.Reason == pool.NoNewVolumes:
-		c.True, c.Reason = true, names.PoolDegraded
+		c.Reason = names.PoolDegraded
 		c.Message = fmt.Sprintf("%s: its volumes are served, and none can be made: %s", p.Path, p.Message)
 	case p.Present && p.Reason != "":
-		c.True, c.Reason = true, names.PoolDegraded
+		c.Reason = names.PoolDegraded
 		c.Message = fmt.Sprintf("%s can be used, but %s", p.Path, p.Message)
 	case p.Present:
-		c.True, c.Reason = true, names.PoolPresent
+		c.Reason = names.PoolPresent
 		c.Message = fmt.Sprintf("%s can be used; enforcement of sizes: %s", p.Path, p.Enforcement)
 	case p.Aside:
 		c.Reason = names.PoolNotSelected

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
@@ -65,31 +66,32 @@ func TestReporter(t *testing.T) {
 		return failure
 	}}
 	isPresent := kube.Condition{
-		Type: prefix + "local", True: true, Reason: "PoolPresent",
+		Type: prefix + "local", Status: "True", Reason: "PoolPresent",
 		Message: "/srv/local can be used; enforcement of sizes: none",
 	}
 	isMissing := kube.Condition{
-		Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerMissing",
-		Message: "MarkerMissing: /srv/local holds no marker", Since: minute(3),
+		Type: prefix + "local", Status: "False", Reason: "PoolAbsent", Cause: "MarkerMissing",
+		Message: "MarkerMissing: /srv/local holds no marker", Since: metav1.NewTime(minute(3)),
 	}
 	isOther := kube.Condition{
-		Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerDiffers",
-		Message: "MarkerDiffers: /srv/local is another pool", Since: minute(3),
+		Type: prefix + "local", Status: "False", Reason: "PoolAbsent", Cause: "MarkerDiffers",
+		Message: "MarkerDiffers: /srv/local is another pool", Since: metav1.NewTime(minute(3)),
 	}
 	isAside := kube.Condition{
-		Type: prefix + "slow", Reason: "PoolNotSelected", Cause: "NotSelected", Message: "the labels do not match",
-		Since: minute(2),
+		Type: prefix + "slow", Status: "False", Reason: "PoolNotSelected", Cause: "NotSelected",
+		Message: "the labels do not match", Since: metav1.NewTime(minute(2)),
 	}
 	isFull := kube.Condition{
-		Type: prefix + "local", True: true, Reason: "PoolDegraded", Cause: pool.NoNewVolumes,
-		Message: "/srv/local: its volumes are served, and none can be made: no room", Since: minute(8),
+		Type: prefix + "local", Status: "True", Reason: "PoolDegraded", Cause: pool.NoNewVolumes,
+		Message: "/srv/local: its volumes are served, and none can be made: no room", Since: metav1.NewTime(minute(8)),
 	}
 	isUnlimited := kube.Condition{
-		Type: prefix + "local", True: true, Reason: "PoolDegraded", Cause: pool.EnforcementLost,
-		Message: "/srv/local can be used, but nothing keeps volumes to their size any more: quota is off", Since: minute(8),
+		Type: prefix + "local", Status: "True", Reason: "PoolDegraded", Cause: pool.EnforcementLost,
+		Message: "/srv/local can be used, but nothing keeps volumes to their size any more: quota is off",
+		Since:   metav1.NewTime(minute(8)),
 	}
 	firstPresent, laterPresent := isPresent, isPresent
-	firstPresent.Since, laterPresent.Since = minute(1), minute(8)
+	firstPresent.Since, laterPresent.Since = metav1.NewTime(minute(1)), metav1.NewTime(minute(8))
 	for i, step := range []struct {
 		what  string
 		pools []pool.Status
@@ -106,8 +108,8 @@ func TestReporter(t *testing.T) {
 			[]kube.Condition{isMissing, isAside},
 		},
 		{"still so, and the API is back", []pool.Status{missing, aside}, nil, []kube.Condition{{
-			Type: prefix + "local", Reason: "PoolAbsent", Cause: "MarkerMissing",
-			Message: "MarkerMissing: /srv/local holds no marker", Since: minute(4),
+			Type: prefix + "local", Status: "False", Reason: "PoolAbsent", Cause: "MarkerMissing",
+			Message: "MarkerMissing: /srv/local holds no marker", Since: metav1.NewTime(minute(4)),
 		}, isAside}},
 		{"another wording", []pool.Status{reread, aside}, nil, nil},
 		{"another reason", []pool.Status{differs, aside}, nil, []kube.Condition{withSince(isOther, minute(4)), isAside}},
@@ -144,7 +146,7 @@ func TestReporter(t *testing.T) {
 }
 
 func withSince(c kube.Condition, since time.Time) kube.Condition {
-	c.Since = since
+	c.Since = metav1.NewTime(since)
 	return c
 }
 

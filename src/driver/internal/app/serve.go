@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
@@ -17,7 +19,7 @@ import (
 
 // serve runs the driver until ctx ends.
 func serve(ctx context.Context, o options, stderr io.Writer) error {
-	o.complete()
+	o.registrationDir = cmp.Or(o.registrationDir, filepath.Join(o.kubeletDir, "plugins_registry"))
 	if err := o.validate(); err != nil {
 		return fmt.Errorf("wrong options:\n%w", err)
 	}
@@ -30,7 +32,11 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	assemble := buildController
+	if err := os.MkdirAll(o.stateDir, 0o700); err != nil {
+		return fmt.Errorf("make the state directory (--state-dir): %w", err)
+	}
+	d := &driver{options: o, log: log, registry: prometheus.NewRegistry()}
+	build := d.buildController
 	if o.mode == modeNode {
 		// Before anything is built: building reads what is published on this node, which must not change under it.
 		unlock, err := lock(o.stateDir)
@@ -38,25 +44,22 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 			return err
 		}
 		defer unlock()
-		assemble = build
+		build = d.buildNode
 	}
 	log.InfoContext(ctx, "starting the driver", logging.KeyVersion, buildinfo.Version(), logging.KeyMode, o.mode,
 		logging.KeyNode, o.nodeName, logging.KeyPools, len(specs))
-	d, err := assemble(ctx, o, specs, log)
-	if err != nil {
-		return err
+	// This takes all sockets, so that what is wrong is said before anything runs.
+	if err := build(ctx, specs); err != nil {
+		return errors.Join(err, d.close())
 	}
 	err = errors.Join(runStages(ctx, d.stages), d.close())
 	log.InfoContext(ctx, "the driver has stopped")
 	return err
 }
 
-// lock makes the state directory and takes its lock, which the kernel releases however the process ends. Two drivers on
+// lock takes the lock of the state directory, which the kernel releases however the process ends. Two drivers on
 // one node would each think that they alone change the pools.
 func lock(stateDir string) (unlock func(), err error) {
-	if err := os.MkdirAll(stateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the state directory (--state-dir): %w", err)
-	}
 	path := filepath.Join(stateDir, "lock")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -37,21 +37,18 @@ func NewClient(stateDir string) *Client {
 }
 
 // Status asks for the state of the driver and its pools.
-func (c *Client) Status(ctx context.Context) (s Status, err error) {
-	answer, err := c.call(ctx, http.MethodGet, pathStatus, nil)
-	if err == nil {
-		err = json.Unmarshal(answer, &s)
-	}
-	return s, err
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return ask[Status](ctx, c, http.MethodGet, pathStatus)
+}
+
+// Volumes asks for all volumes that the driver knows.
+func (c *Client) Volumes(ctx context.Context) ([]Volume, error) {
+	return ask[[]Volume](ctx, c, http.MethodGet, pathVolumes)
 }
 
 // Forget makes the node forget the identity of a pool that is absent; known reports whether it had used the pool.
 func (c *Client) Forget(ctx context.Context, pool string) (known bool, err error) {
-	var f forgotten
-	answer, err := c.call(ctx, http.MethodPost, of(pathForget, pool), nil)
-	if err == nil {
-		err = json.Unmarshal(answer, &f)
-	}
+	f, err := ask[forgotten](ctx, c, http.MethodPost, of(pathForget, pool))
 	return f.Known, err
 }
 
@@ -87,6 +84,14 @@ func (c *Client) Enforce(ctx context.Context, s Selection, show func(Progress)) 
 
 func of(path, name string) string { return strings.ReplaceAll(path, "{name}", url.PathEscape(name)) }
 
+func ask[T any](ctx context.Context, c *Client, method, path string) (answer T, err error) {
+	data, err := c.call(ctx, method, path, nil)
+	if err == nil {
+		err = json.Unmarshal(data, &answer)
+	}
+	return answer, err
+}
+
 // call reads the whole answer.
 func (c *Client) call(ctx context.Context, method, path string, body any) ([]byte, error) {
 	brief, cancel := context.WithTimeout(ctx, patience)
@@ -112,7 +117,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the driver at %s: %w; is it running, and are you root on its node?",
+		return nil, fmt.Errorf("ask the driver at %s: %w; is it running, and are you its user, which on a node is root?",
 			c.socket, errors.Unwrap(err))
 	}
 	if response.StatusCode < http.StatusBadRequest {

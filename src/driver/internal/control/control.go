@@ -1,10 +1,12 @@
-// Package control is how an admin speaks to the running driver: HTTP with JSON on a unix socket that only root may use.
-// Only that one process touches the pools, so commands such as `driver pool forget` ask it.
+// Package control is how an admin speaks to the running driver: HTTP with JSON on a unix socket that only its user may
+// use. Only that one process touches the pools or knows the nodes, so commands such as `driver pool forget` ask it.
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,18 +21,20 @@ const SocketName = "control.sock"
 // Paths of the requests.
 const (
 	pathStatus  = "/v1/status"
+	pathVolumes = "/v1/volumes"
 	pathForget  = "/v1/pools/{name}/forget"
 	pathEnforce = "/v1/enforce"
 	pathAdopt   = "/v1/volumes/{name}/adopt"
 	pathDiscard = "/v1/volumes/{name}/discard"
 )
 
-// Status is the driver with all its pools.
+// Status is the driver with all its pools; of the controller, which has no node, with all nodes.
 type Status struct {
 	Driver  string `json:"driver"`
 	Version string `json:"version"`
-	Node    string `json:"node"`
+	Node    string `json:"node,omitempty"`
 	Pools   []Pool `json:"pools"`
+	Nodes   []Node `json:"nodes,omitempty"`
 }
 
 // States of a pool.
@@ -47,7 +51,8 @@ type Pool struct {
 	pool.Status
 }
 
-func state(s pool.Status) string {
+// State is what a pool is, in a word or two.
+func State(s pool.Status) string {
 	switch {
 	case !s.Configured:
 		return NotConfigured
@@ -58,6 +63,45 @@ func state(s pool.Status) string {
 	default:
 		return Absent
 	}
+}
+
+// Node is a node as the controller sees it.
+type Node struct {
+	Name string `json:"name"`
+	// State is "connected" or "not connected", Since when it is connected, and Seen when the node was last heard of.
+	State   string     `json:"state"`
+	Version string     `json:"version,omitempty"`
+	Since   time.Time  `json:"since,omitzero"`
+	Seen    time.Time  `json:"seen,omitzero"`
+	Message string     `json:"message,omitempty"`
+	Pools   []NodePool `json:"pools,omitempty"`
+}
+
+// NodePool is a pool of a node. Sizes are in bytes.
+type NodePool struct {
+	Name        string `json:"name"`
+	State       string `json:"state"` // as that of Pool
+	Message     string `json:"message,omitempty"`
+	Backend     string `json:"backend,omitempty"`
+	Enforcement string `json:"enforcement,omitempty"`
+	Size        int64  `json:"size"`
+	Free        int64  `json:"free"`
+	Allocatable int64  `json:"allocatable"` // largest new volume
+	Promised    int64  `json:"promised"`
+	Volumes     int    `json:"volumes"`
+}
+
+// Volume is a volume of a node. Sizes are in bytes.
+type Volume struct {
+	ID          string `json:"id"`
+	Node        string `json:"node"`
+	Pool        string `json:"pool"`
+	Claim       string `json:"claim,omitempty"` // namespace/name; of an inline volume the pod's
+	PV          string `json:"pv,omitempty"`
+	Bytes       int64  `json:"bytes"`
+	Used        int64  `json:"used"` // -1 where that is not known
+	Enforcement string `json:"enforcement,omitempty"`
+	State       string `json:"state,omitempty"` // what is unusual about it, such as "orphan"
 }
 
 // Selection are the volumes to enforce: those of IDs, which must be in Pool where that is given, or all in Pool that
@@ -99,37 +143,99 @@ type problem struct {
 // WriteTable writes a status for a person: one line per pool, and below it what is wrong.
 func WriteTable(w io.Writer, s Status, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(table, "%s %s on node %s\n\n", s.Driver, s.Version, s.Node)
-	fmt.Fprintln(table, "POOL\tSTATE\tSEEN\tBACKEND\tENFORCEMENT\tSIZE\tFREE\tALLOCATABLE\tPROMISED\tVOLUMES\tTRASH\t"+
-		"ORPHANS\tLOST\tUNCOUNTED\tPATH")
-	for _, p := range s.Pools {
-		seen, is := "never", p.State
-		if !p.Seen.IsZero() {
-			seen = duration.HumanDuration(max(0, now.Sub(p.Seen))) + " ago"
-		}
-		if is != Present {
-			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", p.Name, is, seen, p.Path)
-			continue
-		}
-		if p.ReadOnly {
-			is += ", read-only"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n",
-			p.Name, is, seen, p.Backend, p.Enforcement, size(p.Size), size(p.Free), size(p.Allocatable), size(p.Promised),
-			p.Volumes, p.TrashEntries, p.Orphans, p.Lost+p.Refused, p.Uncounted, p.Path)
-	}
-	for _, p := range s.Pools {
-		if p.Message != "" {
-			fmt.Fprintf(table, "\n%s: %s: %s\n", p.Name, p.Reason, p.Message)
-		}
-		if p.Elsewhere > 0 {
-			fmt.Fprintf(table, "\n%s: %d volumes belong to other nodes by their PersistentVolumes\n", p.Name, p.Elsewhere)
-		}
+	if s.Node == "" {
+		writeNodes(table, s, now)
+	} else {
+		writePools(table, s, now)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil
+}
+
+func writePools(table *tabwriter.Writer, s Status, now time.Time) {
+	fmt.Fprintf(table, "%s %s on node %s\n\n", s.Driver, s.Version, s.Node)
+	fmt.Fprintln(table, "POOL\tSTATE\tSEEN\tBACKEND\tENFORCEMENT\tSIZE\tFREE\tALLOCATABLE\tPROMISED\tVOLUMES\tTRASH\t"+
+		"LOST\tUNCOUNTED\tPATH")
+	for _, p := range s.Pools {
+		seen, is := ago(p.Seen, now), p.State
+		if is != Present {
+			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", p.Name, is, seen, p.Path)
+			continue
+		}
+		if p.ReadOnly {
+			is += ", read-only"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n",
+			p.Name, is, seen, p.Backend, p.Enforcement, size(p.Size), size(p.Free), size(p.Allocatable), size(p.Promised),
+			p.Volumes, p.TrashEntries, p.Lost+p.Refused, p.Uncounted, p.Path)
+	}
+	for _, p := range s.Pools {
+		if p.Message != "" {
+			fmt.Fprintf(table, "\n%s: %s: %s\n", p.Name, p.Reason, p.Message)
+		}
+	}
+}
+
+// writeNodes writes what the controller knows: one line per node and pool, and below it what is wrong.
+func writeNodes(table *tabwriter.Writer, s Status, now time.Time) {
+	fmt.Fprintf(table, "%s %s, controller\n\n", s.Driver, s.Version)
+	fmt.Fprintln(table, "NODE\tSTATE\tVERSION\tSEEN\tPOOL\tPRESENCE\tBACKEND\tENFORCEMENT\tSIZE\tFREE\tALLOCATABLE\t"+
+		"PROMISED\tVOLUMES")
+	var messages []string
+	say := func(about, message string) {
+		if message != "" {
+			messages = append(messages, about+": "+message)
+		}
+	}
+	for _, n := range s.Nodes {
+		node := fmt.Sprintf("%s\t%s\t%s\t%s", n.Name, n.State, orNone(n.Version), ago(n.Seen, now))
+		say(n.Name, n.Message)
+		if len(n.Pools) == 0 {
+			fmt.Fprintln(table, node+strings.Repeat("\t-", 9))
+		}
+		for _, p := range n.Pools {
+			say(n.Name+": "+p.Name, p.Message)
+			if p.State != Present {
+				fmt.Fprintf(table, "%s\t%s\t%s%s\n", node, p.Name, p.State, strings.Repeat("\t-", 7))
+				continue
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", node, p.Name, p.State, orNone(p.Backend),
+				orNone(p.Enforcement), size(p.Size), size(p.Free), size(p.Allocatable), size(p.Promised), p.Volumes)
+		}
+	}
+	for _, message := range messages {
+		fmt.Fprintf(table, "\n%s\n", message)
+	}
+}
+
+// WriteVolumes writes volumes for a person, one line each.
+func WriteVolumes(w io.Writer, all []Volume) error {
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tNODE\tPOOL\tCLAIM\tSIZE\tUSED\tENFORCEMENT\tSTATE")
+	for _, v := range all {
+		used := "-"
+		if v.Used >= 0 {
+			used = size(v.Used)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Node, orNone(v.Pool), orNone(v.Claim), size(v.Bytes),
+			used, orNone(v.Enforcement), orNone(v.State))
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the volumes: %w", err)
+	}
+	return nil
+}
+
+func orNone(s string) string { return cmp.Or(s, "-") }
+
+// ago is a time for a person.
+func ago(at, now time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return duration.HumanDuration(max(0, now.Sub(at))) + " ago"
 }
 
 // size is a number of bytes for a person.

@@ -31,14 +31,22 @@ type Pools interface {
 	Each(visit func(pool, id string, v ledger.Volume))
 }
 
-// Volumes is what an admin can do with single volumes.
+// Volumes is what an admin can do with single volumes, and all of them.
 type Volumes interface {
+	Each(ctx context.Context, visit func(volume.Summary) error) error
 	Enforce(ctx context.Context, id string, progress func(files int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (records.Record, error)
 	Discard(ctx context.Context, id, node string) error
 }
 
-// Config is what a server is made of; every field but Owner is required.
+// Overview is what the controller knows of the nodes.
+type Overview interface {
+	Nodes() []Node
+	Volumes(ctx context.Context) ([]Volume, error)
+}
+
+// Config is what a server is made of. Required are Overview in the controller, and Node, TopologyKey, Pools and Volumes
+// on a node; of the others all but Owner.
 type Config struct {
 	// StateDir is where the socket is made; the driver has its lock.
 	StateDir string
@@ -47,6 +55,7 @@ type Config struct {
 	Driver, Node, TopologyKey, Build string
 	Pools                            Pools
 	Volumes                          Volumes
+	Overview                         Overview
 	Log                              *slog.Logger
 }
 
@@ -61,17 +70,22 @@ type peerKey struct{}
 
 // New returns a server that does not listen yet.
 func New(c Config) (*Server, error) {
-	if slices.Contains([]string{c.StateDir, c.Driver, c.Node, c.TopologyKey, c.Build}, "") ||
-		c.Pools == nil || c.Volumes == nil || c.Log == nil {
+	onNode := c.Node != "" && c.TopologyKey != "" && c.Pools != nil && c.Volumes != nil
+	if slices.Contains([]string{c.StateDir, c.Driver, c.Build}, "") || c.Log == nil || (c.Overview == nil && !onNode) {
 		return nil, errors.New("control server: a field of its Config is missing")
 	}
 	s := &Server{Config: c}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathStatus, s.status)
-	mux.HandleFunc("POST "+pathForget, s.refusing(s.forget))
-	mux.HandleFunc("POST "+pathEnforce, s.refusing(s.enforce))
-	mux.HandleFunc("POST "+pathAdopt, s.refusing(s.adopt))
-	mux.HandleFunc("POST "+pathDiscard, s.refusing(s.discard))
+	mux.HandleFunc("GET "+pathVolumes, s.refusing(s.volumes))
+	for path, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
+		pathForget: s.forget, pathEnforce: s.enforce, pathAdopt: s.adopt, pathDiscard: s.discard,
+	} {
+		if c.Overview != nil {
+			handle = func(http.ResponseWriter, *http.Request) error { return errOfNode }
+		}
+		mux.HandleFunc("POST "+path, s.refusing(handle))
+	}
 	s.http = &http.Server{
 		Handler: s.onlyOwner(mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute,
@@ -94,7 +108,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on the control socket: %w", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("restrict the control socket to root: %w", err), listener.Close())
+		return nil, errors.Join(fmt.Errorf("restrict the control socket to its owner: %w", err), listener.Close())
 	}
 	return listener, nil
 }
@@ -145,9 +159,15 @@ func (s *Server) onlyOwner(next http.Handler) http.Handler {
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	answer := Status{Driver: s.Driver, Version: s.Build, Node: s.Node, Pools: []Pool{}}
+	answer := Status{Driver: s.Driver, Version: s.Build, Pools: []Pool{}}
+	if s.Overview != nil {
+		answer.Nodes = s.Overview.Nodes()
+		s.reply(w, http.StatusOK, answer)
+		return
+	}
+	answer.Node = s.Node
 	for _, p := range s.Pools.Status() {
-		answer.Pools = append(answer.Pools, Pool{State: state(p), Status: p})
+		answer.Pools = append(answer.Pools, Pool{State: State(p), Status: p})
 	}
 	s.reply(w, http.StatusOK, answer)
 }
@@ -162,8 +182,11 @@ func (s *Server) forget(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// errBadRequest refuses a request that this driver's own commands do not make.
-var errBadRequest = errors.New("the request cannot be read; is the command of another version than the driver?")
+var (
+	// errBadRequest refuses a request that this driver's own commands do not make.
+	errBadRequest = errors.New("the request cannot be read; is the command of another version than the driver?")
+	errOfNode     = errors.New("the controller has no pools; run the command in the driver's pod on the node")
+)
 
 // refusing makes a handler of work whose error is the answer.
 func (s *Server) refusing(do func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
@@ -180,7 +203,7 @@ func (s *Server) refusal(r *http.Request, err error) int {
 	switch {
 	case slices.ContainsFunc([]error{errBadRequest, records.ErrInvalidID, volume.ErrInvalid, volume.ErrOutOfRange}, is):
 		return http.StatusBadRequest
-	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown}, is):
+	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown, errOfNode}, is):
 		return http.StatusNotFound
 	case slices.ContainsFunc([]error{
 		pool.ErrPresent, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy, volume.ErrLost,

@@ -1,11 +1,13 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -29,6 +31,39 @@ func body[T any](w http.ResponseWriter, r *http.Request) (wanted T, err error) {
 		return wanted, fmt.Errorf("%w: %w", errBadRequest, err)
 	}
 	return wanted, nil
+}
+
+// volumes answers with those of all nodes, or of the driver's own.
+func (s *Server) volumes(w http.ResponseWriter, r *http.Request) error {
+	all := []Volume{}
+	var err error
+	if s.Overview != nil {
+		all, err = s.Overview.Volumes(r.Context())
+	} else {
+		err = s.Volumes.Each(r.Context(), func(v volume.Summary) error {
+			all = append(all, s.own(v))
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b Volume) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Pool, b.Pool), strings.Compare(a.ID, b.ID))
+	})
+	s.reply(w, http.StatusOK, all)
+	return nil
+}
+
+func (s *Server) own(v volume.Summary) Volume {
+	listed := Volume{
+		ID: v.ID, Node: s.Node, Pool: v.Pool, Bytes: v.Bytes, Used: v.Used, Enforcement: string(v.Enforcement),
+		Claim: v.Claim.String(),
+	}
+	if v.Ephemeral {
+		listed.State = "inline"
+	}
+	return listed
 }
 
 // enforce works on one volume after another until the client leaves, and sends a line of progress now and then.

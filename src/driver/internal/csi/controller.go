@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -17,17 +18,24 @@ import (
 func (s *server) ControllerGetCapabilities(
 	context.Context, *pb.ControllerGetCapabilitiesRequest,
 ) (*pb.ControllerGetCapabilitiesResponse, error) {
-	can := func(t pb.ControllerServiceCapability_RPC_Type) *pb.ControllerServiceCapability {
-		rpc := &pb.ControllerServiceCapability_RPC{Type: t}
-		return &pb.ControllerServiceCapability{Type: &pb.ControllerServiceCapability_Rpc{Rpc: rpc}}
+	return ControllerCapabilities(
+		pb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		pb.ControllerServiceCapability_RPC_LIST_VOLUMES,
+		pb.ControllerServiceCapability_RPC_GET_CAPACITY,
+		pb.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		pb.ControllerServiceCapability_RPC_GET_VOLUME,
+		pb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	), nil
+}
+
+// ControllerCapabilities is the answer of a controller service that can do these.
+func ControllerCapabilities(can ...pb.ControllerServiceCapability_RPC_Type) *pb.ControllerGetCapabilitiesResponse {
+	answer := &pb.ControllerGetCapabilitiesResponse{}
+	for _, t := range can {
+		rpc := &pb.ControllerServiceCapability_Rpc{Rpc: &pb.ControllerServiceCapability_RPC{Type: t}}
+		answer.Capabilities = append(answer.Capabilities, &pb.ControllerServiceCapability{Type: rpc})
 	}
-	return &pb.ControllerGetCapabilitiesResponse{Capabilities: []*pb.ControllerServiceCapability{
-		can(pb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME),
-		can(pb.ControllerServiceCapability_RPC_LIST_VOLUMES),
-		can(pb.ControllerServiceCapability_RPC_GET_CAPACITY),
-		can(pb.ControllerServiceCapability_RPC_GET_VOLUME),
-		can(pb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
-	}}, nil
+	return answer
 }
 
 func (s *server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
@@ -45,6 +53,21 @@ func (s *server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		err = s.Volumes.Delete(ctx, q.GetVolumeId())
 	}
 	return answered(remove, &pb.DeleteVolumeResponse{}, err)
+}
+
+// ControllerExpandVolume grows a volume at once, under running pods too: nothing is left for the kubelet to do.
+func (s *server) ControllerExpandVolume(
+	ctx context.Context, q *pb.ControllerExpandVolumeRequest,
+) (*pb.ControllerExpandVolumeResponse, error) {
+	var v volume.Volume
+	bytes, limit, err := growth(q.GetCapacityRange())
+	if q.GetCapacityRange() == nil {
+		err = invalid("capacity_range", "missing: want the new size in required_bytes")
+	}
+	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), err); err == nil {
+		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit)
+	}
+	return answered(resize, &pb.ControllerExpandVolumeResponse{CapacityBytes: v.Bytes}, err)
 }
 
 func (s *server) ControllerGetVolume(
@@ -97,34 +120,37 @@ func (s *server) ValidateVolumeCapabilities(
 	return answered(read, response, err)
 }
 
-// capacityStep is what published capacity is rounded down to, in bytes: every other value would be one more write of a
-// CSIStorageCapacity object whenever a pod writes a file.
-const capacityStep = 64 << 20
-
 // GetCapacity answers what volumes may grow by, and apart from that the largest new one: the scheduler goes by the
 // latter wherever it is published, and csi-provisioner publishes a 0 as well. It reads only storagePool of a class's
 // parameters and never fails: an error would leave an old figure standing in the cluster.
 func (s *server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	name, err := s.Pools.Resolve(q.GetParameters()[keyPool])
+	name, err := s.Pools.Resolve(q.GetParameters()[KeyPool])
 	if t := q.GetAccessibleTopology(); err != nil || t != nil && !s.here(t) {
-		return &pb.GetCapacityResponse{MaximumVolumeSize: wrapperspb.Int64(0)}, nil //nolint:nilerr // see above
+		return Capacity(0, 0), nil //nolint:nilerr // see above
 	}
-	room, largest := s.Pools.Capacity(name)
-	if len(q.GetVolumeCapabilities()) > 0 {
-		// A question about one volume, not for publishing: before csi-provisioner takes a claim that binds immediately, it
-		// compares this alone with the size (checkCapacity). Room for growth would let a node take claims that it refuses.
-		room = largest
-	}
+	return Capacity(s.Pools.Capacity(name)), nil
+}
+
+// Capacity is an answer to GetCapacity, in bytes, rounded down: it is published less often than a pod writes a file.
+func Capacity(room, largest int64) *pb.GetCapacityResponse {
 	return &pb.GetCapacityResponse{
-		AvailableCapacity: room / capacityStep * capacityStep,
-		MaximumVolumeSize: wrapperspb.Int64(largest / capacityStep * capacityStep),
-	}, nil
+		AvailableCapacity: steady(room), MaximumVolumeSize: wrapperspb.Int64(steady(largest)),
+	}
+}
+
+// steady rounds a size down to 64 MiB and to a 64th of itself.
+func steady(bytes int64) int64 {
+	step := int64(64 << 20)
+	for step <= bytes/128 {
+		step *= 2
+	}
+	return bytes / step * step
 }
 
 func (s *server) answer(v volume.Volume) *pb.Volume {
 	attributes := map[string]string{}
 	maps.Copy(attributes, v.Parameters)
-	attributes[keyPool] = v.Pool
+	attributes[KeyPool] = v.Pool
 	attributes[keyEnforcement] = string(v.Enforcement)
 	return &pb.Volume{
 		VolumeId: v.ID, CapacityBytes: v.Bytes, VolumeContext: attributes, AccessibleTopology: []*pb.Topology{s.topology()},

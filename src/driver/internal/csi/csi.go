@@ -1,6 +1,5 @@
 // Package csi speaks CSI (spec v1.13.0): the identity, controller and node services of one node's driver. Each call is
-// parsed, handed to one method of the domain, and its one error mapped to a code (errors.go). No other package imports
-// the CSI protobufs.
+// parsed, handed to one method of the domain, and its one error mapped to a code (errors.go).
 package csi
 
 import (
@@ -69,7 +68,7 @@ type Config struct {
 
 // server is the three services of a node's driver.
 type server struct {
-	identity
+	Identity
 	pb.UnimplementedControllerServer
 	pb.UnimplementedNodeServer
 	Config
@@ -81,15 +80,19 @@ func New(c Config) (*server, error) {
 	if slices.Contains(texts, "") || c.Volumes == nil || c.Publisher == nil || c.Pools == nil {
 		return nil, errors.New("csi services: a field of their Config is missing")
 	}
-	return &server{identity: identity{name: c.DriverName, version: c.Version}, Config: c}, nil
+	ready := func() bool { return true } // pools that are absent do not count: restarting the driver would not help them
+	return &server{Identity: Identity{Name: c.DriverName, Version: c.Version, Ready: ready}, Config: c}, nil
 }
 
-// Register adds the services to a gRPC server.
+// Register adds the services to a gRPC server that the kubelet calls.
 func (s *server) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterIdentityServer(r, s)
-	pb.RegisterControllerServer(r, s)
+	s.RegisterController(r)
 	pb.RegisterNodeServer(r, s)
 }
+
+// RegisterController adds what the controller of the cluster calls.
+func (s *server) RegisterController(r grpc.ServiceRegistrar) { pb.RegisterControllerServer(r, s) }
 
 func (c Config) topology() *pb.Topology {
 	return &pb.Topology{Segments: map[string]string{c.TopologyKey: c.NodeName}}
@@ -119,16 +122,24 @@ func volumeID(field, id string) error {
 	return nil
 }
 
-type identity struct {
+// CheckVolumeID is the status of a call about a volume whose id cannot be one, else nil.
+func CheckVolumeID(id string) error { return toStatus(read, volumeID("volume_id", id)) }
+
+// Identity is the identity service of a driver.
+type Identity struct {
 	pb.UnimplementedIdentityServer
-	name, version string
+	Name, Version string
+	// Ready reports whether calls are to be made already.
+	Ready func() bool
 }
 
-func (i *identity) GetPluginInfo(context.Context, *pb.GetPluginInfoRequest) (*pb.GetPluginInfoResponse, error) {
-	return &pb.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version}, nil
+// GetPluginInfo implements csi.IdentityServer.
+func (i Identity) GetPluginInfo(context.Context, *pb.GetPluginInfoRequest) (*pb.GetPluginInfoResponse, error) {
+	return &pb.GetPluginInfoResponse{Name: i.Name, VendorVersion: i.Version}, nil
 }
 
-func (i *identity) GetPluginCapabilities(
+// GetPluginCapabilities implements csi.IdentityServer.
+func (i Identity) GetPluginCapabilities(
 	context.Context, *pb.GetPluginCapabilitiesRequest,
 ) (*pb.GetPluginCapabilitiesResponse, error) {
 	service := func(t pb.PluginCapability_Service_Type) *pb.PluginCapability {
@@ -142,19 +153,15 @@ func (i *identity) GetPluginCapabilities(
 	}}, nil
 }
 
-// Probe answers that the driver serves. Pools that are absent do not count: restarting the driver would not help them.
-func (i *identity) Probe(context.Context, *pb.ProbeRequest) (*pb.ProbeResponse, error) {
-	return &pb.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+// Probe implements csi.IdentityServer.
+func (i Identity) Probe(context.Context, *pb.ProbeRequest) (*pb.ProbeResponse, error) {
+	return &pb.ProbeResponse{Ready: wrapperspb.Bool(i.Ready())}, nil
 }
 
-// Probe asks a CSI driver whether it is ready.
-func Probe(ctx context.Context, conn grpc.ClientConnInterface) error {
-	response, err := pb.NewIdentityClient(conn).Probe(ctx, &pb.ProbeRequest{})
-	if err != nil {
+// Alive is nil where a CSI driver answers, ready or not: restarting one that only waits would not help it.
+func Alive(ctx context.Context, conn grpc.ClientConnInterface) error {
+	if _, err := pb.NewIdentityClient(conn).Probe(ctx, &pb.ProbeRequest{}); err != nil {
 		return fmt.Errorf("probe the driver on its socket: %w", err)
-	}
-	if response.GetReady() != nil && !response.GetReady().GetValue() {
-		return errors.New("the driver says that it is not ready")
 	}
 	return nil
 }

@@ -27,8 +27,9 @@ const (
 	remove    verb = "delete"
 	publish   verb = "publish"
 	unpublish verb = "unpublish"
-	expand    verb = "expand"
-	read      verb = "read" // everything that changes nothing
+	expand    verb = "expand" // in NodeExpandVolume, after the PersistentVolume has grown
+	resize    verb = "resize" // in ControllerExpandVolume, before it grows
+	read      verb = "read"   // everything that changes nothing
 )
 
 var (
@@ -46,9 +47,11 @@ type row struct {
 // table is the one place where codes are chosen, for what external-provisioner and the kubelet do with them
 // (docs/reference/errors.md): in CreateVolume only ResourceExhausted lets the scheduler try another node, and
 // Unavailable keeps the claim here until the pool is back; in NodeExpandVolume only FailedPrecondition lets the pod
-// start, at the old size. The first row that matches counts.
+// start, at the old size; in ControllerExpandVolume only OutOfRange, InvalidArgument and NotFound let the user ask for
+// another size: after any other code csi-resizer goes on with the old one. The first row that matches counts.
 func table() []row {
-	full := map[verb]codes.Code{expand: codes.FailedPrecondition}
+	full := map[verb]codes.Code{expand: codes.FailedPrecondition, resize: codes.OutOfRange}
+	otherSize := map[verb]codes.Code{resize: codes.OutOfRange}
 	elsewhere := map[verb]codes.Code{create: codes.ResourceExhausted}
 	return []row{
 		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy}},
@@ -60,7 +63,7 @@ func table() []row {
 		{codes.ResourceExhausted, full, []error{ledger.ErrClosed, ledger.ErrNoSpace, quota.ErrExhausted}},
 		{codes.OutOfRange, nil, []error{quota.ErrTooSmall}},
 		{codes.InvalidArgument, elsewhere, []error{quota.ErrUnsupported}},
-		{codes.FailedPrecondition, nil, []error{quota.ErrNotCounted, volume.ErrBelowUse, volume.ErrNotEnforced}},
+		{codes.FailedPrecondition, otherSize, []error{quota.ErrNotCounted, volume.ErrBelowUse, volume.ErrNotEnforced}},
 		{codes.FailedPrecondition, nil, []error{volume.ErrUnsupported, volume.ErrNamed}},
 		{codes.OutOfRange, nil, []error{volume.ErrOutOfRange}},
 		{codes.AlreadyExists, nil, []error{volume.ErrExists}},
@@ -83,8 +86,7 @@ func table() []row {
 // maxMessage bounds a status message in bytes: it travels in a header.
 const maxMessage = 2048
 
-// toStatus is the gRPC status of a domain error; nil where the table calls it no error. What the table does not know
-// is Internal, never Unknown.
+// toStatus is the gRPC status of a domain error: Internal where the table does not know it, nil where it is none.
 func toStatus(v verb, err error) error {
 	if err == nil {
 		return nil

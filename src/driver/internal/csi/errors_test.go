@@ -29,7 +29,7 @@ import (
 // rooms are the packages below csi: all but those above it.
 func rooms(t *testing.T) []string {
 	t.Helper()
-	above := []string{"app", "csi", "rpc", "control", "metrics", "registration", "servingtls", "growth"}
+	above := []string{"app", "csi", "rpc", "control", "metrics", "registration", "servingtls", "tunnel", "controller"}
 	entries, err := os.ReadDir("..")
 	if err != nil {
 		t.Fatal(err)
@@ -164,6 +164,21 @@ func TestCodes(t *testing.T) {
 		{expand, pool.ErrAbsent, codes.Unavailable},
 		{expand, records.ErrNotFound, codes.NotFound},
 		{expand, volume.ErrOutOfRange, codes.OutOfRange},
+		{resize, ledger.ErrNoSpace, codes.OutOfRange},
+		{resize, ledger.ErrClosed, codes.OutOfRange},
+		{resize, quota.ErrExhausted, codes.OutOfRange},
+		{resize, syscall.ENOSPC, codes.OutOfRange},
+		{resize, syscall.EDQUOT, codes.OutOfRange},
+		{resize, quota.ErrNotCounted, codes.OutOfRange},
+		{resize, volume.ErrBelowUse, codes.OutOfRange},
+		{resize, volume.ErrNotEnforced, codes.OutOfRange},
+		{resize, volume.ErrOutOfRange, codes.OutOfRange},
+		{resize, quota.ErrUnsupported, codes.InvalidArgument},
+		{resize, records.ErrNotFound, codes.NotFound},
+		{resize, pool.ErrAbsent, codes.Unavailable},
+		{resize, syscall.EROFS, codes.Unavailable},
+		{resize, volume.ErrBusy, codes.Aborted},
+		{resize, volume.ErrLost, codes.DataLoss},
 		{remove, pool.ErrAbsent, codes.Unavailable},
 		{remove, volume.ErrClusterUnknown, codes.Unavailable},
 		{remove, volume.ErrPublished, codes.FailedPrecondition},

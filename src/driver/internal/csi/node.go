@@ -107,8 +107,7 @@ func volumePath(name string) error {
 	return nil
 }
 
-// growth reads the capacity range of an expansion: at least one byte, which is to leave the volume as it is, where
-// there is none.
+// growth reads the capacity range of an expansion; without one it is a byte, which leaves the volume as it is.
 func growth(r *pb.CapacityRange) (bytes, limit int64, err error) {
 	if r == nil || r.GetRequiredBytes() == 0 && r.GetLimitBytes() > 0 {
 		return 1, r.GetLimitBytes(), nil
@@ -146,8 +145,7 @@ func (s *server) NodeGetVolumeHealth(
 	return answered(read, response, err)
 }
 
-// NodeGetStorageHealth reports the pools that are not as they should be. The spec allows one entry per status and
-// reason, so pools with the same trouble share one.
+// NodeGetStorageHealth reports pools in trouble. The spec allows one entry per status and reason, which they share.
 func (s *server) NodeGetStorageHealth(
 	context.Context, *pb.NodeGetStorageHealthRequest,
 ) (*pb.NodeGetStorageHealthResponse, error) {

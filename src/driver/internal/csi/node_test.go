@@ -65,7 +65,8 @@ func TestCapabilities(t *testing.T) {
 		got = append(got, "node "+capability.GetRpc().GetType().String())
 	}
 	if diff := cmp.Diff([]string{
-		"controller CREATE_DELETE_VOLUME", "controller LIST_VOLUMES", "controller GET_CAPACITY", "controller GET_VOLUME",
+		"controller CREATE_DELETE_VOLUME", "controller LIST_VOLUMES", "controller GET_CAPACITY",
+		"controller EXPAND_VOLUME", "controller GET_VOLUME",
 		"controller SINGLE_NODE_MULTI_WRITER",
 		"node GET_VOLUME_STATS", "node EXPAND_VOLUME", "node SINGLE_NODE_MULTI_WRITER", "node GET_VOLUME_HEALTH",
 		"node GET_STORAGE_HEALTH",

@@ -16,7 +16,7 @@ import (
 
 // Keys of StorageClass parameters and volume attributes (docs/reference/storageclass.md).
 const (
-	keyPool          = "storagePool"
+	KeyPool          = "storagePool"
 	keyDirectoryMode = "directoryMode"
 	keyUID           = "uid"
 	keyGID           = "gid"
@@ -29,8 +29,8 @@ const (
 	// Kubernetes adds these: external-provisioner with --extra-create-metadata to parameters, the kubelet with
 	// podInfoOnMount to volume attributes.
 	keysOfKubernetes = "csi.storage.k8s.io/"
-	keyClaimName     = keysOfKubernetes + "pvc/name"
-	keyClaimNS       = keysOfKubernetes + "pvc/namespace"
+	KeyClaimName     = keysOfKubernetes + "pvc/name"
+	KeyClaimNS       = keysOfKubernetes + "pvc/namespace"
 	keyEphemeral     = keysOfKubernetes + "ephemeral"
 	keyPodName       = keysOfKubernetes + "pod.name"
 	keyPodNS         = keysOfKubernetes + "pod.namespace"
@@ -45,7 +45,7 @@ const (
 // setters are what a StorageClass may say, each with what it does to the spec.
 func setters() map[string]func(*volume.Spec, string) error {
 	return map[string]func(*volume.Spec, string) error{
-		keyPool:          func(s *volume.Spec, v string) error { s.Pool = v; return nil },
+		KeyPool:          func(s *volume.Spec, v string) error { s.Pool = v; return nil },
 		keyOverlay:       func(*volume.Spec, string) error { return nil },
 		keyDirectoryMode: setMode,
 		keyUID:           func(s *volume.Spec, v string) (err error) { s.UID, err = ownerID(v); return err },
@@ -57,7 +57,7 @@ func setters() map[string]func(*volume.Spec, string) error {
 
 func inlineSetters() map[string]func(*volume.Spec, string) error {
 	return map[string]func(*volume.Spec, string) error{
-		keyPool:       func(s *volume.Spec, v string) error { s.Pool = v; return nil },
+		KeyPool:       func(s *volume.Spec, v string) error { s.Pool = v; return nil },
 		keyInodeLimit: setInodes,
 		keySize:       setSize,
 	}

@@ -20,7 +20,7 @@ const defaultBytes = 1 << 30
 func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 	s := volume.Spec{
 		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash, Parameters: maps.Clone(q.GetParameters()),
-		Claim: records.Claim{Namespace: q.GetParameters()[keyClaimNS], Name: q.GetParameters()[keyClaimName]},
+		Claim: records.Claim{Namespace: q.GetParameters()[KeyClaimNS], Name: q.GetParameters()[KeyClaimName]},
 	}
 	if uid, ok := strings.CutPrefix(s.ID, "pvc-"); ok { // external-provisioner makes the name of the claim's uid
 		s.Claim.UID = uid
@@ -45,7 +45,7 @@ func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 func (c Config) pool(field, name string) (string, error) {
 	resolved, err := c.Pools.Resolve(name)
 	if err != nil {
-		return "", fmt.Errorf("%s.%s: %w", field, keyPool, err)
+		return "", fmt.Errorf("%s.%s: %w", field, KeyPool, err)
 	}
 	return resolved, nil
 }
@@ -99,7 +99,7 @@ func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spe
 		s.Pool, err = c.pool("volume_context", s.Pool)
 	}
 	if err == nil && !c.Pools.Inline(s.Pool) {
-		err = invalid("volume_context."+keyPool,
+		err = invalid("volume_context."+KeyPool,
 			"pool %.64q takes no inline ephemeral volumes; want one with inline: true", s.Pool)
 	}
 	return &s, err

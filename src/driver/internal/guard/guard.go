@@ -27,8 +27,7 @@ const (
 // Facts is everything that is decided from.
 type Facts struct {
 	disk.Facts
-	// SystemDisk reports that the filesystem is also that of the host's root, of the kubelet's or of the driver's state
-	// directory.
+	// SystemDisk reports that it is also the filesystem of the host's root, of the kubelet's or of the state directory.
 	SystemDisk bool
 	// Marker is what is there, nil where there is none; MarkerErr says why one that is there cannot be used.
 	Marker    *Marker
@@ -122,14 +121,12 @@ func recognize(spec poolspec.Pool, f Facts) Decision {
 	}
 }
 
-// ownFilesystem reports whether the pool's directory is a mount of its own or on a filesystem that is none of the
-// system's.
+// ownFilesystem reports whether the pool's directory is a mount, or on a filesystem that is none of the system's.
 func ownFilesystem(f Facts) bool {
 	return f.CSIMountPoint || (f.Path && (f.MountPoint || !f.SystemDisk))
 }
 
-// OnNetwork refuses a network filesystem for a pool whose volumes belong to one node: each
-// node would take it for its own.
+// OnNetwork refuses a network filesystem for a pool of one node's volumes: each node would take it for its own.
 func OnNetwork(spec poolspec.Pool, f disk.Facts) (d Decision, refused bool) {
 	if spec.Scope != poolspec.ScopeNode || spec.PVCTemplate != nil ||
 		!slices.Contains([]string{"nfs", "cephfs", "smb", "9p", "fuse"}, f.FSType) {

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
@@ -72,11 +74,7 @@ func noRoom(spec poolspec.Pool, space disk.Space, promised, room, asked int64) e
 func (l *Ledger) QuotaIDs() []quota.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := make([]quota.ID, 0, len(l.owners))
-	for id := range l.owners {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(l.owners))
 }
 
 // Observe takes note of what counts to the volumes' IDs, and of how many bytes are used on the filesystem. What no
@@ -101,10 +99,11 @@ func (l *Ledger) Guessed() bool {
 // Totals are what a ledger adds up to. Sizes are in bytes.
 type Totals struct {
 	Volumes, Refused int
-	Uncounted        int   // volumes with an ID that their directory does not count to
-	Promised         int64 // to volumes, and to those being made
-	Room             int64 // that can be promised: volumes grow by it, also where none can be made but sizes are enforced
-	Largest          int64 // volume that could be made now
+	Uncounted        int    // volumes with an ID that their directory does not count to
+	Promised         int64  // to volumes, and to those being made
+	Room             int64  // that can be promised: volumes grow by it, also where none can be made but sizes are enforced
+	Largest          int64  // volume that could be made now
+	Closed           string // why no volume is made, "" where they are
 }
 
 // Totals adds up.
@@ -113,7 +112,7 @@ func (l *Ledger) Totals(space disk.Space) Totals {
 	defer l.mu.Unlock()
 	t := Totals{
 		Volumes: len(l.volumes), Refused: l.refused, Uncounted: l.uncounted,
-		Promised: l.promised, Room: allocatable(l.spec, space, l.promises(space)),
+		Promised: l.promised, Room: allocatable(l.spec, space, l.promises(space)), Closed: l.closed,
 	}
 	full := l.spec.MaxVolumes > 0 && l.count() >= l.spec.MaxVolumes
 	if l.selected && l.closed == "" && !full {

@@ -1,5 +1,4 @@
-// Package ledger is a pool's account of its volumes and of the bytes promised to them. It lives in memory and is
-// rebuilt from the pool's disk; it touches no disk itself.
+// Package ledger is a pool's account of its volumes and of the bytes promised to them, in memory.
 package ledger
 
 import (
@@ -45,7 +44,6 @@ type Ledger struct {
 	volumes   map[string]Volume
 	owners    map[quota.ID]string
 	reserved  map[string]int64
-	growing   int   // how many of reserved are volumes that exist
 	promised  int64 // Σ volumes and reserved
 	unlimited int64 // what of promised are volumes that nothing is enforced on
 	other     int64 // bytes used on the filesystem that enforced volumes do not use, as far as is known
@@ -67,7 +65,7 @@ func (l *Ledger) Reset(enforced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.volumes, l.owners, l.reserved = map[string]Volume{}, map[quota.ID]string{}, map[string]int64{}
-	l.growing, l.promised, l.unlimited, l.refused, l.uncounted, l.short = 0, 0, 0, 0, 0, false
+	l.promised, l.unlimited, l.refused, l.uncounted, l.short = 0, 0, 0, 0, false
 	l.enforced, l.other, l.guessed, l.closed = enforced, unknown, true, ""
 }
 
@@ -93,13 +91,6 @@ func (l *Ledger) Close(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = why
-}
-
-// Closed is why no volume is made, "" where they are.
-func (l *Ledger) Closed() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.closed
 }
 
 // Reserve promises bytes to a volume that is about to be made. release gives them back; after Put of the volume it does
@@ -132,11 +123,7 @@ func (l *Ledger) Grow(id string, to int64, space disk.Space) (release func(), er
 	if _, twice := l.reserved[id]; twice || !ok {
 		return nil, fmt.Errorf("%w: %s is being made or recovered", ErrBusy, id)
 	}
-	release, err = l.promise(id, to-v.Bytes, space)
-	if err == nil {
-		l.growing++
-	}
-	return release, err
+	return l.promise(id, to-v.Bytes, space)
 }
 
 // promise needs the lock.
@@ -154,20 +141,21 @@ func (l *Ledger) promise(id string, bytes int64, space disk.Space) (release func
 	}, nil
 }
 
-// count is the number of volumes that exist or are being made. It needs the lock.
-func (l *Ledger) count() int { return len(l.volumes) + len(l.reserved) - l.growing }
+// count is how many volumes exist or are being made. It needs the lock.
+func (l *Ledger) count() int {
+	n := len(l.volumes)
+	for id := range l.reserved {
+		if _, grows := l.volumes[id]; !grows {
+			n++
+		}
+	}
+	return n
+}
 
 // release ends a reservation, if there is one. It needs the lock.
 func (l *Ledger) release(id string) {
-	bytes, ok := l.reserved[id]
-	if !ok {
-		return
-	}
-	l.promised -= bytes
+	l.promised -= l.reserved[id]
 	delete(l.reserved, id)
-	if _, exists := l.volumes[id]; exists {
-		l.growing--
-	}
 }
 
 // Put enters a volume; a reservation for it becomes its promise.
@@ -252,14 +240,4 @@ func (l *Ledger) Each(visit func(id string, v Volume)) {
 	for id, v := range l.volumes {
 		visit(id, v)
 	}
-}
-
-// Older gives the ids of volumes made before a time, in no particular order.
-func (l *Ledger) Older(than time.Time) (ids []string) {
-	l.Each(func(id string, v Volume) {
-		if v.Created.Before(than) {
-			ids = append(ids, id)
-		}
-	})
-	return ids
 }

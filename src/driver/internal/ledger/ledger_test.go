@@ -433,16 +433,6 @@ func (m model) compare(t *testing.T, l *Ledger, space disk.Space, step int) {
 	}
 }
 
-func TestOlder(t *testing.T) {
-	l := New(poolspec.Pool{Name: "local"})
-	now := time.Unix(1000, 0)
-	l.Put("old", Volume{Created: now.Add(-time.Hour)})
-	l.Put("new", Volume{Created: now})
-	if got := l.Older(now.Add(-time.Minute)); !slices.Equal(got, []string{"old"}) {
-		t.Errorf("%v", got)
-	}
-}
-
 // TestDoubtKeepsThePromise: a volume whose directory could not be looked at has its limit in the kernel.
 func TestDoubtKeepsThePromise(t *testing.T) {
 	const gibibyte = 1 << 30

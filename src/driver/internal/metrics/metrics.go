@@ -21,18 +21,12 @@ type Collector struct {
 
 	build, present, unused, info, withOS *prometheus.Desc
 	gauges                               []gauge
-	version                              string
 }
 
 // gauge is one figure of a pool, known while the pool can be used.
 type gauge struct {
-	figure
-	desc *prometheus.Desc
-}
-
-type figure struct {
-	name, help string
-	value      func(s sample) float64
+	desc  *prometheus.Desc
+	value func(s sample) float64
 }
 
 // sample is a pool at a time.
@@ -46,9 +40,10 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("hpp_"+name, help, labels, nil)
 	}
-	c := &Collector{
-		pools: pools, now: now, version: version,
-		build: desc("build_info", "1, with the version of the driver.", "version"),
+	return &Collector{
+		pools: pools, now: now, gauges: gauges(),
+		build: prometheus.NewDesc("hpp_build_info", "1, with the version of the driver.", nil,
+			prometheus.Labels{"version": version}),
 		present: desc("pool_present",
 			"1 while the pool can be used on this node, 0 while one that this node has used cannot.", "pool"),
 		unused: desc("pool_unused", "1 while this node cannot use the pool and never has used it.", "pool"),
@@ -59,60 +54,35 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 			"1 when the pool is on the filesystem of the host's / or of the kubelet's directory, else 0.",
 			[]string{"pool"}, nil),
 	}
-	for _, f := range figures() {
-		c.gauges = append(c.gauges, gauge{f, desc("pool_"+f.name, f.help, "pool")})
-	}
-	return c
 }
 
-func figures() []figure {
-	return []figure{
-		{"size_bytes", "Size of the pool's filesystem.", func(s sample) float64 { return float64(s.Size) }},
-		{"free_bytes", "Free space on the pool's filesystem.", func(s sample) float64 { return float64(s.Free) }},
-		{
-			"available_bytes", "The largest volume that could be created.",
-			func(s sample) float64 { return float64(s.Allocatable) },
-		},
-		{"promised_bytes", "Sum of the sizes of all volumes.", func(s sample) float64 { return float64(s.Promised) }},
-		{"volumes", "Number of volumes.", func(s sample) float64 { return float64(s.Volumes) }},
-		{
-			"lost_volumes", "Number of volumes whose record is there but whose directory is gone.",
-			func(s sample) float64 { return float64(s.Lost) },
-		},
-		{
-			"refused_volumes",
+func gauges() []gauge {
+	of := func(name, help string, value func(s sample) float64) gauge {
+		return gauge{prometheus.NewDesc("hpp_pool_"+name, help, []string{"pool"}, nil), value}
+	}
+	return []gauge{
+		of("size_bytes", "Size of the pool's filesystem.", func(s sample) float64 { return float64(s.Size) }),
+		of("free_bytes", "Free space on the pool's filesystem.", func(s sample) float64 { return float64(s.Free) }),
+		of("available_bytes", "The largest volume that could be created.",
+			func(s sample) float64 { return float64(s.Allocatable) }),
+		of("promised_bytes", "Sum of the sizes of all volumes.", func(s sample) float64 { return float64(s.Promised) }),
+		of("volumes", "Number of volumes.", func(s sample) float64 { return float64(s.Volumes) }),
+		of("lost_volumes", "Number of volumes whose record is there but whose directory is gone.",
+			func(s sample) float64 { return float64(s.Lost) }),
+		of("refused_volumes",
 			"Number of volumes whose record or directory cannot be used, or whose limit cannot be removed.",
-			func(s sample) float64 { return float64(s.Refused) },
-		},
-		{
-			"uncounted_volumes", "Number of volumes that have an ID and are not held to their size, as after a copy by hand.",
-			func(s sample) float64 { return float64(s.Uncounted) },
-		},
-		{
-			"orphans", "Number of volumes that no PersistentVolume has named for an hour.",
-			func(s sample) float64 { return float64(s.Orphans) },
-		},
-		{
-			"volumes_of_other_nodes", "Number of volumes whose PersistentVolume names another node.",
-			func(s sample) float64 { return float64(s.Elsewhere) },
-		},
-		{
-			"trash_entries", "Number of deleted volumes waiting for removal.",
-			func(s sample) float64 { return float64(s.TrashEntries) },
-		},
-		{
-			"trash_oldest_seconds", "Age of the oldest deleted volume waiting for removal, 0 when there is none.",
-			func(s sample) float64 { return age(s.OldestTrash, s.now) },
-		},
-		{
-			"seen_seconds", "Age of the pool's figures: how long ago its disk last answered.",
-			func(s sample) float64 { return age(s.Seen, s.now) },
-		},
-		{"read_only", "1 while the pool's filesystem is read-only.", func(s sample) float64 { return oneIf(s.ReadOnly) }},
-		{
-			"enforcement_lost", "1 while sizes are no longer enforced because the filesystem's quota was switched off.",
-			func(s sample) float64 { return oneIf(s.EnforcementLost) },
-		},
+			func(s sample) float64 { return float64(s.Refused) }),
+		of("uncounted_volumes", "Number of volumes that have an ID and are not held to their size, as after a copy by hand.",
+			func(s sample) float64 { return float64(s.Uncounted) }),
+		of("trash_entries", "Number of deleted volumes waiting for removal.",
+			func(s sample) float64 { return float64(s.TrashEntries) }),
+		of("trash_oldest_seconds", "Age of the oldest deleted volume waiting for removal, 0 when there is none.",
+			func(s sample) float64 { return age(s.OldestTrash, s.now) }),
+		of("seen_seconds", "Age of the pool's figures: how long ago its disk last answered.",
+			func(s sample) float64 { return age(s.Seen, s.now) }),
+		of("read_only", "1 while the pool's filesystem is read-only.", func(s sample) float64 { return oneIf(s.ReadOnly) }),
+		of("enforcement_lost", "1 while sizes are no longer enforced because the filesystem's quota was switched off.",
+			func(s sample) float64 { return oneIf(s.EnforcementLost) }),
 	}
 }
 
@@ -139,7 +109,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	send := func(desc *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	send(c.build, 1, c.version)
+	send(c.build, 1)
 	now := c.now()
 	for _, s := range c.pools.Status() {
 		switch {

@@ -47,8 +47,8 @@ func TestCollector(t *testing.T) {
 	registry.MustRegister(metrics.New(pools{
 		{
 			Name: "local", Present: true, Used: true, WithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60,
-			Allocatable: 50, Promised: 30, Volumes: 3, TrashEntries: 2, OldestTrash: now.Add(-time.Minute), Orphans: 1,
-			Lost: 4, Refused: 5, Uncounted: 6, Elsewhere: 7, EnforcementLost: true, ReadOnly: true,
+			Allocatable: 50, Promised: 30, Volumes: 3, TrashEntries: 2, OldestTrash: now.Add(-time.Minute),
+			Lost: 4, Refused: 5, Uncounted: 6, EnforcementLost: true, ReadOnly: true,
 			Seen: now.Add(-2 * time.Second),
 		},
 		{Name: "own", Present: true, Used: true, WithOS: &no, Backend: "plain", Enforcement: "none"},
@@ -67,8 +67,6 @@ func TestCollector(t *testing.T) {
 		"hpp_pool_info{backend=plain,enforcement=none,pool=own} 1",
 		"hpp_pool_lost_volumes{pool=local} 4",
 		"hpp_pool_lost_volumes{pool=own} 0",
-		"hpp_pool_orphans{pool=local} 1",
-		"hpp_pool_orphans{pool=own} 0",
 		"hpp_pool_present{pool=local} 1",
 		"hpp_pool_present{pool=own} 1",
 		"hpp_pool_present{pool=slow} 0",
@@ -89,8 +87,6 @@ func TestCollector(t *testing.T) {
 		"hpp_pool_uncounted_volumes{pool=local} 6",
 		"hpp_pool_uncounted_volumes{pool=own} 0",
 		"hpp_pool_unused{pool=tape} 1",
-		"hpp_pool_volumes_of_other_nodes{pool=local} 7",
-		"hpp_pool_volumes_of_other_nodes{pool=own} 0",
 		"hpp_pool_volumes{pool=local} 3",
 		"hpp_pool_volumes{pool=own} 0",
 		"kubevirt_hpp_pool_path_shared_with_os{pool=local} 1",

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 const (
@@ -18,8 +17,6 @@ const (
 	// it did not answer: pools that cannot be used are looked at every few seconds and at every call, and must not list
 	// all PersistentVolumes each time.
 	askAgain, afterSilence = 30 * time.Second, 5 * time.Second
-	// orphanAge is how old a record must be before it counts as an orphan, and how often orphans are looked for.
-	orphanAge = time.Hour
 )
 
 // Inline reports whether a pool takes CSI inline ephemeral volumes.
@@ -111,45 +108,4 @@ func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) guard.D
 		d = guard.Decide(p.spec, f)
 	}
 	return guard.Confirm(p.set.Host, p.spec, d, f, wanted)
-}
-
-// orphans are volumes that no PersistentVolume of this node names, nor for inline ones a pod.
-type orphans struct {
-	unnamed []string
-	other   []string // with the nodes that their PersistentVolume names
-}
-
-// FindOrphans reports volumes of an hour ago or older that no PersistentVolume names, or one of
-// another node, and inline volumes that no pod has mounted: one whose pod ended while its pool was
-// absent. They are never removed for that.
-func (s *Set) FindOrphans(ctx context.Context, published func(id string) bool) {
-	pvs, err := s.PVs.List(ctx)
-	if err != nil {
-		s.Log.Warn("cannot look for orphans", logging.KeyError, err)
-		return
-	}
-	byHandle := make(map[string]PersistentVolume, len(pvs))
-	for _, pv := range pvs {
-		byHandle[pv.Handle] = pv
-	}
-	for _, p := range s.pools {
-		found, was := p.findOrphans(byHandle, published), orphans{}
-		p.update(func(s *state) { was, s.orphans = s.orphans, found })
-		p.announceOrphans(was, found)
-	}
-}
-
-func (p *Pool) findOrphans(pvs map[string]PersistentVolume, published func(id string) bool) (found orphans) {
-	for _, id := range p.ledger.Older(p.set.Now().Add(-orphanAge)) {
-		v, _ := p.ledger.Get(id)
-		pv, named := pvs[id]
-		switch {
-		case v.Ephemeral && published(id):
-		case v.Ephemeral || !named:
-			found.unnamed = append(found.unnamed, id)
-		case !pv.Here && len(pv.Nodes) > 0: // without affinity it is everybody's
-			found.other = append(found.other, fmt.Sprintf("%s (node %s)", id, guard.Abridge(pv.Nodes)))
-		}
-	}
-	return found
 }

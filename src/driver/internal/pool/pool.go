@@ -41,7 +41,6 @@ type state struct {
 	backend quota.Backend
 	lost    bool // sizes were enforced, and are not any more
 	report  recovery.Result
-	orphans orphans
 	// asked reports that the cluster was asked about a pool that is not selected here and was never used; served that
 	// it has volumes that are to be served all the same.
 	asked, served bool
@@ -127,7 +126,20 @@ func (o *Open) Enforcement(id string) quota.Enforcement {
 // Enter takes a volume into the ledger as it is on the disk now, and sees that its limit is that of its record. What
 // was promised to it stays promised after an error.
 func (o *Open) Enter(r records.Record) (ledger.Volume, error) {
-	return recovery.Enter(o.Ledger, o.Limits, o.Backend, r)
+	v := recovery.Volume(r)
+	var err error
+	if r.QuotaID != 0 && o.Backend.Enforces() && r.Backend == o.Backend.Name {
+		var state quota.State
+		state, err = o.Limits.Check(r.ID, r.QuotaID)
+		owner := o.Ledger.Owner(r.QuotaID)
+		v.Counted = err == nil && state.ID == r.QuotaID && (owner == "" || owner == r.ID)
+		v.Doubtful = err != nil
+		if v.Counted && state.Limit != r.Limit() {
+			err = o.Limits.Set(r.ID, r.QuotaID, r.Limit())
+		}
+	}
+	o.Ledger.Put(r.ID, v)
+	return v, err
 }
 
 // Leftover says that a limit of an interrupted create could not be removed; it is tried again.
@@ -176,8 +188,6 @@ type Status struct {
 	Lost         int       `json:"lost"`
 	Refused      int       `json:"refused"`
 	Uncounted    int       `json:"uncounted"`
-	Orphans      int       `json:"orphans"`
-	Elsewhere    int       `json:"elsewhere"`
 	TrashEntries int       `json:"trash"`
 	OldestTrash  time.Time `json:"oldestTrash,omitzero"`
 }
@@ -211,14 +221,13 @@ func (p *Pool) status() Status {
 		Aside: s.now.Action == guard.StayAside, Reason: s.now.Reason, Message: s.now.Message, Inline: p.spec.Inline,
 		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,
 		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest,
-		Orphans: len(s.orphans.unnamed), Elsewhere: len(s.orphans.other),
 	}
 	if !st.Present {
 		return st
 	}
-	st.Reason, st.Message = s.trouble(p.ledger.Closed())
 	st.Size, st.Free, st.ReadOnly, st.WithOS = s.space.Size, s.space.Free, s.space.ReadOnly, s.withOS
 	t := p.ledger.Totals(s.space)
+	st.Reason, st.Message = s.trouble(t.Closed)
 	st.Volumes, st.Promised, st.Allocatable, st.Uncounted = t.Volumes, t.Promised, t.Largest, t.Uncounted
 	// Of what recovery found in trouble, that which was not deleted since.
 	st.Lost, st.Refused = p.ledger.Count(s.report.Lost), t.Refused+p.ledger.Count(s.report.Uncleared)
@@ -240,10 +249,9 @@ func (s state) trouble(closed string) (reason, message string) {
 	}
 }
 
-// Capacity is the room in a pool, for growth too, and the largest volume that could be made there, in
-// bytes. That is 0 where none can be made. Both are 0 where a quota that is required is off, because
-// volumes do not grow there either, and where the pool is absent or unknown, because an error would leave
-// an old figure standing in the cluster.
+// Capacity is the room in a pool, for growth too, and the largest volume that could be made there, in bytes. That is 0
+// where none can be made. Both are 0 where a quota that is required is off, because volumes do not grow there either,
+// and where the pool is absent or unknown, because an error would leave an old figure standing in the cluster.
 func (s *Set) Capacity(name string) (room, largest int64) {
 	if p := s.find(name); p != nil {
 		if known := p.known(); known.id != "" {

@@ -148,7 +148,7 @@ func TestRun(t *testing.T) {
 	changed := again.Changed()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); again.Run(ctx, func(string) bool { return false }) }()
+	go func() { defer close(done); again.Run(ctx) }()
 	for !again.status(t, "local").Present || !again.status(t, "other").Present {
 		<-changed
 	}

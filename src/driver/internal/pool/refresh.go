@@ -4,11 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -97,7 +101,7 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 	if _, err := p.detect(d, m, true); err != nil {
 		return "", err
 	}
-	if err := recovery.EnsureLayout(d); err != nil {
+	if err := ensureLayout(d); err != nil {
 		return "", err
 	}
 	return m.ID, m.Write(d, disk.CreateFile)
@@ -125,7 +129,7 @@ func (p *Pool) recover(ctx context.Context, id string, first bool) (err error) {
 		return err
 	}
 	if !space.ReadOnly {
-		if err := recovery.EnsureLayout(d); err != nil {
+		if err := ensureLayout(d); err != nil {
 			return err
 		}
 	}
@@ -150,9 +154,21 @@ func (p *Pool) recover(ctx context.Context, id string, first bool) (err error) {
 	return nil
 }
 
-// fill takes over what recovery found.
+// fill takes over what recovery found. It closes the ledger where no volume may be made.
 func (p *Pool) fill(b quota.Backend, m *guard.Marker, result recovery.Result) {
-	result.Fill(p.ledger, p.spec, b)
+	p.ledger.Reset(b.Enforces())
+	closed := ""
+	if p.spec.Quota == poolspec.QuotaRequired && !b.Enforces() {
+		closed = "quota is required and sizes cannot be enforced: " + b.Reason
+	}
+	if len(result.Unknown) > 0 && (b.Enforces() || p.spec.Overcommit > 0) {
+		closed = "nobody knows what was promised to volumes whose records cannot be used: " +
+			guard.Abridge(result.Unknown) + "; restore the records or move the volumes away"
+	}
+	for id, v := range result.Volumes {
+		p.ledger.Put(id, v)
+	}
+	p.ledger.Close(closed)
 	result.Volumes = nil
 	lost := !b.Enforces() && m.EnforcedBy != "" && p.spec.Quota != poolspec.QuotaNone
 	before := p.known()
@@ -168,7 +184,7 @@ func (p *Pool) detect(d disk.FS, m guard.Marker, first bool) (quota.Backend, err
 	required, enable := p.spec.Quota == poolspec.QuotaRequired && first && m.EnforcedBy == "", false
 	if required {
 		var err error
-		if enable, err = recovery.HasNoVolumes(d); err != nil {
+		if enable, err = hasNoVolumes(d); err != nil {
 			return quota.Backend{}, err
 		}
 	}
@@ -185,4 +201,35 @@ func (p *Pool) detect(d disk.FS, m guard.Marker, first bool) (quota.Backend, err
 			"switch quota on, use another filesystem, or say quota: auto", p.spec.Path, b.Reason)
 	}
 	return b, nil
+}
+
+// ensureLayout makes the driver's directories and closes csi/ to all but root: volumes may be world-writable inside.
+func ensureLayout(d disk.FS) error {
+	info, err := d.Stat(".")
+	if err != nil {
+		return fmt.Errorf("look at csi/: %w", err)
+	}
+	if info.Mode.Perm() != 0o700 {
+		if err := d.Own(".", info.UID, info.GID, 0o700); err != nil {
+			return fmt.Errorf("close csi/ to other users: %w", err)
+		}
+	}
+	for _, dir := range []string{disk.MetaDir, disk.VolumesDir, disk.StagingDir, disk.TrashDir} {
+		if err := d.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make csi/%s: %w", dir, err)
+		}
+	}
+	// Not for what was just made alone: a driver that was killed in the last step of a delete is asked again,
+	// finds nothing and says that it is done. On btrfs the move out of csi/ is on the disk only with this;
+	// elsewhere it was before the record moved.
+	if err := disk.SyncAll(d, ".", disk.MetaDir); err != nil {
+		return err
+	}
+	return trash.EnsureSpare(d)
+}
+
+// hasNoVolumes reports whether csi/ has nothing but the driver's own directory.
+func hasNoVolumes(d disk.Reader) (bool, error) {
+	entries, err := d.ReadDir(".")
+	return !slices.ContainsFunc(entries, func(e disk.Entry) bool { return e.Name != disk.MetaDir }), err
 }

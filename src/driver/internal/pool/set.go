@@ -36,15 +36,17 @@ var (
 
 // PersistentVolume is what the cluster says about a volume of this driver.
 type PersistentVolume struct {
-	Name   string
-	Handle string // volumeHandle, our id
-	Pool   string // attribute storagePool; "" on PVs that name none
+	Name, UID string
+	Handle    string // volumeHandle, our id
+	Pool      string // attribute storagePool; "" on PVs that name none
 	// Here reports that the node affinity names this node; Nodes are those that it names by the driver's topology key.
 	Here  bool
 	Nodes []string
 	Bytes int64 // capacity
 	// OnDelete is the attribute of that name where the PV has a valid one, else "".
 	OnDelete records.Disposal
+	// Released is the node that the annotation <driver name>/release-volume names, "" without one.
+	Released string
 	Claim    records.Claim
 }
 
@@ -69,8 +71,7 @@ type Config struct {
 	Quotas *quota.Quotas
 	Log    *slog.Logger
 	Now    func() time.Time
-	// SystemPaths are paths on the host whose filesystems are no pool's own: /, the kubelet's
-	// directory, the state directory.
+	// SystemPaths are the host's paths whose filesystems are no pool's own: /, the kubelet's and the state directory.
 	SystemPaths []string
 	// OSPaths are those of them that a full pool would take the node down with: / and the kubelet's directory.
 	OSPaths []string
@@ -83,8 +84,7 @@ type Set struct {
 	pools    []*Pool     // by name
 	labelled atomic.Bool // the node's labels are known
 
-	// adopting is locked while a pool is taken into use for the first time: two pools that lead to one directory must not
-	// both find it new.
+	// adopting is locked while a pool is first taken into use: two with one directory must not both find it new.
 	adopting sync.Mutex
 	cache    pvCache
 
@@ -93,14 +93,10 @@ type Set struct {
 	listeners []chan struct{}
 }
 
-func (c Config) incomplete() bool {
-	return c.Host == nil || c.State == nil || c.PVs == nil || c.Events == nil || c.Quotas == nil || c.Log == nil ||
-		c.Now == nil
-}
-
 // New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
 func New(c Config) (*Set, error) {
-	if c.incomplete() {
+	if c.Host == nil || c.State == nil || c.PVs == nil || c.Events == nil || c.Quotas == nil || c.Log == nil ||
+		c.Now == nil {
 		return nil, errors.New("pool set: a field of its Config is missing")
 	}
 	state, err := guard.NewState(c.State)
@@ -229,8 +225,7 @@ func (s *Set) Absent() []string {
 	return absent
 }
 
-// Usable is nil where volumes of a pool can be used now, or where the pool was forgotten: then
-// they are gone. Else it says why not.
+// Usable is nil where volumes of a pool can be used now, or are gone because it was forgotten; else it says why not.
 func (s *Set) Usable(ctx context.Context, name string) error {
 	if s.remembered(name).Forgotten {
 		return nil
@@ -270,8 +265,7 @@ func (s *Set) Forget(ctx context.Context, name string) error {
 	return nil
 }
 
-// Changed gives a channel that receives when Status has something new to say about whether pools can be used, or about
-// untracked directories.
+// Changed gives a channel that receives when there is news of whether pools can be used, or of untracked directories.
 func (s *Set) Changed() <-chan struct{} {
 	listener := make(chan struct{}, 1)
 	s.mu.Lock()

@@ -162,50 +162,6 @@ func TestWithOS(t *testing.T) {
 	looks("away unknown; local false; other true; ")
 }
 
-// TestOrphans: those that nothing names, and apart from them those of other nodes.
-func TestOrphans(t *testing.T) {
-	n := start(t, local())
-	n.check(t)
-	old, fresh := n.clock.Now().Add(-2*time.Hour), n.clock.Now().Add(-time.Minute)
-	for _, r := range []records.Record{
-		{ID: "pvc-wanted", Created: old},
-		{ID: "pvc-orphan", Created: old},
-		{ID: "pvc-being-bound", Created: fresh},
-		{ID: "pvc-of-another-node", Created: old},
-		{ID: "pvc-of-every-node", Created: old},
-		{ID: "csi-mounted", Created: old, Ephemeral: true},
-		{ID: "csi-left-behind", Created: old, Ephemeral: true},
-	} {
-		n.volume(t, "local", r)
-	}
-	away := PersistentVolume{Handle: "pvc-of-another-node", Nodes: []string{"node-2"}}
-	n.cluster.knows(nil, here("pvc-wanted", "local"), away, PersistentVolume{Handle: "pvc-of-every-node"})
-	published := func(id string) bool { return id == "csi-mounted" }
-	wants := func(about string, unnamed, elsewhere []string) {
-		t.Helper()
-		n.FindOrphans(t.Context(), published)
-		got := n.pools[0].orphans
-		slices.Sort(got.unnamed)
-		if !slices.Equal(got.unnamed, unnamed) || !slices.Equal(got.other, elsewhere) {
-			t.Errorf("%s: unnamed %v, of others %v", about, got.unnamed, got.other)
-		}
-		if s := n.status(t, "local"); s.Orphans != len(unnamed) || s.Elsewhere != len(elsewhere) || s.Volumes != 7 {
-			t.Errorf("%s: %+v", about, s)
-		}
-	}
-	unnamed := []string{"csi-left-behind", "pvc-orphan"}
-	for range 2 {
-		wants("at first", unnamed, []string{"pvc-of-another-node (node node-2)"})
-	}
-	if n.events.count("VolumesOrphaned") != 1 || n.events.count("VolumesOfOtherNodes") != 1 {
-		t.Errorf("events of two looks: %v", n.events.all)
-	}
-	n.cluster.knows(errSilent)
-	wants("without the API", unnamed, []string{"pvc-of-another-node (node node-2)"})
-	n.cluster.knows(nil, here("pvc-wanted", ""), here("pvc-orphan", ""), here("pvc-of-another-node", ""))
-	wants("bound again", []string{"csi-left-behind", "pvc-of-every-node"}, nil)
-}
-
 // TestWhatRecoveryFoundIsReported, and no longer once the volume is gone.
 func TestWhatRecoveryFoundIsReported(t *testing.T) {
 	n := start(t, local())

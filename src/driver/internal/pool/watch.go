@@ -17,22 +17,20 @@ import (
 )
 
 const (
-	// interval is how often pools are looked at: external-provisioner asks for capacity every 5 s, and a change has to be
-	// published within 10.
+	// interval is how often pools are looked at: a change has to be published within 10 s.
 	interval = 2 * time.Second
 	// usageInterval is how old the reading of what volumes use may be, and usageShare how many times longer than a reading
 	// took the next one waits at least: it never costs more than 2 % of a core.
 	usageInterval, usageShare = 5 * time.Second, 50
 )
 
-// Run watches all pools until ctx ends: each pool on its own, so that one that hangs keeps no other from its work,
-// and the search for orphans. published reports whether a volume is mounted anywhere on this node.
-func (s *Set) Run(ctx context.Context, published func(id string) bool) {
+// Run watches all pools until ctx ends: each pool on its own, so that one that hangs keeps no other from its work.
+func (s *Set) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, p := range s.pools {
 		all.Go(func() { p.watch(ctx) })
 	}
-	all.Go(func() { s.watchOrphans(ctx, published) })
+	<-ctx.Done() // there may be no pools
 	all.Wait()
 }
 
@@ -56,21 +54,7 @@ func (p *Pool) watch(ctx context.Context) {
 	}
 }
 
-func (s *Set) watchOrphans(ctx context.Context, published func(id string) bool) {
-	tick := time.NewTicker(orphanAge)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.FindOrphans(ctx, published)
-		}
-	}
-}
-
-// Check compares the marker and the quota, and decides anew where one has changed. Otherwise
-// it looks at the pool's figures.
+// Check compares marker and quota and decides anew where one has changed; else it looks at the pool's figures.
 func (p *Pool) Check(ctx context.Context) {
 	o := p.open()
 	if o == nil {
@@ -145,8 +129,7 @@ func (p *Pool) readUsage(o *Open) {
 	p.update(func(s *state) { s.usageRead, s.usageDue = start, end.Add(usageShare*end.Sub(start)) })
 }
 
-// clean removes what interrupted creates left and could not remove yet. Nothing is made meanwhile:
-// what is prepared then is nobody's.
+// clean removes what interrupted creates left. Nothing is made meanwhile: what is prepared then is nobody's.
 func (p *Pool) clean(ctx context.Context) {
 	known := p.known()
 	if known.report.Leftovers == 0 || p.set.Now().Before(known.cleanDue) {
@@ -261,18 +244,6 @@ func (p *Pool) announceReadOnly(readOnly bool) {
 	}
 	p.log.Info("the pool's filesystem is writable")
 	p.normal("PoolWritable", "the filesystem at %s can be written to", p.spec.Path)
-}
-
-func (p *Pool) announceOrphans(was, found orphans) {
-	if len(found.unnamed) > len(was.unnamed) {
-		p.log.Warn("volumes that nothing in the cluster names", logging.KeyVolumes, found.unnamed)
-		p.warning("VolumesOrphaned", "no PersistentVolume, and for inline volumes no pod, names: %s",
-			guard.Abridge(found.unnamed))
-	}
-	if len(found.other) > len(was.other) {
-		p.log.Warn("volumes that belong to other nodes", logging.KeyVolumes, found.other)
-		p.warning("VolumesOfOtherNodes", "the PersistentVolume names another node: %s", guard.Abridge(found.other))
-	}
 }
 
 func (p *Pool) normal(reason, format string, args ...any) {

@@ -40,6 +40,14 @@ type Claim struct {
 	UID       string `json:"uid,omitempty"`
 }
 
+// String is namespace/name, "" for no claim.
+func (c Claim) String() string {
+	if c.Name == "" {
+		return ""
+	}
+	return c.Namespace + "/" + c.Name
+}
+
 // Version is the record format that this driver reads and writes.
 const Version = 2
 

@@ -131,8 +131,7 @@ func (r run) limit(id string, v ledger.Volume) error {
 	return r.Limits.Set(id, v.QuotaID, record.Limit())
 }
 
-// owns reports whether a volume is the oldest so far of those that count to its ID, and takes
-// the ID from a younger one.
+// owns reports whether a volume is the oldest so far that counts to its ID, and takes that from a younger one.
 func (r run) owns(id string, v ledger.Volume) bool {
 	if other, taken := r.owners[v.QuotaID]; taken {
 		o := r.Volumes[other]
@@ -167,8 +166,7 @@ func (r run) log(message, id string, err error) {
 	r.Log.Error(message, logging.KeyID, id, logging.KeyError, err) //nolint:sloglint // the callers' messages are constant
 }
 
-// Apply does what the verdict says about one id. It never touches data in csi/. A limit that
-// cannot be removed yet is EBUSY.
+// Apply does what the verdict about an id says; it never touches data in csi/. EBUSY: a limit cannot be removed yet.
 func Apply(ctx context.Context, d disk.FS, limits quota.Limits, id string, s Survey) error {
 	switch s.Verdict() {
 	case UndoCreate:
@@ -223,8 +221,7 @@ func Retire(d disk.FS, limits quota.Limits, id string) error {
 	return err
 }
 
-// dropStaged removes what an interrupted create left: its directory, its limit, and last the
-// record that names the limit.
+// dropStaged removes what an interrupted create left: directory, limit, and last the record that names the limit.
 func dropStaged(ctx context.Context, d disk.FS, limits quota.Limits, id string) error {
 	if err := RemoveStaged(ctx, d, id); err != nil {
 		return err

@@ -1,6 +1,5 @@
-// Package recovery puts a pool in order that just became present: it completes or undoes what was
-// interrupted. What is on the disk of each id is surveyed, a verdict follows from that alone, and is
-// applied (docs/reference/on-disk.md).
+// Package recovery puts a pool in order that just became present: it completes or undoes what was interrupted. What is
+// on the disk of each id is surveyed, a verdict follows from that alone, and is applied (docs/reference/on-disk.md).
 package recovery
 
 import (
@@ -23,16 +22,13 @@ var ErrOccupied = fmt.Errorf("%w: its place is taken", records.ErrBroken)
 
 // Survey is what a pool's disk has of one id.
 type Survey struct {
-	Record   bool // a record that can be used
-	Broken   bool // a record, or something in the data's place, that cannot be used
-	Prepared bool // a record that was never put in place
-	Data     bool // csi/<id>
-	Staged   bool // .hpp/staging/<id>
-	// Alias reports that Data and Staged are the same directory: a rename that a crash cut in half.
-	Alias bool
-	// Unfinished is the newest trash entry of a delete that was interrupted between data and
-	// record, "" where there is none.
-	Unfinished string
+	Record     bool   // a record that can be used
+	Broken     bool   // a record, or something in the data's place, that cannot be used
+	Prepared   bool   // a record that was never put in place
+	Data       bool   // csi/<id>
+	Staged     bool   // .hpp/staging/<id>
+	Alias      bool   // Data and Staged are the same directory: a rename that a crash cut in half
+	Unfinished string // the newest trash entry of a delete that was interrupted between data and record, or ""
 }
 
 // Verdict is what to do about an id.
@@ -55,20 +51,12 @@ func (s Survey) Verdict() Verdict {
 	switch {
 	case s.Broken:
 		return Refused
-	case s.Record:
-		return s.recorded()
-	case s.Data:
+	case !s.Record && s.Data:
 		return Untracked
-	case s.Staged || s.Prepared:
+	case !s.Record && (s.Staged || s.Prepared):
 		return DropStaged
-	default:
+	case !s.Record:
 		return Nothing
-	}
-}
-
-// recorded is the part of the table with a record.
-func (s Survey) recorded() Verdict {
-	switch {
 	case s.Data:
 		return Healthy
 	case s.Staged:
@@ -106,7 +94,6 @@ func Look(d disk.FS, id string) (s Survey, r records.Record, err error) {
 	return s, r, errors.Join(prepared, alias, trash)
 }
 
-// unfinished is the newest trash entry of an interrupted delete, "" where there is none.
 func unfinished(d disk.FS, id string) (name string, err error) {
 	entries, troubles, err := trash.Entries(d, id)
 	for _, e := range entries {
@@ -162,13 +149,14 @@ func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Vol
 		return nil, nil, err
 	}
 	surveys, volumes = map[string]Survey{}, make(map[string]ledger.Volume, len(placed))
-	for i, one := range r.readAll(placed) {
-		if id := placed[i]; one.err != nil {
-			r.log("a volume's record cannot be used", id, one.err)
+	read, errs := r.readAll(placed)
+	for i, id := range placed {
+		if errs[i] != nil {
+			r.log("a volume's record cannot be used", id, errs[i])
 		} else {
-			volumes[id] = one.Volume
+			volumes[id] = read[i]
 		}
-		surveys[placed[i]] = Survey{Record: one.err == nil, Broken: one.err != nil}
+		surveys[id] = Survey{Record: errs[i] == nil, Broken: errs[i] != nil}
 	}
 	for _, id := range prepared {
 		s := surveys[id]
@@ -193,27 +181,21 @@ func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Vol
 	return surveys, volumes, r.trash(surveys)
 }
 
-// read is what a record says, or why it cannot be used.
-type read struct {
-	ledger.Volume
-	err error
-}
-
 // readAll reads records on all processors: most of the time that a recovery takes is spent here.
-func (r run) readAll(ids []string) []read {
-	all := make([]read, len(ids))
+func (r run) readAll(ids []string) ([]ledger.Volume, []error) {
+	all, errs := make([]ledger.Volume, len(ids)), make([]error, len(ids))
 	var workers sync.WaitGroup
 	var next atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(ids)); i = next.Add(1) - 1 {
 				record, err := records.Read(r.Disk, ids[i])
-				all[i] = read{Volume(record), err}
+				all[i], errs[i] = Volume(record), err
 			}
 		})
 	}
 	workers.Wait()
-	return all
+	return all, errs
 }
 
 // names notes the names of a directory that could be ids. What is no directory stands in a volume's way only where
@@ -234,8 +216,7 @@ func (r run) names(dir string, surveys map[string]Survey, note func(s *Survey, i
 	return nil
 }
 
-// trash notes interrupted deletes, and removes the entries of those that were interrupted
-// before they had moved anything.
+// trash notes interrupted deletes, and removes the entries of those that had moved nothing yet.
 func (r run) trash(surveys map[string]Survey) error {
 	entries, troubles, err := trash.Entries(r.Disk, "")
 	for _, trouble := range troubles {

@@ -1,6 +1,5 @@
-// Package registration shows the kubelet that this CSI driver is here: a gRPC server on <registration
-// dir>/<driver>-reg.sock, which the kubelet's plugin watcher finds, asks and answers
-// (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
+// Package registration shows this CSI driver to the kubelet, whose plugin watcher finds the gRPC server on
+// <registration dir>/<driver>-reg.sock (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
 package registration
 
 import (
@@ -24,7 +23,10 @@ import (
 // apiVersion is what the kubelet wants CSI drivers to support: the major version of CSI is all it looks at.
 const apiVersion = "1.0.0"
 
-// Config is what a server is made of; every field is required.
+// patience is how long the question whether the driver leaves may take: its pod is being ended.
+const patience = 5 * time.Second
+
+// Config is what a server is made of; every field but Leaving is required.
 type Config struct {
 	// Directory is the kubelet's plugins_registry.
 	Directory  string
@@ -33,7 +35,10 @@ type Config struct {
 	CSISocket string
 	// Interval is how often the socket file is looked after.
 	Interval time.Duration
-	Log      *slog.Logger
+	// Leaving reports at the end whether no other driver will follow on this node. Where one does, the socket file stays
+	// for it: the kubelet then keeps the driver in the CSINode object, by which pods and claims find it.
+	Leaving func(ctx context.Context) bool
+	Log     *slog.Logger
 }
 
 // Server registers the driver.
@@ -41,14 +46,8 @@ type Server struct {
 	Config
 	path string
 
-	mu     sync.Mutex
-	answer answer
-}
-
-// answer is what the kubelet said last.
-type answer struct {
-	given, registered bool
-	message           string
+	mu       sync.Mutex
+	standing error // nil once the kubelet has taken the driver
 }
 
 // New returns a server that does not listen yet.
@@ -56,40 +55,46 @@ func New(c Config) (*Server, error) {
 	if c.Directory == "" || c.DriverName == "" || c.CSISocket == "" || c.Interval <= 0 || c.Log == nil {
 		return nil, errors.New("registration server: a field of its Config is missing")
 	}
-	return &Server{Config: c, path: filepath.Join(c.Directory, c.DriverName+"-reg.sock")}, nil
+	return &Server{
+		Config: c, path: filepath.Join(c.Directory, c.DriverName+"-reg.sock"),
+		standing: fmt.Errorf("the kubelet has not answered yet; it looks into %s", c.Directory),
+	}, nil
 }
 
 // Check is nil once the kubelet has taken the driver, else it says how that stands.
 func (s *Server) Check(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case !s.answer.given:
-		return fmt.Errorf("the kubelet has not answered yet; it looks into %s", s.Directory)
-	case !s.answer.registered:
-		return fmt.Errorf("the kubelet refused the driver: %s", s.answer.message)
-	}
-	return nil
+	return s.standing
 }
 
-// Run keeps the socket there until ctx ends, then removes it, upon which the kubelet forgets the driver. Nothing that
-// goes wrong is fatal: volumes that are mounted need no registration.
+// Run keeps the socket there until ctx ends, and then removes it if the driver leaves this node, upon which the kubelet
+// forgets the driver. Nothing that goes wrong is fatal: volumes that are mounted need no registration.
 func (s *Server) Run(ctx context.Context) {
 	tick := time.NewTicker(s.Interval)
 	defer tick.Stop()
 	var now *serving
 	for {
 		if !now.ours(s.path) {
-			now.stop(s.path)
+			now.stop()
 			now = s.listen(ctx)
 		}
 		select {
 		case <-ctx.Done():
-			now.stop(s.path)
+			if s.leaving(ctx) && now.ours(s.path) {
+				_ = os.Remove(s.path) // it is gone, or the kubelet will find nobody behind it
+			}
+			now.stop()
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+func (s *Server) leaving(ctx context.Context) bool {
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return s.Leaving == nil || s.Leaving(brief)
 }
 
 // serving is a socket file with the server behind it; nil where there is none.
@@ -109,12 +114,9 @@ func (v *serving) ours(path string) bool {
 	return err == nil && os.SameFile(info, v.file)
 }
 
-func (v *serving) stop(path string) {
+func (v *serving) stop() {
 	if v == nil {
 		return
-	}
-	if v.ours(path) {
-		_ = os.Remove(path) // it is gone, or the kubelet will find nobody behind it
 	}
 	v.server.Stop()
 	<-v.done
@@ -176,13 +178,15 @@ func (s *service) GetInfo(context.Context, *pluginregistration.InfoRequest) (*pl
 func (s *service) NotifyRegistrationStatus(
 	ctx context.Context, status *pluginregistration.RegistrationStatus,
 ) (*pluginregistration.RegistrationStatusResponse, error) {
+	var standing error
 	if status.GetPluginRegistered() {
 		s.Log.InfoContext(ctx, "the kubelet has registered the driver")
 	} else {
 		s.Log.ErrorContext(ctx, "the kubelet refused the driver", logging.KeyError, status.GetError())
+		standing = fmt.Errorf("the kubelet refused the driver: %s", status.GetError())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answer = answer{given: true, registered: status.GetPluginRegistered(), message: status.GetError()}
+	s.standing = standing
 	return &pluginregistration.RegistrationStatusResponse{}, nil
 }

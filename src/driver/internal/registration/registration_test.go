@@ -25,10 +25,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start runs a server and gives its socket; stop ends it and waits.
 func start(t *testing.T, directory string) (server *registration.Server, socket string, stop func()) {
 	t.Helper()
+	return startLeaving(t, directory, nil)
+}
+
+func startLeaving(
+	t *testing.T, directory string, leaving func(context.Context) bool,
+) (server *registration.Server, socket string, stop func()) {
+	t.Helper()
 	server, err := registration.New(registration.Config{
 		Directory: directory, DriverName: "hpp", CSISocket: "/var/lib/kubelet/plugins/hpp/csi.sock",
-		Interval: time.Millisecond,
-		Log:      slog.New(slog.DiscardHandler),
+		Interval: time.Millisecond, Leaving: leaving,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +105,25 @@ func TestRegisters(t *testing.T) {
 	}
 }
 
+// TestStaysForTheNextDriver: in a rollout the kubelet must not forget the driver, and finds the next one behind the
+// file that this one has left.
+func TestStaysForTheNextDriver(t *testing.T) {
+	directory := t.TempDir()
+	for _, leaving := range []bool{false, false, true} {
+		_, socket, stop := startLeaving(t, directory, func(ctx context.Context) bool {
+			if _, bounded := ctx.Deadline(); ctx.Err() != nil || !bounded {
+				t.Errorf("asked with %v, bounded: %v", ctx.Err(), bounded)
+			}
+			return leaving
+		})
+		waitFor(t, func() bool { return registered(t, socket) })
+		stop()
+		if exists(socket) == leaving {
+			t.Errorf("leaving: %v, and the socket is there: %v", leaving, exists(socket))
+		}
+	}
+}
+
 func TestARefusalIsNotFatal(t *testing.T) {
 	server, socket, stop := start(t, t.TempDir())
 	defer stop()
@@ -136,14 +162,11 @@ func TestTakesTheNameBack(t *testing.T) {
 		defer func() { _ = foreign.Close() }()
 		foreign.(*net.UnixListener).SetUnlinkOnClose(false)
 	}
-	waitFor(t, func() bool {
-		kubeletOnce(t, socket)
-		return server.Check(t.Context()) == nil
-	})
+	waitFor(t, func() bool { return registered(t, socket) && server.Check(t.Context()) == nil })
 }
 
-// kubeletOnce registers if somebody answers within a moment.
-func kubeletOnce(t *testing.T, socket string) {
+// registered registers if somebody answers within a moment.
+func registered(t *testing.T, socket string) bool {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -152,8 +175,9 @@ func kubeletOnce(t *testing.T, socket string) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, _ = pluginregistration.NewRegistrationClient(conn).NotifyRegistrationStatus(ctx,
+	_, err = pluginregistration.NewRegistrationClient(conn).NotifyRegistrationStatus(ctx,
 		&pluginregistration.RegistrationStatus{PluginRegistered: true})
+	return err == nil
 }
 
 func TestLeavesAnothersFile(t *testing.T) {

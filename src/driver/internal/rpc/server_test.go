@@ -87,9 +87,13 @@ func start(t *testing.T, s *services, level slog.Level, grace time.Duration) run
 		socket: filepath.Join(t.TempDir(), "plugin", "csi.sock"), log: &buffer{},
 		registry: prometheus.NewRegistry(),
 	}
+	log := slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: level}))
+	calls, err := rpc.NewCalls(r.registry, log, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
 	server, err := rpc.New(rpc.Config{
-		Endpoint: "unix://" + r.socket, Services: s, Metrics: r.registry, Timeout: time.Hour, Grace: grace,
-		Log: slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: level})),
+		Endpoint: "unix://" + r.socket, Services: s, Calls: calls, Grace: grace, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -318,10 +322,13 @@ func TestStopCutsOffWhatHangs(t *testing.T) {
 func TestListen(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	listen := func() (net.Listener, error) {
+		calls, err := rpc.NewCalls(prometheus.NewRegistry(), slog.New(slog.DiscardHandler), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
 		server, err := rpc.New(rpc.Config{
-			Endpoint: "unix://" + socket, Services: &services{}, Metrics: prometheus.NewRegistry(), Timeout: time.Hour,
-			Grace: time.Hour,
-			Log:   slog.New(slog.DiscardHandler),
+			Endpoint: "unix://" + socket, Services: &services{}, Calls: calls, Grace: time.Hour,
+			Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

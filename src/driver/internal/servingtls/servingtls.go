@@ -3,10 +3,17 @@
 package servingtls
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Options are the files and the policy; all but CertDir may be empty.
@@ -20,8 +27,8 @@ type Options struct {
 	CipherSuites []string
 }
 
-// New reads the certificate and returns a configuration that reads it again, at a handshake, whenever the files have
-// changed.
+// New reads the certificate and returns a configuration that reads it again at each handshake, of which there is one a
+// scrape.
 func New(o Options, log *slog.Logger) (*tls.Config, error) {
 	version, err := Version(o.MinVersion)
 	if err != nil {
@@ -45,67 +52,69 @@ func New(o Options, log *slog.Logger) (*tls.Config, error) {
 	}, nil
 }
 
+// keyPair is a certificate and its key on disk.
+type keyPair struct {
+	dir string
+	log *slog.Logger
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	fault   string // what was last wrong with the files, so that it is said once
+}
+
+// get gives the pair that is on disk, or if that cannot be used the last one that could: the kubelet replaces both
+// files at once, other people do not.
+func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(p.dir, "tls.crt"), filepath.Join(p.dir, "tls.key"))
+	if err == nil {
+		p.current, p.fault = &pair, ""
+		return p.current, nil
+	}
+	err = fmt.Errorf("read the certificate in %s: %w", p.dir, err)
+	if p.current == nil {
+		return nil, err
+	}
+	if p.fault != err.Error() {
+		p.fault = err.Error()
+		p.log.Warn("serving the certificate from before", logging.KeyError, err)
+	}
+	return p.current, nil
+}
+
 // Version is the number of a TLS version by its name.
 func Version(name string) (uint16, error) {
-	if name == "" {
-		return tls.VersionTLS12, nil
+	versions := map[string]uint16{
+		"VersionTLS10": tls.VersionTLS10, "VersionTLS11": tls.VersionTLS11,
+		"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
 	}
-	for _, v := range versions() {
-		if v.name == name {
-			return v.number, nil
-		}
+	if version, ok := versions[cmp.Or(name, "VersionTLS12")]; ok {
+		return version, nil
 	}
-	var known []string
-	for _, v := range versions() {
-		known = append(known, v.name)
-	}
-	return 0, fmt.Errorf("%q: want one of %s", name, strings.Join(known, ", "))
-}
-
-type version struct {
-	name   string
-	number uint16
-}
-
-func versions() []version {
-	return []version{
-		{"VersionTLS10", tls.VersionTLS10},
-		{"VersionTLS11", tls.VersionTLS11},
-		{"VersionTLS12", tls.VersionTLS12},
-		{"VersionTLS13", tls.VersionTLS13},
-	}
+	return 0, fmt.Errorf("%q: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(versions)), ", "))
 }
 
 // Suites are the numbers of cipher suites by their names, less those of TLS 1.3.
-func Suites(names []string) ([]uint16, error) {
+func Suites(names []string) (numbers []uint16, err error) {
 	if len(names) == 0 {
 		return intermediate(), nil
 	}
-	known := append(tls.CipherSuites(), tls.InsecureCipherSuites()...)
-	var numbers []uint16
+	suites := append(tls.CipherSuites(), tls.InsecureCipherSuites()...)
+	var known []string
+	for _, s := range suites {
+		known = append(known, s.Name)
+	}
 	for _, name := range names {
-		suite := find(known, name)
-		if suite == nil {
-			var allowed []string
-			for _, s := range known {
-				allowed = append(allowed, s.Name)
-			}
-			return nil, fmt.Errorf("%q: want names among %s", name, strings.Join(allowed, ", "))
+		i := slices.Index(known, name)
+		if i < 0 {
+			return nil, fmt.Errorf("%q: want names among %s", name, strings.Join(known, ", "))
 		}
-		if suite.SupportedVersions[0] < tls.VersionTLS13 {
-			numbers = append(numbers, suite.ID)
+		if suites[i].SupportedVersions[0] < tls.VersionTLS13 {
+			numbers = append(numbers, suites[i].ID)
 		}
 	}
 	return numbers, nil
-}
-
-func find(suites []*tls.CipherSuite, name string) *tls.CipherSuite {
-	for _, s := range suites {
-		if s.Name == name {
-			return s
-		}
-	}
-	return nil
 }
 
 // intermediate is Mozilla's profile of that name (https://wiki.mozilla.org/Security/Server_Side_TLS), less the suites

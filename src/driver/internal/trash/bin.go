@@ -3,6 +3,7 @@
 package trash
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,8 +29,7 @@ type Entry struct {
 	// Unfinished reports that the delete was interrupted after its data had been moved: the record is not here, or after a
 	// crash that cut its move in half in both places.
 	Unfinished bool
-	// Empty reports that the entry has nothing that could be anybody's data.
-	Empty bool
+	Empty      bool // nothing in it could be anybody's data
 }
 
 // Discard moves a volume's data and then its record into a new entry. Destinations are synced before sources, so that a
@@ -104,20 +104,15 @@ func Sync(d disk.FS, id string) error {
 
 // sameFile reports whether two names are one file.
 func sameFile(d disk.FS, a, b string) (bool, error) {
-	first, err := d.Stat(a)
-	if err == nil {
-		var second disk.Info
-		if second, err = d.Stat(b); err == nil {
-			return first.Same(second), nil
-		}
-	}
+	first, errA := d.Stat(a)
+	second, errB := d.Stat(b)
+	err := cmp.Or(errA, errB)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+		return false, nil
 	}
-	return false, err
+	return err == nil && first.Same(second), err
 }
 
-// newEntry makes an entry of a name that no other has.
 func newEntry(d disk.FS, id string, now time.Time) (string, error) {
 	for n := now.UnixMilli(); ; n++ {
 		entry := path.Join(disk.TrashDir, id+"."+strconv.FormatInt(n, 10))
@@ -205,7 +200,6 @@ func Entries(d disk.FS, id string) (entries []Entry, troubles []error, err error
 	return entries, troubles, nil
 }
 
-// inspect finds out how complete an entry is.
 func inspect(d disk.FS, e *Entry) error {
 	entry := path.Join(disk.TrashDir, e.Name)
 	content, err := d.ReadDir(entry)

@@ -34,8 +34,7 @@ func sinceBoot() time.Duration {
 
 func (c *clock) start() time.Time { return c.now().Round(0).Add(-c.boot()) }
 
-// jumped reports whether the wall clock was set since it was last asked. Then ages are doubted for
-// the retention, at most for a day.
+// jumped reports whether the wall clock was set since it was last asked. Then ages are doubted, at most for a day.
 func (c *clock) jumped(retention time.Duration) bool {
 	start := c.start()
 	if drift := start.Sub(c.epoch); drift.Abs() <= maxDrift {

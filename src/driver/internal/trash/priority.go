@@ -12,8 +12,7 @@ const (
 	idlePriority = 3 << 13 // IOPRIO_CLASS_IDLE
 )
 
-// Idle runs do with the lowest I/O priority, which only some of Linux's I/O schedulers heed (bfq). What
-// it is worth has not been measured.
+// Idle runs do with the lowest I/O priority, which few of Linux's I/O schedulers heed; its worth was not measured.
 func Idle(do func()) {
 	done := make(chan struct{})
 	go func() {

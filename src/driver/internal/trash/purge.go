@@ -45,11 +45,9 @@ func NewPurger() *Purger { return &Purger{limit: rate.NewLimiter(stepsPerSecond,
 
 // Summary is what a look at the trash found.
 type Summary struct {
-	// Entries counts what lies in the trash; Oldest is the earliest delete, zero where there is none.
 	Entries int
-	Oldest  time.Time
-	// More reports that removal was cut short and wants another slice soon.
-	More bool
+	Oldest  time.Time // the earliest delete, zero where there is none
+	More    bool      // removal was cut short and wants another slice soon
 }
 
 // Worker removes what is due in one pool's trash. It remembers when the other entries are due, so that a full trash
@@ -74,7 +72,6 @@ func (p *Purger) For(spec poolspec.Pool, now func() time.Time, log *slog.Logger)
 	return w
 }
 
-// errSliceOver ends a slice of a removal that goes on later.
 var errSliceOver = errors.New("slice over")
 
 // slice counts the steps of one slice.
@@ -100,7 +97,10 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 		return Summary{}, err
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
-	s := summarize(entries)
+	s := Summary{Entries: len(entries)}
+	if len(entries) > 0 {
+		s.Oldest = slices.MinFunc(entries, byAge).Deleted
+	}
 	w.forget(entries)
 	if w.clock.jumped(w.retention()) {
 		w.log.Warn("the clock was set; nothing is purged by age until the pool's retention, or a day, has passed")
@@ -136,20 +136,11 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 	return s, errors.Join(append(errs, EnsureSpare(d))...)
 }
 
-func summarize(entries []Entry) Summary {
-	s := Summary{Entries: len(entries)}
-	for _, e := range entries {
-		if s.Oldest.IsZero() || e.Deleted.Before(s.Oldest) {
-			s.Oldest = e.Deleted
-		}
-	}
-	return s
-}
+func byAge(a, b Entry) int { return a.Deleted.Compare(b.Deleted) }
 
 // evict gives the oldest entry whose data may go, "" where there is none.
 func (w *Worker) evict(d disk.FS, entries []Entry) string {
-	byAge := slices.SortedFunc(slices.Values(entries), func(a, b Entry) int { return a.Deleted.Compare(b.Deleted) })
-	for _, e := range byAge {
+	for _, e := range slices.SortedFunc(slices.Values(entries), byAge) {
 		_, busy := w.busy[e.Name] // then its data is gone
 		_, failed := w.failed[e.Name]
 		if busy || failed {
@@ -186,7 +177,6 @@ type job struct {
 	step   func(context.Context) error
 }
 
-// purge removes an entry if it is due.
 func (w *Worker) purge(ctx context.Context, j job) (gone bool, err error) {
 	boot := w.clock.boot()
 	if boot < w.waiting[j.entry.Name] && !j.early {
@@ -233,8 +223,7 @@ func (w *Worker) wait(j job, r records.Record) time.Duration {
 	return max(w.retention()-age, w.clock.untrusted())
 }
 
-// remove removes an entry: data first, then its limit, and the record last, so that a removal
-// cut short is taken up again.
+// remove removes data first, then the limit, and the record last: a removal cut short is taken up again.
 func (w *Worker) remove(ctx context.Context, j job, r records.Record) (gone bool, err error) {
 	entry := path.Join(disk.TrashDir, j.entry.Name)
 	if err := j.disk.RemoveTree(ctx, path.Join(entry, dataName), j.step); err != nil {
@@ -255,8 +244,7 @@ func (w *Worker) remove(ctx context.Context, j job, r records.Record) (gone bool
 	return true, nil
 }
 
-// removeLimit removes the limit of a volume whose data is gone. Where that stays busy, the limit is
-// left: something else counts to it.
+// removeLimit removes the limit of a volume whose data is gone. One that stays busy is left: something counts to it.
 func (w *Worker) removeLimit(j job, r records.Record) (done bool, err error) {
 	if r.QuotaID == 0 {
 		return true, nil

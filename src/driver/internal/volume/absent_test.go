@@ -1,7 +1,6 @@
 package volume_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -181,34 +180,4 @@ func TestTwoPoolsOneDirectory(t *testing.T) {
 	s.Pool = "again"
 	_, err := n.Create(t.Context(), s)
 	wants(t, err, pool.ErrAbsent, "directory of pool local")
-}
-
-// TestOrphans: volumes that no PersistentVolume names, and apart from those the ones that belong to other nodes.
-func TestOrphans(t *testing.T) {
-	c := naming("pvc-1", "pvc-2", "pvc-3")
-	c.pvs[1].Here, c.pvs[1].Nodes = false, []string{"node-b"}
-	c.pvs[2].Here, c.pvs[2].Nodes = false, nil // everybody's
-	n := start(t, newDisk())
-	for i := range 4 {
-		mustCreate(t, n, fmt.Sprintf("pvc-%d", i+1))
-	}
-	must(t, n.Publish(t.Context(), inline("pvc-5")))
-	n.set.PVs = c
-	n.set.FindOrphans(t.Context(), n.Published)
-	if s := n.status(); s.Orphans+s.Elsewhere > 0 {
-		t.Errorf("new volumes are orphans: %+v", s)
-	}
-	n.clock.advance(2 * time.Hour)
-	n.set.FindOrphans(t.Context(), n.Published)
-	s := n.status()
-	if s.Orphans != 1 || s.Elsewhere != 1 || !n.events.has("VolumesOrphaned", "names: pvc-4") ||
-		!n.events.has("VolumesOfOtherNodes", "pvc-2 (node node-b)") {
-		t.Errorf("%+v, events %q", s, n.events.told)
-	}
-	must(t, n.mounts.Unmount(target)) // the pod of the inline volume has ended
-	n.set.FindOrphans(t.Context(), n.Published)
-	if s := n.status(); s.Orphans != 2 {
-		t.Errorf("%+v, want the inline volume too", s)
-	}
-	n.consistent(t, "nothing is removed for that")
 }

@@ -273,8 +273,7 @@ func (m *Manager) prepareEnforce(o *pool.Open, r records.Record) (records.Record
 	return r, err
 }
 
-// taken reports whether another volume counts to the ID of a record, in any pool of this node: two can be on one
-// filesystem.
+// taken reports whether another volume of this node counts to the ID: two pools can be on one filesystem.
 func (m *Manager) taken(r records.Record) (taken bool) {
 	m.Pools.Each(func(in, id string, v ledger.Volume) {
 		taken = taken || (v.Counted && v.QuotaID == r.QuotaID && (id != r.ID || in != r.Pool))

@@ -133,6 +133,12 @@ func TestEnforcedOnRealDisks(t *testing.T) {
 			t.Errorf("after the expansion: %v", err)
 		}
 		d.more(t, n, dir, v)
+		must(t, n.Each(t.Context(), func(s volume.Summary) error {
+			if s.Used < 64*mebibyte || s.Used > 96*mebibyte || s.Enforcement != d.enforcement {
+				t.Errorf("listed as %+v, want what it uses", s)
+			}
+			return nil
+		}))
 
 		again := startAt(t, root, required)
 		must(t, openPool(t.Context(), again))

@@ -45,6 +45,12 @@ func TestAHangingPoolKeepsOneCaller(t *testing.T) {
 	<-h.arrived
 	_, err := n.Stats(t.Context(), "pvc-1", target)
 	wants(t, err, volume.ErrBusy)
+	answers := make(chan error)
+	for range 2 {
+		go func() { _, err := n.Has(context.WithoutCancel(t.Context()), "pvc-1"); answers <- err }()
+	}
+	wants(t, <-answers, volume.ErrBusy)
 	close(h.resumed)
+	must(t, <-answers)
 	<-first
 }

@@ -7,7 +7,9 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -40,6 +42,38 @@ func (l *Locked) Delete(ctx context.Context, id string) error {
 // Expand is Manager.Expand under the id's lock.
 func (l *Locked) Expand(ctx context.Context, id string, bytes, limit int64) (Volume, error) {
 	return result(ctx, l, id, func(ctx context.Context) (Volume, error) { return l.Manager.Expand(ctx, id, bytes, limit) })
+}
+
+// Has reports whether anything of a volume is on this node: its record, its directory, what an interrupted create left,
+// or an operation under way. pool.ErrAbsent where that is unknown because a pool cannot be used, ErrBusy while an
+// earlier question about the id is not answered.
+func (l *Locked) Has(ctx context.Context, id string) (bool, error) {
+	end, err := l.take("has", id)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	if l.knows(id) {
+		return true, nil
+	}
+	err = l.search(ctx, id, func(o *pool.Open) (bool, error) {
+		s, _, err := recovery.Look(o.Disk, id)
+		return err == nil && s.Verdict() != recovery.Nothing, err
+	})
+	switch {
+	case err == nil, l.knows(id): // an operation may have begun meanwhile
+		return true, nil
+	case errors.Is(err, records.ErrNotFound):
+		return false, nil
+	}
+	return false, err
+}
+
+// knows reports whether an operation on an id is under way, or has entered it into a ledger.
+func (l *Locked) knows(id string) bool {
+	_, busy := l.busy.Load(operation{change, id})
+	_, _, known := l.Pools.Find(id)
+	return busy || known
 }
 
 // Get is Manager.Get without a lock, which an operation that takes its time would have, but for one caller at a time:

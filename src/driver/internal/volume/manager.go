@@ -73,9 +73,21 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// find runs do on the open pool that has a volume's record, those first that know it. records.ErrNotFound where every
-// pool that can be used was asked; pool.ErrAbsent where one that this node has used cannot be.
+// find runs do on the open pool that has a volume's record. Errors as of search.
 func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, records.Record) error) error {
+	return m.search(ctx, id, func(o *pool.Open) (bool, error) {
+		r, err := records.Read(o.Disk, id)
+		if err != nil {
+			return false, err
+		}
+		r.Pool = o.Name // the pool's name in the configuration may have changed since
+		return true, do(o, r)
+	})
+}
+
+// search runs look on open pools until it has found a volume, on those first that know it. records.ErrNotFound where
+// every pool that can be used was asked; pool.ErrAbsent where one that this node has used cannot be.
+func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (found bool, err error)) error {
 	if err := records.ValidateID(id); err != nil {
 		return err
 	}
@@ -87,18 +99,14 @@ func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, recor
 	var troubles []error
 	for _, name := range names {
 		found := false
-		err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-			r, err := records.Read(o.Disk, id)
-			if err != nil {
-				return err
-			}
-			found, r.Pool = true, o.Name // the pool's name in the configuration may have changed since
-			return do(o, r)
+		err := m.Pools.Use(ctx, name, func(o *pool.Open) (err error) {
+			found, err = look(o)
+			return err
 		})
 		switch {
 		case found:
 			return err
-		case errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere), errors.Is(err, records.ErrNotFound):
+		case err == nil, errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere), errors.Is(err, records.ErrNotFound):
 		default:
 			troubles = append(troubles, err)
 		}

@@ -106,8 +106,7 @@ func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
 	return nil
 }
 
-// inlinePrefix begins the ids that the kubelet gives to inline volumes (makeVolumeHandle,
-// pkg/volume/csi/csi_mounter.go).
+// inlinePrefix begins the ids that the kubelet gives to inline volumes (pkg/volume/csi/csi_mounter.go).
 const inlinePrefix = "csi-"
 
 // Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which
@@ -245,8 +244,7 @@ func (m *Manager) deleted(ctx context.Context, id string) error {
 	return nil
 }
 
-// retire ends a volume that has no directory in csi/: what recovery would do with it, or, if nothing of it
-// is left anywhere, its record goes.
+// retire ends a volume without a directory in csi/ as recovery would; where nothing of it is left, its record goes.
 func (m *Manager) retire(ctx context.Context, o *pool.Open, id string) error {
 	s, _, err := recovery.Look(o.Disk, id)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // Errors of volumes; package csi maps them, with those of the rooms below, to gRPC codes in one table.
@@ -117,44 +119,6 @@ func notEnforced(o *pool.Open, r records.Record) string {
 		"count to its ID; once no pod uses it: driver volume enforce %s", r.ID, r.ID)
 }
 
-// List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there
-// are more. A volume that vanishes meanwhile is left out.
-func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []Volume, next string, err error) {
-	in := map[string]string{}
-	var ids []string
-	m.Pools.Each(func(pool, id string, v ledger.Volume) {
-		if id > after && !v.Refused {
-			in[id] = pool
-			ids = append(ids, id)
-		}
-	})
-	slices.Sort(ids)
-	if limit > 0 && len(ids) > limit {
-		ids = ids[:limit]
-		next = ids[limit-1]
-	}
-	for _, name := range m.Pools.Names() {
-		here := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return in[id] != name })
-		if len(here) == 0 {
-			continue
-		}
-		err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-			for _, id := range here {
-				if r, err := records.Read(o.Disk, id); err == nil {
-					r.Pool = name
-					volumes = append(volumes, answer(o, r))
-				}
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, pool.ErrAbsent) {
-			return nil, "", err
-		}
-	}
-	slices.SortFunc(volumes, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
-	return volumes, next, nil
-}
-
 // Stats is the use of a volume published at a path (any path where it is mounted).
 func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err error) {
 	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
@@ -175,8 +139,7 @@ func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err erro
 	return s, err
 }
 
-// stats is the use of a volume that is held to its size, whose room ends where that of the filesystem does, and else
-// of the whole filesystem.
+// stats is the use of a volume held to its size, whose room ends with the filesystem's, else of the whole filesystem.
 func stats(o *pool.Open, r records.Record) (Stats, error) {
 	space, err := o.Disk.Space()
 	if err != nil {
@@ -204,4 +167,108 @@ func stats(o *pool.Open, r records.Record) (Stats, error) {
 
 func same(mount bindmount.Mount, info disk.Info) bool {
 	return mount.Dev == info.Dev && mount.Ino == info.Ino
+}
+
+// Summary is a volume as lists show it.
+type Summary struct {
+	records.Record
+	Enforcement quota.Enforcement
+	Used        int64 // bytes, -1 where that is not known
+	Published   bool  // mounted anywhere on this node
+}
+
+// List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there
+// are more. A volume that vanishes meanwhile is left out.
+func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []Volume, next string, err error) {
+	in := m.recorded()
+	ids := slices.Concat(slices.Collect(maps.Values(in))...)
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id <= after })
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); limit > 0 && len(ids) > limit {
+		next = ids[limit-1]
+	}
+	for name, here := range in {
+		here = slices.DeleteFunc(here, func(id string) bool { return id <= after || next != "" && id > next })
+		err := m.read(ctx, name, here, func(_ *pool.Open, v Volume) { volumes = append(volumes, v) })
+		if err != nil {
+			return nil, "", err
+		}
+	}
+	slices.SortFunc(volumes, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
+	return volumes, next, nil
+}
+
+// atOnce is how many records Each reads while it has a pool open.
+const atOnce = 100
+
+// Each visits all volumes in pools that can be used, by pool and id, and ends with the first error of visit. No pool is
+// open meanwhile. A volume that vanishes is left out.
+func (m *Manager) Each(ctx context.Context, visit func(Summary) error) error {
+	in := m.recorded()
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		slices.Sort(in[name])
+		var usage map[quota.ID]quota.Use // read once, for all
+		for ids := range slices.Chunk(in[name], atOnce) {
+			var found []Summary
+			err := m.read(ctx, name, ids, func(o *pool.Open, v Volume) {
+				if usage == nil {
+					usage = usageOf(o)
+				}
+				s := Summary{Record: v.Record, Enforcement: v.Enforcement, Used: -1}
+				if use, known := usage[v.QuotaID]; known && v.Enforcement != quota.None {
+					s.Used = use.Bytes
+				}
+				found = append(found, s)
+			})
+			for i := 0; i < len(found) && err == nil; i++ {
+				found[i].Published = m.Published(found[i].ID)
+				err = visit(found[i])
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// usageOf is what counts to the IDs of a pool's volumes; nothing where that cannot be read.
+func usageOf(o *pool.Open) map[quota.ID]quota.Use {
+	usage, err := o.Limits.Usage(o.Ledger.QuotaIDs())
+	if err != nil {
+		o.Log.Warn("cannot read what volumes use", logging.KeyError, err)
+		return map[quota.ID]quota.Use{}
+	}
+	return usage
+}
+
+// recorded gives by pool the ids of the volumes whose record can be used.
+func (m *Manager) recorded() map[string][]string {
+	in := map[string][]string{}
+	m.Pools.Each(func(pool, id string, v ledger.Volume) {
+		if !v.Refused {
+			in[pool] = append(in[pool], id)
+		}
+	})
+	return in
+}
+
+// read visits volumes of a pool. Those that have vanished are left out, all of them where the pool is absent.
+func (m *Manager) read(ctx context.Context, name string, ids []string, visit func(*pool.Open, Volume)) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
+		for _, id := range ids {
+			if r, err := records.Read(o.Disk, id); err == nil {
+				r.Pool = name
+				visit(o, answer(o, r))
+			}
+		}
+		return ctx.Err()
+	})
+	if errors.Is(err, pool.ErrAbsent) {
+		return nil
+	}
+	return err
 }

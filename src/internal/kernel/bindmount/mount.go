@@ -30,8 +30,7 @@ func (o Options) Meets(asked Options) bool {
 		(asked.Atime == "" || o.Atime == asked.Atime)
 }
 
-// Describe looks at an open directory: Mounted is whether it is the root of a mount, and the options are those of the
-// mount that it is in.
+// Describe looks at an open directory: whether it is the root of a mount, and the options of the mount that it is in.
 func Describe(dir *os.File) (Mount, error) {
 	var st unix.Statx_t
 	var on unix.Statfs_t

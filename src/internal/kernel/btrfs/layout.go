@@ -118,8 +118,7 @@ type searchArgs struct {
 	buf [4096 - unsafe.Sizeof(searchKey{})]byte
 }
 
-// searchHeaderSize is that of struct btrfs_ioctl_search_header: transid, objectid, offset (64 bits each), type, len
-// (32).
+// searchHeaderSize is struct btrfs_ioctl_search_header's: transid, objectid, offset (64 bits each), type, len (32).
 const searchHeaderSize = 32
 
 // do makes a request of btrfs; direction is that of the data.

@@ -83,8 +83,7 @@ func EnableSimpleQuota(f *os.File) error {
 	return err
 }
 
-// CreateQgroup makes a qgroup without limit and members; one that is there is fs.ErrExist. Where quota is off it is
-// ENOTCONN.
+// CreateQgroup makes a qgroup without limit and members; fs.ErrExist if it is there, ENOTCONN where quota is off.
 func CreateQgroup(f *os.File, q QgroupID) error {
 	return do(f, "create qgroup "+q.String(), ioctl.W, 42, &qgroupCreateArgs{create: 1, qgroup: q})
 }

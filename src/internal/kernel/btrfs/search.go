@@ -11,13 +11,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/ioctl"
 )
 
-// items names those of an object in a btrfs tree that are of one kind, from an offset to another. least is how many
-// bytes each has; those of later formats are longer, never shorter.
+// items names those of an object in a btrfs tree that are of one kind, from an offset to another, or just one of them.
+// least is how many bytes each has; those of later formats are longer, never shorter.
 type items struct {
 	tree, object uint64
 	kind         uint32
 	first, last  uint64
 	least        int
+	one          bool
 }
 
 // all are all items of a kind.
@@ -25,11 +26,10 @@ func all(tree, object uint64, kind uint32) items {
 	return items{tree: tree, object: object, kind: kind, last: math.MaxUint64}
 }
 
-// search gives each of the items to visit, whose data is valid only during the call. A tree that does not exist is
-// ENOENT.
+// search gives the items to visit, whose data is valid only during the call. A tree that does not exist is ENOENT.
 func search(f *os.File, want items, visit func(offset uint64, data []byte)) error {
 	most := uint32(math.MaxUint32)
-	if want.first == want.last {
+	if want.one = want.one || want.first == want.last; want.one {
 		most = 1 // else the kernel looks at all that follows in the leaf: 13 µs instead of 1
 	}
 	for {
@@ -48,7 +48,7 @@ func search(f *os.File, want items, visit func(offset uint64, data []byte)) erro
 		if err != nil {
 			return fmt.Errorf("search trees of %s: %w", f.Name(), err)
 		}
-		if last >= want.last {
+		if want.one || last >= want.last {
 			return nil
 		}
 		want.first = last + 1
@@ -75,13 +75,8 @@ func read(buf []byte, n uint32, least int, visit func(offset uint64, data []byte
 
 // firstNested is one of the subvolumes directly in a subvolume, 0 where there is none.
 func firstNested(f *os.File, id uint64) (child uint64, err error) {
-	args := searchArgs{key: searchKey{
-		tree: rootTree, minObject: id, maxObject: id, maxOffset: math.MaxUint64, maxTransid: math.MaxUint64,
-		minType: typeRootRef, maxType: typeRootRef, items: 1,
-	}}
-	if err := do(f, "search trees", ioctl.RW, 17, &args); err != nil || args.key.items == 0 {
-		return 0, err
-	}
-	_, err = read(args.buf[:], 1, 0, func(offset uint64, _ []byte) { child = offset })
+	want := all(rootTree, id, typeRootRef)
+	want.one = true
+	err = search(f, want, func(offset uint64, _ []byte) { child = offset })
 	return child, err
 }

@@ -2,13 +2,13 @@
 package ioctl
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/openat"
 )
 
 // Request encodes a request's number as include/uapi/asm-generic/ioctl.h does: direction, size of the argument, type
@@ -36,15 +36,20 @@ func request(direction uintptr, kind, number byte, size uintptr) Request {
 // Do makes the request on an open file, which must not be an O_PATH one (EBADF). T is the kernel's structure, laid out
 // as the kernel's. The error is a *fs.PathError that names op.
 func Do[T any](f *os.File, op string, r Request, argument *T) error {
-	for {
+	return Call(f, op, func() unix.Errno {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), uintptr(r),
 			uintptr(unsafe.Pointer(argument))) //nolint:gosec // G103: ioctl(2) takes a pointer
-		runtime.KeepAlive(f)
-		switch {
-		case errno == 0:
-			return nil
-		case !errors.Is(errno, unix.EINTR):
-			return &fs.PathError{Op: op, Path: f.Name(), Err: errno}
+		return errno
+	})
+}
+
+// Call makes a system call on an open file, with the errors of Do.
+func Call(f *os.File, op string, call func() unix.Errno) error {
+	defer runtime.KeepAlive(f)
+	return openat.Failed(op, f.Name(), openat.Retry(func() error {
+		if errno := call(); errno != 0 {
+			return errno
 		}
-	}
+		return nil
+	}))
 }

@@ -3,6 +3,8 @@
 package openat
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,8 +24,7 @@ const (
 	SameMount = Beneath | unix.RESOLVE_NO_XDEV
 )
 
-// maxAgain bounds the retries of openat2(2), which answers EAGAIN when a rename or a mount anywhere on the host races
-// with a "..".
+// maxAgain bounds the retries of openat2(2): EAGAIN is a race of ".." with a rename or a mount anywhere on the host.
 const maxAgain = 1000
 
 // ErrKind is a name that Plain does not open.
@@ -110,8 +111,7 @@ func Path(dir *os.File, name string) string {
 	return full
 }
 
-// fixed are the flags of a file that keep root from removing it or what is in it (FS_IMMUTABLE_FL and FS_APPEND_FL of
-// include/uapi/linux/fs.h).
+// fixed are the flags that keep root from removing a file: FS_IMMUTABLE_FL, FS_APPEND_FL (include/uapi/linux/fs.h).
 const fixed = 0x10 | 0x20
 
 // Unlock clears these flags of an open file (chattr -i -a) and reports whether it had any.
@@ -124,4 +124,69 @@ func Unlock(f *os.File) (bool, error) {
 		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags&^fixed))
 	}
 	return err == nil, Failed("chattr -i -a", f.Name(), err)
+}
+
+// portion is the size of a getdents64(2) buffer in bytes, as large as glibc's.
+const portion = 32 << 10
+
+// Listing reads an open directory.
+type Listing struct {
+	Dir     *os.File
+	entries []Entry // read, not yet taken
+}
+
+// Entry is one name in a directory.
+type Entry struct {
+	Name  string
+	IsDir bool  // a directory, not a link to one
+	Next  int64 // where to read on behind it (os.File.Seek)
+}
+
+// Take returns the next entry, nil at the end. (os.File.ReadDir would look up names of unknown type by their path.)
+func (l *Listing) Take() (*Entry, error) {
+	for len(l.entries) == 0 {
+		n, buf := 0, make([]byte, portion)
+		err := Retry(func() (err error) { n, err = unix.Getdents(int(l.Dir.Fd()), buf); return err })
+		if errors.Is(err, unix.ENOENT) || err == nil && n == 0 { // ENOENT: the directory itself was removed
+			return nil, nil
+		}
+		if err != nil {
+			return nil, Failed("readdir", l.Dir.Name(), err)
+		}
+		l.entries = parse(l.Dir, buf[:n])
+	}
+	e := &l.entries[0]
+	l.entries = l.entries[1:]
+	return e, nil
+}
+
+// Offsets in struct linux_dirent64 (getdents64(2)): d_ino, d_off, d_reclen, d_type, d_name.
+const (
+	direntNext   = 8
+	direntLength = 16
+	direntType   = 18
+	direntName   = 19
+)
+
+func parse(dir *os.File, buf []byte) []Entry {
+	var entries []Entry
+	for len(buf) > direntName {
+		record := buf[:binary.NativeEndian.Uint16(buf[direntLength:])]
+		buf = buf[len(record):]
+		raw, _, _ := bytes.Cut(record[direntName:], []byte{0})
+		name := string(raw)
+		if name == "." || name == ".." {
+			continue
+		}
+		kind := record[direntType]
+		var st unix.Stat_t
+		// XFS made without ftype and some network filesystems say nothing. A name that is gone may count as a file.
+		if kind == unix.DT_UNKNOWN && unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+			st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			kind = unix.DT_DIR
+		}
+		next := int64(binary.NativeEndian.Uint64(record[direntNext:]))
+		entries = append(entries, Entry{Name: name, IsDir: kind == unix.DT_DIR, Next: next})
+	}
+	return entries
 }

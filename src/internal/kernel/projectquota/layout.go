@@ -31,8 +31,7 @@ type xattr struct {
 	_       [8]byte
 }
 
-// block is struct if_nextdqblk of include/uapi/linux/quota.h, and struct if_dqblk but for the ID, which is padding
-// there.
+// block is struct if_nextdqblk of include/uapi/linux/quota.h; struct if_dqblk has padding in place of the ID.
 type block struct {
 	hardBytes  uint64 // in Units
 	_          uint64 // soft limit

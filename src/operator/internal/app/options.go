@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/tlspolicy"
 )
 

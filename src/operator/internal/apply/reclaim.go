@@ -12,6 +12,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
+// injectCA is the annotation on what OpenShift's service CA is to write itself into.
+const injectCA = "service.beta.openshift.io/inject-cabundle"
+
 // reclaim removes what others have added to an object that was just applied. A server-side apply changes only the
 // fields that it names; it removes those that its manager owned before. So the additions are given to our manager
 // first, and then applied away.
@@ -33,11 +36,11 @@ func (a *Applier) reclaim(ctx context.Context, applied, wanted *Object) (*Object
 }
 
 // strangers are the field managers beside ours that set what an object is for. Labels and annotations are anybody's,
-// those of a pod template too (`kubectl rollout restart` sets one), and so is a ServiceAccount, to which OpenShift
-// adds secrets.
+// those of a pod template too (`kubectl rollout restart` sets one), and so are a ServiceAccount, to which OpenShift
+// adds secrets, and a ConfigMap that asks OpenShift for its service CA.
 func strangers(object *Object) (sets.Set[string], error) {
 	others := sets.New[string]()
-	if object.GetKind() == "ServiceAccount" {
+	if object.GetKind() == "ServiceAccount" || object.GetAnnotations()[injectCA] == "true" {
 		return others, nil
 	}
 	for _, entry := range object.GetManagedFields() {

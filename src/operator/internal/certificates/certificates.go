@@ -22,27 +22,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/extracache"
 )
 
-// Modes: who makes the Secret, and who writes the authority to trust into the webhook configuration.
-const (
-	// SelfManaged: the operator does both.
-	SelfManaged = "self-managed"
-	// CertManager: cert-manager does both.
-	CertManager = "cert-manager"
-	// OpenShift: OpenShift's service CA does both.
-	OpenShift = "openshift"
-	// ExistingSecret: the administrator makes the Secret, the operator writes the authority to trust.
-	ExistingSecret = "existingSecret"
-)
-
-// Modes are the modes that Setup knows.
-func Modes() []string { return []string{SelfManaged, CertManager, OpenShift, ExistingSecret} }
-
 // Options say which certificate is kept.
 type Options struct {
-	// Mode is one of Modes.
+	// Mode is one of certificates.Modes. The authorities to trust are written into the webhook configuration by who makes
+	// the Secret, but for ExistingSecret: there the operator copies them.
 	Mode string
 	// Namespace is where the Secret and the Service are.
 	Namespace string
@@ -57,13 +44,15 @@ type Options struct {
 // DNSName is what the API server expects in the certificate.
 func (o Options) DNSName() string { return o.Service + "." + o.Namespace + ".svc" }
 
-func (o Options) writes() bool { return o.Mode == SelfManaged || o.Mode == ExistingSecret }
+func (o Options) writes() bool {
+	return o.Mode == certificates.SelfManaged || o.Mode == certificates.ExistingSecret
+}
 
 // Setup makes the manager watch the Secret and the webhook configuration, each by its name alone. Every replica serves;
 // only the leader writes.
 func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
-	if !slices.Contains(Modes(), options.Mode) {
-		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode, strings.Join(Modes(), ", "))
+	if !slices.Contains(certificates.Modes(), options.Mode) {
+		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode, strings.Join(certificates.Modes(), ", "))
 	}
 	watched, err := extracache.Add(mgr, cache.Options{
 		ByObject: map[client.Object]cache.ByObject{

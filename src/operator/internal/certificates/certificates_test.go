@@ -1,15 +1,9 @@
 package certificates
 
 import (
+	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"maps"
-	"math/big"
 	"net"
 	"slices"
 	"strings"
@@ -17,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/openshift/library-go/pkg/crypto"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,104 +19,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates/certificatestest"
 )
 
 const (
 	host = "operator.hpp.svc"
 	day  = 24 * time.Hour
+	year = 365 * day
 )
 
 func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
-
-func TestIssue(t *testing.T) {
-	fresh := step(t, nil, start())
-	authorityNears, leafNears := start().Add(authorityLifetime-authorityMargin),
-		start().Add(servingLifetime-servingMargin)
-	other := map[string][]byte{}
-	maps.Copy(other, fresh)
-	delete(other, caKeyKey)
-
-	t.Run("from nothing", func(t *testing.T) {
-		if !serves(fresh, host, start()) || !serves(fresh, host, start().Add(-skew/2)) {
-			t.Error("the certificate is not valid now, or not for a clock that is behind")
-		}
-		if len(authorities(t, fresh)) != 1 {
-			t.Error("want one authority")
-		}
-	})
-	t.Run("nothing is due", func(t *testing.T) {
-		for _, at := range []time.Time{start(), start().Add(time.Hour), leafNears.Add(-time.Minute)} {
-			if _, stepped, err := issue(fresh, host, at); stepped || err != nil {
-				t.Errorf("a step at %s (%v)", at, err)
-			}
-		}
-	})
-	t.Run("certificate nears its end", func(t *testing.T) {
-		next := step(t, fresh, leafNears.Add(time.Minute))
-		if same(next, fresh, corev1.TLSCertKey) || !same(next, fresh, caCertKey) ||
-			!serves(next, host, leafNears.Add(servingLifetime-day)) {
-			t.Error("want a new certificate of the old authority")
-		}
-	})
-	t.Run("another host", func(t *testing.T) {
-		if next, stepped, err := issue(fresh, "other.hpp.svc", start()); err != nil || !stepped ||
-			!serves(next, "other.hpp.svc", start()) {
-			t.Errorf("no certificate for the other host (%v)", err)
-		}
-	})
-	t.Run("authority nears its end", func(t *testing.T) {
-		leaf := step(t, fresh, authorityNears.Add(-day))
-		next := step(t, leaf, authorityNears.Add(day))
-		if !same(next, leaf, corev1.TLSCertKey) || len(authorities(t, next)) != 2 ||
-			!serves(next, host, authorityNears.Add(day)) {
-			t.Error("want a new authority beside the old one, and the certificate as it was")
-		}
-		last := step(t, next, authorityNears.Add(servingLifetime))
-		if verify(
-			pairOf(t, last),
-			encode(t, authorities(t, last)[0]),
-			host,
-			authorityNears.Add(servingLifetime),
-		) != nil {
-			t.Error("the next certificate is not of the new authority")
-		}
-	})
-	t.Run("an authority that has ended is forgotten", func(t *testing.T) {
-		next := step(t, fresh, start().Add(authorityLifetime))
-		if got := authorities(t, next); len(got) != 1 || !serves(next, host, start().Add(authorityLifetime)) {
-			t.Errorf("%d authorities are trusted, want the new one", len(got))
-		}
-	})
-	t.Run("authority without its key, as cert-manager leaves it", func(t *testing.T) {
-		next := step(t, other, start())
-		if !same(next, fresh, corev1.TLSCertKey) || len(authorities(t, next)) != 2 {
-			t.Error("want a new authority beside the old one, and the certificate as it was")
-		}
-	})
-	t.Run("rubbish", func(t *testing.T) {
-		next := step(
-			t,
-			map[string][]byte{
-				caCertKey:         []byte("x"),
-				caKeyKey:          []byte("x"),
-				corev1.TLSCertKey: nil,
-				"more":            []byte("y"),
-			},
-			start(),
-		)
-		if !serves(next, host, start()) || string(next["more"]) != "y" {
-			t.Error("want a certificate, and foreign keys as they were")
-		}
-	})
-}
 
 // Twelve years, in which the authority changes once, looked at each month: what is served is trusted at every moment,
 // also between two writes.
 func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 	now := start()
 	c := newCluster(t, configuration(nil))
-	w := &writer{options: options(SelfManaged), reader: c, client: c, now: func() time.Time { return now }}
-	k := &Keeper{options: options(SelfManaged), reader: c, now: func() time.Time { return now }}
+	w := &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: func() time.Time { return now }}
+	k := &Keeper{options: options(certificates.SelfManaged), reader: c, now: func() time.Time { return now }}
 	reconciled(t, w)
 	written := map[string]bool{}
 	c.changed = func() {
@@ -135,7 +50,7 @@ func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 	}
 	for now.Before(start().AddDate(12, 0, 0)) {
 		result := reconciled(t, w)
-		if result.RequeueAfter < day || result.RequeueAfter > servingLifetime {
+		if result.RequeueAfter < day || result.RequeueAfter > year {
 			t.Fatalf("comes back after %s", result.RequeueAfter)
 		}
 		now = now.Add(30 * day)
@@ -143,9 +58,9 @@ func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 	if len(written) < 15 {
 		t.Errorf("%d certificates in 12 years, want one each eight months", len(written))
 	}
-	if got := authorities(t, c.secret(t)); len(got) != 2 {
+	if got := bytes.Count(c.secret(t)[certificates.AuthoritiesKey], []byte("BEGIN CERTIFICATE")); got != 2 {
 		t.Errorf("%d authorities are trusted at the end, want the first, which nothing needs any more, and the second",
-			len(got))
+			got)
 	}
 }
 
@@ -160,13 +75,13 @@ func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 		"Secret emptied":   func(t *testing.T, c *cluster) { c.put(t, nil) },
 		"caBundle deleted": func(t *testing.T, c *cluster) { c.trust(t, nil) },
 		"caBundle of someone else": func(t *testing.T, c *cluster) {
-			c.trust(t, step(t, nil, start())[caCertKey])
+			c.trust(t, step(t, nil, start())[certificates.AuthoritiesKey])
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, configuration(nil))
-			w := &writer{options: options(SelfManaged), reader: c, client: c, now: start}
-			k := &Keeper{options: options(SelfManaged), reader: c, now: start}
+			w := &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: start}
+			k := &Keeper{options: options(certificates.SelfManaged), reader: c, now: start}
 			reconciled(t, w)
 			spoil(t, c)
 			reconciled(t, w)
@@ -180,8 +95,8 @@ func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 
 func TestExistingSecret(t *testing.T) {
 	c := newCluster(t, configuration(nil))
-	w := &writer{options: options(ExistingSecret), reader: c, client: c, now: start}
-	k := &Keeper{options: options(ExistingSecret), reader: c, now: start}
+	w := &writer{options: options(certificates.ExistingSecret), reader: c, client: c, now: start}
+	k := &Keeper{options: options(certificates.ExistingSecret), reader: c, now: start}
 	if result := reconciled(t, w); result.RequeueAfter != 0 {
 		t.Error("waits for a time, not for the Secret")
 	}
@@ -197,10 +112,9 @@ func TestExistingSecret(t *testing.T) {
 			t.Error("the administrator's Secret was written: " + diff)
 		}
 	}
-	c.put(t, map[string][]byte{caCertKey: []byte("no certificate")})
+	c.put(t, map[string][]byte{certificates.AuthoritiesKey: []byte("no certificate")})
 	_, err := w.Reconcile(t.Context(), reconcile.Request{})
-	const want = "terminal error: the Secret hpp/operator-certificate: its ca.crt contains no certificate (could not " +
-		"read any certificates): " +
+	const want = "terminal error: the Secret hpp/operator-certificate: its ca.crt contains no valid certificate: " +
 		"it has to be the authority of its tls.crt"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -213,7 +127,7 @@ func TestTheCaBundleAloneIsWritten(t *testing.T) {
 	before.Annotations = map[string]string{"of": "others"}
 	before.Webhooks[0].FailurePolicy = &fail
 	c := newCluster(t, before)
-	reconciled(t, &writer{options: options(SelfManaged), reader: c, client: c, now: start})
+	reconciled(t, &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: start})
 	after := c.configuration(t)
 	bundle := after.Webhooks[0].ClientConfig.CABundle
 	if len(bundle) == 0 {
@@ -230,8 +144,8 @@ func TestTheCaBundleAloneIsWritten(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	good := step(t, nil, start())
-	foreign, own := step(t, nil, start()), selfSigned(t)
-	elsewhere, _, err := issue(nil, "other.hpp.svc", start())
+	foreign, own := step(t, nil, start()), certificatestest.SelfSigned(t, host, start())
+	elsewhere, _, err := certificates.Issue(nil, "other.hpp.svc", start())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,36 +159,38 @@ func TestReady(t *testing.T) {
 		at     time.Time
 		want   string // the whole sentence; "" for ready
 	}{
-		"ready": {mode: CertManager, data: good, bundle: good[caCertKey]},
-		"self-signed, as cert-manager's own issuer makes it": {mode: CertManager, data: own, bundle: own[caCertKey]},
+		"ready": {mode: certificates.CertManager, data: good, bundle: good[certificates.AuthoritiesKey]},
+		"self-signed, as cert-manager's own issuer makes it": {
+			mode: certificates.CertManager, data: own, bundle: own[certificates.AuthoritiesKey],
+		},
 		"nothing read yet": {
-			mode: SelfManaged, unread: true,
+			mode: certificates.SelfManaged, unread: true,
 			want: "no certificate to serve from the Secret hpp/operator-certificate: it has not been read yet; " +
 				"the operator's leader makes it: see the logs of the pod that holds the Lease",
 		},
 		"no Secret, self-managed": {
-			mode: SelfManaged,
+			mode: certificates.SelfManaged,
 			want: "no certificate to serve from the Secret hpp/operator-certificate: it is not there; " +
 				"the operator's leader makes it: see the logs of the pod that holds the Lease",
 		},
 		"no Secret, cert-manager": {
-			mode: CertManager,
+			mode: certificates.CertManager,
 			want: "no certificate to serve from the Secret hpp/operator-certificate: it is not there; " +
 				"cert-manager makes it: see whether it runs, and `kubectl -n hpp describe certificate`",
 		},
 		"no Secret, OpenShift": {
-			mode: OpenShift,
+			mode: certificates.OpenShift,
 			want: "no certificate to serve from the Secret hpp/operator-certificate: it is not there; " +
 				"OpenShift's service CA makes it for the Service operator: see its annotations and the project " +
 				"openshift-service-ca",
 		},
 		"no Secret, existingSecret": {
-			mode: ExistingSecret,
+			mode: certificates.ExistingSecret,
 			want: "no certificate to serve from the Secret hpp/operator-certificate: it is not there; " +
 				"it has to be made with tls.crt, tls.key and ca.crt for operator.hpp.svc",
 		},
 		"a Secret that holds no pair": {
-			mode: ExistingSecret, data: map[string][]byte{
+			mode: certificates.ExistingSecret, data: map[string][]byte{
 				corev1.TLSCertKey:       good[corev1.TLSCertKey],
 				corev1.TLSPrivateKeyKey: foreign[corev1.TLSPrivateKeyKey],
 			},
@@ -284,41 +200,42 @@ func TestReady(t *testing.T) {
 				"for operator.hpp.svc",
 		},
 		"no configuration": {
-			mode: CertManager, data: good, none: true,
+			mode: certificates.CertManager, data: good, none: true,
 			want: "the ValidatingWebhookConfiguration operator is not there, or names no webhook: upgrade the " +
 				"release again to get it back",
 		},
 		"no caBundle, cert-manager": {
-			mode: CertManager, data: good,
+			mode: certificates.CertManager, data: good,
 			want: "the webhook validate of the ValidatingWebhookConfiguration operator has no caBundle yet: " +
 				"cert-manager's cainjector writes it: see whether it runs",
 		},
 		"no caBundle, OpenShift": {
-			mode: OpenShift, data: good,
+			mode: certificates.OpenShift, data: good,
 			want: "the webhook validate of the ValidatingWebhookConfiguration operator has no caBundle yet: " +
 				"OpenShift's service CA writes it: " +
 				"see the project openshift-service-ca",
 		},
 		"caBundle of another authority": {
-			mode: ExistingSecret, data: good, bundle: foreign[caCertKey],
+			mode: certificates.ExistingSecret, data: good, bundle: foreign[certificates.AuthoritiesKey],
 			want: "the caBundle of the webhook validate " + configured + "x509: certificate " +
 				"signed by unknown authority",
 		},
 		"caBundle is no PEM": {
-			mode: SelfManaged, data: good, bundle: []byte("x"),
+			mode: certificates.SelfManaged, data: good, bundle: []byte("x"),
 			want: "the caBundle of the webhook validate " + configured + "it contains no certificate in PEM; " +
 				"the operator's leader writes it: see the logs of the pod that holds the Lease",
 		},
 		"certificate for another name": {
-			mode: SelfManaged, data: elsewhere, bundle: elsewhere[caCertKey],
+			mode: certificates.SelfManaged, data: elsewhere, bundle: elsewhere[certificates.AuthoritiesKey],
 			want: "the caBundle of the webhook validate " + configured +
 				"x509: certificate is valid for other.hpp.svc, other.hpp.svc.cluster.local, not operator.hpp.svc; " +
 				"the operator's leader writes it: see the logs of the pod that holds the Lease",
 		},
 		"expired": {
-			mode: OpenShift, data: good, bundle: good[caCertKey], at: start().Add(servingLifetime + day),
-			want: "the caBundle of the webhook validate " + configured + "x509: certificate has expired or is not " +
-				"yet valid",
+			mode: certificates.OpenShift, data: good, bundle: good[certificates.AuthoritiesKey], at: start().Add(year + day),
+			want: "the caBundle of the webhook validate " + configured +
+				"the certificate has expired, at 2027-11-21T12:00:00Z; " +
+				"OpenShift's service CA writes it: see the project openshift-service-ca",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -353,7 +270,7 @@ func TestReady(t *testing.T) {
 // The next handshake shows the new certificate, and a Secret that is spoilt or gone takes nothing away.
 func TestRenewedSecretsAreServedWithoutARestart(t *testing.T) {
 	c := newCluster(t)
-	k := &Keeper{options: options(ExistingSecret), reader: c, now: start}
+	k := &Keeper{options: options(certificates.ExistingSecret), reader: c, now: start}
 	address := serve(t, k)
 	if _, err := shown(address); err == nil {
 		t.Error("a handshake without a certificate")
@@ -488,64 +405,20 @@ func reconciled(t *testing.T, r reconcile.Reconciler) reconcile.Result {
 // step is one that has to be due.
 func step(t *testing.T, data map[string][]byte, at time.Time) map[string][]byte {
 	t.Helper()
-	next, stepped, err := issue(data, host, at)
+	next, stepped, err := certificates.Issue(data, host, at)
 	if err != nil || !stepped {
 		t.Fatalf("no step (%v)", err)
 	}
 	return next
 }
 
-// selfSigned is a certificate that is its own authority.
-func selfSigned(t *testing.T) map[string][]byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: start(), NotAfter: start().Add(day), DNSNames: []string{host},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := crypto.EncodeKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return map[string][]byte{corev1.TLSCertKey: certificate, caCertKey: certificate, corev1.TLSPrivateKeyKey: private}
-}
-
-func same(a, b map[string][]byte, key string) bool { return slices.Equal(a[key], b[key]) }
-
-func authorities(t *testing.T, data map[string][]byte) []*x509.Certificate {
-	t.Helper()
-	found, err := crypto.CertsFromPEM(data[caCertKey])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
-func encode(t *testing.T, certificate *x509.Certificate) []byte {
-	t.Helper()
-	data, err := crypto.EncodeCertificates(certificate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 func pairOf(t *testing.T, data map[string][]byte) *tls.Certificate {
 	t.Helper()
-	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	pair, err := certificates.Pair(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &pair
+	return pair
 }
 
 func serve(t *testing.T, k *Keeper) string {

@@ -3,7 +3,6 @@ package certificates
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 )
 
 // Keeper keeps the certificate that is served. It is safe for concurrent use.
@@ -59,7 +60,7 @@ func (k *Keeper) Ready(*http.Request) error {
 			return fmt.Errorf("the webhook %s of the ValidatingWebhookConfiguration %s has no caBundle yet: %s",
 				webhook, k.options.WebhookConfiguration, k.options.whoTrusts())
 		}
-		if err := verify(k.pair, bundle, k.options.DNSName(), k.now()); err != nil {
+		if err := certificates.Verify(k.pair, bundle, k.options.DNSName(), k.now()); err != nil {
 			return fmt.Errorf("the caBundle of the webhook %s in the ValidatingWebhookConfiguration %s does not "+
 				"verify the certificate that is served: %w; %s",
 				webhook, k.options.WebhookConfiguration, err, k.options.whoTrusts())
@@ -97,11 +98,8 @@ func (k *Keeper) readPair(ctx context.Context) (pair *tls.Certificate, fault, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the webhook's certificate: %w", err)
 	}
-	parsed, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-	if err != nil {
-		return nil, fmt.Errorf("its tls.crt and tls.key are no certificate with its key (%w)", err), nil
-	}
-	return &parsed, nil, nil
+	pair, fault = certificates.Pair(secret.Data)
+	return pair, fault, nil
 }
 
 func (k *Keeper) readBundles(ctx context.Context) (map[string][]byte, error) {
@@ -126,51 +124,20 @@ func (k *Keeper) missing() error {
 	if fault == nil {
 		fault = errors.New("it has not been read yet")
 	}
-	return fmt.Errorf("no certificate to serve from the Secret %s/%s: %w; %s", k.options.Namespace, k.options.Secret,
-		fault, k.options.whoMakes())
-}
-
-// verify does what the API server will do at the handshake.
-func verify(pair *tls.Certificate, bundle []byte, dnsName string, now time.Time) error {
-	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(bundle) {
-		return errors.New("it contains no certificate in PEM")
-	}
-	for _, der := range pair.Certificate[1:] {
-		if certificate, err := x509.ParseCertificate(der); err == nil {
-			intermediates.AddCert(certificate)
-		}
-	}
-	_, err := pair.Leaf.Verify(x509.VerifyOptions{
-		DNSName: dnsName, Roots: roots, Intermediates: intermediates, CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	return err
-}
-
-// whoMakes says where to look when the Secret is not right.
-func (o Options) whoMakes() string {
-	switch o.Mode {
-	case CertManager:
-		return "cert-manager makes it: see whether it runs, and `kubectl -n " + o.Namespace + " describe certificate`"
-	case OpenShift:
-		return "OpenShift's service CA makes it for the Service " + o.Service +
-			": see its annotations and the project openshift-service-ca"
-	case ExistingSecret:
-		return "it has to be made with tls.crt, tls.key and ca.crt for " + o.DNSName()
-	default:
-		return "the operator's leader makes it: see the logs of the pod that holds the Lease"
-	}
+	return certificates.Source{
+		Mode: k.options.Mode, Secret: k.options.Secret, DNSName: k.options.DNSName(),
+		Maker: "the operator's leader makes it: see the logs of the pod that holds the Lease",
+	}.Missing(fault)
 }
 
 // whoTrusts says where to look when the caBundle is not right.
 func (o Options) whoTrusts() string {
 	switch o.Mode {
-	case CertManager:
+	case certificates.CertManager:
 		return "cert-manager's cainjector writes it: see whether it runs"
-	case OpenShift:
+	case certificates.OpenShift:
 		return "OpenShift's service CA writes it: see the project openshift-service-ca"
-	case ExistingSecret:
+	case certificates.ExistingSecret:
 		return "the operator's leader copies it from ca.crt of the Secret " + o.Namespace + "/" + o.Secret +
 			", which has to be the authority of its tls.crt"
 	default:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/openshift/library-go/pkg/crypto"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 )
 
 // owner is the field manager of what is written here.
@@ -37,7 +37,7 @@ func (w *writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		if err != nil || data == nil {
 			return reconcile.Result{}, err
 		}
-		if err := w.trust(ctx, data[caCertKey]); err != nil {
+		if err := w.trust(ctx, data[certificates.AuthoritiesKey]); err != nil {
 			return reconcile.Result{}, err
 		}
 		if stepped {
@@ -56,10 +56,10 @@ func (w *writer) secret(ctx context.Context) (data map[string][]byte, stepped bo
 	if err != nil && !absent {
 		return nil, false, fmt.Errorf("read the webhook's certificate: %w", err)
 	}
-	if w.options.Mode != SelfManaged {
+	if w.options.Mode != certificates.SelfManaged {
 		return secret.Data, false, nil
 	}
-	next, stepped, err := issue(secret.Data, w.options.DNSName(), w.now())
+	next, stepped, err := certificates.Issue(secret.Data, w.options.DNSName(), w.now())
 	if err != nil || !stepped {
 		return next, false, err
 	}
@@ -81,10 +81,10 @@ func (w *writer) secret(ctx context.Context) (data map[string][]byte, stepped bo
 // trust writes the authorities into the webhook configuration. Without one there is nothing to do: it is the chart's,
 // and its coming is watched.
 func (w *writer) trust(ctx context.Context, bundle []byte) error {
-	if _, err := crypto.CertsFromPEM(bundle); err != nil {
+	if len(certificates.Merge(w.now(), bundle)) == 0 {
 		// Trying again helps nobody; a change of the Secret is watched.
-		return reconcile.TerminalError(fmt.Errorf("the Secret %s/%s: its ca.crt contains no certificate (%w): "+
-			"it has to be the authority of its tls.crt", w.options.Namespace, w.options.Secret, err))
+		return reconcile.TerminalError(fmt.Errorf("the Secret %s/%s: its ca.crt contains no valid certificate: "+
+			"it has to be the authority of its tls.crt", w.options.Namespace, w.options.Secret))
 	}
 	var configuration admissionv1.ValidatingWebhookConfiguration
 	err := w.reader.Get(ctx, client.ObjectKey{Name: w.options.WebhookConfiguration}, &configuration)
@@ -114,9 +114,9 @@ func (w *writer) trust(ctx context.Context, bundle []byte) error {
 
 // wait is until the next step, where the operator takes it.
 func (w *writer) wait(data map[string][]byte) (reconcile.Result, error) {
-	if w.options.Mode != SelfManaged {
+	if w.options.Mode != certificates.SelfManaged {
 		return reconcile.Result{}, nil
 	}
-	due, err := renewal(data)
+	due, err := certificates.Renewal(data)
 	return reconcile.Result{RequeueAfter: max(due.Sub(w.now()), time.Second)}, err
 }

@@ -127,8 +127,10 @@ func Kinds() []schema.GroupVersionKind {
 	}{
 		{"", "v1", []string{"ConfigMap", "Service", "ServiceAccount"}},
 		{"apps", "v1", []string{"DaemonSet", "Deployment"}},
+		{"cert-manager.io", "v1", []string{"Certificate", "Issuer"}},
 		{"monitoring.coreos.com", "v1", []string{"PodMonitor", "PrometheusRule", "ServiceMonitor"}},
 		{"networking.k8s.io", "v1", []string{"NetworkPolicy"}},
+		{"policy", "v1", []string{"PodDisruptionBudget"}},
 		{"rbac.authorization.k8s.io", "v1", []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}},
 		{"security.openshift.io", "v1", []string{"SecurityContextConstraints"}},
 		{"storage.k8s.io", "v1", []string{"CSIDriver", "StorageClass"}},

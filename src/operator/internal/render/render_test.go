@@ -165,8 +165,8 @@ func TestPlainResource(t *testing.T) {
 	if diff := cmp.Diff(want, served(t, result)); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
-	set, deployment := object[appsv1.DaemonSet](t, result, "DaemonSet", driver), object[appsv1.Deployment](t, result,
-		"Deployment", driver+"-resizer")
+	set := object[appsv1.DaemonSet](t, result, "DaemonSet", driver)
+	deployment := object[appsv1.Deployment](t, result, "Deployment", "hpp-hostpath-provisioner-controller")
 	for _, container := range slices.Concat(set.Spec.Template.Spec.Containers,
 		deployment.Spec.Template.Spec.Containers) {
 		if container.ImagePullPolicy != corev1.PullAlways {
@@ -405,7 +405,7 @@ func TestNotServed(t *testing.T) {
 		`pool "b": snapshotProvider has no effect in this version`,
 		`ServiceMonitor "hpp-hostpath-provisioner-csi" is left out: this cluster does not have the API ` +
 			`monitoring.coreos.com/v1; install what brings it, or turn the value off`,
-		`ServiceMonitor "hpp-hostpath-provisioner-csi-resizer" is left out: this cluster does not have the API ` +
+		`ServiceMonitor "hpp-hostpath-provisioner-controller" is left out: this cluster does not have the API ` +
 			`monitoring.coreos.com/v1; install what brings it, or turn the value off`,
 	}
 	if diff := cmp.Diff(want, result.NotServed); diff != "" {
@@ -516,6 +516,7 @@ legacyProvisioner: {enabled: true, path: /legacy, storageClasses: [{name: l}]}
 storageClasses: [{name: a}]
 sidecars: {nodeDriverRegistrar: {enabled: true}, livenessProbe: {enabled: true}}
 driver: {metricsTLS: {enabled: true, secretName: s}}
+controller: {replicas: 2, certificates: cert-manager}
 extraObjects: [{apiVersion: v1, kind: Secret, metadata: {name: not-ours}}]
 `
 	result := mustRender(t, input(base, resource(t, plainResource)))

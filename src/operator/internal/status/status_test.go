@@ -189,44 +189,44 @@ func TestConditions(t *testing.T) {
 		// observed is the version that is said to run.
 		observed string
 	}{
-		"the resizer is not there": {
+		"the controller is not there": {
 			in: status.Input{
 				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-				ExpectedDeployments: []string{"resizer"}, Old: healthy(),
+				ExpectedDeployments: []string{"controller"}, Old: healthy(),
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deploying", "Degraded": fine},
-			says:     map[string]string{"Progressing": "Deployment resizer is not there"},
+			says:     map[string]string{"Progressing": "Deployment controller is not there"},
 			observed: version,
 		},
-		"the resizer is changed": {
+		"the controller is changed": {
 			in: status.Input{
 				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-				ExpectedDeployments: []string{"resizer"}, Old: healthy(),
-				Deployments: []appsv1.Deployment{deployment("resizer", 1, 0, 0)},
+				ExpectedDeployments: []string{"controller"}, Old: healthy(),
+				Deployments: []appsv1.Deployment{deployment("controller", 1, 0, 0)},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": "True Deploying", "Degraded": fine},
-			says:     map[string]string{"Progressing": "Deployment resizer: its change has not been taken up yet"},
+			says:     map[string]string{"Progressing": "Deployment controller: its change has not been taken up yet"},
 			observed: version,
 		},
-		"the resizer does not start": {
+		"the controller does not start": {
 			in: status.Input{
 				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-				ExpectedDeployments: []string{"resizer"}, Old: healthy(),
-				Deployments: []appsv1.Deployment{deployment("resizer", 2, 1, 0)},
-				Pods:        []corev1.Pod{waiting(pod("resizer-1", "a"), "ErrImagePull", "no such image")},
+				ExpectedDeployments: []string{"controller"}, Old: healthy(),
+				Deployments: []appsv1.Deployment{deployment("controller", 2, 1, 0)},
+				Pods:        []corev1.Pod{waiting(pod("controller-1", "a"), "ErrImagePull", "no such image")},
 				Nodes:       nodes,
 			},
 			want: map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": "True PodsFailing"},
-			says: map[string]string{"Degraded": "pod resizer-1 on node a: container driver: ErrImagePull: no " +
+			says: map[string]string{"Degraded": "pod controller-1 on node a: container driver: ErrImagePull: no " +
 				"such image"},
 			events:   []string{"Degraded"},
 			observed: version,
 		},
-		"the resizer is complete": {
+		"the controller is complete": {
 			in: status.Input{
 				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-				ExpectedDeployments: []string{"resizer"}, Old: healthy(),
-				Deployments: []appsv1.Deployment{deployment("resizer", 2, 1, 1)},
+				ExpectedDeployments: []string{"controller"}, Old: healthy(),
+				Deployments: []appsv1.Deployment{deployment("controller", 2, 1, 1)},
 			},
 			want:     map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": fine},
 			observed: version,

@@ -155,7 +155,7 @@ func (s *session) finish(stdout io.Writer) error {
 		parent = filepath.Join(s.root, "artifacts", "perf")
 	}
 	dir := filepath.Join(parent, s.report.Started.Format("20060102T150405Z"))
-	if err := write(dir, s.report); err != nil {
+	if err := Write(dir, s.report); err != nil {
 		return err
 	}
 	text := s.report.Markdown("")
@@ -170,8 +170,8 @@ func (s *session) finish(stdout io.Writer) error {
 	return err
 }
 
-// write puts a report and what belongs to it into a new folder.
-func write(dir string, r report.Report) error {
+// Write puts a report and what belongs to it into a new folder.
+func Write(dir string, r report.Report) error {
 	data, err := r.JSON()
 	if err != nil {
 		return err

@@ -1,54 +1,57 @@
-// Package kube is the driver's view of Kubernetes: the node's own labels, the PersistentVolumes of this driver, events
-// on the Node object, and conditions on the driver's own pod.
+// Package kube is the driver's view of Kubernetes. A node's (Client) is its own labels, the PersistentVolumes of this
+// driver, events on the Node object, and conditions on the driver's own pod; the controller's (Controller) is all nodes
+// and volumes.
 package kube
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// Config is what a client is made of; every field is required but for the pod's.
+// Config is what both views are made of.
 type Config struct {
 	// API is what Connect gives.
-	API                               *API
-	DriverName, NodeName, TopologyKey string
-	// PodName and PodNamespace are the driver's own pod, for Report.
+	API                     *API
+	DriverName, TopologyKey string
+	// NodeName is empty in the controller, which is on no node.
+	NodeName string
+	// PodName and PodNamespace are the driver's own pod; a node needs them for Report, the controller always.
 	PodName, PodNamespace string
-	Log                   *slog.Logger
+	// NodeServiceAccount and NodePods are what the controller knows the pods on the nodes by; the latter is a label
+	// selector.
+	NodeServiceAccount, NodePods string
+	Log                          *slog.Logger
 	// Timeout bounds one request; a driver that waits for the API serves nobody.
 	Timeout time.Duration
 }
 
-// Client speaks to the Kubernetes API.
+// Client is a node's view.
 type Client struct {
-	Config
-	events chan *event
-
-	mu     sync.Mutex
-	labels map[string]string
-	uid    types.UID // of the Node object, the node's name until that is known
+	requests
+	node atomic.Pointer[metav1.PartialObjectMetadata] // as last seen, nil before
 }
 
 // New returns a client; events go out once it runs.
 func New(c Config) (*Client, error) {
-	if c.API == nil || c.DriverName == "" || c.NodeName == "" || c.TopologyKey == "" || c.Log == nil || c.Timeout <= 0 {
-		return nil, errors.New("client of Kubernetes: a field of its Config is missing")
-	}
-	return &Client{Config: c, events: make(chan *event, eventQueue), uid: types.UID(c.NodeName)}, nil
+	r, err := newRequests(c, c.NodeName)
+	return &Client{requests: r}, err
 }
 
 // Run watches the node until ctx ends and gives its labels to learned whenever they are new.
@@ -57,13 +60,17 @@ func (c *Client) Run(ctx context.Context, learned func(labels map[string]string)
 	sending.Go(func() { c.sendEvents(ctx) })
 	defer sending.Wait()
 	see := func(object any) {
-		if node, ok := object.(*metav1.PartialObjectMetadata); ok && node.Name == c.NodeName && c.learn(node) {
+		node, ok := object.(*metav1.PartialObjectMetadata)
+		if !ok || node.Name != c.NodeName {
+			return
+		}
+		if before := c.node.Swap(node); before == nil || !maps.Equal(before.Labels, node.Labels) {
 			c.Log.InfoContext(ctx, "learned the labels of the node", logging.KeyNode, node.Name)
 			learned(maps.Clone(node.Labels))
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: c.ownNode(),
+		ListerWatcher: c.API.watchNodes(fields.OneTermEqualSelector(metav1.ObjectNameField, c.NodeName).String()),
 		ObjectType:    &metav1.PartialObjectMetadata{},
 		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, now any) { see(now) }},
 	})
@@ -71,31 +78,120 @@ func (c *Client) Run(ctx context.Context, learned func(labels map[string]string)
 	return nil
 }
 
-// ownNode lists and watches the metadata of this node alone.
-func (c *Client) ownNode() *cache.ListWatch {
-	nodes := c.API.meta.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, c.NodeName).String()
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = only
-			return nodes.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = only
-			return nodes.Watch(ctx, o)
-		},
+// Get finds the PersistentVolume of this driver whose volumeHandle is id: by name first, which is the same for all that
+// external-provisioner makes, then among all.
+func (c *Client) Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error) {
+	object, err := c.named(ctx, id)
+	switch {
+	case err != nil:
+		return pv, false, err
+	case object != nil:
+		return c.describe(object), true, nil
 	}
+	all, err := c.List(ctx)
+	for _, other := range all {
+		if other.Handle == id {
+			pv, ok = other, true
+		}
+	}
+	return pv, ok, err
 }
 
-// learn remembers a node; fresh reports whether its labels are others than before.
-func (c *Client) learn(node *metav1.PartialObjectMetadata) (fresh bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fresh = c.labels == nil || !maps.Equal(c.labels, node.Labels)
-	c.uid = node.UID
-	c.labels = maps.Clone(node.Labels)
-	if c.labels == nil {
-		c.labels = map[string]string{}
+// List gives all PersistentVolumes of this driver.
+func (c *Client) List(ctx context.Context) (all []pool.PersistentVolume, err error) {
+	err = list(ctx, &c.requests, "/api/v1/"+persistentVolumes, "", func(pv *persistentVolume) {
+		if pv.of(c.DriverName) {
+			all = append(all, c.describe(pv))
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	return fresh
+	return all, nil
+}
+
+func (c *Client) describe(pv *persistentVolume) pool.PersistentVolume {
+	described := pv.describe(c.DriverName, c.TopologyKey)
+	described.Here = pv.isOn(c.NodeName, c.nodeLabels())
+	if len(described.Nodes) == 0 { // for people, and to know that it is not everybody's
+		_, described.Nodes = pv.nodes(c.TopologyKey)
+	}
+	return described
+}
+
+// nodeLabels are this node's as a volume's affinity sees them. The kubelet sets the topology label only once it has
+// registered the driver.
+func (c *Client) nodeLabels() labels.Set {
+	known := labels.Set{}
+	if node := c.node.Load(); node != nil {
+		maps.Copy(known, node.Labels)
+	}
+	known[c.TopologyKey] = c.NodeName
+	return known
+}
+
+// Staying reports whether the driver may be back on this node: it is false only where its DaemonSet is surely gone or
+// on its way out.
+func (c *Client) Staying(ctx context.Context, daemonSet string) bool {
+	kind := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
+	object, err := c.metadata(ctx, kind, c.PodNamespace, daemonSet)
+	return !apierrors.IsNotFound(err) && (err != nil || object.DeletionTimestamp.IsZero())
+}
+
+// Report makes these the conditions that the driver has on its own pod, in one request. It is a server-side apply, so
+// conditions of earlier reports that are not among them go, and everybody else's stay.
+func (c *Client) Report(ctx context.Context, conditions []Condition) error {
+	pod := podStatus{Kind: "Pod", APIVersion: "v1", Metadata: reference{Name: c.PodName, Namespace: c.PodNamespace}}
+	for _, condition := range conditions {
+		condition.Message = cut(condition.Message)
+		pod.Status.Conditions = append(pod.Status.Conditions, condition)
+	}
+	request := c.API.core.Patch(types.ApplyYAMLPatchType).
+		Namespace(c.PodNamespace).Resource("pods").Name(c.PodName).SubResource("status")
+	if err := c.apply(ctx, request, pod); err != nil {
+		return fmt.Errorf("apply the conditions of pod %s/%s: %w", c.PodNamespace, c.PodName, err)
+	}
+	return nil
+}
+
+// Standalone stands in for a cluster where there is none: no PersistentVolumes, no labels, and events go to the log.
+type Standalone struct{ Log *slog.Logger }
+
+// Get finds nothing.
+func (Standalone) Get(context.Context, string) (pv pool.PersistentVolume, ok bool, err error) {
+	return pv, false, nil
+}
+
+// List gives nothing.
+func (Standalone) List(context.Context) ([]pool.PersistentVolume, error) { return nil, nil }
+
+// Normal logs an event.
+func (s Standalone) Normal(reason, message string) {
+	s.Log.Info("event", logging.KeyReason, reason, logging.KeyMessage, message)
+}
+
+// Warning logs an event.
+func (s Standalone) Warning(reason, message string) {
+	s.Log.Warn("event", logging.KeyReason, reason, logging.KeyMessage, message)
+}
+
+// Report logs conditions.
+func (s Standalone) Report(_ context.Context, conditions []Condition) error {
+	for _, c := range conditions {
+		s.Log.Info("condition", logging.KeyReason, c.Reason, logging.KeyMessage, c.Message)
+	}
+	return nil
+}
+
+// Tell logs an event on a claim.
+func (s Standalone) Tell(claim records.Claim, reason, message string) {
+	s.Log.Info("event", logging.KeyClaim, claim.String(), logging.KeyReason, reason, logging.KeyMessage,
+		message)
+}
+
+// Run waits for ctx to end; the node has no labels.
+func (Standalone) Run(ctx context.Context, learned func(labels map[string]string)) error {
+	learned(nil)
+	<-ctx.Done()
+	return nil
 }

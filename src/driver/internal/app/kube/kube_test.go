@@ -218,7 +218,8 @@ func TestAnAPIThatDoesNotAnswerIsUnknown(t *testing.T) {
 	for _, failing := range []string{"/api/v1/persistentvolumes/pvc-1", "/api/v1/persistentvolumes"} {
 		s.failing = failing
 		_, ok, err := client(t, s).Get(t.Context(), "pvc-1")
-		if ok || !errors.Is(err, volume.ErrClusterUnknown) || !strings.Contains(err.Error(), "PersistentVolume") {
+		if ok || !errors.Is(err, volume.ErrClusterUnknown) ||
+			!strings.Contains(strings.ToLower(err.Error()), "persistentvolume") {
 			t.Errorf("%s fails: %v, %v; want ErrClusterUnknown", failing, ok, err)
 		}
 	}
@@ -266,13 +267,16 @@ func TestRunTellsTheNodesLabels(t *testing.T) {
 
 func TestReportAppliesConditions(t *testing.T) {
 	s := serve(t)
-	since := time.Date(2026, 11, 21, 12, 0, 0, 987, time.FixedZone("east", 3600))
+	since := metav1.Date(2026, 11, 21, 12, 0, 0, 987, time.FixedZone("east", 3600))
 	err := client(t, s).Report(t.Context(), []kube.Condition{
 		{
-			Type: "pool.example.com/local", True: true, Reason: "PoolPresent", Message: "fine", Cause: "not for the API",
+			Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine", Cause: "not for the API",
 			Since: since,
 		},
-		{Type: "pool.example.com/slow", Reason: "PoolAbsent", Message: strings.Repeat("ä", 600), Since: since},
+		{
+			Type: "pool.example.com/slow", Status: "False", Reason: "PoolAbsent", Message: strings.Repeat("ä", 600),
+			Since: since,
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

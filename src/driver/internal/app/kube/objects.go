@@ -2,12 +2,13 @@ package kube
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 )
@@ -15,10 +16,9 @@ import (
 // The fields of core/v1 objects that the driver reads and writes, named as in the API.
 type (
 	persistentVolume struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-		Spec struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              struct {
 			Capacity     map[string]resource.Quantity `json:"capacity"`
 			CSI          *csiSource                   `json:"csi"`
 			ClaimRef     reference                    `json:"claimRef"`
@@ -28,13 +28,6 @@ type (
 				} `json:"required"`
 			} `json:"nodeAffinity"`
 		} `json:"spec"`
-	}
-
-	persistentVolumeList struct {
-		Metadata struct {
-			Continue string `json:"continue"`
-		} `json:"metadata"`
-		Items []persistentVolume `json:"items"`
 	}
 
 	csiSource struct {
@@ -73,8 +66,8 @@ type (
 		Source              eventSource `json:"source"`
 		ReportingController string      `json:"reportingComponent"`
 		ReportingInstance   string      `json:"reportingInstance"`
-		FirstTimestamp      time.Time   `json:"firstTimestamp"`
-		LastTimestamp       time.Time   `json:"lastTimestamp"`
+		FirstTimestamp      metav1.Time `json:"firstTimestamp"`
+		LastTimestamp       metav1.Time `json:"lastTimestamp"`
 		Count               int         `json:"count"`
 	}
 
@@ -83,16 +76,8 @@ type (
 		APIVersion string    `json:"apiVersion"`
 		Metadata   reference `json:"metadata"`
 		Status     struct {
-			Conditions []podCondition `json:"conditions,omitempty"`
+			Conditions []Condition `json:"conditions,omitempty"`
 		} `json:"status"`
-	}
-
-	podCondition struct {
-		Type               string    `json:"type"`
-		Status             string    `json:"status"`
-		Reason             string    `json:"reason"`
-		Message            string    `json:"message"`
-		LastTransitionTime time.Time `json:"lastTransitionTime"`
 	}
 
 	eventSource struct {
@@ -108,59 +93,60 @@ func (pv *persistentVolume) isOn(name string, of labels.Set) bool {
 
 // matches is true where every requirement is met; a term without any matches no node.
 func (t nodeTerm) matches(name string, of labels.Set) bool {
-	if len(t.Expressions)+len(t.Fields) == 0 {
-		return false
-	}
-	unmet := func(of labels.Set) func(nodeRequirement) bool {
-		return func(r nodeRequirement) bool { return !r.met(of) }
-	}
-	return !slices.ContainsFunc(t.Expressions, unmet(of)) &&
-		!slices.ContainsFunc(t.Fields, unmet(labels.Set{"metadata.name": name}))
+	return len(t.Expressions)+len(t.Fields) > 0 && met(t.Expressions, of) &&
+		met(t.Fields, labels.Set{"metadata.name": name})
 }
 
-func (r nodeRequirement) met(of labels.Set) bool {
-	operator, ok := map[string]selection.Operator{
+func met(all []nodeRequirement, of labels.Set) bool {
+	operators := map[string]selection.Operator{
 		"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
 		"Gt": selection.GreaterThan, "Lt": selection.LessThan,
-	}[r.Operator]
-	if !ok {
-		return false
 	}
-	requirement, err := labels.NewRequirement(r.Key, operator, r.Values)
-	return err == nil && requirement.Matches(of)
+	for _, r := range all {
+		requirement, err := labels.NewRequirement(r.Key, operators[r.Operator], r.Values)
+		if err != nil || !requirement.Matches(of) { // an unknown operator is an error
+			return false
+		}
+	}
+	return true
 }
 
-func (c *Client) describe(pv *persistentVolume) pool.PersistentVolume {
+// of reports whether a volume is one of a driver.
+func (pv *persistentVolume) of(driver string) bool {
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver
+}
+
+// describe gives all but whether a volume is on this node.
+func (pv *persistentVolume) describe(driver, topologyKey string) pool.PersistentVolume {
 	capacity, claim, attributes := pv.Spec.Capacity["storage"], pv.Spec.ClaimRef, pv.Spec.CSI.VolumeAttributes
 	described := pool.PersistentVolume{
-		Name: pv.Metadata.Name, Handle: pv.Spec.CSI.VolumeHandle, Pool: attributes[attributePool],
-		Here: pv.isOn(c.NodeName, c.nodeLabels()), Nodes: pv.nodes(c.TopologyKey), Bytes: capacity.Value(),
+		Name: pv.Name, UID: string(pv.UID), Handle: pv.Spec.CSI.VolumeHandle, Pool: attributes[names.StoragePoolParameter],
+		Bytes: capacity.Value(), Released: pv.Annotations[names.ReleaseVolume(driver)],
 		Claim: records.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 	}
-	disposal := records.Disposal(attributes[attributeOnDelete])
+	described.Nodes, _ = pv.nodes(topologyKey)
+	disposal := records.Disposal(attributes["onDelete"])
 	if slices.Contains([]records.Disposal{records.Trash, records.Purge, records.Retain}, disposal) {
 		described.OnDelete = disposal
 	}
 	return described
 }
 
-// nodes are those that a volume's affinity names by the driver's topology key, or else by another, sorted.
-func (pv *persistentVolume) nodes(key string) (nodes []string) {
-	var others []string
+// nodes are those that a volume's affinity names: by the driver's topology key or by name, and by other labels, whose
+// values need not be names of nodes. Both are sorted.
+func (pv *persistentVolume) nodes(key string) (named, labelled []string) {
 	for _, term := range pv.Spec.NodeAffinity.Required.Terms {
 		for _, r := range slices.Concat(term.Expressions, term.Fields) {
 			switch {
 			case r.Operator != "In":
-			case r.Key == key:
-				nodes = append(nodes, r.Values...)
+			case r.Key == key, r.Key == metav1.ObjectNameField:
+				named = append(named, r.Values...)
 			default:
-				others = append(others, r.Values...)
+				labelled = append(labelled, r.Values...)
 			}
 		}
 	}
-	if len(nodes) == 0 {
-		nodes = others
-	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
+	slices.Sort(named)
+	slices.Sort(labelled)
+	return slices.Compact(named), slices.Compact(labelled)
 }

@@ -1,0 +1,68 @@
+{{/* Names of the controller's objects, and what the containers of its pods share. */}}
+
+{{- define "hostpath-provisioner.controller.name" -}}
+{{- include "hostpath-provisioner.suffixed" (list . "controller") -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.controller.serviceAccountName" -}}
+{{- default (include "hostpath-provisioner.controller.name" .) .Values.controller.serviceAccount.name -}}
+{{- end -}}
+
+{{/* The name that nodes dial, and that its certificate has to have. */}}
+{{- define "hostpath-provisioner.controller.host" -}}
+{{- include "hostpath-provisioner.controller.name" . }}.{{ include "hostpath-provisioner.namespace" . }}.svc
+{{- end -}}
+
+{{/* The ConfigMap with the CA that nodes trust. OpenShift's has a name of its own: the controller writes the other one itself, so that Helm and
+the operator would refuse to take it over. */}}
+{{- define "hostpath-provisioner.controller.ca" -}}
+{{- include "hostpath-provisioner.suffixed" (list . (ternary "controller-service-ca" "controller-ca" (eq .Values.controller.certificates "openshift"))) -}}
+{{- end -}}
+
+{{/* The Secret with the certificate, whoever writes it. */}}
+{{- define "hostpath-provisioner.controller.certificateSecret" -}}
+{{- if eq .Values.controller.certificates "existingSecret" -}}
+{{- .Values.controller.existingSecret -}}
+{{- else -}}
+{{- include "hostpath-provisioner.suffixed" (list . "controller-certificate") -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The label selector of the pods on the nodes, in one line. */}}
+{{- define "hostpath-provisioner.controller.nodePods" -}}
+{{- $terms := list -}}
+{{- range $key, $value := include "hostpath-provisioner.selectorLabels" (list . "csi-driver") | fromYaml -}}
+{{- $terms = append $terms (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{- join "," $terms -}}
+{{- end -}}
+
+{{/* All containers: Pod Security's `restricted`. */}}
+{{- define "hostpath-provisioner.controller.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* A sidecar's port and probes. Takes (list "name" port). */}}
+{{- define "hostpath-provisioner.controller.sidecarPort" -}}
+ports:
+  - name: {{ index . 0 }}
+    containerPort: {{ index . 1 }}
+    protocol: TCP
+# The port opens once the driver is ready, which waits for the nodes.
+startupProbe:
+  httpGet:
+    path: /healthz/leader-election
+    port: {{ index . 0 }}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 120
+livenessProbe:
+  httpGet:
+    path: /healthz/leader-election
+    port: {{ index . 0 }}
+  periodSeconds: 20
+  timeoutSeconds: 10
+{{- end -}}

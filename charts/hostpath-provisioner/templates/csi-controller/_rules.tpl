@@ -1,0 +1,120 @@
+{{/* What the controller's pods may do, as lists of rules, by container. The operator's own roles hold them too: Kubernetes lets it hand out only
+what it has. */}}
+
+{{/* The driver container, in the whole cluster. */}}
+{{- define "hostpath-provisioner.controller.driverRules" -}}
+# Which volume is on which node, and whether that node is gone.
+- apiGroups: [""]
+  resources: [persistentvolumes, nodes]
+  verbs: [get, list, watch]
+# On which nodes the driver is.
+- apiGroups: [storage.k8s.io]
+  resources: [csinodes]
+  verbs: [list, watch]
+# patch: writes down which node a claim with immediate binding got.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, patch]
+# Which node it is that connects.
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
+
+{{/* The driver container, in its own namespace. */}}
+{{- define "hostpath-provisioner.controller.driverNamespacedRules" -}}
+# What the csi-provisioners of an older version left.
+- apiGroups: [storage.k8s.io]
+  resources: [csistoragecapacities]
+  verbs: [list, delete]
+# Whether a node runs such a version.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+{{- $self := eq .Values.controller.certificates "self-managed" }}
+{{- $writes := ne .Values.controller.certificates "openshift" }}
+# The CA that nodes trust, and the certificate.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}]
+  verbs: [get{{ if $writes }}, patch{{ end }}]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "hostpath-provisioner.controller.certificateSecret" . }}]
+  verbs: [get{{ if $self }}, update{{ end }}]
+{{- if $writes }}
+- apiGroups: [""]
+  resources: [configmaps{{ if $self }}, secrets{{ end }}]
+  verbs: [create]
+{{- end }}
+{{- end -}}
+
+{{/* csi-provisioner, in the whole cluster. */}}
+{{- define "hostpath-provisioner.controller.provisionerRules" -}}
+- apiGroups: [""]
+  resources: [persistentvolumes]
+  verbs: [get, list, watch, create, patch, delete]
+# update: sends a claim back to the scheduler.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, update]
+- apiGroups: [storage.k8s.io]
+  resources: [storageclasses]
+  verbs: [get, list, watch]
+# The topology of the nodes.
+- apiGroups: [storage.k8s.io]
+  resources: [csinodes]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
+
+{{/* csi-provisioner, in its own namespace. */}}
+{{- define "hostpath-provisioner.controller.provisionerNamespacedRules" -}}
+- apiGroups: [storage.k8s.io]
+  resources: [csistoragecapacities]
+  verbs: [get, list, watch, create, update, delete]
+# From its own pod to the Deployment, which owns the capacity objects.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [get]
+{{- end -}}
+
+{{/* csi-resizer, in the whole cluster. It asks for no pods: with --handle-volume-inuse-error=false it does not watch them. */}}
+{{- define "hostpath-provisioner.controller.resizerRules" -}}
+- apiGroups: [""]
+  resources: [persistentvolumes]
+  verbs: [get, list, watch, patch]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
+
+{{/* Both sidecars, in their own namespace. */}}
+{{- define "hostpath-provisioner.controller.leaseRules" -}}
+{{- $lease := .Values.driver.name | replace "." "-" -}}
+# Which of the pods leads, for each sidecar.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ $lease }}, external-resizer-{{ $lease }}]
+  verbs: [get, update]
+{{- end -}}

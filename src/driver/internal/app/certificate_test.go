@@ -1,0 +1,484 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
+)
+
+const (
+	servingName = "controller.hpp.svc"
+	trustedName = "controller-ca"
+	secretName  = "controller-certificate"
+	day         = 24 * time.Hour
+)
+
+// Twelve years, in which the authority changes once, looked at each month by two replicas, of which the second also
+// looks between any two writes of the first: what is served is trusted at every moment.
+func TestSelfManagedCertificateIsTrustedAtEachStep(t *testing.T) {
+	api := newCertificateAPI(t)
+	first, second := api.replica(certificates.SelfManaged), api.replica(certificates.SelfManaged)
+	shown := map[string]bool{}
+	api.wrote = func() {
+		wrote := api.wrote
+		api.wrote = func() {}
+		second.look(t.Context())
+		api.wrote = wrote
+	}
+	for until := api.now.AddDate(12, 0, 0); api.now.Before(until); api.now = api.now.Add(30 * day) {
+		for _, c := range []*certificate{first, second, first} {
+			if !c.look(t.Context()) {
+				t.Fatal(c.fault)
+			}
+			api.verify()
+		}
+		if !first.pair.Leaf.Equal(second.pair.Leaf) {
+			t.Fatal("the replicas serve different certificates")
+		}
+		shown[string(first.pair.Certificate[0])] = true
+	}
+	if len(shown) < 15 {
+		t.Errorf("%d certificates in 12 years, want one each eight months", len(shown))
+	}
+	if got := strings.Count(api.trusted[certificates.AuthoritiesKey], "BEGIN"); got > 2 {
+		t.Errorf("%d authorities are trusted at the end", got)
+	}
+}
+
+func TestReplicasThatStartTogetherShareOneCertificate(t *testing.T) {
+	for range 3 {
+		api := newCertificateAPI(t)
+		replicas := []*certificate{
+			api.replica(certificates.SelfManaged), api.replica(certificates.SelfManaged),
+			api.replica(certificates.SelfManaged),
+		}
+		var all sync.WaitGroup
+		for _, c := range replicas {
+			all.Go(func() { c.look(t.Context()) })
+		}
+		all.Wait()
+		api.verify()
+		for _, c := range replicas {
+			if err := c.ready(); err != nil {
+				t.Fatal(err)
+			}
+			if !c.pair.Leaf.Equal(replicas[0].pair.Leaf) {
+				t.Error("the replicas serve different certificates")
+			}
+		}
+		if api.version != 1 {
+			t.Errorf("the Secret was written %d times", api.version)
+		}
+	}
+}
+
+// The other replica writes the Secret between this one's reading and writing.
+func TestSecretOfAnotherReplicaIsReadAgain(t *testing.T) {
+	api := newCertificateAPI(t)
+	slow, fast := api.replica(certificates.SelfManaged), api.replica(certificates.SelfManaged)
+	api.writes = func() {
+		api.writes = func() {}
+		fast.look(t.Context())
+	}
+	if !slow.look(t.Context()) || !slow.pair.Leaf.Equal(fast.pair.Leaf) || api.version != 1 {
+		t.Errorf("the Secret was written %d times (%v)", api.version, slow.fault)
+	}
+	if strings.Contains(api.log.String(), "WARN") {
+		t.Error("a conflict is no fault: " + api.log.String())
+	}
+}
+
+func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
+	for name, spoil := range map[string]func(*certificateAPI){
+		"Secret deleted":    func(a *certificateAPI) { a.secret, a.version = nil, 0 },
+		"Secret emptied":    func(a *certificateAPI) { a.secret = map[string][]byte{"tls.crt": []byte("x")} },
+		"ConfigMap deleted": func(a *certificateAPI) { a.trusted = nil },
+		"ConfigMap spoilt":  func(a *certificateAPI) { a.trusted = map[string]string{"ca.crt": "x"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCertificateAPI(t)
+			c := api.replica(certificates.SelfManaged)
+			c.look(t.Context())
+			spoil(api)
+			if !c.look(t.Context()) {
+				t.Error(c.fault)
+			}
+			api.verify()
+		})
+	}
+}
+
+// One replica looks later than the other, and the authority is another one.
+func TestForeignCertificateIsTrustedAtEachStep(t *testing.T) {
+	for _, mode := range []string{certificates.CertManager, certificates.ExistingSecret} {
+		t.Run(mode, func(t *testing.T) {
+			api := newCertificateAPI(t)
+			early, late := api.replica(mode), api.replica(mode)
+			looks := func() {
+				for range 2 {
+					for _, c := range []*certificate{early, late, early} {
+						if !c.look(t.Context()) {
+							t.Fatal(c.fault)
+						}
+						api.verify()
+					}
+				}
+			}
+			for n, data := range []map[string][]byte{issued(t, api.now), issued(t, api.now)} {
+				api.put(data)
+				looks()
+				for _, c := range api.replicas {
+					if pair, err := certificates.Pair(data); err != nil || !c.pair.Leaf.Equal(pair.Leaf) {
+						t.Errorf("step %d: another certificate is served (%v)", n, err)
+					}
+				}
+			}
+			if api.written != 2 {
+				t.Errorf("the ConfigMap was written %d times, want once for each authority", api.written)
+			}
+		})
+	}
+}
+
+// OpenShift's service CA makes the Secret and writes the ConfigMap, in any order.
+func TestOpenShiftsCertificateIsServedOnceItIsTrusted(t *testing.T) {
+	api := newCertificateAPI(t)
+	c := api.replica(certificates.OpenShift)
+	secret := issued(t, api.now)
+	inject := func(authorities string) { api.trusted = map[string]string{"service-ca.crt": authorities} }
+	authorities := string(secret["ca.crt"])
+	delete(secret, "ca.crt")
+	api.put(secret)
+	for _, untrusted := range []func(){
+		func() {}, func() { inject("") }, func() { inject(string(issued(t, api.now)["ca.crt"])) },
+	} {
+		untrusted()
+		if c.look(t.Context()) {
+			t.Error("a certificate is served that no node trusts")
+		}
+	}
+	const want = "no certificate to serve from the Secret hpp/controller-certificate: service-ca.crt of the ConfigMap " +
+		"controller-ca does not verify its tls.crt: x509: certificate signed by unknown authority"
+	if err := c.ready(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	inject(authorities)
+	if !c.look(t.Context()) {
+		t.Error(c.fault)
+	}
+	if api.written != 0 {
+		t.Error("the ConfigMap was written, which is OpenShift's")
+	}
+}
+
+func TestCertificateNotReadySaysWhatToDo(t *testing.T) {
+	const before = "no certificate to serve from the Secret hpp/controller-certificate: "
+	const absent = "it is not there; "
+	for mode, want := range map[string]string{
+		certificates.SelfManaged: "secrets is forbidden; the controller makes it: it has to be allowed to create, get and " +
+			"update it",
+		certificates.CertManager: absent + "cert-manager makes it: see whether it runs, and `kubectl -n hpp describe " +
+			"certificate`",
+		certificates.OpenShift: absent + "OpenShift's service CA makes it for the Service controller: see its annotations " +
+			"and the project openshift-service-ca",
+		certificates.ExistingSecret: absent + "it has to be made with tls.crt, tls.key and ca.crt for controller.hpp.svc",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			api := newCertificateAPI(t)
+			if mode == certificates.SelfManaged {
+				api.fault = errors.New("secrets is forbidden")
+			}
+			c := api.replica(mode)
+			if err := c.ready(); err == nil || !strings.HasPrefix(err.Error(), before+"it has not been read yet; ") {
+				t.Errorf("before the first look: %v", err)
+			}
+			c.look(t.Context())
+			if err := c.ready(); err == nil || err.Error() != before+want {
+				t.Errorf("got  %v\nwant %s", err, before+want)
+			}
+			if _, err := handshake(c, nil); err == nil {
+				t.Error("a handshake without a certificate")
+			}
+		})
+	}
+}
+
+func TestUnusableCertificateIsRefused(t *testing.T) {
+	now := newCertificateAPI(t).now
+	good, foreign := issued(t, now), issued(t, now)
+	elsewhere, _, err := certificates.Issue(nil, "other.hpp.svc", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(key string, value []byte) map[string][]byte {
+		other := maps.Clone(good)
+		other[key] = value
+		return other
+	}
+	for name, test := range map[string]struct {
+		data map[string][]byte
+		want string
+	}{
+		"broken":      {with("tls.crt", []byte("x")), "its tls.crt and tls.key are no certificate with its key"},
+		"another key": {with("tls.key", foreign["tls.key"]), "its tls.crt and tls.key are no certificate with its key"},
+		"no authority": {
+			with("ca.crt", nil), "its ca.crt does not verify its tls.crt: it contains no certificate in PEM",
+		},
+		"another authority": {
+			with("ca.crt", foreign["ca.crt"]), "its ca.crt does not verify its tls.crt: x509: certificate signed by unknown",
+		},
+		"another name": {elsewhere, "x509: certificate is valid for other.hpp.svc"},
+		"expired":      {issued(t, now.Add(-400*day)), "the certificate has expired, at 2026-10-17T12:00:00Z"},
+		"a clock that is a day behind": {
+			issued(t, now.Add(day)), "the certificate is not yet valid, only from 2026-11-22T11:00:00Z on: see the clock",
+		},
+		"deleted": {nil, "it is not there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCertificateAPI(t)
+			c := api.replica(certificates.ExistingSecret)
+			api.put(test.data)
+			if c.look(t.Context()) || c.ready() == nil || !strings.Contains(c.ready().Error(), test.want) {
+				t.Errorf("alone: %v, want %s", c.ready(), test.want)
+			}
+			api.put(good)
+			if !c.look(t.Context()) {
+				t.Fatal(c.fault)
+			}
+			served := c.pair
+			api.log.Reset()
+			api.put(test.data)
+			for range 2 {
+				if c.look(t.Context()) {
+					t.Error("it was not refused")
+				}
+			}
+			if c.ready() != nil || c.pair != served {
+				t.Errorf("the certificate from before is gone: %v", c.ready())
+			}
+			if got := api.log.String(); strings.Count(got, "cannot be used") != 1 || !strings.Contains(got, test.want) {
+				t.Errorf("the log says %s, want once %s", got, test.want)
+			}
+			api.verify()
+		})
+	}
+}
+
+// While the nodes cannot learn what to trust, the certificate from before is served.
+func TestCertificateWaitsForTheConfigMap(t *testing.T) {
+	api := newCertificateAPI(t)
+	c := api.replica(certificates.ExistingSecret)
+	for range 2 {
+		before := c.pair
+		api.put(issued(t, api.now))
+		api.fault = errors.New("the API is away")
+		if c.look(t.Context()) || c.pair != before {
+			t.Error("served before it is trusted")
+		}
+		api.fault = nil
+		if !c.look(t.Context()) || c.pair == before {
+			t.Error(c.fault)
+		}
+		api.verify()
+	}
+}
+
+func TestCertificateIsShownOverTLS13(t *testing.T) {
+	api := newCertificateAPI(t)
+	c := api.replica(certificates.SelfManaged)
+	c.look(t.Context())
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(api.trusted[certificates.AuthoritiesKey]))
+	client := &tls.Config{RootCAs: roots, ServerName: servingName, Time: func() time.Time { return api.now }}
+	state, err := handshake(c, client)
+	if err != nil || state.Version != tls.VersionTLS13 || !state.PeerCertificates[0].Equal(c.pair.Leaf) {
+		t.Errorf("version %x (%v)", state.Version, err)
+	}
+	client.MaxVersion = tls.VersionTLS12
+	if _, err := handshake(c, client); err == nil {
+		t.Error("a handshake with TLS 1.2")
+	}
+}
+
+func TestCertificateIsLookedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newCertificateAPI(t)
+		c := api.replica(certificates.ExistingSecret)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.run(ctx) }()
+		synctest.Wait()
+		api.put(issued(t, api.now))
+		time.Sleep(certificateRetry + time.Second)
+		if err := c.ready(); err != nil {
+			t.Error(err)
+		}
+		renewed := issued(t, api.now)
+		api.put(renewed)
+		time.Sleep(c.Interval + time.Second)
+		want, err := certificates.Pair(renewed)
+		if shown, _ := c.get(nil); err != nil || !shown.Leaf.Equal(want.Leaf) {
+			t.Errorf("the renewed certificate is not served (%v)", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// certificateAPI is an API with one Secret and one ConfigMap.
+type certificateAPI struct {
+	t        *testing.T
+	now      time.Time
+	log      bytes.Buffer
+	logger   *slog.Logger
+	replicas []*certificate
+	// writes is called before the Secret is written, wrote after any write.
+	writes, wrote func()
+	fault         error
+
+	mu      sync.Mutex
+	secret  map[string][]byte
+	version int // of the Secret, 0 without
+	trusted map[string]string
+	written int // how often the ConfigMap was
+}
+
+func newCertificateAPI(t *testing.T) *certificateAPI {
+	t.Helper()
+	a := &certificateAPI{
+		t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), writes: func() {}, wrote: func() {},
+	}
+	a.logger = slog.New(slog.NewTextHandler(&a.log, nil))
+	return a
+}
+
+func (a *certificateAPI) replica(mode string) *certificate {
+	c := newCertificate(certificateConfig{
+		Mode: mode, DNSName: servingName, SecretName: secretName, ConfigMapName: trustedName, Store: a,
+		Log: a.logger, Now: func() time.Time { return a.now }, Interval: 10 * time.Second,
+	})
+	a.replicas = append(a.replicas, c)
+	return c
+}
+
+// verify fails unless the nodes trust what every replica serves.
+func (a *certificateAPI) verify() {
+	a.t.Helper()
+	a.mu.Lock()
+	trusted := []byte(a.trusted[certificates.AuthoritiesKey])
+	a.mu.Unlock()
+	for n, c := range a.replicas {
+		pair, err := c.get(nil)
+		if err != nil {
+			continue // serves nothing yet
+		}
+		if err := certificates.Verify(pair, trusted, servingName, a.now); err != nil {
+			a.t.Errorf("at %s replica %d serves what the nodes do not trust: %v", a.now.Format(time.DateOnly), n, err)
+		}
+	}
+}
+
+func (a *certificateAPI) Secret(_ context.Context, name string) (map[string][]byte, string, error) {
+	a.must(name == secretName)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fault != nil || a.version == 0 {
+		return nil, "", a.fault
+	}
+	return maps.Clone(a.secret), strconv.Itoa(a.version), nil
+}
+
+func (a *certificateAPI) WriteSecret(_ context.Context, name, version string, data map[string][]byte) error {
+	a.must(name == secretName)
+	a.writes()
+	a.mu.Lock()
+	if have := a.version; version != strconv.Itoa(have) && (have != 0 || version != "") {
+		a.mu.Unlock()
+		return errors.New("conflict: the Secret has another version")
+	}
+	a.secret = maps.Clone(data)
+	a.version++
+	a.mu.Unlock()
+	a.verify()
+	a.wrote()
+	return nil
+}
+
+func (a *certificateAPI) ConfigMap(_ context.Context, name string) (map[string]string, error) {
+	a.must(name == trustedName)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.trusted), nil
+}
+
+func (a *certificateAPI) WriteConfigMap(_ context.Context, name string, data map[string]string) error {
+	a.must(name == trustedName)
+	if a.fault != nil {
+		return a.fault
+	}
+	a.mu.Lock()
+	a.trusted = maps.Clone(data)
+	a.written++
+	a.mu.Unlock()
+	a.verify()
+	a.wrote()
+	return nil
+}
+
+func (a *certificateAPI) must(expected bool) {
+	if !expected {
+		panic("another object was asked for")
+	}
+}
+
+// issued is a Secret with a new authority and a certificate of it.
+func issued(t *testing.T, at time.Time) map[string][]byte {
+	t.Helper()
+	data, _, err := certificates.Issue(nil, servingName, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(data, "ca.key")
+	return data
+}
+
+// put replaces the Secret; nil removes it.
+func (a *certificateAPI) put(data map[string][]byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.secret, a.version = data, a.version+1
+	if data == nil {
+		a.version = 0
+	}
+}
+
+// handshake is what a node sees.
+func handshake(c *certificate, config *tls.Config) (tls.ConnectionState, error) {
+	if config == nil {
+		config = &tls.Config{ServerName: servingName}
+	}
+	near, far := net.Pipe()
+	defer func() { _ = far.Close() }()
+	go func() {
+		_ = tls.Server(near, c.tls()).Handshake()
+		_ = near.Close()
+	}()
+	client := tls.Client(far, config)
+	err := client.Handshake()
+	return client.ConnectionState(), err
+}

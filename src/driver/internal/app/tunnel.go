@@ -1,0 +1,88 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
+)
+
+// addTunnel adds the connection to the controller, on which that calls the node's controller service.
+func (d *driver) addTunnel(services interface{ RegisterController(r grpc.ServiceRegistrar) }) error {
+	if d.controller == "" {
+		return nil
+	}
+	node, err := tunnel.NewNode(tunnel.NodeConfig{
+		Address: d.controller, Node: d.nodeName, TopologyKey: d.topologyKey, Version: buildinfo.Version(),
+		Token:       d.token,
+		Authorities: d.authorities,
+		Source:      shown{d.pools, d.volumes},
+		Server: func(options ...grpc.ServerOption) *grpc.Server {
+			server := d.calls.Server(options...)
+			services.RegisterController(server)
+			return server
+		},
+		Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.add("tunnel", func(ctx context.Context) error { node.Run(ctx); return nil })
+	return nil
+}
+
+func (d *driver) token() (string, error) {
+	token, err := os.ReadFile(d.controllerToken)
+	return strings.TrimSpace(string(token)), err
+}
+
+// authorities reads the ConfigMap that the controller writes, or that OpenShift's service CA is injected into. It asks
+// the API: a mounted one would be a minute old, so that a new cluster would wait that long for its first volume.
+func (d *driver) authorities(ctx context.Context) ([]byte, error) {
+	data, err := d.client.ConfigMap(ctx, d.controllerCA)
+	return []byte(cmp.Or(data[certificates.AuthoritiesKey], data[injectedKey])), err
+}
+
+// shown is what the controller sees of the node.
+type shown struct {
+	pools   *pool.Set
+	volumes *volume.Locked
+}
+
+// Pools implements tunnel.Source.
+func (s shown) Pools() []*wire.Pool {
+	all := []*wire.Pool{}
+	for _, p := range s.pools.Status() {
+		room, largest := s.pools.Capacity(p.Name)
+		all = append(all, &wire.Pool{
+			Name: p.Name, Id: p.ID, State: control.State(p), Message: p.Message, Backend: p.Backend,
+			Enforcement: p.Enforcement, Size: p.Size, Free: p.Free, Promised: p.Promised, Room: room, Largest: largest,
+			Volumes: int64(p.Volumes),
+		})
+	}
+	return all
+}
+
+// Find implements tunnel.Source.
+func (s shown) Find(ctx context.Context, id string) (bool, error) { return s.volumes.Has(ctx, id) }
+
+// Volumes implements tunnel.Source.
+func (s shown) Volumes(ctx context.Context, visit func(*wire.Volume) error) error {
+	return s.volumes.Each(ctx, func(v volume.Summary) error {
+		return visit(&wire.Volume{
+			Id: v.ID, Pool: v.Pool, Bytes: v.Bytes, Used: v.Used, Enforcement: string(v.Enforcement),
+			ClaimNamespace: v.Claim.Namespace, ClaimName: v.Claim.Name, Created: v.Created.Unix(), Ephemeral: v.Ephemeral,
+			Published: v.Published,
+		})
+	})
+}

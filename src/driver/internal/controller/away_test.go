@@ -1,0 +1,331 @@
+package controller_test
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+)
+
+// TestANodeIsAway: within its grace nothing changes; after that claims go elsewhere, and its capacity is 0.
+func TestANodeIsAway(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t)
+	r.drivers, r.pvs = []string{"a"}, []pool.PersistentVolume{named("v", "a")}
+	r.gone["a"] = time.Time{}
+	away := func(why string) {
+		t.Helper()
+		r.pass(time.Minute - 100*time.Millisecond)
+		_, err := r.create(t, "1", gib, "a")
+		wantCode(t, err, codes.Unavailable, "node a is not connected to the controller, for 1m0s")
+		_, err = r.capacity(t, "a")
+		wantCode(t, err, codes.Unavailable, "node a is not connected")
+		r.pass(100 * time.Millisecond)
+		if free, err := r.capacity(t, "a"); free != 0 || err != nil {
+			t.Errorf("%s: capacity %d, %v", why, free, err)
+		}
+		for _, c := range []struct {
+			tunnel, silent bool
+			code           codes.Code
+			text           string
+		}{
+			{true, false, codes.ResourceExhausted, "another node is to be chosen"},
+			{false, false, codes.Unavailable, "a version without a controller"},
+			{true, true, codes.Unavailable, "connection refused"},
+		} {
+			r.set(func() { r.tunnel, r.silent = map[string]bool{"a": c.tunnel}, c.silent })
+			_, err := r.create(t, "1", gib, "a")
+			wantCode(t, err, c.code, c.text)
+		}
+		r.set(func() { r.silent = false })
+		wantCode(t, r.expand(t, "v"), codes.Unavailable, "node a is not connected")
+		wantCode(t, r.remove(t, "v"), codes.Unavailable, "node a is not connected")
+	}
+	away("it never came")
+	stop := r.hub.Connect(t, &a.Node)
+	if node, err := r.create(t, "1", gib, "a"); node != "a" || err != nil {
+		t.Errorf("back: on %q, %v", node, err)
+	}
+	if free, err := r.capacity(t, "a"); free != gib || err != nil {
+		t.Errorf("back: capacity %d, %v", free, err)
+	}
+	stop()
+	tunneltest.Until(t, "it is away", func() bool { return r.hub.Get("a") == nil })
+	away("it left")
+}
+
+// TestANodeComesBackInTime: a request that waits for it is answered by it.
+func TestANodeComesBackInTime(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t)
+	created := make(chan error, 1)
+	go func() { _, err := r.create(t, "1", gib, "a"); created <- err }()
+	time.Sleep(200 * time.Millisecond) // so that it most often waits already
+	r.hub.Connect(t, &a.Node)
+	if err := <-created; err != nil || a.asked() != "create pvc-1" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// slow is a node that shows its pools late.
+type slow struct {
+	*node
+	show chan struct{}
+}
+
+func (s slow) Pools() []*wire.Pool {
+	<-s.show
+	return s.node.Pools()
+}
+
+// TestCapacityThatIsNotKnown: a node that has just connected does not count as full.
+func TestCapacityThatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.pass(time.Hour)
+	a := slow{newNode("a", gib), make(chan struct{})}
+	config := a.Config(r.hub.Address, r.hub.Authority.PEM)
+	config.Source = a
+	end, err := tunnel.NewNode(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunneltest.Run(t, end)
+	tunneltest.Until(t, "it is connected", func() bool { return r.hub.Get("a") != nil })
+	_, err = r.capacity(t, "a")
+	wantCode(t, err, codes.Unavailable, "has not shown its pools yet")
+	close(a.show)
+	tunneltest.Until(t, "its room is known", func() bool {
+		free, err := r.capacity(t, "a")
+		return free == gib && err == nil
+	})
+}
+
+// TestRelease: the volume of a node that is gone may be forgotten, and nobody else's.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	now := r.now
+	for name, c := range map[string]struct {
+		gone     time.Time
+		released string
+		want     codes.Code
+		event    string
+	}{
+		"there":          {want: codes.Unavailable},
+		"just gone":      {gone: now.Add(-10*time.Minute + time.Second), want: codes.Unavailable},
+		"gone":           {gone: now.Add(-10 * time.Minute), event: "node z is gone: the volume counts as deleted"},
+		"given up":       {released: "z", event: "its annotation gives up what is on node z: the volume counts as deleted"},
+		"given up wrong": {released: "y", want: codes.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := named("v", "z")
+			pv.Released = c.released
+			r.set(func() { r.pvs, r.gone = []pool.PersistentVolume{pv}, map[string]time.Time{"z": c.gone} })
+			wantCode(t, r.expand(t, "v"), codes.Unavailable, "node z is not connected")
+			wantCode(t, r.remove(t, "v"), c.want, "node z is not connected")
+			events := r.told("")
+			if c.event == "" && len(events) > 0 || c.event != "" && (len(events) != 1 ||
+				!strings.HasPrefix(events[0], "Warning pv-v VolumeReleased: "+c.event+"; its data may be left")) {
+				t.Errorf("events %q", events)
+			}
+		})
+	}
+	// A node that is connected is asked, whatever else is said about it.
+	z := newNode("z", gib)
+	r.hub.Connect(t, &z.Node)
+	pv := named("v", "z")
+	pv.Released = "z"
+	r.set(func() { r.pvs = []pool.PersistentVolume{pv} })
+	if err := r.remove(t, "v"); err != nil || z.asked() != "delete v" || len(r.told("")) > 0 {
+		t.Errorf("connected: %v", err)
+	}
+}
+
+// TestMissing: people hear of a node that is away for longer than its grace, once, and of its return.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t)
+	r.set(func() {
+		r.drivers, r.syncing, r.cleared = []string{"a"}, true, map[string]bool{"a": true, "b": true}
+		r.tunnel = map[string]bool{"a": true}
+	})
+	r.look(t)
+	if nodes := r.server.Nodes(); len(nodes) != 1 { // from now on it is waited for
+		t.Errorf("nodes are %v", nodes)
+	}
+	r.pass(time.Minute)
+	r.set(func() { r.syncing = false })
+	var events []string
+	tunneltest.Until(t, "the node is missed", func() bool { events = r.told(""); return len(events) > 0 })
+	if len(events) != 1 || !strings.HasPrefix(events[0], "Warning a NodeNotConnected: ") ||
+		!strings.Contains(events[0], "for 1m0s") {
+		t.Errorf("told was %q", events)
+	}
+	if got := r.samples(t, "hpp_controller_node_connected"); got["a"] != 0 || len(got) != 1 {
+		t.Errorf("connected are %v", got)
+	}
+	r.hub.Connect(t, &a.Node)
+	tunneltest.Until(t, "it is back", func() bool { return len(r.told("Normal a NodeConnected")) == 1 })
+	r.set(func() {
+		if !maps.Equal(r.cleared, map[string]bool{"b": true}) || len(r.events) > 0 {
+			t.Errorf("old capacity is left of %v; more events: %q", r.cleared, r.events)
+		}
+	})
+	if got := r.samples(t, "hpp_controller_node_connected"); got["a"] != 1 {
+		t.Errorf("connected are %v", got)
+	}
+}
+
+// suspects are volumes of node a, some of them orphans.
+func suspects(r running) []*wire.Volume {
+	old := r.now.Add(-2 * time.Hour).Unix()
+	return []*wire.Volume{
+		{Id: "good", Pool: "local", Created: old, Bytes: gib, Used: 5, ClaimNamespace: "default", ClaimName: "claim"},
+		{Id: "unnamed", Pool: "local", Created: old, Used: -1},
+		{Id: "young", Pool: "local", Created: r.now.Unix()},
+		{Id: "elsewhere", Pool: "local", Created: old},
+		{Id: "everywhere", Pool: "local", Created: old},
+		{Id: "csi-used", Pool: "local", Created: old, Ephemeral: true, Published: true},
+		{Id: "csi-left", Pool: "local", Created: old, Ephemeral: true},
+	}
+}
+
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t)
+	r.pvs = []pool.PersistentVolume{named("good", "a"), named("elsewhere", "b"), named("everywhere")}
+	a.Put(suspects(r)...)
+	r.look(t)
+	for round := range 3 {
+		stop := r.hub.Connect(t, &a.Node)
+		want := []string{
+			"Warning a VolumesOrphaned: pool local: no PersistentVolume, and for inline volumes no pod, names: " +
+				"csi-left, unnamed",
+			"Warning a VolumesOfOtherNodes: pool local: the PersistentVolume names another node: elsewhere (node b)",
+		}
+		switch round {
+		case 0:
+			for _, text := range want {
+				tunneltest.Until(t, text, func() bool { return len(r.told(text)) == 1 })
+			}
+		case 1: // it was searched again once the old capacity is removed
+			r.set(func() { r.cleared = map[string]bool{"a": true} })
+			r.server.Changed("a", true)
+			tunneltest.Until(t, "it is searched", func() (done bool) {
+				r.set(func() { done = len(r.cleared) == 0 })
+				return done
+			})
+		case 2:
+			r.pass(2 * time.Hour)
+			r.server.Changed("a", true)
+			tunneltest.Until(t, "one is not young any more", func() bool { return len(r.told("young")) == 1 })
+		}
+		if events := r.told(""); len(events) > 0 {
+			t.Errorf("round %d: more events: %q", round, events)
+		}
+		found := map[string]float64{
+			"unnamed a local": 2, "elsewhere a local": 1,
+		}
+		if round == 2 {
+			found["unnamed a local"] = 3
+		}
+		if got := r.samples(t, "hpp_controller_orphans"); !maps.Equal(got, found) {
+			t.Errorf("metric %v, want %v", got, found)
+		}
+		stop()
+		tunneltest.Until(t, "it is away", func() bool { return r.hub.Get("a") == nil })
+	}
+	if got := r.samples(t, "hpp_controller_orphans"); len(got) != 0 {
+		t.Errorf("of a node that is gone: %v", got)
+	}
+}
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", gib), newNode("b", 2*gib)
+	r := start(t, a, b)
+	lost := named("lost", "c")
+	lost.Claim = records.Claim{Namespace: "default", Name: "lost"}
+	r.set(func() {
+		r.drivers = append(r.drivers, "c")
+		r.pvs = []pool.PersistentVolume{
+			named("good", "a"), named("elsewhere", "b"), named("everywhere"), lost, named("missing", "b"),
+		}
+	})
+	a.Put(suspects(r)...)
+	nodes := map[string]string{}
+	for _, n := range r.server.Nodes() {
+		nodes[n.Name] = n.State
+		if n.Name == "b" && (len(n.Pools) != 1 || n.Pools[0].Allocatable != 2*gib || n.Pools[0].State != "present" ||
+			n.Version != "v1" || n.Seen.Before(n.Since)) {
+			t.Errorf("node b is %+v", n)
+		}
+	}
+	if want := map[string]string{"a": "connected", "b": "connected", "c": "not connected"}; !maps.Equal(nodes, want) {
+		t.Errorf("nodes are %v", nodes)
+	}
+	volumes, err := r.server.Volumes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]string{}
+	for _, v := range volumes {
+		states[v.ID+" on "+v.Node] = v.State
+		if v.ID == "good" && (v.PV != "pv-good" || v.Claim != "default/claim" || v.Bytes != gib || v.Used != 5) ||
+			v.ID == "lost" && (v.Claim != "default/lost" || v.Bytes != gib || v.Used != -1) {
+			t.Errorf("shown is %+v", v)
+		}
+	}
+	want := map[string]string{
+		"good on a": "", "unnamed on a": "orphan", "young on a": "", "elsewhere on a": "orphan, of node b",
+		"everywhere on a": "", "csi-used on a": "", "csi-left on a": "orphan", "lost on c": "node not connected",
+		"missing on b": "not found on its node",
+	}
+	if !maps.Equal(states, want) {
+		t.Errorf("states are %v, want %v", states, want)
+	}
+}
+
+// TestANodeHangs: what needs it ends by its deadline, and others do not wait.
+func TestANodeHangs(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", gib), newNode("b", gib)
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	b.Search = func(ctx context.Context, _ string) (bool, error) { return false, hang(ctx) }
+	b.answers(func(ctx context.Context, _ string) error { return hang(ctx) })
+	r := start(t, a, b)
+	r.pvs = []pool.PersistentVolume{named("on-a", "a"), named("on-b", "b")}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	ended := make(chan error, 20)
+	for i := range 20 {
+		id := []string{"on-b", "unnamed"}[i%2]
+		go func() { _, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: id}); ended <- err }()
+	}
+	for range 20 {
+		if err := r.expand(t, "on-a"); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 20 {
+		if err := <-ended; status.Code(err) != codes.DeadlineExceeded && status.Code(err) != codes.Unavailable {
+			t.Errorf("got %v", err)
+		}
+	}
+}

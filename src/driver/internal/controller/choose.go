@@ -1,0 +1,110 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+)
+
+// choose gives the node for a new volume: the one that is asked for, the one that the claim carries, or the one with
+// the most room. That is written into the claim before anything is made, so that a repeated request, also to another
+// controller, comes to the same node.
+func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string, error) {
+	if err := csi.CheckVolumeID(q.GetName()); err != nil {
+		return "", err
+	}
+	allowed, err := s.allowed(q.GetAccessibilityRequirements())
+	if err != nil || len(allowed) == 1 {
+		return strings.Join(allowed, ""), err
+	}
+	claim := claimOf(q)
+	if claim.Name == "" {
+		return s.unclaimed(ctx, q, allowed)
+	}
+	selected, err := s.Claims.SelectedNode(ctx, claim)
+	switch {
+	case errors.Is(err, records.ErrNotFound):
+		return s.unclaimed(ctx, q, allowed)
+	case err != nil:
+		return "", status.Errorf(codes.Unavailable, "%v", err)
+	case selected != "":
+		return selected, nil
+	}
+	node, err := s.roomiest(q, allowed)
+	if err != nil {
+		return "", err
+	}
+	if selected, err = s.Claims.SelectNode(ctx, claim, node); err != nil {
+		return "", status.Errorf(codes.Unavailable, "%v", err)
+	}
+	return selected, nil
+}
+
+// unclaimed gives the node for a volume whose claim is gone, or that nobody in Kubernetes asks for: an earlier request
+// may have been done.
+func (s *Server) unclaimed(ctx context.Context, q *pb.CreateVolumeRequest, allowed []string) (string, error) {
+	if node, err := s.ask(ctx, q.GetName()); err != nil || node != "" {
+		return node, err
+	}
+	if claim := claimOf(q); claim.Name != "" {
+		return "", status.Errorf(codes.InvalidArgument, "claim %s/%s is gone", claim.Namespace, claim.Name)
+	}
+	return s.roomiest(q, allowed)
+}
+
+// allowed are the nodes that a request names, none for all.
+func (s *Server) allowed(r *pb.TopologyRequirement) (nodes []string, err error) {
+	for _, t := range r.GetRequisite() {
+		node, ok := t.GetSegments()[s.TopologyKey]
+		if !ok || len(t.GetSegments()) != 1 {
+			return nil, status.Errorf(codes.InvalidArgument, "accessibility_requirements: %v: want the key %s alone; a class's "+
+				"allowedTopologies may name no other", t.GetSegments(), s.TopologyKey)
+		}
+		nodes = append(nodes, node)
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
+}
+
+// claimOf is the claim that csi-provisioner makes a volume for, with --extra-create-metadata. It never passes the
+// claim's uid, but names the volume after it.
+func claimOf(q *pb.CreateVolumeRequest) records.Claim {
+	uid, _ := strings.CutPrefix(q.GetName(), "pvc-")
+	return records.Claim{
+		Namespace: q.GetParameters()[csi.KeyClaimNS], Name: q.GetParameters()[csi.KeyClaimName], UID: uid,
+	}
+}
+
+// roomiest is the connected node with the most room, among those allowed.
+func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, error) {
+	asked := q.GetParameters()[csi.KeyPool]
+	name := pool.Default(s.Pools, asked)
+	if !slices.Contains(s.Pools, name) {
+		return "", status.Errorf(codes.InvalidArgument, "parameters.%s: %.64q is in no configuration; want one of %s",
+			csi.KeyPool, asked, strings.Join(s.Pools, ", "))
+	}
+	var node string
+	var most int64
+	for _, p := range s.hub.All() {
+		if len(allowed) > 0 && !slices.Contains(allowed, p.Name) {
+			continue
+		}
+		if _, largest, _ := s.room(p.Name, name); largest > most {
+			node, most = p.Name, largest
+		}
+	}
+	if node == "" || most < q.GetCapacityRange().GetRequiredBytes() {
+		return "", status.Errorf(codes.ResourceExhausted, "no connected node has %d bytes in pool %s; the most is %d",
+			q.GetCapacityRange().GetRequiredBytes(), name, most)
+	}
+	return node, nil
+}

@@ -1,0 +1,155 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+)
+
+// Nodes implements control.Overview.
+func (s *Server) Nodes() []control.Node {
+	var all []control.Node
+	for _, name := range s.names() {
+		p := s.hub.Get(name)
+		if p == nil {
+			away := s.away(name)
+			all = append(all, control.Node{
+				Name: name, State: "not connected", Seen: s.Now().Add(-away),
+				Message: fmt.Sprintf("away for %s, or since this controller started", away.Round(time.Second)),
+			})
+			continue
+		}
+		pools, seen := p.Pools()
+		n := control.Node{Name: name, State: "connected", Version: p.Version, Since: p.Since, Seen: seen}
+		for _, is := range pools {
+			n.Pools = append(n.Pools, control.NodePool{
+				Name: is.GetName(), State: is.GetState(), Message: is.GetMessage(), Backend: is.GetBackend(),
+				Enforcement: is.GetEnforcement(), Size: is.GetSize(), Free: is.GetFree(), Allocatable: is.GetLargest(),
+				Promised: is.GetPromised(), Volumes: int(is.GetVolumes()),
+			})
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// listTimeout is how long one node may take to list its volumes, of the minute that the command waits.
+const listTimeout = 20 * time.Second
+
+// Volumes implements control.Overview: those of the connected nodes, and those that only a PersistentVolume names.
+func (s *Server) Volumes(ctx context.Context) ([]control.Volume, error) {
+	named := map[string]pool.PersistentVolume{}
+	for _, pv := range s.PVs.List() {
+		named[pv.Handle] = pv
+	}
+	var (
+		mu     sync.Mutex
+		all    []control.Volume
+		seen   = map[string]bool{}
+		silent = map[string]string{}
+		asking sync.WaitGroup
+	)
+	for _, p := range s.hub.All() {
+		asking.Go(func() {
+			brief, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			found, err := s.volumesOf(brief, p, named)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				silent[p.Name] = err.Error()
+			}
+			for _, v := range found {
+				seen[v.ID] = true
+			}
+			all = append(all, found...)
+		})
+	}
+	asking.Wait()
+	for id, pv := range named {
+		if !seen[id] {
+			all = append(all, s.unseen(pv, silent))
+		}
+	}
+	return all, nil
+}
+
+func (s *Server) volumesOf(
+	ctx context.Context, p *tunnel.Peer, named map[string]pool.PersistentVolume,
+) (found []control.Volume, err error) {
+	err = p.Volumes(ctx, func(v *wire.Volume) error {
+		pv := named[v.GetId()]
+		shown := control.Volume{
+			ID: v.GetId(), Node: p.Name, Pool: v.GetPool(), Bytes: v.GetBytes(), Used: v.GetUsed(), PV: pv.Name,
+			Enforcement: v.GetEnforcement(),
+			Claim:       records.Claim{Namespace: v.GetClaimNamespace(), Name: v.GetClaimName()}.String(),
+		}
+		if s.alone(v) {
+			shown.State = map[string]string{
+				unnamed: "orphan", elsewhere: "orphan, of node " + strings.Join(pv.Nodes, ","),
+			}[orphaned(v, pv, p.Name)]
+		}
+		found = append(found, shown)
+		return nil
+	})
+	return found, err
+}
+
+// unseen is a volume that no node has shown.
+func (s *Server) unseen(pv pool.PersistentVolume, silent map[string]string) control.Volume {
+	v := control.Volume{
+		ID: pv.Handle, Node: strings.Join(pv.Nodes, ","), Pool: pv.Pool, Bytes: pv.Bytes, Used: -1, PV: pv.Name,
+		Claim: pv.Claim.String(), State: "not found on its node",
+	}
+	if why, failed := silent[v.Node]; failed {
+		v.State = why
+	} else if s.hub.Get(v.Node) == nil {
+		v.State = "node not connected"
+	}
+	return v
+}
+
+// Describe implements prometheus.Collector.
+func (s *Server) Describe(descriptions chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(s, descriptions)
+}
+
+// Collect implements prometheus.Collector.
+func (s *Server) Collect(metrics chan<- prometheus.Metric) {
+	connected := prometheus.NewDesc("hpp_controller_node_connected",
+		"Whether a node that has the driver is connected to this controller.", []string{"node"}, nil)
+	all := s.names()
+	for _, name := range all {
+		value := 0.0
+		if s.hub.Get(name) != nil {
+			value = 1
+		}
+		metrics <- prometheus.MustNewConstMetric(connected, prometheus.GaugeValue, value, name)
+	}
+	orphans := prometheus.NewDesc("hpp_controller_orphans",
+		"Volumes that no PersistentVolume names, or one of another node, at the last search.",
+		[]string{"node", "pool", "kind"}, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for node, pools := range s.found {
+		if !slices.Contains(all, node) { // it is gone
+			continue
+		}
+		for name, f := range pools {
+			for kind, ids := range map[string][]string{unnamed: f.unnamed, elsewhere: f.elsewhere} {
+				metrics <- prometheus.MustNewConstMetric(orphans, prometheus.GaugeValue, float64(len(ids)), node, name, kind)
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+)
+
+// patience is how long a call waits for a node that is away for a moment, such as for an update of its driver. It keeps
+// a worker of csi-provisioner waiting, of which there are 100 for all nodes.
+const patience = 5 * time.Second
+
+// errOldDriver says of a node that it must be left alone.
+var errOldDriver = errors.New("its driver is of a version without a controller; it is updated when its pod is replaced")
+
+// away is for how long a node that is not connected has been away, as far as this process knows: since it left, or
+// since the start. One that is asked about for the first time later is new.
+func (s *Server) away(node string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Now()
+	if left, ok := s.left[node]; ok {
+		return now.Sub(left)
+	}
+	if _, ok := s.awaited[node]; !ok {
+		s.awaited[node] = s.start
+		if now.Sub(s.start) >= s.NodeGrace {
+			s.awaited[node] = now
+		}
+	}
+	return now.Sub(s.awaited[node])
+}
+
+// peer gives the connection of a node, for everything but new volumes.
+func (s *Server) peer(node string) (*tunnel.Peer, error) {
+	if p := s.hub.Get(node); p != nil {
+		return p, nil
+	}
+	return nil, status.Errorf(codes.Unavailable, "node %s is not connected to the controller, for %s; it is asked again; "+
+		"see docs/how-to/lose-a-node.md", node, s.away(node).Round(time.Second))
+}
+
+// await gives the connection of a node for a new volume. Only once the node has been away for its grace may the
+// scheduler choose another: from then on its capacity is published as 0 as well.
+func (s *Server) await(ctx context.Context, node string) (*tunnel.Peer, error) {
+	limit := time.NewTimer(min(patience, max(0, s.NodeGrace-s.away(node))))
+	defer limit.Stop()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for waiting := true; ; {
+		p, err := s.peer(node)
+		switch {
+		case err == nil:
+			return p, nil
+		case !waiting && s.away(node) < s.NodeGrace:
+			return nil, err
+		case !waiting:
+			return nil, s.reschedule(ctx, node)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-limit.C:
+			waiting = false
+		case <-tick.C:
+		}
+	}
+}
+
+// reschedule sends a claim back to the scheduler, unless the node's driver still makes volumes by itself.
+func (s *Server) reschedule(ctx context.Context, node string) error {
+	has, err := s.Members.HasTunnel(ctx, node)
+	if err == nil && !has {
+		err = errOldDriver
+	}
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "node %s is not connected to the controller: %v", node, err)
+	}
+	return status.Errorf(codes.ResourceExhausted, "node %s has not been connected to the controller for %s; another node "+
+		"is to be chosen", node, s.away(node).Round(time.Second))
+}
+
+// locate finds the node of a volume that is there: that of its PersistentVolume, or else the one that has it; "" where
+// all nodes were asked and none has it.
+func (s *Server) locate(ctx context.Context, id string) (node string, err error) {
+	pv, ok, err := s.PVs.Get(ctx, id)
+	switch {
+	case errors.Is(err, volume.ErrNamed):
+		return "", status.Error(codes.FailedPrecondition, err.Error())
+	case err != nil:
+		return "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
+	case ok && len(pv.Nodes) == 1:
+		return pv.Nodes[0], nil
+	}
+	return s.ask(ctx, id, pv.Nodes...)
+}
+
+// ask asks all nodes for a volume, those that have been here before and may return included.
+func (s *Server) ask(ctx context.Context, id string, more ...string) (node string, err error) {
+	var (
+		mu              sync.Mutex
+		having, unasked []string
+		asking          sync.WaitGroup
+	)
+	more = append(more, s.names()...)
+	s.mu.Lock()
+	more = slices.AppendSeq(more, maps.Keys(s.left))
+	s.mu.Unlock()
+	slices.Sort(more)
+	for _, name := range slices.Compact(more) {
+		asking.Go(func() {
+			p, err := s.peer(name)
+			found := false
+			if err == nil {
+				found, err = p.Find(ctx, id)
+			} else if _, gone, goneErr := s.Members.NodeGone(ctx, name); goneErr == nil && gone {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				unasked = append(unasked, fmt.Sprintf("%s (%s)", name, status.Convert(err).Message()))
+			case found:
+				having = append(having, name)
+			}
+		})
+	}
+	asking.Wait()
+	switch {
+	case len(having) == 1:
+		return having[0], nil
+	case len(having) > 1:
+		slices.Sort(having)
+		return "", status.Errorf(codes.FailedPrecondition, "nodes %s all have volume %s, and no PersistentVolume says which "+
+			"is meant; on the others: driver volume discard %s", strings.Join(having, ", "), id, id)
+	case len(unasked) > 0:
+		slices.Sort(unasked)
+		return "", status.Errorf(codes.Unavailable, "volume %s may be on a node that could not be asked: %s",
+			id, strings.Join(unasked[:min(len(unasked), 5)], "; "))
+	}
+	return "", nil
+}
+
+// names are the nodes that are connected or ought to be, by name.
+func (s *Server) names() []string {
+	all := slices.Clone(s.Members.NodesWithDriver())
+	for _, p := range s.hub.All() {
+		all = append(all, p.Name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (s *Server) topology(node string) *pb.Topology {
+	return &pb.Topology{Segments: map[string]string{s.TopologyKey: node}}
+}

@@ -1,0 +1,149 @@
+// Package controller is the CSI controller service of the whole cluster, for upstream's sidecars. It keeps no truth of
+// its own: it finds the node that a call is about, hands the call on, and answers for nodes that are gone.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+)
+
+// PVs are the PersistentVolumes of this driver; volume.ErrClusterUnknown where the API does not answer.
+type PVs interface {
+	// Get finds the one whose volumeHandle is id; ok is false where there surely is none.
+	Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error)
+	List() []pool.PersistentVolume
+}
+
+// Members are the nodes of the cluster, connected or not.
+type Members interface {
+	Synced() bool
+	// NodesWithDriver are those that the kubelet has registered the driver on.
+	NodesWithDriver() []string
+	// NodeGone reports whether there is no Node object of that name, and since when.
+	NodeGone(ctx context.Context, name string) (since time.Time, gone bool, err error)
+	// HasTunnel is false for a node whose driver is of a version without a controller.
+	HasTunnel(ctx context.Context, name string) (bool, error)
+}
+
+// Claims carry the node that was chosen for them; records.ErrNotFound for a claim that is gone.
+type Claims interface {
+	SelectedNode(ctx context.Context, claim records.Claim) (node string, err error)
+	// SelectNode selects a node unless one is selected, and gives the one that is.
+	SelectNode(ctx context.Context, claim records.Claim, node string) (selected string, err error)
+}
+
+// Events are told to people; kind is Normal or Warning.
+type Events interface {
+	TellNode(node, kind, reason, message string)
+	TellVolume(pv pool.PersistentVolume, reason, message string)
+}
+
+// Config is what the service is made of; every field but Settling is required.
+type Config struct {
+	DriverName, Version, TopologyKey string
+	// Pools are the names of the configured ones.
+	Pools   []string
+	PVs     PVs
+	Members Members
+	Claims  Claims
+	Events  Events
+	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now.
+	RemoveOldCapacity func(ctx context.Context, connected func(node string) bool) error
+	// NodeGrace is how long a node may be away before claims go elsewhere; GoneAfter how long there must be no Node object
+	// before its volumes are let go; OrphanAge how old a volume must be before it counts as an orphan.
+	NodeGrace, GoneAfter, OrphanAge time.Duration
+	// Settling is how long a driver that has connected may look at its pools before it is asked for its volumes.
+	Settling time.Duration
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Server is the service.
+type Server struct {
+	csi.Identity
+	pb.UnimplementedControllerServer
+	Config
+	hub   *tunnel.Hub
+	start time.Time
+	// arrived are nodes that have connected and were not asked for their volumes since.
+	arrived chan string
+
+	// mu is not locked while the hub is asked, which calls Changed under its own lock.
+	mu sync.Mutex
+	// left are the nodes that are not connected any more, since when; awaited those that have not been yet.
+	left, awaited map[string]time.Time
+	// found are the volumes that no PersistentVolume of their node names, by node and pool.
+	found map[string]map[string]orphans
+	// missed are nodes whose absence was reported.
+	missed map[string]bool
+}
+
+// New returns a service without nodes.
+func New(c Config) (*Server, error) {
+	texts := []string{c.DriverName, c.Version, c.TopologyKey}
+	if slices.Contains(texts, "") || c.PVs == nil || c.Members == nil || c.Claims == nil || c.Events == nil ||
+		c.RemoveOldCapacity == nil || c.Log == nil || c.Now == nil {
+		return nil, errors.New("controller: a field of its Config is missing")
+	}
+	if min(c.NodeGrace, c.GoneAfter, c.OrphanAge) <= 0 {
+		return nil, errors.New("controller: want positive times")
+	}
+	s := &Server{
+		Config: c, start: c.Now(), arrived: make(chan string, 1024), left: map[string]time.Time{},
+		awaited: map[string]time.Time{},
+		found:   map[string]map[string]orphans{}, missed: map[string]bool{},
+	}
+	s.Identity = csi.Identity{Name: c.DriverName, Version: c.Version, Ready: func() bool { return s.Ready() == nil }}
+	return s, nil
+}
+
+// Connect gives the service its nodes, before it is served.
+func (s *Server) Connect(hub *tunnel.Hub) { s.hub = hub }
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	pb.RegisterIdentityServer(r, s)
+	pb.RegisterControllerServer(r, s)
+}
+
+// Ready is nil once calls are to be made. At the start they would be answered wrongly until the nodes are there; those
+// that do not come are waited for as long as their grace.
+func (s *Server) Ready() error {
+	if !s.Members.Synced() {
+		return errors.New("waiting for the Kubernetes API")
+	}
+	if s.Now().Sub(s.start) >= s.NodeGrace {
+		return nil
+	}
+	for _, node := range s.Members.NodesWithDriver() {
+		if s.hub.Get(node) == nil {
+			return fmt.Errorf("waiting for node %s to connect", node)
+		}
+	}
+	return nil
+}
+
+// ControllerGetCapabilities implements csi.ControllerServer.
+func (s *Server) ControllerGetCapabilities(
+	context.Context, *pb.ControllerGetCapabilitiesRequest,
+) (*pb.ControllerGetCapabilitiesResponse, error) {
+	return csi.ControllerCapabilities(
+		pb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		pb.ControllerServiceCapability_RPC_GET_CAPACITY,
+		pb.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		pb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	), nil
+}

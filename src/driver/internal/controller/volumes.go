@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+)
+
+// CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
+func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
+	node, err := s.choose(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.await(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	here := []*pb.Topology{s.topology(node)}
+	q = proto.CloneOf(q)
+	q.AccessibilityRequirements = &pb.TopologyRequirement{Requisite: here, Preferred: here}
+	answer, err := pb.NewControllerClient(p).CreateVolume(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	v, limit := answer.GetVolume(), q.GetCapacityRange().GetLimitBytes()
+	if v.GetVolumeId() != q.GetName() || v.GetCapacityBytes() < q.GetCapacityRange().GetRequiredBytes() ||
+		(limit > 0 && v.GetCapacityBytes() > limit) {
+		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another: id %.128q, "+
+			"%d bytes", node, q.GetName(), v.GetVolumeId(), v.GetCapacityBytes())
+	}
+	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
+	return answer, nil
+}
+
+// DeleteVolume implements csi.ControllerServer. It goes to the one node that has the volume; of a node that is gone,
+// the volume is let go.
+func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
+	id := q.GetVolumeId()
+	if err := csi.CheckVolumeID(id); err != nil {
+		return nil, err
+	}
+	node, err := s.locate(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if node == "" {
+		return &pb.DeleteVolumeResponse{}, nil
+	}
+	p, err := s.peer(node)
+	if err != nil {
+		if released, releaseErr := s.release(ctx, id, node); releaseErr != nil || !released {
+			return nil, err
+		}
+		return &pb.DeleteVolumeResponse{}, nil
+	}
+	return pb.NewControllerClient(p).DeleteVolume(ctx, q)
+}
+
+// release reports whether a volume may be forgotten because its node is gone, or because an administrator gave it up.
+// The PersistentVolume's event says that data may be left.
+func (s *Server) release(ctx context.Context, id, node string) (bool, error) {
+	pv, ok, err := s.PVs.Get(ctx, id)
+	if err != nil || !ok {
+		return false, err
+	}
+	why := fmt.Sprintf("its annotation gives up what is on node %s", node)
+	if pv.Released != node {
+		since, gone, err := s.Members.NodeGone(ctx, node)
+		if err != nil || !gone || s.Now().Sub(since) < s.GoneAfter {
+			return false, err
+		}
+		why = fmt.Sprintf("node %s is gone", node)
+	}
+	s.Events.TellVolume(pv, "VolumeReleased",
+		why+": the volume counts as deleted; its data may be left on that node's disk")
+	return true, nil
+}
+
+// ControllerExpandVolume implements csi.ControllerServer.
+func (s *Server) ControllerExpandVolume(
+	ctx context.Context, q *pb.ControllerExpandVolumeRequest,
+) (*pb.ControllerExpandVolumeResponse, error) {
+	client, err := s.client(ctx, q.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	return client.ControllerExpandVolume(ctx, q)
+}
+
+// ValidateVolumeCapabilities implements csi.ControllerServer.
+func (s *Server) ValidateVolumeCapabilities(
+	ctx context.Context, q *pb.ValidateVolumeCapabilitiesRequest,
+) (*pb.ValidateVolumeCapabilitiesResponse, error) {
+	client, err := s.client(ctx, q.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	return client.ValidateVolumeCapabilities(ctx, q)
+}
+
+// client gives the node of a volume that must be there.
+func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, error) {
+	if err := csi.CheckVolumeID(id); err != nil {
+		return nil, err
+	}
+	node, err := s.locate(ctx, id)
+	if err == nil && node == "" {
+		err = status.Errorf(codes.NotFound, "no node has volume %s", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.peer(node)
+	if err != nil {
+		return nil, err
+	}
+	return pb.NewControllerClient(p), nil
+}
+
+// GetCapacity implements csi.ControllerServer from what the nodes have said last. An error leaves the figures that are
+// published: so it is while a node is away, until the scheduler is to choose another.
+func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
+	name := pool.Default(s.Pools, q.GetParameters()[csi.KeyPool])
+	segments := q.GetAccessibleTopology().GetSegments()
+	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
+		var room, largest int64
+		for _, p := range s.hub.All() {
+			r, l, _ := s.room(p.Name, name)
+			room, largest = max(room, r), max(largest, l)
+		}
+		return csi.Capacity(room, largest), nil
+	}
+	node := segments[s.TopologyKey]
+	room, largest, known := s.room(node, name)
+	_, away := s.peer(node)
+	switch {
+	case known:
+	case away == nil:
+		return nil, status.Errorf(codes.Unavailable, "node %s has not shown its pools yet", node)
+	case s.away(node) < s.NodeGrace:
+		return nil, away
+	}
+	return csi.Capacity(room, largest), nil
+}
+
+// room is what a pool has on a node that is connected; known is false where the node has not said so yet.
+func (s *Server) room(node, name string) (room, largest int64, known bool) {
+	p := s.hub.Get(node)
+	if p == nil {
+		return 0, 0, false
+	}
+	pools, _ := p.Pools()
+	for _, is := range pools {
+		if is.GetName() == name {
+			return is.GetRoom(), is.GetLargest(), true
+		}
+	}
+	return 0, 0, pools != nil
+}

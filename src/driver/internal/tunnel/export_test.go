@@ -1,0 +1,24 @@
+package tunnel
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// SetPatience sets how long a stranger has, before Serve.
+func (h *Hub) SetPatience(d time.Duration) { h.patience = d }
+
+// RenewEvery sets how often a renewed token is looked for, before Run.
+func (n *Node) RenewEvery(d time.Duration) { n.renewal = d }
+
+// LookUp sets how addresses are found, before Run.
+func (n *Node) LookUp(lookup func(ctx context.Context, host string) ([]string, error)) {
+	n.lookup = lookup
+}
+
+// ResolveEvery sets how often addresses are looked up, before Run.
+func (n *Node) ResolveEvery(d time.Duration) { n.resolve, n.soon = d, d }
+
+// NewSingle is a listener of one connection.
+func NewSingle(conn net.Conn) net.Listener { return newSingle(conn) }

@@ -1,0 +1,102 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+)
+
+// FuzzExpiryOf: a token gives a time or an error.
+func FuzzExpiryOf(f *testing.F) {
+	for _, seed := range []string{
+		"", "..", "a.b.c", "e30.e30.", "e30.eyJleHAiOjF9.x", "e30.eyJleHAiOi0xfQ.x", "e30.eyJleHAiOjFlOTl9.x", "e30.bnVsbA.x",
+		"e30.eyJleHAiOiIxIn0.x", "....",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		if at, err := expiryOf(token); (err == nil) == at.IsZero() {
+			t.Errorf("%s, %v", at, err)
+		}
+	})
+}
+
+// received is a stream of what a node may send, as it comes over the wire.
+type received struct {
+	grpc.ServerStreamingClient[wire.News]
+	messages [][]byte
+}
+
+func (r *received) Recv() (*wire.News, error) {
+	if len(r.messages) == 0 {
+		return nil, io.EOF
+	}
+	news := new(wire.News)
+	err := proto.Unmarshal(r.messages[0], news)
+	r.messages = r.messages[1:]
+	return news, err
+}
+
+// FuzzNews: whatever comes, a node is let in only under the name that its token was reviewed for.
+func FuzzNews(f *testing.F) {
+	const token = "e30.eyJleHAiOjk5OTk5OTk5OTk5fQ.x"
+	encode := func(n *wire.News) []byte {
+		data, err := proto.Marshal(n)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return data
+	}
+	hello := encode(&wire.News{News: &wire.News_Hello{Hello: &wire.Hello{
+		Node: "a", TopologyKey: "key", TopologyValue: "a", Token: token,
+	}}})
+	pools := encode(&wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: []*wire.Pool{nil, {Size: -1}}}}})
+	f.Add(hello, pools)
+	f.Add(hello, encode(&wire.News{News: &wire.News_Token{Token: "x"}}))
+	f.Add(hello, hello)
+	f.Add(pools, hello)
+	f.Add([]byte{}, []byte{0xff})
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		bound := ""
+		h, err := NewHub(HubConfig{
+			TopologyKey: "key", Version: "v1", Changed: func(string, bool) {}, TLS: &tls.Config{MinVersion: tls.VersionTLS13},
+			Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+			Review: func(_ context.Context, shown string) (string, error) {
+				if shown != token {
+					return "", errors.New("refused")
+				}
+				bound = "a"
+				return bound, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream := &received{messages: [][]byte{first, second}}
+		p, err := h.greet(t.Context(), stream, nil)
+		if err != nil {
+			return
+		}
+		if p.Name != bound || bound != "a" || p.expires.IsZero() {
+			t.Fatalf("node %q was let in with the token of %q", p.Name, bound)
+		}
+		p.expiry = time.AfterFunc(time.Hour, func() {})
+		defer p.expiry.Stop()
+		if err := h.listen(t.Context(), stream, p); err == nil {
+			t.Error("it listens no more, and says not why")
+		}
+		if all, _ := p.Pools(); p.Name != "a" || len(h.All()) != 0 || len(all) > len(second) {
+			t.Errorf("%q has %d pools", p.Name, len(all))
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+)
+
+// Peer is a node that is connected, to its controller.
+type Peer struct {
+	Name, Version string
+	// Since is when it connected.
+	Since time.Time
+
+	client   *grpc.ClientConn
+	features []string
+	metrics  metrics
+	expires  time.Time // of the first token
+	expiry   *time.Timer
+	end      context.CancelCauseFunc
+	calls    atomic.Int64 // under way
+
+	mu    sync.Mutex
+	pools []*wire.Pool
+	seen  time.Time
+}
+
+// Close ends the connection.
+func (p *Peer) Close(why error) { p.end(why) }
+
+// drain waits for the calls under way, but not for ever.
+func (p *Peer) drain(grace time.Duration) {
+	const look = 20 * time.Millisecond
+	for waited := time.Duration(0); p.calls.Load() > 0 && waited < grace; waited += look {
+		time.Sleep(look)
+	}
+}
+
+func (p *Peer) learn(pools []*wire.Pool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pools, p.seen = append([]*wire.Pool{}, pools...), time.Now()
+}
+
+// Pools are those of the node as it showed them last, and when that was; nil before the first time.
+func (p *Peer) Pools() (pools []*wire.Pool, seen time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pools, p.seen
+}
+
+// Has reports whether the node knows a feature.
+func (p *Peer) Has(feature string) bool { return slices.Contains(p.features, feature) }
+
+// Find reports whether a volume is on the node, complete or not.
+func (p *Peer) Find(ctx context.Context, id string) (bool, error) {
+	answer, err := wire.NewNodeClient(p).Find(ctx, &wire.FindRequest{Id: id})
+	return answer.GetFound(), err
+}
+
+// maxVolumes is what a node may list at most: it is told apart from one that never ends.
+const maxVolumes = 1 << 20
+
+// Volumes visits all volumes of the node, until an error.
+func (p *Peer) Volumes(ctx context.Context, visit func(*wire.Volume) error) error {
+	if !p.Has(FeatureVolumes) {
+		return status.Errorf(codes.Unavailable, "the driver on node %s is too old for that (%s); upgrade it",
+			p.Name, p.Version)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := wire.NewNodeClient(p).Volumes(ctx, &wire.VolumesRequest{})
+	for count := 0; err == nil; count++ {
+		var v *wire.Volume
+		if v, err = stream.Recv(); err == nil {
+			err = visit(v)
+		}
+		if err == nil && count > maxVolumes {
+			err = fmt.Errorf("more than %d", maxVolumes)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("volumes of node %s: %w", p.Name, err)
+}
+
+// Invoke implements grpc.ClientConnInterface. A call whose answer the end of the connection has cut off is Unavailable:
+// it may have been done.
+func (p *Peer) Invoke(ctx context.Context, method string, q, answer any, options ...grpc.CallOption) error {
+	p.calls.Add(1)
+	defer p.calls.Add(-1)
+	var trailer metadata.MD
+	start := time.Now()
+	err := p.client.Invoke(ctx, method, q, answer, append(options, grpc.Trailer(&trailer))...)
+	took := time.Since(start)
+	p.metrics.calls.WithLabelValues(p.Name, path.Base(method), status.Code(err).String()).Inc()
+	if handling := trailer.Get(handlingKey); len(handling) == 1 {
+		if ns, err := strconv.ParseInt(handling[0], 10, 64); err == nil {
+			p.metrics.hops.Observe(max(0, took-time.Duration(ns)).Seconds())
+		}
+	}
+	if status.Code(err) == codes.Canceled && ctx.Err() == nil {
+		return status.Errorf(codes.Unavailable, "the connection of node %s has ended before its answer; it is asked again",
+			p.Name)
+	}
+	return err
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (p *Peer) NewStream(
+	ctx context.Context, description *grpc.StreamDesc, method string, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	return p.client.NewStream(ctx, description, method, options...)
+}
+
+// metrics are those of all calls to nodes.
+type metrics struct {
+	calls *prometheus.CounterVec
+	hops  prometheus.Histogram
+}
+
+func newMetrics() metrics {
+	return metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hpp_controller_calls_total", Help: "Calls that the controller made to nodes, by node, method and code.",
+		}, []string{"node", "grpc_method", "grpc_code"}),
+		hops: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "hpp_controller_hop_seconds",
+			Help:    "How long calls to nodes took beside their handling there.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, 1, 10},
+		}),
+	}
+}
+
+// Forget drops the metrics of a node that is gone.
+func (h *Hub) Forget(node string) {
+	h.metrics.calls.DeletePartialMatch(prometheus.Labels{"node": node})
+}

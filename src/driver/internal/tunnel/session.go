@@ -1,0 +1,128 @@
+package tunnel
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+)
+
+const (
+	// newsInterval is how often a node looks for something new to say, tokenInterval how often it shows its token: the
+	// kubelet renews that when a fifth of its hour is left, so that the controller can verify each one twice.
+	newsInterval, tokenInterval = 2 * time.Second, 5 * time.Minute
+	// refresh is how old what the controller shows of the pools may be.
+	refresh = time.Minute
+	// coarse is what sizes are rounded to before they count as new, in bytes: free space changes with every write.
+	coarse = 64 << 20
+)
+
+// session is the node's service on one connection.
+type session struct {
+	wire.UnimplementedNodeServer
+	*Node
+	stopping context.Context //nolint:containedctx // the connection's end, which outlives the calls on it
+}
+
+// Session implements wire.NodeServer. It ends before the node stops, so that no new call comes while those under way
+// end.
+func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer[wire.News]) error {
+	token, err := s.Token()
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "the node cannot read its token: %v", err)
+	}
+	hello := &wire.Hello{
+		Node: s.Node.Node, Version: s.Version, Features: []string{FeatureVolumes}, Token: token,
+		TopologyKey: s.TopologyKey, TopologyValue: s.Node.Node,
+	}
+	if err := out.Send(&wire.News{News: &wire.News_Hello{Hello: hello}}); err != nil {
+		return err
+	}
+	news, renewal := time.NewTicker(newsInterval), time.NewTicker(s.renewal)
+	defer news.Stop()
+	defer renewal.Stop()
+	said := told{out: out}
+	for err = said.pools(s.Source.Pools()); err == nil; {
+		select {
+		case <-out.Context().Done():
+			return nil
+		case <-s.stopping.Done():
+			return nil
+		case <-news.C:
+			err = said.pools(s.Source.Pools())
+		case <-renewal.C:
+			err = said.renewed(s.Token())
+		}
+	}
+	return err
+}
+
+// told is what the controller knows already.
+type told struct {
+	out   grpc.ServerStreamingServer[wire.News]
+	known []*wire.Pool
+	at    time.Time
+}
+
+func (t *told) pools(now []*wire.Pool) error {
+	if t.known != nil && slices.EqualFunc(t.known, now, same) && time.Since(t.at) < refresh {
+		return nil
+	}
+	t.known, t.at = now, time.Now()
+	return t.out.Send(&wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: now}}})
+}
+
+// renewed sends the token as it is now. If it cannot be read, the controller ends the session when the old one expires.
+func (t *told) renewed(token string, err error) error {
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return t.out.Send(&wire.News{News: &wire.News_Token{Token: token}})
+}
+
+// same reports whether what a pool says is as good as what it said before.
+func same(a, b *wire.Pool) bool { return proto.Equal(rounded(a), rounded(b)) }
+
+func rounded(p *wire.Pool) *wire.Pool {
+	r := proto.CloneOf(p)
+	for _, size := range []*int64{&r.Size, &r.Free, &r.Promised, &r.Room, &r.Largest} {
+		*size -= *size % coarse
+	}
+	return r
+}
+
+// Find implements wire.NodeServer.
+func (s *session) Find(ctx context.Context, q *wire.FindRequest) (*wire.FindResponse, error) {
+	found, err := s.Source.Find(ctx, q.GetId())
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &wire.FindResponse{Found: found}, nil
+}
+
+// Volumes implements wire.NodeServer.
+func (s *session) Volumes(_ *wire.VolumesRequest, out grpc.ServerStreamingServer[wire.Volume]) error {
+	if err := s.Source.Volumes(out.Context(), out.Send); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return nil
+}
+
+// handlingKey is the trailer with the time that a call took on the node, in nanoseconds.
+const handlingKey = "hpp-handling-ns"
+
+// reportHandling lets the controller know how much of a call's time was its way.
+func reportHandling(ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	answer, err := handle(ctx, q)
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(handlingKey, strconv.FormatInt(int64(time.Since(start)), 10)))
+	return answer, err
+}

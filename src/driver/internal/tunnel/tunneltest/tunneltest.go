@@ -1,0 +1,253 @@
+// Package tunneltest gives tests a controller's end and nodes that connect to it over real TLS, with volumes in memory.
+package tunneltest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+)
+
+// Host is the name in the controller's certificate, TopologyKey what all nodes announce.
+const (
+	Host        = "127.0.0.1"
+	TopologyKey = "topology.example/node"
+)
+
+// Until waits for a condition; only one that never comes fails the test.
+func Until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for a minute until %s", what)
+		}
+	}
+}
+
+// Log is what was logged.
+type Log struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(p)
+}
+
+// String is all of it.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.String()
+}
+
+// Logger writes there.
+func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// Hub is a controller's end on a port of its own.
+type Hub struct {
+	*tunnel.Hub
+	Authority *Authority
+	Address   string
+	Log       *Log
+	Metrics   *prometheus.Registry
+	listener  net.Listener
+}
+
+// NewHub makes one that is served by Start; change may be nil.
+func NewHub(t testing.TB, address string, change func(*tunnel.HubConfig)) *Hub {
+	t.Helper()
+	h := &Hub{Authority: NewAuthority(t), Log: &Log{}, Metrics: prometheus.NewRegistry()}
+	certificate := h.Authority.Issue(t, Host, time.Now().Add(-time.Minute))
+	c := tunnel.HubConfig{
+		TLS:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}},
+		TopologyKey: TopologyKey, Version: "v1", Review: Review, Changed: func(string, bool) {}, Metrics: h.Metrics,
+		Log: h.Log.Logger(),
+	}
+	if change != nil {
+		change(&c)
+	}
+	var err error
+	if h.Hub, err = tunnel.NewHub(c); err == nil {
+		h.listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Address = h.listener.Addr().String()
+	return h
+}
+
+// Start serves until stop, or the end of the test.
+func (h *Hub) Start(t testing.TB) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(ctx, h.listener) }()
+	stop = sync.OnceValue(func() error { cancel(); return <-served })
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+// Samples are the values of a metric by the values of its labels, a histogram's the number of its observations.
+func Samples(t testing.TB, metrics prometheus.Gatherer, name string) map[string]float64 {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() != name {
+				continue
+			}
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			found[strings.Join(labels, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return found
+}
+
+// BreakListener makes accepting fail.
+func (h *Hub) BreakListener() { _ = h.listener.Close() }
+
+// Node is one whose volumes are in memory. Its fields are set before it runs.
+type Node struct {
+	Name string
+	// Search answers Find, in place of a look at the volumes, unless it is nil.
+	Search func(ctx context.Context, id string) (bool, error)
+	// Register adds services beside the session, unless it is nil.
+	Register func(grpc.ServiceRegistrar)
+	Log      Log
+
+	mu      sync.Mutex
+	pools   []*wire.Pool
+	volumes map[string]*wire.Volume
+}
+
+// Show sets the node's pools.
+func (n *Node) Show(pools ...*wire.Pool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pools = pools
+}
+
+// Put adds volumes to the node.
+func (n *Node) Put(volumes ...*wire.Volume) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.volumes == nil {
+		n.volumes = map[string]*wire.Volume{}
+	}
+	for _, v := range volumes {
+		n.volumes[v.GetId()] = v
+	}
+}
+
+// Pools implements tunnel.Source.
+func (n *Node) Pools() []*wire.Pool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]*wire.Pool{}, n.pools...)
+}
+
+// Find implements tunnel.Source.
+func (n *Node) Find(ctx context.Context, id string) (bool, error) {
+	if n.Search != nil {
+		return n.Search(ctx, id)
+	}
+	return n.Has(id), nil
+}
+
+// Has reports whether a volume was put there.
+func (n *Node) Has(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.volumes[id] != nil
+}
+
+// Remove takes volumes away, without ids all of them.
+func (n *Node) Remove(ids ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.volumes, func(id string, _ *wire.Volume) bool { return len(ids) == 0 || slices.Contains(ids, id) })
+}
+
+// Volumes implements tunnel.Source.
+func (n *Node) Volumes(_ context.Context, visit func(*wire.Volume) error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, v := range n.volumes {
+		if err := visit(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Config is that of the node's end; address is the hub's, authorities are the ones that it trusts.
+func (n *Node) Config(address string, authorities []byte) tunnel.NodeConfig {
+	return tunnel.NodeConfig{
+		Address: address, Node: n.Name, TopologyKey: TopologyKey, Version: "v1", Source: n, Log: n.Log.Logger(),
+		Token:       func() (string, error) { return Token(n.Name, time.Now().Add(time.Hour).Unix()), nil },
+		Authorities: func(context.Context) ([]byte, error) { return authorities, nil },
+		Server: func(options ...grpc.ServerOption) *grpc.Server {
+			server := grpc.NewServer(options...)
+			if n.Register != nil {
+				n.Register(server)
+			}
+			return server
+		},
+	}
+}
+
+// Run runs a node's end until stop, or the end of the test.
+func Run(t testing.TB, end *tunnel.Node) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	go func() { defer close(ended); end.Run(ctx) }()
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
+	return stop
+}
+
+// Connect runs a node's end and waits until it is connected.
+func (h *Hub) Connect(t testing.TB, n *Node) (stop func()) {
+	t.Helper()
+	end, err := tunnel.NewNode(n.Config(h.Address, h.Authority.PEM))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = Run(t, end)
+	Until(t, n.Name+" is connected and has shown its pools", func() bool {
+		p := h.Get(n.Name)
+		if p == nil {
+			return false
+		}
+		pools, _ := p.Pools()
+		return pools != nil
+	})
+	return stop
+}

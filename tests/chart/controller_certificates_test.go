@@ -1,0 +1,205 @@
+package chart
+
+import (
+	"crypto/tls"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// TestControllerCertificates: who writes the Secret, whom the nodes trust, and what the controller may write.
+func TestControllerCertificates(t *testing.T) {
+	const certificate, ca = controller + "-certificate", controller + "-ca"
+	type facts struct {
+		Secret, CA             string
+		Service, ConfigMap     map[string]string // annotations
+		Foreign                []string          // objects of cert-manager
+		WritesSecret, WritesCA bool
+	}
+	for mode, want := range map[string]facts{
+		"self-managed": {Secret: certificate, CA: ca, WritesSecret: true, WritesCA: true},
+		"cert-manager": {
+			Secret: certificate, CA: ca, WritesCA: true,
+			Foreign: []string{"Certificate storage/" + certificate, "Issuer storage/" + controller + "-issuer"},
+		},
+		"openshift": {
+			Secret: certificate, CA: controller + "-service-ca",
+			Service:   map[string]string{"service.beta.openshift.io/serving-cert-secret-name": certificate},
+			ConfigMap: map[string]string{"service.beta.openshift.io/inject-cabundle": "true"},
+		},
+		"existingSecret": {Secret: "mine", CA: ca, WritesCA: true},
+	} {
+		values := helmcli.Values{Set: map[string]string{"controller.certificates": mode}}
+		if mode == "existingSecret" {
+			values.Set["controller.existingSecret"] = "mine"
+		}
+		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+		spec := helmcli.Find[*appsv1.Deployment](t, objects, controller).Spec.Template.Spec
+		rules := helmcli.Find[*rbacv1.Role](t, objects, controller).Rules
+		got := facts{
+			Service:      helmcli.Find[*corev1.Service](t, objects, controller).Annotations,
+			WritesSecret: allowed(rules, right{"", "secrets", certificate, "update"}),
+			WritesCA:     allowed(rules, right{"", "configmaps", ca, "patch"}),
+		}
+		args := container(t, spec, "driver").Args
+		if !slices.Contains(args, "--certificates="+mode) {
+			t.Errorf("%s: not among %v", mode, args)
+		}
+		for _, arg := range args {
+			name, found := strings.CutPrefix(arg, "--certificate-secret=")
+			if found && allowed(rules, right{"", "secrets", name, "get"}) {
+				got.Secret = name
+			}
+		}
+		nodes := container(t, daemonSet(t, values).Spec.Template.Spec, "driver").Args
+		for _, name := range []string{ca, controller + "-service-ca"} {
+			flag := "--controller-ca=" + name
+			if slices.Contains(nodes, flag) && slices.Contains(args, flag) && allowed(
+				helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-driver").Rules,
+				right{"", "configmaps", name, "get"}) {
+				got.CA = name
+			}
+		}
+		for i, id := range helmcli.Ids(objects) {
+			switch kind, _, _ := strings.Cut(id, " "); {
+			case kind == "Certificate" || kind == "Issuer":
+				got.Foreign = append(got.Foreign, id)
+			case kind == "ConfigMap" && strings.HasPrefix(objects[i].GetName(), controller):
+				got.ConfigMap = objects[i].GetAnnotations()
+			}
+		}
+		slices.Sort(got.Foreign)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", mode, diff)
+		}
+	}
+}
+
+// TestControllerCertificateOfCertManager: for the name that the nodes dial.
+func TestControllerCertificateOfCertManager(t *testing.T) {
+	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{
+		Set:  map[string]string{"controller.certificates": "cert-manager"},
+		JSON: set("controller.certManager.issuerRef", `{"name":"ours","kind":"ClusterIssuer"}`),
+	}))
+	spec := helmcli.Find[*unstructured.Unstructured](t, objects, controller+"-certificate").Object["spec"]
+	got, _ := spec.(map[string]any)
+	for key, want := range map[string]any{
+		"secretName": controller + "-certificate",
+		"dnsNames":   []any{controller + ".storage.svc", controller + ".storage.svc.cluster.local"},
+		"issuerRef":  map[string]any{"name": "ours", "kind": "ClusterIssuer"},
+	} {
+		if diff := cmp.Diff(want, got[key]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+}
+
+// TestImpossibleControllersAreRefused: one sentence each.
+func TestImpossibleControllersAreRefused(t *testing.T) {
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		expectRefusals(t, helm, map[string]refusal{
+			"existing secret without a name": {set: set("controller.certificates", "existingSecret"), want: []string{
+				`- controller.certificates is existingSecret, and controller.existingSecret is empty; name a Secret of the ` +
+					`namespace with tls.crt, tls.key and ca.crt.`,
+			}},
+			"a name without existing secret": {set: set("controller.existingSecret", "mine"), want: []string{
+				`- controller.existingSecret is "mine", and controller.certificates is self-managed; set that to existingSecret, ` +
+					`or remove the name.`,
+			}},
+			"an issuer without cert-manager": {set: set("controller.certManager.issuerRef.name", "ours"), want: []string{
+				`- controller.certManager.issuerRef is set, and controller.certificates is self-managed; set that to cert-manager, ` +
+					`or remove the issuer.`,
+			}},
+			"an issuer with a typo": {
+				set: map[string]string{
+					"controller.certificates": "cert-manager", "controller.certManager.issuerRef.nam": "ours",
+				},
+				want: []string{
+					`- controller.certManager.issuerRef: unknown key "nam"; it knows name, kind and group.`,
+				},
+			},
+			"OpenShift's certificates elsewhere": {
+				set: map[string]string{"controller.certificates": "openshift", "openshift": "false"},
+				want: []string{
+					`- controller.certificates is openshift, and openshift is false: only OpenShift's service CA writes that ` +
+						`certificate; use self-managed or cert-manager.`,
+				},
+			},
+			"an unknown mode": {set: set("controller.certificates", "acme"), want: []string{"/controller/certificates"}},
+			"the driver's account": {
+				set: map[string]string{"controller.serviceAccount.name": "one", "driver.serviceAccount.name": "one"},
+				want: []string{
+					`- controller.serviceAccount.name and driver.serviceAccount.name are both "one"; a node must not have the ` +
+						`controller's rights.`,
+				},
+			},
+			"the legacy provisioner's account": {
+				set: map[string]string{
+					"controller.serviceAccount.name": "one", "legacyProvisioner.serviceAccount.name": "one",
+					"legacyProvisioner.enabled": "true",
+				},
+				want: []string{`- controller.serviceAccount.name and legacyProvisioner.serviceAccount.name are both "one"`},
+			},
+			"the operator's account": {
+				set: map[string]string{
+					"controller.serviceAccount.name": "one", "operator.serviceAccount.name": "one", "operator.enabled": "true",
+				},
+				want: []string{
+					`- operator.serviceAccount.name and controller.serviceAccount.name are both "one"; the controller must not have ` +
+						`the operator's rights.`,
+				},
+			},
+			"a Service that begins with a digit": {set: set("fullnameOverride", "1st"), want: []string{
+				`- the controller's Service would be "1st-controller", and the name of a Service begins with a letter; set ` +
+					`fullnameOverride.`,
+			}},
+			"no drain":      {json: set("controller.podDisruptionBudget.maxUnavailable", "0"), want: []string{"maxUnavailable"}},
+			"grace in days": {set: set("controller.nodeGoneAfter", "1d"), want: []string{"/controller/nodeGoneAfter"}},
+		})
+	})
+}
+
+// TestControllerTakesWhatTheChartWrites starts the built driver with the flags and the configuration of the
+// controller's pod.
+func TestControllerTakesWhatTheChartWrites(t *testing.T) {
+	dir, address := t.TempDir(), freeAddress(t)
+	values := renderings()["two pools"]
+	values.Set = map[string]string{"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine"}
+	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	pod := helmcli.Find[*appsv1.Deployment](t, objects, controller).Spec.Template.Spec
+	files := map[string]string{
+		"config.yaml": helmcli.Find[*corev1.ConfigMap](t, objects, daemonSet(t, values).Name).Data["config.yaml"],
+		"kubeconfig": `{"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],` +
+			`"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`,
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"--kubeconfig=" + filepath.Join(dir, "kubeconfig")}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: writeCertificate(t, dir)}}}
+	instead := map[string]string{
+		"--endpoint": "unix://" + filepath.Join(dir, "csi.sock"), "--config": filepath.Join(dir, "config.yaml"),
+		"--http-address": address, "--state-dir": filepath.Join(dir, "state"), "--tunnel-address": freeAddress(t),
+	}
+	for _, argument := range container(t, pod, "driver").Args {
+		name, _, _ := strings.Cut(argument, "=")
+		if value, found := instead[name]; found {
+			argument = name + "=" + value
+		}
+		args = append(args, argument)
+	}
+	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"}, buildDriver(t), args...)
+}

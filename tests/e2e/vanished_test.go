@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// lostPatience is for what waits for Kubernetes' own long periods: a node is NotReady after 50 s, and the pods of a
+// deleted Node object go within a minute.
+const lostPatience = 5 * time.Minute
+
+// lostNode is a worker that dies, the volumes on it, and since when something is so.
+type lostNode struct {
+	name       string
+	dead       bool
+	used, kept string // volumes: of a pod that ran there, and of a claim that had no pod
+	since      time.Time
+}
+
+// TestNodeIsLost is the last of the features that run alone, by the name of its file: it takes a node from the cluster.
+func TestNodeIsLost(t *testing.T) {
+	var lost lostNode
+	alone(t, "a worker dies, its Node object is deleted, and it returns",
+		step{"VolumesAreOnIt", func(s *scene) { lost.prepare(s) }},
+		step{"ClaimPinnedToItMovesElsewhere", func(s *scene) { lost.dies(s) }},
+		step{"ImmediateClaimsGoElsewhere", func(s *scene) {
+			for i := range 6 {
+				s.create(s.claim(numbered("immediate", i), classImmediate, "16Mi"))
+			}
+			for i := range 6 {
+				lost.isNot(s, numbered("immediate", i))
+			}
+		}},
+		step{"ClaimMadeAfterNotReadyGoesElsewhere", func(s *scene) { lost.notReady(s) }},
+		step{"ItsVolumesCannotBeDeletedYet", func(s *scene) {
+			s.remove(s.claim("kept", "", "0"))
+			s.remove(s.claim("used", "", "0"))
+			s.remove(s.pod("user", corev1.VolumeSource{}))
+			s.said("PersistentVolume", lost.kept, "VolumeFailedDelete", lost.name)
+			s.stays("the pod on the dead node is Terminating", func() (bool, string) {
+				var p corev1.Pod
+				err := s.api.Get(s.ctx, "user", s.namespace, &p)
+				return err == nil && p.DeletionTimestamp != nil, fmt.Sprint(err)
+			})
+		}},
+		step{"NodeObjectIsDeletedAndTheVolumesAreLetGo", func(s *scene) {
+			s.kubectl("delete", "node", lost.name)
+			lost.since = time.Now()
+			for what, volume := range map[string]string{"without a pod": lost.kept, "of a pod stuck there": lost.used} {
+				s.letGo(volume)
+				s.said("PersistentVolume", volume, "VolumeReleased", lost.name)
+				s.t.Logf("the volume %s was let go %s after the Node object (nodeGoneAfter is %s)",
+					what, seconds(lost.since), nodeGoneAfter)
+			}
+		}},
+		step{"ItReturnsAndItsRecordsAreOrphans", func(s *scene) { lost.returns(s) }},
+		step{"OrphansAreDiscardedByHand", func(s *scene) {
+			for _, volume := range []string{lost.used, lost.kept} {
+				s.driver(lost.name, "volume", "discard", volume)
+				s.vanishes(lost.name, volumePath(poolSecond, volume))
+			}
+		}},
+		step{"ItServesAgain", func(s *scene) {
+			s.create(s.claim("again", classOf(poolSecond), "16Mi"))
+			s.output(on(lost.name, s.pod("again", claimed("again"), writeData()...)))
+		}},
+	)
+}
+
+func (l *lostNode) prepare(s *scene) {
+	s.t.Helper()
+	l.name = s.awayFromController()
+	s.allConnected()
+	for _, claim := range []string{"used", "kept"} {
+		s.create(s.claim(claim, classOf(poolSecond), "16Mi"))
+		s.output(on(l.name, s.pod(claim, claimed(claim), writeData()...)))
+		s.deletePod(claim)
+	}
+	l.used, l.kept = s.bound("used").Name, s.bound("kept").Name
+	s.create(on(l.name, s.pod("user", claimed("used"), appendLines()...)))
+	s.running("user")
+}
+
+// dies kills the node while a claim is made that can go nowhere else at first.
+func (l *lostNode) dies(s *scene) {
+	s.t.Helper()
+	others := slices.DeleteFunc(slices.Clone(s.workers), func(node string) bool { return node == l.name })
+	schedule := func(ctx context.Context, verb string) error {
+		_, err := s.cluster.Kubectl(ctx, nil, append([]string{verb}, others...)...)
+		return err
+	}
+	s.must(schedule(s.ctx, "cordon"))
+	s.whenDone(func(ctx context.Context) error { return schedule(ctx, "uncordon") })
+	s.whenDone(func(ctx context.Context) error {
+		if !l.dead {
+			return nil
+		}
+		return s.cluster.RestartNode(ctx, l.name)
+	})
+	l.dead = true
+	s.must(s.cluster.KillNode(s.ctx, l.name))
+	l.since = time.Now()
+	s.create(s.claim("pinned", classOf(poolSecond), "16Mi"))
+	s.create(s.pod("pinned", claimed("pinned"), writeData()...))
+	s.eventually("the scheduler has selected "+l.name, func() (bool, string) {
+		var c corev1.PersistentVolumeClaim
+		err := s.api.Get(s.ctx, "pinned", s.namespace, &c)
+		selected := c.Annotations["volume.kubernetes.io/selected-node"]
+		return selected == l.name, fmt.Sprintf("%q, %v", selected, err)
+	})
+	s.must(schedule(s.ctx, "uncordon"))
+	l.isNot(s, "pinned")
+	s.t.Logf("a claim pinned to the node was Bound elsewhere %s after that died (nodeGrace is %s)",
+		seconds(l.since), nodeGrace)
+	s.phase("pinned", corev1.PodSucceeded)
+}
+
+// notReady waits until Kubernetes knows that the node is away, and makes a claim whose pod would go there.
+func (l *lostNode) notReady(s *scene) {
+	s.t.Helper()
+	s.within(lostPatience, l.name+" is not ready", func() (bool, string) {
+		var node corev1.Node
+		if err := s.api.Get(s.ctx, l.name, "", &node); err != nil {
+			return false, err.Error()
+		}
+		ready := func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}
+		return !slices.ContainsFunc(node.Status.Conditions, ready), "it is"
+	})
+	s.t.Logf("not ready %s after it died", seconds(l.since))
+	s.nodeIs(l.name, notConnected)
+	begin := time.Now()
+	s.create(s.claim("later", classOf(poolSecond), "16Mi"))
+	p := anywhere(s.pod("later", claimed("later"), writeData()...))
+	here := corev1.NodeSelectorRequirement{
+		Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{l.name},
+	}
+	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+			Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{here}},
+		}},
+	}}
+	s.create(p)
+	l.isNot(s, "later")
+	s.t.Logf("a claim made then, whose pod would rather be there, was Bound elsewhere after %s", seconds(begin))
+}
+
+// returns starts the node again, which registers anew.
+func (l *lostNode) returns(s *scene) {
+	s.t.Helper()
+	begin := time.Now()
+	s.must(s.cluster.RestartNode(s.ctx, l.name))
+	l.dead = false
+	s.driverPod(l.name)
+	s.nodeIs(l.name, connected)
+	s.t.Logf("connected %s after its start", seconds(begin))
+	s.said("Node", l.name, "VolumesOrphaned", poolSecond, l.used, l.kept)
+	list := s.kubectl(inDriver(&s.readyControllers(1)[0], "volume", "list")...)
+	for _, volume := range []string{l.used, l.kept} {
+		shown := slices.ContainsFunc(strings.Split(list, "\n"), func(line string) bool {
+			return containsAll(line, []string{volume, l.name, poolSecond, "orphan"})
+		})
+		if !shown {
+			s.t.Errorf("driver volume list does not show %s as an orphan on %s:\n%s", volume, l.name, list)
+		}
+		if !s.exists(l.name, volumePath(poolSecond, volume)+"/file") {
+			s.t.Errorf("the data of %s is gone from %s", volume, l.name)
+		}
+	}
+}
+
+// isNot checks that a claim is Bound on another node.
+func (l *lostNode) isNot(s *scene, claim string) {
+	s.t.Helper()
+	if got := s.nodeOf(s.bound(claim)); got == l.name {
+		s.t.Errorf("claim %s has its volume on %s, which is dead", claim, got)
+	}
+}
+
+// letGo waits until the PersistentVolume of a node that is gone is deleted.
+func (s *scene) letGo(volume string) {
+	s.t.Helper()
+	s.within(lostPatience, "PersistentVolume "+volume+" is gone", func() (bool, string) {
+		var v corev1.PersistentVolume
+		err := s.api.Get(s.ctx, volume, "", &v)
+		return apierrors.IsNotFound(err), fmt.Sprintf("%s, %v", v.Status.Phase, err)
+	})
+}
