@@ -39,7 +39,6 @@ func TestGrowthUnderLoad(t *testing.T) {
 		}},
 		step{"MoreThanThePoolHasIsRefused", func(s *scene) {
 			s.grows(node, lines)
-			writer = s.running("data") // full was an error to it too, and it was started again
 			s.ask("data", "100Gi")
 			s.t.Logf("the claim's event: %s", s.said("PersistentVolumeClaim", "data", "VolumeResizeFailed", "OutOfRange"))
 			s.settlesAs("data", corev1.PersistentVolumeClaimControllerResizeInfeasible)

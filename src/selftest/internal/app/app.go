@@ -28,7 +28,8 @@ const usage = `usage: selftest COMMAND [ARGUMENTS]
   read FILE                   read all of FILE, print sha256 and size
   checksum FILE [--want SUM]  print sha256 of FILE; fail when it is not SUM
   fill DIR --bytes N          write N bytes into a new file in DIR, print how many fitted
-  append-loop FILE            append one numbered line each second until told to stop
+  append-loop FILE            append one numbered line each second until told to stop;
+                              on a full disk try again the next second
   ls DIR                      list DIR: mode, uid, gid, size, name
   id                          print uid, gid and supplementary groups
   sleep [--for 0s]            wait for SIGTERM, or until the time is over
@@ -72,7 +73,7 @@ func run(ctx context.Context, s streams, args []string) error {
 	case "fill":
 		return withPath(o, func(path string) error { return fillSized(s.out, path, o.bytes) })
 	case "append-loop":
-		return withPath(o, func(path string) error { return appendLoop(ctx, s.out, path, time.Second) })
+		return withPath(o, func(path string) error { return appendLoop(ctx, s, path, time.Second) })
 	case "ls":
 		return withPath(o, func(path string) error { return list(s.out, path) })
 	case "id":

@@ -1,8 +1,10 @@
 package app_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +88,31 @@ func TestSigtermEndsTheWaitingCommandsWithSuccess(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "1\n" {
 		t.Errorf("append-loop wrote %q (%v), want its first line", got, err)
+	}
+}
+
+func TestAppendLoopGoesOnWhenTheDiskIsFull(t *testing.T) {
+	const device = "/dev/full" // the kernel's own: every write fails with ENOSPC
+	ctx, cancel := context.WithCancel(t.Context())
+	said, stderr := io.Pipe()
+	done := make(chan int)
+	var out bytes.Buffer
+	go func() {
+		code := app.Main(ctx, []string{"append-loop", device}, &out, stderr)
+		_ = stderr.Close()
+		done <- code
+	}()
+	lines := bufio.NewScanner(said)
+	for range 2 {
+		if !lines.Scan() || !strings.Contains(lines.Text(), "line 1 waits for room") ||
+			!strings.Contains(lines.Text(), device) {
+			t.Errorf("it said %q; want that line 1 waits for room on %s", lines.Text(), device)
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, said) }()
+	cancel()
+	if code := <-done; code != 0 || out.String() != "0 lines\n" {
+		t.Errorf("exit %d, %q; want 0 and no line", code, out.String())
 	}
 }
 

@@ -22,8 +22,9 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // appendLoop appends a numbered line at once and then each period, durably,
-// until ctx ends. A test sees from the numbers whether writing ever stopped.
-func appendLoop(ctx context.Context, out io.Writer, path string, period time.Duration) error {
+// until ctx ends. A test sees from the numbers whether writing ever stopped,
+// and only a full disk is waited for: a restart would begin with 1 again.
+func appendLoop(ctx context.Context, s streams, path string, period time.Duration) error {
 	//nolint:gosec // other users of the volume read it
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -31,20 +32,34 @@ func appendLoop(ctx context.Context, out io.Writer, path string, period time.Dur
 	}
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	for n := 1; ; n++ {
-		if _, err := fmt.Fprintf(f, "%d\n", n); err != nil {
-			return errors.Join(fmt.Errorf("append line %d to %s: %w", n, path, err), f.Close())
-		}
-		if err := f.Sync(); err != nil {
-			return errors.Join(fmt.Errorf("make line %d of %s durable: %w", n, path, err), f.Close())
+	n, line := 1, []byte("1\n")
+	for {
+		line, err = appendDurably(f, line)
+		switch {
+		case err == nil:
+			n++
+			line = fmt.Appendf(nil, "%d\n", n)
+		case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+			_, _ = fmt.Fprintf(s.err, "selftest: line %d waits for room: %v\n", n, err)
+		default:
+			return errors.Join(fmt.Errorf("line %d: %w", n, err), f.Close())
 		}
 		select {
 		case <-ctx.Done():
-			_, err := fmt.Fprintf(out, "%d lines\n", n)
+			_, err := fmt.Fprintf(s.out, "%d lines\n", n-1)
 			return errors.Join(err, f.Close())
 		case <-tick.C:
 		}
 	}
+}
+
+// appendDurably returns what did not fit, for the next try.
+func appendDurably(f *os.File, line []byte) (rest []byte, err error) {
+	n, err := f.Write(line)
+	if err != nil {
+		return line[n:], fmt.Errorf("append: %w", err)
+	}
+	return nil, f.Sync()
 }
 
 func list(out io.Writer, dir string) error {
