@@ -18,6 +18,12 @@ const (
 	// StoragePoolParameter is the StorageClass parameter, and the volume attribute, that names a pool.
 	StoragePoolParameter = "storagePool"
 
+	// PoolClaimLabel is the label on a claim that provides a pool with its filesystem. Its value is the pool's name
+	// and "-hpp".
+	PoolClaimLabel = "kubevirt.io.hostpath-provisioner/storagePool"
+	// PoolClaimPrefix is how the name of such a claim begins.
+	PoolClaimPrefix = "hpp-pool-"
+
 	// ProvisionOnNode is the annotation that ties a claim, and the hostPath PersistentVolume made for it, to a node.
 	ProvisionOnNode = "kubevirt.io/provisionOnNode"
 	// LegacyIdentity is the annotation by which the legacy provisioner knows its own PersistentVolumes.

@@ -15,6 +15,8 @@ func rights(t *testing.T, w *world) {
 	}{
 		{true, "get", "", "secrets", harness.OperatorName + "-certificate"},
 		{true, "create", "apps", "daemonsets", ""},
+		{true, "create", "", "persistentvolumeclaims", ""},
+		{false, "delete", "", "persistentvolumeclaims", ""},
 		{false, "get", "", "secrets", "another"},
 		{false, "list", "", "secrets", ""},
 		{false, "create", "", "pods", ""},

@@ -95,6 +95,10 @@ and removing can, wherever the release fixes the names. */}}
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
+# Claims that provide pools with their filesystems. It makes them and never removes them: volumes may be on them.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, create]
 # The webhook's certificate.
 - apiGroups: [""]
   resources: [secrets]

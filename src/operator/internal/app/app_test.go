@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -126,10 +127,19 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 	if diff := cmp.Diff(found, gates.Volumes(slim, names.Driver)); diff != "" || len(found) != 2 {
 		t.Errorf("%d volumes (-whole +stripped):\n%s", len(found), diff)
 	}
+}
 
+// What places the mounters of a pool's claims is kept, and what a heartbeat changes is not.
+func TestStrippedNode(t *testing.T) {
+	t.Parallel()
 	turned := metav1.Now()
+	labels := map[string]string{corev1.LabelHostname: "h", "disk": "fast"}
+	spec := corev1.NodeSpec{
+		Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}, Unschedulable: true,
+	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "h", "x": "y"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels, Annotations: map[string]string{"a": "b"}},
+		Spec:       spec,
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
 			{
@@ -140,12 +150,14 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 			},
 		}},
 	}
+	node.Spec.PodCIDR, node.Spec.ProviderID = "10.0.0.0/24", "cloud://n"
 	stripped, err := stripNode(node)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "h"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels},
+		Spec:       spec,
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{
 				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: turned},
@@ -154,5 +166,37 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, stripped); diff != "" {
 		t.Errorf("of a node there is left (-want +got):\n%s", diff)
+	}
+}
+
+func TestStrippedClaim(t *testing.T) {
+	t.Parallel()
+	labels := map[string]string{names.PoolClaimLabel: "local-hpp"}
+	status := corev1.PersistentVolumeClaimStatus{
+		Phase: corev1.ClaimBound, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Capacity:   corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
+		Conditions: []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimResizing}},
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "hpp", Name: "hpp-pool-local-n", Labels: labels, Annotations: map[string]string{"a": "b"},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new("fast"), VolumeName: "pv", AccessModes: status.AccessModes,
+		},
+		Status: status,
+	}
+	claim.Status.AllocatedResources = status.Capacity
+	stripped, err := stripClaim(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "hpp-pool-local-n", Labels: labels},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: new("fast"), VolumeName: "pv"},
+		Status:     status,
+	}
+	if diff := cmp.Diff(want, stripped); diff != "" {
+		t.Errorf("of a claim there is left (-want +got):\n%s", diff)
 	}
 }

@@ -76,11 +76,15 @@ func (op *operator) buildManager(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
+	limits, err := op.cacheOptions()
+	if err != nil {
+		return err
+	}
 	grace := stopGrace
 	op.mgr, err = ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme,
 		Logger: logr.FromSlogHandler(op.log.Handler()),
-		Cache:  op.cacheOptions(),
+		Cache:  limits,
 		Metrics: metricsserver.Options{
 			BindAddress: op.metricsAddress, SecureServing: true, TLSOpts: []func(*tls.Config){op.secure},
 		},

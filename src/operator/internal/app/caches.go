@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +31,11 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // cacheOptions limit the manager's cache to what the operator may read, and has a use for.
-func (op *operator) cacheOptions() cache.Options {
+func (op *operator) cacheOptions() (cache.Options, error) {
+	ofPools, err := labels.NewRequirement(names.PoolClaimLabel, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("select the claims of pools: %w", err)
+	}
 	base := fields.OneTermEqualSelector("metadata.name", op.baseConfig)
 	definitions := &metav1.PartialObjectMetadata{}
 	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -42,11 +47,15 @@ func (op *operator) cacheOptions() cache.Options {
 				Namespaces: map[string]cache.Config{op.namespace: {LabelSelector: ownSelector()}},
 				Transform:  stripPod,
 			},
+			&corev1.PersistentVolumeClaim{}: {
+				Namespaces: map[string]cache.Config{op.namespace: {LabelSelector: labels.NewSelector().Add(*ofPools)}},
+				Transform:  stripClaim,
+			},
 			&corev1.Node{}:             {Transform: stripNode},
 			&corev1.PersistentVolume{}: {Transform: op.stripVolume},
 			definitions:                {Transform: stripMetadata},
 		},
-	}
+	}, nil
 }
 
 func ownSelector() labels.Selector {

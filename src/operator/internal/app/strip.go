@@ -36,7 +36,9 @@ func stripNode(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	slim := &corev1.Node{ObjectMeta: identity(node.ObjectMeta, []string{corev1.LabelHostname}, nil)}
+	slim := &corev1.Node{ObjectMeta: identity(node.ObjectMeta, nil, nil)}
+	slim.Labels = node.Labels
+	slim.Spec.Taints, slim.Spec.Unschedulable = node.Spec.Taints, node.Spec.Unschedulable
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			slim.Status.Conditions = []corev1.NodeCondition{{
@@ -70,6 +72,22 @@ func (op *operator) stripVolume(object any) (any, error) {
 			Driver: csi.Driver, VolumeHandle: csi.VolumeHandle,
 			VolumeAttributes: pick(csi.VolumeAttributes, []string{names.StoragePoolParameter}),
 		}
+	}
+	return slim, nil
+}
+
+// stripClaim keeps what the status says of a claim that provides a pool with its filesystem.
+func stripClaim(object any) (any, error) {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return object, nil
+	}
+	slim := &corev1.PersistentVolumeClaim{ObjectMeta: identity(claim.ObjectMeta, nil, nil)}
+	slim.Labels = claim.Labels
+	slim.Spec.StorageClassName, slim.Spec.VolumeName = claim.Spec.StorageClassName, claim.Spec.VolumeName
+	slim.Status = corev1.PersistentVolumeClaimStatus{
+		Phase: claim.Status.Phase, AccessModes: claim.Status.AccessModes, Capacity: claim.Status.Capacity,
+		Conditions: claim.Status.Conditions,
 	}
 	return slim, nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,6 +50,7 @@ func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEven
 		source.Kind[client.Object](cache, &hpp{}, &handler.EnqueueRequestForObject{}),
 		source.Kind[client.Object](cache, &corev1.ConfigMap{}, always),
 		source.Kind[client.Object](cache, &corev1.Pod{}, always),
+		source.Kind[client.Object](cache, &corev1.PersistentVolumeClaim{}, always),
 		source.Kind[client.Object](cache, &corev1.Node{}, always, predicate.Funcs{UpdateFunc: nodeTurned}),
 		source.Kind[client.Object](cache, &corev1.PersistentVolume{},
 			handler.EnqueueRequestsFromMapFunc(r.whileDeleting)),
@@ -92,7 +95,8 @@ func (r *Reconciler) whileDeleting(ctx context.Context, _ client.Object) []recon
 	return theOne()
 }
 
-// nodeTurned reports whether a node has become ready, or has stopped being so.
+// nodeTurned reports whether a node has become ready, or has stopped being so, or can be selected by others than before:
+// its heartbeats are many, and change nothing.
 func nodeTurned(change event.UpdateEvent) bool {
 	old, isNode := change.ObjectOld.(*corev1.Node)
 	changed, areNodes := change.ObjectNew.(*corev1.Node)
@@ -101,5 +105,13 @@ func nodeTurned(change event.UpdateEvent) bool {
 	}
 	before, _ := gates.NodeReady(old)
 	after, _ := gates.NodeReady(changed)
-	return before != after
+	return before != after || !equality.Semantic.DeepEqual(selected(old), selected(changed))
+}
+
+// selected is what decides which pods a node takes.
+func selected(node *corev1.Node) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Labels: node.Labels},
+		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
+	}
 }
