@@ -41,6 +41,12 @@ const (
 	// OwnedBy is the label on every object that the operator applies. Its value is the custom resource's name.
 	OwnedBy = Group + "/owned-by"
 
+	// PoolLabel is on the mounters and claims of a pool with a pvcTemplate. Its value is the pool's name.
+	PoolLabel = Group + "/pool"
+	// NodeAnnotation is on the mounters and claims of a pool with a pvcTemplate. Its value is the name of the node that
+	// they are for, which may be longer than a label.
+	NodeAnnotation = Group + "/node"
+
 	// PoolCondition is the prefix of the conditions on the driver's pods, one for each pool: PoolCondition + the
 	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolDegraded, PoolAbsent,
 	// PoolNotSelected).
