@@ -117,9 +117,4 @@ and removing can, wherever the release fixes the names. */}}
   resources: [leases]
   resourceNames: [hostpath-provisioner-operator]
   verbs: [get, update, patch]
-# Whether kubevirt's operator runs here.
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  resourceNames: [hostpath-provisioner-operator-lock]
-  verbs: [get]
 {{- end -}}

@@ -27,6 +27,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/platform"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/predecessor"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/tlspolicy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/webhook"
@@ -199,10 +200,19 @@ func (op *operator) buildController() error {
 		return fmt.Errorf("register a metric: %w", err)
 	}
 	return controller.New(controller.Options{
-		Client: op.mgr.GetClient(), Live: op.mgr.GetAPIReader(), Rendered: rendered,
+		Predecessor: op.predecessor(),
+		Client:      op.mgr.GetClient(), Live: op.mgr.GetAPIReader(), Rendered: rendered,
 		Renderer: render.Remember(renderer), Platform: op.platform, Policy: op.policy,
 		Recorder: op.mgr.GetEventRecorder(component), Ready: ready, Log: op.log,
 		Namespace: op.namespace, ReleaseName: op.releaseName, BaseConfig: op.baseConfig, DriverName: op.driverName,
 		Version: buildinfo.Version(),
 	}).Setup(op.mgr, op.changed)
+}
+
+// predecessor is what is there of kubevirt's.
+func (op *operator) predecessor() *predecessor.Predecessor {
+	return predecessor.New(predecessor.Options{
+		Live: op.mgr.GetAPIReader(), Nodes: op.mgr.GetClient(), Writer: op.mgr.GetClient(), Namespace: op.namespace,
+		WebhookConfiguration: op.webhookConfiguration,
+	})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/platform"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/predecessor"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/tlspolicy"
 )
@@ -59,11 +60,13 @@ type Options struct {
 	// Rendered has the objects with the label names.OwnedBy.
 	Rendered cache.Cache
 	Renderer Renderer
-	Platform Platform
-	Policy   TLSPolicy
-	Recorder events.EventRecorder
-	Ready    Ready
-	Log      *slog.Logger
+	// Predecessor is what is there of kubevirt's.
+	Predecessor *predecessor.Predecessor
+	Platform    Platform
+	Policy      TLSPolicy
+	Recorder    events.EventRecorder
+	Ready       Ready
+	Log         *slog.Logger
 
 	Namespace, ReleaseName, BaseConfig, DriverName string
 	// Version is the operator's own.
@@ -78,6 +81,8 @@ type Reconciler struct {
 	controller controller.Controller
 	watched    map[string]bool
 	now        func() time.Time
+	// alone: nothing of kubevirt's ran when it was last looked.
+	alone bool
 	// measured is the value of the metric.
 	measured float64
 }
@@ -96,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, resource); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if wait, err := r.leave(ctx, resource); err != nil || wait > 0 {
+	if wait, err := r.takeOver(ctx, resource); err != nil || wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, err
 	}
 	if resource.Name != names.CustomResource {
@@ -118,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	done := r.serve(ctx, resource, deleting)
 	wait, reported := r.report(ctx, resource, deleting, done)
-	err = errors.Join(done.applyErr, done.pruneErr, reported)
+	err = errors.Join(done.applyErr, done.pruneErr, reported, r.tidy(ctx, resource, deleting, done))
 	return reconcile.Result{RequeueAfter: sooner(deleting.wait, wait)}, err
 }
 

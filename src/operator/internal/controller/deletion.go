@@ -37,12 +37,13 @@ type deletion struct {
 	surroundings
 }
 
-// claim puts our finalizer on a resource, and takes kubevirt's away.
+// claim puts our finalizer on a resource, and takes kubevirt's away. A resource that is being deleted gets no new one:
+// then kubevirt's is what keeps it until the gates are open.
 func (r *Reconciler) claim(ctx context.Context, resource *hpp) error {
 	before := resource.DeepCopy()
-	changed := controllerutil.RemoveFinalizer(resource, names.KubevirtFinalizer)
-	if resource.DeletionTimestamp == nil {
-		changed = controllerutil.AddFinalizer(resource, names.Finalizer) || changed
+	changed := resource.DeletionTimestamp == nil && controllerutil.AddFinalizer(resource, names.Finalizer)
+	if controllerutil.ContainsFinalizer(resource, names.Finalizer) {
+		changed = controllerutil.RemoveFinalizer(resource, names.KubevirtFinalizer) || changed
 	}
 	return r.patchFinalizers(ctx, changed, resource, before)
 }
@@ -61,6 +62,7 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, changed bool, resource
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, resource, patch); client.IgnoreNotFound(err) != nil {
+		r.refused(ctx, resource, err)
 		return fmt.Errorf("set the finalizers of HostPathProvisioner %s: %w", resource.Name, err)
 	}
 	return nil
@@ -110,7 +112,8 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 	if resource.DeletionTimestamp == nil {
 		return h, nil
 	}
-	if !controllerutil.ContainsFinalizer(resource, names.Finalizer) {
+	if !controllerutil.ContainsFinalizer(resource, names.Finalizer) &&
+		!controllerutil.ContainsFinalizer(resource, names.KubevirtFinalizer) {
 		h.over = true
 		return h, nil
 	}
@@ -155,6 +158,9 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 // end removes what is left of a resource whose gates are open, and lets it go.
 func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate) error {
 	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds()); err != nil {
+		return err
+	}
+	if err := r.Predecessor.End(ctx); err != nil {
 		return err
 	}
 	if err := r.release(ctx, resource); err != nil {

@@ -79,12 +79,17 @@ func (r *Reconciler) write(
 	}
 	changed := resource.DeepCopy()
 	changed.Status = fresh
-	err := r.Client.Status().Patch(ctx, changed,
-		client.MergeFromWithOptions(resource, client.MergeFromWithOptimisticLock{}))
+	patch := client.MergeFromWithOptions(resource, client.MergeFromWithOptimisticLock{})
+	err := r.Client.Status().Patch(ctx, changed, patch)
+	if apierrors.IsNotFound(err) {
+		// kubevirt's definition has no subresource for it.
+		err = r.Client.Patch(ctx, changed, patch)
+	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
+		r.refused(ctx, resource, err, events...)
 		return fmt.Errorf("write the status of HostPathProvisioner %s: %w", resource.Name, err)
 	}
 	for _, event := range events {

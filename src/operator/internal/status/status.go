@@ -37,6 +37,7 @@ const (
 	ReasonNotServed            = "NotServed"
 	ReasonUnsupportedName      = "UnsupportedName"
 	ReasonKubevirtOperatorRuns = "KubevirtOperatorRuns"
+	ReasonKubevirtRuns         = "KubevirtRuns"
 )
 
 // Reasons of the events.
@@ -46,6 +47,7 @@ const (
 	EventHealthy         = "ProvisionerHealthy"
 	EventDegraded        = "Degraded"
 	EventDeletionBlocked = "DeletionBlocked"
+	EventWebhookRefuses  = "KubevirtWebhookRefuses"
 )
 
 // maxMessage is what the API allows in a condition, less a little.
@@ -155,7 +157,8 @@ func notServed(in Input) metav1.Condition {
 	if len(in.NotServed) > 0 {
 		return condition(v1beta1.NotServed, true, ReasonNotServed, strings.Join(in.NotServed, "; "))
 	}
-	if old := meta.FindStatusCondition(in.Old.Conditions, v1beta1.NotServed); old != nil && in.RenderError != nil {
+	if old := meta.FindStatusCondition(in.Old.Conditions, v1beta1.NotServed); in.RenderError != nil && old != nil &&
+		old.Reason == ReasonNotServed {
 		return *old
 	}
 	return metav1.Condition{Type: v1beta1.NotServed}

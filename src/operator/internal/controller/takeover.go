@@ -1,0 +1,68 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/predecessor"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
+)
+
+// lookAgain is how often it is looked whether what kubevirt's operator runs has ended: nothing of it is watched.
+const lookAgain = 10 * time.Second
+
+// takeOver lets nothing be done for a resource while something of kubevirt's runs: two drivers with one name on a node
+// take each other's registration away, and kubevirt's removes data past our trash. It returns how long to wait; 0 is
+// that nothing is in the way.
+//
+// It looks once, and from then on only at a resource that is not ours alone: kubevirt's operator puts its finalizer on
+// all that it serves.
+func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration, error) {
+	ours := controllerutil.ContainsFinalizer(resource, names.Finalizer)
+	if r.alone && ours && !controllerutil.ContainsFinalizer(resource, names.KubevirtFinalizer) {
+		return 0, nil
+	}
+	wait, err := r.Predecessor.Displace(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if r.alone = wait.Over(); r.alone {
+		return 0, nil
+	}
+	reason := status.ReasonKubevirtRuns
+	if wait.Operator {
+		reason = status.ReasonKubevirtOperatorRuns
+	}
+	fresh, events := status.Waiting(resource, r.now(), reason, wait.Message)
+	return lookAgain, r.write(ctx, resource, fresh, events)
+}
+
+// refused makes events of a change of the resource that the webhook of an operator that is no more refused. No webhook
+// keeps events away; unsaid are those that the change would have made.
+func (r *Reconciler) refused(ctx context.Context, resource *hpp, err error, unsaid ...status.Event) {
+	if !predecessor.Refused(err) {
+		return
+	}
+	obstacles, asked := r.Predecessor.Obstacles(ctx)
+	if asked != nil || obstacles == "" {
+		return // the error is logged, and it is tried again
+	}
+	unsaid = append(unsaid,
+		status.Event{Type: corev1.EventTypeWarning, Reason: status.EventWebhookRefuses, Note: obstacles})
+	for _, event := range unsaid {
+		r.event(resource, event)
+	}
+}
+
+// tidy removes what is left of kubevirt's once what takes its place is available.
+func (r *Reconciler) tidy(ctx context.Context, resource *hpp, deleting deletion, done work) error {
+	if deleting.gate != nil || done.renderErr != nil || done.applyErr != nil || len(done.outcome.Replacing) > 0 ||
+		r.measured != ready {
+		return nil
+	}
+	return r.Predecessor.Tidy(ctx, resource.Spec.StoragePools, deleting.deployments)
+}
