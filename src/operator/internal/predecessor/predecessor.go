@@ -85,8 +85,16 @@ type Wait struct {
 func (w Wait) Over() bool { return w.Message == "" }
 
 // Displace takes away what must not run beside the driver, and says what is still there. While kubevirt's operator runs
-// it touches nothing.
+// it touches nothing. Where something was there, Tidy looks again.
 func (p *Predecessor) Displace(ctx context.Context) (Wait, error) {
+	wait, err := p.displace(ctx)
+	if err != nil || !wait.Over() {
+		p.tidied = notTidied
+	}
+	return wait, err
+}
+
+func (p *Predecessor) displace(ctx context.Context) (Wait, error) {
 	running, err := p.Running(ctx)
 	if err != nil {
 		return Wait{}, err
