@@ -73,10 +73,25 @@ func TestDeployInAnotherNamespace(t *testing.T) {
 	text := strings.ReplaceAll(manifest(t, "operator.yaml")+"---\n"+manifest(t, "webhook.yaml"), "namespace: "+old+"\n",
 		"namespace: storage\n")
 	got := helmcli.Ids(helmcli.Raw(t, text))
-	values := withOperator(helmcli.Values{Args: []string{"--no-hooks", "--set", "fullnameOverride=" + old}}, nil)
+	values := withOperator(helmcli.Values{Args: []string{"--no-hooks"}}, nil)
 	want := helmcli.Ids(helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)))
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
 		t.Errorf("objects in the namespace storage (-chart +deploy):\n%s", diff)
+	}
+}
+
+// TestDeployHasNoNameOfKubevirts: where its operator is there, `kubectl apply` would change its objects, and fail on
+// the selector of its Deployment.
+func TestDeployHasNoNameOfKubevirts(t *testing.T) {
+	for _, file := range []string{"operator.yaml", "webhook.yaml"} {
+		for _, object := range helmcli.Raw(t, manifest(t, file)) {
+			if slices.Contains([]string{
+				"hostpath-provisioner-operator", "hostpath-provisioner-operator-webhook-service", "hostpathprovisioner.kubevirt.io",
+			}, object.GetName()) {
+				t.Errorf("%s of deploy/%s has the name of kubevirt's, %s", object.GetObjectKind().GroupVersionKind().Kind, file,
+					object.GetName())
+			}
+		}
 	}
 }
 

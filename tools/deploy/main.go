@@ -18,8 +18,9 @@ import (
 	"syscall"
 )
 
-// release is the name of the release and of its namespace, so that the namespace is all that a reader has to replace.
-const release = "hostpath-provisioner"
+// The names of the release and of its namespace. A release of the namespace's name would give objects the names that
+// kubevirt's operator and its driver have, with other selectors: `kubectl apply` would fail halfway.
+const release, namespace = "hpp", "hostpath-provisioner"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -82,7 +83,7 @@ const kubeVersion = "v1.37.1"
 // template renders the chart as for a release of the fixed name.
 func template(ctx context.Context, helm, chart string, args []string) (string, error) {
 	args = append(
-		[]string{"template", release, chart, "--namespace", release, "--kube-version", kubeVersion, "--no-hooks"}, args...,
+		[]string{"template", release, chart, "--namespace", namespace, "--kube-version", kubeVersion, "--no-hooks"}, args...,
 	)
 	command := exec.CommandContext(ctx, helm, args...)
 	var stderr bytes.Buffer

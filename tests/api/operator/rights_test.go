@@ -28,6 +28,7 @@ func rights(t *testing.T, w *world) {
 		{false, "update", "", "nodes", ""},
 		{false, "delete", "", "namespaces", ""},
 		{false, "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "another"},
+		{false, "delete", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "another"},
 	} {
 		review := subjectAccessReview(harness.OperatorName, test.verb, test.group, test.resource, test.named)
 		w.Create(t, review)
