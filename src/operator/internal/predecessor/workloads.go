@@ -1,6 +1,7 @@
 package predecessor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,17 +152,25 @@ func leftPods(pods []corev1.Pod, nodes []corev1.Node, now time.Time) string {
 	return ""
 }
 
-// remove deletes exactly the objects that were seen, their pods first. All are tried.
+// remove deletes exactly the objects that were seen, of workloads their pods first. All are tried.
 func (p *Predecessor) remove(ctx context.Context, objects ...client.Object) error {
 	var problems []error
 	for _, object := range objects {
 		uid := object.GetUID()
-		err := p.Writer.Delete(ctx, object, client.Preconditions{UID: &uid},
-			client.PropagationPolicy(metav1.DeletePropagationForeground))
-		if client.IgnoreNotFound(err) != nil {
-			problems = append(problems, fmt.Errorf("delete kubevirt's %T %s: %w", object,
-				client.ObjectKeyFromObject(object), advise(err)))
+		options := []client.DeleteOption{client.Preconditions{UID: &uid}}
+		switch object.(type) {
+		case *appsv1.DaemonSet, *appsv1.Deployment, *batchv1.Job:
+			options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		}
+		if err := p.Writer.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil {
+			problems = append(problems,
+				fmt.Errorf("delete kubevirt's %s %s: %w", kindOf(object), client.ObjectKeyFromObject(object), advise(err)))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// kindOf is an object's kind; those that were listed with their type do not have it.
+func kindOf(object client.Object) string {
+	return cmp.Or(object.GetObjectKind().GroupVersionKind().Kind, strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1."))
 }
