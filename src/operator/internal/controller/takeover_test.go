@@ -1,0 +1,186 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/predecessor"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
+)
+
+// cluster has Deployments, and one resource, of which only the status can be changed: any other call panics.
+type cluster struct {
+	client.Client
+	deployments []appsv1.Deployment
+	err         error
+	// asked counts what was listed.
+	asked    int
+	resource *v1beta1.HostPathProvisioner
+	// whole: the status is no subresource.
+	whole bool
+	wrote *v1beta1.HostPathProvisionerStatus
+}
+
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if resource, ok := into.(*v1beta1.HostPathProvisioner); ok && c.resource != nil {
+		c.resource.DeepCopyInto(resource)
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	c.asked++
+	if list, ok := into.(*appsv1.DeploymentList); ok {
+		list.Items = slices.Clone(c.deployments)
+	}
+	return c.err
+}
+
+func (c *cluster) Status() client.SubResourceWriter { return statusOf{cluster: c} }
+
+func (c *cluster) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	resource, ok := object.(*v1beta1.HostPathProvisioner)
+	if !c.whole || !ok {
+		panic("nothing but the status is to be changed")
+	}
+	c.wrote = &resource.Status
+	return nil
+}
+
+type statusOf struct {
+	client.SubResourceWriter
+	cluster *cluster
+}
+
+func (s statusOf) Patch(
+	_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
+) error {
+	if s.cluster.whole {
+		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
+	}
+	if resource, ok := object.(*v1beta1.HostPathProvisioner); ok {
+		s.cluster.wrote = &resource.Status
+	}
+	return nil
+}
+
+type recorded struct{ reasons []string }
+
+func (e *recorded) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	e.reasons = append(e.reasons, reason)
+}
+
+func moment() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// kubevirts is the Deployment of kubevirt's operator.
+func kubevirts() []appsv1.Deployment {
+	return []appsv1.Deployment{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "hostpath-provisioner-operator"},
+	}}
+}
+
+// served is a resource as kubevirt's operator leaves it, one condition without a reason.
+func served(name string) *v1beta1.HostPathProvisioner {
+	resource := &v1beta1.HostPathProvisioner{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{names.KubevirtFinalizer}, Generation: 3},
+	}
+	resource.Status.ObservedVersion = "v0.25.2"
+	resource.Status.Conditions = []metav1.Condition{
+		{
+			Type:               v1beta1.Available,
+			Status:             metav1.ConditionTrue,
+			Reason:             "Complete",
+			LastTransitionTime: metav1.NewTime(moment()),
+		}, {Type: "Upgradeable", Status: metav1.ConditionTrue},
+	}
+	return resource
+}
+
+func (c *cluster) reconciler(recorder *recorded) *Reconciler {
+	r := New(Options{
+		Client: c, Live: c, Ready: &gauge{}, Recorder: recorder, Namespace: "hpp",
+		Predecessor: predecessor.New(predecessor.Options{Live: c, Nodes: c, Writer: c, Namespace: "hpp"}),
+	})
+	r.now = moment
+	return r
+}
+
+// While kubevirt's operator runs its resource keeps its finalizer, whatever its name, and nothing but the status is
+// written, be it a subresource or not.
+func TestLeavesToKubevirtsOperator(t *testing.T) {
+	t.Parallel()
+	for _, whole := range []bool{false, true} {
+		c, recorder := &cluster{deployments: kubevirts(), resource: served("another"), whole: whole}, &recorded{}
+		r := c.reconciler(recorder)
+		result, err := r.Reconcile(t.Context(), request("another"))
+		if err != nil || result.RequeueAfter != 10*time.Second || c.wrote == nil {
+			t.Fatalf("again after %s, error %v, wrote %v", result.RequeueAfter, err, c.wrote)
+		}
+		condition := meta.FindStatusCondition(c.wrote.Conditions, v1beta1.NotServed)
+		if condition == nil || condition.Reason != status.ReasonKubevirtOperatorRuns ||
+			!strings.Contains(condition.Message, "kubectl scale deployment --namespace=kubevirt") {
+			t.Errorf("NotServed is %+v", condition)
+		}
+		if len(c.wrote.Conditions) != 2 || c.wrote.ObservedVersion != "v0.25.2" {
+			t.Errorf("of kubevirt's status there is left %+v", c.wrote)
+		}
+		// Again: nothing new to say.
+		c.resource.Status, c.wrote = *c.wrote, nil
+		_, err = r.Reconcile(t.Context(), request("another"))
+		if diff := cmp.Diff([]string{status.ReasonKubevirtOperatorRuns}, recorder.reasons); err != nil || c.wrote != nil ||
+			diff != "" {
+			t.Errorf("again: error %v, wrote %v, events (-want +got):\n%s", err, c.wrote, diff)
+		}
+	}
+}
+
+// It is asked once, and then only about a resource that is not ours alone.
+func TestAsksOnlyWhileItHasTo(t *testing.T) {
+	t.Parallel()
+	c := &cluster{}
+	r := c.reconciler(&recorded{})
+	ours := served(names.CustomResource)
+	ours.Finalizers = []string{names.Finalizer}
+	both := ours.DeepCopy()
+	both.Finalizers = append(both.Finalizers, names.KubevirtFinalizer)
+	for _, step := range []struct {
+		what     string
+		resource *v1beta1.HostPathProvisioner
+		asks     bool
+	}{
+		{"ours, at the start", ours, true}, {"ours", ours, false}, {"kubevirt's", served(names.CustomResource), true},
+		{"both's", both, true}, {"ours again", ours, false},
+	} {
+		c.asked = 0
+		if wait, err := r.takeOver(t.Context(), step.resource); wait != 0 || err != nil || (c.asked > 0) != step.asks {
+			t.Errorf("%s: waits %s, error %v, asked %d times", step.what, wait, err, c.asked)
+		}
+	}
+	c.resource, c.err = served(names.CustomResource), errors.New("forbidden")
+	if _, err := r.Reconcile(t.Context(), request(names.CustomResource)); err == nil ||
+		!strings.Contains(err.Error(), "find kubevirt's operator") {
+		t.Errorf("when it cannot be known: %v", err)
+	}
+}
