@@ -28,8 +28,8 @@ const (
 	elsewhere        = "kubevirt-hpp"
 )
 
-// kubevirts are the objects of a file of testdata/kubevirt, with the words that it leaves open: name, value.
-func kubevirts(t *testing.T, file string, words ...string) []client.Object {
+// fixture gives the objects of a file of testdata/kubevirt, with the words that it leaves open: name, value.
+func fixture(t *testing.T, file string, words ...string) []client.Object {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "kubevirt", file))
 	if err != nil {
@@ -48,7 +48,7 @@ func (w *world) kubevirt(t *testing.T, namespace string, files ...string) []clie
 	t.Helper()
 	var all []client.Object
 	for _, file := range files {
-		all = append(all, kubevirts(t, file, "NAMESPACE", namespace)...)
+		all = append(all, fixture(t, file, "NAMESPACE", namespace)...)
 	}
 	w.Create(t, all...)
 	return all

@@ -25,7 +25,7 @@ func fromClaims() *v1beta1.HostPathProvisioner {
 
 func mounterOfKubevirts(t *testing.T, namespace, pool, node string) client.Object {
 	t.Helper()
-	return kubevirts(t, "mounter.yaml", "NAMESPACE", namespace, "POOL", pool, "NODE", node)[0]
+	return fixture(t, "mounter.yaml", "NAMESPACE", namespace, "POOL", pool, "NODE", node)[0]
 }
 
 // mounters: one of kubevirt's goes when ours mounts the same claim on the same node, or when nobody needs it.

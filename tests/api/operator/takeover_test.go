@@ -54,7 +54,7 @@ func inOwnNamespace(t *testing.T, w *world, there []client.Object) {
 	w.waits(t, "KubevirtOperatorRuns", "Deployment "+harness.Namespace+"/hostpath-provisioner-operator: run `kubectl "+
 		"scale deployment --namespace="+harness.Namespace+" hostpath-provisioner-operator --replicas=0`")
 	harness.Until(t, w.Server, "kubevirt's driver runs", kubevirtsDriver(harness.Namespace), runsOnTwo)
-	webhook := kubevirts(t, "webhook.yaml", "NAMESPACE", harness.Namespace, "NAME", kubevirtsWebhook)
+	webhook := fixture(t, "webhook.yaml", "NAMESPACE", harness.Namespace, "NAME", kubevirtsWebhook)
 	w.Create(t, webhook...)
 	w.nodes.Die(t, "node-2")
 	defer w.nodes.Return(t, "node-2")
@@ -101,7 +101,7 @@ func byOLM(t *testing.T, w *world) {
 	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: elsewhere, Name: "hostpath-provisioner-admin-csi", Labels: labels,
 	}})
-	webhook := kubevirts(t, "webhook.yaml", "NAMESPACE", elsewhere, "NAME", "validate-hostpath-provisioner.kubevirt.io-x7")
+	webhook := fixture(t, "webhook.yaml", "NAMESPACE", elsewhere, "NAME", "validate-hostpath-provisioner.kubevirt.io-x7")
 	w.Create(t, kubevirtsResource("local", "/var/hpvolumes"))
 	w.waits(t, "KubevirtOperatorRuns", "ClusterServiceVersion "+elsewhere+"/hostpathprovisioneroperator.v0.25.2: run "+
 		"`kubectl delete --namespace="+elsewhere+" subscription.operators.coreos.com/hpp "+
