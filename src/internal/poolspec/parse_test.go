@@ -133,6 +133,10 @@ func TestParseRefuses(t *testing.T) {
 			pool("scope: everyNode"),
 			[]string{at + `scope: Invalid value: "everyNode": want node or shared`},
 		},
+		"requireMount off where a claim is mounted": {
+			pool("pvcTemplate: {}", "requireMount: false"),
+			[]string{at + "requireMount: Invalid value: false", "leave requireMount out"},
+		},
 		"quota": {pool("quota: on"), []string{at + "quota: Invalid value: true: want a value of type " +
 			"string"}},
 		"quota value": {
@@ -245,23 +249,27 @@ func TestNeighboursAreNotNested(t *testing.T) {
 func TestSupported(t *testing.T) {
 	config, err := poolspec.Parse(
 		[]byte(
-			"storagePools: [{name: a, path: /a, scope: shared}, {name: b, path: /b, pvcTemplate: {}}, {name: c, " +
-				"path: /c}]"),
+			"storagePools: [{name: a, path: /a, scope: shared}, {name: b, path: /b, pvcTemplate: {accessModes: " +
+				"[ReadWriteOnce, ReadWriteMany]}}, {name: c, path: /c}, " +
+				"{name: d, path: /d, pvcTemplate: {accessModes: [ReadWriteOnce]}}, " +
+				"{name: e, path: /e, pvcTemplate: {}}]"),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = config.Supported()
 	if err == nil {
-		t.Fatal("shared and pvcTemplate are called supported")
+		t.Fatal("shared pools are called supported")
 	}
-	for _, part := range []string{"storagePools[0].scope", "storagePools[1].pvcTemplate"} {
+	for _, part := range []string{
+		"storagePools[0].scope", "storagePools[1].pvcTemplate.accessModes", "once scope shared is",
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %q does not say %q", err, part)
 		}
 	}
 	if err := (poolspec.Config{StoragePools: config.StoragePools[2:]}).Supported(); err != nil {
-		t.Errorf("a plain pool is called unsupported: %v", err)
+		t.Errorf("pools of single nodes are called unsupported: %v", err)
 	}
 }
 

@@ -45,7 +45,8 @@ type Pool struct {
 	Scope Scope `json:"scope,omitempty"`
 	// NodeSelector are node labels; a node without them creates no volumes but serves those it has.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// RequireMount adopts the pool only where a filesystem of its own is mounted. Nil: as MountRequired says.
+	// RequireMount adopts the pool only where a filesystem of its own is mounted. Nil: as MountRequired says; it cannot be
+	// false together with PVCTemplate.
 	RequireMount *bool `json:"requireMount,omitempty"`
 	// Quota is auto unless said otherwise.
 	Quota Quota `json:"quota,omitempty"`
@@ -59,7 +60,8 @@ type Pool struct {
 	Inline bool `json:"inline,omitempty"`
 	// Trash says what happens to deleted volumes.
 	Trash Trash `json:"trash,omitzero"`
-	// PVCTemplate takes the filesystem from a claim per node. This version of the driver refuses it.
+	// PVCTemplate takes the filesystem from a claim per node (the spec of a PersistentVolumeClaim), which a mounter puts
+	// at Path/csi. The driver serves the pool only where something is mounted there.
 	PVCTemplate map[string]any `json:"pvcTemplate,omitempty"`
 }
 

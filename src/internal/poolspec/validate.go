@@ -47,6 +47,8 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 	invalid(system != "", "path", p.Path, fmt.Sprintf("it is or lies in %s, a directory of the system: "+
 		"want one that belongs to the pool alone, such as /var/lib/hostpath-provisioner", system))
 	invalid(p.Scope != ScopeNode && p.Scope != ScopeShared, "scope", p.Scope, "want node or shared")
+	invalid(p.PVCTemplate != nil && !p.MountRequired(), "requireMount", false,
+		"a pool with pvcTemplate is used only where its claim is mounted: leave requireMount out")
 	invalid(!slices.Contains([]Quota{QuotaAuto, QuotaRequired, QuotaNone}, p.Quota), "quota", p.Quota,
 		"want auto, required or none")
 	invalid(p.Reserve.Bytes < 0, "reserve", p.Reserve, "want 0 bytes or more")
@@ -72,12 +74,18 @@ func (c Config) Supported() error {
 		if p.Scope == ScopeShared {
 			found = append(found, field.Forbidden(at.Child("scope"), "shared is not supported by this version; use node"))
 		}
-		if p.PVCTemplate != nil {
-			found = append(found, field.Forbidden(at.Child("pvcTemplate"), "not supported by this version; "+
-				"mount the filesystem at the pool's path and set requireMount instead"))
+		if p.sharedTemplate() {
+			found = append(found, field.Forbidden(at.Child("pvcTemplate", "accessModes"), "one claim for all nodes "+
+				"(ReadWriteMany) is served once scope shared is; use ReadWriteOnce, which makes a claim for each node"))
 		}
 	}
 	return found.ToAggregate()
+}
+
+// sharedTemplate reports whether the template asks for one claim that all nodes mount.
+func (p Pool) sharedTemplate() bool {
+	modes, _ := p.PVCTemplate["accessModes"].([]any)
+	return slices.Contains(modes, any("ReadWriteMany"))
 }
 
 // validateSelector finds labels that no node can have.

@@ -125,8 +125,8 @@ type Facts struct {
 	Path, CSI bool
 	// MountPoint reports whether the path, CSIMountPoint whether csi/ is itself the root of a mount.
 	MountPoint, CSIMountPoint bool
-	// Dev is the device number (st_dev) of csi/ if it exists, else of the path.
-	Dev uint64
+	// Dev and Ino are the device (st_dev) and inode number of csi/ if it exists, else of the path.
+	Dev, Ino uint64
 	// FSID is the filesystem's identity (statfs(2) f_fsid), in hexadecimal; for information.
 	FSID string
 	// FSType is the filesystem's name ("ext4", "xfs", "nfs" …), else the magic number of statfs(2) in hexadecimal.

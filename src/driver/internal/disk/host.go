@@ -67,7 +67,7 @@ func describe(f *os.File, facts *Facts) (mountPoint bool, err error) {
 		return false, err
 	}
 	on, err := statfs(f)
-	facts.Dev = mount.Dev
+	facts.Dev, facts.Ino = mount.Dev, mount.Ino
 	facts.FSID = fmt.Sprintf("%08x%08x", uint32(on.Fsid.Val[0]), uint32(on.Fsid.Val[1]))
 	facts.FSType = fsType(int64(on.Type))
 	facts.ReadOnly = mount.ReadOnly

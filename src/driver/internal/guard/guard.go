@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -70,6 +71,9 @@ func Failed(path string, err error) Decision {
 
 // Decide says what to do about a pool.
 func Decide(spec poolspec.Pool, f Facts) Decision {
+	if spec.PVCTemplate != nil && !f.CSIMountPoint {
+		f.Marker, f.MarkerErr, f.SamePool = nil, nil, "" // of the directory that the claim is to be mounted on
+	}
 	switch {
 	case f.Remembered.Err != nil:
 		return Absent("StateDamaged", "%v", f.Remembered.Err)
@@ -95,6 +99,8 @@ func first(spec poolspec.Pool, f Facts) Decision {
 		return Decision{
 			Action: StayAside, Reason: "NotSelected", Message: "this node's labels do not match the pool's nodeSelector",
 		}
+	case spec.PVCTemplate != nil && !f.CSIMountPoint:
+		return claimNotMounted(spec)
 	case spec.MountRequired() && !ownFilesystem(f):
 		return Absent("NotMounted", "requireMount is set and no filesystem of its own is mounted at %s", spec.Path)
 	case f.Marker != nil:
@@ -108,6 +114,8 @@ func first(spec poolspec.Pool, f Facts) Decision {
 func recognize(spec poolspec.Pool, f Facts) Decision {
 	const wayOut = "mount the right one, or if the change is meant: driver pool forget %s"
 	switch {
+	case spec.PVCTemplate != nil && !f.CSIMountPoint:
+		return claimNotMounted(spec)
 	case !f.Path:
 		return Absent("PathMissing", "%s does not exist; "+wayOut, spec.Path, spec.Name)
 	case f.Marker == nil:
@@ -119,6 +127,14 @@ func recognize(spec poolspec.Pool, f Facts) Decision {
 	default:
 		return Decision{Action: Use}
 	}
+}
+
+// claimNotMounted refuses a pool from claims until the mounter has put this node's claim at csi/. Without it csi/ is a
+// directory of the node's own disk, or of the one that the claim was on before.
+func claimNotMounted(spec poolspec.Pool) Decision {
+	return Absent("ClaimNotMounted", "pvcTemplate is set and nothing is mounted at %s/csi: waiting for the pool's "+
+		"mounter on this node to mount its claim there; see what keeps it: kubectl describe pods -A -l %s=%s",
+		spec.Path, names.PoolLabel, spec.Name)
 }
 
 // ownFilesystem reports whether the pool's directory is a mount, or on a filesystem that is none of the system's.

@@ -14,6 +14,8 @@ func TestDecide(t *testing.T) {
 	yes, no := true, false
 	var (
 		mount  = poolspec.Pool{RequireMount: &yes}
+		claims = poolspec.Pool{PVCTemplate: map[string]any{}}
+		onto   = disk.Facts{Path: true, CSI: true, CSIMountPoint: true}
 		there  = disk.Facts{Path: true}
 		here   = disk.Facts{Path: true, CSI: true}
 		ours   = &guard.Marker{Version: guard.MarkerVersion, ID: "AAAA"}
@@ -101,6 +103,39 @@ func TestDecide(t *testing.T) {
 		},
 		"requireMount, below another disk": {
 			spec: mount, facts: guard.Facts{Selected: true, Facts: here}, action: guard.Create,
+		},
+		"claim mounted, first use": {
+			spec: claims, facts: guard.Facts{Selected: true, SystemDisk: true, Facts: onto}, action: guard.Create,
+		},
+		"claim mounted, marked": {
+			spec: claims, facts: guard.Facts{Selected: true, SystemDisk: true, Facts: onto, Marker: ours},
+			action: guard.Adopt,
+		},
+		"claim mounted, remembered": {
+			spec: claims, facts: guard.Facts{Selected: true, Facts: onto, Marker: ours, Remembered: known}, action: guard.Use,
+		},
+		"another claim mounted": {
+			spec: claims, facts: guard.Facts{Selected: true, Facts: onto, Marker: theirs, Remembered: known},
+			action: guard.Refuse, reason: "MarkerDiffers",
+		},
+		"claim not mounted, path missing": {
+			spec: claims, facts: guard.Facts{Selected: true}, action: guard.Refuse, reason: "ClaimNotMounted",
+		},
+		"claim not mounted, path is a mount": {
+			spec:   claims,
+			facts:  guard.Facts{Selected: true, Facts: disk.Facts{Path: true, CSI: true, MountPoint: true}},
+			action: guard.Refuse, reason: "ClaimNotMounted",
+		},
+		"claim not mounted, directory below marked": {
+			spec: claims, facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known},
+			action: guard.Refuse, reason: "ClaimNotMounted",
+		},
+		"claim not mounted, marker of the directory below damaged": {
+			spec: claims, facts: guard.Facts{Selected: true, Facts: here, MarkerErr: errors.New("truncated")},
+			action: guard.Refuse, reason: "ClaimNotMounted",
+		},
+		"claim not mounted, not selected": {
+			spec: claims, facts: guard.Facts{Facts: here, Marker: ours}, action: guard.StayAside, reason: "NotSelected",
 		},
 		"shared, which requires a mount": {
 			spec:  poolspec.Pool{Scope: poolspec.ScopeShared},

@@ -55,7 +55,7 @@ func Make(host disk.Host, path string, f disk.Facts) (disk.FS, error) {
 		return nil, err
 	}
 	info, err := d.Stat(".")
-	if err == nil && f.Path && info.Dev != f.Dev {
+	if err == nil && ((f.Path && info.Dev != f.Dev) || (f.CSI && info.Ino != f.Ino)) {
 		err = errChanged
 	}
 	if err != nil {

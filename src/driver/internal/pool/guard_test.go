@@ -256,11 +256,61 @@ func TestNetworkFilesystem(t *testing.T) {
 	again := restart(t, n.memory, other())
 	again.is(t, "other", true, "")
 
-	claimed := other()
-	claimed.PVCTemplate = map[string]any{"storageClassName": "nfs"}
-	n = start(t, claimed)
-	n.memory.SetFSType("/other", "nfs")
-	n.is(t, "other", true, "")
+	n = start(t, claimed())
+	n.memory.Mount("/pool/csi")
+	n.memory.SetFSType("/pool/csi", "nfs")
+	n.is(t, "local", true, "")
+}
+
+// claimed is a pool whose filesystem comes from a claim.
+func claimed() poolspec.Pool {
+	spec := local()
+	spec.PVCTemplate = map[string]any{"storageClassName": "fast"}
+	return spec
+}
+
+// TestPoolFromAClaim waits for its claim, whatever is in the directory that the claim is to be mounted on.
+func TestPoolFromAClaim(t *testing.T) {
+	n := start(t, claimed())
+	n.is(t, "local", false, "ClaimNotMounted")
+	if facts, err := n.memory.Inspect("/pool"); err != nil || facts.Path {
+		t.Errorf("something was made there: %+v, %v", facts, err)
+	}
+	if s := n.status(t, "local"); s.Used || !strings.Contains(s.Message, "hostpathprovisioner.kubevirt.io/pool=local") {
+		t.Errorf("%+v", s)
+	}
+	n.memory.AddFile("/pool/csi/.hpp/pool.json", []byte(`{"version":2,"id":"of-the-OS-disk"}`))
+	n.is(t, "local", false, "ClaimNotMounted")
+
+	n.memory.Mount("/pool/csi")
+	n.is(t, "local", true, "")
+	id := n.status(t, "local").ID
+	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	must(t, n.memory.Unmount("/pool/csi"))
+	n.is(t, "local", false, "ClaimNotMounted")
+	if absent := n.Absent(); len(absent) != 1 || n.events.count("PoolAbsent") != 2 {
+		t.Errorf("absent %v, events %v", absent, n.events.all)
+	}
+
+	again := restart(t, n.memory.Crash(), claimed())
+	again.is(t, "local", false, "ClaimNotMounted")
+	again.memory.Mount("/pool/csi")
+	again.is(t, "local", true, "")
+	if s := again.status(t, "local"); s.ID != id || s.Volumes != 1 {
+		t.Errorf("%+v, want pool %s with its volume", s, id)
+	}
+}
+
+// TestAPoolGetsAClaim after it was used on the node's own disk: its volumes are missed, not shadowed.
+func TestAPoolGetsAClaim(t *testing.T) {
+	n := start(t, local())
+	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	again := restart(t, n.memory, claimed())
+	again.is(t, "local", false, "ClaimNotMounted")
+	again.memory.Mount("/pool/csi")
+	again.is(t, "local", false, "MarkerMissing")
+	must(t, again.memory.Unmount("/pool/csi"))
+	restart(t, n.memory, local()).is(t, "local", true, "")
 }
 
 // TestTwoPoolsOneDirectory: the second is refused, whichever way it leads there.

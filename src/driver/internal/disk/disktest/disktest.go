@@ -149,7 +149,7 @@ func (d *Disk) Inspect(path string) (disk.Facts, error) {
 		n = d.seen(csi)
 		facts.CSI, facts.CSIMountPoint = true, n.on.root == n
 	}
-	facts.Dev = n.on.dev
+	facts.Dev, facts.Ino = n.on.dev, n.ino
 	facts.FSID = fmt.Sprintf("%016x", n.on.dev)
 	facts.FSType = n.on.kind
 	facts.ReadOnly = n.on.readOnly
