@@ -1,5 +1,5 @@
-// Package health answers over HTTP whether a process lives (/healthz), whether it is ready (/readyz), and with its
-// metrics (/metrics), these also over TLS.
+// Package health answers over HTTP whether a process lives (/healthz, /livez), whether it is ready (/readyz), and with
+// its metrics (/metrics), these also over TLS.
 package health
 
 import (
@@ -29,7 +29,7 @@ type Check struct {
 type Config struct {
 	// Address is host:port, the host may be empty.
 	Address string
-	// Live is asked for /healthz, and first for /readyz. Without it (its Do is nil) the server has no probes.
+	// Live is asked for /healthz and /livez, and first for /readyz. Without it (its Do is nil) the server has no probes.
 	Live Check
 	// Ready are the further conditions of /readyz.
 	Ready []Check
@@ -58,6 +58,7 @@ func New(c Config) (*Server, error) {
 	mux := http.NewServeMux()
 	if c.Live.Do != nil {
 		mux.HandleFunc("GET /healthz", answer([]Check{c.Live}))
+		mux.HandleFunc("GET /livez", answer([]Check{c.Live}))
 		mux.HandleFunc("GET /readyz", answer(append([]Check{c.Live}, c.Ready...)))
 	}
 	if c.Metrics != nil {

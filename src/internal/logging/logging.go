@@ -39,6 +39,7 @@ const (
 	KeyPools       = "pools"
 	KeyProject     = "project"
 	KeyQuotaID     = "quotaID"
+	KeyRead        = "read"
 	KeyReason      = "reason"
 	KeyRequest     = "request"
 	KeyStack       = "stack"

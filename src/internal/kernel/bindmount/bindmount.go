@@ -64,6 +64,19 @@ func (t *Tree) Bind(source *os.File, target string, o Options) error {
 	return err
 }
 
+// Attach puts a detached mount at target, a directory that exists.
+func (t *Tree) Attach(mount *os.File, target string) error {
+	p, err := t.open(target)
+	if err != nil {
+		return err
+	}
+	defer p.above.Close()
+	if err := p.move(mount); err != nil {
+		return p.fail("mount", err)
+	}
+	return nil
+}
+
 // Unmount unmounts until nothing is mounted at target and removes the empty directory there. No target is no error.
 //
 // A mount that a process uses is an error (EBUSY), to be tried again: MNT_DETACH would hide it at once, but the process
@@ -167,6 +180,21 @@ func (p target) bind(source *os.File, o Options) error {
 // openat2(2), and what MS_REMOUNT sets afterwards does not propagate, so the host and the pods would get the mount
 // without the options.
 func (p target) attach(source *os.File, o Options) error {
+	mount, err := Clone(source)
+	if err != nil {
+		return err
+	}
+	defer mount.Close()
+	if o != (Options{}) {
+		if err := unix.MountSetattr(int(mount.Fd()), "", unix.AT_EMPTY_PATH, o.attributes()); err != nil {
+			return fmt.Errorf("set %+v, which needs Linux 5.12 or newer: %w", o, err)
+		}
+	}
+	return p.move(mount)
+}
+
+// move attaches a detached mount.
+func (p target) move(mount *os.File) error {
 	at, err := openDir(p.above, p.name)
 	if err != nil {
 		return err
@@ -175,18 +203,8 @@ func (p target) attach(source *os.File, o Options) error {
 	if there, err := Describe(at); err != nil || there.Mounted {
 		return cmp.Or(err, fmt.Errorf("%w: something is mounted there", unix.EBUSY))
 	}
-	tree, err := unix.OpenTree(int(source.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
-	if err != nil {
-		return fmt.Errorf("clone the mount of %s: %w", source.Name(), err)
-	}
-	defer unix.Close(tree)
-	if o != (Options{}) {
-		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, o.attributes()); err != nil {
-			return fmt.Errorf("set %+v, which needs Linux 5.12 or newer: %w", o, err)
-		}
-	}
 	const whole = unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH
-	return unix.MoveMount(tree, "", int(at.Fd()), "", whole)
+	return unix.MoveMount(int(mount.Fd()), "", int(at.Fd()), "", whole)
 }
 
 // verify looks whether what is mounted is the source, with the options asked for.
