@@ -1,0 +1,128 @@
+// Package app is the mounter's command line and its loop: it looks at the claim's place every few seconds, and answers
+// whether the claim is there.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/mounter/internal/claim"
+)
+
+// options is the command line.
+type options struct {
+	pool, path, healthAddress, logLevel, logFormat string
+	source                                         claim.Source
+}
+
+// Run does what the arguments say and gives the process's exit code. The first SIGTERM or SIGINT ends it in order, a
+// second one at once.
+func Run(args []string, stdout, stderr io.Writer) int {
+	root := newCommand(stderr)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return command.Run("mounter", stderr, root.ExecuteContext)
+}
+
+func newCommand(stderr io.Writer) *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use:   "mounter",
+		Short: "Puts the filesystem of a claim at a pool's path on this node",
+		Long: "mounter mounts a claim at csi/ in a pool's path on this node, and sees that it stays there. At SIGTERM it\n" +
+			"unmounts the claim where no volume is on it.",
+		Version:       buildinfo.Version(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(command *cobra.Command, _ []string) error { return serve(command.Context(), o, stderr) },
+	}
+	flags := root.Flags()
+	flags.StringVar(&o.pool, "pool", "", "name of the pool")
+	flags.StringVar(&o.path, "path", "", "the pool's path, which the host shares with this container (Bidirectional)")
+	flags.StringVar(&o.source.Directory, "source", "", "where the claim is mounted (volumeMode Filesystem)")
+	flags.StringVar(&o.source.Device, "device", "", "the claim's device (volumeMode Block)")
+	flags.StringVar(&o.healthAddress, "health-address", ":9810", "address of /livez and /readyz")
+	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
+	return root
+}
+
+// validate gives all that is wrong, one line for each.
+func (o *options) validate() error {
+	_, logErr := logging.New(io.Discard, o.logLevel, o.logFormat)
+	clean := func(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }
+	var problems []error
+	for _, rule := range []struct {
+		broken bool
+		what   string
+	}{
+		{!poolspec.ValidName(o.pool), fmt.Sprintf("--pool: %q: want the name of a pool", o.pool)},
+		{!clean(o.path), fmt.Sprintf("--path: %q: want a clean absolute path", o.path)},
+		{(o.source.Directory == "") == (o.source.Device == ""), "--source, --device: want one of the two"},
+		{
+			o.source.Directory != "" && !clean(o.source.Directory),
+			fmt.Sprintf("--source: %q: want a clean absolute path", o.source.Directory),
+		},
+		{
+			o.source.Device != "" && !clean(o.source.Device),
+			fmt.Sprintf("--device: %q: want a clean absolute path", o.source.Device),
+		},
+		{
+			!command.IsAddress(o.healthAddress),
+			fmt.Sprintf("--health-address: %q: want host:port or :port", o.healthAddress),
+		},
+		{logErr != nil, fmt.Sprintf("--log-level or --log-format: %v", logErr)},
+	} {
+		if rule.broken {
+			problems = append(problems, errors.New(rule.what))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// serve keeps the claim at its place until ctx ends.
+func serve(ctx context.Context, o options, stderr io.Writer) error {
+	if err := o.validate(); err != nil {
+		return fmt.Errorf("wrong options:\n%w", err)
+	}
+	log, err := logging.New(stderr, o.logLevel, o.logFormat)
+	if err != nil {
+		return err
+	}
+	log = log.With(logging.KeyPool, o.pool)
+	log.InfoContext(ctx, "starting the mounter", logging.KeyVersion, buildinfo.Version())
+	k := newKeeper(claim.New(o.path, o.source, log), log)
+	server, err := health.New(health.Config{
+		Address: o.healthAddress, Log: log,
+		Live:  health.Check{Name: "mounter", Do: func(context.Context) error { return nil }},
+		Ready: []health.Check{{Name: "claim", Do: k.ready}},
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := server.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- server.Serve(ctx, listener)
+	}()
+	k.keep(ctx)
+	return <-served
+}
