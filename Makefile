@@ -92,7 +92,7 @@ fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each tar
 ##@ Build
 .PHONY: build images generate clean
 build: ## The shipped binaries, static, in bin/
-	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/operator ./src/provisioner ./src/selftest
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/mounter ./src/operator ./src/provisioner ./src/selftest
 
 images: ## OCI images of both architectures, in artifacts/images
 	go -C tools/images run . --version $(VERSION) --platforms linux/amd64,linux/arm64 --output $(CURDIR)/artifacts/images

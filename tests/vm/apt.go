@@ -10,41 +10,20 @@ import (
 	"regexp"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/debian"
 )
 
-// apt is apt-get with lists of its own: it sees one suite, changes nothing of the machine's, and needs no root.
-type apt struct{ options []string }
+// apt is Debian's archive of the kernel's suite.
+type apt struct{ debian.Archive }
 
 func newApt(ctx context.Context, dir cache.Dir) (apt, error) {
-	state := dir.Path("vm", "apt-"+suite)
-	for _, folder := range []string{"lists/partial", "archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(state, folder), 0o755); err != nil {
-			return apt{}, fmt.Errorf("make a folder for apt: %w", err)
-		}
-	}
-	source := filepath.Join(state, "sources.list")
-	line := "deb [arch=amd64 signed-by=" + keyring + "] " + mirror + " " + suite + " main\n"
-	if err := os.WriteFile(source, []byte(line), 0o644); err != nil {
-		return apt{}, err
-	}
-	a := apt{options: []string{
-		"-qq",
-		"-o", "Dir::Etc::SourceList=" + source,
-		"-o", "Dir::Etc::SourceParts=/dev/null",
-		"-o", "Dir::State=" + state,
-		"-o", "Dir::State::status=/dev/null",
-		"-o", "Dir::Cache=" + state,
-		"-o", "APT::Architecture=amd64",
-		"-o", "APT::Sandbox::User=",
-		"-o", "Acquire::Languages=none",
-	}}
-	_, err := a.run(ctx, ".", "apt-get", "update")
-	return a, err
+	archive, err := debian.Open(ctx, dir.Path("vm", "apt-"+suite), "amd64", suite)
+	return apt{archive}, err
 }
 
 // newest says which package the newest kernel is in, and its version.
 func (a apt) newest(ctx context.Context) (name, version string, err error) {
-	out, err := a.run(ctx, ".", "apt-cache", "show", "--no-all-versions", meta)
+	out, err := a.Show(ctx, meta)
 	if err != nil {
 		return "", "", err
 	}
@@ -57,17 +36,7 @@ func (a apt) newest(ctx context.Context) (name, version string, err error) {
 
 // unpack downloads a kernel package and unpacks it into folder.
 func (a apt) unpack(ctx context.Context, name, folder string) error {
-	if _, err := a.run(ctx, folder, "apt-get", "download", name); err != nil {
-		return err
-	}
-	packages, err := filepath.Glob(filepath.Join(folder, "*.deb"))
-	if err != nil || len(packages) != 1 {
-		return errors.Join(fmt.Errorf("apt-get left %v in %s, want one package", packages, folder), err)
-	}
-	if _, err := a.run(ctx, folder, "dpkg", "-x", packages[0], folder); err != nil {
-		return err
-	}
-	if err := os.Remove(packages[0]); err != nil {
+	if err := a.Unpack(ctx, folder, name); err != nil {
 		return err
 	}
 	// kmod looks below lib/; Debian's packages count on lib being a link to usr/lib.
@@ -80,27 +49,8 @@ func (a apt) unpack(ctx context.Context, name, folder string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.run(ctx, folder, "depmod", "-b", folder, kernel.Release); err != nil {
-		return err
+	if out, err := exec.CommandContext(ctx, "depmod", "-b", folder, kernel.Release).CombinedOutput(); err != nil {
+		return fmt.Errorf("depmod of the kernel %s: %w\n%s", kernel.Release, err, out)
 	}
 	return os.WriteFile(filepath.Join(folder, "complete"), nil, 0o644)
-}
-
-// run runs one of apt's programs with the options, or another without.
-func (a apt) run(ctx context.Context, dir, program string, arguments ...string) ([]byte, error) {
-	if program == "apt-get" || program == "apt-cache" {
-		arguments = append(append([]string{}, a.options...), arguments...)
-	}
-	cmd := exec.CommandContext(ctx, program, arguments...)
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		errors.As(err, &exit)
-		if exit != nil {
-			out = append(out, exit.Stderr...)
-		}
-		return nil, fmt.Errorf("%s %v: %w\n%s", program, arguments[len(arguments)-1:], err, out)
-	}
-	return out, nil
 }

@@ -5,7 +5,6 @@ package vm
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,10 +16,8 @@ import (
 // The kernel is that of Debian's stable release at the time of writing (6.12), whatever this machine runs: it has
 // project quota on XFS and ext4, and simple quota on btrfs.
 const (
-	suite   = "trixie"
-	mirror  = "http://deb.debian.org/debian"
-	keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-	meta    = "linux-image-amd64"
+	suite = "trixie"
+	meta  = "linux-image-amd64"
 )
 
 // Kernel is an unpacked kernel package.
@@ -44,12 +41,8 @@ func Fetch(ctx context.Context, report func(string)) (Kernel, error) {
 	if len(kernels) > 0 {
 		return opened(filepath.Dir(slices.Max(kernels)))
 	}
-	if err := need("apt-get", "apt-cache", "dpkg", "depmod"); err != nil {
+	if err := need("depmod"); err != nil {
 		return Kernel{}, err
-	}
-	if _, err := os.Stat(keyring); err != nil {
-		return Kernel{}, fmt.Errorf("the kernel of the VM comes from Debian, whose keys are missing: "+
-			"`apt-get install debian-archive-keyring`: %w", err)
 	}
 	report("asking Debian for its newest kernel (once; it stays in " + dir.Path("vm") + ")")
 	apt, err := newApt(ctx, dir)
@@ -104,7 +97,7 @@ func (k Kernel) Modules(ctx context.Context, names ...string) ([]string, error) 
 // need says which programs are missing, and in which package they are.
 func need(programs ...string) error {
 	packages := map[string]string{
-		"apt-get": "apt", "apt-cache": "apt", "dpkg": "dpkg", "depmod": "kmod", "modprobe": "kmod",
+		"depmod": "kmod", "modprobe": "kmod",
 		"mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs",
 		"qemu-system-x86_64": "qemu-system-x86",
 	}

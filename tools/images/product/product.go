@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/debian"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )
 
@@ -25,7 +26,7 @@ const versionVariable = "github.com/hostpath-provisioner/hostpath-provisioner/sr
 
 // Names are the images, which are also the folders below src/ and the names
 // of the binaries at the root of each image.
-func Names() []string { return []string{"driver", "operator", "provisioner", "selftest"} }
+func Names() []string { return []string{"driver", "mounter", "operator", "provisioner", "selftest"} }
 
 // Platform is an operating system and an architecture, as Go names them.
 type Platform struct{ OS, Arch string }
@@ -114,7 +115,20 @@ func buildOne(ctx context.Context, o Options, name string, p Platform, output st
 	if err != nil {
 		return nil, err
 	}
-	return wrap(p, output, "/"+name, scratch.Config{User: user(name), Labels: labels(name, o.Version)})
+	more, err := programs(ctx, name, p)
+	if err != nil {
+		return nil, err
+	}
+	return wrap(p, output, "/"+name, scratch.Config{User: user(name), Labels: labels(name, o.Version)}, more...)
+}
+
+// programs are what an image has besides its binary: the mounter makes filesystems, once it knows that a disk has none.
+func programs(ctx context.Context, name string, p Platform) ([]scratch.File, error) {
+	if name != "mounter" {
+		return nil, nil
+	}
+	packages := []string{"xfsprogs", "util-linux", "libblkid1", "libuuid1", "libinih1", "liburcu8", "libc6"}
+	return debian.Programs(ctx, p.Arch, packages, "/sbin/mkfs.xfs", "/sbin/blkid")
 }
 
 // user is who an image runs as. The operator only talks to the API server, so nobody in particular; as a
@@ -142,9 +156,12 @@ func Wrap(p Platform, binary, target string, labels map[string]string) (v1.Image
 	return wrap(p, binary, target, scratch.Config{Labels: labels})
 }
 
-func wrap(p Platform, binary, target string, config scratch.Config) (v1.Image, error) {
+func wrap(p Platform, binary, target string, config scratch.Config, more ...scratch.File) (v1.Image, error) {
 	config.OS, config.Arch = p.OS, p.Arch
 	config.Entrypoint = []string{target}
 	config.Env = []string{"PATH=" + path.Dir(target)}
-	return scratch.Image(config, scratch.File{Path: target, Source: binary})
+	if len(more) > 0 {
+		config.Env[0] += ":/sbin"
+	}
+	return scratch.Image(config, append(more, scratch.File{Path: target, Source: binary})...)
 }

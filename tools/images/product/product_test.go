@@ -134,13 +134,15 @@ func TestPushNamesAWrongReference(t *testing.T) {
 	}
 }
 
-// TestTheOperatorIsNotRoot: its pod demands that, and names no user where OpenShift chooses one.
-func TestTheOperatorIsNotRoot(t *testing.T) {
+// module is a repository with programs that do nothing.
+func module(t *testing.T, names ...string) string {
+	t.Helper()
 	root := t.TempDir()
-	for file, content := range map[string]string{
-		"go.mod": "module example.com/m\n\ngo 1.26\n", "src/driver/main.go": "package main\n\nfunc main() {}\n",
-		"src/operator/main.go": "package main\n\nfunc main() {}\n",
-	} {
+	files := map[string]string{"go.mod": "module example.com/m\n\ngo 1.26\n"}
+	for _, name := range names {
+		files["src/"+name+"/main.go"] = "package main\n\nfunc main() {}\n"
+	}
+	for file, content := range files {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -148,8 +150,13 @@ func TestTheOperatorIsNotRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return root
+}
+
+// TestTheOperatorIsNotRoot: its pod demands that, and names no user where OpenShift chooses one.
+func TestTheOperatorIsNotRoot(t *testing.T) {
 	built, err := product.Build(t.Context(), product.Options{
-		Root: root, Names: []string{"driver", "operator"}, Version: "1",
+		Root: module(t, "driver", "operator"), Names: []string{"driver", "operator"}, Version: "1",
 		Platforms: []product.Platform{{OS: "linux", Arch: "amd64"}},
 	})
 	if err != nil {
