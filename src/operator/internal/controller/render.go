@@ -87,15 +87,22 @@ func (r *Reconciler) follow(ctx context.Context) error {
 	var problems []error
 	for _, kind := range render.Kinds() {
 		name, wanted := render.APIVersion(kind), slices.Contains(served, kind)
-		switch {
-		case wanted == r.watched[name]:
+		if wanted == r.watched[name] {
 			continue
-		case wanted:
-			problems = append(problems, r.controller.Watch(r.source(kind)))
-		default:
-			problems = append(problems, r.Rendered.RemoveInformer(ctx, blank(kind)))
+		}
+		if err := r.turn(ctx, kind, wanted); err != nil {
+			problems = append(problems, err) // and the next pass tries again
+			continue
 		}
 		r.watched[name] = wanted
 	}
 	return errors.Join(problems...)
+}
+
+// turn begins or ends to watch a kind.
+func (r *Reconciler) turn(ctx context.Context, kind schema.GroupVersionKind, watch bool) error {
+	if watch {
+		return r.controller.Watch(r.source(kind))
+	}
+	return r.Rendered.RemoveInformer(ctx, blank(kind))
 }
