@@ -205,7 +205,7 @@ func TestUninstallCheck(t *testing.T) {
 		t.Errorf("backoff limit %d, restart policy %s: the answer would come again and again",
 			*job.Spec.BackoffLimit, pod.RestartPolicy)
 	}
-	if diff := cmp.Diff([]string{"check-uninstall", "--driver-name=a.b"}, check.Args); diff != "" {
+	if diff := cmp.Diff([]string{"check-uninstall", "--driver-name=a.b", "--namespace=storage"}, check.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	if image := container(t, deployment.Spec.Template.Spec, "operator").Image; check.Image != image ||

@@ -5,7 +5,8 @@ package names
 const (
 	// Group is the API group of the custom resource, kubevirt's own.
 	Group = "hostpathprovisioner.kubevirt.io"
-	// CustomResource is the only name that a HostPathProvisioner may have.
+	// CustomResource is the name of the HostPathProvisioner that is served. One of another name is served only where it
+	// is alone.
 	CustomResource = "hostpath-provisioner"
 
 	// Driver is the default name of the CSI driver (with a dot).
@@ -38,7 +39,7 @@ const (
 	// ForceDelete is the annotation on a HostPathProvisioner that lets it, or a pool of it, go although
 	// PersistentVolumes are left. Its value has to be "true".
 	ForceDelete = Group + "/delete-with-volumes"
-	// OwnedBy is the label on every object that the operator applies. Its value is the custom resource's name.
+	// OwnedBy is the label on every object that the operator applies. Its value is CustomResource.
 	OwnedBy = Group + "/owned-by"
 
 	// PoolLabel is on the mounters and claims of a pool with a pvcTemplate. Its value is the pool's name.

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// HostPathProvisioner makes directories on the nodes into volumes. There is one in a cluster, and it is named
-// hostpath-provisioner.
+// HostPathProvisioner makes directories on the nodes into volumes. One is served in a cluster: that named
+// hostpath-provisioner, else the only one there is.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -17,7 +17,6 @@ import (
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.observedVersion`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name == 'hostpath-provisioner'",optionalOldSelf=true,message="the only HostPathProvisioner of a cluster is named hostpath-provisioner: change metadata.name"
 type HostPathProvisioner struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -42,9 +41,10 @@ type HostPathProvisionerList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.pathConfig) != (has(self.storagePools) && size(self.storagePools) > 0)",message="want either storagePools or pathConfig, and not both: storagePools serves CSI volumes; pathConfig also runs the legacy provisioner"
 type HostPathProvisionerSpec struct {
-	// When the nodes pull the images: Always, IfNotPresent or Never. Without it, what the operator's base values say.
+	// When the nodes pull the images: Always, IfNotPresent or Never. Without it, or empty, what the operator's base
+	// values say.
 	//
-	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +kubebuilder:validation:Enum="";Always;IfNotPresent;Never
 	// +optional
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 	// One directory for the legacy provisioner (hostPath volumes) and for a CSI pool named legacy. For what exists;
@@ -63,11 +63,11 @@ type HostPathProvisionerSpec struct {
 	//
 	// +optional
 	Workload Workload `json:"workload,omitempty"`
-	// Features that are off by default. Known: Snapshotting (accepted, and not served by this version).
+	// Features that are off by default. Known: Snapshotting (accepted, and not served by this version). Others are
+	// ignored.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(gate, gate == 'Snapshotting')",message="unknown feature gate: the only one is Snapshotting"
 	// +optional
 	FeatureGates []string `json:"featureGates,omitempty"`
 }
@@ -87,8 +87,6 @@ type PathConfig struct {
 }
 
 // StoragePool is a directory, or the filesystem mounted there, on each node.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.overlayClassName) || has(self.pvcTemplate)",message="overlayClassName needs pvcTemplate: it names the class of a pool that a claim provides"
 type StoragePool struct {
 	// The name that a StorageClass gives in its parameter storagePool. A DNS label.
 	//
@@ -106,13 +104,12 @@ type StoragePool struct {
 	//
 	// +optional
 	PVCTemplate *corev1.PersistentVolumeClaimSpec `json:"pvcTemplate,omitempty"`
-	// How snapshots are made: reflink. Accepted, and not served by this version.
+	// How snapshots are made: reflink. Accepted, and not served by this version. Others are ignored.
 	//
-	// +kubebuilder:validation:Enum=reflink
 	// +optional
 	SnapshotProvider string `json:"snapshotProvider,omitempty"`
 	// Name of the StorageClass for a pool that one claim provides to all nodes. Accepted, and not served by this
-	// version.
+	// version; without pvcTemplate it is ignored.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +optional

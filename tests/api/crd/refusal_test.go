@@ -38,13 +38,9 @@ func refusals(t *testing.T, s *harness.Server) {
 			func(s *spec) { s.PathConfig = &v1beta1.PathConfig{Path: "/var/hpvolumes"} },
 			oneOf,
 		},
-		"gate": {
-			func(s *spec) { s.FeatureGates = []string{"Snapshotting", "Cloning"} },
-			`spec.featureGates: Invalid value: unknown feature gate: the only one is Snapshotting`,
-		},
 		"pull policy": {
 			func(s *spec) { s.ImagePullPolicy = "Sometimes" },
-			`[spec.imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"` +
+			`[spec.imagePullPolicy: Unsupported value: "Sometimes": supported values: "", "Always", "IfNotPresent", "Never"` +
 				unchecked,
 		},
 		"relative path": {
@@ -68,15 +64,6 @@ func refusals(t *testing.T, s *harness.Server) {
 		"long name": {
 			pool(func(p *v1beta1.StoragePool) { p.Name = strings.Repeat("a", 64) }),
 			`[spec.storagePools[0].name: Too long: may not be more than 63 bytes` + unchecked,
-		},
-		"overlay": {
-			pool(func(p *v1beta1.StoragePool) { p.OverlayClassName = "hpp-overlay" }),
-			`spec.storagePools[0]: Invalid value: overlayClassName needs pvcTemplate: it names the class of a pool that a ` +
-				`claim provides`,
-		},
-		"snapshots": {
-			pool(func(p *v1beta1.StoragePool) { p.SnapshotProvider = "copy" }),
-			`[spec.storagePools[0].snapshotProvider: Unsupported value: "copy": supported values: "reflink"` + unchecked,
 		},
 		"scope": {
 			pool(func(p *v1beta1.StoragePool) { p.Scope = "rack" }),
@@ -113,13 +100,6 @@ func refusals(t *testing.T, s *harness.Server) {
 			)
 		})
 	}
-	t.Run("another name", func(t *testing.T) {
-		resource := valid()
-		resource.Name = "mine"
-		refused(t, s, resource,
-			`HostPathProvisioner.hostpathprovisioner.kubevirt.io "mine" is invalid: <nil>: Invalid value: `+
-				`the only HostPathProvisioner of a cluster is named hostpath-provisioner: change metadata.name`)
-	})
 	t.Run("misspelt field", func(t *testing.T) {
 		resource := helmcli.Raw(t, strings.ReplaceAll(harness.Seed(t, "pool-cr.yaml"), "workload", "workloads"))[0]
 		refused(t, s, resource,

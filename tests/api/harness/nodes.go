@@ -44,7 +44,7 @@ func (s *Server) StartNodes(t *testing.T, nodes ...string) *Nodes {
 			corev1.LabelHostname: name, corev1.LabelOSStable: "linux",
 		}}}
 		s.Create(t, node)
-		n.ready(t, name, corev1.ConditionTrue)
+		n.ready(t, name, corev1.ConditionTrue, time.Now())
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -77,10 +77,16 @@ func (n *Nodes) Pool(node, pool, reason, message string) {
 // Die makes a node NotReady; its kubelet does nothing more.
 func (n *Nodes) Die(t *testing.T, node string) {
 	t.Helper()
+	n.DieSince(t, node, time.Now())
+}
+
+// DieSince makes a node NotReady since a time.
+func (n *Nodes) DieSince(t *testing.T, node string, since time.Time) {
+	t.Helper()
 	n.mu.Lock()
 	n.dead[node] = true
 	n.mu.Unlock()
-	n.ready(t, node, corev1.ConditionUnknown)
+	n.ready(t, node, corev1.ConditionUnknown, since)
 }
 
 // Return brings a dead node back.
@@ -89,14 +95,14 @@ func (n *Nodes) Return(t *testing.T, node string) {
 	n.mu.Lock()
 	n.dead[node] = false
 	n.mu.Unlock()
-	n.ready(t, node, corev1.ConditionTrue)
+	n.ready(t, node, corev1.ConditionTrue, time.Now())
 }
 
-func (n *Nodes) ready(t *testing.T, name string, status corev1.ConditionStatus) {
+func (n *Nodes) ready(t *testing.T, name string, status corev1.ConditionStatus, since time.Time) {
 	t.Helper()
 	node := Get(t, n.s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	node.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: status, Reason: "Played", LastTransitionTime: metav1.Now(),
+		Type: corev1.NodeReady, Status: status, Reason: "Played", LastTransitionTime: metav1.NewTime(since),
 		LastHeartbeatTime: metav1.Now(),
 	}}
 	if err := n.s.Client.Status().Update(t.Context(), node); err != nil {

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -132,7 +131,7 @@ func nothingToUninstall(t *testing.T, w *world) { w.uninstall(t, 0, "") }
 func (w *world) uninstall(t *testing.T, code int, output string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), w.operator.Binary, "check-uninstall",
-		"--driver-name="+names.Driver, "--kubeconfig="+w.operator.Kubeconfig)
+		"--driver-name="+names.Driver, "--namespace="+harness.Namespace, "--kubeconfig="+w.operator.Kubeconfig)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	err := command.Run()
@@ -167,58 +166,6 @@ func (w *world) nothingLeft(ctx context.Context, t *testing.T) {
 		}
 		if len(owned)+len(pods) > 0 {
 			return fmt.Errorf("%d objects and %d pods are: %v", len(owned), len(pods), owned)
-		}
-		return nil
-	})
-}
-
-// anotherName: kubevirt's operator let any name in, so that one may be there when ours comes.
-func anotherName(t *testing.T, w *world) {
-	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "hostpathprovisioners." + names.Group},
-	}
-	harness.Change(t, w.Server, definition, func(d *apiextensionsv1.CustomResourceDefinition) {
-		d.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations = nil
-	})
-	other := withPools("local", "/var/hpvolumes")
-	other.Name = "other"
-	w.withoutWebhook(t, func() {
-		harness.Eventually(
-			t, "a resource of another name", func(ctx context.Context) error { return w.Client.Create(ctx, other.DeepCopy()) },
-		)
-	})
-	harness.Until(t, w.Server, "it is told that it is not served", other, func(r *v1beta1.HostPathProvisioner) error {
-		if condition := meta.FindStatusCondition(r.Status.Conditions, v1beta1.Degraded); condition == nil ||
-			condition.Reason != "UnsupportedName" {
-			return fmt.Errorf("its conditions are %v", r.Status.Conditions)
-		}
-		return nil
-	})
-	if owned, err := w.owned(t.Context()); err != nil || len(owned) > 0 {
-		t.Errorf("it is served all the same: %v (%v)", owned, err)
-	}
-	refused(t, w.Client.Create(t.Context(), withPools("local", "/var/hpvolumes")), denied+
-		`metadata.name: Forbidden: there is a HostPathProvisioner already, "other", and a cluster has only one: change `+
-		`that one, or delete it first`)
-	// Two of them: the one of the right name is served, and the other keeps nobody from anything.
-	w.withoutWebhook(t, func() { w.Create(t, withPools("local", "/var/hpvolumes")) })
-	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
-	harness.Change(
-		t, w.Server, other, func(r *v1beta1.HostPathProvisioner) { r.Finalizers = []string{names.KubevirtFinalizer} },
-	)
-	w.Delete(t, other)
-	w.Gone(t, other)
-	harness.Get(t, w.Server, daemonSet(driverName))
-
-	// Its definition is the operator's own: what was changed in it is back after the next start.
-	w.operator.Restart(t)
-	third := withPools("local", "/var/hpvolumes")
-	third.Name = "third"
-	harness.Eventually(t, "the rule about the name is back", func(ctx context.Context) error {
-		err := w.Client.Create(ctx, third.DeepCopy())
-		if err == nil ||
-			!strings.Contains(err.Error(), "the only HostPathProvisioner of a cluster is named hostpath-provisioner") {
-			return fmt.Errorf("create says %w", err)
 		}
 		return nil
 	})

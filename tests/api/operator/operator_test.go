@@ -69,6 +69,10 @@ func TestOperator(t *testing.T) {
 		{"drift", drift},
 		{"TLS policy", tlsPolicy},
 		{"webhook", webhook},
+		{"nodes that are gone", nodesGone},
+		{"narrowing", narrowing},
+		{"pool behind a pool", poolBehindPool},
+		{"accepted with a warning", accepted},
 		{"another name", anotherName},
 		{"deletion", deletion},
 	} {
@@ -145,7 +149,14 @@ func (w *world) condition(
 	t *testing.T, kind string, status metav1.ConditionStatus, words ...string,
 ) *v1beta1.HostPathProvisioner {
 	t.Helper()
-	return harness.Until(t, w.Server, "condition "+kind+"="+string(status), named(),
+	return w.conditionOf(t, named(), kind, status, words...)
+}
+
+func (w *world) conditionOf(
+	t *testing.T, resource *v1beta1.HostPathProvisioner, kind string, status metav1.ConditionStatus, words ...string,
+) *v1beta1.HostPathProvisioner {
+	t.Helper()
+	return harness.Until(t, w.Server, resource.Name+": condition "+kind+"="+string(status), resource,
 		func(r *v1beta1.HostPathProvisioner) error {
 			condition := meta.FindStatusCondition(r.Status.Conditions, kind)
 			if condition == nil {

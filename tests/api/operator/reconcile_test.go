@@ -234,7 +234,8 @@ func oldViolations(t *testing.T, w *world) {
 	w.withoutWebhook(t, func() {
 		w.Create(t, withPools("local", "/var/hpvolumes/", "inside", "/var/hpvolumes/inside"))
 	})
-	w.condition(t, v1beta1.Degraded, metav1.ConditionTrue, "spec.storagePools", `"/var/hpvolumes/"`)
+	w.condition(t, v1beta1.Degraded, metav1.ConditionTrue, "spec.storagePools",
+		`"/var/hpvolumes": it and "/var/hpvolumes/inside"`)
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 	config := w.driverConfig(t)
 	if !strings.Contains(config, "path: /var/hpvolumes\n") || strings.Contains(config, "inside") {

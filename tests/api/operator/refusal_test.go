@@ -83,9 +83,9 @@ func refusals(t *testing.T, w *world) {
 		},
 		"several at once": {
 			pool(func(p *v1beta1.StoragePool) {
-				p.Path, p.Reserve = "/srv/a/", new(intstr.FromString("100%"))
+				p.Path, p.Reserve = "/srv/./a/", new(intstr.FromString("100%"))
 			}),
-			at + `path: Invalid value: "/srv/a/": it is not clean: write "/srv/a"` + "\n" +
+			at + `path: Invalid value: "/srv/./a": it is not clean: write "/srv/a"` + "\n" +
 				at + `reserve: Invalid value: "100%": want 0% or more and less than 100%`,
 		},
 	} {

@@ -115,8 +115,14 @@ func legacyWithVolumes(t *testing.T, w *world) {
 	w.Gone(t, volume)
 }
 
-// volume is a claim default/data, bound to a volume of the CSI driver in a pool.
-func (w *world) volume(t *testing.T, pool string) *corev1.PersistentVolume {
+// volume is a claim default/data, bound to a volume of the CSI driver in a pool, which is on the nodes.
+func (w *world) volume(t *testing.T, pool string, nodes ...string) *corev1.PersistentVolume {
+	t.Helper()
+	return w.volumeOf(t, client.ObjectKey{Namespace: "default", Name: "data"}, pool, nodes...)
+}
+
+// volumeOf is a volume for a claim of any name.
+func (w *world) volumeOf(t *testing.T, of client.ObjectKey, pool string, nodes ...string) *corev1.PersistentVolume {
 	t.Helper()
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-of-" + pool},
@@ -128,11 +134,18 @@ func (w *world) volume(t *testing.T, pool string) *corev1.PersistentVolume {
 				Driver: names.Driver, VolumeHandle: "pvc-of-" + pool,
 				VolumeAttributes: map[string]string{names.StoragePoolParameter: pool},
 			}},
-			ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data"},
+			ClaimRef: &corev1.ObjectReference{Namespace: of.Namespace, Name: of.Name},
 		},
 	}
+	if len(nodes) > 0 {
+		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "topology.hostpath.csi/node", Operator: corev1.NodeSelectorOpIn, Values: nodes},
+			}}},
+		}}
+	}
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: volume.Spec.AccessModes, StorageClassName: new("manual"), VolumeName: volume.Name,
 			Resources: corev1.VolumeResourceRequirements{Requests: storage("1Gi")},

@@ -88,6 +88,12 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 				Driver: names.Driver, VolumeAttributes: map[string]string{names.StoragePoolParameter: "p", "x": "y"},
 			}},
 		}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "a pool's"}, Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{Namespace: "hpp", Name: names.PoolClaimPrefix + "b-n"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: names.Driver, VolumeAttributes: map[string]string{names.StoragePoolParameter: "p"},
+			}},
+		}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
@@ -123,8 +129,8 @@ func TestStrippedObjectsDecideAlike(t *testing.T) {
 		}
 		slim = append(slim, *pv)
 	}
-	found := gates.Volumes(volumes, names.Driver)
-	if diff := cmp.Diff(found, gates.Volumes(slim, names.Driver)); diff != "" || len(found) != 2 {
+	found := gates.Volumes(volumes, names.Driver, "hpp")
+	if diff := cmp.Diff(found, gates.Volumes(slim, names.Driver, "hpp")); diff != "" || len(found) != 3 {
 		t.Errorf("%d volumes (-whole +stripped):\n%s", len(found), diff)
 	}
 }

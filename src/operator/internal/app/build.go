@@ -126,7 +126,7 @@ func (op *operator) buildServers() error {
 		return fmt.Errorf("set up the webhook's certificate: %w", err)
 	}
 	op.keeper = keeper
-	if err := webhook.Setup(op.mgr, op.driverName); err != nil {
+	if err := webhook.Setup(op.mgr, op.driverName, op.namespace); err != nil {
 		return fmt.Errorf("set up the webhook: %w", err)
 	}
 	for name, check := range map[string]healthz.Checker{

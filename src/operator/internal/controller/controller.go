@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
@@ -73,7 +72,7 @@ type Options struct {
 	Version string
 }
 
-// Reconciler reconciles the one HostPathProvisioner, and refuses others.
+// Reconciler reconciles the HostPathProvisioner that is served, and refuses others.
 type Reconciler struct {
 	Options
 	applier *apply.Applier
@@ -104,8 +103,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if wait, err := r.takeOver(ctx, resource); err != nil || wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, err
 	}
-	if resource.Name != names.CustomResource {
-		return reconcile.Result{}, r.refuse(ctx, resource)
+	if refused, err := r.refuse(ctx, resource); refused || err != nil {
+		return reconcile.Result{}, err
 	}
 	if err := r.follow(ctx); err != nil {
 		return reconcile.Result{}, err

@@ -148,7 +148,7 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 		if err := reader.List(ctx, &list); err != nil {
 			return nil, fmt.Errorf("list PersistentVolumes: %w", err)
 		}
-		if found := gates.Volumes(list.Items, r.DriverName); len(found) > 0 {
+		if found := gates.OfUsers(gates.Volumes(list.Items, r.DriverName, r.Namespace)); len(found) > 0 {
 			return found, nil
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/chosen"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
@@ -98,18 +99,28 @@ func (r *Reconciler) write(
 	return nil
 }
 
-// refuse says in the status of a resource with another name that it is not served, and lets it be deleted.
-func (r *Reconciler) refuse(ctx context.Context, resource *hpp) error {
-	if err := r.release(ctx, resource); err != nil {
-		return err
+// refuse reports whether another resource is served, or none, says so in the status of this one, and lets it be
+// deleted.
+func (r *Reconciler) refuse(ctx context.Context, resource *hpp) (bool, error) {
+	all, err := r.resources(ctx)
+	if err != nil {
+		return false, err
 	}
-	if resource.DeletionTimestamp != nil {
-		return nil
+	name := chosen.Name(all)
+	if name == resource.Name {
+		return false, nil
 	}
-	const message = "not served: the only HostPathProvisioner of a cluster is named " + names.CustomResource +
+	if err := r.release(ctx, resource); err != nil || resource.DeletionTimestamp != nil {
+		return true, err
+	}
+	message := "not served: the HostPathProvisioner of this cluster is " + name +
 		"; move the spec there and delete this one, which removes nothing from the nodes"
+	if name == "" {
+		message = fmt.Sprintf("not served: there are %d HostPathProvisioners, none is named %s, and only one can be "+
+			"served; delete the others, which removes nothing from the nodes", len(all), names.CustomResource)
+	}
 	fresh, events := status.Left(resource, r.now(), status.ReasonUnsupportedName, message)
-	return r.write(ctx, resource, fresh, events)
+	return true, r.write(ctx, resource, fresh, events)
 }
 
 func (r *Reconciler) event(resource *hpp, event status.Event) {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 )
 
@@ -45,9 +45,9 @@ func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEven
 	}
 	r.controller = c
 	cache := mgr.GetCache()
-	always := always()
+	always := r.always()
 	for _, watch := range []source.Source{
-		source.Kind[client.Object](cache, &hpp{}, &handler.EnqueueRequestForObject{}),
+		source.Kind[client.Object](cache, &hpp{}, always),
 		source.Kind[client.Object](cache, &corev1.ConfigMap{}, always),
 		source.Kind[client.Object](cache, &corev1.Pod{}, always),
 		source.Kind[client.Object](cache, &corev1.PersistentVolumeClaim{}, always),
@@ -65,7 +65,7 @@ func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEven
 
 // source watches a kind of the rendered objects.
 func (r *Reconciler) source(kind schema.GroupVersionKind) source.Source {
-	return source.Kind[client.Object](r.Rendered, blank(kind), always())
+	return source.Kind[client.Object](r.Rendered, blank(kind), r.always())
 }
 
 func blank(kind schema.GroupVersionKind) *unstructured.Unstructured {
@@ -74,29 +74,43 @@ func blank(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return object
 }
 
-// always enqueues the one resource, whatever has changed.
-func always() handler.EventHandler {
-	the := func(context.Context, client.Object) []reconcile.Request { return theOne() }
-	return handler.EnqueueRequestsFromMapFunc(the)
-}
-
-func theOne() []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: names.CustomResource}}}
+// always enqueues every resource, whatever has changed: which one is served depends on the others.
+func (r *Reconciler) always() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return requests(r.resources(ctx))
+	})
 }
 
 // whileDeleting passes volumes on only when one that goes can open a gate: a large cluster has many, and they change
 // often.
 func (r *Reconciler) whileDeleting(ctx context.Context, _ client.Object) []reconcile.Request {
-	resource := &hpp{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: names.CustomResource}, resource)
-	if err != nil || resource.DeletionTimestamp == nil {
-		return nil
-	}
-	return theOne()
+	all, err := r.resources(ctx)
+	return requests(slices.DeleteFunc(all, func(one hpp) bool { return one.DeletionTimestamp == nil }), err)
 }
 
-// nodeTurned reports whether a node has become ready, or has stopped being so, or can be selected by others than before:
-// its heartbeats are many, and change nothing.
+// requests are for resources. They cannot be listed only while the cache is being stopped.
+func requests(all []hpp, err error) []reconcile.Request {
+	if err != nil {
+		return nil
+	}
+	var wanted []reconcile.Request
+	for i := range all {
+		wanted = append(wanted, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
+	}
+	return wanted
+}
+
+// resources are all HostPathProvisioners.
+func (r *Reconciler) resources(ctx context.Context) ([]hpp, error) {
+	var all v1beta1.HostPathProvisionerList
+	if err := r.Client.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("list the HostPathProvisioners: %w", err)
+	}
+	return all.Items, nil
+}
+
+// nodeTurned reports whether a node has become ready, or has stopped being so, or takes other pods than before. Its
+// heartbeats are many, and change nothing.
 func nodeTurned(change event.UpdateEvent) bool {
 	old, isNode := change.ObjectOld.(*corev1.Node)
 	changed, areNodes := change.ObjectNew.(*corev1.Node)

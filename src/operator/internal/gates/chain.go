@@ -69,9 +69,11 @@ type Gate struct {
 func Forced(annotations map[string]string) bool { return annotations[names.ForceDelete] == "true" }
 
 // Chain are all gates in their order.
-func (d Deletion) Chain() []Gate { return []Gate{d.volumes(), d.pods()} }
+func (d Deletion) Chain() []Gate { return []Gate{d.VolumesGone(), d.pods()} }
 
-func (d Deletion) volumes() Gate {
+// VolumesGone is the gate of the volumes. Asked for a deletion that began at the zero time it says whether volumes
+// stand in the way of something that is not being deleted yet.
+func (d Deletion) VolumesGone() Gate {
 	gate := Gate{Name: VolumesGone}
 	deadline := d.Since
 	live := matching(d.Volumes, func(volume Volume) bool { return !d.dead(&deadline, volume.Nodes...) })
@@ -120,16 +122,16 @@ func (d Deletion) pods() Gate {
 	gate := Gate{Name: PodsEnded}
 	switch {
 	case len(live) > 0:
-		gate.Reason, gate.Message = ReasonPodsRunning, "waits for pods to end: "+list(live)
+		gate.Reason, gate.Message = ReasonPodsRunning, "waits for pods to end: "+List(live)
 	case len(dead) == 0:
 		gate.Open, gate.Reason, gate.Message = true, ReasonPodsEnded, "all pods have ended"
 	case d.Now.Before(deadline):
 		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
 		gate.Message = fmt.Sprintf(
-			"pods are left on nodes that are gone or not ready: %s; waits for the nodes until %s", list(dead),
+			"pods are left on nodes that are gone or not ready: %s; waits for the nodes until %s", List(dead),
 			stamp(gate.Deadline))
 	default:
-		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, list(dead)
+		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, List(dead)
 		gate.Message = fmt.Sprintf(
 			"pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodePatience)
 	}
@@ -142,8 +144,7 @@ func (d Deletion) dead(latest *time.Time, wanted ...string) bool {
 	last := *latest
 	for i := range d.Nodes {
 		node := &d.Nodes[i]
-		// Legacy volumes are tied to a node by its host name, which is the node's name nearly everywhere.
-		if !slices.Contains(wanted, node.Name) && !slices.Contains(wanted, node.Labels[corev1.LabelHostname]) {
+		if !OnNode(wanted, node) {
 			continue
 		}
 		ready, since := NodeReady(node)
@@ -159,6 +160,12 @@ func (d Deletion) dead(latest *time.Time, wanted ...string) bool {
 	}
 	*latest = last
 	return true
+}
+
+// OnNode reports whether a node is one of those that a volume or a pod is tied to. Legacy volumes are tied to a node by
+// its host name, which is the node's name nearly everywhere.
+func OnNode(wanted []string, node *corev1.Node) bool {
+	return slices.Contains(wanted, node.Name) || slices.Contains(wanted, node.Labels[corev1.LabelHostname])
 }
 
 // NodeReady reports whether a node is ready, and since when it is or is not. A node that has never reported is not

@@ -81,10 +81,22 @@ func TestVolumes(t *testing.T) {
 			pv(ours, claimed, tiedTo("n2", "n1")),
 			[]gates.Volume{{PV: "pv", Claim: "shop/orders", Pool: "a", Nodes: []string{"n1", "n2"}}},
 		},
+		"behind the claim of a pool": {
+			pv(ours, claimedAs("hpp", "hpp-pool-b-node")),
+			[]gates.Volume{{PV: "pv", Claim: "hpp/hpp-pool-b-node", Pool: "a", OfPool: true}},
+		},
+		"behind such a claim in another namespace": {
+			pv(ours, claimedAs("shop", "hpp-pool-b-node")),
+			[]gates.Volume{{PV: "pv", Claim: "shop/hpp-pool-b-node", Pool: "a"}},
+		},
+		"behind another claim in the operator's namespace": {
+			pv(ours, claimedAs("hpp", "hpp-poolside")),
+			[]gates.Volume{{PV: "pv", Claim: "hpp/hpp-poolside", Pool: "a"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, gates.Volumes([]corev1.PersistentVolume{test.pv},
-				names.Driver)); diff != "" {
+				names.Driver, "hpp")); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -100,7 +112,7 @@ func TestVolumesComeInOrder(t *testing.T) {
 	a, b := ours("z"), ours("y")
 	a.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "b", Name: "x"}
 	b.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "a", Name: "x"}
-	got := gates.Describe(gates.Volumes([]corev1.PersistentVolume{a, b, ours("x")}, names.Driver))
+	got := gates.Describe(gates.Volumes([]corev1.PersistentVolume{a, b, ours("x")}, names.Driver, "hpp"))
 	if want := "x, a/x (y), b/x (z)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -136,6 +148,18 @@ func TestInPool(t *testing.T) {
 		})
 	}
 	if diff := cmp.Diff([]gates.Volume{old}, gates.OfLegacy(all)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A pool that backs another has to stay; the resource of both need not.
+func TestVolumesBehindPools(t *testing.T) {
+	user, pools := gates.Volume{PV: "user", Pool: "a"}, gates.Volume{PV: "pools", Pool: "a", OfPool: true}
+	all := []gates.Volume{user, pools}
+	if diff := cmp.Diff([]gates.Volume{user}, gates.OfUsers(all)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(all, gates.InPool(all, "a", []string{"a", "b"})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -333,8 +357,12 @@ func pv(with ...func(*corev1.PersistentVolume)) corev1.PersistentVolume {
 	return pv
 }
 
-func claimed(pv *corev1.PersistentVolume) {
-	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "orders"}
+func claimed(pv *corev1.PersistentVolume) { claimedAs("shop", "orders")(pv) }
+
+func claimedAs(namespace, name string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: name}
+	}
 }
 
 func tiedTo(nodes ...string) func(*corev1.PersistentVolume) {

@@ -26,21 +26,23 @@ type Volume struct {
 	Pool string
 	// Legacy says that the legacy provisioner made it: it belongs to pathConfig, not to a pool.
 	Legacy bool
+	// OfPool says that it is behind a claim that the operator made for a pool.
+	OfPool bool
 	// Nodes are the values that its node affinity requires. Empty: it is tied to no node.
 	Nodes []string
 }
 
 // Volumes are those of the PersistentVolumes that block a deletion: of our CSI driver or of the legacy provisioner. One
 // that is Released and has the reclaim policy Retain does not count: its owner said that the data stays, and nobody
-// will ask us to remove it.
-func Volumes(pvs []corev1.PersistentVolume, driver string) []Volume {
+// will ask us to remove it. The namespace is the operator's.
+func Volumes(pvs []corev1.PersistentVolume, driver, namespace string) []Volume {
 	var volumes []Volume
 	for i := range pvs {
 		pv := &pvs[i]
 		if kept(pv) {
 			continue
 		}
-		volume := Volume{PV: pv.Name, Claim: claim(pv), Nodes: nodes(pv)}
+		volume := Volume{PV: pv.Name, Claim: claim(pv), Nodes: nodes(pv), OfPool: ofPool(pv, namespace)}
 		switch {
 		case pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver:
 			volume.Pool = pv.Spec.CSI.VolumeAttributes[names.StoragePoolParameter]
@@ -80,6 +82,12 @@ func OfLegacy(volumes []Volume) []Volume {
 	return matching(volumes, func(volume Volume) bool { return volume.Legacy })
 }
 
+// OfUsers are the volumes that keep the resource. Those behind the claims of its own pools do not: nobody but the
+// operator made these, and nobody deletes them. The pool that such a volume is in has to stay all the same.
+func OfUsers(volumes []Volume) []Volume {
+	return matching(volumes, func(volume Volume) bool { return !volume.OfPool })
+}
+
 // Describe names up to ten volumes by claim and PersistentVolume, and counts the others.
 func Describe(volumes []Volume) string {
 	texts := make([]string, len(volumes))
@@ -89,7 +97,7 @@ func Describe(volumes []Volume) string {
 			texts[i] = fmt.Sprintf("%s (%s)", volume.Claim, volume.PV)
 		}
 	}
-	return list(texts)
+	return List(texts)
 }
 
 // Count is how many volumes there are, with the noun.
@@ -100,7 +108,8 @@ func Count(volumes []Volume) string {
 	return fmt.Sprintf("%d volumes", len(volumes))
 }
 
-func list(texts []string) string {
+// List joins up to ten texts, and counts the others.
+func List(texts []string) string {
 	if len(texts) <= shown {
 		return strings.Join(texts, ", ")
 	}
@@ -127,6 +136,11 @@ func claim(pv *corev1.PersistentVolume) string {
 		return ""
 	}
 	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
+}
+
+func ofPool(pv *corev1.PersistentVolume, namespace string) bool {
+	claim := pv.Spec.ClaimRef
+	return claim != nil && claim.Namespace == namespace && strings.HasPrefix(claim.Name, names.PoolClaimPrefix)
 }
 
 // nodes are the values of every requirement In: of the CSI driver's topology key as of the host name, both of which are

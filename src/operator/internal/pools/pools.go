@@ -4,7 +4,9 @@ package pools
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,13 +15,28 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Of are the pools that a spec asks for. pathConfig is a pool named legacy.
+// Of are the pools that a spec asks for, with their paths as Slashes makes them. pathConfig is a pool named legacy.
 func Of(spec v1beta1.HostPathProvisionerSpec) []v1beta1.StoragePool {
-	all := slices.Clip(spec.StoragePools)
+	all := slices.Clone(spec.StoragePools)
 	if spec.PathConfig != nil {
 		all = append(all, v1beta1.StoragePool{Name: names.LegacyPool, Path: spec.PathConfig.Path})
 	}
+	for i := range all {
+		all[i].Path = Slashes(all[i].Path)
+	}
 	return all
+}
+
+// Slashes is a path without the slashes too many, which kubevirt's operator let in: it names the same directory, where
+// one without its ".." may name another.
+func Slashes(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	if path == "/" {
+		return path
+	}
+	return strings.TrimSuffix(path, "/")
 }
 
 // Names are the names of the pools that a spec asks for.
@@ -73,4 +90,36 @@ func NotServed(pool v1beta1.StoragePool) (name, why string) {
 	default:
 		return "", ""
 	}
+}
+
+// Ignored are the fields of a spec that are accepted and have no effect, each with the reason.
+func Ignored(spec v1beta1.HostPathProvisionerSpec) []string {
+	var all []string
+	ignore := func(at *field.Path, why string, args ...any) {
+		all = append(all, at.String()+": "+fmt.Sprintf(why, args...))
+	}
+	root := field.NewPath("spec")
+	for i, pool := range spec.StoragePools {
+		at := At(spec, i)
+		switch provider := pool.SnapshotProvider; provider {
+		case "":
+		case Reflink:
+			ignore(at.Child("snapshotProvider"), "accepted, but this version makes no snapshots")
+		default:
+			ignore(at.Child("snapshotProvider"), "%q is not known and ignored; the only one is %s", provider, Reflink)
+		}
+		if pool.OverlayClassName != "" && pool.PVCTemplate == nil {
+			ignore(at.Child("overlayClassName"), "%q is ignored, and no class of this name is made: "+
+				"it needs pvcTemplate", pool.OverlayClassName)
+		}
+	}
+	for i, gate := range spec.FeatureGates {
+		at := root.Child("featureGates").Index(i)
+		if gate == Snapshotting {
+			ignore(at, "%s is accepted, but this version makes no snapshots", gate)
+		} else {
+			ignore(at, "%q is not known and ignored; the only one is %s", gate, Snapshotting)
+		}
+	}
+	return all
 }

@@ -132,3 +132,24 @@ func TestReadNamesWhatItCannotRead(t *testing.T) {
 		t.Errorf("the rest was not read: %+v", read)
 	}
 }
+
+func TestSlashes(t *testing.T) {
+	t.Parallel()
+	for written, want := range map[string]string{
+		"/data": "/data", "/data/": "/data", "//data///a//": "/data/a", "/": "/", "//": "/", "": "", "data/": "data",
+		"/data/../srv/": "/data/../srv", "/data/./a": "/data/./a", // these may mean another directory, or a mistake
+	} {
+		if got := pools.Slashes(written); got != want {
+			t.Errorf("%q is read as %q, want %q", written, got, want)
+		}
+	}
+}
+
+// The spec belongs to a cache: reading its pools must not change it.
+func TestOfLeavesTheSpecAsItIs(t *testing.T) {
+	t.Parallel()
+	spec := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{Name: "a", Path: "/data/"}}}
+	if of := pools.Of(spec); of[0].Path != "/data" || spec.StoragePools[0].Path != "/data/" {
+		t.Errorf("read as %q, and the spec is %q now", of[0].Path, spec.StoragePools[0].Path)
+	}
+}

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// Snapshotting is the only feature gate.
+	// Snapshotting is the only feature gate that is known. Others are ignored, as kubevirt's operator did.
 	Snapshotting = "Snapshotting"
-	// Reflink is the only snapshot provider.
+	// Reflink is the only snapshot provider that is known. Others are ignored.
 	Reflink = "reflink"
 )
 
@@ -58,17 +58,8 @@ func validate(
 		config.StoragePools, paths = append(config.StoragePools, read), append(paths, path)
 	}
 	config = config.WithDefaults()
-	for i, pool := range Of(spec) {
+	for i := range paths {
 		found = append(found, config.ValidatePool(i, paths[i])...)
-		if provider := pool.SnapshotProvider; provider != "" && provider != Reflink {
-			found = append(found, field.NotSupported(paths[i].Child("snapshotProvider"), provider, []string{Reflink}))
-		}
-	}
-	for i, gate := range spec.FeatureGates {
-		if gate != Snapshotting {
-			path := at(root.Child("featureGates"), i, gate)
-			found = append(found, field.NotSupported(path, gate, []string{Snapshotting}))
-		}
 	}
 	return found
 }

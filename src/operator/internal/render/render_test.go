@@ -391,18 +391,20 @@ func TestClassesOfTheBase(t *testing.T) {
 func TestNotServed(t *testing.T) {
 	t.Parallel()
 	spec := v1beta1.HostPathProvisionerSpec{
-		FeatureGates: []string{"Snapshotting"},
+		FeatureGates: []string{"Snapshotting", "Cloning"},
 		StoragePools: []v1beta1.StoragePool{
 			{Name: "a", Path: "/a", Scope: "shared"},
-			{Name: "b", Path: "/b", SnapshotProvider: "reflink"},
+			{Name: "b", Path: "//b/", SnapshotProvider: "reflink", OverlayClassName: "mine"},
 		},
 	}
 	result := mustRender(t,
 		without(input("monitoring: {serviceMonitor: {enabled: true}}\nopenshift: true", spec), "monitoring.coreos.com"))
 	want := []string{
 		`spec.storagePools[0] "a" is left out: scope shared is not served by this version; use node`,
-		"featureGates: Snapshotting has no effect in this version",
-		`pool "b": snapshotProvider has no effect in this version`,
+		"spec.storagePools[1].snapshotProvider: accepted, but this version makes no snapshots",
+		`spec.storagePools[1].overlayClassName: "mine" is ignored, and no class of this name is made: it needs pvcTemplate`,
+		"spec.featureGates[0]: Snapshotting is accepted, but this version makes no snapshots",
+		`spec.featureGates[1]: "Cloning" is not known and ignored; the only one is Snapshotting`,
 		`ServiceMonitor "hpp-hostpath-provisioner-csi" is left out: this cluster does not have the API ` +
 			`monitoring.coreos.com/v1; install what brings it, or turn the value off`,
 		`ServiceMonitor "hpp-hostpath-provisioner-controller" is left out: this cluster does not have the API ` +
@@ -411,8 +413,11 @@ func TestNotServed(t *testing.T) {
 	if diff := cmp.Diff(want, result.NotServed); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if pools := served(t, result); len(pools) != 1 || pools[0].Name != "b" {
+	if pools := served(t, result); len(pools) != 1 || pools[0].Name != "b" || pools[0].Path != "/b" {
 		t.Errorf("served are %+v", pools)
+	}
+	if len(result.Violations) > 0 || slices.Contains(listed(result), "StorageClass/mine") {
+		t.Errorf("violations %q, objects %v", result.Violations, listed(result))
 	}
 }
 
@@ -422,7 +427,7 @@ func TestOldViolations(t *testing.T) {
 	bad := intstr.FromString("much")
 	spec := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{
 		{Name: "good", Path: "/data/good"},
-		{Name: "slash", Path: "/data/slash/"},
+		{Name: "dots", Path: "/data/./dots"},
 		{Name: "Capital", Path: "/data/capital"},
 		{Name: "nested", Path: "/data/good/nested"},
 		{Name: "system", Path: "/etc/pool"},
@@ -437,7 +442,7 @@ func TestOldViolations(t *testing.T) {
 	for _, pool := range served(t, result) {
 		running = append(running, pool.Name+" "+pool.Path)
 	}
-	if diff := cmp.Diff([]string{"good /data/good", "slash /data/slash", "last /data/last"}, running); diff != "" {
+	if diff := cmp.Diff([]string{"good /data/good", "dots /data/dots", "last /data/last"}, running); diff != "" {
 		t.Errorf("served (-want +got):\n%s", diff)
 	}
 	all := strings.Join(result.Violations, "\n")
@@ -446,7 +451,7 @@ func TestOldViolations(t *testing.T) {
 		if field := "spec.storagePools[" + string(rune('0'+i)) + "]."; !strings.Contains(all, field) {
 			t.Errorf("no violation names %s:\n%s", field, all)
 		}
-		if (pool.Broken == "") != (pool.Name == "slash") {
+		if (pool.Broken == "") != (pool.Name == "dots") {
 			t.Errorf("pool %s: broken %q", pool.Name, pool.Broken)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
 // values is a tree of the chart's values, with numbers as Helm reads them (float64).
@@ -47,7 +48,7 @@ func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 	if err := v.setWorkload(in.Resource.Spec.Workload); err != nil {
 		return nil, err
 	}
-	noteSnapshots(in.Resource.Spec, result)
+	noteIgnored(in.Resource.Spec, result)
 	return v, nil
 }
 
@@ -130,16 +131,11 @@ func setPullPolicy(tree map[string]any, policy string) {
 	}
 }
 
-// noteSnapshots says that the resource asks for snapshots in vain.
-func noteSnapshots(spec v1beta1.HostPathProvisionerSpec, result *Result) {
-	for _, gate := range spec.FeatureGates {
-		result.leaveOut("featureGates: %s has no effect in this version", gate)
-	}
+// noteIgnored says what the resource asks for in vain.
+func noteIgnored(spec v1beta1.HostPathProvisionerSpec, result *Result) {
+	result.NotServed = append(result.NotServed, pools.Ignored(spec)...)
 	for _, pool := range spec.StoragePools {
-		if pool.SnapshotProvider != "" {
-			result.leaveOut("pool %q: snapshotProvider has no effect in this version", pool.Name)
-		}
-		if pool.OverlayClassName != "" {
+		if pool.OverlayClassName != "" && pool.PVCTemplate != nil {
 			result.leaveOut("pool %q: overlayClassName has no effect in this version, no class is made", pool.Name)
 		}
 	}

@@ -18,13 +18,14 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/chosen"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 )
 
 // Command is check-uninstall. It fails, after having printed what is left and what to do, while there is a
 // HostPathProvisioner.
 func Command() *cobra.Command {
-	var driver, kubeconfig string
+	var driver, namespace, kubeconfig string
 	command := &cobra.Command{
 		Use:           "check-uninstall",
 		Short:         "Fail while a HostPathProvisioner needs the operator",
@@ -36,10 +37,12 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return check(command.Context(), reader, driver, command.OutOrStdout())
+			return check(command.Context(), reader, counted{driver, namespace}, command.OutOrStdout())
 		},
 	}
 	command.Flags().StringVar(&driver, "driver-name", names.Driver, "name of the CSI driver whose volumes count")
+	command.Flags().StringVar(&namespace, "namespace", "",
+		"the operator's namespace: volumes behind the claims of pools there do not count")
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file with the cluster's address; empty: in the cluster")
 	return command
 }
@@ -56,8 +59,11 @@ func connect(kubeconfig string) (client.Reader, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
+// counted is whose volumes count: those of a driver, less those behind the claims of pools in a namespace.
+type counted struct{ driver, namespace string }
+
 // check prints what is left to out. Without the CRD nothing can be left.
-func check(ctx context.Context, reader client.Reader, driver string, out io.Writer) error {
+func check(ctx context.Context, reader client.Reader, of counted, out io.Writer) error {
 	var resources v1beta1.HostPathProvisionerList
 	err := reader.List(ctx, &resources)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || err == nil && len(resources.Items) == 0 {
@@ -68,8 +74,15 @@ func check(ctx context.Context, reader client.Reader, driver string, out io.Writ
 	}
 	var list corev1.PersistentVolumeList
 	unknown := reader.List(ctx, &list)
-	if err := write(out, resources.Items[0], gates.Volumes(list.Items, driver), unknown); err != nil {
+	resource := resources.Items[0]
+	for _, one := range resources.Items {
+		if one.Name == chosen.Name(resources.Items) {
+			resource = one
+		}
+	}
+	volumes := gates.OfUsers(gates.Volumes(list.Items, of.driver, of.namespace))
+	if err := write(out, resource, volumes, unknown); err != nil {
 		return err
 	}
-	return fmt.Errorf("the HostPathProvisioner %s is left: delete it before the operator", resources.Items[0].Name)
+	return fmt.Errorf("the HostPathProvisioner %s is left: delete it before the operator", resource.Name)
 }

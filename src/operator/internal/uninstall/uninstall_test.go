@@ -63,6 +63,18 @@ func TestCheck(t *testing.T) {
 			needed + "  pool legacy at /var/hpvolumes: 1 volume\n  legacy provisioner: 1 volume\nVolumes: pv-a, " +
 				"pv-l.\n" + claims,
 		},
+		"behind the claim of a pool": {
+			[]client.Object{resource(two), with(csi("pv-a", "fast"), func(pv *corev1.PersistentVolume) {
+				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "hpp", Name: "hpp-pool-slow-node-1"}
+			})},
+			needed + "  pool fast at /data/fast: 0 volumes\n  pool slow at /data/slow: 0 volumes\nDelete it, then " +
+				"uninstall again:\n" + remove,
+		},
+		"the one that is served comes first": {
+			[]client.Object{named("a", many), resource(legacy)},
+			needed + "  pool legacy at /var/hpvolumes: 0 volumes\n  legacy provisioner: 0 volumes\nDelete it, then " +
+				"uninstall again:\n" + remove,
+		},
 		"of many pools": {
 			[]client.Object{resource(many)},
 			needed + "  pool p0 at /data/0: 0 volumes\n  pool p1 at /data/1: 0 volumes\n  pool p2 at /data/2: 0 " +
@@ -80,7 +92,8 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			err := check(t.Context(),
-				fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(test.objects...).Build(), names.Driver, &out)
+				fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(test.objects...).Build(),
+				counted{names.Driver, "hpp"}, &out)
 			if (err != nil) != (test.want != "") {
 				t.Errorf("error %v", err)
 			}
@@ -135,7 +148,7 @@ func TestCheckWithoutAnAnswer(t *testing.T) {
 					},
 				}).Build()
 			var out bytes.Buffer
-			err := check(t.Context(), reader, names.Driver, &out)
+			err := check(t.Context(), reader, counted{names.Driver, "hpp"}, &out)
 			if got := fmt.Sprint(err); test.want != "" && got != test.want || test.want == "" && err != nil {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -165,7 +178,16 @@ func scheme(t *testing.T) *runtime.Scheme {
 }
 
 func resource(spec v1beta1.HostPathProvisionerSpec) *v1beta1.HostPathProvisioner {
-	return &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Name: names.CustomResource}, Spec: spec}
+	return named(names.CustomResource, spec)
+}
+
+func named(name string, spec v1beta1.HostPathProvisionerSpec) *v1beta1.HostPathProvisioner {
+	return &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+}
+
+func with(pv *corev1.PersistentVolume, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	change(pv)
+	return pv
 }
 
 func deleted(resource *v1beta1.HostPathProvisioner) *v1beta1.HostPathProvisioner {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
@@ -27,28 +28,52 @@ type loss struct {
 	of func([]gates.Volume) []gates.Volume
 }
 
-// abandoned refuses a change after which volumes would have nobody to serve them. PersistentVolumes are listed only if
-// the change could do that.
+// abandoned refuses a change after which volumes would have nobody to serve them, and warns of one that leaves behind
+// what nobody can reach, or that takes the driver off nodes. The cluster is asked only if the change could do that.
 func (v *Validator) abandoned(
 	ctx context.Context, old v1beta1.HostPathProvisionerSpec, changed *v1beta1.HostPathProvisioner,
-) (field.ErrorList, error) {
-	losses := append(poolLosses(old, changed.Spec), legacyLosses(old, changed.Spec)...)
-	if len(losses) == 0 || gates.Forced(changed.Annotations) {
-		return nil, nil
+) (admission.Warnings, field.ErrorList, error) {
+	var losses []loss
+	if !gates.Forced(changed.Annotations) {
+		losses = append(poolLosses(old, changed.Spec), legacyLosses(old, changed.Spec)...)
 	}
-	volumes, err := v.volumes(ctx)
+	narrowings := narrowed(old, changed.Spec)
+	if len(losses)+len(narrowings) == 0 {
+		return nil, nil, nil
+	}
+	all, err := v.look(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var texts admission.Warnings
 	var problems field.ErrorList
 	for _, lost := range losses {
-		if left := lost.of(volumes); len(left) > 0 {
-			problems = append(problems, field.Forbidden(lost.at, fmt.Sprintf("%s still has %s: %s; %s, "+
-				"delete their claims first, or set the annotation %s to \"true\" to leave their data on the nodes",
-				lost.what, gates.Count(left), gates.Describe(left), lost.keep, names.ForceDelete)))
+		left := lost.of(all.volumes)
+		gate := all.gate(left)
+		switch {
+		case !gate.Open:
+			problems = append(problems, field.Forbidden(lost.at, lost.refused(left, gate)))
+		case gate.Left != "":
+			texts = append(texts,
+				fmt.Sprintf("%s: %s still has %s; their data stays there", lost.at, lost.what, givenUp(left)))
 		}
 	}
-	return problems, nil
+	for _, one := range narrowings {
+		if nodes := one.leaves(all); nodes != "" {
+			texts = append(texts, fmt.Sprintf("%s: %s %s: %s", one.at, one.does, nodes, one.then))
+		}
+	}
+	return texts, problems, nil
+}
+
+// refused is why these volumes stand in the way, and what to do.
+func (l loss) refused(left []gates.Volume, gate gates.Gate) string {
+	has, do := gates.Count(left)+": "+gates.Describe(left), "delete their claims first"
+	if gate.Reason == gates.ReasonWaitingForNodes {
+		has, do = waiting(left), patience(gate)
+	}
+	return fmt.Sprintf("%s still has %s; %s, %s, or set the annotation %s to \"true\" to leave their data on the nodes",
+		l.what, has, l.keep, do, names.ForceDelete)
 }
 
 // poolLosses are the pools that went, and those that are elsewhere now.

@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
-	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
@@ -21,24 +23,45 @@ func moved(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
 	return texts
 }
 
-// warnings say at once what the condition NotServed will say, and what is there for old installations only.
-func warnings(spec v1beta1.HostPathProvisionerSpec) admission.Warnings {
+// warnings say at once what the condition NotServed will say, what is read in another way than it is written, and what
+// is there for old installations only.
+func warnings(ctx context.Context, spec v1beta1.HostPathProvisionerSpec) admission.Warnings {
 	var texts admission.Warnings
 	if spec.PathConfig != nil {
 		texts = append(texts, "spec.pathConfig is for existing installations: it also runs the legacy provisioner; "+
 			"new ones use storagePools")
+		texts = append(texts, slashes(field.NewPath("spec", "pathConfig", "path"), spec.PathConfig.Path)...)
 	}
 	for i, pool := range spec.StoragePools {
 		at := pools.At(spec, i)
 		if name, why := pools.NotServed(pool); why != "" {
 			texts = append(texts, at.Child(name).String()+": "+why)
 		}
-		if pool.SnapshotProvider != "" {
-			texts = append(texts, at.String()+".snapshotProvider is accepted, but this version makes no snapshots")
-		}
+		texts = append(texts, slashes(at.Child("path"), pool.Path)...)
 	}
-	if slices.Contains(spec.FeatureGates, pools.Snapshotting) {
-		texts = append(texts, "spec.featureGates: "+pools.Snapshotting+" is accepted, but this version makes no snapshots")
+	if emptyPullPolicy(ctx) {
+		texts = append(texts, "spec.imagePullPolicy: \"\" is as if it were not there: the operator's base values decide")
 	}
-	return texts
+	return append(texts, pools.Ignored(spec)...)
+}
+
+func slashes(at *field.Path, written string) admission.Warnings {
+	if read := pools.Slashes(written); read != written {
+		return admission.Warnings{fmt.Sprintf("%s: %q is read as %q, the same directory", at, written, read)}
+	}
+	return nil
+}
+
+// emptyPullPolicy reports whether the request has an imagePullPolicy with nothing in it, which the type does not tell
+// from none.
+func emptyPullPolicy(ctx context.Context) bool {
+	request, err := admission.RequestFromContext(ctx)
+	if err != nil {
+		return false
+	}
+	var resource struct {
+		Spec struct{ ImagePullPolicy *string }
+	}
+	err = json.Unmarshal(request.Object.Raw, &resource)
+	return err == nil && resource.Spec.ImagePullPolicy != nil && *resource.Spec.ImagePullPolicy == ""
 }

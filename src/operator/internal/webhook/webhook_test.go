@@ -45,10 +45,14 @@ func TestCreate(t *testing.T) {
 		"being deleted": {resource: with(resource(spec{}), func(r *v1beta1.HostPathProvisioner) {
 			r.Name, r.DeletionTimestamp = "other", new(metav1.Now())
 		})},
-		"another name": {
+		"another name, the only one": {
 			resource: with(resource(legacy("/data")), func(r *v1beta1.HostPathProvisioner) { r.Name = "mine" }),
-			want: []string{`metadata.name: Invalid value: "mine": the only HostPathProvisioner of a cluster is ` +
-				`named hostpath-provisioner`},
+		},
+		"another name beside the right one": {
+			resource: with(resource(legacy("/data")), func(r *v1beta1.HostPathProvisioner) { r.Name = "mine" }),
+			existing: []client.Object{resource(legacy("/old"))},
+			want: []string{`metadata.name: Forbidden: there is a HostPathProvisioner already, ` +
+				`"hostpath-provisioner", and a cluster has only one: change that one, or delete it first`},
 		},
 		"a second one": {
 			resource: resource(legacy("/data")),
@@ -81,8 +85,26 @@ func TestCreate(t *testing.T) {
 				`directory on the node`},
 		},
 		"path that is not clean": {
-			resource: resource(pools(pool{Name: "a", Path: "/data/"})),
-			want:     []string{`spec.storagePools[0].path: Invalid value: "/data/": it is not clean: write "/data"`},
+			resource: resource(pools(pool{Name: "a", Path: "/data/../a/"})),
+			want:     []string{`spec.storagePools[0].path: Invalid value: "/data/../a": it is not clean: write "/a"`},
+		},
+		"paths with slashes too many": {
+			resource: resource(pools(pool{Name: "a", Path: "/data/a/"}, pool{Name: "b", Path: "//data///b//"})),
+		},
+		"pathConfig with a trailing slash": {resource: resource(legacy("/var/hpvolumes/"))},
+		"the root with slashes too many": {
+			resource: resource(pools(pool{Name: "a", Path: "//"})),
+			want: []string{`spec.storagePools[0].path: Invalid value: "/": it is or lies in /, a directory of the ` +
+				`system: want one that belongs to the pool alone, such as /var/lib/hostpath-provisioner`},
+		},
+		"two at one path but for a slash": {
+			resource: resource(pools(pool{Name: "a", Path: "/data"}, pool{Name: "b", Path: "/data/"})),
+			want: []string{
+				`spec.storagePools[0].path: Invalid value: "/data": it and "/data" of the pool "b" lie in one ` +
+					`another: want separate directories`,
+				`spec.storagePools[1].path: Invalid value: "/data": it and "/data" of the pool "a" lie in one ` +
+					`another: want separate directories`,
+			},
 		},
 		"path missing": {
 			resource: resource(pools(pool{Name: "a"})),
@@ -189,29 +211,23 @@ func TestCreate(t *testing.T) {
 					`'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 			},
 		},
-		"snapshotProvider": {
-			resource: resource(pools(pool{Name: "a", Path: "/data", SnapshotProvider: "zfs"})),
-			want: []string{`spec.storagePools[0].snapshotProvider: Unsupported value: "zfs": supported values: ` +
-				`"reflink"`},
-		},
-		"feature gate": {
+		"what kubevirt's operator ignored": {
 			resource: resource(spec{
-				PathConfig:   &v1beta1.PathConfig{Path: "/data"},
+				StoragePools: []pool{{
+					Name: "a", Path: "/data", SnapshotProvider: "zfs", OverlayClassName: "hpp-overlay",
+				}},
 				FeatureGates: []string{"Snapshotting", "Cloning"},
 			}),
-			want: []string{`spec.featureGates[1]: Unsupported value: "Cloning": supported values: "Snapshotting"`},
 		},
 		"several at once": {
-			resource: with(resource(pools(pool{Name: "a", Path: "data", SnapshotProvider: "zfs"})),
-				func(r *v1beta1.HostPathProvisioner) {
-					r.Name, r.Spec.FeatureGates = "mine", []string{"Cloning"}
-				}),
+			resource: with(resource(pools(pool{Name: "a", Path: "data", Quota: "soft"})),
+				func(r *v1beta1.HostPathProvisioner) { r.Name = "mine" }),
+			existing: []client.Object{resource(legacy("/old"))},
 			want: []string{
-				`metadata.name: Invalid value: "mine": the only HostPathProvisioner of a cluster is named ` +
-					`hostpath-provisioner`,
+				`metadata.name: Forbidden: there is a HostPathProvisioner already, "hostpath-provisioner", and a ` +
+					`cluster has only one: change that one, or delete it first`,
 				`spec.storagePools[0].path: Invalid value: "data": want the absolute path of a directory on the node`,
-				`spec.storagePools[0].snapshotProvider: Unsupported value: "zfs": supported values: "reflink"`,
-				`spec.featureGates[0]: Unsupported value: "Cloning": supported values: "Snapshotting"`,
+				`spec.storagePools[0].quota: Invalid value: "soft": want auto, required or none`,
 			},
 		},
 	} {
@@ -223,7 +239,6 @@ func TestCreate(t *testing.T) {
 
 func TestUpdate(t *testing.T) {
 	bad := pools(pool{Name: "My Pool", Path: "/data/"}, pool{Name: "b", Path: "/data/b"})
-	bad.FeatureGates = []string{"Cloning"}
 	two := pools(pool{Name: "a", Path: "/data/a"}, pool{Name: "b", Path: "/data/b"})
 	inA, inB := pv("pv-a", csi("a"), claimed("shop", "orders")), pv("pv-b", csi("b"))
 	for name, test := range map[string]struct {
@@ -236,7 +251,6 @@ func TestUpdate(t *testing.T) {
 			func(s *spec) { s.ImagePullPolicy = corev1.PullAlways })},
 		"old violations, another pool": {old: bad, changed: changed(bad, func(s *spec) {
 			s.StoragePools = append([]pool{{Name: "new", Path: "/new"}}, s.StoragePools...)
-			s.FeatureGates = []string{"Snapshotting", "Cloning"}
 		})},
 		"an old violation, changed into another": {
 			old: bad, changed: changed(bad, func(s *spec) { s.StoragePools[0].Path = "data" }),
@@ -245,12 +259,11 @@ func TestUpdate(t *testing.T) {
 		},
 		"a new violation beside old ones": {
 			old: bad, changed: changed(bad, func(s *spec) {
-				s.StoragePools[1].Quota, s.FeatureGates = "soft",
-					[]string{"Cloning", "Fencing"}
+				s.StoragePools[1].Quota, s.StoragePools[1].MaxVolumes = "soft", -1
 			}),
 			want: []string{
 				`spec.storagePools[1].quota: Invalid value: "soft": want auto, required or none`,
-				`spec.featureGates[1]: Unsupported value: "Fencing": supported values: "Snapshotting"`,
+				`spec.storagePools[1].maxVolumes: Invalid value: -1: want 0 (no limit) or more`,
 			},
 		},
 		"an old mistake of mode": {old: spec{}, changed: spec{ImagePullPolicy: corev1.PullNever}},
@@ -262,6 +275,10 @@ func TestUpdate(t *testing.T) {
 		},
 		"a trailing slash is mended under volumes": {
 			old: pools(pool{Name: "a", Path: "/data/"}), changed: pools(pool{Name: "a", Path: "/data"}),
+			volumes: []client.Object{inA},
+		},
+		"slashes too many come in under volumes": {
+			old: pools(pool{Name: "a", Path: "/data"}), changed: pools(pool{Name: "a", Path: "//data/"}),
 			volumes: []client.Object{inA},
 		},
 		"pools in another order": {
@@ -434,6 +451,7 @@ func TestDelete(t *testing.T) {
 	}
 	good := resource(pools(pool{Name: "a", Path: "/data"}))
 	other := with(good.DeepCopy(), func(r *v1beta1.HostPathProvisioner) { r.Name = "hpp" })
+	third := with(good.DeepCopy(), func(r *v1beta1.HostPathProvisioner) { r.Name = "third" })
 	for name, test := range map[string]struct {
 		resource *v1beta1.HostPathProvisioner
 		existing []client.Object
@@ -471,7 +489,21 @@ func TestDelete(t *testing.T) {
 			resource: other, existing: many[:1],
 			want: refused("hpp", "1 volume: "+listed[0]),
 		},
-		"one of another name, one too many": {resource: other, existing: append([]client.Object{good}, many...)},
+		"one of another name, one too many": {resource: other, existing: append([]client.Object{good, other}, many...)},
+		"one of two other names, of which none is served": {
+			resource: other, existing: append([]client.Object{other, third}, many...),
+		},
+		"the right name beside another": {
+			resource: good, existing: append([]client.Object{good, other}, many[0]),
+			want: refused(good.Name, "1 volume: "+listed[0]),
+		},
+		"behind the claim of a pool": {
+			resource: good, existing: []client.Object{pv("pv-a", csi("a"), claimed("hpp", "hpp-pool-b-node-1"))},
+		},
+		"behind a claim of that name, in another namespace": {
+			resource: good, existing: []client.Object{pv("pv-a", csi("a"), claimed("shop", "hpp-pool-b-node-1"))},
+			want: refused(good.Name, "1 volume: shop/hpp-pool-b-node-1 (pv-a)"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			judged(t, ask(t, reader(test.existing...), admissionv1.Delete, test.resource, nil), test.want)
@@ -486,11 +518,11 @@ func TestWithoutAnAnswerNothingIsGivenUp(t *testing.T) {
 	judged(t, ask(t, unreachable(), admissionv1.Delete, good, nil), []string{volumes})
 	judged(t, ask(t, unreachable(), admissionv1.Update, good, moved), []string{volumes})
 	judged(t, ask(t, unreachable(), admissionv1.Create, nil, good), []string{
-		"the HostPathProvisioners cannot be listed, so there may be one already: timed out; try again",
+		"the HostPathProvisioners cannot be listed, so it is not known which one is served: timed out; try again",
 	})
 	other := with(good.DeepCopy(), func(r *v1beta1.HostPathProvisioner) { r.Name = "hpp" })
 	judged(t, ask(t, unreachable(), admissionv1.Delete, other, nil), []string{
-		"it is not known whether the HostPathProvisioner hostpath-provisioner is there: timed out; try again",
+		"the HostPathProvisioners cannot be listed, so it is not known which one is served: timed out; try again",
 	})
 }
 
@@ -503,9 +535,9 @@ func TestWarnings(t *testing.T) {
 		"spec.storagePools[0].pvcTemplate: pvcTemplate is not served by this version; mount a filesystem at the " +
 			"pool's path on the nodes, " +
 			"remove pvcTemplate and set requireMount to use it now",
-		"spec.storagePools[0].snapshotProvider is accepted, but this version makes no snapshots",
 		"spec.storagePools[1].scope: scope shared is not served by this version; use node",
-		"spec.featureGates: Snapshotting is accepted, but this version makes no snapshots",
+		"spec.storagePools[0].snapshotProvider: accepted, but this version makes no snapshots",
+		"spec.featureGates[0]: Snapshotting is accepted, but this version makes no snapshots",
 	}
 	created := ask(t, reader(), admissionv1.Create, nil, resource(all))
 	judged(t, created, nil)
@@ -564,7 +596,12 @@ func ask(
 		}
 		raw.Raw = data
 	}
-	validator := webhook.New(reader, names.Driver)
+	return handled(t, reader, request)
+}
+
+func handled(t *testing.T, reader client.Reader, request admission.Request) admission.Response {
+	t.Helper()
+	validator := webhook.New(reader, names.Driver, "hpp")
 	return admission.WithValidator(scheme(), validator).Handle(t.Context(), request)
 }
 
