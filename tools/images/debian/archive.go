@@ -31,7 +31,7 @@ func Open(ctx context.Context, folder, arch string, suites ...string) (Archive, 
 		}
 	}
 	if _, err := os.Stat(keyring); err != nil {
-		return Archive{}, fmt.Errorf("Debian's keys are missing, `apt-get install debian-archive-keyring`: %w", err)
+		return Archive{}, fmt.Errorf("the keys of Debian are missing, `apt-get install debian-archive-keyring`: %w", err)
 	}
 	for _, sub := range []string{"lists/partial", "archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(folder, sub), 0o755); err != nil {
@@ -106,8 +106,7 @@ func run(ctx context.Context, dir, program string, arguments ...string) ([]byte,
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			out = append(out, exit.Stderr...)
 		}
 		return nil, fmt.Errorf("%s %s: %w\n%s", program, arguments[len(arguments)-1], err, out)
