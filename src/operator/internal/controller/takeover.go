@@ -60,8 +60,8 @@ func (r *Reconciler) refused(ctx context.Context, resource *hpp, err error, unsa
 
 // tidy removes what is left of kubevirt's once what takes its place is available.
 func (r *Reconciler) tidy(ctx context.Context, resource *hpp, deleting deletion, done work) error {
-	if deleting.gate != nil || done.renderErr != nil || done.applyErr != nil || len(done.outcome.Replacing) > 0 ||
-		r.measured != ready {
+	applied := deleting.gate == nil && done.renderErr == nil && done.applyErr == nil && len(done.outcome.Replacing) == 0
+	if !applied || r.measured != ready {
 		return nil
 	}
 	return r.Predecessor.Tidy(ctx, resource.Spec.StoragePools, deleting.deployments)

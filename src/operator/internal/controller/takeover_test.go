@@ -170,8 +170,11 @@ func TestAsksOnlyWhileItHasTo(t *testing.T) {
 		resource *v1beta1.HostPathProvisioner
 		asks     bool
 	}{
-		{"ours, at the start", ours, true}, {"ours", ours, false}, {"kubevirt's", served(names.CustomResource), true},
-		{"both's", both, true}, {"ours again", ours, false},
+		{"ours, at the start", ours, true},
+		{"ours", ours, false},
+		{"kubevirt's", served(names.CustomResource), true},
+		{"both's", both, true},
+		{"ours again", ours, false},
 	} {
 		c.asked = 0
 		if wait, err := r.takeOver(t.Context(), step.resource); wait != 0 || err != nil || (c.asked > 0) != step.asks {

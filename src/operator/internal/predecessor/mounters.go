@@ -16,7 +16,8 @@ import (
 // findMounters are the Deployments of kubevirt's that mount a pool's claim on a node.
 func (p *Predecessor) findMounters(ctx context.Context) ([]appsv1.Deployment, error) {
 	var list appsv1.DeploymentList
-	if err := p.Live.List(ctx, &list, client.HasLabels{poolLabel}, client.MatchingLabels{appLabel: provisioner}); err != nil {
+	selector := []client.ListOption{client.HasLabels{poolLabel}, client.MatchingLabels{appLabel: provisioner}}
+	if err := p.Live.List(ctx, &list, selector...); err != nil {
 		return nil, fmt.Errorf("find kubevirt's mounters: list Deployments: %w", advise(err))
 	}
 	return slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool { return !inherited(&d) }), nil

@@ -1,6 +1,6 @@
-// Package predecessor finds what kubevirt's operator left in the cluster, in whatever namespace, and takes it away in an
-// order that leaves volumes served and data alone: its operator is waited for, its webhook and its workloads go, and
-// at last what nobody uses any more.
+// Package predecessor finds what kubevirt's operator left in the cluster, in whatever namespace, and takes it away in
+// an order that leaves volumes served and data alone: its operator is waited for, its webhook and its workloads go,
+// and at last what nobody uses any more.
 package predecessor
 
 import (

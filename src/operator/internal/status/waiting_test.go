@@ -34,7 +34,8 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	// kubevirt's operator writes its own conditions again, and that is not undone.
-	status.Conditions = append(status.Conditions, metav1.Condition{Type: v1beta1.Progressing, Status: metav1.ConditionFalse})
+	status.Conditions = append(status.Conditions,
+		metav1.Condition{Type: v1beta1.Progressing, Status: metav1.ConditionFalse})
 	resource.Status, resource.Generation = status, 4
 	if again, events := Waiting(resource, at.Add(time.Hour), ReasonKubevirtOperatorRuns, "it runs"); events != nil ||
 		cmp.Diff(status, again) != "" {
