@@ -88,8 +88,6 @@ func (e *recorded) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any)
 	e.reasons = append(e.reasons, reason)
 }
 
-func moment() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
-
 func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
