@@ -19,16 +19,18 @@ func Clone(source *os.File) (*os.File, error) {
 }
 
 // Device mounts the filesystem on a block device, attached nowhere, as Clone does. A filesystem that is mounted already
-// is the same one.
-func Device(device, fsType string, readOnly bool) (*os.File, error) {
+// is the same one. The flags are mount options without a value, mount(8)'s (ro, prjquota).
+func Device(device, fsType string, flags ...string) (*os.File, error) {
 	opened, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("mount %s: the kernel has no %s: %w", device, fsType, err)
 	}
 	defer unix.Close(opened)
 	err = unix.FsconfigSetString(opened, "source", device)
-	if err == nil && readOnly {
-		err = unix.FsconfigSetFlag(opened, "ro")
+	for _, flag := range flags {
+		if err == nil {
+			err = unix.FsconfigSetFlag(opened, flag)
+		}
 	}
 	if err == nil {
 		err = unix.FsconfigCreate(opened)

@@ -37,10 +37,14 @@ func (d *device) open(ctx context.Context) (*os.File, error) {
 		}
 		d.kind = kind
 	}
-	mount, err := bindmount.Device(d.path, d.kind, false)
+	// Sizes of volumes are enforced where the kernel and the filesystem have project quota.
+	mount, err := bindmount.Device(d.path, d.kind, "prjquota")
+	if err != nil {
+		mount, err = bindmount.Device(d.path, d.kind)
+	}
 	// A device, or a filesystem that is mounted, is read-only: its volumes can still be read.
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EBUSY) {
-		readOnly, failed := bindmount.Device(d.path, d.kind, true)
+		readOnly, failed := bindmount.Device(d.path, d.kind, "ro")
 		if failed == nil {
 			return readOnly, nil
 		}
