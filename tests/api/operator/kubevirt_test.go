@@ -72,8 +72,8 @@ func kubevirtsResource(pairs ...string) *v1beta1.HostPathProvisioner {
 	return resource
 }
 
-// waits for the condition that says what of kubevirt's is waited for; meanwhile the resource is not ours, and nothing is
-// deployed.
+// waits for the condition that says what of kubevirt's is waited for; meanwhile the resource is not ours, and nothing
+// is deployed.
 func (w *world) waits(t *testing.T, reason string, words ...string) {
 	t.Helper()
 	resource := harness.Until(t, w.Server, "condition NotServed, reason "+reason, named(),

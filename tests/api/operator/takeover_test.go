@@ -142,8 +142,8 @@ func comesBack(t *testing.T, w *world) {
 	w.Delete(t, operatorOfKubevirts(elsewhere))
 }
 
-// deletionBefore: what kubevirt's operator was asked to delete passes the gates all the same, and its volumes are served
-// until then.
+// deletionBefore: what kubevirt's operator was asked to delete passes the gates all the same, and its volumes are
+// served until then.
 func deletionBefore(t *testing.T, w *world) {
 	w.kubevirt(t, elsewhere, "operator.yaml", "workloads.yaml")
 	defer w.remove(t, operatorOfKubevirts(elsewhere))
