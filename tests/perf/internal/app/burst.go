@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/localpath"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/burst"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/ceiling"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/localpath"
 )
 
 const (
@@ -112,7 +112,10 @@ func (s *session) peer(ctx context.Context, c *kindcluster.Cluster, o burst.Opti
 	if err := localpath.Install(ctx, c); err != nil {
 		return burst.Outcome{}, err
 	}
-	return burst.Run(ctx, o, localpath.System())
+	return burst.Run(ctx, o, burst.System{
+		Name: burst.LocalPath, Class: localpath.Class, Namespace: localpath.Namespace, Account: localpath.Account,
+		Processes: []string{"local-path-prov"},
+	})
 }
 
 // ceiling measures a driver that does nothing.

@@ -1,5 +1,5 @@
-// Package localpath puts rancher's local-path provisioner into a cluster, built from its Go
-// module, to be measured beside ours.
+// Package localpath puts rancher's local-path provisioner into a cluster, built from its Go module: to be measured
+// beside ours, and to provide pools of ours with claims.
 package localpath
 
 import (
@@ -16,7 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/provide"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/burst"
 )
 
 // Version is the release that the budgets in docs/explanation/performance.md name.
@@ -24,19 +23,19 @@ const Version = "v0.0.30"
 
 const module = "github.com/rancher/local-path-provisioner"
 
+// What the manifest makes. The names are its own, beside those of a local-path that a public node image brings.
+const (
+	Class     = "test-local-path"
+	Namespace = "test-local-path-system"
+	Account   = "local-path-provisioner"
+	// Path is where its volumes lie on a node: PV_namespace_claim.
+	Path = "/var/lib/test-local-path"
+)
+
 // manifest installs it with its own defaults: four workers, a helper pod for each creation and each deletion.
 //
 //go:embed manifest.yaml
 var manifest string
-
-// System is it as the burst measures it.
-func System() burst.System {
-	return burst.System{
-		Name: burst.LocalPath, Class: "perf-local-path", Namespace: "perf-local-path-system",
-		Account:   "local-path-provisioner",
-		Processes: []string{"local-path-prov"},
-	}
-}
 
 // Install builds and pushes the images, if the cache does not have them, and installs the provisioner.
 func Install(ctx context.Context, c *kindcluster.Cluster) error {
@@ -52,14 +51,14 @@ func Install(ctx context.Context, c *kindcluster.Cluster) error {
 		return err
 	}
 	// Called sh, it is a shell with its other tools built in.
-	if _, err := c.PushBinary(ctx, shell, "/bin/sh", "perf/busybox:static"); err != nil {
+	if _, err := c.PushBinary(ctx, shell, "/bin/sh", "test-local-path/busybox:static"); err != nil {
 		return err
 	}
 	if _, err := c.Kubectl(ctx, strings.NewReader(manifest), "apply", "-f", "-"); err != nil {
 		return fmt.Errorf("install local-path: %w", err)
 	}
 	_, err = c.Kubectl(ctx, nil, "rollout", "status", "deployment/local-path-provisioner", "-n",
-		System().Namespace, "--timeout=120s")
+		Namespace, "--timeout=120s")
 	return err
 }
 
