@@ -35,7 +35,7 @@ down: ## Remove that cluster and all that belongs to it
 	go -C tests run ./cluster down
 
 ##@ Test
-.PHONY: test test-unit test-sanity test-quota-vm test-power chart-test test-api e2e perf perf-controller fuzz
+.PHONY: test test-unit test-sanity test-quota-vm test-power chart-test test-api e2e e2e-nightly perf perf-controller fuzz
 test: ## All of it, as CI runs it, with the seconds that each part took
 	@for part in verify test-unit test-sanity test-quota-vm test-power chart-test test-api e2e; do \
 	  start=$$SECONDS; $(MAKE) --no-print-directory $$part; echo "make $$part: $$((SECONDS - start)) s"; \
@@ -72,6 +72,9 @@ test-api: ## Operator, custom resource, certificates, legacy provisioner on a re
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards
 	@go -C tools run ./install helm4 >/dev/null
 	go -C tests test -count=1 -timeout 60m -v ./e2e/...
+
+e2e-nightly: export HPP_E2E := nightly
+e2e-nightly: e2e ## The same, and the features that are too slow for every change
 
 perf: ## Measure (root); the report, a plot and JSON go to artifacts/perf
 	@go -C tools run ./install benchstat fio helm4 mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null

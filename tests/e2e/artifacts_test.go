@@ -47,6 +47,7 @@ func (s *suite) collectObjects(ctx context.Context, folder, namespaceOfTest stri
 			"get", "daemonsets,deployments,pods,configmaps,leases", "--namespace", namespace, "--output", "yaml",
 		},
 		"cluster-objects.yaml":   {"get", "csidrivers,csinodes,storageclasses", "--output", "yaml"},
+		"resource.yaml":          {"get", "hostpathprovisioners,validatingwebhookconfigurations", "--output", "yaml"},
 		"capacities.yaml":        {"get", "csistoragecapacities", "--all-namespaces", "--output", "yaml"},
 		"persistentvolumes.yaml": {"get", "persistentvolumes", "--output", "yaml"},
 		"claims.yaml":            {"get", "persistentvolumeclaims", "--all-namespaces", "--output", "yaml"},

@@ -34,6 +34,7 @@ const (
 )
 
 func TestControllerCertificates(t *testing.T) {
+	nightly(t)
 	alone(t, "the certificate by which nodes know the controller comes from each of four places",
 		step{"CertManagerRuns", func(s *scene) {
 			s.startCertManager()

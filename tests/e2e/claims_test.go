@@ -35,6 +35,7 @@ func TestClaimsWhileTheControllerIsKilled(t *testing.T) {
 }
 
 func TestClaimsWhileATunnelIsCut(t *testing.T) {
+	nightly(t)
 	// Keepalive notices within 15 s that the connection is dead, and nodeGrace begins then.
 	const cut = 20 * time.Second
 	alone(t, "60 claims while a node cannot be reached for a while: all Bound, nothing twice, nothing left",

@@ -188,6 +188,7 @@ func (s *scene) killDriver(node string) {
 }
 
 func TestTwoControllers(t *testing.T) {
+	nightly(t)
 	const claims = 10
 	var volumes []string
 	alone(t, "of two controllers the one that leads is killed, and claims are bound all the same",

@@ -51,6 +51,17 @@ func alone(t *testing.T, what string, steps ...step) {
 	world.run(t, what, steps)
 }
 
+// nightly leaves a feature to the runs of every night, by HPP_E2E. It says so, and the end of the run does again. Call
+// it first: tests that are left out never run beside each other then.
+func nightly(t *testing.T) {
+	t.Helper()
+	if world.nightly {
+		return
+	}
+	world.leftForTheNight = append(world.leftForTheNight, t.Name())
+	t.Skip("runs every night: HPP_E2E=nightly, or make e2e-nightly")
+}
+
 // parallel runs a feature beside others, after all that run alone.
 func parallel(t *testing.T, what string, steps ...step) {
 	t.Helper()

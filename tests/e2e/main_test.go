@@ -6,6 +6,7 @@
 //	E2E_CLUSTER=hpp       use that cluster, which must run, and leave it there; its release gets this suite's values
 //	E2E_KEEP=1            leave the cluster and what the features made, to look at or to run again
 //	E2E_ARTIFACTS=folder  where a failed step leaves what is needed to understand it (artifacts/e2e)
+//	HPP_E2E=nightly       run the features too that are too slow for every change; else they are named at the end
 //
 // Features that disturb the whole cluster come first, one after the other;
 // those that call parallel share it, three at a time.
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/e2e-framework/pkg/env"
@@ -34,12 +36,20 @@ const atOnce = "3"
 type options struct {
 	cluster   string // name of a cluster that is there; empty makes one
 	keep      bool
+	nightly   bool   // run what is too slow for every change
 	artifacts string // absolute
 }
 
 func optionsFromEnvironment() (options, error) {
 	o := options{
 		cluster: os.Getenv("E2E_CLUSTER"), keep: os.Getenv("E2E_KEEP") != "", artifacts: os.Getenv("E2E_ARTIFACTS"),
+	}
+	switch runs := os.Getenv("HPP_E2E"); runs {
+	case "":
+	case "nightly":
+		o.nightly = true
+	default:
+		return o, fmt.Errorf("HPP_E2E is %q: want nightly, or nothing", runs)
 	}
 	if o.artifacts == "" {
 		o.artifacts = filepath.Join("..", "..", "artifacts", "e2e")
@@ -74,6 +84,10 @@ func runSuite(m *testing.M) int {
 	world.env.Setup(world.setUp)
 	world.env.Finish(world.tearDown)
 	code := world.env.Run(m)
+	if len(world.leftForTheNight) > 0 {
+		fmt.Fprintf(os.Stderr, "e2e: not run, but every night (make e2e-nightly): %s\n",
+			strings.Join(world.leftForTheNight, ", "))
+	}
 	// The framework keeps the errors of Finish to itself.
 	if world.leftBehind != nil {
 		fmt.Fprintln(os.Stderr, "e2e: cleaning up failed:", world.leftBehind)

@@ -30,8 +30,9 @@ const (
 	componentLabel      = "app.kubernetes.io/component"
 	nodeComponent       = "csi-driver"
 	controllerComponent = "csi-controller"
-	// imageTag keeps the images of this run apart from those of `make up`.
-	imageTag   = "e2e"
+	// imageTag keeps the images of this run apart from those of `make up`. It is the programs' version too, which the
+	// operator compares.
+	imageTag   = "0.2.0-e2e"
 	repository = "ghcr.io/hostpath-provisioner/"
 )
 
@@ -48,6 +49,8 @@ type suite struct {
 	root    string            // of the repository
 
 	leftBehind error
+	// leftForTheNight are the tests that this run leaves out.
+	leftForTheNight []string
 }
 
 func (s *suite) openCluster(ctx context.Context) error {
