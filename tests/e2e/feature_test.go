@@ -26,6 +26,9 @@ const (
 	steady = 6 * time.Second
 )
 
+// ofFeature is the label on the namespaces of features.
+const ofFeature = "e2e.hostpath-provisioner/test"
+
 // step is a part of a feature: the first that fails ends the feature.
 type step struct {
 	name string
@@ -48,6 +51,7 @@ type scene struct {
 // alone runs a feature that disturbs others.
 func alone(t *testing.T, what string, steps ...step) {
 	t.Helper()
+	world.settle(t)
 	world.run(t, what, steps)
 }
 
@@ -67,6 +71,27 @@ func parallel(t *testing.T, what string, steps ...step) {
 	t.Helper()
 	t.Parallel()
 	world.run(t, what, steps)
+}
+
+// settle waits until the volumes of earlier features are deleted: a feature that runs alone may take the driver away. It
+// does not wait for ever, because an earlier feature may have failed.
+func (s *suite) settle(t *testing.T) {
+	t.Helper()
+	left := ""
+	err := wait.For(func(ctx context.Context) (bool, error) {
+		namespaces, err := s.cluster.Kubectl(ctx, nil, "get", "namespaces", "--selector", ofFeature,
+			"--field-selector", "status.phase=Terminating", "--output", "name")
+		if err != nil {
+			return false, err
+		}
+		volumes, err := s.cluster.Kubectl(ctx, nil, "get", "persistentvolumes", "--output",
+			`jsonpath={range .items[?(@.status.phase=="Released")]}{.metadata.name} {end}`)
+		left = strings.TrimSpace(namespaces + " " + volumes)
+		return left == "", err
+	}, wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate(), wait.WithContext(t.Context()))
+	if err != nil {
+		t.Logf("earlier features left %s (%v)", left, err)
+	}
 }
 
 func (s *suite) run(t *testing.T, what string, steps []step) {
@@ -107,7 +132,7 @@ func (s *scene) makeNamespace() {
 	s.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "e2e-",
-		Labels:       map[string]string{"e2e.hostpath-provisioner/test": strings.ToLower(s.t.Name())},
+		Labels:       map[string]string{ofFeature: strings.ToLower(s.t.Name())},
 	}}
 	if err := s.api.Create(s.ctx, ns); err != nil {
 		s.t.Fatal(err)
