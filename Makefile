@@ -102,7 +102,7 @@ images: ## OCI images of both architectures, in artifacts/images
 
 generate: ## Write again what is generated: the CRD, deep copies, the tunnel's code, the chart's README, deploy/
 	$(call tool,controller-gen) object paths=./src/api/...
-	$(call tool,controller-gen) $(CRD) output:crd:dir=charts/hostpath-provisioner/crds
+	$(call tool,controller-gen) $(CRD) output:crd:stdout > charts/hostpath-provisioner/files/crd.yaml
 	go -C tools run ./protogen $(CURDIR)/$(TUNNEL)/tunnel.proto
 	$(call tool,helm-docs) $(HELM_DOCS)
 	go -C tools run ./deploy -helm "$(call tool,helm4)"
@@ -121,7 +121,7 @@ verify: lint ## Lint, workflows, scripts, YAML, docs, go.mod files and generated
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(call tool,controller-gen) object $(CRD) output:object:dir="$$fresh" output:crd:dir="$$fresh"; \
 	diff -u src/api/v1beta1/zz_generated.deepcopy.go "$$fresh/zz_generated.deepcopy.go" \
-	  && diff -u charts/hostpath-provisioner/crds/hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml "$$fresh"/*.yaml \
+	  && diff -u charts/hostpath-provisioner/files/crd.yaml "$$fresh"/*.yaml \
 	  || { echo 'the CRD or the deep copies are not what src/api/v1beta1 says: run `make generate`'; exit 1; }
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	go -C tools run ./protogen -out "$$fresh" $(CURDIR)/$(TUNNEL)/tunnel.proto; \

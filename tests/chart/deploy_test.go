@@ -95,15 +95,14 @@ func TestDeployHasNoNameOfKubevirts(t *testing.T) {
 	}
 }
 
-// TestDeployCarriesTheDefinition that the chart installs, word for word.
+// TestDeployCarriesTheDefinition that the operator applies, word for word.
 func TestDeployCarriesTheDefinition(t *testing.T) {
-	file := "hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml"
-	definition, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "crds", file))
+	definition, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "files", "crd.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(manifest(t, "crd.yaml"), strings.Trim(string(definition), "-\n")) {
-		t.Errorf("deploy/crd.yaml does not hold crds/%s", file)
+		t.Error("deploy/crd.yaml does not hold files/crd.yaml")
 	}
 }
 

@@ -98,7 +98,7 @@ func files(t *testing.T, tree fs.FS) []string {
 	return names
 }
 
-// TestPackage: the packaged chart renders like the folder, and holds no ci files.
+// TestPackage: the packaged chart renders like the folder, and holds neither ci files nor a definition.
 func TestPackage(t *testing.T) {
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		dir := t.TempDir()
@@ -111,8 +111,10 @@ func TestPackage(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := strings.Fields(string(list))
-		if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "/ci/") }) {
-			t.Errorf("the package holds ci files: %v", names)
+		for _, folder := range []string{"/ci/", "/files/", "/crds/"} {
+			if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, folder) }) {
+				t.Errorf("the package holds files of %s: %v", folder, names)
+			}
 		}
 		for _, needed := range []string{"templates/_helpers.tpl", "values.schema.json", "README.md"} {
 			if !slices.Contains(names, "hostpath-provisioner/"+needed) {

@@ -158,6 +158,8 @@ func TestOperatorRightsAreLeast(t *testing.T) {
 		{"security.openshift.io", "securitycontextconstraints", "", "use"},
 		{"security.openshift.io", "securitycontextconstraints", "", "patch"},
 		{"apiextensions.k8s.io", "customresourcedefinitions", "", "patch"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "", "update"},
+		{"apiextensions.k8s.io", "customresourcedefinitions/status", "", "patch"},
 		{"apiextensions.k8s.io", "customresourcedefinitions", "", "delete"},
 		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "patch"},
 		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "delete"},

@@ -1,8 +1,10 @@
 package main
 
-// file is one manifest: which objects of a rendering it holds, in their order.
+// file is one manifest: which objects of a rendering it holds, in their order, or a file of the chart as it is.
 type file struct {
 	name, title string
+	// source is the chart's file, "" of a rendering.
+	source string
 	// sample: an object for a person to change, so without the labels by which a release knows its own.
 	sample bool
 	args   []string // further arguments of `helm template`
@@ -14,9 +16,9 @@ func files() []file {
 	return []file{
 		{
 			// Apart: whoever deletes it deletes the HostPathProvisioner too.
-			name:  "crd.yaml",
-			title: "The definition of HostPathProvisioner. The operator brings it too, and keeps it up to date.",
-			args:  append([]string{"--include-crds"}, operator...), keep: ofDefinition,
+			name:   "crd.yaml",
+			title:  "The definition of HostPathProvisioner. The operator brings it too, and keeps it up to date.",
+			source: "files/crd.yaml",
 		},
 		{
 			name: "operator.yaml", title: "The operator: rights, base values, and the Deployment.",
@@ -61,5 +63,3 @@ func legacyClass(name, title, classes string) file {
 func ofWebhook(document string) bool {
 	return kind(document) == "Service" || kind(document) == "ValidatingWebhookConfiguration"
 }
-
-func ofDefinition(document string) bool { return kind(document) == "CustomResourceDefinition" }

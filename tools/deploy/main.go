@@ -57,13 +57,18 @@ func run(ctx context.Context, args []string) error {
 
 // write is the text of a manifest. One without an object is an error: the chart has changed and files() has not.
 func write(ctx context.Context, helm, chart string, file file) ([]byte, error) {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "# %s\n# Written by `make generate` from charts/hostpath-provisioner; change it there.\n",
+		file.title)
+	if file.source != "" {
+		data, err := os.ReadFile(filepath.Join(chart, file.source))
+		text.Write(data)
+		return text.Bytes(), err
+	}
 	manifest, err := template(ctx, helm, chart, file.args)
 	if err != nil {
 		return nil, err
 	}
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "# %s\n# Written by `make generate` from charts/hostpath-provisioner; change it there.\n",
-		file.title)
 	found := 0
 	for _, document := range documents(manifest) {
 		if file.keep(document) {

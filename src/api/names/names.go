@@ -47,6 +47,9 @@ const (
 	// NodeAnnotation is on the mounters and claims of a pool with a pvcTemplate. Its value is the name of the node that
 	// they are for, which may be longer than a label.
 	NodeAnnotation = Group + "/node"
+	// AppliedBy is the annotation on the CustomResourceDefinition with the version of the operator that applied it. An
+	// older one leaves it alone.
+	AppliedBy = Group + "/applied-by"
 
 	// PoolCondition is the prefix of the conditions on the driver's pods, one for each pool: PoolCondition + the
 	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolDegraded, PoolAbsent,

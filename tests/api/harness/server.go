@@ -92,10 +92,10 @@ func (s *Server) Kinds(t *testing.T, files ...string) {
 	}
 }
 
-// OwnKinds is the file with this project's CustomResourceDefinition, as the chart ships it.
+// OwnKinds is the file with this project's CustomResourceDefinition, as the operator carries it.
 func OwnKinds(t *testing.T) string {
 	t.Helper()
-	return filepath.Join(helmcli.ChartDir(t), "crds", "hostpathprovisioner.kubevirt.io_hostpathprovisioners.yaml")
+	return filepath.Join(helmcli.ChartDir(t), "files", "crd.yaml")
 }
 
 // scheme knows what the chart renders and what the operator reads.

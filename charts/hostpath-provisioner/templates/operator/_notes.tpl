@@ -34,7 +34,7 @@ Next:
 # The driver's container is privileged (it mounts volumes for pods). Where Pod Security is enforced, its namespace must say so:
 kubectl label namespace {{ $namespace }} --overwrite pod-security.kubernetes.io/enforce=privileged
 
-# Is the operator ready? Until then the API server refuses every HostPathProvisioner.
+# Wait for the operator. It brings the definition of HostPathProvisioner; until it is ready the API server refuses every one.
 kubectl --namespace {{ $namespace }} rollout status deployment/{{ include "hostpath-provisioner.operator.name" . }}
 
 # The HostPathProvisioner that these values stand for; its lists replace theirs:
@@ -68,7 +68,7 @@ parameters:
 EOF
 {{- end }}
 
-The operator brings the HostPathProvisioner's definition to its own version at each start; Helm alone would never update it.
+The operator keeps the HostPathProvisioner's definition at its own version; Helm neither installs nor updates it.
 
 To uninstall: delete the claims whose data may go, then the HostPathProvisioner, then the release. helm uninstall refuses while a
 HostPathProvisioner exists. It leaves the definition, and on the nodes the pools' directories and {{ .Values.driver.stateDir }}.

@@ -20,8 +20,9 @@ and removing can, wherever the release fixes the names. */}}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [get, list, watch, create]
+# The status has the versions in which objects may be stored.
 - apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
+  resources: [customresourcedefinitions, customresourcedefinitions/status]
   resourceNames: [hostpathprovisioners.hostpathprovisioner.kubevirt.io]
   verbs: [patch]
 # The caBundle.

@@ -26,6 +26,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/definitions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/platform"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/predecessor"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
@@ -47,18 +48,24 @@ type operator struct {
 	mgr    ctrl.Manager
 	policy *tlspolicy.Source
 	keeper *certificates.Keeper
+	// definition is the resource's.
+	definition *definitions.Keeper
 	// changed wakes the controller when the cluster serves other APIs, or has another TLS policy, than before.
 	changed  chan event.GenericEvent
 	platform *platform.Platform
 }
 
 // build puts the operator together; nothing runs before the manager starts.
-func build(ctx context.Context, o options, config *rest.Config, log *slog.Logger) (ctrl.Manager, error) {
+func build(
+	ctx context.Context, o options, config *rest.Config, definition *definitions.Keeper, log *slog.Logger,
+) (ctrl.Manager, error) {
 	policy, err := tlspolicy.New(o.overrides())
 	if err != nil {
 		return nil, err
 	}
-	op := &operator{options: o, log: log, policy: policy, changed: make(chan event.GenericEvent, 1)}
+	op := &operator{
+		options: o, log: log, policy: policy, definition: definition, changed: make(chan event.GenericEvent, 1),
+	}
 	for _, step := range []func() error{
 		func() error { return op.buildManager(config) },
 		op.buildServers,
@@ -202,7 +209,7 @@ func (op *operator) buildController() error {
 	return controller.New(controller.Options{
 		Predecessor: op.predecessor(),
 		Client:      op.mgr.GetClient(), Live: op.mgr.GetAPIReader(), Rendered: rendered,
-		Renderer: render.Remember(renderer), Platform: op.platform, Policy: op.policy,
+		Renderer: render.Remember(renderer), Platform: op.platform, Policy: op.policy, Definition: op.definition,
 		Recorder: op.mgr.GetEventRecorder(component), Ready: ready, Log: op.log,
 		Namespace: op.namespace, ReleaseName: op.releaseName, BaseConfig: op.baseConfig, DriverName: op.driverName,
 		Version: buildinfo.Version(),

@@ -18,12 +18,14 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/definitions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/extracache"
 )
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme), configv1.Install(scheme))
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme), configv1.Install(scheme),
+		apiextensionsv1.AddToScheme(scheme))
 	if err != nil {
 		return nil, fmt.Errorf("make the scheme: %w", err)
 	}
@@ -37,8 +39,6 @@ func (op *operator) cacheOptions() (cache.Options, error) {
 		return cache.Options{}, fmt.Errorf("select the claims of pools: %w", err)
 	}
 	base := fields.OneTermEqualSelector("metadata.name", op.baseConfig)
-	definitions := &metav1.PartialObjectMetadata{}
-	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -53,7 +53,7 @@ func (op *operator) cacheOptions() (cache.Options, error) {
 			},
 			&corev1.Node{}:             {Transform: stripNode},
 			&corev1.PersistentVolume{}: {Transform: op.stripVolume},
-			definitions:                {Transform: stripMetadata},
+			definitions.Metadata():     {Transform: stripMetadata},
 		},
 	}, nil
 }

@@ -84,10 +84,14 @@ func operate(ctx context.Context, o options, stderr io.Writer) error {
 func run(ctx context.Context, o options, config *rest.Config, log *slog.Logger) error {
 	log.InfoContext(ctx, "starting the operator", logging.KeyVersion, buildinfo.Version(), logging.KeyNamespace,
 		o.namespace)
-	if err := installDefinitions(ctx, config); err != nil {
+	definition, err := keepDefinition(config, log)
+	if err != nil {
 		return err
 	}
-	mgr, err := build(ctx, o, config, log)
+	if err := definition.Ensure(ctx); err != nil {
+		return err
+	}
+	mgr, err := build(ctx, o, config, definition, log)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 
 // A large cluster has thousands of nodes and volumes; what nobody reads of them is not kept.
 
-// identity is an object's metadata with some labels and annotations.
-func identity(from metav1.ObjectMeta, labels, annotations []string) metav1.ObjectMeta {
+// identity is an object's metadata with some annotations and no labels.
+func identity(from metav1.ObjectMeta, annotations []string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: from.Name, Namespace: from.Namespace, UID: from.UID, ResourceVersion: from.ResourceVersion,
 		CreationTimestamp: from.CreationTimestamp, DeletionTimestamp: from.DeletionTimestamp,
-		Labels: pick(from.Labels, labels), Annotations: pick(from.Annotations, annotations),
+		Annotations: pick(from.Annotations, annotations),
 	}
 }
 
@@ -36,7 +36,7 @@ func stripNode(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	slim := &corev1.Node{ObjectMeta: identity(node.ObjectMeta, nil, nil)}
+	slim := &corev1.Node{ObjectMeta: identity(node.ObjectMeta, nil)}
 	slim.Labels = node.Labels
 	slim.Spec.Taints, slim.Spec.Unschedulable = node.Spec.Taints, node.Spec.Unschedulable
 	for _, condition := range node.Status.Conditions {
@@ -56,7 +56,7 @@ func (op *operator) stripVolume(object any) (any, error) {
 		return object, nil
 	}
 	slim := &corev1.PersistentVolume{
-		ObjectMeta: identity(pv.ObjectMeta, nil, []string{names.ProvisionedBy, names.LegacyIdentity}),
+		ObjectMeta: identity(pv.ObjectMeta, []string{names.ProvisionedBy, names.LegacyIdentity}),
 	}
 	csi := pv.Spec.CSI
 	if pv.Spec.HostPath == nil && (csi == nil || csi.Driver != op.driverName) {
@@ -82,7 +82,7 @@ func stripClaim(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	slim := &corev1.PersistentVolumeClaim{ObjectMeta: identity(claim.ObjectMeta, nil, nil)}
+	slim := &corev1.PersistentVolumeClaim{ObjectMeta: identity(claim.ObjectMeta, nil)}
 	slim.Labels = claim.Labels
 	slim.Spec.StorageClassName, slim.Spec.VolumeName = claim.Spec.StorageClassName, claim.Spec.VolumeName
 	slim.Status = corev1.PersistentVolumeClaimStatus{
@@ -105,7 +105,7 @@ func stripPod(object any) (any, error) {
 func stripMetadata(object any) (any, error) {
 	definition, ok := object.(*metav1.PartialObjectMetadata)
 	if ok {
-		definition.ObjectMeta = identity(definition.ObjectMeta, nil, nil)
+		definition.ObjectMeta = identity(definition.ObjectMeta, []string{names.AppliedBy})
 	}
 	return object, nil
 }

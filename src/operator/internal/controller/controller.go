@@ -44,6 +44,11 @@ type TLSPolicy interface {
 	Current() tlspolicy.Policy
 }
 
+// Definition is the resource's, which has to be this version's before it is served.
+type Definition interface {
+	Apply(ctx context.Context, cached client.Reader) (refusal string, err error)
+}
+
 // Ready takes the value of the metric kubevirt_hpp_cr_ready.
 type Ready interface {
 	Set(value float64)
@@ -66,6 +71,8 @@ type Options struct {
 	Recorder    events.EventRecorder
 	Ready       Ready
 	Log         *slog.Logger
+	// Definition is the resource's own CustomResourceDefinition.
+	Definition Definition
 
 	Namespace, ReleaseName, BaseConfig, DriverName string
 	// Version is the operator's own.
@@ -82,13 +89,15 @@ type Reconciler struct {
 	now        func() time.Time
 	// alone: nothing of kubevirt's ran when it was last looked.
 	alone bool
+	// declined has what resources show to have been told.
+	declined map[declined]bool
 	// measured is the value of the metric.
 	measured float64
 }
 
 // New makes a reconciler that watches nothing yet.
 func New(o Options) *Reconciler {
-	r := &Reconciler{Options: o, watched: map[string]bool{}, now: time.Now}
+	r := &Reconciler{Options: o, watched: map[string]bool{}, declined: map[declined]bool{}, now: time.Now}
 	r.applier = apply.New(o.Client, o.Rendered, o.Live)
 	r.gauge(unknown)
 	return r
@@ -97,10 +106,12 @@ func New(o Options) *Reconciler {
 // Reconcile brings the cluster one step nearer to what a resource says.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	resource := &hpp{}
-	if err := r.Client.Get(ctx, request.NamespacedName, resource); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if err := r.Client.Get(ctx, request.NamespacedName, resource); apierrors.IsNotFound(err) {
+		return r.idle(ctx)
+	} else if err != nil {
+		return reconcile.Result{}, err
 	}
-	if wait, err := r.takeOver(ctx, resource); err != nil || wait > 0 {
+	if ready, wait, err := r.prepare(ctx, resource); err != nil || !ready {
 		return reconcile.Result{RequeueAfter: wait}, err
 	}
 	if refused, err := r.refuse(ctx, resource); refused || err != nil {
@@ -124,6 +135,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	wait, reported := r.report(ctx, resource, deleting, done)
 	err = errors.Join(done.applyErr, done.pruneErr, reported, r.tidy(ctx, resource, deleting, done))
 	return reconcile.Result{RequeueAfter: sooner(deleting.wait, wait)}, err
+}
+
+// prepare makes sure that nothing of kubevirt's runs, and that the definition is this version's. Until then nothing
+// else is done for the resource.
+func (r *Reconciler) prepare(ctx context.Context, resource *hpp) (ready bool, wait time.Duration, err error) {
+	if wait, err = r.takeOver(ctx, resource); err != nil || wait > 0 {
+		return false, wait, err
+	}
+	ready, err = r.define(ctx, resource)
+	return ready, 0, err
 }
 
 // unlessBehind passes on every error but that of a cache that was behind: what it did not know yet will wake us. Of

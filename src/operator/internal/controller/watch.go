@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/definitions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 )
 
@@ -54,6 +55,8 @@ func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEven
 		source.Kind[client.Object](cache, &corev1.Node{}, always, predicate.Funcs{UpdateFunc: nodeTurned}),
 		source.Kind[client.Object](cache, &corev1.PersistentVolume{},
 			handler.EnqueueRequestsFromMapFunc(r.whileDeleting)),
+		source.Kind[client.Object](cache, definitions.Metadata(), handler.EnqueueRequestsFromMapFunc(r.defined),
+			predicate.NewPredicateFuncs(ownDefinition)),
 		source.Channel(changed, always),
 	} {
 		if err := c.Watch(watch); err != nil {

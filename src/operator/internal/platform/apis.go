@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -28,12 +27,6 @@ func groups() []string {
 func matters(definition string) bool {
 	_, group, _ := strings.Cut(definition, ".")
 	return slices.Contains(groups(), group)
-}
-
-func definitionMetadata() *metav1.PartialObjectMetadata {
-	metadata := &metav1.PartialObjectMetadata{}
-	metadata.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	return metadata
 }
 
 // read makes facts of what discovery found, without subresources.

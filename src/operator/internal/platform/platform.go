@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/definitions"
 )
 
 // Facts are what a rendering has to know of the cluster.
@@ -159,7 +160,7 @@ func (p *Platform) refresh(ctx context.Context, definition string) (settled bool
 		}
 		p.Changed()
 	}
-	err = p.Cache.Get(ctx, client.ObjectKey{Name: definition}, definitionMetadata())
+	err = p.Cache.Get(ctx, client.ObjectKey{Name: definition}, definitions.Metadata())
 	if client.IgnoreNotFound(err) != nil {
 		return false, err
 	}
@@ -199,7 +200,7 @@ func (p *Platform) discover() (Facts, error) {
 
 // followDefinitions looks again whenever the definition of an API that matters comes, changes or goes.
 func (p *Platform) followDefinitions(ctx context.Context) error {
-	informer, err := p.Cache.GetInformer(ctx, definitionMetadata())
+	informer, err := p.Cache.GetInformer(ctx, definitions.Metadata())
 	if err != nil {
 		return fmt.Errorf("watch CustomResourceDefinitions: %w", err)
 	}

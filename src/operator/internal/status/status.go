@@ -38,6 +38,7 @@ const (
 	ReasonUnsupportedName      = "UnsupportedName"
 	ReasonKubevirtOperatorRuns = "KubevirtOperatorRuns"
 	ReasonKubevirtRuns         = "KubevirtRuns"
+	ReasonDowngradeRefused     = "DowngradeRefused"
 )
 
 // Reasons of the events.
