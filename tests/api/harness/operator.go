@@ -119,6 +119,21 @@ func (o *Operator) Restart(t *testing.T, environment ...string) {
 	o.Ready(t)
 }
 
+// Beside starts another program as one more pod of the same Deployment, on ports of its own. The Service does not lead
+// to it.
+func (o *Operator) Beside(t *testing.T, binary string) *Operator {
+	t.Helper()
+	webhook, metrics, health := FreePort(t), FreePort(t), FreePort(t)
+	other := &Operator{
+		s: o.s, install: t, Binary: binary, Kubeconfig: o.Kubeconfig, environment: o.environment,
+		Webhook: address(o.s.Host, webhook), Metrics: address(o.s.Host, metrics), Health: address(o.s.Host, health),
+	}
+	other.args = append(slices.Clip(o.args), "--webhook-port="+strconv.Itoa(webhook),
+		"--metrics-address=:"+strconv.Itoa(metrics), "--health-address=:"+strconv.Itoa(health))
+	other.Process = o.s.Run(t, binary, other.environment, other.args...)
+	return other
+}
+
 // Ready waits until /readyz says so.
 func (o *Operator) Ready(t *testing.T) {
 	t.Helper()

@@ -99,11 +99,13 @@ func (p *Process) tail() string {
 	return strings.Join(lines[max(0, len(lines)-logTail):], "\n")
 }
 
-// Build compiles one of the shipped programs, such as ./src/operator, and gives the path of the binary.
-func (s *Server) Build(t *testing.T, program string) string {
+// Build compiles one of the shipped programs, such as ./src/operator, and gives the path of the binary. The flags are
+// further ones of `go build`.
+func (s *Server) Build(t *testing.T, program string, flags ...string) string {
 	t.Helper()
-	binary := filepath.Join(s.dir, filepath.Base(program))
-	command := exec.CommandContext(t.Context(), "go", "build", "-o", binary, program)
+	binary := filepath.Join(t.TempDir(), filepath.Base(program))
+	args := append([]string{"build", "-o", binary}, flags...)
+	command := exec.CommandContext(t.Context(), "go", append(args, program)...)
 	command.Dir = helmcli.Root(t)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)

@@ -166,7 +166,7 @@ func (w *world) unserved(t *testing.T, resource *v1beta1.HostPathProvisioner, wh
 func (w *world) definitionComesBack(t *testing.T) {
 	t.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "hostpathprovisioners." + names.Group},
+		ObjectMeta: metav1.ObjectMeta{Name: definitionName},
 	}
 	harness.Change(t, w.Server, definition, func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Spec.Names.ShortNames = nil

@@ -29,6 +29,9 @@ func rights(t *testing.T, w *world) {
 		{false, "delete", "", "namespaces", ""},
 		{false, "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "another"},
 		{false, "delete", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "another"},
+		{true, "patch", "apiextensions.k8s.io", "customresourcedefinitions/status", definitionName},
+		{false, "patch", "apiextensions.k8s.io", "customresourcedefinitions/status", "another"},
+		{false, "delete", "apiextensions.k8s.io", "customresourcedefinitions", definitionName},
 	} {
 		review := subjectAccessReview(harness.OperatorName, test.verb, test.group, test.resource, test.named)
 		w.Create(t, review)

@@ -25,9 +25,7 @@ func TestTakeover(t *testing.T) {
 	w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})
 	there := w.kubevirt(t, harness.Namespace, "leftovers.yaml", "operator.yaml", "workloads.yaml", "job.yaml")
 	w.Create(t, kubevirtsResource("local", "/var/hpvolumes"))
-	w.operator = s.InstallOperator(t, s.Build(t, "./src/operator"), helmcli.Values{
-		Files: []string{baseValues}, Args: []string{"--skip-crds"},
-	})
+	w.operator = s.InstallOperator(t, s.Build(t, "./src/operator"), helmcli.Values{Files: []string{baseValues}})
 	t.Run("in its own namespace", func(t *testing.T) {
 		t.Cleanup(func() { w.clear(t); w.operator.Show(t) })
 		inOwnNamespace(t, w, there)
