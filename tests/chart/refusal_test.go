@@ -121,8 +121,12 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"pvcTemplate": {
 				json: both(`{"name":"one","path":"/srv/one","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}`, ""),
 				want: []string{
-					`storagePools[0] "one": pvcTemplate is not in this version`,
+					`storagePools[0] "one": pvcTemplate needs the operator, which makes the claims; set operator.enabled`,
 				},
+			},
+			"mounts without the operator": {
+				json: set("mounter.mounts", `[{"pool":"a","path":"/srv/a","node":"n","claim":"c","block":false}]`),
+				want: []string{`mounter.mounts: it is the operator's to set`},
 			},
 			"class of a pool that is not there": {json: both(one, `{"name":"a","storagePool":"two"}`), want: []string{
 				`storageClasses[0] "a": there is no pool "two" in storagePools (one); set storageClasses together with ` +

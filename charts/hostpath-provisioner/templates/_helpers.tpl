@@ -189,7 +189,7 @@ changes it. A test compares with the maps of values.yaml that may lose keys. */}
 {{- range $at := list (list "driver") (list "controller") (list "legacyProvisioner") -}}
 {{- $paths = concat $paths (list (concat $at (list "nodeSelector")) (concat $at (list "nodeSelector" "kubernetes.io/os"))) -}}
 {{- end -}}
-{{- range $at := list (list "driver") (list "controller") (list "legacyProvisioner") (list "selftest") (list "sidecars" "provisioner") (list "sidecars" "resizer") (list "sidecars" "nodeDriverRegistrar") (list "sidecars" "livenessProbe") -}}
+{{- range $at := list (list "driver") (list "controller") (list "mounter") (list "legacyProvisioner") (list "selftest") (list "sidecars" "provisioner") (list "sidecars" "resizer") (list "sidecars" "nodeDriverRegistrar") (list "sidecars" "livenessProbe") -}}
 {{- range list (list "resources") (list "resources" "requests") (list "resources" "requests" "cpu") (list "resources" "requests" "memory") -}}
 {{- $paths = append $paths (concat $at .) -}}
 {{- end -}}

@@ -13,9 +13,6 @@
 {{- if eq (default "node" .scope) "shared" -}}
 {{- $problems = append $problems (printf "%s: scope shared is not in this version; use scope node." $what) -}}
 {{- end -}}
-{{- if .pvcTemplate -}}
-{{- $problems = append $problems (printf "%s: pvcTemplate is not in this version; give the path of a mounted filesystem and set requireMount." $what) -}}
-{{- end -}}
 {{- range $places -}}
 {{- if or (hasPrefix (printf "%s/" .path) (printf "%s/" $pool.path)) (hasPrefix (printf "%s/" $pool.path) (printf "%s/" .path)) -}}
 {{- $problems = append $problems (printf "%s: its path %s and that of %s (%s) lie inside each other; give each its own directory." $what $pool.path .what .path) -}}

@@ -100,7 +100,8 @@ type StoragePool struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="the path has to be absolute: begin with /"
 	Path string `json:"path"`
-	// The filesystem comes from a claim of this shape, one per node. Accepted, and not served by this version.
+	// The filesystem comes from a claim of this shape, one for each node, which the operator makes. ReadWriteMany (one
+	// claim for all nodes) is accepted, and not served by this version.
 	//
 	// +optional
 	PVCTemplate *corev1.PersistentVolumeClaimSpec `json:"pvcTemplate,omitempty"`

@@ -1,6 +1,9 @@
 package v1beta1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Types of the conditions in a status.
 const (
@@ -83,4 +86,22 @@ type StoragePoolStatus struct {
 	//
 	// +optional
 	CurrentReady int32 `json:"currentReady,omitempty"`
+	// The claims of a pool with pvcTemplate, those that are not bound first; at most 2000 over all pools.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	ClaimStatuses []ClaimStatus `json:"claimStatuses,omitempty"`
+}
+
+// ClaimStatus is the state of a claim that provides a pool on a node.
+type ClaimStatus struct {
+	// The claim's name, in the operator's namespace.
+	Name string `json:"name"`
+	// The node that it is for. Empty if there is no such node any more.
+	//
+	// +optional
+	Node string `json:"node,omitempty"`
+	// The claim's status.
+	Status corev1.PersistentVolumeClaimStatus `json:"status"`
 }

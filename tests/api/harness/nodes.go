@@ -2,8 +2,10 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,15 +19,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
-// driverComponent and controllerComponent are label values of the driver's pods on the nodes and of the controller's.
+// driverComponent, controllerComponent and mounterComponent are label values of the driver's pods on the nodes, of the
+// controller's and of the mounters'.
 const (
 	driverComponent     = "csi-driver"
 	controllerComponent = "csi-controller"
+	mounterComponent    = "mounter"
 )
 
 // Nodes plays what the scheduler and the kubelets do: pods of DaemonSets get their node, run, become ready, and end
 // when deleted. It also says for the driver's pods what the driver would say about its pools, and that the CSI
-// controller's Deployment is complete: with Kubernetes' own controller of Deployments the operator's would get pods
+// controller's Deployment is complete, and a mounter's as soon as its claim is bound: with Kubernetes' own controller of Deployments the operator's would get pods
 // too, and the operator is a process here.
 type Nodes struct {
 	s *Server
@@ -40,11 +44,7 @@ func (s *Server) StartNodes(t *testing.T, nodes ...string) *Nodes {
 	t.Helper()
 	n := &Nodes{s: s, dead: map[string]bool{}, pools: map[string][]corev1.PodCondition{}}
 	for _, name := range nodes {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			corev1.LabelHostname: name, corev1.LabelOSStable: "linux",
-		}}}
-		s.Create(t, node)
-		n.ready(t, name, corev1.ConditionTrue, time.Now())
+		n.Join(t, name)
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -53,6 +53,39 @@ func (s *Server) StartNodes(t *testing.T, nodes ...string) *Nodes {
 	}()
 	t.Cleanup(func() { close(stop); <-stopped })
 	return n
+}
+
+// Join makes a Node object, a ready one.
+func (n *Nodes) Join(t *testing.T, name string, taints ...corev1.Taint) {
+	t.Helper()
+	hostname, _, _ := strings.Cut(name, ".")
+	n.s.Create(t, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: hostname, corev1.LabelOSStable: "linux",
+		}},
+		Spec: corev1.NodeSpec{Taints: taints},
+	})
+	n.ready(t, name, corev1.ConditionTrue, time.Now())
+}
+
+// Leave deletes a Node object, and what the garbage collector of pods would: the pods that are bound to it.
+func (n *Nodes) Leave(t *testing.T, name string) {
+	t.Helper()
+	n.s.Delete(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	Eventually(t, "the pods of a node that is gone are gone", func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := n.s.Client.List(ctx, &pods); err != nil {
+			return err
+		}
+		var left []error
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; pod.Spec.NodeName == name {
+				left = append(left, fmt.Errorf("pod %s is there", pod.Name),
+					client.IgnoreNotFound(n.s.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))))
+			}
+		}
+		return errors.Join(left...)
+	})
 }
 
 // Pool sets what a node's driver says about a pool: condition True with reason PoolPresent, or False
@@ -130,16 +163,24 @@ func (n *Nodes) play(stop <-chan struct{}) {
 	}
 }
 
-// complete says of the CSI controller's Deployment that all its pods are there.
+// complete says of the CSI controller's Deployment, and of mounters with a claim that is bound, that all their pods are
+// there.
 func (n *Nodes) complete(ctx context.Context) error {
 	var deployments appsv1.DeploymentList
-	if err := n.s.Client.List(ctx, &deployments, client.InNamespace(Namespace), client.MatchingLabels{
-		"app.kubernetes.io/component": controllerComponent,
-	}); err != nil {
+	if err := n.s.Client.List(ctx, &deployments, client.InNamespace(Namespace)); err != nil {
 		return err
 	}
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
+		switch deployment.Labels["app.kubernetes.io/component"] {
+		case controllerComponent:
+		case mounterComponent:
+			if bound, err := n.bound(ctx, deployment); !bound || err != nil {
+				continue
+			}
+		default:
+			continue
+		}
 		replicas := *deployment.Spec.Replicas
 		wanted := appsv1.DeploymentStatus{
 			ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas,
@@ -154,6 +195,21 @@ func (n *Nodes) complete(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// bound reports whether the claims of a Deployment's pods are.
+func (n *Nodes) bound(ctx context.Context, deployment *appsv1.Deployment) (bool, error) {
+	for _, volume := range deployment.Spec.Template.Spec.Volumes {
+		if volume.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: Namespace, Name: volume.PersistentVolumeClaim.ClaimName}
+		if err := n.s.Client.Get(ctx, key, claim); err != nil || claim.Status.Phase != corev1.ClaimBound {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // step does the next thing for a pod.

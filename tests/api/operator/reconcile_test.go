@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -46,20 +47,6 @@ func legacySeed(t *testing.T, w *world) {
 		"storageClasses":            `[]`,
 		"legacyProvisioner.enabled": `true`,
 		"legacyProvisioner.path":    `"/var/hpvolumes"`,
-	})
-}
-
-func claimSeed(t *testing.T, w *world) {
-	w.apply(t, "pvctemplate-cr.yaml")
-	w.condition(t, v1beta1.NotServed, metav1.ConditionTrue, "pvcTemplate is not served by this version")
-	resource := w.condition(t, v1beta1.Available, metav1.ConditionFalse,
-		`no pool is served: pool "local": pvcTemplate is not served by this version`)
-	if got := resource.Status.StoragePoolStatuses; len(got) != 1 || got[0].Name != "local" ||
-		got[0].Phase != v1beta1.PoolNotServed {
-		t.Errorf("pools %+v, want local: NotServed", got)
-	}
-	w.sameAsHelm(t, "always.yaml", map[string]string{
-		"storagePools": `[]`, "storageClasses": `[]`, "driver.nodeSelector": `{"kubernetes.io/os":"linux"}`,
 	})
 }
 
@@ -222,7 +209,7 @@ func conditions(t *testing.T, w *world) {
 func (w *world) pools(t *testing.T, wanted ...v1beta1.StoragePoolStatus) {
 	t.Helper()
 	harness.Until(t, w.Server, "the status of the pools", named(), func(r *v1beta1.HostPathProvisioner) error {
-		if !slices.Equal(r.Status.StoragePoolStatuses, wanted) {
+		if !equality.Semantic.DeepEqual(r.Status.StoragePoolStatuses, wanted) {
 			return fmt.Errorf("it is %+v, want %+v", r.Status.StoragePoolStatuses, wanted)
 		}
 		return nil

@@ -37,6 +37,10 @@ and removing can, wherever the release fixes the names. */}}
 - apiGroups: [""]
   resources: [nodes, persistentvolumes]
   verbs: [get, list, watch]
+# Whether another namespace has the claims of a pool, as those that kubevirt's operator made.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [list]
 # OpenShift's TLS policy.
 - apiGroups: [config.openshift.io]
   resources: [apiservers]

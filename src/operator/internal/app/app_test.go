@@ -189,6 +189,7 @@ func TestStrippedClaim(t *testing.T) {
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: new("fast"), VolumeName: "pv", AccessModes: status.AccessModes,
+			VolumeMode: new(corev1.PersistentVolumeBlock),
 		},
 		Status: status,
 	}
@@ -199,8 +200,10 @@ func TestStrippedClaim(t *testing.T) {
 	}
 	want := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "hpp-pool-local-n", Labels: labels},
-		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: new("fast"), VolumeName: "pv"},
-		Status:     status,
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new("fast"), VolumeName: "pv", VolumeMode: new(corev1.PersistentVolumeBlock),
+		},
+		Status: status,
 	}
 	if diff := cmp.Diff(want, stripped); diff != "" {
 		t.Errorf("of a claim there is left (-want +got):\n%s", diff)

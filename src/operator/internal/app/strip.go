@@ -76,7 +76,7 @@ func (op *operator) stripVolume(object any) (any, error) {
 	return slim, nil
 }
 
-// stripClaim keeps what the status says of a claim that provides a pool with its filesystem.
+// stripClaim keeps what the status and the mounter say of a claim that provides a pool with its filesystem.
 func stripClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -85,6 +85,7 @@ func stripClaim(object any) (any, error) {
 	slim := &corev1.PersistentVolumeClaim{ObjectMeta: identity(claim.ObjectMeta, nil)}
 	slim.Labels = claim.Labels
 	slim.Spec.StorageClassName, slim.Spec.VolumeName = claim.Spec.StorageClassName, claim.Spec.VolumeName
+	slim.Spec.VolumeMode = claim.Spec.VolumeMode
 	slim.Status = corev1.PersistentVolumeClaimStatus{
 		Phase: claim.Status.Phase, AccessModes: claim.Status.AccessModes, Capacity: claim.Status.Capacity,
 		Conditions: claim.Status.Conditions,

@@ -376,7 +376,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	a.calls = nil
-	removed, err := applier.Remove(t.Context(), owner("1"), kinds[:1])
+	removed, err := applier.Remove(t.Context(), owner("1"), kinds[:1], nil)
 	slices.Sort(removed)
 	if diff := cmp.Diff([]string{"ConfigMap kept", "ConfigMap old"}, removed); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)

@@ -27,9 +27,12 @@ func (a *Applier) Prune(
 	return a.delete(ctx, owner, kinds, func(object *Object) bool { return keep[refer(object)] })
 }
 
-// Remove deletes all that the owner has of the kinds.
-func (a *Applier) Remove(ctx context.Context, owner metav1.OwnerReference, kinds []Kind) ([]string, error) {
-	return a.delete(ctx, owner, kinds, func(*Object) bool { return false })
+// Remove deletes what the owner has of the kinds, but for objects whose labels are to be spared; nil spares none.
+func (a *Applier) Remove(
+	ctx context.Context, owner metav1.OwnerReference, kinds []Kind, spare func(labels map[string]string) bool,
+) ([]string, error) {
+	return a.delete(ctx, owner, kinds,
+		func(object *Object) bool { return spare != nil && spare(object.GetLabels()) })
 }
 
 // delete gives the objects whose deletion it asked for.

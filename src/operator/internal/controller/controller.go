@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/platform"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/predecessor"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/tlspolicy"
@@ -30,6 +31,7 @@ type hpp = v1beta1.HostPathProvisioner
 
 // Renderer makes manifests.
 type Renderer interface {
+	Plan(in render.Input) (poolclaims.Plan, error)
 	Render(ctx context.Context, in render.Input) (render.Result, error)
 	Version() string
 }
@@ -56,8 +58,8 @@ type Ready interface {
 
 // Options are what a Reconciler works with.
 type Options struct {
-	// Client reads HostPathProvisioners, the base ConfigMap, Nodes, PersistentVolumes and Pods from a cache, and
-	// writes.
+	// Client reads HostPathProvisioners, the base ConfigMap, Nodes, PersistentVolumes, claims of pools and Pods from a
+	// cache, and writes.
 	Client client.Client
 	// Live reads past every cache.
 	Live client.Reader
@@ -83,6 +85,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	applier *apply.Applier
+	claims  *poolclaims.Keeper
 	// controller and watched are for the kinds that the cluster has only sometimes.
 	controller controller.Controller
 	watched    map[string]bool
@@ -99,6 +102,7 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	r := &Reconciler{Options: o, watched: map[string]bool{}, declined: map[declined]bool{}, now: time.Now}
 	r.applier = apply.New(o.Client, o.Rendered, o.Live)
+	r.claims = poolclaims.New(o.Client, o.Client, o.Live, o.Namespace)
 	r.gauge(unknown)
 	return r
 }
@@ -133,7 +137,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	done := r.serve(ctx, resource, deleting)
 	wait, reported := r.report(ctx, resource, deleting, done)
-	err = errors.Join(done.applyErr, done.pruneErr, reported, r.tidy(ctx, resource, deleting, done))
+	err = errors.Join(done.claims.Failed, done.applyErr, done.pruneErr, reported,
+		r.tidy(ctx, resource, deleting, done))
 	return reconcile.Result{RequeueAfter: sooner(deleting.wait, wait)}, err
 }
 
@@ -163,17 +168,27 @@ func unlessBehind(err error) error {
 
 // work is what serving a resource came to.
 type work struct {
+	claims   poolclaims.State
 	rendered render.Result
 	outcome  apply.Outcome
 	// renderErr is nothing to try again: it stays until the base, the resource or the cluster changes.
 	renderErr, applyErr, pruneErr error
 }
 
-// serve renders, applies and prunes, unless the deletion has gone beyond that.
+// serve makes claims, renders, applies and prunes, unless the deletion has gone beyond that.
 func (r *Reconciler) serve(ctx context.Context, resource *hpp, deleting deletion) work {
 	var done work
-	done.rendered, done.renderErr = r.render(ctx, resource)
-	if done.renderErr != nil || deleting.ending {
+	in, err := r.input(ctx, resource)
+	if err != nil {
+		done.renderErr = err
+		return done
+	}
+	if !deleting.ending {
+		done.claims, done.applyErr = r.provide(ctx, in, deleting.nodes)
+	}
+	in.Mounts = done.claims.Mounts
+	done.rendered, done.renderErr = r.Renderer.Render(ctx, in)
+	if done.renderErr != nil || done.applyErr != nil || deleting.ending {
 		return done
 	}
 	owner := ownerOf(resource)

@@ -15,15 +15,17 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
 // surroundings are what a resource's state depends on beside itself.
 type surroundings struct {
-	nodes       []corev1.Node
-	pods        []corev1.Pod
-	daemonSets  []appsv1.DaemonSet
-	deployments []appsv1.Deployment
+	nodes []corev1.Node
+	// pods are all of the operator's but the mounters.
+	pods, mounters []corev1.Pod
+	daemonSets     []appsv1.DaemonSet
+	deployments    []appsv1.Deployment
 }
 
 // deletion is how far the deletion of a resource is.
@@ -79,7 +81,14 @@ func (r *Reconciler) look(ctx context.Context) (surroundings, error) {
 	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), own); err != nil {
 		return surroundings{}, fmt.Errorf("list the driver's pods: %w", err)
 	}
-	around := surroundings{nodes: nodes.Items, pods: pods.Items}
+	around := surroundings{nodes: nodes.Items}
+	for i := range pods.Items {
+		if poolclaims.IsMounter(pods.Items[i].Labels) {
+			around.mounters = append(around.mounters, pods.Items[i])
+		} else {
+			around.pods = append(around.pods, pods.Items[i])
+		}
+	}
 	var err error
 	if around.daemonSets, err = workloadsOf[appsv1.DaemonSet](ctx, r.Rendered, "DaemonSet"); err != nil {
 		return surroundings{}, err
@@ -123,18 +132,21 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 	}
 	chain := gates.Deletion{
 		Now: r.now(), Since: resource.DeletionTimestamp.Time, Annotations: resource.Annotations,
-		Volumes: volumes, Pods: around.pods, Nodes: around.nodes,
+		Volumes: volumes, Pods: around.pods, Mounters: around.mounters, Nodes: around.nodes,
 	}.Chain()
 	for _, gate := range chain {
 		if !gate.Open {
 			h.gate, h.wait = &gate, until(gate.Deadline, r.now())
 			return h, nil
 		}
-		if gate.Name == gates.VolumesGone {
-			h.ending = true
-			if _, err := r.applier.Remove(ctx, ownerOf(resource), workloads(r.kinds())); err != nil {
-				return h, err
-			}
+		h.ending = true
+		// A mounter goes only when nobody is left who uses what it has mounted.
+		spare := poolclaims.IsMounter
+		if gate.Name != gates.VolumesGone {
+			spare = nil
+		}
+		if _, err := r.applier.Remove(ctx, ownerOf(resource), workloads(r.kinds()), spare); err != nil {
+			return h, err
 		}
 	}
 	h.over = true
@@ -157,7 +169,7 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 
 // end removes what is left of a resource whose gates are open, and lets it go.
 func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate) error {
-	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds()); err != nil {
+	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds(), nil); err != nil {
 		return err
 	}
 	if err := r.Predecessor.End(ctx); err != nil {
@@ -177,5 +189,5 @@ func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate)
 			status.Event{Type: corev1.EventTypeWarning, Reason: eventLeftBehind, Note: strings.Join(left, "; ")})
 	}
 	r.gauge(unknown)
-	return nil
+	return r.claimsStay(ctx, resource)
 }

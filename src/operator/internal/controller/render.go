@@ -20,13 +20,14 @@ import (
 // baseKey is the key of the base ConfigMap.
 const baseKey = "values.yaml"
 
-func (r *Reconciler) render(ctx context.Context, resource *hpp) (render.Result, error) {
+// input is what a rendering depends on, less the claims of pools.
+func (r *Reconciler) input(ctx context.Context, resource *hpp) (render.Input, error) {
 	base, err := r.base(ctx)
 	if err != nil {
-		return render.Result{}, err
+		return render.Input{}, err
 	}
 	facts, policy := r.Platform.Facts(), r.Policy.Current()
-	return r.Renderer.Render(ctx, render.Input{
+	return render.Input{
 		Base:          base,
 		Resource:      resource,
 		ReleaseName:   r.ReleaseName,
@@ -35,7 +36,7 @@ func (r *Reconciler) render(ctx context.Context, resource *hpp) (render.Result, 
 		APIVersions:   facts.APIVersions,
 		MinTLSVersion: policy.MinVersion,
 		CipherSuites:  policy.CipherSuites,
-	})
+	}, nil
 }
 
 func (r *Reconciler) base(ctx context.Context) ([]byte, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/chosen"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
@@ -26,6 +27,7 @@ const (
 
 const (
 	eventLeftBehind = "DeletionLeftBehind"
+	eventClaimsStay = "ClaimsStay"
 	// maxNote is what the API allows in an event (events.k8s.io/v1).
 	maxNote = 1024
 )
@@ -37,11 +39,14 @@ func (r *Reconciler) report(ctx context.Context, resource *hpp, deleting deletio
 		Old: resource.Status, Generation: resource.Generation, Now: r.now(),
 		OperatorVersion: r.Version, TargetVersion: r.Renderer.Version(),
 		DaemonSets: deleting.daemonSets, Deployments: deleting.deployments, Pods: deleting.pods, Nodes: deleting.nodes,
-		Pools: done.rendered.Pools, NotServed: done.rendered.NotServed, Violations: done.rendered.Violations,
+		Mounters: deleting.mounters, Claims: done.claims, Pools: done.rendered.Pools, NotServed: done.rendered.NotServed, Violations: done.rendered.Violations,
 		Replacing: done.outcome.Replacing, RenderError: done.renderErr,
 		ApplyError: done.applyErr, Deleting: deleting.gate,
 	}
 	for _, object := range done.rendered.Objects {
+		if poolclaims.IsMounter(object.GetLabels()) {
+			continue // one that waits for its claim is no rollout; its pool says so
+		}
 		switch object.GroupVersionKind() {
 		case appsv1.SchemeGroupVersion.WithKind("DaemonSet"):
 			in.Expected = append(in.Expected, object.GetName())

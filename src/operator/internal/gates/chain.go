@@ -20,8 +20,10 @@ const DeadNodePatience = 10 * time.Minute
 const (
 	// VolumesGone has to open before the workloads are deleted.
 	VolumesGone = "VolumesGone"
-	// PodsEnded has to open before everything else, and at last the finalizer, is removed.
+	// PodsEnded has to open before the mounters are deleted: they keep in place what the driver's pods use.
 	PodsEnded = "PodsEnded"
+	// MountersEnded has to open before everything else, and at last the finalizer, is removed.
+	MountersEnded = "MountersEnded"
 )
 
 // Reasons of a gate, fit for a condition.
@@ -47,13 +49,15 @@ type Deletion struct {
 	Volumes []Volume
 	// Pods are those of the driver and of the legacy provisioner, on all nodes.
 	Pods []corev1.Pod
+	// Mounters are the pods that put claims at the places of pools.
+	Mounters []corev1.Pod
 	// Nodes are all nodes of the cluster.
 	Nodes []corev1.Node
 }
 
 // Gate is one thing that has to be over before a deletion goes on.
 type Gate struct {
-	// Name is VolumesGone or PodsEnded.
+	// Name is VolumesGone, PodsEnded or MountersEnded.
 	Name string
 	// Open says that this gate does not block the deletion any more.
 	Open bool
@@ -68,8 +72,14 @@ type Gate struct {
 // Forced reports whether annotations allow a resource, or a pool of it, to go although volumes are left.
 func Forced(annotations map[string]string) bool { return annotations[names.ForceDelete] == "true" }
 
-// Chain are all gates in their order.
-func (d Deletion) Chain() []Gate { return []Gate{d.VolumesGone(), d.pods()} }
+// Chain are all gates in their order. The last is there only where there are mounters.
+func (d Deletion) Chain() []Gate {
+	chain := []Gate{d.VolumesGone(), d.ended(PodsEnded, d.Pods)}
+	if len(d.Mounters) > 0 {
+		chain = append(chain, d.ended(MountersEnded, d.Mounters))
+	}
+	return chain
+}
 
 // VolumesGone is the gate of the volumes. Asked for a deletion that began at the zero time it says whether volumes
 // stand in the way of something that is not being deleted yet.
@@ -102,11 +112,12 @@ func (d Deletion) VolumesGone() Gate {
 	return gate
 }
 
-func (d Deletion) pods() Gate {
+// ended waits for pods to end.
+func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 	var live, dead []string
 	deadline := d.Since
-	for i := range d.Pods {
-		pod := &d.Pods[i]
+	for i := range pods {
+		pod := &pods[i]
 		text := fmt.Sprintf("%s/%s on %s", pod.Namespace, pod.Name, orNone(pod.Spec.NodeName))
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
@@ -119,7 +130,7 @@ func (d Deletion) pods() Gate {
 	slices.Sort(live)
 	slices.Sort(dead)
 	deadline = deadline.Add(DeadNodePatience)
-	gate := Gate{Name: PodsEnded}
+	gate := Gate{Name: name}
 	switch {
 	case len(live) > 0:
 		gate.Reason, gate.Message = ReasonPodsRunning, "waits for pods to end: "+List(live)

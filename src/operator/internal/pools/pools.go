@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -56,9 +57,13 @@ func At(spec v1beta1.HostPathProvisionerSpec, i int) *field.Path {
 	return field.NewPath("spec", "storagePools").Index(i)
 }
 
-// ForDriver is a pool without what only the operator reads.
+// ForDriver is a pool without what only the operator reads. Of a template the driver reads whether nodes share the claim;
+// another size for new nodes must not roll it out again.
 func ForDriver(pool v1beta1.StoragePool) v1beta1.StoragePool {
 	pool.SnapshotProvider, pool.OverlayClassName = "", ""
+	if pool.PVCTemplate != nil {
+		pool.PVCTemplate = &corev1.PersistentVolumeClaimSpec{AccessModes: pool.PVCTemplate.AccessModes}
+	}
 	return pool
 }
 
@@ -82,9 +87,9 @@ type Outcome struct {
 // NotServed is the field because of which this version does not serve a pool, with the reason; "" if it does.
 func NotServed(pool v1beta1.StoragePool) (name, why string) {
 	switch {
-	case pool.PVCTemplate != nil:
-		return "pvcTemplate", "pvcTemplate is not served by this version; " +
-			"mount a filesystem at the pool's path on the nodes, remove pvcTemplate and set requireMount to use it now"
+	case shared(pool.PVCTemplate):
+		return "pvcTemplate", "a pvcTemplate with ReadWriteMany, one claim for all nodes, is served once scope shared is; " +
+			"use ReadWriteOnce for a claim on each node"
 	case pool.Scope == string(poolspec.ScopeShared):
 		return "scope", "scope shared is not served by this version; use node"
 	default:

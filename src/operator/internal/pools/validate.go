@@ -58,8 +58,9 @@ func validate(
 		config.StoragePools, paths = append(config.StoragePools, read), append(paths, path)
 	}
 	config = config.WithDefaults()
-	for i := range paths {
+	for i, pool := range Of(spec) {
 		found = append(found, config.ValidatePool(i, paths[i])...)
+		found = append(found, ValidateTemplate(pool, paths[i])...)
 	}
 	return found
 }

@@ -61,6 +61,7 @@ func (a *admission) admit(at *field.Path, pool v1beta1.StoragePool) error {
 	read, problems := pools.Read(pool, at)
 	next := poolspec.Config{StoragePools: append(a.admitted.StoragePools, read)}.WithDefaults()
 	problems = append(problems, next.ValidatePool(len(a.entries), at)...)
+	problems = append(problems, pools.ValidateTemplate(pool, at)...)
 	if len(problems) > 0 {
 		return problems.ToAggregate()
 	}
@@ -69,6 +70,9 @@ func (a *admission) admit(at *field.Path, pool v1beta1.StoragePool) error {
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	a.admitted, a.entries = next, append(a.entries, entry)
+	if pool.PVCTemplate != nil {
+		a.result.templates = append(a.result.templates, pool)
+	}
 	return nil
 }
 

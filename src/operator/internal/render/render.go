@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
@@ -40,6 +41,8 @@ type Input struct {
 	// MinTLSVersion and CipherSuites are the cluster's TLS policy, by the names that Kubernetes gives them.
 	MinTLSVersion string
 	CipherSuites  []string
+	// Mounts are the pools that claims provide, on each of their nodes.
+	Mounts []poolclaims.Mount
 }
 
 // Result is what a rendering gives.
@@ -52,6 +55,8 @@ type Result struct {
 	NotServed []string
 	// Violations are what the resource says and the webhook would refuse today.
 	Violations []string
+	// templates are the served pools that claims provide.
+	templates []v1beta1.StoragePool
 }
 
 // leaveOut notes what was asked for and is not served.
@@ -74,6 +79,21 @@ func New(folder fs.FS) (*Renderer, error) {
 
 // Version is the version of what the chart installs (its appVersion).
 func (r *Renderer) Version() string { return r.version }
+
+// Plan says which pools claims provide, and where the driver runs. It is what Input.Mounts are made of.
+func (r *Renderer) Plan(in Input) (poolclaims.Plan, error) {
+	chart, err := load(r.files)
+	if err != nil {
+		return poolclaims.Plan{}, fmt.Errorf("load the embedded chart: %w", err)
+	}
+	var result Result
+	values, err := layer(chart, in, &result)
+	if err != nil {
+		return poolclaims.Plan{}, err
+	}
+	placement, err := values.placement()
+	return poolclaims.Plan{Placement: placement, Pools: result.templates}, err
+}
 
 // Render gives the manifests. An error means that there are none: what runs is best left alone.
 func (r *Renderer) Render(ctx context.Context, in Input) (Result, error) {

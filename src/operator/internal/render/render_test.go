@@ -187,23 +187,6 @@ func TestPlainResource(t *testing.T) {
 	}
 }
 
-func TestClaimResource(t *testing.T) {
-	t.Parallel()
-	result := mustRender(t, input("{}", resource(t, claimResource)))
-	if pools := served(t, result); len(pools) != 0 {
-		t.Errorf("pools %+v are served", pools)
-	}
-	if len(result.NotServed) != 1 ||
-		!strings.Contains(result.NotServed[0],
-			`spec.storagePools[0] "local" is left out: pvcTemplate is not served by this version`) {
-		t.Errorf("not served: %q", result.NotServed)
-	}
-	if len(result.Pools) != 1 || result.Pools[0].NotServed == "" {
-		t.Errorf("pools %+v", result.Pools)
-	}
-	object[appsv1.DaemonSet](t, result, "DaemonSet", driver)
-}
-
 func TestLegacyResource(t *testing.T) {
 	t.Parallel()
 	result := mustRender(t, input("{}", resource(t, legacyResource)))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
@@ -39,6 +40,9 @@ func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 
 	v.withoutOperator(defaults)
 	v.setPools(in.Resource.Spec, result)
+	if err := v.setMounts(in.Mounts); err != nil {
+		return nil, err
+	}
 	v.setLegacy(in.Resource.Spec, result)
 	v.keepClasses(result)
 	v.setTLS(in)
@@ -117,6 +121,33 @@ func (v values) setWorkload(workload v1beta1.Workload) error {
 		v.at("legacyProvisioner")[key] = value
 	}
 	return nil
+}
+
+// setMounts has a mounter for each mount.
+func (v values) setMounts(mounts []poolclaims.Mount) error {
+	entries := []any{}
+	for _, mount := range mounts {
+		entry, err := object(mount)
+		if err != nil {
+			return fmt.Errorf("the pool %q on node %s: %w", mount.Pool, mount.Node, err)
+		}
+		entries = append(entries, entry)
+	}
+	v.at("mounter")["managed"], v.at("mounter")["mounts"] = true, entries
+	return nil
+}
+
+// placement is that of the driver.
+func (v values) placement() (poolclaims.Placement, error) {
+	var placement poolclaims.Placement
+	data, err := json.Marshal(v.at("driver"))
+	if err == nil {
+		err = json.Unmarshal(data, &placement)
+	}
+	if err != nil {
+		return placement, fmt.Errorf("driver.nodeSelector, affinity and tolerations: %w", err)
+	}
+	return placement, nil
 }
 
 // setPullPolicy sets the pull policy of every image in the tree.

@@ -91,11 +91,13 @@ func nodeReady(name string, nodes []corev1.Node) bool {
 // poolStatuses are the state of each pool over all nodes, from what the driver's pods say of themselves.
 func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 	var statuses []v1beta1.StoragePoolStatus
+	room := maxClaims
 	for _, pool := range in.Pools {
 		if slices.ContainsFunc(statuses, func(s v1beta1.StoragePoolStatus) bool { return s.Name == pool.Name }) {
 			continue // an old violation, named in the condition; the list is a map by name
 		}
-		status := v1beta1.StoragePoolStatus{Name: pool.Name}
+		status := v1beta1.StoragePoolStatus{Name: pool.Name, ClaimStatuses: claimStatuses(in, pool.Name, room)}
+		room -= len(status.ClaimStatuses)
 		switch {
 		case pool.NotServed != "":
 			status.Phase, status.Message = v1beta1.PoolNotServed, pool.NotServed
@@ -110,45 +112,81 @@ func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 	return statuses
 }
 
-// count asks every pod of the driver how a pool is.
+// tally is how a pool is on the nodes.
+type tally struct {
+	// hurdles are those of the nodes that have not been counted yet.
+	hurdles map[string]hurdle
+	asked   int
+	present int32
+	// wrong and waits are sentences about nodes without the pool, silent are nodes that have not said.
+	wrong, waits, silent []string
+}
+
+// count asks every pod of the driver how a pool is. Where it is not there, and a claim is to provide it, what the claim
+// and its mounter lack says more.
 func count(in Input, status *v1beta1.StoragePoolStatus) {
 	kind := corev1.PodConditionType(names.PoolCondition + status.Name)
-	var wrong, silent []string
-	asked := 0
+	found, general := hurdles(in, status.Name)
+	t := tally{hurdles: found}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		if pod.DeletionTimestamp != nil || pod.Labels[componentLabel] != driverComponent {
 			continue
 		}
-		asked++
-		node := pod.Spec.NodeName
-		switch condition := podCondition(pod, kind); {
-		case condition.Type == "":
-			silent = append(silent, node)
-		case condition.Reason == names.PoolNotSelected:
-		case !nodeReady(node, in.Nodes):
-			wrong = append(wrong, fmt.Sprintf("node %s is not ready", node))
-		case condition.Status == corev1.ConditionTrue && condition.Reason != names.PoolDegraded:
-			status.CurrentReady++
-		default:
-			wrong = append(wrong, fmt.Sprintf("node %s: %s", node, condition.Message))
-		}
+		t.asked++
+		t.add(pod.Spec.NodeName, podCondition(pod, kind), in.Nodes)
 	}
-	slices.Sort(wrong)
-	slices.Sort(silent)
-	status.DesiredReady = status.CurrentReady + int32(len(wrong)+len(silent))
-	status.Phase, status.Message = phase(wrong, silent, asked, status.CurrentReady)
+	for node, left := range t.hurdles {
+		t.lacks(node, left)
+	}
+	status.CurrentReady = t.present
+	status.DesiredReady = t.present + int32(len(t.wrong)+len(t.waits)+len(t.silent))
+	status.Phase, status.Message = t.phase(general)
 }
 
-func phase(wrong, silent []string, asked int, present int32) (v1beta1.StoragePoolPhase, string) {
+// add counts a node whose driver has said this.
+func (t *tally) add(node string, said corev1.PodCondition, nodes []corev1.Node) {
+	found, hindered := t.hurdles[node]
+	delete(t.hurdles, node)
 	switch {
-	case len(wrong) > 0:
-		return v1beta1.PoolDegraded, strings.Join(wrong, "; ")
-	case len(silent) > 0:
-		return v1beta1.PoolPreparing, "waits for a report from the nodes " + strings.Join(silent, ", ")
-	case asked == 0:
+	case said.Type == "" && !hindered:
+		t.silent = append(t.silent, node)
+	case said.Reason == names.PoolNotSelected:
+	case said.Type != "" && !nodeReady(node, nodes):
+		t.wrong = append(t.wrong, fmt.Sprintf("node %s is not ready", node))
+	case said.Status == corev1.ConditionTrue && said.Reason != names.PoolDegraded:
+		t.present++
+	case hindered:
+		t.lacks(node, found)
+	default:
+		t.lacks(node, hurdle{said.Message, true})
+	}
+}
+
+func (t *tally) lacks(node string, of hurdle) {
+	sentence := fmt.Sprintf("node %s: %s", node, of.text)
+	if of.wrong {
+		t.wrong = append(t.wrong, sentence)
+	} else {
+		t.waits = append(t.waits, sentence)
+	}
+}
+
+// phase takes what is wrong with the pool on no node in particular.
+func (t *tally) phase(general []string) (v1beta1.StoragePoolPhase, string) {
+	slices.Sort(t.wrong)
+	slices.Sort(t.waits)
+	slices.Sort(t.silent)
+	switch {
+	case len(general)+len(t.wrong) > 0:
+		return v1beta1.PoolDegraded, strings.Join(slices.Concat(general, t.wrong, t.waits), "; ")
+	case len(t.waits) > 0:
+		return v1beta1.PoolPreparing, strings.Join(t.waits, "; ")
+	case len(t.silent) > 0:
+		return v1beta1.PoolPreparing, "waits for a report from the nodes " + strings.Join(t.silent, ", ")
+	case t.asked == 0:
 		return v1beta1.PoolPreparing, "the driver runs on no node yet"
-	case present == 0:
+	case t.present == 0:
 		return v1beta1.PoolPreparing, "no node that runs the driver is selected for it"
 	default:
 		return v1beta1.PoolReady, ""

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
@@ -65,12 +66,14 @@ type Input struct {
 	// Expected are the names of the DaemonSets that were rendered, ExpectedDeployments those of the Deployments; nil
 	// when nothing was.
 	Expected, ExpectedDeployments []string
-	// DaemonSets, Deployments and Pods are the operator's own, Nodes all.
-	DaemonSets  []appsv1.DaemonSet
-	Deployments []appsv1.Deployment
-	Pods        []corev1.Pod
-	Nodes       []corev1.Node
-	Pools       []pools.Outcome
+	// DaemonSets and Deployments are the operator's own, Pods and Mounters their pods, Nodes all.
+	DaemonSets     []appsv1.DaemonSet
+	Deployments    []appsv1.Deployment
+	Pods, Mounters []corev1.Pod
+	Nodes          []corev1.Node
+	Pools          []pools.Outcome
+	// Claims are those that provide pools.
+	Claims poolclaims.State
 	// NotServed and Violations are the rendering's notes.
 	NotServed, Violations []string
 	// Replacing are objects that are being made anew.

@@ -101,9 +101,9 @@ func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
 			fmt.Sprintf(" at %q", pool.Path), fmt.Sprintf("keep the path %q", pool.Path))
 		scope := scopeOf(pool)
 		add(scopeOf(after[i]) != scope, "scope", " of scope "+scope, "keep the scope "+scope)
-		// This version would no longer serve it.
-		add(pool.PVCTemplate == nil && after[i].PVCTemplate != nil, "pvcTemplate",
-			", whose filesystem would come from claims,", "leave pvcTemplate out")
+		template, would := pool.PVCTemplate != nil, after[i].PVCTemplate != nil
+		add(!template && would, "pvcTemplate", ", whose filesystem would come from claims,", "leave pvcTemplate out")
+		add(template && !would, "pvcTemplate", ", whose filesystem comes from claims,", "keep pvcTemplate")
 	}
 	return losses
 }

@@ -73,6 +73,7 @@ func (v *Validator) ValidateUpdate(
 		return nil, nil
 	}
 	texts := append(warnings(ctx, changed.Spec), moved(old.Spec, changed.Spec)...)
+	texts = append(texts, reshaped(old.Spec, changed.Spec)...)
 	if gates.Forced(changed.Annotations) {
 		texts = append(texts, fmt.Sprintf(
 			"the annotation %s is set: no change is refused for the sake of volumes until you take it off",

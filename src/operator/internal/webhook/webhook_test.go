@@ -315,7 +315,7 @@ func TestUpdate(t *testing.T) {
 		"pvcTemplate added under a volume": {
 			old: two,
 			changed: changed(two,
-				func(s *spec) { s.StoragePools[0].PVCTemplate = &corev1.PersistentVolumeClaimSpec{} }),
+				func(s *spec) { s.StoragePools[0].PVCTemplate = template() }),
 			volumes: []client.Object{inA, inB},
 			want: []string{`spec.storagePools[0].pvcTemplate: Forbidden: the pool "a", whose filesystem would come ` +
 				`from claims, still has 1 volume: shop/orders (pv-a); ` +
@@ -325,7 +325,7 @@ func TestUpdate(t *testing.T) {
 		"pvcTemplate added, no volumes there": {
 			old: two,
 			changed: changed(two,
-				func(s *spec) { s.StoragePools[0].PVCTemplate = &corev1.PersistentVolumeClaimSpec{} }),
+				func(s *spec) { s.StoragePools[0].PVCTemplate = template() }),
 			volumes: []client.Object{inB},
 		},
 		"scope written out": {old: two, changed: changed(two,
@@ -527,14 +527,15 @@ func TestWithoutAnAnswerNothingIsGivenUp(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
+	many := template()
+	many.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	all := pools(
-		pool{Name: "a", Path: "/data/a", PVCTemplate: &corev1.PersistentVolumeClaimSpec{}, SnapshotProvider: "reflink"},
+		pool{Name: "a", Path: "/data/a", PVCTemplate: many, SnapshotProvider: "reflink"},
 		pool{Name: "b", Path: "/data/b", Scope: "shared"})
 	all.FeatureGates = []string{"Snapshotting"}
 	want := []string{
-		"spec.storagePools[0].pvcTemplate: pvcTemplate is not served by this version; mount a filesystem at the " +
-			"pool's path on the nodes, " +
-			"remove pvcTemplate and set requireMount to use it now",
+		"spec.storagePools[0].pvcTemplate: a pvcTemplate with ReadWriteMany, one claim for all nodes, is served once " +
+			"scope shared is; use ReadWriteOnce for a claim on each node",
 		"spec.storagePools[1].scope: scope shared is not served by this version; use node",
 		"spec.storagePools[0].snapshotProvider: accepted, but this version makes no snapshots",
 		"spec.featureGates[0]: Snapshotting is accepted, but this version makes no snapshots",
@@ -670,7 +671,7 @@ func everyValue() spec {
 	return spec{
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		StoragePools: []pool{{
-			Name: "fast", Path: "/data/fast", PVCTemplate: &corev1.PersistentVolumeClaimSpec{},
+			Name: "fast", Path: "/data/fast", PVCTemplate: template(),
 			SnapshotProvider: "reflink", OverlayClassName: "hpp-overlay",
 			Scope: "node", NodeSelector: map[string]string{"disk": "nvme"}, RequireMount: new(true), Quota: "required",
 			Reserve: new(intstr.FromString("5%")),

@@ -1,0 +1,38 @@
+{{- define "hostpath-provisioner.mounter.name" -}}
+{{- include "hostpath-provisioner.suffixed" (list . "mounter") -}}
+{{- end -}}
+
+{{/* "true" when there is a mounter. */}}
+{{- define "hostpath-provisioner.mounter.rendered" -}}
+{{- and (not .Values.operator.enabled) (not (empty .Values.mounter.mounts)) -}}
+{{- end -}}
+
+{{/* Tolerations that the DaemonSet controller adds to the driver's pods, so that a mounter is wherever the driver is. */}}
+{{- define "hostpath-provisioner.mounter.tolerations" -}}
+{{- range $key := list "not-ready" "unreachable" }}
+- key: node.kubernetes.io/{{ $key }}
+  operator: Exists
+  effect: NoExecute
+{{- end }}
+{{- range $key := list "disk-pressure" "memory-pressure" "pid-pressure" "unschedulable" }}
+- key: node.kubernetes.io/{{ $key }}
+  operator: Exists
+  effect: NoSchedule
+{{- end }}
+{{- end -}}
+
+{{/* What is wrong with pools from claims, as a YAML list of sentences. */}}
+{{- define "hostpath-provisioner.problems.mounter" -}}
+{{- $problems := list -}}
+{{- if not (or .Values.mounter.managed .Values.operator.enabled) -}}
+{{- range $i, $pool := .Values.storagePools -}}
+{{- if hasKey . "pvcTemplate" -}}
+{{- $problems = append $problems (printf "storagePools[%d] %q: pvcTemplate needs the operator, which makes the claims; set operator.enabled, or mount a filesystem at the pool's path on the nodes and set requireMount instead." $i .name) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.mounter.mounts -}}
+{{- $problems = append $problems "mounter.mounts: it is the operator's to set; set operator.enabled, and give the pools of a HostPathProvisioner a pvcTemplate." -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $problems -}}
+{{- end -}}

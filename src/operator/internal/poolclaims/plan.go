@@ -1,0 +1,88 @@
+package poolclaims
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
+)
+
+// Plan says which pools are provided by claims, and which nodes may have them.
+type Plan struct {
+	// Placement is that of the driver.
+	Placement Placement
+	// Pools are served and have a template.
+	Pools []v1beta1.StoragePool
+}
+
+// Mount is one pool on one node, with the claim that provides it. In JSON it is an entry of the chart's value
+// mounter.mounts.
+type Mount struct {
+	Pool string `json:"pool"`
+	// Path is the pool's.
+	Path string `json:"path"`
+	Node string `json:"node"`
+	// Claim is a name in the operator's namespace.
+	Claim string `json:"claim"`
+	// Block says that the claim is a device, and not a filesystem.
+	Block bool `json:"block"`
+}
+
+// claims are those of pools in the operator's namespace, by name.
+type claims map[string]*corev1.PersistentVolumeClaim
+
+// of is the claim with a name if it belongs to the pool, else nil.
+func (c claims) of(pool, name string) *corev1.PersistentVolumeClaim {
+	if claim := c[name]; claim != nil && belongs(claim, pool) {
+		return claim
+	}
+	return nil
+}
+
+func belongs(claim *corev1.PersistentVolumeClaim, pool string) bool {
+	return claim.Labels[names.PoolClaimLabel] == LabelValue(pool)
+}
+
+// mounts are those that the nodes are to have, and those that they had: with a claim, on a node that is not selected any
+// more. What is decided from pods would remove a mounter during a rollout of the driver.
+func (p Plan) mounts(nodes []corev1.Node, known claims) (wanted, former []Mount) {
+	sorted := slices.SortedFunc(slices.Values(nodes),
+		func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for i := range p.Pools {
+		pool := &p.Pools[i]
+		selector := labels.SelectorFromSet(pool.NodeSelector)
+		for j := range sorted {
+			node := &sorted[j]
+			mount := Mount{Pool: pool.Name, Path: pool.Path, Node: node.Name, Claim: ClaimName(pool.Name, node.Name)}
+			mode, effects := pool.PVCTemplate.VolumeMode, []corev1.TaintEffect{
+				corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule,
+			}
+			claim := known.of(pool.Name, mount.Claim)
+			if claim != nil {
+				// It was made when the template may have been another; and the driver runs there already.
+				mode, effects = claim.Spec.VolumeMode, effects[:1]
+			}
+			mount.Block = mode != nil && *mode == corev1.PersistentVolumeBlock
+			switch {
+			case selector.Matches(labels.Set(node.Labels)) && p.Placement.admits(node, effects...):
+				wanted = append(wanted, mount)
+			case claim != nil:
+				former = append(former, mount)
+			}
+		}
+	}
+	return wanted, former
+}
+
+// inUse are the mounts whose pool has volumes on their node: those are served wherever they are, whatever is selected.
+func (p Plan) inUse(mounts []Mount, volumes []gates.Volume, configured []string) []Mount {
+	return slices.DeleteFunc(mounts, func(mount Mount) bool {
+		return !slices.ContainsFunc(gates.InPool(volumes, mount.Pool, configured),
+			func(volume gates.Volume) bool { return slices.Contains(volume.Nodes, mount.Node) })
+	})
+}

@@ -1,0 +1,119 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	securityv1 "github.com/openshift/api/security/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// mounterValues are those that the operator sets for a pool on two nodes, one with a filesystem and one with a device.
+func mounterValues() helmcli.Values {
+	return helmcli.Values{
+		JSON: map[string]string{
+			"storagePools":    `[{"name":"local","path":"/srv/pool","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}]`,
+			"mounter.managed": "true",
+			"mounter.mounts": `[{"pool":"local","path":"/srv/pool","node":"a","claim":"claim-a","block":false},` +
+				`{"pool":"local","path":"/srv/pool","node":"b.example.com","claim":"claim-b","block":true}]`,
+			"driver.tolerations": `[{"key":"storage","operator":"Exists"}]`,
+		},
+		Set: map[string]string{"networkPolicies.enabled": "true", "openshift": "true"},
+	}
+}
+
+// mounters are the Deployments by node.
+func mounters(t *testing.T, objects []client.Object) map[string]*appsv1.Deployment {
+	t.Helper()
+	found := map[string]*appsv1.Deployment{}
+	for _, object := range objects {
+		if mounter, ok := object.(*appsv1.Deployment); ok && strings.Contains(mounter.Name, "-mounter-") {
+			found[mounter.Annotations["hostpathprovisioner.kubevirt.io/node"]] = mounter
+		}
+	}
+	return found
+}
+
+func TestMounters(t *testing.T) {
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		objects := helmcli.Objects(t, helm.MustTemplate(t, mounterValues()))
+		all := mounters(t, objects)
+		if len(all) != 2 {
+			t.Fatalf("%d mounters", len(all))
+		}
+		for node, want := range map[string]struct {
+			args    []string
+			mounts  []string
+			devices int
+		}{
+			"a": {[]string{"--pool=local", "--path=/pool", "--source=/source", "--health-address=:9810", "--log-level=info"},
+				[]string{"/pool", "/source"}, 0},
+			"b.example.com": {[]string{"--pool=local", "--path=/pool", "--device=/dev/source", "--health-address=:9810",
+				"--log-level=info"}, []string{"/pool"}, 1},
+		} {
+			spec := all[node].Spec
+			c := container(t, spec.Template.Spec, "mounter")
+			var mounts []string
+			for _, mount := range c.VolumeMounts {
+				mounts = append(mounts, mount.MountPath)
+			}
+			if diff := cmp.Diff(want.args, c.Args); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(want.mounts, mounts); diff != "" || len(c.VolumeDevices) != want.devices ||
+				*c.VolumeMounts[0].MountPropagation != corev1.MountPropagationBidirectional || !*c.SecurityContext.Privileged {
+				t.Errorf("devices %v, mounts (-want +got):\n%s", c.VolumeDevices, diff)
+			}
+			pool, source := spec.Template.Spec.Volumes[0], spec.Template.Spec.Volumes[1]
+			if pool.HostPath.Path != "/srv/pool" || *pool.HostPath.Type != corev1.HostPathDirectoryOrCreate ||
+				source.PersistentVolumeClaim.ClaimName != "claim-"+node[:1] {
+				t.Errorf("volumes %+v", spec.Template.Spec.Volumes)
+			}
+			if spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType || *spec.Replicas != 1 ||
+				spec.Template.Spec.PriorityClassName != "system-node-critical" {
+				t.Errorf("strategy %v, replicas %d, priority %q", spec.Strategy, *spec.Replicas,
+					spec.Template.Spec.PriorityClassName)
+			}
+		}
+	})
+}
+
+// TestMountersStayWhereTheDriverIs: what the DaemonSet controller tolerates for the driver's pods.
+func TestMountersStayWhereTheDriverIs(t *testing.T) {
+	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, mounterValues()))
+	var got []string
+	for _, toleration := range mounters(t, objects)["a"].Spec.Template.Spec.Tolerations {
+		if toleration.TolerationSeconds != nil {
+			t.Errorf("it leaves after a while: %+v", toleration)
+		}
+		got = append(got, toleration.Key+":"+string(toleration.Effect))
+	}
+	const node = "node.kubernetes.io/"
+	want := []string{
+		"storage:", node + "not-ready:NoExecute", node + "unreachable:NoExecute", node + "disk-pressure:NoSchedule",
+		node + "memory-pressure:NoSchedule", node + "pid-pressure:NoSchedule", node + "unschedulable:NoSchedule",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tolerations (-want +got):\n%s", diff)
+	}
+}
+
+// TestMounterAccount may use the driver's constraint, claims included, and nothing else.
+func TestMounterAccount(t *testing.T) {
+	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, mounterValues()))
+	account := helmcli.Find[*corev1.ServiceAccount](t, objects, "hpp-hostpath-provisioner-mounter")
+	pod := mounters(t, objects)["a"].Spec.Template.Spec
+	if *account.AutomountServiceAccountToken || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != account.Name {
+		t.Errorf("account %+v of a pod with %q", account, pod.ServiceAccountName)
+	}
+	constraint := helmcli.Find[*securityv1.SecurityContextConstraints](t, objects, "hpp-hostpath-provisioner-csi")
+	if diff := cmp.Diff([]securityv1.FSType{"configMap", "hostPath", "persistentVolumeClaim", "projected"},
+		constraint.Volumes); diff != "" {
+		t.Errorf("volumes (-want +got):\n%s", diff)
+	}
+}
