@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ const (
 	longClaim = "hpp-pool-2daad4f3"
 	onNode1   = "hpp-pool-local-node-1"
 	onNode2   = "hpp-pool-local-node-2"
+	// kubevirts is the namespace of kubevirt's operator.
+	kubevirts = "kubevirt-pools"
 )
 
 // claimSeed is the third resource of the seed, word for word, from its claims to its end.
@@ -99,30 +102,31 @@ func existingClaims(t *testing.T, w *world) {
 		old := kubevirtClaim(harness.Namespace, onNode1)
 		w.Create(t, old)
 		w.bind(t, onNode1)
-		version := harness.Get(t, w.Server, claimNamed(onNode1)).ResourceVersion
 		w.apply(t, "pvctemplate-cr.yaml")
 		w.claims(t, onNode1, onNode2)
 		w.mounterOf(t, patientNode, onNode1)
-		if now := harness.Get(t, w.Server, claimNamed(onNode1)); now.UID != old.UID || now.ResourceVersion != version {
+		now := harness.Get(t, w.Server, claimNamed(onNode1))
+		if size := now.Spec.Resources.Requests[corev1.ResourceStorage]; now.UID != old.UID || size.String() != "7Gi" ||
+			len(now.OwnerReferences) > 0 || now.Annotations[names.NodeAnnotation] != "" {
 			t.Errorf("the claim was changed: %+v", now)
 		}
 		w.clear(t)
 		w.noClaims(t)
 	})
 	t.Run("in another", func(t *testing.T) {
-		const elsewhere = "kubevirt-hpp"
-		w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})
-		old := kubevirtClaim(elsewhere, onNode1)
+		w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kubevirts}})
+		old := kubevirtClaim(kubevirts, onNode1)
 		w.Create(t, old)
 		w.apply(t, "pvctemplate-cr.yaml")
-		w.poolSays(t, v1beta1.PoolDegraded, 0, 2, "its claim "+onNode1+" is in the namespace "+elsewhere,
-			"install this operator in the namespace "+elsewhere)
-		w.condition(t, v1beta1.Degraded, metav1.ConditionTrue, "install this operator in the namespace "+elsewhere)
+		w.poolSays(t, v1beta1.PoolDegraded, 0, 2, "its claim "+onNode1+" is in the namespace "+kubevirts,
+			"install this operator in the namespace "+kubevirts)
+		w.condition(t, v1beta1.Degraded, metav1.ConditionTrue, "install this operator in the namespace "+kubevirts)
 		w.claims(t)
 		if found := w.mounters(t.Context(), t); len(found) > 0 {
 			t.Errorf("%d mounters without claims", len(found))
 		}
 		w.clear(t)
+		w.noClaims(t)
 	})
 	t.Run("with somebody's of the same name", func(t *testing.T) {
 		strange := kubevirtClaim(harness.Namespace, onNode1)
@@ -141,7 +145,11 @@ func existingClaims(t *testing.T, w *world) {
 func claimsOfNodes(t *testing.T, w *world) {
 	t.Cleanup(func() { w.clear(t); w.noClaims(t) })
 	pool := withTemplate(func(*corev1.PersistentVolumeClaimSpec) {})
-	pool.Spec.Workload.Tolerations = []corev1.Toleration{{Key: "storage", Operator: corev1.TolerationOpExists}}
+	pool.Spec.Workload.Tolerations = []corev1.Toleration{
+		{Key: "storage", Operator: corev1.TolerationOpExists},
+		// Which every Node object is made with, and nobody here takes off.
+		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists},
+	}
 	w.Create(t, pool)
 	w.claims(t, onNode1, onNode2)
 
@@ -303,34 +311,48 @@ func (w *world) sameClaims(t *testing.T, uid types.UID) {
 	}
 }
 
-// bind does what the controller of PersistentVolumes does.
+// bind gives a claim a volume, and waits until it has it.
 func (w *world) bind(t *testing.T, name string) {
 	t.Helper()
-	claim := harness.Get(t, w.Server, claimNamed(name))
-	claim.Status.Phase = corev1.ClaimBound
-	if err := w.Client.Status().Update(t.Context(), claim); err != nil {
-		t.Fatal(err)
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "of-" + name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			ClaimRef:    &corev1.ObjectReference{Namespace: harness.Namespace, Name: name},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/of/" + name},
+			},
+		},
 	}
+	w.Create(t, volume)
+	harness.Until(t, w.Server, "the claim is bound", claimNamed(name), func(c *corev1.PersistentVolumeClaim) error {
+		if c.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("it is %s", c.Status.Phase)
+		}
+		return nil
+	})
 }
 
-// noClaims removes all claims, also in a clean-up: nobody here takes the finalizer off that protects them.
+// noClaims removes all claims and their volumes, also in a clean-up.
 func (w *world) noClaims(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	harness.EventuallyWith(ctx, t, "no claims", func(ctx context.Context) error {
-		var list corev1.PersistentVolumeClaimList
-		if err := w.Client.List(ctx, &list); err != nil {
+	for _, kind := range []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}} {
+		for _, namespace := range []string{harness.Namespace, kubevirts} {
+			if err := w.Client.DeleteAllOf(ctx, kind, client.InNamespace(namespace)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	harness.EventuallyWith(ctx, t, "no claims and volumes", func(ctx context.Context) error {
+		var claims corev1.PersistentVolumeClaimList
+		var volumes corev1.PersistentVolumeList
+		if err := errors.Join(w.Client.List(ctx, &claims), w.Client.List(ctx, &volumes)); err != nil {
 			return err
 		}
-		for i := range list.Items {
-			claim := &list.Items[i]
-			claim.Finalizers = nil
-			if err := w.Client.Update(ctx, claim); err != nil {
-				return err
-			}
-			if err := client.IgnoreNotFound(w.Client.Delete(ctx, claim)); err != nil {
-				return err
-			}
+		if left := len(claims.Items) + len(volumes.Items); left > 0 {
+			return fmt.Errorf("%d are left", left)
 		}
 		return nil
 	})
