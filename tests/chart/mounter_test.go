@@ -51,10 +51,15 @@ func TestMounters(t *testing.T) {
 			mounts  []string
 			devices int
 		}{
-			"a": {[]string{"--pool=local", "--path=/pool", "--source=/source", "--health-address=:9810", "--log-level=info"},
-				[]string{"/pool", "/source"}, 0},
-			"b.example.com": {[]string{"--pool=local", "--path=/pool", "--device=/dev/source", "--health-address=:9810",
-				"--log-level=info"}, []string{"/pool"}, 1},
+			"a": {
+				[]string{"--pool=local", "--path=/pool", "--source=/source", "--health-address=:9810", "--log-level=info"},
+				[]string{"/pool", "/source"},
+				0,
+			},
+			"b.example.com": {[]string{
+				"--pool=local", "--path=/pool", "--device=/dev/source", "--health-address=:9810",
+				"--log-level=info",
+			}, []string{"/pool"}, 1},
 		} {
 			spec := all[node].Spec
 			c := container(t, spec.Template.Spec, "mounter")
@@ -108,7 +113,8 @@ func TestMounterAccount(t *testing.T) {
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, mounterValues()))
 	account := helmcli.Find[*corev1.ServiceAccount](t, objects, "hpp-hostpath-provisioner-mounter")
 	pod := mounters(t, objects)["a"].Spec.Template.Spec
-	if *account.AutomountServiceAccountToken || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != account.Name {
+	if *account.AutomountServiceAccountToken || *pod.AutomountServiceAccountToken ||
+		pod.ServiceAccountName != account.Name {
 		t.Errorf("account %+v of a pod with %q", account, pod.ServiceAccountName)
 	}
 	constraint := helmcli.Find[*securityv1.SecurityContextConstraints](t, objects, "hpp-hostpath-provisioner-csi")

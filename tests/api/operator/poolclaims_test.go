@@ -58,7 +58,8 @@ func claimSeed(t *testing.T, w *world) {
 		"storageClasses":      `[{"name":"hostpath-csi","storagePool":"local"}]`,
 		"driver.nodeSelector": `{"kubernetes.io/os":"linux"}`,
 		"mounter.managed":     "true",
-		"mounter.mounts": `[{"pool":"local","path":"/var/hpvolumes","node":"node-1","claim":"` + onNode1 + `","block":false},` +
+		"mounter.mounts": `[{"pool":"local","path":"/var/hpvolumes","node":"node-1","claim":"` + onNode1 +
+			`","block":false},` +
 			`{"pool":"local","path":"/var/hpvolumes","node":"node-2","claim":"` + onNode2 + `","block":false}]`,
 	})
 
@@ -133,7 +134,8 @@ func existingClaims(t *testing.T, w *world) {
 		strange.Labels = nil
 		w.Create(t, strange)
 		w.apply(t, "pvctemplate-cr.yaml")
-		w.poolSays(t, v1beta1.PoolDegraded, 0, 2, "the claim "+harness.Namespace+"/"+onNode1+" is there and is not the pool's")
+		w.poolSays(t, v1beta1.PoolDegraded, 0, 2,
+			"the claim "+harness.Namespace+"/"+onNode1+" is there and is not the pool's")
 		w.mounterOf(t, "node-2", onNode2)
 		if found := w.mounters(t.Context(), t); len(found) != 1 {
 			t.Errorf("%d mounters, want none for the claim that is not the pool's", len(found))
@@ -196,12 +198,18 @@ func templates(t *testing.T, w *world) {
 		change func(*corev1.PersistentVolumeClaimSpec)
 		want   string
 	}{
-		"without size": {func(c *corev1.PersistentVolumeClaimSpec) { c.Resources = corev1.VolumeResourceRequirements{} },
-			"pvcTemplate.resources.requests.storage: Required value: want the size of a node's filesystem"},
-		"without access": {func(c *corev1.PersistentVolumeClaimSpec) { c.AccessModes = nil },
-			"pvcTemplate.accessModes: Required value"},
-		"one volume": {func(c *corev1.PersistentVolumeClaimSpec) { c.VolumeName = "pv" },
-			"pvcTemplate.volumeName: Forbidden"},
+		"without size": {
+			func(c *corev1.PersistentVolumeClaimSpec) { c.Resources = corev1.VolumeResourceRequirements{} },
+			"pvcTemplate.resources.requests.storage: Required value: want the size of a node's filesystem",
+		},
+		"without access": {
+			func(c *corev1.PersistentVolumeClaimSpec) { c.AccessModes = nil },
+			"pvcTemplate.accessModes: Required value",
+		},
+		"one volume": {
+			func(c *corev1.PersistentVolumeClaimSpec) { c.VolumeName = "pv" },
+			"pvcTemplate.volumeName: Forbidden",
+		},
 		"from a snapshot": {func(c *corev1.PersistentVolumeClaimSpec) {
 			c.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 		}, "pvcTemplate.dataSource: Forbidden"},

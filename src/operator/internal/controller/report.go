@@ -39,7 +39,8 @@ func (r *Reconciler) report(ctx context.Context, resource *hpp, deleting deletio
 		Old: resource.Status, Generation: resource.Generation, Now: r.now(),
 		OperatorVersion: r.Version, TargetVersion: r.Renderer.Version(),
 		DaemonSets: deleting.daemonSets, Deployments: deleting.deployments, Pods: deleting.pods, Nodes: deleting.nodes,
-		Mounters: deleting.mounters, Claims: done.claims, Pools: done.rendered.Pools, NotServed: done.rendered.NotServed, Violations: done.rendered.Violations,
+		Mounters: deleting.mounters, Claims: done.claims, Pools: done.rendered.Pools,
+		NotServed: done.rendered.NotServed, Violations: done.rendered.Violations,
 		Replacing: done.outcome.Replacing, RenderError: done.renderErr,
 		ApplyError: done.applyErr, Deleting: deleting.gate,
 	}

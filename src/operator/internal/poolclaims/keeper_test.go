@@ -89,7 +89,7 @@ func TestClaimsAreMadeOnce(t *testing.T) {
 // TestVolumesKeepTheirMounter on a node that is not selected any more.
 func TestVolumesKeepTheirMounter(t *testing.T) {
 	t.Parallel()
-	selecting := plan(func(p *Plan) { p.Pools[0].NodeSelector = map[string]string{"disk": "nvme"} })
+	selecting := plan(onNVMe)
 	c := api(t, claimFor("full"), claimFor("empty"))
 	if got := onNodes(keep(t, c, selecting, node("full"), node("empty"), node("never"))); got != "full" {
 		t.Errorf("mounts on %q, want only where volumes are", got)
@@ -109,18 +109,25 @@ func TestWhatIsInTheWay(t *testing.T) {
 		mounts string
 		want   []Problem // the text's beginning
 	}{
-		"kubevirt's, here": {there: []client.Object{claimFor("a"), claimFor(long)}, nodes: []corev1.Node{node("a"), node(long)},
-			mounts: "a " + long},
-		"kubevirt's, elsewhere": {there: []client.Object{claimFor("b", in("kubevirt"))}, nodes: []corev1.Node{node("a"), node("b")},
-			want: []Problem{{"local", "", "its claim hpp-pool-local-b is in the namespace kubevirt"}}},
-		"here and elsewhere": {there: []client.Object{claimFor("b", in("old")), claimFor("b")}, nodes: []corev1.Node{node("b")},
-			mounts: "b"},
+		"kubevirt's, here": {
+			there: []client.Object{claimFor("a"), claimFor(long)}, nodes: []corev1.Node{node("a"), node(long)},
+			mounts: "a " + long,
+		},
+		"kubevirt's, elsewhere": {
+			there: []client.Object{claimFor("b", in("kubevirt"))}, nodes: []corev1.Node{node("a"), node("b")},
+			want: []Problem{{"local", "", "its claim hpp-pool-local-b is in the namespace kubevirt"}},
+		},
+		"here and elsewhere": {
+			there: []client.Object{claimFor("b", in("old")), claimFor("b")}, nodes: []corev1.Node{node("b")}, mounts: "b",
+		},
 		"here, and another elsewhere": {
 			there: []client.Object{claimFor("a"), claimFor("b", in("old"))}, nodes: []corev1.Node{node("a"), node("b")},
 			mounts: "a", want: []Problem{{"local", "", "its claim hpp-pool-local-b is in the namespace old"}},
 		},
-		"somebody's": {there: []client.Object{claimFor("a", strange)}, nodes: []corev1.Node{node("a"), node("b")},
-			mounts: "b", want: []Problem{{"local", "a", "the claim hpp/hpp-pool-local-a is there and is not the pool's"}}},
+		"somebody's": {
+			there: []client.Object{claimFor("a", strange)}, nodes: []corev1.Node{node("a"), node("b")},
+			mounts: "b", want: []Problem{{"local", "a", "the claim hpp/hpp-pool-local-a is there and is not the pool's"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,7 +204,7 @@ func TestNamesThatCollide(t *testing.T) {
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	var all []client.Object
-	for _, name := range strings.Fields("a b c d e f g h i j k l") {
+	for name := range strings.FieldsSeq("a b c d e f g h i j k l") {
 		all = append(all, claimFor(name))
 	}
 	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "another"}}

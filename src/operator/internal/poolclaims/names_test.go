@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// TestNames: kubevirt's rule by hand (storagepool.go and util.go of its operator, 03d4d671): a name of more than 63 is its
-// prefix and the FNV-1a hash (32 bits, 8 hexadecimal digits) of the whole name; of a label's value, the pool is cut to 50
-// and followed by its own hash.
+// TestNames: kubevirt's rule by hand (storagepool.go and util.go of its operator, 03d4d671): a name of more than 63 is
+// its prefix and the FNV-1a hash (32 bits, 8 hexadecimal digits) of the whole name; of a label's value, the pool is cut
+// to 50 and followed by its own hash.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ got, want string }{
 		{ClaimName("local", "node01"), "hpp-pool-local-node01"},
-		{ClaimName("local", "ip-10-0-1-2.eu-west-1.compute.internal"), "hpp-pool-local-ip-10-0-1-2.eu-west-1.compute.internal"},
+		{ClaimName("local", "ip-10-0-1-2.eu-west-1.internal"), "hpp-pool-local-ip-10-0-1-2.eu-west-1.internal"},
 		// 9 + 5 + 1 + 48 = 63: not shortened.
 		{ClaimName("local", strings.Repeat("n", 48)), "hpp-pool-local-" + strings.Repeat("n", 48)},
 		{ClaimName("local", strings.Repeat("n", 49)), "hpp-pool-0994a589"},

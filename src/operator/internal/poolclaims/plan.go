@@ -48,8 +48,8 @@ func belongs(claim *corev1.PersistentVolumeClaim, pool string) bool {
 	return claim.Labels[names.PoolClaimLabel] == LabelValue(pool)
 }
 
-// mounts are those that the nodes are to have, and those that they had: with a claim, on a node that is not selected any
-// more. What is decided from pods would remove a mounter during a rollout of the driver.
+// mounts are those that the nodes are to have, and those that they had: with a claim, on a node that is not selected
+// any more. What is decided from pods would remove a mounter during a rollout of the driver.
 func (p Plan) mounts(nodes []corev1.Node, known claims) (wanted, former []Mount) {
 	sorted := slices.SortedFunc(slices.Values(nodes),
 		func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })

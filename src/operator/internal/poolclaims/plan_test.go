@@ -11,6 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 )
 
+const noSchedule, noExecute = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute
+
 func node(name string, change ...func(*corev1.Node)) corev1.Node {
 	made := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"os": "linux"}}}
 	for _, apply := range change {
@@ -70,6 +72,8 @@ func tolerating(key string) func(*Plan) {
 	}
 }
 
+func onNVMe(p *Plan) { p.Pools[0].NodeSelector = map[string]string{"disk": "nvme"} }
+
 func zoneA(p *Plan) {
 	p.Placement.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -87,35 +91,47 @@ func TestNodes(t *testing.T) {
 		known          claims
 		wanted, former bool
 	}{
-		"matching":           {plan: plan(), node: node("n"), wanted: true},
-		"another label":      {plan: plan(), node: node("n", labelled("os", "windows"))},
-		"outside the zone":   {plan: plan(zoneA), node: node("n", labelled("zone", "b"))},
-		"in the zone":        {plan: plan(zoneA), node: node("n", labelled("zone", "a")), wanted: true},
-		"NoSchedule":         {plan: plan(), node: node("n", tainted("gpu", corev1.TaintEffectNoSchedule))},
-		"NoExecute":          {plan: plan(), node: node("n", tainted("gpu", corev1.TaintEffectNoExecute))},
-		"PreferNoSchedule":   {plan: plan(), node: node("n", tainted("gpu", corev1.TaintEffectPreferNoSchedule)), wanted: true},
-		"tolerated":          {plan: plan(tolerating("gpu")), node: node("n", tainted("gpu", corev1.TaintEffectNoExecute)), wanted: true},
-		"tolerates another":  {plan: plan(tolerating("x")), node: node("n", tainted("gpu", corev1.TaintEffectNoExecute))},
-		"cordoned":           {plan: plan(), node: node("n", tainted(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)), wanted: true},
-		"away for a moment":  {plan: plan(), node: node("n", tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)), wanted: true},
-		"short of disk":      {plan: plan(), node: node("n", tainted(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoSchedule)), wanted: true},
-		"shut down for good": {plan: plan(), node: node("n", tainted(corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute))},
+		"matching":          {plan: plan(), node: node("n"), wanted: true},
+		"another label":     {plan: plan(), node: node("n", labelled("os", "windows"))},
+		"outside the zone":  {plan: plan(zoneA), node: node("n", labelled("zone", "b"))},
+		"in the zone":       {plan: plan(zoneA), node: node("n", labelled("zone", "a")), wanted: true},
+		"NoSchedule":        {plan: plan(), node: node("n", tainted("gpu", noSchedule))},
+		"NoExecute":         {plan: plan(), node: node("n", tainted("gpu", noExecute))},
+		"PreferNoSchedule":  {plan: plan(), node: node("n", tainted("gpu", "PreferNoSchedule")), wanted: true},
+		"tolerated":         {plan: plan(tolerating("gpu")), node: node("n", tainted("gpu", noExecute)), wanted: true},
+		"tolerates another": {plan: plan(tolerating("x")), node: node("n", tainted("gpu", noExecute))},
+		"cordoned": {
+			plan: plan(), node: node("n", tainted(corev1.TaintNodeUnschedulable, noSchedule)), wanted: true,
+		},
+		"away for a moment": {plan: plan(), node: node("n", tainted(corev1.TaintNodeUnreachable, noExecute)), wanted: true},
+		"short of disk": {
+			plan: plan(), node: node("n", tainted(corev1.TaintNodeDiskPressure, noSchedule)), wanted: true,
+		},
+		"shut down for good": {plan: plan(), node: node("n", tainted(corev1.TaintNodeOutOfService, noExecute))},
 		// The driver's pod stays there until NoExecute.
 		"NoSchedule, later": {
-			plan: plan(), node: node("n", tainted("gpu", corev1.TaintEffectNoSchedule)), known: knownOf(claimFor("n")), wanted: true,
+			plan: plan(), node: node("n", tainted("gpu", noSchedule)), known: knownOf(claimFor("n")), wanted: true,
 		},
 		"NoExecute, later": {
-			plan: plan(), node: node("n", tainted("gpu", corev1.TaintEffectNoExecute)), known: knownOf(claimFor("n")), former: true,
+			plan: plan(), node: node("n", tainted("gpu", noExecute)), known: knownOf(claimFor("n")), former: true,
 		},
-		"not selected by the pool": {plan: plan(func(p *Plan) { p.Pools[0].NodeSelector = map[string]string{"disk": "nvme"} }),
-			node: node("n")},
-		"selected by the pool": {plan: plan(func(p *Plan) { p.Pools[0].NodeSelector = map[string]string{"disk": "nvme"} }),
-			node: node("n", labelled("disk", "nvme")), wanted: true},
-		"not selected any more": {plan: plan(func(p *Plan) { p.Pools[0].NodeSelector = map[string]string{"disk": "nvme"} }),
-			node: node("n"), known: knownOf(claimFor("n")), former: true},
+		"not selected by the pool": {
+			plan: plan(onNVMe),
+			node: node("n"),
+		},
+		"selected by the pool": {
+			plan: plan(onNVMe),
+			node: node("n", labelled("disk", "nvme")), wanted: true,
+		},
+		"not selected any more": {
+			plan: plan(onNVMe),
+			node: node("n"), known: knownOf(claimFor("n")), former: true,
+		},
 		"not selected, and another pool's claim": {
-			plan: plan(func(p *Plan) { p.Pools[0].NodeSelector = map[string]string{"disk": "nvme"} }), node: node("n"),
-			known: knownOf(claimFor("n", func(c *corev1.PersistentVolumeClaim) { c.Labels[names.PoolClaimLabel] = "other-hpp" })),
+			plan: plan(onNVMe), node: node("n"),
+			known: knownOf(claimFor("n", func(c *corev1.PersistentVolumeClaim) {
+				c.Labels[names.PoolClaimLabel] = "other-hpp"
+			})),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

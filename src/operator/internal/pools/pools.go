@@ -57,8 +57,8 @@ func At(spec v1beta1.HostPathProvisionerSpec, i int) *field.Path {
 	return field.NewPath("spec", "storagePools").Index(i)
 }
 
-// ForDriver is a pool without what only the operator reads. Of a template the driver reads whether nodes share the claim;
-// another size for new nodes must not roll it out again.
+// ForDriver is a pool without what only the operator reads. Of a template the driver reads whether nodes share the
+// claim; another size for new nodes must not roll it out again.
 func ForDriver(pool v1beta1.StoragePool) v1beta1.StoragePool {
 	pool.SnapshotProvider, pool.OverlayClassName = "", ""
 	if pool.PVCTemplate != nil {

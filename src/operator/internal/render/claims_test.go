@@ -58,8 +58,10 @@ func TestWhichTemplatesAreServed(t *testing.T) {
 		"one for all": {func(c *corev1.PersistentVolumeClaimSpec) {
 			c.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 		}, "is served once scope shared is", "", ""},
-		"no size": {func(c *corev1.PersistentVolumeClaimSpec) { c.Resources.Requests = nil }, "",
-			"left out: spec.storagePools[0].pvcTemplate.resources.requests.storage: Required value: want the size", ""},
+		"no size": {
+			func(c *corev1.PersistentVolumeClaimSpec) { c.Resources.Requests = nil }, "",
+			"left out: spec.storagePools[0].pvcTemplate.resources.requests.storage: Required value: want the size", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +137,8 @@ func TestMounters(t *testing.T) {
 			pod.Labels["hostpathprovisioner.kubevirt.io/pool"] != "local" {
 			t.Errorf("pod of node %q, labels %v", got, pod.Labels)
 		}
-		field := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields
+		required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		field := required.NodeSelectorTerms[0].MatchFields
 		if len(field) != 1 || field[0].Key != "metadata.name" || !slices.Equal(field[0].Values, []string{node}) {
 			t.Errorf("it is placed by %+v", field)
 		}

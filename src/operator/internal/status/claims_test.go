@@ -182,7 +182,8 @@ func TestClaimStatusesAreBounded(t *testing.T) {
 	})
 	fresh, _ := status.Of(in)
 	got := fresh.StoragePoolStatuses[0].ClaimStatuses
-	if len(got) != 2000 || got[0].Node != "n2400" || got[1].Node != "n0000" || !strings.HasSuffix(got[0].Name, got[0].Node) {
+	if len(got) != 2000 || got[0].Node != "n2400" || got[1].Node != "n0000" ||
+		!strings.HasSuffix(got[0].Name, got[0].Node) {
 		t.Errorf("%d claims, the first are %+v", len(got), got[:2])
 	}
 }

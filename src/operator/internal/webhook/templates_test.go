@@ -34,11 +34,13 @@ func TestTemplates(t *testing.T) {
 	volume := pv("pv-a", csi("a"))
 	judged(t, ask(t, reader(volume), admissionv1.Update, resource(was), resource(without)), []string{
 		`spec.storagePools[0].pvcTemplate: Forbidden: the pool "a", whose filesystem comes from claims, still has 1 ` +
-			`volume: pv-a; keep pvcTemplate, delete their claims first, or set ` + override + " to leave their data on the nodes",
+			`volume: pv-a; keep pvcTemplate, delete their claims first, or set ` + override +
+			" to leave their data on the nodes",
 	})
 	unsized := *was.DeepCopy()
 	unsized.StoragePools[0].PVCTemplate.Resources.Requests = nil
 	judged(t, ask(t, reader(), admissionv1.Create, nil, resource(unsized)), []string{
-		"spec.storagePools[0].pvcTemplate.resources.requests.storage: Required value: want the size of a node's filesystem, such as 50Gi",
+		"spec.storagePools[0].pvcTemplate.resources.requests.storage: Required value: want the size of a node's " +
+			"filesystem, such as 50Gi",
 	})
 }
