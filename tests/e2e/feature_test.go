@@ -73,8 +73,8 @@ func parallel(t *testing.T, what string, steps ...step) {
 	world.run(t, what, steps)
 }
 
-// settle waits until the volumes of earlier features are deleted: a feature that runs alone may take the driver away. It
-// does not wait for ever, because an earlier feature may have failed.
+// settle waits until the volumes of earlier features are deleted: a feature that runs alone may take the driver away.
+// It does not wait for ever, because an earlier feature may have failed.
 func (s *suite) settle(t *testing.T) {
 	t.Helper()
 	left := ""

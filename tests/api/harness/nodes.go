@@ -29,8 +29,8 @@ const (
 
 // Nodes plays what the scheduler and the kubelets do: pods of DaemonSets get their node, run, become ready, and end
 // when deleted. It also says for the driver's pods what the driver would say about its pools, and that the CSI
-// controller's Deployment is complete, and a mounter's as soon as its claim is bound: with Kubernetes' own controller of
-// Deployments the operator's would get pods too, and the operator is a process here.
+// controller's Deployment is complete, and a mounter's as soon as its claim is bound: with Kubernetes' own controller
+// of Deployments the operator's would get pods too, and the operator is a process here.
 type Nodes struct {
 	s *Server
 

@@ -90,10 +90,13 @@ func noDefinition(t *testing.T, w *world) {
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 }
 
-// definitionTakenAway: it is back without a restart.
+// definitionTakenAway: it is back without a restart. kubevirt's webhook, which would refuse the first resource, goes.
 func definitionTakenAway(t *testing.T, w *world) {
 	before := w.appliedBy(t, ownVersion)
+	webhook := fixture(t, "webhook.yaml", "NAMESPACE", harness.Namespace, "NAME", kubevirtsWebhook)
+	w.Create(t, webhook...)
 	w.Delete(t, before)
+	w.allGone(t, webhook)
 	harness.Until(t, w.Server, "another definition", definition(), func(d *crd) error {
 		if d.UID == before.UID {
 			return fmt.Errorf("it is the one that was deleted")

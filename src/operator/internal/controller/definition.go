@@ -15,10 +15,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
-// idle is what there is to do without a resource: the first one is to find this version's definition.
+// idle is what there is to do without a resource: the first one is to find this version's definition, and no webhook
+// that nobody serves.
 func (r *Reconciler) idle(ctx context.Context) (reconcile.Result, error) {
 	if running, err := r.Predecessor.Running(ctx); err != nil || len(running) > 0 {
 		return reconcile.Result{RequeueAfter: lookAgain}, err
+	}
+	if err := r.Predecessor.RemoveWebhook(ctx); err != nil {
+		return reconcile.Result{}, err
 	}
 	_, err := r.Definition.Apply(ctx, r.Client)
 	return reconcile.Result{}, err

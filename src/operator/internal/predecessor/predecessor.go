@@ -103,7 +103,7 @@ func (p *Predecessor) displace(ctx context.Context) (Wait, error) {
 		return Wait{Operator: true, Message: "not served yet: kubevirt's operator runs: " +
 			strings.Join(running, "; ") + "; then this goes on by itself"}, nil
 	}
-	if err := p.removeWebhook(ctx); err != nil {
+	if err := p.RemoveWebhook(ctx); err != nil {
 		return Wait{}, err
 	}
 	there, err := p.workloads(ctx)

@@ -36,9 +36,9 @@ func (p *Predecessor) Obstacles(ctx context.Context) (string, error) {
 		"does not answer any more: run `%s`", strings.Join(commands, " && ")), nil
 }
 
-// removeWebhook takes down the webhook of an operator that does not run any more, where it has the name of kubevirt's
+// RemoveWebhook takes down the webhook of an operator that does not run any more, where it has the name of kubevirt's
 // manifests.
-func (p *Predecessor) removeWebhook(ctx context.Context) error {
+func (p *Predecessor) RemoveWebhook(ctx context.Context) error {
 	there, err := p.webhooks(ctx)
 	if err != nil {
 		return err
