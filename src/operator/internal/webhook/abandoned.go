@@ -104,8 +104,18 @@ func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
 		template, would := pool.PVCTemplate != nil, after[i].PVCTemplate != nil
 		add(!template && would, "pvcTemplate", ", whose filesystem would come from claims,", "leave pvcTemplate out")
 		add(template && !would, "pvcTemplate", ", whose filesystem comes from claims,", "keep pvcTemplate")
+		if was := sharesClaim(pool); template && would && was != sharesClaim(after[i]) {
+			how := map[bool]string{true: ", which has one claim for all nodes,", false: ", which has a claim on each node,"}
+			add(true, "pvcTemplate", how[was], "keep its accessModes")
+		}
 	}
 	return losses
+}
+
+// sharesClaim reports whether a pool's template is for one claim that all nodes use, which this version does not serve.
+func sharesClaim(pool v1beta1.StoragePool) bool {
+	name, _ := pools.NotServed(pool)
+	return name == "pvcTemplate"
 }
 
 func scopeOf(pool v1beta1.StoragePool) string { return cmp.Or(pool.Scope, string(poolspec.ScopeNode)) }

@@ -7,6 +7,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 )
 
 // template is that of a claim for each node.
@@ -37,6 +39,20 @@ func TestTemplates(t *testing.T) {
 			`volume: pv-a; keep pvcTemplate, delete their claims first, or set ` + override +
 			" to leave their data on the nodes",
 	})
+	// One claim for all nodes is another filesystem than one on each, and not served yet.
+	one := *was.DeepCopy()
+	one.StoragePools[0].PVCTemplate.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	for _, change := range []struct {
+		from, to v1beta1.HostPathProvisionerSpec
+		which    string
+	}{{was, one, "has a claim on each node"}, {one, was, "has one claim for all nodes"}} {
+		judged(t, ask(t, reader(volume), admissionv1.Update, resource(change.from), resource(change.to)), []string{
+			`spec.storagePools[0].pvcTemplate: Forbidden: the pool "a", which ` + change.which + `, still has 1 volume: ` +
+				"pv-a; keep its accessModes, delete their claims first, or set " + override +
+				" to leave their data on the nodes",
+		})
+		judged(t, ask(t, reader(), admissionv1.Update, resource(change.from), resource(change.to)), nil)
+	}
 	unsized := *was.DeepCopy()
 	unsized.StoragePools[0].PVCTemplate.Resources.Requests = nil
 	judged(t, ask(t, reader(), admissionv1.Create, nil, resource(unsized)), []string{
