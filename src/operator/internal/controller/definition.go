@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/definitions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
@@ -52,17 +53,22 @@ func (r *Reconciler) define(ctx context.Context, resource *hpp) (bool, error) {
 	}
 	fresh, events := status.Left(resource, r.now(), status.ReasonDowngradeRefused, refusal)
 	r.measure(fresh)
+	return false, r.sayOnce(ctx, resource, refusal, fresh, events)
+}
+
+// sayOnce writes a status that another operator of this project, which serves the resource, writes over: the two would
+// go on for ever.
+func (r *Reconciler) sayOnce(ctx context.Context, resource *hpp, refusal string,
+	fresh v1beta1.HostPathProvisionerStatus, events []status.Event,
+) error {
 	told := declined{resource: resource.UID, generation: resource.Generation, refusal: refusal}
-	switch {
-	case equality.Semantic.DeepEqual(resource.Status, fresh):
+	if equality.Semantic.DeepEqual(resource.Status, fresh) {
 		r.declined[told] = true
-		return false, nil
-	case r.declined[told]:
-		// It was written over: the newer operator runs beside this one, and the two would go on for ever.
-		return false, nil
-	default:
-		return false, r.write(ctx, resource, fresh, events)
 	}
+	if r.declined[told] {
+		return nil
+	}
+	return r.write(ctx, resource, fresh, events)
 }
 
 // defined passes the definition on to every resource and, as there may be none, to the one that there could be. The

@@ -2,9 +2,13 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -30,15 +34,39 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 	if err != nil {
 		return 0, err
 	}
-	if r.alone = wait.Over(); r.alone {
-		return 0, nil
+	if wait.Over() {
+		return r.besideOurs(ctx, resource)
 	}
+	r.alone = false
 	reason := status.ReasonKubevirtRuns
 	if wait.Operator {
 		reason = status.ReasonKubevirtOperatorRuns
 	}
 	fresh, events := status.Waiting(resource, r.now(), reason, wait.Message)
 	return lookAgain, r.write(ctx, resource, fresh, events)
+}
+
+// besideOurs waits while another release of this project serves the cluster from its own namespace, as one that was
+// installed where kubevirt's pools have their claims. Both know the same resource, and neither the other's Lease.
+func (r *Reconciler) besideOurs(ctx context.Context, resource *hpp) (time.Duration, error) {
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.MatchingLabels{names.OwnedBy: names.CustomResource}); err != nil {
+		return 0, fmt.Errorf("find out whether another namespace has a driver of this project: list pods: %w", err)
+	}
+	i := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool {
+		owner := metav1.GetControllerOf(&pod)
+		return pod.Namespace != r.Namespace && owner != nil && owner.Kind == "DaemonSet"
+	})
+	if r.alone = i < 0; r.alone {
+		return 0, nil
+	}
+	at := pods.Items[i].Namespace
+	message := fmt.Sprintf("not served from namespace %[1]s: another release of this operator serves it from namespace "+
+		"%[2]s, and two drivers of one name take each other's registration away: uninstall that of namespace %[1]s with "+
+		"`helm uninstall --no-hooks`; or, where the operator in namespace %[2]s is no more, run `kubectl delete daemonsets "+
+		"--namespace=%[2]s --selector=%[3]s=%[4]s`", r.Namespace, at, names.OwnedBy, names.CustomResource)
+	fresh, events := status.Waiting(resource, r.now(), status.ReasonServedElsewhere, message)
+	return lookAgain, r.sayOnce(ctx, resource, message, fresh, events)
 }
 
 // refused makes events of a change of the resource that the webhook of an operator that is no more refused. No webhook

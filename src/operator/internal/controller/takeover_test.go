@@ -10,9 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +31,7 @@ import (
 type cluster struct {
 	client.Client
 	deployments []appsv1.Deployment
+	pods        []corev1.Pod
 	err         error
 	// asked counts what was listed.
 	asked    int
@@ -46,8 +49,14 @@ func (c *cluster) Get(_ context.Context, key client.ObjectKey, into client.Objec
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+func (c *cluster) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
 	c.asked++
+	var wanted client.ListOptions
+	wanted.ApplyOptions(options)
+	if list, ok := into.(*corev1.PodList); ok && wanted.LabelSelector != nil {
+		list.Items = slices.DeleteFunc(slices.Clone(c.pods),
+			func(pod corev1.Pod) bool { return !wanted.LabelSelector.Matches(labels.Set(pod.Labels)) })
+	}
 	if list, ok := into.(*appsv1.DeploymentList); ok {
 		list.Items = slices.Clone(c.deployments)
 	}
@@ -183,5 +192,38 @@ func TestAsksOnlyWhileItHasTo(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), request(names.CustomResource)); err == nil ||
 		!strings.Contains(err.Error(), "find kubevirt's operator") {
 		t.Errorf("when it cannot be known: %v", err)
+	}
+}
+
+// A second release in another namespace leaves the cluster to the one that serves it, and says so once: the other writes
+// the status too.
+func TestLeavesToAnotherRelease(t *testing.T) {
+	t.Parallel()
+	driver := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kubevirt", Name: "csi-a", Labels: map[string]string{names.OwnedBy: names.CustomResource},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "csi", Controller: new(true)}},
+	}}
+	resource := served(names.CustomResource)
+	resource.Finalizers = []string{names.Finalizer}
+	c, recorder := &cluster{resource: resource, pods: []corev1.Pod{driver}}, &recorded{}
+	r := c.reconciler(recorder)
+	theirs := resource.Status
+	for pass := range 3 {
+		result, err := r.Reconcile(t.Context(), request(resource.Name))
+		if err != nil || result.RequeueAfter != 10*time.Second || (c.wrote != nil) != (pass == 0) {
+			t.Fatalf("pass %d: again after %s, error %v, wrote %v", pass, result.RequeueAfter, err, c.wrote)
+		}
+		if c.wrote != nil {
+			c.resource.Status, c.wrote = *c.wrote, nil
+		} else {
+			c.resource.Status = theirs // written over
+		}
+	}
+	if diff := cmp.Diff([]string{status.ReasonServedElsewhere}, recorder.reasons); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	c.pods[0].Namespace = "hpp"
+	if wait, err := r.takeOver(t.Context(), resource); wait != 0 || err != nil || !r.alone {
+		t.Errorf("its own driver: waits %s, error %v", wait, err)
 	}
 }

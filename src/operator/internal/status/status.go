@@ -40,6 +40,7 @@ const (
 	ReasonKubevirtOperatorRuns = "KubevirtOperatorRuns"
 	ReasonKubevirtRuns         = "KubevirtRuns"
 	ReasonDowngradeRefused     = "DowngradeRefused"
+	ReasonServedElsewhere      = "ServedElsewhere"
 )
 
 // Reasons of the events.
