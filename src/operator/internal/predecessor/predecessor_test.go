@@ -140,6 +140,8 @@ func TestWhatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	leaving := pod("a", "n", nil)
 	leaving.DeletionTimestamp = new(metav1.NewTime(moment().Add(-20 * time.Minute)))
+	late := pod("a", "n", nil)
+	late.DeletionTimestamp = new(metav1.NewTime(moment().Add(30 * time.Second)))
 	job := pod("a", "n", nil)
 	job.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "cleanup-pool-a-n", Controller: new(true)}}
 	set := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: csiName}}
@@ -162,6 +164,10 @@ func TestWhatIsWaitedFor(t *testing.T) {
 		"a node is away for long": {workloads{
 			daemonSets: []appsv1.DaemonSet{gone}, pods: []corev1.Pod{leaving},
 			nodes: []corev1.Node{node("n", corev1.ConditionFalse, 11*time.Minute)},
+		}, ""},
+		"a node was away for long before": {workloads{
+			daemonSets: []appsv1.DaemonSet{gone}, pods: []corev1.Pod{late},
+			nodes: []corev1.Node{node("n", corev1.ConditionUnknown, 24*time.Hour)},
 		}, ""},
 		"a node is gone": {workloads{pods: []corev1.Pod{leaving}}, ""},
 		"a Job elsewhere": {

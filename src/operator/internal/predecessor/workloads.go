@@ -132,8 +132,10 @@ func unmounts(pod *corev1.Pod) bool {
 }
 
 // leftPods says which pods are waited for, by the rule of the deletion gate: those on nodes that are gone or not ready
-// are given up in time. "" if there are none.
+// are given up in time. "" if there are none. A node that was given up before they were deleted keeps nobody waiting:
+// meanwhile no other node would have a driver.
 func leftPods(pods []corev1.Pod, nodes []corev1.Node, now time.Time) string {
+	pods = slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return abandoned(&pod, nodes, now) })
 	since := time.Time{}
 	for i := range pods {
 		stopped := now
@@ -150,6 +152,16 @@ func leftPods(pods []corev1.Pod, nodes []corev1.Node, now time.Time) string {
 		}
 	}
 	return ""
+}
+
+// abandoned reports whether a pod is being deleted on a node that has not been ready for longer than anybody waits.
+func abandoned(pod *corev1.Pod, nodes []corev1.Node, now time.Time) bool {
+	i := slices.IndexFunc(nodes, func(node corev1.Node) bool { return node.Name == pod.Spec.NodeName })
+	if i < 0 || pod.DeletionTimestamp == nil {
+		return false
+	}
+	ready, since := gates.NodeReady(&nodes[i])
+	return !ready && now.Sub(since) >= gates.DeadNodePatience
 }
 
 // remove deletes exactly the objects that were seen, of workloads their pods first. All are tried.
