@@ -92,6 +92,8 @@ type Reconciler struct {
 	now        func() time.Time
 	// alone: nothing of kubevirt's ran when it was last looked.
 	alone bool
+	// disowned is when kubevirt's finalizer was last removed from a resource that has ours.
+	disowned time.Time
 	// declined has what resources show to have been told.
 	declined map[declined]bool
 	// measured is the value of the metric.

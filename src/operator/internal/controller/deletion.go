@@ -44,8 +44,9 @@ type deletion struct {
 func (r *Reconciler) claim(ctx context.Context, resource *hpp) error {
 	before := resource.DeepCopy()
 	changed := resource.DeletionTimestamp == nil && controllerutil.AddFinalizer(resource, names.Finalizer)
-	if controllerutil.ContainsFinalizer(resource, names.Finalizer) {
-		changed = controllerutil.RemoveFinalizer(resource, names.KubevirtFinalizer) || changed
+	if controllerutil.ContainsFinalizer(resource, names.Finalizer) &&
+		controllerutil.RemoveFinalizer(resource, names.KubevirtFinalizer) {
+		changed, r.disowned = true, r.now()
 	}
 	return r.patchFinalizers(ctx, changed, resource, before)
 }

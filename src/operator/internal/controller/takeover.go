@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,20 +20,30 @@ import (
 // lookAgain is how often it is looked whether what kubevirt's operator runs has ended: nothing of it is watched.
 const lookAgain = 10 * time.Second
 
+// grudge is how long a finalizer of kubevirt's that was removed has to stay away: only an operator puts it back sooner.
+const grudge = time.Minute
+
 // takeOver lets nothing be done for a resource while something of kubevirt's runs: two drivers with one name on a node
 // take each other's registration away, and kubevirt's removes data past our trash. It returns how long to wait; 0 is
 // that nothing is in the way.
 //
-// It looks once, and from then on only at a resource that is not ours alone: kubevirt's operator puts its finalizer on
-// all that it serves.
+// A resource that is ours alone is not looked at again: kubevirt's operator puts its finalizer on all that it serves.
 func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration, error) {
 	ours := controllerutil.ContainsFinalizer(resource, names.Finalizer)
-	if r.alone && ours && !controllerutil.ContainsFinalizer(resource, names.KubevirtFinalizer) {
-		return 0, nil
+	theirs := controllerutil.ContainsFinalizer(resource, names.KubevirtFinalizer)
+	if ours && !theirs {
+		if serves, err := r.serves(ctx); serves || err != nil {
+			return 0, err
+		}
 	}
 	wait, err := r.Predecessor.Displace(ctx)
 	if err != nil {
 		return 0, err
+	}
+	if wait.Over() && ours && theirs && r.now().Before(r.disowned.Add(grudge)) {
+		wait = predecessor.Wait{Operator: true, Message: "not served: kubevirt's finalizer came back as soon as it was " +
+			"removed, so that an operator of kubevirt's runs where it cannot be found, outside the cluster or under " +
+			"another name: stop it, then this goes on by itself"}
 	}
 	if wait.Over() {
 		return r.besideOurs(ctx, resource)
@@ -44,6 +55,22 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 	}
 	fresh, events := status.Waiting(resource, r.now(), reason, wait.Message)
 	return lookAgain, r.write(ctx, resource, fresh, events)
+}
+
+// serves reports whether nothing was in the way before: in this process, or by an earlier one, whose driver is there.
+// What others put into their own namespaces must not stop an operator that is started again.
+func (r *Reconciler) serves(ctx context.Context) (bool, error) {
+	if r.alone {
+		return true, nil
+	}
+	var drivers appsv1.DaemonSetList
+	err := r.Live.List(ctx, &drivers, client.InNamespace(r.Namespace),
+		client.MatchingLabels{names.OwnedBy: names.CustomResource})
+	if err != nil {
+		return false, fmt.Errorf("find out whether this namespace has a driver of this project: list DaemonSets: %w", err)
+	}
+	r.alone = len(drivers.Items) > 0
+	return r.alone, nil
 }
 
 // besideOurs waits while another release of this project serves the cluster from its own namespace, as one that was

@@ -32,6 +32,7 @@ type cluster struct {
 	client.Client
 	deployments []appsv1.Deployment
 	pods        []corev1.Pod
+	daemonSets  []appsv1.DaemonSet
 	err         error
 	// asked counts what was listed.
 	asked    int
@@ -59,6 +60,9 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, options ...cli
 	}
 	if list, ok := into.(*appsv1.DeploymentList); ok {
 		list.Items = slices.Clone(c.deployments)
+	}
+	if list, ok := into.(*appsv1.DaemonSetList); ok && wanted.Namespace == "hpp" {
+		list.Items = slices.Clone(c.daemonSets)
 	}
 	return c.err
 }
@@ -192,6 +196,42 @@ func TestAsksOnlyWhileItHasTo(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), request(names.CustomResource)); err == nil ||
 		!strings.Contains(err.Error(), "find kubevirt's operator") {
 		t.Errorf("when it cannot be known: %v", err)
+	}
+}
+
+// An operator that is started again beside its own driver is not kept from its work by what others call like kubevirt's.
+func TestGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	resource := served(names.CustomResource)
+	resource.Finalizers = []string{names.Finalizer}
+	c := &cluster{deployments: kubevirts(), resource: resource}
+	if wait, err := c.reconciler(&recorded{}).takeOver(t.Context(), resource); wait != lookAgain || err != nil {
+		t.Errorf("without a driver: waits %s, error %v", wait, err)
+	}
+	c.daemonSets = make([]appsv1.DaemonSet, 1)
+	if wait, err := c.reconciler(&recorded{}).takeOver(t.Context(), resource); wait != 0 || err != nil {
+		t.Errorf("with its driver: waits %s, error %v", wait, err)
+	}
+}
+
+// kubevirt's finalizer that comes back at once is the sign of an operator that nobody finds.
+func TestFinalizerThatComesBackAtOnce(t *testing.T) {
+	t.Parallel()
+	resource := served(names.CustomResource)
+	resource.Finalizers = []string{names.Finalizer, names.KubevirtFinalizer}
+	c, recorder := &cluster{resource: resource}, &recorded{}
+	r := c.reconciler(recorder)
+	for _, step := range []struct {
+		since, wait time.Duration
+	}{{0, lookAgain}, {59 * time.Second, lookAgain}, {time.Minute, 0}} {
+		r.disowned = moment().Add(-step.since)
+		if wait, err := r.takeOver(t.Context(), resource); wait != step.wait || err != nil {
+			t.Errorf("after %s: waits %s, error %v", step.since, wait, err)
+		}
+	}
+	if diff := cmp.Diff([]string{status.ReasonKubevirtOperatorRuns, status.ReasonKubevirtOperatorRuns},
+		recorder.reasons); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 

@@ -87,8 +87,9 @@ func (w workloads) elsewhere(namespace string) string {
 	}
 	theirs := w.mounters[i].Namespace
 	return fmt.Sprintf("not served yet: kubevirt's operator ran in namespace %s, where its pools have their claims "+
-		"(Deployment %s), and a claim cannot be mounted from namespace %s: install this operator's release in namespace "+
-		"%s instead. If nobody needs those pools' data, run `kubectl delete deployment --namespace=%s --selector=%s=%s,%s`",
+		"(Deployment %s), and a claim cannot be mounted from namespace %s: uninstall this operator's release (`helm "+
+		"uninstall --no-hooks`: nothing was deployed yet) and install it in namespace %s. If nobody needs those pools' "+
+		"data, run `kubectl delete deployment --namespace=%s --selector=%s=%s,%s`",
 		theirs, w.mounters[i].Name, namespace, theirs, theirs, appLabel, provisioner, poolLabel)
 }
 
