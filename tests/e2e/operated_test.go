@@ -153,10 +153,13 @@ func (s *scene) backToPlain(ctx context.Context) error {
 	if installed, err := s.helmOutput(ctx, "list", "--short"); err != nil || strings.TrimSpace(installed) != "" {
 		errs = append(errs, err, s.uninstall(ctx))
 	}
+	script := "for p in " + seedPath + " " + base + "/*; do " + unmounted("$p/csi") + "done\nrm -rf " + seedPath + " " +
+		seedStateDir
 	for _, node := range s.nodes {
-		_, err := s.cluster.NodeExec(ctx, node, "rm", "-rf", seedPath, seedStateDir)
+		_, err := s.cluster.NodeExec(ctx, node, "sh", "-ec", script)
 		errs = append(errs, err)
 	}
+	kubectl("delete", "persistentvolumeclaims", "--all", "--namespace", namespace, "--timeout", "1m")
 	return errors.Join(append(errs, s.install(ctx, s.values("info")))...)
 }
 

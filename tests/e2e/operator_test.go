@@ -60,7 +60,6 @@ func TestOperatorServesTheSeedsPool(t *testing.T) {
 			s.deletePod("reader")
 		}},
 		step{"DriftIsReverted", func(s *scene) { s.driftIsReverted() }},
-		step{"NodeIsDrainedAndReturns", func(s *scene) { s.drainAndReturn(node, sum) }},
 		step{"DeletionIsRefusedWhileThereAreVolumes", func(s *scene) {
 			claim := s.namespace + "/data"
 			s.denied([]string{"1 volume", claim, volume, "hostpathprovisioner.kubevirt.io/delete-with-volumes"},
@@ -129,24 +128,6 @@ func (s *scene) driftIsReverted() {
 	s.condition("Available", "True")
 }
 
-// drainAndReturn drains a node with a volume: its pod waits, and finds its data when the node is back.
-func (s *scene) drainAndReturn(node, sum string) {
-	s.t.Helper()
-	s.create(s.pod("user", claimed("data"), appendLines()...))
-	s.running("user")
-	s.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout", "90s")
-	s.whenDone(func(ctx context.Context) error {
-		_, err := s.cluster.Kubectl(ctx, nil, "uncordon", node)
-		return err
-	})
-	s.create(s.pod("again", claimed("data"), checkData(sum)...))
-	s.said("Pod", "again", "FailedScheduling", "unschedulable", "node affinity")
-	s.kubectl("uncordon", node)
-	s.phase("again", corev1.PodSucceeded)
-	s.deletePod("again")
-	s.condition("Available", "True")
-}
-
 // nothingIsOwned checks that no object is left that the operator made.
 func (s *scene) nothingIsOwned() {
 	s.t.Helper()
@@ -161,36 +142,6 @@ func (s *scene) nothingIsOwned() {
 	if err := s.api.Get(s.ctx, driverName, "", &driver); !apierrors.IsNotFound(err) {
 		s.t.Errorf("CSIDriver %s: %v", driverName, err)
 	}
-}
-
-func TestOperatorAcceptsThePVCTemplate(t *testing.T) {
-	alone(t, "the custom resource with a pvcTemplate is accepted, and says that it is not served",
-		step{"ApplyVerbatim", func(s *scene) {
-			s.installOperator()
-			s.whenDone(func(ctx context.Context) error { return s.backToPlain(ctx) })
-			s.admit(s.seed("pvctemplate-cr.yaml"))
-		}},
-		step{"AConditionSaysSo", func(s *scene) {
-			if message := s.condition("NotServed", "True"); !containsAll(message, []string{"local", "pvcTemplate"}) {
-				s.t.Errorf("condition NotServed says %q", message)
-			}
-			phase := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
-				"jsonpath={.status.storagePoolStatuses[0].phase}")
-			if phase != "NotServed" {
-				s.t.Errorf("the pool's phase is %q", phase)
-			}
-		}},
-		step{"APoolBesideItIsServed", func(s *scene) {
-			s.kubectl("patch", "hostpathprovisioner", customResource, "--type", "json",
-				"--patch", `[{"op":"remove","path":"/spec/storagePools/0/pvcTemplate"}]`)
-			s.condition("Available", "True")
-			s.eventually("nothing is left unserved", func() (bool, string) {
-				text := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
-					`jsonpath={.status.conditions[?(@.type=="NotServed")].message}`)
-				return text == "", text
-			})
-		}},
-	)
 }
 
 // flipped are the suite's values with the operator in place of the driver.

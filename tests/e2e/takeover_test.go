@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -47,7 +48,7 @@ spec:
       csi.storage.k8s.io/pvc/name: ${CLAIM}
       csi.storage.k8s.io/pvc/namespace: ${NAMESPACE}
       storage.kubernetes.io/csiProvisionerIdentity: 1700000000000-1234-kubevirt.io.hostpath-provisioner-${NODE}
-      storagePool: kubevirt
+      storagePool: ${POOL}
       overlayCSI: "true"
   nodeAffinity:
     required:
@@ -75,17 +76,26 @@ capacity: 79Gi
 
 // kubevirtMade makes a claim, its volume and its directory as kubevirt's
 // driver would have, and returns the volume's name.
-func (s *scene) kubevirtMade(node, claim string) string {
+func (s *scene) kubevirtMade(node, pool, claim string) string {
 	s.t.Helper()
 	c := s.claim(claim, "e2e-hostpath-csi", "1Gi")
 	s.create(c)
 	volume := "pvc-" + string(c.UID)
-	s.onNode(node, "mkdir -p "+volumePath(kubevirtPool, volume)+"; chmod 755 "+pathOf(kubevirtPool)+
+	s.onNode(node, "mkdir -p "+volumePath(pool, volume)+"; chmod 755 "+pathOf(pool)+
 		"/csi; echo written by kubevirt in "+claim+
-		" >"+volumePath(kubevirtPool, volume)+"/file")
+		" >"+volumePath(pool, volume)+"/file")
 	s.apply(strings.NewReplacer("${VOLUME}", volume, "${CLAIM}", claim, "${NAMESPACE}", s.namespace,
-		"${UID}", string(c.UID), "${NODE}", node).Replace(kubevirtVolume))
+		"${UID}", string(c.UID), "${NODE}", node, "${POOL}", pool).Replace(kubevirtVolume))
 	return volume
+}
+
+// adopted waits until so many volumes of a pool have a record that says that they were not made by this driver.
+func (s *scene) adopted(node, pool string, want int) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf("%d volumes of pool %s have records", want, pool), func() (bool, string) {
+		records := s.onNode(node, "cat "+pathOf(pool)+"/csi/.hpp/volumes/*.json || true")
+		return strings.Count(records, `"adopted": true`) == want, records
+	})
 }
 
 func TestTakeoverFromKubevirt(t *testing.T) {
@@ -97,7 +107,7 @@ func TestTakeoverFromKubevirt(t *testing.T) {
 		step{"KubevirtLeavesVolumes", func(s *scene) {
 			s.apply(kubevirtClass)
 			s.deleteWhenDone("storageclass", "e2e-hostpath-csi")
-			first, second = s.kubevirtMade(node, "first"), s.kubevirtMade(node, "second")
+			first, second = s.kubevirtMade(node, kubevirtPool, "first"), s.kubevirtMade(node, kubevirtPool, "second")
 			s.onNode(node, "mkdir -p "+snapshots+"; echo precious >"+snapshots+"/file")
 			for _, claim := range []string{"first", "second"} {
 				s.bound(claim)
@@ -106,10 +116,7 @@ func TestTakeoverFromKubevirt(t *testing.T) {
 		}},
 		step{"TheyAreAdopted", func(s *scene) {
 			s.must(s.install(s.ctx, s.values("info", extra)))
-			s.eventually("both volumes have records", func() (bool, string) {
-				records := s.onNode(node, "cat "+pathOf(kubevirtPool)+"/csi/.hpp/volumes/*.json || true")
-				return strings.Count(records, `"adopted": true`) == 2, records
-			})
+			s.adopted(node, kubevirtPool, 2)
 			s.noCapacityOfNodes()
 		}},
 		step{"PodsReadAndWriteThem", func(s *scene) {

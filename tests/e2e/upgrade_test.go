@@ -29,21 +29,34 @@ func (s *scene) restoreRelease(extra string) {
 
 // perNodeTag is the tag of the image of the last release with csi-provisioner on every node and csi-resizer in a
 // Deployment (commit 2ef9372).
-const perNodeTag = "e2e-per-node"
+const perNodeTag = "0.0.1-e2e"
 
-// installPerNode replaces the suite's release by that one, built from testdata: a clone need not have the commit.
+// installPerNode replaces the suite's release by that one.
 func (s *scene) installPerNode() {
 	s.t.Helper()
-	tree := s.t.TempDir()
-	s.must(exec.CommandContext(s.ctx, "tar", "-C", tree, "-xzf", "testdata/per-node-release.tar.gz").Run())
-	digests, err := s.cluster.PushProductOf(s.ctx, tree, perNodeTag, "driver")
-	s.must(err)
+	tree, images := s.earlier("per-node-release.tar.gz", perNodeTag, "driver")
 	values := s.values("info")
 	delete(values, "controller")
+	delete(values, "mounter")
 	driver, _ := values["driver"].(map[string]any)
-	driver["image"] = map[string]any{"tag": perNodeTag, "digest": digests["driver"]}
+	driver["image"] = images["driver"]
 	s.must(s.uninstall(s.ctx))
 	s.must(s.installChart(s.ctx, filepath.Join(tree, chartFolder), values))
+}
+
+// earlier unpacks a state of this repository from testdata, for a clone need not have the commit, and builds and pushes
+// images of it.
+func (s *scene) earlier(archive, tag string, names ...string) (tree string, images map[string]any) {
+	s.t.Helper()
+	tree = s.t.TempDir()
+	s.must(exec.CommandContext(s.ctx, "tar", "-C", tree, "-xzf", filepath.Join("testdata", archive)).Run())
+	digests, err := s.cluster.PushProductOf(s.ctx, tree, tag, names...)
+	s.must(err)
+	images = map[string]any{}
+	for name, digest := range digests {
+		images[name] = map[string]any{"tag": tag, "digest": digest}
+	}
+	return tree, images
 }
 
 // noCapacityOfNodes waits until no capacity object is left that a csi-provisioner on a node has published.
