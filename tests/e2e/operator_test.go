@@ -154,6 +154,7 @@ func (s *suite) flipped() map[string]any {
 }
 
 func TestFlipToTheOperatorAndBack(t *testing.T) {
+	nightly(t)
 	node := world.workers[0]
 	var sum, volume string
 	alone(t, "a live release gets the operator, and loses it again, with its volumes in place",

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/localpath"
 )
@@ -184,48 +183,6 @@ func (s *scene) isOnItsClaim(pool, node, volume string) {
 	if found := s.onNode(node, "ls "+behind+" || true"); len(strings.Fields(found)) != 1 {
 		s.t.Errorf("on %s there is no %s: %s", node, behind, s.onNode(node, "findmnt; ls -la "+localpath.Path))
 	}
-}
-
-// mounter is the pod that puts a pool's claim at its path on a node, ready.
-func (s *scene) mounter(pool, node string) *corev1.Pod {
-	s.t.Helper()
-	var p *corev1.Pod
-	s.eventually("one mounter of pool "+pool+" on "+node+" is ready", func() (bool, string) {
-		list, err := s.mounters(pool, node)
-		if err != nil || len(list) != 1 {
-			return false, fmt.Sprintf("%d pods, %v", len(list), err)
-		}
-		p = &list[0]
-		return isReady(p), describe(p)
-	})
-	return p
-}
-
-// mounters are those pods that are not being deleted.
-func (s *scene) mounters(pool, node string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	err := s.api.List(s.ctx, &list, resources.WithLabelSelector(componentLabel+"="+mounterComponent+","+
-		poolOfMounter+"="+pool), resources.WithFieldSelector("spec.nodeName="+node))
-	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
-}
-
-// mountAt is the number that the kernel gave to the one mount at a path of a node; another mount has another.
-func (s *scene) mountAt(node, path string) string {
-	s.t.Helper()
-	ids := s.onNode(node, "findmnt --noheadings --output ID --mountpoint "+path)
-	if len(strings.Fields(ids)) != 1 {
-		s.t.Fatalf("%s has these mounts at %s: %q, want one", node, path, ids)
-	}
-	return ids
-}
-
-// notMounted waits until nothing is mounted at a path of a node any more.
-func (s *scene) notMounted(node, path string) {
-	s.t.Helper()
-	s.eventually("nothing is mounted at "+path+" of "+node, func() (bool, string) {
-		there := s.onNode(node, "findmnt --mountpoint "+path+" || true")
-		return there == "", there
-	})
 }
 
 // trashIsEmpty waits until what was deleted from a pool is purged.

@@ -125,6 +125,7 @@ func (s *scene) growsHalf(claim, size string) {
 }
 
 func TestUpgradeAndReinstall(t *testing.T) {
+	nightly(t)
 	const added = "added"
 	node := world.workers[0]
 	extra := pool{Name: added, Path: pathOf(added)}
