@@ -80,17 +80,20 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 		}
 		wanted = append(wanted, plan.inUse(former, volumes, cluster.Configured)...)
 	}
-	missing := slices.ContainsFunc(wanted, func(m Mount) bool { return known.of(m.Pool, m.Claim) == nil })
 	elsewhere := map[string]string{}
-	if missing {
+	if slices.ContainsFunc(wanted, func(m Mount) bool { return !known.any(m.Pool) }) {
 		if elsewhere, err = k.elsewhere(ctx); err != nil {
 			return State{}, err
 		}
 	}
 	var state State
 	for _, pool := range plan.Pools {
-		of := slices.DeleteFunc(slices.Clone(wanted), func(m Mount) bool { return m.Pool != pool.Name })
-		k.provide(ctx, &state, provision{pool.PVCTemplate, of, known, elsewhere})
+		p := provision{template: pool.PVCTemplate, known: known}
+		p.mounts = slices.DeleteFunc(slices.Clone(wanted), func(m Mount) bool { return m.Pool != pool.Name })
+		if !known.any(pool.Name) {
+			p.elsewhere = elsewhere
+		}
+		k.provide(ctx, &state, p)
 	}
 	state.Claims = listed(plan, cluster.Nodes, known)
 	return state, nil
@@ -126,14 +129,16 @@ func (k *Keeper) elsewhere(ctx context.Context) (map[string]string, error) {
 
 // provision is what one pool is to have.
 type provision struct {
-	template  *corev1.PersistentVolumeClaimSpec
-	mounts    []Mount
-	known     claims
+	template *corev1.PersistentVolumeClaimSpec
+	mounts   []Mount
+	known    claims
+	// elsewhere is looked at only for a pool without a claim here: all claims that were taken over are in one namespace,
+	// and somebody with another namespace could keep a pool that is served from new nodes.
 	elsewhere map[string]string
 }
 
-// provide makes the claims of one pool. While one of them is in another namespace it makes none: the pool would be new
-// on some nodes, and what is on the others would not be seen.
+// provide makes the claims of one pool. While they are in another namespace it makes none: the pool would be new, and
+// what is on its nodes would not be seen.
 func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
 	taken, away := map[string]string{}, k.away(p) // taken are nodes by claim
 	for _, mount := range p.mounts {
@@ -164,8 +169,7 @@ func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
 // away says that claims of the pool are in another namespace, "" if none is.
 func (k *Keeper) away(p provision) string {
 	for _, mount := range p.mounts {
-		at, found := p.elsewhere[mount.Claim]
-		if found && p.known.of(mount.Pool, mount.Claim) == nil {
+		if at, found := p.elsewhere[mount.Claim]; found {
 			return fmt.Sprintf("its claim %s is in the namespace %s, as kubevirt's operator made it, and a pod can use only "+
 				"claims of its own namespace: install this operator in the namespace %s instead of %s; until then no claim "+
 				"is made for the pool", mount.Claim, at, at, k.namespace)

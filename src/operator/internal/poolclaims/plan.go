@@ -44,6 +44,16 @@ func (c claims) of(pool, name string) *corev1.PersistentVolumeClaim {
 	return nil
 }
 
+// any reports whether a pool has a claim at all.
+func (c claims) any(pool string) bool {
+	for _, claim := range c {
+		if belongs(claim, pool) {
+			return true
+		}
+	}
+	return false
+}
+
 func belongs(claim *corev1.PersistentVolumeClaim, pool string) bool {
 	return claim.Labels[names.PoolClaimLabel] == LabelValue(pool)
 }
