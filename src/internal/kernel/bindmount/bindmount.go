@@ -96,6 +96,23 @@ func (t *Tree) Unmount(target string) error {
 	return err
 }
 
+// UnmountLast unmounts what Inspect sees at target, and nothing below it; where that was all, it removes the empty
+// directory. A mount that a process uses is an error, as for Unmount.
+func (t *Tree) UnmountLast(target string) error {
+	p, err := t.open(target)
+	if err != nil {
+		return err
+	}
+	defer p.above.Close()
+	if _, err := p.unmountLast(); err != nil {
+		return err
+	}
+	if below, err := p.inspect(); err != nil || below.Mounted {
+		return err
+	}
+	return p.rmdir()
+}
+
 // Published lists the targets below the directory by the last name of the path that is mounted there, as its filesystem
 // knows it. It reads the mount table once; mounts that are not ours are among them.
 func (t *Tree) Published() (map[string][]string, error) {
@@ -230,24 +247,32 @@ func (p target) verify(source *os.File, o Options) error {
 
 // unmount takes everything off the target.
 func (p target) unmount() error {
-	// umount2(2) has no form that takes a descriptor; this path leads through the one of the directory above.
-	at := "/proc/self/fd/" + strconv.Itoa(p.dir()) + "/" + p.name
 	for range maxStacked {
-		err := unix.Unmount(at, unix.UMOUNT_NOFOLLOW)
-		switch {
-		case errors.Is(err, unix.EINVAL): // not a mount point; or one that we may not unmount
-			if left, _ := p.inspect(); !left.Mounted {
-				return nil
-			}
-			err = fmt.Errorf("%w: the mount belongs to another namespace", err)
-		case errors.Is(err, unix.EBUSY):
-			err = fmt.Errorf("%w: a process uses it, or something is mounted inside", err)
-		}
-		if err != nil {
-			return p.fail("umount", err)
+		if none, err := p.unmountLast(); none || err != nil {
+			return err
 		}
 	}
 	return p.fail("umount", fmt.Errorf("%w: something is mounted after %d unmounts", unix.EBUSY, maxStacked))
+}
+
+// unmountLast takes the last mount off the target, and reports whether there was none.
+func (p target) unmountLast() (none bool, err error) {
+	// umount2(2) has no form that takes a descriptor; this path leads through the one of the directory above.
+	at := "/proc/self/fd/" + strconv.Itoa(p.dir()) + "/" + p.name
+	err = unix.Unmount(at, unix.UMOUNT_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.EINVAL): // not a mount point; or one that we may not unmount
+		if left, _ := p.inspect(); !left.Mounted {
+			return true, nil
+		}
+		err = fmt.Errorf("%w: the mount belongs to another namespace", err)
+	case errors.Is(err, unix.EBUSY):
+		err = fmt.Errorf("%w: a process uses it, or something is mounted inside", err)
+	}
+	if err != nil {
+		err = p.fail("umount", err)
+	}
+	return false, err
 }
 
 // rmdir removes an empty directory, and nothing else.

@@ -120,7 +120,7 @@ func (c *Claim) foreign(there, want bindmount.Mount) error {
 }
 
 // Release unmounts the claim where no volume is on it, and reports whether it did. Others stay, so that a restart
-// disturbs nobody.
+// disturbs nobody; so does what is mounted below the claim, at which nobody has looked.
 func (c *Claim) Release() (bool, error) {
 	there, err := c.tree.Inspect(c.csi)
 	if err != nil || !same(there, c.is) {
@@ -129,7 +129,7 @@ func (c *Claim) Release() (bool, error) {
 	if used, err := inUse(c.csi); err != nil || used {
 		return false, err
 	}
-	return true, c.tree.Unmount(c.csi)
+	return true, c.tree.UnmountLast(c.csi)
 }
 
 // inUse reports whether a pool's csi/ has a volume, or anything but the driver's own empty directories.

@@ -260,6 +260,25 @@ func TestReleaseWhileItIsUsed(t *testing.T) {
 	}
 }
 
+// TestReleaseLeavesWhatIsBelow: only the last mount was looked at.
+func TestReleaseLeavesWhatIsBelow(t *testing.T) {
+	n := newNode(t)
+	from := n.filesystem(t, "ours")
+	must(t, os.Remove(filepath.Join(from.Directory, "name")))
+	csi := n.dir(t, "host/pool/csi")
+	below := n.filesystem(t, "below")
+	must(t, unix.Mount(below.Directory, csi, "", unix.MS_BIND, ""))
+	must(t, unix.Mount(from.Directory, csi, "", unix.MS_BIND, ""))
+	c := n.claim(from)
+	n.ensures(t, c, false)
+	if released, err := c.Release(); err != nil || !released {
+		t.Errorf("released %v, %v", released, err)
+	}
+	if name, err := os.ReadFile(filepath.Join(csi, "name")); string(name) != "below" {
+		t.Errorf("below is %q, %v", name, err)
+	}
+}
+
 // run runs a program of the machine.
 func run(tb testing.TB, name string, args ...string) string {
 	tb.Helper()
