@@ -26,7 +26,6 @@ type lostNode struct {
 
 // TestNodeIsLost is the last of the features that run alone, by the name of its file: it takes a node from the cluster.
 func TestNodeIsLost(t *testing.T) {
-	nightly(t)
 	var lost lostNode
 	alone(t, "a worker dies, its Node object is deleted, and it returns",
 		step{"VolumesAreOnIt", func(s *scene) { lost.prepare(s) }},

@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if ready, wait, err := r.prepare(ctx, resource); err != nil || !ready {
-		return reconcile.Result{RequeueAfter: wait}, err
+		return again(wait, err)
 	}
 	if refused, err := r.refuse(ctx, resource); refused || err != nil {
 		return reconcile.Result{}, err
@@ -141,7 +141,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	wait, reported := r.report(ctx, resource, deleting, done)
 	err = errors.Join(done.claims.Failed, done.applyErr, done.pruneErr, reported,
 		r.tidy(ctx, resource, deleting, done))
-	return reconcile.Result{RequeueAfter: sooner(deleting.wait, wait)}, err
+	return again(sooner(deleting.wait, wait), err)
+}
+
+// again is when to come back: after an error the queue knows.
+func again(after time.Duration, err error) (reconcile.Result, error) {
+	if err != nil {
+		after = 0
+	}
+	return reconcile.Result{RequeueAfter: after}, err
 }
 
 // prepare makes sure that nothing of kubevirt's runs, and that the definition is this version's. Until then nothing

@@ -20,7 +20,7 @@ import (
 // that nobody serves.
 func (r *Reconciler) idle(ctx context.Context) (reconcile.Result, error) {
 	if running, err := r.Predecessor.Running(ctx); err != nil || len(running) > 0 {
-		return reconcile.Result{RequeueAfter: lookAgain}, err
+		return again(lookAgain, err)
 	}
 	if err := r.Predecessor.RemoveWebhook(ctx); err != nil {
 		return reconcile.Result{}, err

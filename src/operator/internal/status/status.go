@@ -106,6 +106,9 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 	}
 	// kubevirt's conditions have fields that ours do not; those of other types say nothing about this operator.
 	for _, condition := range in.Old.Conditions {
+		if incomplete(condition) {
+			continue
+		}
 		if condition.Type == v1beta1.Progressing && condition.Status == metav1.ConditionTrue && rolling(in) == nil {
 			continue // that was another rollout, and the time of this one begins now
 		}
@@ -147,7 +150,7 @@ func Left(resource *v1beta1.HostPathProvisioner, now time.Time, reason, message 
 			status.Conditions = append(status.Conditions, *condition)
 		}
 	}
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Reason == "" })
+	status.Conditions = slices.DeleteFunc(status.Conditions, incomplete)
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1beta1.Degraded, Status: metav1.ConditionTrue, Reason: reason, Message: message,
 		ObservedGeneration: resource.Generation, LastTransitionTime: metav1.NewTime(now),
@@ -157,6 +160,9 @@ func Left(resource *v1beta1.HostPathProvisioner, now time.Time, reason, message 
 	}
 	return status, []Event{{Type: corev1.EventTypeWarning, Reason: EventDegraded, Note: message}}
 }
+
+// incomplete reports whether a condition lacks what our definition demands and kubevirt's does not.
+func incomplete(c metav1.Condition) bool { return c.Reason == "" || c.LastTransitionTime.IsZero() }
 
 func notServed(in Input) metav1.Condition {
 	if len(in.NotServed) > 0 {

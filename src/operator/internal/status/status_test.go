@@ -830,6 +830,21 @@ func TestMessagesFitTheAPI(t *testing.T) {
 	}
 }
 
+// kubevirt's definition lets a condition have no time, and ours does not.
+func TestConditionsWithoutATimeAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	old := v1beta1.HostPathProvisionerStatus{Conditions: []metav1.Condition{
+		{Type: v1beta1.Available, Status: metav1.ConditionFalse, Reason: "Complete"},
+		{Type: v1beta1.Degraded, Status: metav1.ConditionFalse, Reason: "Complete"},
+	}}
+	got, _ := status.Of(status.Input{Now: moment(), Old: old})
+	for _, condition := range got.Conditions {
+		if !condition.LastTransitionTime.Time.Equal(moment()) {
+			t.Errorf("%s is of %s, want of now", condition.Type, condition.LastTransitionTime)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	resource := &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Generation: 3}}

@@ -25,7 +25,7 @@ func Waiting(resource *v1beta1.HostPathProvisioner, now time.Time, reason, messa
 		return old, nil
 	}
 	status := *old.DeepCopy()
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c metav1.Condition) bool { return c.Reason == "" })
+	status.Conditions = slices.DeleteFunc(status.Conditions, incomplete)
 	wanted := condition(v1beta1.NotServed, true, reason, cut(message))
 	wanted.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&status.Conditions, wanted)

@@ -14,14 +14,18 @@ import (
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	complete := metav1.Condition{
+		Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete", LastTransitionTime: metav1.NewTime(at),
+	}
 	resource := &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	resource.Status = v1beta1.HostPathProvisionerStatus{ObservedVersion: "v0.25.2", Conditions: []metav1.Condition{
-		{Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete"},
-		{Type: v1beta1.Progressing, Status: metav1.ConditionFalse},
+		complete,
+		{Type: v1beta1.Progressing, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(at)},
+		{Type: v1beta1.Degraded, Status: metav1.ConditionFalse, Reason: "Complete"},
 	}}
 	status, events := Waiting(resource, at, ReasonKubevirtOperatorRuns, "it runs")
 	want := v1beta1.HostPathProvisionerStatus{ObservedVersion: "v0.25.2", Conditions: []metav1.Condition{
-		{Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete"},
+		complete,
 		{
 			Type: v1beta1.NotServed, Status: metav1.ConditionTrue, Reason: ReasonKubevirtOperatorRuns, Message: "it runs",
 			LastTransitionTime: metav1.NewTime(at),
