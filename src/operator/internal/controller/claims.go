@@ -17,7 +17,7 @@ import (
 
 // provide makes the claims of the pools that are provided by claims. An error means that it is not known which there
 // are: then nothing may be applied, because mounters would be missing from it.
-func (r *Reconciler) provide(ctx context.Context, in render.Input, nodes []corev1.Node) (poolclaims.State, error) {
+func (r *Reconciler) provide(ctx context.Context, in render.Input, around surroundings) (poolclaims.State, error) {
 	templated := func(pool v1beta1.StoragePool) bool { return pool.PVCTemplate != nil }
 	if !slices.ContainsFunc(in.Resource.Spec.StoragePools, templated) {
 		return poolclaims.State{}, nil
@@ -27,7 +27,8 @@ func (r *Reconciler) provide(ctx context.Context, in render.Input, nodes []corev
 		return poolclaims.State{}, nil //nolint:nilerr // the rendering finds the same, and then nothing is applied
 	}
 	return r.claims.Keep(ctx, plan, poolclaims.Cluster{
-		Nodes: nodes, Volumes: r.allVolumes, Configured: pools.Names(in.Resource.Spec),
+		Nodes: around.nodes, Deployments: around.deployments, Volumes: r.allVolumes,
+		Configured: pools.Names(in.Resource.Spec),
 	})
 }
 

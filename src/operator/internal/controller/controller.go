@@ -194,7 +194,7 @@ func (r *Reconciler) serve(ctx context.Context, resource *hpp, deleting deletion
 		return done
 	}
 	if !deleting.ending {
-		done.claims, done.applyErr = r.provide(ctx, in, deleting.nodes)
+		done.claims, done.applyErr = r.provide(ctx, in, deleting.surroundings)
 	}
 	in.Mounts = done.claims.Mounts
 	done.rendered, done.renderErr = r.Renderer.Render(ctx, in)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,15 +38,28 @@ func New(creator Creator, cached, live client.Reader, namespace string) *Keeper 
 // Cluster is what decides, beside the plan, which claims there are.
 type Cluster struct {
 	Nodes []corev1.Node
+	// Deployments are all that the operator has made, mounters among them.
+	Deployments []appsv1.Deployment
 	// Volumes gives those of all pools. It is asked only if a pool has left a node.
 	Volumes func(context.Context) ([]gates.Volume, error)
 	// Configured are the names of all pools.
 	Configured []string
 }
 
+// mounter is the Deployment that mounts a pool on a node already, else nil.
+func (c Cluster) mounter(of Mount) *appsv1.Deployment {
+	for i := range c.Deployments {
+		d := &c.Deployments[i]
+		if IsMounter(d.Labels) && d.Labels[names.PoolLabel] == of.Pool && d.Annotations[names.NodeAnnotation] == of.Node {
+			return d
+		}
+	}
+	return nil
+}
+
 // State is how the claims are.
 type State struct {
-	// Mounts are those for which there is a claim.
+	// Mounts are those for which there is a claim, and those that have their mounter whatever is wrong with the claim.
 	Mounts []Mount
 	// Claims are all of the plan's pools, also those that no node has a use for at the moment.
 	Claims []Claim
@@ -72,7 +86,7 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 	if err != nil {
 		return State{}, err
 	}
-	wanted, former := plan.mounts(cluster.Nodes, known)
+	wanted, former := plan.mounts(cluster, known)
 	if len(former) > 0 {
 		volumes, err := cluster.Volumes(ctx)
 		if err != nil {
@@ -81,16 +95,20 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 		wanted = append(wanted, plan.inUse(former, volumes, cluster.Configured)...)
 	}
 	elsewhere := map[string]string{}
-	if slices.ContainsFunc(wanted, func(m Mount) bool { return !known.any(m.Pool) }) {
+	begun := func(pool string) bool {
+		return known.any(pool) ||
+			slices.ContainsFunc(wanted, func(m Mount) bool { return m.Pool == pool && cluster.mounter(m) != nil })
+	}
+	if slices.ContainsFunc(wanted, func(m Mount) bool { return !begun(m.Pool) }) {
 		if elsewhere, err = k.elsewhere(ctx); err != nil {
 			return State{}, err
 		}
 	}
 	var state State
 	for _, pool := range plan.Pools {
-		p := provision{template: pool.PVCTemplate, known: known}
+		p := provision{template: pool.PVCTemplate, known: known, mounter: cluster.mounter}
 		p.mounts = slices.DeleteFunc(slices.Clone(wanted), func(m Mount) bool { return m.Pool != pool.Name })
-		if !known.any(pool.Name) {
+		if !begun(pool.Name) {
 			p.elsewhere = elsewhere
 		}
 		k.provide(ctx, &state, p)
@@ -132,6 +150,7 @@ type provision struct {
 	template *corev1.PersistentVolumeClaimSpec
 	mounts   []Mount
 	known    claims
+	mounter  func(Mount) *appsv1.Deployment
 	// elsewhere is looked at only for a pool without a claim here: all claims that were taken over are in one namespace,
 	// and somebody with another namespace could keep a pool that is served from new nodes.
 	elsewhere map[string]string
@@ -157,10 +176,12 @@ func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
 				state.Failed = errors.Join(state.Failed, err)
 			}
 		}
-		if problem.Text == "" {
+		// Without its mounter what is mounted would not be there any more after the node's next start.
+		if problem.Text == "" || !twice && p.mounter(mount) != nil {
 			taken[mount.Claim] = mount.Node
 			state.Mounts = append(state.Mounts, mount)
-		} else if !slices.Contains(state.Problems, problem) {
+		}
+		if problem.Text != "" && !slices.Contains(state.Problems, problem) {
 			state.Problems = append(state.Problems, problem)
 		}
 	}

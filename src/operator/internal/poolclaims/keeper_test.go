@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -39,8 +40,16 @@ func api(t *testing.T, claims ...client.Object) client.WithWatch {
 
 func keep(t *testing.T, c client.Client, of Plan, nodes ...corev1.Node) State {
 	t.Helper()
+	return keepWith(t, c, of, nil, nodes...)
+}
+
+// keepWith keeps claims where there are mounters on some nodes already.
+func keepWith(
+	t *testing.T, c client.Client, of Plan, mounters []appsv1.Deployment, nodes ...corev1.Node,
+) State {
+	t.Helper()
 	state, err := New(c, c, c, "hpp").Keep(t.Context(), of, Cluster{
-		Nodes: nodes, Configured: []string{"local"},
+		Nodes: nodes, Deployments: mounters, Configured: []string{"local"},
 		Volumes: func(context.Context) ([]gates.Volume, error) {
 			return []gates.Volume{{PV: "pv", Pool: "local", Nodes: []string{"full"}}}, nil
 		},
@@ -94,6 +103,37 @@ func TestVolumesKeepTheirMounter(t *testing.T) {
 	c := api(t, claimFor("full"), claimFor("empty"))
 	if got := onNodes(keep(t, c, selecting, node("full"), node("empty"), node("never"))); got != "full" {
 		t.Errorf("mounts on %q, want only where volumes are", got)
+	}
+}
+
+// TestClaimThatLostItsLabel is a problem, and goes on being mounted: nobody can tell what is on it.
+func TestClaimThatLostItsLabel(t *testing.T) {
+	t.Parallel()
+	stripped := func(node string) *corev1.PersistentVolumeClaim {
+		return claimFor(node, func(c *corev1.PersistentVolumeClaim) { c.Labels = nil })
+	}
+	away := claimFor("full", func(c *corev1.PersistentVolumeClaim) { c.Namespace = "tenant" })
+	for name, test := range map[string]struct {
+		plan   Plan
+		there  []client.Object
+		nodes  []corev1.Node
+		mounts string
+	}{
+		"selected": {
+			plan(), []client.Object{stripped("a"), claimFor("b")}, []corev1.Node{node("a"), node("b")}, "a b",
+		},
+		"its only claim":       {plan(), []client.Object{stripped("full"), away}, []corev1.Node{node("full")}, "full"},
+		"not selected, in use": {plan(onNVMe), []client.Object{stripped("full")}, []corev1.Node{node("full")}, "full"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mounters := []appsv1.Deployment{mounterOn("a"), mounterOn("full")}
+			state := keepWith(t, api(t, test.there...), test.plan, mounters, test.nodes...)
+			if onNodes(state) != test.mounts || len(state.Problems) != 1 ||
+				!strings.Contains(state.Problems[0].Text, "is not the pool's") {
+				t.Errorf("mounts on %q, problems %v", onNodes(state), state.Problems)
+			}
+		})
 	}
 }
 
@@ -203,7 +243,7 @@ func TestNamesThatCollide(t *testing.T) {
 	c := api(t)
 	keeper := New(c, c, c, "hpp")
 	var state State
-	keeper.provide(t.Context(), &state, provision{template: template(), mounts: []Mount{
+	keeper.provide(t.Context(), &state, provision{template: template(), mounter: Cluster{}.mounter, mounts: []Mount{
 		{Pool: "local", Node: "a", Claim: "hpp-pool-1"}, {Pool: "local", Node: "b", Claim: "hpp-pool-1"},
 	}})
 	if onNodes(state) != "a" || len(state.Problems) != 1 || state.Problems[0].Node != "b" {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -60,8 +61,8 @@ func belongs(claim *corev1.PersistentVolumeClaim, pool string) bool {
 
 // mounts are those that the nodes are to have, and those that they had: with a claim, on a node that is not selected
 // any more. What is decided from pods would remove a mounter during a rollout of the driver.
-func (p Plan) mounts(nodes []corev1.Node, known claims) (wanted, former []Mount) {
-	sorted := slices.SortedFunc(slices.Values(nodes),
+func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
+	sorted := slices.SortedFunc(slices.Values(cluster.Nodes),
 		func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for i := range p.Pools {
 		pool := &p.Pools[i]
@@ -69,24 +70,38 @@ func (p Plan) mounts(nodes []corev1.Node, known claims) (wanted, former []Mount)
 		for j := range sorted {
 			node := &sorted[j]
 			mount := Mount{Pool: pool.Name, Path: pool.Path, Node: node.Name, Claim: ClaimName(pool.Name, node.Name)}
-			mode, effects := pool.PVCTemplate.VolumeMode, []corev1.TaintEffect{
-				corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule,
+			effects := []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule}
+			claim, mounter := known.of(pool.Name, mount.Claim), cluster.mounter(mount)
+			there := claim != nil || mounter != nil
+			if there {
+				effects = effects[:1] // the driver runs there already
 			}
-			claim := known.of(pool.Name, mount.Claim)
-			if claim != nil {
-				// It was made when the template may have been another; and the driver runs there already.
-				mode, effects = claim.Spec.VolumeMode, effects[:1]
-			}
-			mount.Block = mode != nil && *mode == corev1.PersistentVolumeBlock
+			mount.Block = block(pool.PVCTemplate, claim, mounter)
 			switch {
 			case selector.Matches(labels.Set(node.Labels)) && p.Placement.admits(node, effects...):
 				wanted = append(wanted, mount)
-			case claim != nil:
+			case there:
 				former = append(former, mount)
 			}
 		}
 	}
 	return wanted, former
+}
+
+// block reports whether a claim is a device. It was made when the template may have been another; and one that has lost
+// its label is known only by its mounter.
+func block(
+	template *corev1.PersistentVolumeClaimSpec, claim *corev1.PersistentVolumeClaim, mounter *appsv1.Deployment,
+) bool {
+	mode := template.VolumeMode
+	switch {
+	case claim != nil:
+		mode = claim.Spec.VolumeMode
+	case mounter != nil:
+		return slices.ContainsFunc(mounter.Spec.Template.Spec.Containers,
+			func(c corev1.Container) bool { return len(c.VolumeDevices) > 0 })
+	}
+	return mode != nil && *mode == corev1.PersistentVolumeBlock
 }
 
 // inUse are the mounts whose pool has volumes on their node: those are served wherever they are, whatever is selected.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,6 +39,14 @@ func claimFor(node string, change ...func(*corev1.PersistentVolumeClaim)) *corev
 		apply(made)
 	}
 	return made
+}
+
+// mounterOn is that of the pool local on a node.
+func mounterOn(node string) appsv1.Deployment {
+	return appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Labels:      map[string]string{"app.kubernetes.io/component": "mounter", names.PoolLabel: "local"},
+		Annotations: map[string]string{names.NodeAnnotation: node},
+	}}
 }
 
 func knownOf(all ...*corev1.PersistentVolumeClaim) claims {
@@ -89,6 +98,7 @@ func TestNodes(t *testing.T) {
 		plan           Plan
 		node           corev1.Node
 		known          claims
+		mounters       []appsv1.Deployment
 		wanted, former bool
 	}{
 		"matching":          {plan: plan(), node: node("n"), wanted: true},
@@ -127,6 +137,17 @@ func TestNodes(t *testing.T) {
 			plan: plan(onNVMe),
 			node: node("n"), known: knownOf(claimFor("n")), former: true,
 		},
+		// As where the claim has lost its label.
+		"not selected any more, known by its mounter": {
+			plan: plan(onNVMe), node: node("n"), mounters: []appsv1.Deployment{mounterOn("n")}, former: true,
+		},
+		"NoSchedule, later, known by its mounter": {
+			plan: plan(), node: node("n", tainted("gpu", noSchedule)), mounters: []appsv1.Deployment{mounterOn("n")},
+			wanted: true,
+		},
+		"the mounter of another node": {
+			plan: plan(onNVMe), node: node("n"), mounters: []appsv1.Deployment{mounterOn("m")},
+		},
 		"not selected, and another pool's claim": {
 			plan: plan(onNVMe), node: node("n"),
 			known: knownOf(claimFor("n", func(c *corev1.PersistentVolumeClaim) {
@@ -136,7 +157,7 @@ func TestNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wanted, former := test.plan.mounts([]corev1.Node{test.node}, test.known)
+			wanted, former := test.plan.mounts(Cluster{Nodes: []corev1.Node{test.node}, Deployments: test.mounters}, test.known)
 			if (len(wanted) == 1) != test.wanted || (len(former) == 1) != test.former {
 				t.Errorf("wanted %v, former %v", wanted, former)
 			}
@@ -153,12 +174,18 @@ func TestMounts(t *testing.T) {
 		p.Pools[1].PVCTemplate.VolumeMode = block
 	})
 	known := knownOf(claimFor("b", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = block }))
-	wanted, former := both.mounts([]corev1.Node{node("b"), node("a")}, known)
+	device := mounterOn("c") // its claim has lost its label
+	device.Spec.Template.Spec.Containers = []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "source"}}}}
+	wanted, former := both.mounts(Cluster{
+		Nodes: []corev1.Node{node("b"), node("c"), node("a")}, Deployments: []appsv1.Deployment{device},
+	}, known)
 	want := []Mount{
 		{Pool: "local", Path: "/pool", Node: "a", Claim: "hpp-pool-local-a"},
 		{Pool: "local", Path: "/pool", Node: "b", Claim: "hpp-pool-local-b", Block: true},
+		{Pool: "local", Path: "/pool", Node: "c", Claim: "hpp-pool-local-c", Block: true},
 		{Pool: "raw", Path: "/raw", Node: "a", Claim: "hpp-pool-raw-a", Block: true},
 		{Pool: "raw", Path: "/raw", Node: "b", Claim: "hpp-pool-raw-b", Block: true},
+		{Pool: "raw", Path: "/raw", Node: "c", Claim: "hpp-pool-raw-c", Block: true},
 	}
 	if diff := cmp.Diff(want, wanted); diff != "" || len(former) > 0 {
 		t.Errorf("former %v, wanted (-want +got):\n%s", former, diff)

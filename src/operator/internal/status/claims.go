@@ -51,12 +51,16 @@ func hurdles(in Input, pool string) (byNode map[string]hurdle, general []string)
 		case problem.Pool != pool:
 		case problem.Node == "":
 			general = append(general, problem.Text)
+		case slices.ContainsFunc(in.Claims.Mounts,
+			func(m poolclaims.Mount) bool { return m.Pool == pool && m.Node == problem.Node }):
+			// Its mounter is kept, and the pool may be there still.
+			general = append(general, fmt.Sprintf("node %s: %s", problem.Node, problem.Text))
 		default:
 			byNode[problem.Node] = hurdle{problem.Text, true}
 		}
 	}
 	for _, mount := range in.Claims.Mounts {
-		if mount.Pool != pool {
+		if mount.Pool != pool || kept(in, mount) {
 			continue
 		}
 		if found, is := inTheWay(in, mount); is {
@@ -71,6 +75,12 @@ func hurdles(in Input, pool string) (byNode map[string]hurdle, general []string)
 		}
 	}
 	return byNode, general
+}
+
+// kept reports whether a mount goes on in spite of a problem.
+func kept(in Input, mount poolclaims.Mount) bool {
+	return slices.ContainsFunc(in.Claims.Problems,
+		func(p poolclaims.Problem) bool { return p.Pool == mount.Pool && p.Node == mount.Node })
 }
 
 // inTheWay is what keeps a mount from being there, if anything does.

@@ -143,6 +143,12 @@ func TestPoolsFromClaims(t *testing.T) {
 				in.Claims = poolclaims.State{Problems: []poolclaims.Problem{{Pool: "local", Text: "it is elsewhere"}}}
 			}), v1beta1.PoolDegraded, "it is elsewhere; node a: nothing is mounted", true,
 		},
+		"refused, and mounted still": {
+			claimed(up, says(names.PoolPresent), func(in *status.Input) {
+				in.Claims.Claims = nil
+				in.Claims.Problems = []poolclaims.Problem{{Pool: "local", Node: "a", Text: "it is somebody's"}}
+			}), v1beta1.PoolDegraded, "node a: it is somebody's", true,
+		},
 		"refused on a node where the driver is not yet": {
 			claimed(up, says(names.PoolPresent), func(in *status.Input) {
 				in.Claims.Problems = []poolclaims.Problem{{Pool: "local", Node: "b", Text: "it is somebody's"}}
