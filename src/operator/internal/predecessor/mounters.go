@@ -46,7 +46,8 @@ func (p *Predecessor) removeIdle(ctx context.Context, pools []v1beta1.StoragePoo
 }
 
 // idle reports whether a mounter of kubevirt's may go: its pool has a claim no longer, its node is gone, or one of ours
-// is available for both. What it has mounted stays mounted, and in use.
+// is available for both. Where only one pod may have the claim, ours has no place until theirs has gone. What it has
+// mounted stays mounted, and in use.
 func idle(
 	theirs *appsv1.Deployment, pools []v1beta1.StoragePool, nodes []corev1.Node, ours []appsv1.Deployment,
 ) bool {
@@ -60,8 +61,10 @@ func idle(
 	if on != "" && !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return node.Name == on }) {
 		return true
 	}
+	alone := slices.Contains(pools[pool].PVCTemplate.AccessModes, corev1.ReadWriteOncePod)
 	return slices.ContainsFunc(ours, func(d appsv1.Deployment) bool {
-		return d.Labels[names.PoolLabel] == pools[pool].Name && d.Annotations[names.NodeAnnotation] == on && available(&d)
+		return d.Labels[names.PoolLabel] == pools[pool].Name && d.Annotations[names.NodeAnnotation] == on &&
+			(available(&d) || alone && d.DeletionTimestamp == nil)
 	})
 }
 

@@ -240,6 +240,11 @@ func TestIdleMounters(t *testing.T) {
 	behind := ours("a", "n", 1)
 	behind.Generation = 1
 	claims := []v1beta1.StoragePool{{Name: "a", PVCTemplate: &corev1.PersistentVolumeClaimSpec{}}}
+	alone := []v1beta1.StoragePool{{Name: "a", PVCTemplate: &corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
+	}}}
+	leaving := ours("a", "n", 0)
+	leaving.DeletionTimestamp = new(metav1.NewTime(moment()))
 	here := []corev1.Node{node("n", corev1.ConditionFalse, time.Hour)}
 	for name, test := range map[string]struct {
 		pools []v1beta1.StoragePool
@@ -251,6 +256,9 @@ func TestIdleMounters(t *testing.T) {
 		"ours is available":     {claims, here, []appsv1.Deployment{ours("b", "n", 1), ours("a", "n", 1)}, true},
 		"ours is not":           {claims, here, []appsv1.Deployment{ours("a", "n", 0)}, false},
 		"ours is behind":        {claims, here, []appsv1.Deployment{behind}, false},
+		"one pod, ours waits":   {alone, here, []appsv1.Deployment{ours("a", "n", 0)}, true},
+		"one pod, none of ours": {alone, here, []appsv1.Deployment{ours("a", "m", 1)}, false},
+		"one pod, ours goes":    {alone, here, []appsv1.Deployment{leaving}, false},
 		"ours on another node":  {claims, here, []appsv1.Deployment{ours("a", "m", 1)}, false},
 		"ours of another pool":  {claims, here, []appsv1.Deployment{ours("b", "n", 1)}, false},
 		"the node is gone":      {claims, nil, nil, true},
