@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/mounter/internal/claim"
 )
 
 // asMounter makes this test binary the mounter.
@@ -243,31 +241,6 @@ func blank(tb testing.TB) string {
 		must(tb, exec.CommandContext(context.WithoutCancel(tb.Context()), "losetup", "--detach", device).Run())
 	})
 	return device
-}
-
-// TestUnmountedByAnAdmin is mounted again, and what hangs or is gone is not ready.
-func TestUnmountedByAnAdmin(t *testing.T) {
-	p := newPool(t)
-	source := p.claim(t)
-	k := newKeeper(claim.New(p.pod, claim.Source{Directory: source}, slog.New(slog.DiscardHandler)),
-		slog.New(slog.DiscardHandler))
-	k.every = time.Millisecond
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); k.keep(ctx) }()
-	for range 3 {
-		wait(t, func() bool { return p.mounted(t) }, func() string { return "the claim is not mounted" })
-		must(t, unix.Unmount(filepath.Join(p.host, "csi"), unix.MNT_DETACH))
-	}
-	wait(t, func() bool { return k.ready(ctx) == nil }, func() string { return "not ready" })
-	must(t, os.RemoveAll(filepath.Join(p.root, "volume")))
-	wait(t, func() bool { return k.ready(ctx) != nil }, func() string { return "ready without a claim" })
-	stop()
-	<-ended
-	k.err, k.looked = nil, time.Now().Add(-2*tooOld)
-	if err := k.ready(t.Context()); err == nil || !strings.Contains(err.Error(), "hangs") {
-		t.Errorf("after no look for long: %v", err)
-	}
 }
 
 func TestOptions(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/mounter/internal/claim"
 )
@@ -18,6 +20,8 @@ const (
 	firstPause, lastPause = time.Second, time.Minute
 	// tooOld is the age of an answer that says nothing any more: the disk hangs.
 	tooOld = 30 * time.Second
+	// A process that looks into csi/, as the driver does, is done in a moment; the pod has a grace of 30 s.
+	releaseTries, releasePause = 60, 250 * time.Millisecond
 )
 
 // keeper keeps a claim at its place.
@@ -49,7 +53,7 @@ func (k *keeper) keep(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
-	released, err := k.claim.Release()
+	released, err := k.release(ctx)
 	switch {
 	case err != nil:
 		k.log.WarnContext(ctx, "the claim stays mounted", logging.KeyError, err)
@@ -57,6 +61,20 @@ func (k *keeper) keep(ctx context.Context) {
 		k.log.InfoContext(ctx, "unmounted the claim; it has no volumes")
 	default:
 		k.log.InfoContext(ctx, "stopped; what is mounted stays")
+	}
+}
+
+// release tries again while a process uses the claim: once its pool is gone, nobody else would ever unmount it.
+func (k *keeper) release(ctx context.Context) (bool, error) {
+	for try := 1; ; try++ {
+		released, err := k.claim.Release()
+		if !errors.Is(err, unix.EBUSY) || try == releaseTries {
+			return released, err
+		}
+		if try == 1 {
+			k.log.InfoContext(ctx, "the claim is in use; trying again to unmount it", logging.KeyError, err)
+		}
+		time.Sleep(releasePause)
 	}
 }
 
