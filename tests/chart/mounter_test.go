@@ -88,19 +88,20 @@ func TestMounters(t *testing.T) {
 	})
 }
 
-// TestMountersStayWhereTheDriverIs: what the DaemonSet controller tolerates for the driver's pods.
-func TestMountersStayWhereTheDriverIs(t *testing.T) {
+// TestMountersStayWhereVolumesAre: they tolerate what the DaemonSet controller does for the driver's pods, and every
+// NoExecute, as a pod that uses a volume may.
+func TestMountersStayWhereVolumesAre(t *testing.T) {
 	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, mounterValues()))
 	var got []string
 	for _, toleration := range mounters(t, objects)["a"].Spec.Template.Spec.Tolerations {
-		if toleration.TolerationSeconds != nil {
-			t.Errorf("it leaves after a while: %+v", toleration)
+		if toleration.TolerationSeconds != nil || toleration.Operator != corev1.TolerationOpExists {
+			t.Errorf("it leaves after a while, or tolerates one value: %+v", toleration)
 		}
 		got = append(got, toleration.Key+":"+string(toleration.Effect))
 	}
 	const node = "node.kubernetes.io/"
 	want := []string{
-		"storage:", node + "not-ready:NoExecute", node + "unreachable:NoExecute", node + "disk-pressure:NoSchedule",
+		"storage:", ":NoExecute", node + "disk-pressure:NoSchedule",
 		node + "memory-pressure:NoSchedule", node + "pid-pressure:NoSchedule", node + "unschedulable:NoSchedule",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

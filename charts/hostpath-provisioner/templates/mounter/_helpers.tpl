@@ -7,13 +7,14 @@
 {{- and (not .Values.operator.enabled) (not (empty .Values.mounter.mounts)) -}}
 {{- end -}}
 
-{{/* Tolerations that the DaemonSet controller adds to the driver's pods, so that a mounter is wherever the driver is. */}}
+{{/*
+Tolerations that the DaemonSet controller adds to the driver's pods, so that a mounter is wherever the driver is; and
+every NoExecute: pods that tolerate such a taint go on using their volumes, and without the mounter the claim could be
+detached under them. The operator removes the mounter where no volume is left.
+*/}}
 {{- define "hostpath-provisioner.mounter.tolerations" -}}
-{{- range $key := list "not-ready" "unreachable" }}
-- key: node.kubernetes.io/{{ $key }}
-  operator: Exists
+- operator: Exists
   effect: NoExecute
-{{- end }}
 {{- range $key := list "disk-pressure" "memory-pressure" "pid-pressure" "unschedulable" }}
 - key: node.kubernetes.io/{{ $key }}
   operator: Exists

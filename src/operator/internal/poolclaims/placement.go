@@ -31,7 +31,7 @@ func (p Placement) admits(node *corev1.Node, effects ...corev1.TaintEffect) bool
 }
 
 // ofDaemonSets are the tolerations that the DaemonSet controller adds to every pod without the host's network. The
-// chart gives them to the mounters, which no DaemonSet makes.
+// mounters, which no DaemonSet makes, have them from the chart, and every NoExecute beside: they stay for volumes.
 func ofDaemonSets() []corev1.Toleration {
 	tolerate := func(key string, effect corev1.TaintEffect) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
