@@ -107,6 +107,13 @@ func (n *Nodes) Pool(node, pool, reason, message string) {
 	n.pools[node] = kept
 }
 
+// NoPools takes back what drivers say about pools.
+func (n *Nodes) NoPools() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.pools)
+}
+
 // Die makes a node NotReady; its kubelet does nothing more.
 func (n *Nodes) Die(t *testing.T, node string) {
 	t.Helper()

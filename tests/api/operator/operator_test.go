@@ -88,7 +88,7 @@ func TestOperator(t *testing.T) {
 }
 
 // clear removes the resource whatever holds it, and waits until the garbage collector has removed what was the
-// resource's: the next test must not find it, nor a name taken.
+// resource's: the next test must not find it, nor a name taken, nor what drivers said about pools.
 func (w *world) clear(t *testing.T) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -110,6 +110,7 @@ func (w *world) clear(t *testing.T) {
 		w.gone(ctx, t, &all.Items[i])
 	}
 	w.nothingLeft(ctx, t)
+	w.nodes.NoPools()
 }
 
 // gone is harness.Gone also in a clean-up, when the test's context is over.
