@@ -44,6 +44,8 @@ const (
 
 	// PoolLabel is on the mounters and claims of a pool with a pvcTemplate. Its value is the pool's name.
 	PoolLabel = Group + "/pool"
+	// MountLabel is on a mounter and its pods: a hash of the pool and the node.
+	MountLabel = Group + "/mount"
 	// NodeAnnotation is on the mounters and claims of a pool with a pvcTemplate. Its value is the name of the node that
 	// they are for, which may be longer than a label.
 	NodeAnnotation = Group + "/node"

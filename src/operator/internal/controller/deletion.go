@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,9 +132,14 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 	if err != nil {
 		return h, err
 	}
+	all, err := r.allVolumes(ctx)
+	if err != nil {
+		return h, err
+	}
+	nested, mounters := divide(around.mounters, all, r.Namespace)
 	chain := gates.Deletion{
 		Now: r.now(), Since: resource.DeletionTimestamp.Time, Annotations: resource.Annotations,
-		Volumes: volumes, Pods: around.pods, Mounters: around.mounters, Nodes: around.nodes,
+		Volumes: volumes, Pods: around.pods, Nested: nested, Mounters: mounters, Nodes: around.nodes,
 	}.Chain()
 	for _, gate := range chain {
 		if !gate.Open {
@@ -141,17 +147,44 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 			return h, nil
 		}
 		h.ending = true
-		// A mounter goes only when nobody is left who uses what it has mounted.
-		spare := poolclaims.IsMounter
-		if gate.Name != gates.VolumesGone {
-			spare = nil
-		}
+		spare := spared(gate.Name, nested)
 		if _, err := r.applier.Remove(ctx, ownerOf(resource), workloads(r.kinds()), spare); err != nil {
 			return h, err
 		}
 	}
 	h.over = true
 	return h, r.end(ctx, resource, chain)
+}
+
+// divide tells mounters' pods apart: nested are those whose claims are volumes of our own driver.
+func divide(mounters []corev1.Pod, volumes []gates.Volume, namespace string) (nested, others []corev1.Pod) {
+	for _, pod := range mounters {
+		claim := poolclaims.ClaimName(pod.Labels[names.PoolLabel], pod.Annotations[names.NodeAnnotation])
+		if slices.ContainsFunc(volumes, func(volume gates.Volume) bool {
+			return volume.OfPool && !volume.Legacy && volume.Claim == namespace+"/"+claim
+		}) {
+			nested = append(nested, pod)
+		} else {
+			others = append(others, pod)
+		}
+	}
+	return nested, others
+}
+
+// spared are the labels of what stays although a gate is open. A mounter goes only when nobody is left who uses what it
+// has mounted; but the driver goes after those mounters whose claims it has to unmount.
+func spared(gate string, nested []corev1.Pod) func(labels map[string]string) bool {
+	switch {
+	case gate == gates.VolumesGone && len(nested) > 0:
+		return func(labels map[string]string) bool {
+			return !poolclaims.IsMounter(labels) || !slices.ContainsFunc(nested,
+				func(pod corev1.Pod) bool { return pod.Labels[names.MountLabel] == labels[names.MountLabel] })
+		}
+	case gate == gates.VolumesGone || gate == gates.NestedEnded:
+		return poolclaims.IsMounter
+	default:
+		return nil
+	}
 }
 
 // volumes are those that block a deletion. That there are none is believed only when the API server says so itself.

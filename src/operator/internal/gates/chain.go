@@ -20,6 +20,8 @@ const DeadNodePatience = 10 * time.Minute
 const (
 	// VolumesGone has to open before the workloads are deleted.
 	VolumesGone = "VolumesGone"
+	// NestedEnded has to open before the driver is deleted: it unmounts what these mounters use.
+	NestedEnded = "NestedEnded"
 	// PodsEnded has to open before the mounters are deleted: they keep in place what the driver's pods use.
 	PodsEnded = "PodsEnded"
 	// MountersEnded has to open before everything else, and at last the finalizer, is removed.
@@ -49,15 +51,16 @@ type Deletion struct {
 	Volumes []Volume
 	// Pods are those of the driver and of the legacy provisioner, on all nodes.
 	Pods []corev1.Pod
-	// Mounters are the pods that put claims at the places of pools.
-	Mounters []corev1.Pod
+	// Nested are the pods that put claims at the places of pools, where those are volumes of our own driver; Mounters
+	// are those with other claims.
+	Nested, Mounters []corev1.Pod
 	// Nodes are all nodes of the cluster.
 	Nodes []corev1.Node
 }
 
 // Gate is one thing that has to be over before a deletion goes on.
 type Gate struct {
-	// Name is VolumesGone, PodsEnded or MountersEnded.
+	// Name is one of those above.
 	Name string
 	// Open says that this gate does not block the deletion any more.
 	Open bool
@@ -72,9 +75,13 @@ type Gate struct {
 // Forced reports whether annotations allow a resource, or a pool of it, to go although volumes are left.
 func Forced(annotations map[string]string) bool { return annotations[names.ForceDelete] == "true" }
 
-// Chain are all gates in their order. The last is there only where there are mounters.
+// Chain are all gates in their order. Those of mounters are there only where there are any.
 func (d Deletion) Chain() []Gate {
-	chain := []Gate{d.VolumesGone(), d.ended(PodsEnded, d.Pods)}
+	chain := []Gate{d.VolumesGone()}
+	if len(d.Nested) > 0 {
+		chain = append(chain, d.ended(NestedEnded, d.Nested))
+	}
+	chain = append(chain, d.ended(PodsEnded, d.Pods))
 	if len(d.Mounters) > 0 {
 		chain = append(chain, d.ended(MountersEnded, d.Mounters))
 	}

@@ -2,6 +2,7 @@ package gates_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -346,6 +347,29 @@ func TestChain(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestChainOfMounters: the driver stays for those whose claims are its own volumes, others stay for the driver.
+func TestChainOfMounters(t *testing.T) {
+	mounter := []corev1.Pod{pod("m", "up", corev1.PodRunning)}
+	nodes := []corev1.Node{node("up", corev1.ConditionTrue)}
+	for name, test := range map[string]struct {
+		nested, mounters []corev1.Pod
+		want             string
+	}{
+		"none":   {nil, nil, "VolumesGone:true PodsEnded:true"},
+		"others": {nil, mounter, "VolumesGone:true PodsEnded:true MountersEnded:false"},
+		"nested": {mounter, nil, "VolumesGone:true NestedEnded:false PodsEnded:true"},
+		"both":   {mounter, mounter, "VolumesGone:true NestedEnded:false PodsEnded:true MountersEnded:false"},
+	} {
+		var got []string
+		for _, gate := range (gates.Deletion{Nested: test.nested, Mounters: test.mounters, Nodes: nodes}).Chain() {
+			got = append(got, fmt.Sprintf("%s:%t", gate.Name, gate.Open))
+		}
+		if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

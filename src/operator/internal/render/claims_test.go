@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
@@ -127,12 +128,14 @@ func TestMounters(t *testing.T) {
 		t.Fatalf("%d mounters, want one for each node", len(byNode))
 	}
 	a, b := byNode["n1"], byNode[long]
-	if a.Spec.Selector.MatchLabels["hostpathprovisioner.kubevirt.io/mount"] ==
-		b.Spec.Selector.MatchLabels["hostpathprovisioner.kubevirt.io/mount"] {
+	if a.Spec.Selector.MatchLabels[names.MountLabel] == b.Spec.Selector.MatchLabels[names.MountLabel] {
 		t.Error("two mounters have one selector")
 	}
 	for node, mounter := range byNode {
 		pod := mounter.Spec.Template
+		if mark := mounter.Labels[names.MountLabel]; mark == "" || mark != pod.Labels[names.MountLabel] {
+			t.Errorf("the mount of node %s is %q, of its pod %q", node, mark, pod.Labels[names.MountLabel])
+		}
 		if got := pod.Annotations["hostpathprovisioner.kubevirt.io/node"]; got != node || !poolclaims.IsMounter(pod.Labels) ||
 			pod.Labels["hostpathprovisioner.kubevirt.io/pool"] != "local" {
 			t.Errorf("pod of node %q, labels %v", got, pod.Labels)
