@@ -45,20 +45,7 @@ func claimStatuses(in Input, pool string, room int) []v1beta1.ClaimStatus {
 
 // hurdles are those of a pool by node, and what is wrong with the pool on all of them.
 func hurdles(in Input, pool string) (byNode map[string]hurdle, general []string) {
-	byNode = map[string]hurdle{}
-	for _, problem := range in.Claims.Problems {
-		switch {
-		case problem.Pool != pool:
-		case problem.Node == "":
-			general = append(general, problem.Text)
-		case slices.ContainsFunc(in.Claims.Mounts,
-			func(m poolclaims.Mount) bool { return m.Pool == pool && m.Node == problem.Node }):
-			// Its mounter is kept, and the pool may be there still.
-			general = append(general, fmt.Sprintf("node %s: %s", problem.Node, problem.Text))
-		default:
-			byNode[problem.Node] = hurdle{problem.Text, true}
-		}
-	}
+	byNode, general = problems(in, pool)
 	for _, mount := range in.Claims.Mounts {
 		if mount.Pool != pool || kept(in, mount) {
 			continue
@@ -72,6 +59,25 @@ func hurdles(in Input, pool string) (byNode map[string]hurdle, general []string)
 			// The pool may be there still, and nothing can take this back.
 			general = append(general, fmt.Sprintf("somebody has deleted the claim %s of node %s: it goes, with all that is on "+
 				"it, when its mounter ends; move the volumes before that", claim.Name, cmp.Or(claim.Node, "no more")))
+		}
+	}
+	return byNode, general
+}
+
+// problems are those with the claims of a pool.
+func problems(in Input, pool string) (byNode map[string]hurdle, general []string) {
+	byNode = map[string]hurdle{}
+	for _, problem := range in.Claims.Problems {
+		switch {
+		case problem.Pool != pool:
+		case problem.Node == "":
+			general = append(general, problem.Text)
+		case slices.ContainsFunc(in.Claims.Mounts,
+			func(m poolclaims.Mount) bool { return m.Pool == pool && m.Node == problem.Node }):
+			// Its mounter is kept, and the pool may be there still.
+			general = append(general, fmt.Sprintf("node %s: %s", problem.Node, problem.Text))
+		default:
+			byNode[problem.Node] = hurdle{problem.Text, true}
 		}
 	}
 	return byNode, general
