@@ -199,7 +199,8 @@ func TestAsksOnlyWhileItHasTo(t *testing.T) {
 	}
 }
 
-// An operator that is started again beside its own driver is not kept from its work by what others call like kubevirt's.
+// An operator that is started again beside its own driver is not kept from its work by what others call like
+// kubevirt's.
 func TestGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	resource := served(names.CustomResource)
@@ -235,8 +236,8 @@ func TestFinalizerThatComesBackAtOnce(t *testing.T) {
 	}
 }
 
-// A second release in another namespace leaves the cluster to the one that serves it, and says so once: the other writes
-// the status too.
+// A second release in another namespace leaves the cluster to the one that serves it, and says so once: the other
+// writes the status too.
 func TestLeavesToAnotherRelease(t *testing.T) {
 	t.Parallel()
 	driver := corev1.Pod{ObjectMeta: metav1.ObjectMeta{

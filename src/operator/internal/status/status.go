@@ -105,10 +105,7 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 		status.StoragePoolStatuses = in.Old.StoragePoolStatuses
 	}
 	// kubevirt's conditions have fields that ours do not; those of other types say nothing about this operator.
-	for _, condition := range in.Old.Conditions {
-		if incomplete(condition) {
-			continue
-		}
+	for _, condition := range slices.DeleteFunc(slices.Clone(in.Old.Conditions), incomplete) {
 		if condition.Type == v1beta1.Progressing && condition.Status == metav1.ConditionTrue && rolling(in) == nil {
 			continue // that was another rollout, and the time of this one begins now
 		}
