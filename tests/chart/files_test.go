@@ -147,6 +147,7 @@ func TestArtifactHubAnnotations(t *testing.T) {
 		"legacyProvisioner.enabled": "true",
 	}})
 	rendered = append(rendered, images(t, withOperator(helmcli.Values{}, nil))...)
+	rendered = append(rendered, images(t, mounterValues())...)
 	if diff := cmp.Diff(sorted(rendered), sorted(named)); diff != "" {
 		t.Errorf("artifacthub.io/images (-rendered +annotation):\n%s", diff)
 	}

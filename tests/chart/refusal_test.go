@@ -251,6 +251,7 @@ func openMaps() []string {
 		"monitoring.prometheusRule.labels", "selftest.resources", "sidecars.provisioner.resources",
 		"sidecars.resizer.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources",
 		"operator.webhook.certManager.issuerRef", "controller.certManager.issuerRef",
+		"mounter.resources", "mounter.podAnnotations", "mounter.podLabels",
 	}
 	for _, workload := range []string{"driver", "controller", "operator", "legacyProvisioner"} {
 		for _, name := range []string{
