@@ -91,7 +91,7 @@ func mountersElsewhere(t *testing.T, w *world) {
 	w.kubevirt(t, elsewhere, "workloads.yaml")
 	w.Create(t, fromClaims())
 	w.waits(t, "KubevirtRuns", "Deployment hpp-pool-claims-"+patientNode,
-		"install this operator's release in namespace "+elsewhere,
+		"install it in namespace "+elsewhere,
 		"`kubectl delete deployment --namespace="+elsewhere+" --selector=k8s-app=hostpath-provisioner,hpp-pool`")
 	harness.Get(t, w.Server, kubevirtsDriver(elsewhere))
 	w.remove(t, there)
