@@ -59,6 +59,8 @@ func pod(name, on string, labels map[string]string) corev1.Pod {
 	}
 }
 
+func deployed(d appsv1.Deployment) operators { return operators{deployments: []appsv1.Deployment{d}} }
+
 func TestOperatorsThatRun(t *testing.T) {
 	t.Parallel()
 	const scale = "Deployment kubevirt/hostpath-provisioner-operator: run `kubectl scale deployment " +
@@ -76,9 +78,9 @@ func TestOperatorsThatRun(t *testing.T) {
 		want  []string
 	}{
 		"nothing":        {},
-		"running":        {operators{deployments: []appsv1.Deployment{operator(nameLabel, operatorName, nil)}}, []string{scale}},
-		"scaled to 0":    {operators{deployments: []appsv1.Deployment{operator(nameLabel, operatorName, new(int32(0)))}}, nil},
-		"ours, so named": {operators{deployments: []appsv1.Deployment{operator(componentLabel, "operator", nil)}}, nil},
+		"running":        {deployed(operator(nameLabel, operatorName, nil)), []string{scale}},
+		"scaled to 0":    {deployed(operator(nameLabel, operatorName, new(int32(0)))), nil},
+		"ours, so named": {deployed(operator(componentLabel, "operator", nil)), nil},
 		"a pod is left": {
 			operators{
 				deployments: []appsv1.Deployment{operator(nameLabel, operatorName, new(int32(0)))},
