@@ -6,19 +6,26 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+# Debian gives only root a path with mkfs in it.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+
 MODULES := . tests tools tools/images
 # What the chart's appVersion says is what the binaries say.
 VERSION := $(shell sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}/\1/p' charts/hostpath-provisioner/Chart.yaml)
 LDFLAGS := -s -w -X github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo.version=$(VERSION)
 # Runs, not seconds: with a time, go test now and then calls its end a failure.
 FUZZ_TIME ?= 100000x
-# On each filesystem; nightly it is 30.
+# On each filesystem; nightly it is 30. A cut takes about a minute.
 POWER_CUTS := 3
+POWER_TIMEOUT ?= 6h
 VM_TOOLS := qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs
 HELM_DOCS := --chart-search-root charts --template-files ./../tools/helm-docs/README.md.gotmpl
 
 TUNNEL := src/driver/internal/tunnel/wire
 CRD := crd:allowDangerousTypes=true,maxDescLen=250 paths=./src/api/...
+
+# Shell words that show what a command prints and fail unless a line matches: go test is content with no test.
+saying = tee >(cat >&2) | grep '$(1)' >/dev/null
 
 # Shell words that build a tool if it is not there yet and become its path.
 tool = $$(go -C $(CURDIR)/tools run ./install $(1))
@@ -28,8 +35,8 @@ tool = $$(go -C $(CURDIR)/tools run ./install $(1))
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: ## A kind cluster (1 + 2 nodes) with the driver, a class and a pod that uses it; again: update in place
-	go -C tests run ./cluster up
+up: ## A kind cluster (1 + 2 nodes) with the driver, a class and a pod that uses it (VALUES=my.yaml: as you say); again: update in place
+	go -C tests run ./cluster up $(foreach file,$(VALUES),--values $(abspath $(file)))
 
 down: ## Remove that cluster and all that belongs to it
 	go -C tests run ./cluster down
@@ -43,10 +50,10 @@ test: ## All of it, as CI runs it, with the seconds that each part took
 
 test-unit: ## Unit and crash tests of every module, with the race detector on what ships
 	@go -C tools run ./install gcc mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
-	CGO_ENABLED=1 go test -race ./...
-	go -C tools test ./...
-	go -C tools/images test ./...
-	go -C tests test ./internal/... ./cluster/... ./perf/...
+	CGO_ENABLED=1 go test -count=1 -race ./...
+	go -C tools test -count=1 ./...
+	go -C tools/images test -count=1 ./...
+	go -C tests test -count=1 ./internal/... ./cluster/... ./perf/...
 
 test-sanity: ## csi-sanity against the built driver's socket, on each filesystem that the kernel has (root)
 	@go -C tools run ./install mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
@@ -58,19 +65,19 @@ test-quota-vm: ## Project quota on XFS and ext4, csi-sanity on it too, in a VM w
 
 test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext4 and btrfs, and look at the disk
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
-	HPP_POWER_CUTS=$(POWER_CUTS) go -C tests test -count=1 -timeout 6h -v -run '^TestPowerCuts$$' ./vm \
-	  | tee >(cat >&2) | grep '^--- PASS: TestPowerCuts' >/dev/null # go test is content with no test
+	HPP_POWER_CUTS=$(POWER_CUTS) go -C tests test -count=1 -timeout $(POWER_TIMEOUT) -v -run '^TestPowerCuts$$' ./vm \
+	  | $(call saying,^--- PASS: TestPowerCuts)
 
 chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
 	@go -C tools run ./install helm3 helm4 ct promtool >/dev/null
 	go -C tests test -count=1 -p 1 -timeout 60m ./chart/...
 
-test-api: ## Operator, custom resource, certificates, legacy provisioner on a real API server without nodes
+test-api: ## Operator, custom resource, certificates, legacy provisioners on a real API server without nodes
 	@go -C tools run ./install helm3 helm4 >/dev/null
 	go -C tests test -count=1 -timeout 20m ./api/...
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards
-	@go -C tools run ./install helm4 >/dev/null
+	@go -C tools run ./install helm4 mkfs.btrfs >/dev/null
 	go -C tests test -count=1 -timeout 60m -v ./e2e/...
 
 e2e-nightly: export HPP_E2E := nightly
@@ -83,14 +90,14 @@ perf: ## Measure (root); the report, a plot and JSON go to artifacts/perf
 perf-controller: ## Measure the controller with 500 simulated nodes (root; FLAGS="-nodes 20 -volumes 200": fewer)
 	@go -C tools run ./install helm3 helm4 >/dev/null
 	HPP_PERF_CONTROLLER="-out $(CURDIR)/artifacts/perf/controller $(FLAGS)" \
-	  go -C tests test -count=1 -timeout 3h -v -run '^TestController$$' ./perf/controller
+	  go -C tests test -count=1 -timeout 3h -v -run '^TestController$$' ./perf/controller \
+	  | $(call saying,^--- PASS: TestController)
 
 fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each target
-	@for file in $$(git grep -lE '^func Fuzz' -- 'src/*_test.go'); do \
-	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+).*/\1/p' "$$file"); do \
-	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) "./$${file%/*}"; \
-	  done; \
-	done
+	@targets=$$(git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- 'src/*_test.go') || { echo 'there is no fuzz target' >&2; exit 1; }; \
+	while IFS=: read -r file target; do \
+	  go test -run '^$$' -fuzz "^$${target#func }\$$" -fuzztime $(FUZZ_TIME) "./$${file%/*}" | $(call saying,^fuzz: elapsed); \
+	done <<<"$$targets"
 
 ##@ Build
 .PHONY: build images generate clean

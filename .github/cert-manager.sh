@@ -5,15 +5,23 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${VERSION:?names the release of cert-manager, such as v1.21.2}
 
+kind() { go -C tests run sigs.k8s.io/kind "$@"; } # the version of tests/go.mod, and with it the node image
+
+end() {
+  status=$?
+  if ((status)); then .github/kind-logs.sh || true; fi
+  kind delete cluster --name hpp-cert-manager
+  exit "$status"
+}
+trap end EXIT
 kind create cluster --name hpp-cert-manager --wait 3m
-trap 'kind delete cluster --name hpp-cert-manager' EXIT
 kubectl apply --filename "https://github.com/cert-manager/cert-manager/releases/download/$version/cert-manager.yaml"
 kubectl --namespace cert-manager wait --for=condition=Available --timeout=3m deployment --all
 
 go -C tools/images run . --version ci --platforms linux/amd64 --output "$PWD/artifacts/images"
 for name in driver operator selftest; do
   skopeo copy "oci:artifacts/images/$name:ci" "docker-archive:artifacts/$name.tar:ghcr.io/hostpath-provisioner/$name:ci"
-  kind load image-archive "artifacts/$name.tar" --name hpp-cert-manager
+  kind load image-archive "$PWD/artifacts/$name.tar" --name hpp-cert-manager
 done
 kubectl create namespace hostpath-provisioner
 kubectl label namespace hostpath-provisioner pod-security.kubernetes.io/enforce=privileged

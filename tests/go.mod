@@ -6,6 +6,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/gruntwork-io/terratest v1.0.1
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/hostpath-provisioner/hostpath-provisioner/tools/images v0.0.0
 	github.com/kubernetes-csi/csi-test/v5 v5.6.0
 	github.com/onsi/ginkgo/v2 v2.32.1

@@ -1,4 +1,4 @@
-// Command provisioner makes hostPath PersistentVolumes of directories on the node it runs on.
+// Command provisioner makes hostPath PersistentVolumes of directories.
 package main
 
 import (

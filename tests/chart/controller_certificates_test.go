@@ -137,29 +137,6 @@ func TestImpossibleControllersAreRefused(t *testing.T) {
 				},
 			},
 			"an unknown mode": {set: set("controller.certificates", "acme"), want: []string{"/controller/certificates"}},
-			"the driver's account": {
-				set: map[string]string{"controller.serviceAccount.name": "one", "driver.serviceAccount.name": "one"},
-				want: []string{
-					`- controller.serviceAccount.name and driver.serviceAccount.name are both "one"; a node must not have the ` +
-						`controller's rights.`,
-				},
-			},
-			"the legacy provisioner's account": {
-				set: map[string]string{
-					"controller.serviceAccount.name": "one", "legacyProvisioner.serviceAccount.name": "one",
-					"legacyProvisioner.enabled": "true",
-				},
-				want: []string{`- controller.serviceAccount.name and legacyProvisioner.serviceAccount.name are both "one"`},
-			},
-			"the operator's account": {
-				set: map[string]string{
-					"controller.serviceAccount.name": "one", "operator.serviceAccount.name": "one", "operator.enabled": "true",
-				},
-				want: []string{
-					`- operator.serviceAccount.name and controller.serviceAccount.name are both "one"; the controller must not have ` +
-						`the operator's rights.`,
-				},
-			},
 			"a Service that begins with a digit": {set: set("fullnameOverride", "1st"), want: []string{
 				`- the controller's Service would be "1st-controller", and the name of a Service begins with a letter; set ` +
 					`fullnameOverride.`,

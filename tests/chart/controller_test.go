@@ -54,6 +54,7 @@ func TestControllerArguments(t *testing.T) {
 			"--log-level=info", "--log-format=json",
 			"--tunnel-address=:7443", "--serving-name=" + controller + ".storage.svc", "--certificates=self-managed",
 			"--certificate-secret=" + controller + "-certificate", "--controller-ca=" + controller + "-ca",
+			"--shared-pools=hpp-hostpath-provisioner-shared-pools",
 			"--node-service-account=hpp-hostpath-provisioner-csi",
 			"--node-pods=app.kubernetes.io/component=csi-driver,app.kubernetes.io/instance=hpp," +
 				"app.kubernetes.io/name=hostpath-provisioner",

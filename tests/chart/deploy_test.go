@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/yaml"
 
@@ -51,8 +52,9 @@ func TestDeployIsWhatTheChartRenders(t *testing.T) {
 		}
 	}
 	want := []string{
-		"crd.yaml", "operator.yaml", "storageclass-immediate.yaml", "storageclass-wffc-csi.yaml",
-		"storageclass-wffc-legacy-csi.yaml", "storageclass-wffc.yaml", "webhook.yaml",
+		"crd.yaml", "every-node-provisioner.yaml", "images.txt", "operator.yaml", "shared-provisioner.yaml",
+		"storageclass-every-node.yaml", "storageclass-immediate.yaml", "storageclass-shared.yaml",
+		"storageclass-wffc-csi.yaml", "storageclass-wffc-legacy-csi.yaml", "storageclass-wffc.yaml", "webhook.yaml",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("generated files (-want +got):\n%s", diff)
@@ -141,6 +143,39 @@ func TestSamples(t *testing.T) {
 				"%s: provisioner %s, binding %s, labels %v", file, class.Provisioner, *class.VolumeBindingMode, class.Labels,
 			)
 		}
+	}
+}
+
+// TestSharedManifests: one Deployment with its rights, and a class with a directory that its pods see.
+func TestSharedManifests(t *testing.T) {
+	objects := helmcli.Objects(t, manifest(t, "shared-provisioner.yaml"))
+	want := []string{
+		"ClusterRole /hpp-hostpath-provisioner-shared", "ClusterRoleBinding /hpp-hostpath-provisioner-shared",
+		"Deployment hostpath-provisioner/" + sharedPlain, "Role hostpath-provisioner/hpp-hostpath-provisioner-shared",
+		"RoleBinding hostpath-provisioner/hpp-hostpath-provisioner-shared",
+		"ServiceAccount hostpath-provisioner/hpp-hostpath-provisioner-shared",
+	}
+	if diff := cmp.Diff(want, sorted(helmcli.Ids(objects))); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	spec := helmcli.Find[*appsv1.Deployment](t, objects, sharedPlain).Spec.Template.Spec
+	class := sample(t, "storageclass-shared.yaml")
+	if c := container(t, spec, "provisioner"); class.Parameters["pvDir"] != "/ceph/pvs" ||
+		c.VolumeMounts[0].MountPath != "/ceph" || !slices.Contains(c.Args, "--name="+class.Provisioner) {
+		t.Errorf("class %+v, mounts %+v, arguments %v", class, c.VolumeMounts, c.Args)
+	}
+}
+
+// TestEveryNodeManifests: provisioner, managers, their Service and rights, and a class of kubeboost's.
+func TestEveryNodeManifests(t *testing.T) {
+	objects := helmcli.Objects(t, manifest(t, "every-node-provisioner.yaml"))
+	if diff := cmp.Diff(everyNodeObjects("hostpath-provisioner"), sorted(helmcli.Ids(objects))); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	spec := helmcli.Find[*appsv1.Deployment](t, objects, everyNodePlain).Spec.Template.Spec
+	class := sample(t, "storageclass-every-node.yaml")
+	if c := container(t, spec, "provisioner"); !slices.Contains(c.Args, "--name="+class.Provisioner) {
+		t.Errorf("class %+v, arguments %v", class, c.Args)
 	}
 }
 

@@ -45,6 +45,7 @@ func TestDriverTakesWhatTheChartWrites(t *testing.T) {
 				for _, rule := range alerts(t) {
 					wanted = append(wanted, regexp.MustCompile(`(kubevirt_)?hpp_\w+`).FindAllString(rule.Expr.StrVal, -1)...)
 				}
+				wanted = append(wanted, regexp.MustCompile(`hpp_pool_\w+`).FindAllString(strings.Join(queries(t), "\n"), -1)...)
 				// The controller's have series only where there are nodes.
 				wanted = slices.DeleteFunc(wanted, func(name string) bool { return strings.HasPrefix(name, "hpp_controller_") })
 			}
@@ -68,6 +69,7 @@ func buildDriver(t *testing.T) (binary string) {
 const everyPoolField = `[
 {"name":"fast","path":"/srv/fast","scope":"node","nodeSelector":{"disk":"nvme"},"requireMount":true,"quota":"auto",
 "reserve":10737418240,"overcommit":2.5,"maxVolumes":1000000,"inline":true,
+"sharedAccess":true,
 "trash":{"purgeWhenFull":true,"retention":"24h"}},
 {"name":"slow","path":"/srv/slow","quota":"none","reserve":"7.5%","overcommit":0,"requireMount":false,
 "trash":{"retention":"0s"}}]`

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/xml"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -27,7 +28,7 @@ func TestLint(t *testing.T) {
 		if err != nil {
 			t.Fatalf("ct lint: %v\n%s", err, out)
 		}
-		for _, file := range []string{"default", "operator", "options", "two-pools"} {
+		for _, file := range []string{"default", "operator", "options", "provisioners", "rights", "two-pools"} {
 			if !strings.Contains(string(out), file+"-values.yaml") {
 				t.Errorf("ct lint did not look at ci/%s-values.yaml:\n%s", file, out)
 			}
@@ -129,6 +130,30 @@ func TestPackage(t *testing.T) {
 	})
 }
 
+// TestIcon: Chart.yaml names the one in the repository, a picture that needs nothing from elsewhere.
+func TestIcon(t *testing.T) {
+	chart := helmcli.Chart(t)
+	const at = "https://raw.githubusercontent.com/hostpath-provisioner/hostpath-provisioner/main/"
+	file, found := strings.CutPrefix(chart.Icon, at)
+	if !found {
+		t.Fatalf("icon %q, want one below %s", chart.Icon, at)
+	}
+	data, err := os.ReadFile(filepath.Join(helmcli.Root(t), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var picture struct {
+		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
+		Label   string   `xml:"aria-label,attr"`
+	}
+	if err := xml.Unmarshal(data, &picture); err != nil || picture.Label == "" {
+		t.Errorf("%s: label %q, %v", file, picture.Label, err)
+	}
+	if links := strings.Count(string(data), "http"); links != 1 || strings.Contains(string(data), "<script") {
+		t.Errorf("%s has %d addresses, want its namespace alone, and no script", file, links)
+	}
+}
+
 // TestArtifactHubAnnotations: what the index says is what the chart renders.
 func TestArtifactHubAnnotations(t *testing.T) {
 	chart := helmcli.Chart(t)
@@ -151,12 +176,33 @@ func TestArtifactHubAnnotations(t *testing.T) {
 	if diff := cmp.Diff(sorted(rendered), sorted(named)); diff != "" {
 		t.Errorf("artifacthub.io/images (-rendered +annotation):\n%s", diff)
 	}
+	if diff := cmp.Diff(sorted(rendered), sorted(strings.Fields(manifest(t, "images.txt")))); diff != "" {
+		t.Errorf("deploy/images.txt (-rendered +file):\n%s", diff)
+	}
 	var changes []struct {
 		Kind, Description string
 	}
 	if err := yaml.UnmarshalStrict([]byte(chart.Annotations["artifacthub.io/changes"]), &changes); err != nil ||
 		len(changes) == 0 {
 		t.Errorf("artifacthub.io/changes: %v, %v", changes, err)
+	}
+}
+
+// TestArtifactHubIDIsOne that Artifact Hub has given, or is left out: an invented one claims another's repository.
+func TestArtifactHubIDIsOne(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "..", "artifacthub-repo.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var repository struct {
+		ID *string `json:"repositoryID"`
+	}
+	if err := yaml.UnmarshalStrict(data, &repository); err != nil {
+		t.Fatal(err)
+	}
+	given := regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	if id := repository.ID; id != nil && (!given.MatchString(*id) || strings.Trim(*id, "0-") == "") {
+		t.Errorf("repositoryID %q: want the one that Artifact Hub gave, or none", *id)
 	}
 }
 

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -30,9 +29,18 @@ func legacyObjects(t *testing.T, values helmcli.Values) []client.Object {
 	return helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
 }
 
-// TestLegacyRenderings: with each Helm the same, twice; beside the driver and never instead of it; and all marked.
+// TestLegacyRenderings: with each Helm the same, twice; beside the driver and never instead of it.
 func TestLegacyRenderings(t *testing.T) {
 	plain, full := legacyValues()
+	addsOnly(t, plain, full,
+		"ClusterRole /hpp-hostpath-provisioner-legacy", "ClusterRoleBinding /hpp-hostpath-provisioner-legacy",
+		"DaemonSet storage/hpp-hostpath-provisioner-legacy", "ServiceAccount storage/hpp-hostpath-provisioner-legacy",
+		"StorageClass /hostpath-provisioner")
+}
+
+// addsOnly renders values with each Helm, twice, and checks that plain ones add those objects to the driver's.
+func addsOnly(t *testing.T, plain, full helmcli.Values, want ...string) {
+	t.Helper()
 	rendered := map[string]string{}
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		for name, values := range map[string]helmcli.Values{"plain": plain, "full": full} {
@@ -47,36 +55,16 @@ func TestLegacyRenderings(t *testing.T) {
 			rendered[name] = strings.Join(objects, "\n")
 		}
 	})
-	without := helmcli.Ids(legacyObjects(t, helmcli.Values{}))
-	var added []string
-	for id := range strings.SplitSeq(rendered["plain"], "\n") {
-		if !slices.Contains(without, id) {
-			added = append(added, id)
-		}
-	}
-	slices.Sort(added)
-	want := []string{
-		"ClusterRole /hpp-hostpath-provisioner-legacy", "ClusterRoleBinding /hpp-hostpath-provisioner-legacy",
-		"DaemonSet storage/hpp-hostpath-provisioner-legacy", "ServiceAccount storage/hpp-hostpath-provisioner-legacy",
-		"StorageClass /hostpath-provisioner",
-	}
-	if diff := cmp.Diff(want, added); diff != "" {
-		t.Errorf("objects that it adds (-want +got):\n%s", diff)
-	}
-	if got := strings.Count(rendered["plain"], "\n") + 1; got != len(without)+len(want) {
-		t.Errorf("%d objects, want those of the driver (%d) and its own (%d)", got, len(without), len(want))
+	want = append(want, helmcli.Ids(legacyObjects(t, helmcli.Values{}))...)
+	if diff := cmp.Diff(sorted(want), sorted(strings.Split(rendered["plain"], "\n"))); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 }
 
 // TestLegacyLeavesItToTheOperator, which renders it from the same values.
 func TestLegacyLeavesItToTheOperator(t *testing.T) {
 	_, full := legacyValues()
-	full.Set = set("operator.enabled", "true")
-	for _, id := range helmcli.Ids(legacyObjects(t, full)) {
-		if strings.Contains(id, "legacy") || strings.HasPrefix(id, "StorageClass") {
-			t.Errorf("%s is rendered beside the operator", id)
-		}
-	}
+	leftToTheOperator(t, full, "legacy")
 }
 
 func TestLegacyPod(t *testing.T) {
@@ -122,11 +110,15 @@ func TestLegacyPod(t *testing.T) {
 func TestLegacyPodHasNoPrivileges(t *testing.T) {
 	plain, _ := legacyValues()
 	ds := helmcli.Find[*appsv1.DaemonSet](t, legacyObjects(t, plain), "hpp-hostpath-provisioner-legacy")
-	spec := ds.Spec.Template.Spec
-	security := container(t, spec, "provisioner").SecurityContext
+	rootWithoutPrivileges(t, ds.Spec.Template.Spec, "provisioner")
+}
+
+// rootWithoutPrivileges checks a container that deletes other people's files.
+func rootWithoutPrivileges(t *testing.T, spec corev1.PodSpec, name string) {
+	t.Helper()
+	security := container(t, spec, name).SecurityContext
 	if *security.Privileged || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem ||
-		*security.RunAsUser != 0 ||
-		spec.HostNetwork || spec.HostPID || spec.HostIPC {
+		*security.RunAsUser != 0 || spec.HostNetwork || spec.HostPID || spec.HostIPC {
 		t.Errorf("security context %+v, want root without privileges", security)
 	}
 	want := &corev1.Capabilities{Add: []corev1.Capability{"DAC_OVERRIDE", "FOWNER"}, Drop: []corev1.Capability{"ALL"}}
@@ -138,6 +130,17 @@ func TestLegacyPodHasNoPrivileges(t *testing.T) {
 	}
 	if got := security.SELinuxOptions; got.Type != "spc_t" || got.Level != "s0" {
 		t.Errorf("SELinux %+v, want spc_t and a level that all pods may enter", got)
+	}
+}
+
+// leftToTheOperator checks that the chart renders none of a provisioner's objects where the operator does.
+func leftToTheOperator(t *testing.T, values helmcli.Values, named string) {
+	t.Helper()
+	values.Set = set("operator.enabled", "true")
+	for _, id := range helmcli.Ids(legacyObjects(t, values)) {
+		if strings.Contains(id, named) || strings.HasPrefix(id, "StorageClass") {
+			t.Errorf("%s is rendered beside the operator", id)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 	securityv1 "github.com/openshift/api/security/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/docs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
 
@@ -185,6 +187,40 @@ func TestAlertsAreExplained(t *testing.T) {
 	}
 	if diff := cmp.Diff(sorted(explained), files); diff != "" {
 		t.Errorf("docs/runbooks (-alerts +files):\n%s", diff)
+	}
+}
+
+// TestRulesAskForWhatThereIs: every metric of ours in a rule, and every recording rule, is on the page that the
+// programs' own tests hold to what they export; and the page names no other recording rule.
+func TestRulesAskForWhatThereIs(t *testing.T) {
+	told, err := docs.Metrics("A node", "The controller", "A node and the controller", "The operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded, want []string
+	for name, m := range told {
+		if m.Type == docs.RecordingRule {
+			want = append(want, name)
+		}
+	}
+	ours, asked := regexp.MustCompile(`(?:cluster:)?\b(?:kubevirt_)?hpp_[a-z_]+(?::sum)?`), 0
+	for of := range ruleNames() {
+		for _, group := range ruleSpec(t, of).Groups {
+			for _, rule := range group.Rules {
+				if rule.Record != "" {
+					recorded = append(recorded, rule.Record)
+				}
+				for _, name := range ours.FindAllString(rule.Expr.StrVal, -1) {
+					asked++
+					if _, ok := told[name]; !ok {
+						t.Errorf("%s%s asks for %s, which is not in docs/reference/metrics.md", rule.Alert, rule.Record, name)
+					}
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(sorted(want), sorted(recorded)); diff != "" || asked < 15 {
+		t.Errorf("recording rules (-docs +chart), %d metrics asked for:\n%s", asked, diff)
 	}
 }
 

@@ -88,10 +88,44 @@ func TestMounters(t *testing.T) {
 	})
 }
 
-// TestMountersStayWhereVolumesAre: they tolerate what the DaemonSet controller does for the driver's pods, and every
-// NoExecute, as a pod that uses a volume may.
+// TestMountersOfOneClaim: all nodes mount it, and the driver has a shared pool. A device has one node only.
+func TestMountersOfOneClaim(t *testing.T) {
+	values := func(block string) helmcli.Values {
+		mount := func(node string) string {
+			return `{"pool":"local","path":"/srv/pool","node":"` + node +
+				`","claim":"hpp-pool-local-shared","block":` + block + `}`
+		}
+		return helmcli.Values{JSON: map[string]string{
+			"storagePools": `[{"name":"local","path":"/srv/pool","scope":"shared",` +
+				`"pvcTemplate":{"accessModes":["ReadWriteMany"]}}]`,
+			"mounter.managed": "true", "mounter.mounts": "[" + mount("a") + "," + mount("b") + "]",
+		}}
+	}
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		objects := helmcli.Objects(t, helm.MustTemplate(t, values("false")))
+		all := mounters(t, objects)
+		for _, node := range []string{"a", "b"} {
+			source := all[node].Spec.Template.Spec.Volumes[1]
+			if source.PersistentVolumeClaim.ClaimName != "hpp-pool-local-shared" {
+				t.Errorf("node %s mounts %+v", node, source)
+			}
+		}
+		if len(all) != 2 || all["a"].Name == all["b"].Name {
+			t.Errorf("%d mounters", len(all))
+		}
+		if _, err := helm.Template(t, values("true")); err == nil || !strings.Contains(err.Error(),
+			`mounter.mounts: the claim "hpp-pool-local-shared" is a device, and on node "b" it would be mounted a second time`) {
+			t.Errorf("a device on two nodes: %v", err)
+		}
+	})
+}
+
+// TestMountersStayWhereVolumesAre: they tolerate what the driver's pods do by their values and global's, what the
+// DaemonSet controller adds to those, and every NoExecute, as a pod that uses a volume may.
 func TestMountersStayWhereVolumesAre(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, mounterValues()))
+	values := mounterValues()
+	values.JSON["global.tolerations"] = `[{"key":"dedicated","operator":"Exists"}]`
+	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
 	var got []string
 	for _, toleration := range mounters(t, objects)["a"].Spec.Template.Spec.Tolerations {
 		if toleration.TolerationSeconds != nil || toleration.Operator != corev1.TolerationOpExists {
@@ -101,7 +135,7 @@ func TestMountersStayWhereVolumesAre(t *testing.T) {
 	}
 	const node = "node.kubernetes.io/"
 	want := []string{
-		"storage:", ":NoExecute", node + "disk-pressure:NoSchedule",
+		"storage:", "dedicated:", ":NoExecute", node + "disk-pressure:NoSchedule",
 		node + "memory-pressure:NoSchedule", node + "pid-pressure:NoSchedule", node + "unschedulable:NoSchedule",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

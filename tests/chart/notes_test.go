@@ -38,7 +38,7 @@ func TestNotes(t *testing.T) {
 			"\nkubectl label namespace storage --overwrite pod-security.kubernetes.io/enforce=privileged\n",
 			"\nkubectl --namespace storage rollout status daemonset/hpp-hostpath-provisioner-csi\n",
 			"\nkubectl --namespace storage rollout status deployment/" + controller + "\n",
-			"\nkubectl --namespace storage get csistoragecapacities\n",
+			"\nkubectl --namespace storage get csistoragecapacities --output custom-columns=",
 			"\nhelm --namespace storage test hpp\n",
 			"the claim stays Pending until a pod uses it", "\n  storageClassName: hostpath-local\n", "\nEOF\n",
 			"Volumes of local live on whatever filesystem holds the path, which may be the node's system disk",

@@ -48,6 +48,11 @@ func TestStorageClasses(t *testing.T) {
 		{"everything", "fast", storagev1.StorageClass{
 			Provisioner: "everything.hostpath.csi", VolumeBindingMode: &immediate, ReclaimPolicy: &keep,
 			AllowVolumeExpansion: new(false), MountOptions: []string{"noatime"},
+			AllowedTopologies: []corev1.TopologySelectorTerm{{
+				MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{
+					Key: "everything.hostpath.csi/node", Values: []string{"node-1", "node-2"},
+				}},
+			}},
 			Parameters: map[string]string{
 				"storagePool": "fast", "directoryMode": "0770", "uid": "1000", "gid": "1000", "inodeLimit": "100000",
 				"onDelete": "trash", "overlayCSI": "true", "csi.storage.k8s.io/fstype": "xfs",

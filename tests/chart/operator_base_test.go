@@ -50,9 +50,11 @@ func TestBaseValuesComeBack(t *testing.T) {
 func comesBack(t *testing.T, helm helmcli.Helm, name string, values helmcli.Values) {
 	t.Helper()
 	// These belong to the release and not to the driver.
-	json := map[string]string{"extraObjects": "[]"}
+	json := map[string]string{"extraObjects": "[]", "monitoring.dashboard.enabled": "false"}
 	maps.Copy(json, values.JSON)
 	values.JSON = json
+	values.Set = maps.Clone(values.Set)
+	delete(values.Set, "monitoring.dashboard.enabled")
 	direct := helmcli.Objects(t, helm.MustTemplate(t, values))
 	file := filepath.Join(t.TempDir(), "base.yaml")
 	if err := os.WriteFile(file, []byte(base(t, helm, values)), 0o600); err != nil {
@@ -127,6 +129,8 @@ func TestBaseLeavesTheChartsOwnListsOut(t *testing.T) {
 	}
 	legacy, _ := want["legacyProvisioner"].(map[string]any)
 	delete(legacy, "storageClasses")
+	monitoring, _ := want["monitoring"].(map[string]any)
+	delete(monitoring, "dashboard")
 	if diff := cmp.Diff(want, read(helmcli.Values{})); diff != "" {
 		t.Errorf("base of the chart's own values (-want +got):\n%s", diff)
 	}
@@ -170,10 +174,12 @@ func TestOwnListsAreTheDefaults(t *testing.T) {
 func TestOperatorRendersNothingOfTheDriver(t *testing.T) {
 	helm := helmcli.Newest(t)
 	for name := range driverSides() {
-		with := withOperator(helmcli.Values{}, map[string]string{
+		shared, _ := sharedValues()
+		with := withOperator(shared, map[string]string{
 			"openshift": "true", "networkPolicies.enabled": "true", "legacyProvisioner.enabled": "true",
-			"driver.reportPools":                "true",
-			"monitoring.serviceMonitor.enabled": "true", "monitoring.prometheusRule.enabled": "true",
+			"legacyProvisioner.everyNode.enabled": "true",
+			"driver.reportPools":                  "true",
+			"monitoring.serviceMonitor.enabled":   "true", "monitoring.prometheusRule.enabled": "true",
 		})
 		if name == "everything" {
 			with = renderings()["operator, everything"]

@@ -145,18 +145,6 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 			"the Service's port twice": {set: on("operator.metricsPort", "443"), want: []string{
 				`- operator.metricsPort: 443 is the webhook's port in the same Service; choose another.`,
 			}},
-			"the driver's account": {
-				set: on("operator.serviceAccount.name", "one", "driver.serviceAccount.name", "one"),
-				want: []string{
-					`- operator.serviceAccount.name and driver.serviceAccount.name are both "one"; the driver must not have the ` +
-						`operator's rights.`,
-				},
-			},
-			"the legacy provisioner's account": {set: on("operator.serviceAccount.name", "one",
-				"legacyProvisioner.serviceAccount.name", "one"), want: []string{
-				`- operator.serviceAccount.name and legacyProvisioner.serviceAccount.name are both "one"; the legacy provisioner ` +
-					`must not have the operator's rights.`,
-			}},
 			"two monitors": {
 				set: on("monitoring.podMonitor.enabled", "true", "monitoring.serviceMonitor.enabled", "true"),
 				want: []string{

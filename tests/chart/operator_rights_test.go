@@ -67,13 +67,17 @@ func driverSides() map[string]helmcli.Values {
 	everything := renderings()["everything"]
 	everything.JSON = map[string]string{
 		"extraObjects": "[]", "driver.reportPools": "true", "legacyProvisioner.enabled": "true",
+		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
+		"legacyProvisioner.everyNode.enabled": "true",
 	}
 	return map[string]helmcli.Values{
 		"everything": everything,
 		"default": {JSON: map[string]string{
 			"driver.reportPools": "true", "legacyProvisioner.enabled": "true", "openshift": "true",
-			"networkPolicies.enabled":           "true",
-			"monitoring.serviceMonitor.enabled": "true", "monitoring.prometheusRule.enabled": "true",
+			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
+			"legacyProvisioner.everyNode.enabled": "true",
+			"networkPolicies.enabled":             "true",
+			"monitoring.serviceMonitor.enabled":   "true", "monitoring.prometheusRule.enabled": "true",
 		}},
 		"cert-manager": {JSON: map[string]string{"controller.certificates": `"cert-manager"`, "controller.replicas": "2"}},
 	}
@@ -84,10 +88,14 @@ func driverSides() map[string]helmcli.Values {
 func TestOperatorMayDoWhatTheChartNeeds(t *testing.T) {
 	helm := helmcli.Newest(t)
 	for name, values := range driverSides() {
+		// Its base has the same instances: their names are in its rights.
+		shared, _ := sharedValues()
+		shared.JSON["legacyProvisioner.everyNode.enabled"] = "true"
 		full := operator
-		with := withOperator(helmcli.Values{}, nil)
+		with := withOperator(shared, nil)
 		if name == "everything" {
 			full, with = "storage-driver-operator", renderings()["operator, everything"]
+			with.JSON = shared.JSON
 		}
 		own := operatorRights(t, helmcli.Objects(t, helm.MustTemplate(t, with)), full)
 		for _, object := range helmcli.Objects(t, helm.MustTemplate(t, values)) {

@@ -74,6 +74,11 @@ func TestWrongValuesAreRefused(t *testing.T) {
 				json: set("storageClasses", `[{"name":"a","parameters":{"directoryMode":493}}]`),
 				want: []string{"/storageClasses/0/parameters/directoryMode", "string"},
 			},
+			"topology of no node": {
+				json: set("storageClasses",
+					`[{"name":"a","allowedTopologies":[{"matchLabelExpressions":[{"key":"k","values":[]}]}]}]`),
+				want: []string{"/storageClasses/0/allowedTopologies/0/matchLabelExpressions/0/values"},
+			},
 			"tag that became a number": {json: set("driver.image.tag", "1.1"), want: []string{"/driver/image/tag", "string"}},
 			"digest without algorithm": {set: set("driver.image.digest", "abc"), want: []string{"/driver/image/digest"}},
 			"log level":                {set: set("driver.logLevel", "verbose"), want: []string{"/driver/logLevel", "debug"}},
@@ -115,9 +120,21 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"pool inside kubeletDir": {json: both(`{"name":"one","path":"/var/lib/kubelet/pool"}`, ""), want: []string{
 				`storagePools[0] "one": its path /var/lib/kubelet/pool and that of kubeletDir`,
 			}},
-			"scope shared": {json: both(`{"name":"one","path":"/srv/one","scope":"shared"}`, ""), want: []string{
-				`storagePools[0] "one": scope shared is not in this version; use scope node.`,
-			}},
+			"what no node knows alone of a shared pool": {
+				json: both(`{"name":"one","path":"/srv/one","scope":"shared","quota":"auto","overcommit":2,"maxVolumes":3,`+
+					`"inline":true}`, ""),
+				want: []string{
+					`storagePools[0] "one": a pool with scope shared has no overcommit; leave it out`,
+					`storagePools[0] "one": a pool with scope shared has no maxVolumes; leave it out`,
+					`storagePools[0] "one": a pool with scope shared has no inline; leave it out`,
+					`storagePools[0] "one": a pool with scope shared has no quota; leave it out, or say none.`,
+				},
+			},
+			"sharedAccess where all nodes share": {
+				json: both(`{"name":"one","path":"/srv/one","scope":"shared","sharedAccess":true}`, ""), want: []string{
+					`storagePools[0] "one": scope shared allows ReadWriteMany on all nodes; remove sharedAccess.`,
+				},
+			},
 			"pvcTemplate": {
 				json: both(`{"name":"one","path":"/srv/one","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}`, ""),
 				want: []string{
@@ -155,6 +172,11 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			}},
 			"unknown parameter": {json: both(one, `{"name":"a","parameters":{"directorymode":"0700"}}`), want: []string{
 				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows storagePool, directoryMode`,
+			}},
+			"another key of nodes": {json: both(one, `{"name":"a","allowedTopologies":[{"matchLabelExpressions":`+
+				`[{"key":"kubernetes.io/hostname","values":["n"]}]}]}`), want: []string{
+				`storageClasses[0] "a": allowedTopologies names "kubernetes.io/hostname", and the driver knows nodes by ` +
+					`"topology.hostpath.csi/node" alone (driver.topologyKey)`,
 			}},
 			"one port twice, over TLS": {json: map[string]string{
 				"sidecars.resizer.httpPort": "9897", "driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": `"mine"`,
@@ -251,11 +273,18 @@ func openMaps() []string {
 		"monitoring.prometheusRule.labels", "selftest.resources", "sidecars.provisioner.resources",
 		"sidecars.resizer.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources",
 		"operator.webhook.certManager.issuerRef", "controller.certManager.issuerRef",
+		"monitoring.dashboard.labels", "monitoring.dashboard.annotations",
 		"mounter.resources", "mounter.podAnnotations", "mounter.podLabels",
 	}
+	for _, who := range accounts() {
+		all = append(all, who+".serviceAccount.annotations")
+	}
 	for _, workload := range []string{"driver", "controller", "operator", "legacyProvisioner"} {
+		if workload != "legacyProvisioner" {
+			all = append(all, workload+".podSecurityContext", workload+".securityContext")
+		}
 		for _, name := range []string{
-			"resources", "nodeSelector", "affinity", "podAnnotations", "podLabels", "serviceAccount.annotations",
+			"resources", "nodeSelector", "affinity", "podAnnotations", "podLabels",
 		} {
 			all = append(all, workload+"."+name)
 		}

@@ -21,19 +21,34 @@ func renderings() map[string]helmcli.Values {
 		"default":         {},
 		"two pools":       {Files: []string{filepath.Join(ci, "two-pools-values.yaml")}},
 		"options":         {Files: []string{filepath.Join(ci, "options-values.yaml")}},
+		"rights":          {Files: []string{filepath.Join(ci, "rights-values.yaml")}},
+		"provisioners":    {Files: []string{filepath.Join(ci, "provisioners-values.yaml")}},
+		"pods":            {Files: []string{"testdata/pods.yaml"}},
+		"rest":            {Files: []string{"testdata/rest.yaml"}},
 		"openshift":       {Files: []string{"testdata/openshift.yaml"}},
 		"openshift, auto": {Args: []string{"--api-versions", "security.openshift.io/v1/SecurityContextConstraints"}},
 		"everything":      {Files: []string{"testdata/everything.yaml"}},
 		"service monitor": {Files: []string{"testdata/service-monitor.yaml"}},
 		"kubelet dir":     {Files: []string{"testdata/kubelet-dir.yaml"}},
 		"no pools":        {JSON: map[string]string{"storagePools": "[]", "storageClasses": "[]"}},
+		"dashboard":       {Set: map[string]string{"monitoring.dashboard.enabled": "true"}},
 		"cert-manager":    {Set: map[string]string{"controller.certificates": "cert-manager"}},
 		"existing secret": {Set: map[string]string{
 			"controller.certificates": "existingSecret", "controller.existingSecret": "mine",
 		}},
 	}
 	maps.Copy(all, operatorRenderings())
+	maps.Copy(all, legacyRenderings())
 	return all
+}
+
+// legacyRenderings are those with all values of one legacy provisioner.
+func legacyRenderings() map[string]helmcli.Values {
+	return map[string]helmcli.Values{
+		"legacy":     {Files: []string{"testdata/legacy.yaml"}},
+		"shared":     {Files: []string{"testdata/shared.yaml"}},
+		"every node": {Files: []string{"testdata/everynode.yaml"}},
+	}
 }
 
 // operatorRenderings are those with an operator, each with another source of the webhook's certificate.
@@ -43,6 +58,8 @@ func operatorRenderings() map[string]helmcli.Values {
 			Files: []string{filepath.Join("..", "..", "charts", "hostpath-provisioner", "ci", "operator-values.yaml")},
 		},
 		"operator, everything": {Files: []string{"testdata/everything.yaml", "testdata/operator.yaml"}},
+		"operator, pods":       {Files: []string{"testdata/pods.yaml"}, Set: set("operator.enabled", "true")},
+		"operator, rest":       {Files: []string{"testdata/rest.yaml"}, Set: set("operator.enabled", "true")},
 		"operator, openshift": {Files: []string{"testdata/openshift.yaml"}, Set: map[string]string{
 			"operator.enabled": "true", "operator.webhook.certificates": "openshift",
 		}},

@@ -38,6 +38,8 @@ func TestRolesAreLeast(t *testing.T) {
 			rule("storage.k8s.io", "csistoragecapacities", "list", "delete"), // those of per-node provisioners
 			rule("", "pods", "list"), // is a node's of an older version?
 			named(rule("", "configmaps", "get", "patch"), controller+"-ca"),
+			// which filesystem each shared pool is
+			named(rule("", "configmaps", "get", "update"), "hpp-hostpath-provisioner-shared-pools"),
 			named(rule("", "secrets", "get", "update"), controller+"-certificate"),
 			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}},
 			// csi-provisioner

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -155,6 +156,65 @@ func TestInlineEphemeralVolume(t *testing.T) {
 				on(node, s.pod("misspelt", inline(map[string]string{"storagePool": poolInline, "sizze": "1Gi"}), appendLines()...)),
 			)
 			s.said("Pod", "misspelt", "FailedMount", "sizze")
+		}},
+	)
+}
+
+func TestReadWriteManyOnOneNode(t *testing.T) {
+	first, second := world.workers[0], world.workers[1]
+	sum := ""
+	many := func(s *scene, name string) *corev1.PersistentVolumeClaim {
+		c := s.claim(name, classOf(poolOfOne), "16Mi")
+		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+		return c
+	}
+	label := func(s *scene, node string) {
+		s.kubectl("label", "--overwrite", "node", node, ofOneLabel+"=yes")
+		s.whenDone(func(ctx context.Context) error {
+			_, err := s.cluster.Kubectl(ctx, nil, "label", "node", node, ofOneLabel+"-")
+			return err
+		})
+		s.capacityBecomes(classOf(poolOfOne), node, "more than 0", some)
+	}
+	parallel(t, "pods of one node share a ReadWriteMany volume, as long as its pool is selected there alone",
+		step{"PodsShareFiles", func(s *scene) {
+			label(s, first)
+			s.create(many(s, "data"))
+			s.create(on(first, s.pod("holder", claimed("data"), appendLines()...)))
+			s.running("holder")
+			sum = firstWord(s.output(on(first, s.pod("writer", claimed("data"), writeData()...))))
+			s.output(on(first, s.pod("reader", claimed("data"), checkData(sum)...)))
+			s.grows(first, volumePath(poolOfOne, s.bound("data").Name)+"/lines")
+		}},
+		step{"TheVolumeIsOfThatNode", func(s *scene) {
+			pv := s.bound("data")
+			if got := s.nodeOf(pv); got != first || len(pv.Spec.AccessModes) != 1 ||
+				pv.Spec.AccessModes[0] != corev1.ReadWriteMany {
+				s.t.Errorf("the volume is on %s with %v, want %s, ReadWriteMany", got, pv.Spec.AccessModes, first)
+			}
+			s.existsOnlyOn(first, volumePath(poolOfOne, pv.Name))
+		}},
+		step{"WithASecondNodeTheNextClaimIsRefused", func(s *scene) {
+			label(s, second)
+			s.create(many(s, "late"))
+			s.create(on(first, s.pod("late", claimed("late"), writeData()...)))
+			s.said("PersistentVolumeClaim", "late", "ProvisioningFailed", "pool "+poolOfOne+", which has sharedAccess",
+				"2 nodes are selected: "+first+", "+second, "nodeSelector", "ask for ReadWriteOnce")
+		}},
+		step{"TheFirstKeepsWorking", func(s *scene) {
+			s.grows(first, volumePath(poolOfOne, s.bound("data").Name)+"/lines")
+			s.output(on(first, s.pod("reader-again", claimed("data"), checkData(sum)...)))
+		}},
+		step{"ReadWriteOnceGoesToBothNodes", func(s *scene) {
+			for _, node := range []string{first, second} {
+				s.create(s.claim(node, classOf(poolOfOne), "16Mi"))
+				s.output(on(node, s.pod(node, claimed(node), writeData()...)))
+			}
+		}},
+		step{"WithOneNodeAgainClaimsAreServed", func(s *scene) { // the refused one too, after csi-provisioner's five minutes
+			s.kubectl("label", "node", second, ofOneLabel+"-")
+			s.create(many(s, "again"))
+			s.output(on(first, s.pod("again", claimed("again"), writeData()...)))
 		}},
 	)
 }

@@ -31,6 +31,8 @@ const (
 	poolEnforced = "enforced"
 	poolGrowing  = "growing"
 	poolSingle   = "single"
+	poolOfOne    = "of-one"
+	poolShared   = "shared" // of TestSharedPool's release
 )
 
 // chartFolder is the chart in the repository.
@@ -53,14 +55,19 @@ const (
 // selectedLabel is the node label that the pool `selected` wants.
 const selectedLabel = "e2e.hostpath-provisioner/selected"
 
+// ofOneLabel is the node label that the pool `of-one` wants.
+const ofOneLabel = "e2e.hostpath-provisioner/of-one"
+
 // pool is an entry of the chart's storagePools.
 type pool struct {
 	Name         string            `json:"name"`
 	Path         string            `json:"path"`
+	Scope        string            `json:"scope,omitempty"`
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	RequireMount bool              `json:"requireMount,omitempty"`
 	Quota        string            `json:"quota,omitempty"`
 	Inline       bool              `json:"inline,omitempty"`
+	SharedAccess bool              `json:"sharedAccess,omitempty"`
 	MaxVolumes   int               `json:"maxVolumes,omitempty"`
 }
 
@@ -110,6 +117,7 @@ func basePools() []pool {
 		{Name: poolEnforced, RequireMount: true, Quota: "required"},
 		{Name: poolGrowing, RequireMount: true, Quota: "required"},
 		{Name: poolSelected, NodeSelector: map[string]string{selectedLabel: "yes"}},
+		{Name: poolOfOne, NodeSelector: map[string]string{ofOneLabel: "yes"}, SharedAccess: true},
 	}
 	for i := range pools {
 		pools[i].Path = pathOf(pools[i].Name)

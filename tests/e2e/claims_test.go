@@ -42,10 +42,7 @@ func TestClaimsWhileATunnelIsCut(t *testing.T) {
 		claimsWhile("ATunnelIsCut", func(s *scene) {
 			heal := s.cutTunnel(s.awayFromController())
 			s.useMany(claimsPods, manyClaims)
-			select {
-			case <-time.After(cut):
-			case <-s.ctx.Done():
-			}
+			pause(s.ctx, cut)
 			s.t.Logf("%d of %d claims were Bound after a cut of %s", s.boundClaims(), manyClaims, cut)
 			heal(s)
 		})...)

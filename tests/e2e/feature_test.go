@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +90,7 @@ func (s *suite) settle(t *testing.T) {
 			`jsonpath={range .items[?(@.status.phase=="Released")]}{.metadata.name} {end}`)
 		left = strings.TrimSpace(namespaces + " " + volumes)
 		return left == "", err
-	}, wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate(), wait.WithContext(t.Context()))
+	}, wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate(), wait.WithContext(s.inTime(t)))
 	if err != nil {
 		t.Logf("earlier features left %s (%v)", left, err)
 	}
@@ -96,11 +98,14 @@ func (s *suite) settle(t *testing.T) {
 
 func (s *suite) run(t *testing.T, what string, steps []step) {
 	t.Helper()
+	if !time.Now().Before(s.until) {
+		t.Fatal("the time of this run is over")
+	}
 	client, err := klient.NewWithKubeConfigFile(s.cluster.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := scene{suite: s, t: t, top: t, ctx: t.Context(), api: client.Resources(), since: time.Now().Truncate(time.Second)}
+	sc := scene{suite: s, t: t, top: t, ctx: s.inTime(t), api: client.Resources(), since: time.Now().Truncate(time.Second)}
 	sc.makeNamespace()
 	feature := features.New(what)
 	for i, st := range steps {
@@ -108,7 +113,7 @@ func (s *suite) run(t *testing.T, what string, steps []step) {
 			func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
 				t.Helper()
 				now := sc
-				now.t, now.ctx = t, t.Context()
+				now.t, now.ctx = t, s.inTime(t)
 				defer func() {
 					if t.Failed() {
 						// Here, because what the feature made is gone once it is over.
@@ -231,6 +236,34 @@ func (s *scene) apply(manifest string) {
 	s.t.Helper()
 	_, err := s.cluster.Kubectl(s.ctx, bytes.NewBufferString(manifest), "apply", "--filename", "-")
 	s.must(err)
+}
+
+// removeWhenDone removes what a manifest made, once the feature is over.
+func (s *scene) removeWhenDone(manifest string) {
+	s.t.Helper()
+	s.whenDone(func(ctx context.Context) error {
+		_, err := s.cluster.Kubectl(ctx, strings.NewReader(manifest), "delete", "--ignore-not-found", "--wait=false",
+			"--filename", "-")
+		return err
+	})
+}
+
+// deploy applies a manifest of deploy/ with this run's image, and with what else is to be changed in it, until the
+// feature is over.
+func (s *scene) deploy(name string, changes map[string]string) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.root, "deploy", name))
+	s.must(err)
+	manifest := string(text)
+	for old, with := range changes {
+		if !strings.Contains(manifest, old) {
+			s.t.Fatalf("deploy/%s has no %q", name, old)
+		}
+		manifest = strings.ReplaceAll(manifest, old, with)
+	}
+	manifest = strings.ReplaceAll(manifest, "image: "+repository+"provisioner:", "image: "+s.image("provisioner")+" #")
+	s.removeWhenDone(manifest)
+	s.apply(manifest)
 }
 
 // deleteWhenDone deletes an object without a namespace once the feature is over.

@@ -88,6 +88,8 @@ func TestRequireMount(t *testing.T) {
 	node := world.workers[1]
 	path := pathOf(poolMounted)
 	var before *corev1.Pod
+	var disk sharedDisk
+	var sum string
 	parallel(t, "a requireMount pool waits for its disk and is adopted without a restart",
 		step{"AbsentWithoutADisk", func(s *scene) {
 			before = s.driverPod(node)
@@ -103,26 +105,55 @@ func TestRequireMount(t *testing.T) {
 			s.said("Pod", "writer", "FailedScheduling", "free storage")
 		}},
 		step{"MountedDiskIsAdopted", func(s *scene) {
-			s.mountDisk(node, poolMounted, "256M", path)
+			disk = s.makeDisk(poolMounted, "256M", path)
+			s.mountShared(disk, node)
 			s.present(node, poolMounted)
 			s.said("Node", node, "PoolPresent", poolMounted)
 			s.phase("writer", corev1.PodSucceeded)
+			sum = firstWord(s.kubectl("logs", "--namespace", s.namespace, "writer"))
+			s.deletePod("writer")
 		}},
 		step{"DriverWasNotRestarted", func(s *scene) {
 			s.untouchedDriver(node, before)
 		}},
 		step{"UnmountedDiskIsNoticed", func(s *scene) {
-			volume := s.bound("data").Name
-			s.deletePod("writer")
 			s.unmountDisk(node, path)
 			s.absent(node, poolMounted, "MarkerMissing")
-			s.remountDisk(node, poolMounted, path)
+			s.mountShared(disk, node)
 			s.present(node, poolMounted)
-			s.remove(s.claim("data", "", "0"))
-			s.gone(volume)
-			s.vanishes(node, volumePath(poolMounted, volume))
 		}},
+		step{"ItMovesToAnotherNode", func(s *scene) { s.diskMoves(disk, node, world.workers[0], sum) }},
 	)
+}
+
+// diskMoves goes through docs/how-to/move-a-disk.md with the claim data, whose file has a sum.
+func (s *scene) diskMoves(disk sharedDisk, from, to, sum string) {
+	s.t.Helper()
+	volume, class := s.bound("data").Name, classOf(poolMounted)
+	policy := func(to string) {
+		s.kubectl("patch", "pv", volume, "--patch", `{"spec":{"persistentVolumeReclaimPolicy":"`+to+`"}}`)
+	}
+	policy("Retain")
+	s.kubectl("delete", "--namespace", s.namespace, "pvc", "data")
+	s.kubectl("delete", "pv", volume)
+	s.unmountDisk(from, disk.path)
+	s.absent(from, poolMounted, "MarkerMissing")
+	s.mountShared(disk, to)
+	s.present(to, poolMounted)
+	s.driver(from, "pool", "forget", poolMounted)
+	s.apply(s.driver(to, "volume", "adopt", volume, "--storage-class", class))
+	again := s.claim("data", class, "16Mi")
+	again.Spec.VolumeName = volume
+	s.create(again)
+	if got := s.nodeOf(s.bound("data")); got != to {
+		s.t.Errorf("the volume is on %s, its disk on %s", got, to)
+	}
+	s.output(s.pod("reader", claimed("data"), checkData(sum)...))
+	s.deletePod("reader")
+	policy("Delete")
+	s.remove(again)
+	s.gone(volume)
+	s.vanishes(to, volumePath(poolMounted, volume))
 }
 
 // untouchedDriver checks that the driver's pod on a node has run on.

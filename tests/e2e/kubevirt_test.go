@@ -47,16 +47,6 @@ func (s *scene) kubevirts(file, node string) string {
 	return strings.Join(objects, "\n---\n")
 }
 
-// removeWhenDone removes what a manifest made, once the feature is over.
-func (s *scene) removeWhenDone(manifest string) {
-	s.t.Helper()
-	s.whenDone(func(ctx context.Context) error {
-		_, err := s.cluster.Kubectl(ctx, strings.NewReader(manifest), "delete", "--ignore-not-found", "--wait=false",
-			"--filename", "-")
-		return err
-	})
-}
-
 // begin makes the cluster as kubevirt's operator leaves it: an administrator's first look at it.
 func (k *kubevirtsCluster) begin(s *scene) {
 	s.t.Helper()

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
@@ -80,7 +81,7 @@ func runSuite(m *testing.M) int {
 		return 1
 	}
 	cfg := envconf.New()
-	world = &suite{options: o, env: env.NewWithConfig(cfg)}
+	world = &suite{options: o, env: env.NewWithConfig(cfg), until: nearlyOver(time.Now())}
 	world.env.Setup(world.setUp)
 	world.env.Finish(world.tearDown)
 	code := world.env.Run(m)
@@ -96,6 +97,27 @@ func runSuite(m *testing.M) int {
 	return code
 }
 
+// spare is what collecting artifacts and cleaning up may take at the end of a run.
+const spare = 6 * time.Minute
+
+// nearlyOver is when what is under way has to fail, so that it leaves artifacts and cleans up: when the time of go test
+// is over, nothing can do either. That time counts from the start, setting up included.
+func nearlyOver(start time.Time) time.Time {
+	timeout, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration)
+	if !ok || timeout == 0 {
+		return start.AddDate(1, 0, 0)
+	}
+	return start.Add(timeout - min(spare, timeout/4))
+}
+
+// inTime is a test's context, which ends before the run does.
+func (s *suite) inTime(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithDeadline(t.Context(), s.until)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // setUp brings up cluster, images and release. What goes wrong leaves the
 // same artifacts as a failed step.
 func (s *suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
@@ -109,7 +131,10 @@ func (s *suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context
 		{"chart", s.installFirst},
 	} {
 		fmt.Fprintf(os.Stderr, "e2e: set up: %s\n", step.name)
-		if err := step.do(ctx); err != nil {
+		brief, cancel := context.WithDeadline(ctx, s.until)
+		err := step.do(brief)
+		cancel()
+		if err != nil {
 			s.collect(ctx, "setup", step.name, "")
 			fmt.Fprintf(os.Stderr, "e2e: set up: %s: %v\n", step.name, err)
 			return ctx, err

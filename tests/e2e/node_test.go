@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -85,25 +87,38 @@ func firstWord(text string) string {
 // until the feature is over. The kernel frees the device with the mount.
 func (s *scene) mountDisk(node, name, size, path string) {
 	s.t.Helper()
-	s.mountNew("mkfs.ext4 -q -F -m 0", node, name, size, path)
+	file := diskImage(name)
+	s.onNode(node, "rm -f "+file+"; truncate -s "+size+" "+file+"; mkfs.ext4 -q -F -m 0 "+file)
+	s.mountImage(node, name, path)
 }
 
-// mountBtrfs does the same with btrfs. Its quota is off: a pool with quota: required turns it on.
+// mountBtrfs does the same with btrfs. Its quota is off: a pool with quota: required turns it on. It is made on this
+// machine, because public node images have no mkfs.btrfs.
 func (s *scene) mountBtrfs(node, name, size, path string) {
 	s.t.Helper()
-	s.mountNew("mkfs.btrfs -q -f", node, name, size, path)
+	mkfs, err := exec.LookPath("mkfs.btrfs")
+	if err != nil {
+		s.t.Fatalf("mkfs.btrfs is missing here: run `go -C tools run ./install mkfs.btrfs`, which installs it with apt: %v",
+			err)
+	}
+	made := filepath.Join(s.t.TempDir(), filepath.Base(diskImage(name)))
+	for _, command := range [][]string{{"truncate", "-s", size, made}, {mkfs, "-q", made}} {
+		if out, err := exec.CommandContext(s.ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+			s.t.Fatalf("%v: %v\n%s", command, err, out)
+		}
+	}
+	s.must(s.cluster.CopyToNode(s.ctx, node, made, disks))
+	s.mountImage(node, name, path)
 }
 
-func (s *scene) mountNew(mkfs, node, name, size, path string) {
+// diskImage is the file of a disk on a node.
+func diskImage(name string) string { return disks + "/" + name + ".img" }
+
+func (s *scene) mountImage(node, name, path string) {
 	s.t.Helper()
-	image := disks + "/" + name + ".img"
-	s.onNode(node, strings.Join([]string{
-		"rm -f " + image, "truncate -s " + size + " " + image,
-		mkfs + " " + image,
-		"mkdir -p " + path, "mount -o loop " + image + " " + path,
-	}, "\n"))
+	s.onNode(node, "mkdir -p "+path+"; mount -o loop "+diskImage(name)+" "+path)
 	s.whenDone(func(ctx context.Context) error {
-		_, err := s.cluster.NodeExec(ctx, node, "sh", "-ec", unmounted(path)+"rm -f "+image)
+		_, err := s.cluster.NodeExec(ctx, node, "sh", "-ec", unmounted(path)+"rm -f "+diskImage(name))
 		return err
 	})
 }
@@ -118,7 +133,7 @@ func unmounted(path string) string {
 // remountDisk mounts a disk again that mountDisk made.
 func (s *scene) remountDisk(node, name, path string) {
 	s.t.Helper()
-	s.onNode(node, "mount -o loop "+disks+"/"+name+".img "+path)
+	s.onNode(node, "mount -o loop "+diskImage(name)+" "+path)
 }
 
 func (s *scene) unmountDisk(node, path string) {

@@ -20,6 +20,9 @@ func (s *scene) installOperator() {
 	s.t.Helper()
 	s.must(s.uninstall(s.ctx))
 	s.noPodsOf(nodeComponent)
+	for _, node := range s.nodes { // no kubelet goes on with a driver that is gone
+		s.vanishes(node, "/var/lib/kubelet/plugins_registry/"+driverName+"-reg.sock")
+	}
 	s.must(s.install(s.ctx, s.operated()))
 }
 

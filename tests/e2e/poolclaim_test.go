@@ -62,7 +62,9 @@ func TestOperatorServesTheSeedsPVCTemplate(t *testing.T) {
 			s.deletePod("writer")
 			s.create(s.pod("user", claimed("data"), appendLines()...))
 			user = s.running("user")
-			s.killMounter(seedPool, node, user)
+			s.killMounter(seedPool, seedPath, user)
+			s.output(on(node, s.pod("reader", claimed(node), "read", dataDir+"/file")))
+			s.deletePod("reader")
 		}},
 		step{"ItsNodeIsDrainedAndReturns", func(s *scene) {
 			s.deletePod("user")
@@ -194,11 +196,12 @@ func (s *scene) trashIsEmpty(node, path string) {
 	})
 }
 
-// killMounter ends a pool's mounter without a chance to clean up, and then its pod, while a pod uses the pool.
-func (s *scene) killMounter(pool, node string, user *corev1.Pod) {
+// killMounter ends a pool's mounter without a chance to clean up, and then its pod, while a pod uses the claim data.
+func (s *scene) killMounter(pool, path string, user *corev1.Pod) {
 	s.t.Helper()
-	before, mount := s.mounter(pool, node), s.mountAt(node, seedPath+"/csi")
-	lines := seedPath + "/csi/" + s.bound("data").Name + "/lines"
+	node := user.Spec.NodeName
+	before, mount := s.mounter(pool, node), s.mountAt(node, path+"/csi")
+	lines := path + "/csi/" + s.bound("data").Name + "/lines"
 	s.grows(node, lines)
 	s.onNode(node, "pkill -KILL -f -- '[-]-pool="+pool+"'")
 	s.eventually("the mounter has been restarted", func() (bool, string) {
@@ -210,13 +213,11 @@ func (s *scene) killMounter(pool, node string, user *corev1.Pod) {
 		now := s.mounter(pool, node)
 		return now.UID != before.UID, describe(now)
 	})
-	if now := s.mountAt(node, seedPath+"/csi"); now != mount {
+	if now := s.mountAt(node, path+"/csi"); now != mount {
 		s.t.Errorf("mount %s at the pool's path is now %s, while a volume is in use", mount, now)
 	}
 	s.grows(node, lines)
 	s.untouched(user)
-	s.output(on(node, s.pod("reader", claimed(node), "read", dataDir+"/file")))
-	s.deletePod("reader")
 }
 
 // drainAndReturn drains a node with a volume: its pod waits, and finds its data when the node is back.

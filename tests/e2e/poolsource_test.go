@@ -76,6 +76,7 @@ spec:
 }
 
 func TestPoolsOnOtherClaims(t *testing.T) {
+	nightly(t)
 	holds, blank := world.workers[0], world.workers[1]
 	var device, behind string
 	alone(t, "a pool has its claims from another pool, one has devices: blank ones are formatted, others refused",

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
@@ -47,6 +48,8 @@ type suite struct {
 	digests map[string]string // of the images pushed, by name
 	helm    string            // path of the helm command
 	root    string            // of the repository
+
+	until time.Time // when what is still under way fails
 
 	leftBehind error
 	// leftForTheNight are the tests that this run leaves out.

@@ -18,6 +18,7 @@ const (
 )
 
 func TestUpgradeAndRefusedDowngradeOfTheOperator(t *testing.T) {
+	nightly(t)
 	node := world.workers[0]
 	var lines, volume string
 	var writer *corev1.Pod

@@ -13,18 +13,24 @@ import (
 // filesystems are what pools lie on in these tests: a directory, and each
 // filesystem that a pool can have to itself, on a loop device.
 func filesystems() []string {
-	return []string{directory, "ext4", "xfs", "btrfs", enforcing + "btrfs", qgroups + "btrfs"}
+	return []string{
+		directory, "ext4", "xfs", "btrfs", enforcing + "btrfs", qgroups + "btrfs", sharedBy + "ext4", sharedBy + network,
+	}
 }
 
 // enforcing begins the name of a filesystem whose quota the driver is to turn on, qgroups that of one with full qgroups
-// on already, which the driver does not use.
+// on already, which the driver does not use, sharedBy that of one whose pool has scope shared.
 const (
 	enforcing = "enforcing-"
 	qgroups   = "qgroups-"
+	sharedBy  = "shared-"
 )
 
 // requires reports whether the pool on a filesystem has quota: required.
 func requires(filesystem string) bool { return strings.HasPrefix(filesystem, enforcing) }
+
+// shared reports whether the pool on a filesystem has scope: shared.
+func shared(filesystem string) bool { return strings.HasPrefix(filesystem, sharedBy) }
 
 // enforcement is what the driver has to say of a pool on a filesystem. For the kernel's project quota these
 // tests run in a VM (disk_vm_test.go).
@@ -48,7 +54,11 @@ func mountPool(t *testing.T, filesystem, pool, image string) {
 	if filesystem == directory {
 		return
 	}
-	kind := strings.TrimPrefix(strings.TrimPrefix(filesystem, enforcing), qgroups)
+	if filesystem == sharedBy+network {
+		mountNetwork(t, image, pool)
+		return
+	}
+	kind := filesystem[strings.LastIndexByte(filesystem, '-')+1:]
 	mkfs, err := exec.LookPath("mkfs." + kind)
 	if err != nil {
 		t.Fatalf("mkfs.%s is missing: run `go -C tools run ./install mkfs.%s`, which installs it with apt: %v",

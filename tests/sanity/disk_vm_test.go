@@ -14,6 +14,8 @@ func filesystems() []string { return []string{"xfs", "ext4"} }
 
 func requires(string) bool { return true }
 
+func shared(string) bool { return false }
+
 func enforcement(string) string { return "cooperative" }
 
 // mountPool mounts a disk.

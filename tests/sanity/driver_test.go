@@ -54,6 +54,9 @@ func start(t *testing.T, binary, filesystem string) *instance {
 	if requires(filesystem) {
 		text += "  quota: required\n"
 	}
+	if shared(filesystem) {
+		text += "  scope: shared\n"
+	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +139,11 @@ func (d *instance) logged(t *testing.T) string {
 // leftovers lists what a pool holds besides the driver's own directories.
 func (d *instance) leftovers() ([]string, error) {
 	var left []string
-	for _, sub := range []string{".", ".hpp/volumes", ".hpp/staging", ".hpp/trash"} {
+	subs := []string{".", ".hpp/volumes", ".hpp/staging", ".hpp/trash"}
+	if shared(d.filesystem) { // each node has its own
+		subs = []string{".", ".hpp/volumes", ".hpp/staging/sanity", ".hpp/trash/sanity"}
+	}
+	for _, sub := range subs {
 		entries, err := os.ReadDir(filepath.Join(d.csi, sub))
 		if err != nil {
 			return nil, err

@@ -37,7 +37,11 @@ func TestSanity(t *testing.T) {
 	var report types.Report
 	ginkgo.ReportAfterSuite("keep the report", func(r ginkgo.Report) { report = r })
 	gomega.RegisterFailHandler(ginkgo.Fail)
-	ginkgo.RunSpecs(t, "csi-sanity")
+	suite, _ := ginkgo.GinkgoConfiguration()
+	if deadline, ok := t.Deadline(); ok {
+		suite.Timeout = time.Until(deadline) - time.Minute // for the drivers to end and leave their logs
+	}
+	ginkgo.RunSpecs(t, "csi-sanity", suite)
 
 	for _, d := range drivers {
 		checkSkips(t, d.filesystem, report)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -36,11 +37,11 @@ func cutsToDo(text string) (int, error) {
 func TestPowerCuts(t *testing.T) {
 	cuts, err := cutsToDo(os.Getenv(cutsVariable))
 	must(t, err)
-	kernel := fetch(t.Context(), t)
+	kernel := fetch(t)
 	programs := folder(t, "programs")
 	driver, agent := filepath.Join(programs, "driver"), filepath.Join(programs, "agent")
-	must(t, Build(t.Context(), driver, "..", "./src/driver"))
-	must(t, BuildTest(t.Context(), agent, "..", "./src/driver/internal/powercuttest"))
+	must(t, Build(inTime(t), driver, "..", "./src/driver"))
+	must(t, BuildTest(inTime(t), agent, "..", "./src/driver/internal/powercuttest"))
 	for _, f := range []struct {
 		kind             string
 		modules, options []string // options of mkfs
@@ -52,8 +53,8 @@ func TestPowerCuts(t *testing.T) {
 		t.Run(f.kind, func(t *testing.T) {
 			dir := folder(t, "power-"+f.kind)
 			disks := map[string]string{"pool": filepath.Join(dir, "pool"), "state": filepath.Join(dir, "state")}
-			must(t, Image(t.Context(), disks["pool"], 1<<30, "mkfs."+f.kind, f.options...))
-			must(t, Image(t.Context(), disks["state"], 64<<20, "mkfs.ext4"))
+			must(t, Image(inTime(t), disks["pool"], 1<<30, "mkfs."+f.kind, f.options...))
+			must(t, Image(inTime(t), disks["state"], 64<<20, "mkfs.ext4"))
 			cutAndCut(t, cuts, Config{
 				Kernel: kernel, Modules: f.modules, Disks: disks, Dir: dir,
 				Files:   map[string]string{"test": agent, "driver": driver},
@@ -70,6 +71,7 @@ func cutAndCut(t *testing.T, cuts int, c Config) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(random)
+	keepIfFailed(t, c)
 	for cut := range cuts + 1 {
 		l, before := connect(t, c)
 		problems := w.judge(before)
@@ -83,7 +85,7 @@ func cutAndCut(t *testing.T, cuts int, c Config) {
 			for _, p := range problems {
 				t.Errorf("after cut %d: %s", cut, p)
 			}
-			keep(t, c, l)
+			t.Log(l.machine.Console())
 			must(t, l.machine.Kill())
 			return
 		}
@@ -103,17 +105,24 @@ func cutAndCut(t *testing.T, cuts int, c Config) {
 	}
 }
 
-// keep puts the disk's last state and what the driver said where CI picks it up.
-func keep(t *testing.T, c Config, l *link) {
+// keepIfFailed puts the disk's last state and what the driver said where CI picks it up, however the test fails.
+func keepIfFailed(t *testing.T, c Config) {
 	t.Helper()
-	t.Log(l.machine.Console())
-	folder := filepath.Join("..", "..", "artifacts", "power", filepath.Base(t.Name()))
-	must(t, os.MkdirAll(folder, 0o755))
-	for _, name := range []string{"pool", "console"} {
-		data, err := os.ReadFile(filepath.Join(c.Dir, name))
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(folder, name), data, 0o644))
-	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		folder := filepath.Join("..", "..", "artifacts", "power", filepath.Base(t.Name()))
+		must(t, os.MkdirAll(folder, 0o755))
+		for _, name := range []string{"pool", "console"} {
+			data, err := os.ReadFile(filepath.Join(c.Dir, name))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it had not come so far
+			}
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(folder, name), data, 0o644))
+		}
+	})
 }
 
 // state is what the agent reports; State of src/driver/internal/powercuttest has the same fields.

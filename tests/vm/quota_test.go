@@ -8,12 +8,26 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
-// boot starts a VM and removes its folder at the end.
+// inTime is the test's context, which ends a minute before go test ends the run: VMs and compilers die, and there is
+// time to say what they said.
+func inTime(t *testing.T) context.Context {
+	t.Helper()
+	deadline, ok := t.Deadline()
+	if !ok {
+		return t.Context()
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), deadline.Add(-time.Minute))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// boot starts a VM.
 func boot(t *testing.T, c Config) *Machine {
 	t.Helper()
-	m, err := Start(t.Context(), c)
+	m, err := Start(inTime(t), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,9 +56,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func fetch(ctx context.Context, t *testing.T) Kernel {
+func fetch(t *testing.T) Kernel {
 	t.Helper()
-	k, err := Fetch(ctx, func(message string) { t.Log(message) })
+	k, err := Fetch(inTime(t), func(message string) { t.Log(message) })
 	must(t, err)
 	return k
 }
@@ -60,7 +74,7 @@ type inside struct {
 // TestProjectQuota runs tests on XFS and ext4 of a kernel that has their project quota: the kernel's behaviour, the
 // driver's parts, and csi-sanity against the driver as a whole.
 func TestProjectQuota(t *testing.T) {
-	kernel := fetch(t.Context(), t)
+	kernel := fetch(t)
 	for _, s := range []inside{
 		{module: ".", pkg: "./sanity", tests: []string{"^TestSanity$"}, driver: true, disk: 2 << 30},
 		{
@@ -87,10 +101,10 @@ func (s inside) run(t *testing.T, kernel Kernel) {
 	t.Helper()
 	dir := folder(t, "quota")
 	files := map[string]string{"test": filepath.Join(dir, "test")}
-	must(t, BuildTest(t.Context(), files["test"], s.module, s.pkg))
+	must(t, BuildTest(inTime(t), files["test"], s.module, s.pkg))
 	if s.driver {
 		files["driver"] = filepath.Join(dir, "driver")
-		must(t, Build(t.Context(), files["driver"], "..", "./src/driver"))
+		must(t, Build(inTime(t), files["driver"], "..", "./src/driver"))
 	}
 	disks := map[string]string{}
 	for name, mkfs := range map[string][]string{
@@ -99,7 +113,7 @@ func (s inside) run(t *testing.T, kernel Kernel) {
 		"ext4-plain": {"mkfs.ext4"},
 	} {
 		disks[name] = filepath.Join(dir, name)
-		must(t, Image(t.Context(), disks[name], s.disk, mkfs[0], mkfs[1:]...))
+		must(t, Image(inTime(t), disks[name], s.disk, mkfs[0], mkfs[1:]...))
 	}
 	m := boot(t, Config{
 		Kernel: kernel, Modules: []string{"xfs", "ext4", "quota_v2"}, Disks: disks, Files: files,

@@ -67,7 +67,7 @@ func TestNothingRunIsNoSuccess(t *testing.T) {
 
 // TestFailures checks that nothing which goes wrong in a VM looks like success.
 func TestFailures(t *testing.T) {
-	kernel := fetch(t.Context(), t)
+	kernel := fetch(t)
 	config := func() Config {
 		return Config{Kernel: kernel, Command: []string{"/missing"}, Dir: folder(t, "failures")}
 	}

@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // file is one manifest: which objects of a rendering it holds, in their order, or a file of the chart as it is.
 type file struct {
 	name, title string
@@ -13,7 +15,7 @@ type file struct {
 
 func files() []file {
 	operator := []string{"--set", "operator.enabled=true"}
-	return []file{
+	return append([]file{
 		{
 			// Apart: whoever deletes it deletes the HostPathProvisioner too.
 			name:   "crd.yaml",
@@ -42,17 +44,62 @@ func files() []file {
 			"A class of the legacy provisioner; a claim needs the annotation kubevirt.io/provisionOnNode with the name of a "+
 				"node.",
 			`[{"name":"hostpath-provisioner-immediate","volumeBindingMode":"Immediate"}]`),
+		{
+			name: "shared-provisioner.yaml",
+			title: "The provisioner of storage that all nodes have mounted, under torchbox's name. Its path, /ceph, is where " +
+				"the storage\n# is mounted on the nodes: change it in the Deployment.",
+			args: setJSON(sharedValues()),
+			keep: func(document string) bool {
+				return strings.Contains(document, "app.kubernetes.io/component: shared-") && kind(document) != "StorageClass"
+			},
+		},
+		class("storageclass-shared.yaml", "A class of shared-provisioner.yaml. pvDir is its path, or a directory below it.",
+			sharedValues()...),
+	}, everyNodeFiles()...)
+}
+
+// everyNodeFiles are the provisioner of volumes that are on every node, and a class of it.
+func everyNodeFiles() []file {
+	return []file{
+		{
+			name: "every-node-provisioner.yaml",
+			title: "The provisioner of volumes that are on every node, under kubeboost's name: the provisioner, and the " +
+				"managers on the\n# nodes. Its path, /var/kubernetes, is in the arguments of both and in the managers' volume.",
+			args: setJSON(everyNodeValues()),
+			keep: func(document string) bool {
+				return strings.Contains(document, "app.kubernetes.io/component: every-node") && kind(document) != "StorageClass"
+			},
+		},
+		class("storageclass-every-node.yaml", "A class of every-node-provisioner.yaml, as kubeboost has it.",
+			everyNodeValues()...),
+	}
+}
+
+// everyNodeValues are kubeboost's, and no class but its own.
+func everyNodeValues() []string {
+	return []string{"storageClasses=[]", "legacyProvisioner.everyNode.enabled=true"}
+}
+
+// sharedValues are one instance, as torchbox prints it, and no class but its own.
+func sharedValues() []string {
+	return []string{
+		"storageClasses=[]", "legacyProvisioner.shared.enabled=true",
+		`legacyProvisioner.shared.instances=[{"name":"torchbox.com/hostpath","path":"/ceph",` +
+			`"storageClasses":[{"name":"cephfs","pvDir":"/ceph/pvs"}]}]`,
 	}
 }
 
 // class is a sample of one StorageClass, from values as `helm --set-json` takes them.
 func class(name, title string, values ...string) file {
-	var args []string
+	keep := func(document string) bool { return kind(document) == "StorageClass" }
+	return file{name: name, title: title, sample: true, args: setJSON(values), keep: keep}
+}
+
+func setJSON(values []string) (args []string) {
 	for _, value := range values {
 		args = append(args, "--set-json", value)
 	}
-	keep := func(document string) bool { return kind(document) == "StorageClass" }
-	return file{name: name, title: title, sample: true, args: args, keep: keep}
+	return args
 }
 
 func legacyClass(name, title, classes string) file {

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -52,7 +53,22 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	return nil
+	data, err := os.ReadFile(filepath.Join(*chart, "Chart.yaml"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(*out, "images.txt"), []byte(images(string(data))), 0o644)
+}
+
+// images are those that Chart.yaml tells Artifact Hub of, one in each line; a test compares them with what is rendered.
+func images(chart string) string {
+	var list strings.Builder
+	for line := range strings.Lines(chart) {
+		if image, found := strings.CutPrefix(strings.TrimSpace(line), "image: "); found {
+			list.WriteString(image + "\n")
+		}
+	}
+	return list.String()
 }
 
 // write is the text of a manifest. One without an object is an error: the chart has changed and files() has not.

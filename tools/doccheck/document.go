@@ -13,6 +13,7 @@ type repository struct {
 	files   fs.FS
 	targets []string            // of the Makefile
 	docs    map[string]document // by path
+	code    code
 }
 
 // document is what doccheck needs of one Markdown file.
@@ -20,6 +21,7 @@ type document struct {
 	links   []string // as written, between the parentheses
 	targets []string // words that follow `make` in code
 	anchors []string // what #fragments may name
+	names   names
 }
 
 var (
@@ -38,7 +40,7 @@ func makeTargets(makefile string) []string {
 	return targets
 }
 
-// parse reads links and headings outside code blocks, and make targets in code.
+// parse reads links and headings outside code blocks, make targets in code, and names.
 func parse(text string) document {
 	var doc document
 	inBlock := false
@@ -48,6 +50,7 @@ func parse(text string) document {
 			inBlock = !inBlock
 			continue
 		}
+		doc.names.readNames(line, inBlock)
 		if inBlock || strings.Contains(line, "`") {
 			for _, match := range makePattern.FindAllStringSubmatch(strings.TrimSpace(line), -1) {
 				doc.targets = append(doc.targets, match[1])
@@ -84,7 +87,7 @@ func (r repository) check(from string, doc document) []string {
 			problems = append(problems, problem)
 		}
 	}
-	return problems
+	return append(problems, r.code.check(from, doc.names)...)
 }
 
 func (r repository) checkLink(from, link string) string {

@@ -1,5 +1,6 @@
 // Command doccheck reads every Markdown file of the repository and fails where one points at something that is not
-// there: a relative link, a heading in a linked file, or a make target.
+// there: a relative link, a heading in a linked file, a make target, a value of the chart, a metric, and in
+// docs/reference a flag or a reason.
 //
 //	go -C tools run ./doccheck ..
 package main
@@ -50,6 +51,9 @@ func readRepository(root string) (repository, error) {
 		return repository{}, fmt.Errorf("read the make targets: %w", err)
 	}
 	repo.targets = makeTargets(string(makefile))
+	if repo.code, err = readCode(repo.files); err != nil {
+		return repository{}, err
+	}
 	err = fs.WalkDir(repo.files, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

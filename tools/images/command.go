@@ -71,7 +71,7 @@ func command() *cobra.Command {
 	f.StringVar(&platforms, "platforms", "linux/"+runtime.GOARCH, "comma separated list of OS/ARCH")
 	f.StringSliceVar(&only, "only", nil, "build only these images: "+strings.Join(product.Names(), ", "))
 	addDestination(cmd, &to)
-	cmd.AddCommand(wrapCommand())
+	cmd.AddCommand(wrapCommand(), mirrorCommand())
 	return cmd
 }
 

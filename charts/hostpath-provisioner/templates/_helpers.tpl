@@ -178,6 +178,8 @@ legacyStorageClasses:
 {{- if eq (toYaml $base.legacyProvisioner.storageClasses) (toYaml $own.legacyStorageClasses) -}}
 {{- $_ := unset $base.legacyProvisioner "storageClasses" -}}
 {{- end -}}
+{{- /* Helm's, which may write to Grafana's namespace. */ -}}
+{{- $_ := unset $base.monitoring "dashboard" -}}
 {{- include "hostpath-provisioner.base.removed" $base -}}
 {{- toYaml $base -}}
 {{- end -}}

@@ -11,7 +11,17 @@
 {{- end -}}
 {{- $names = append $names .name -}}
 {{- if eq (default "node" .scope) "shared" -}}
-{{- $problems = append $problems (printf "%s: scope shared is not in this version; use scope node." $what) -}}
+{{- range list "overcommit" "maxVolumes" "inline" -}}
+{{- if get $pool . -}}
+{{- $problems = append $problems (printf "%s: a pool with scope shared has no %s; leave it out, or give the pool scope node." $what .) -}}
+{{- end -}}
+{{- end -}}
+{{- if ne (default "none" .quota) "none" -}}
+{{- $problems = append $problems (printf "%s: a pool with scope shared has no quota; leave it out, or say none." $what) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .sharedAccess (eq (default "node" .scope) "shared") -}}
+{{- $problems = append $problems (printf "%s: scope shared allows ReadWriteMany on all nodes; remove sharedAccess." $what) -}}
 {{- end -}}
 {{- range $places -}}
 {{- if or (hasPrefix (printf "%s/" .path) (printf "%s/" $pool.path)) (hasPrefix (printf "%s/" $pool.path) (printf "%s/" .path)) -}}
@@ -53,6 +63,13 @@
 {{- range $key := keys $parameters | sortAlpha -}}
 {{- if not (or (has $key $known) (hasPrefix "csi.storage.k8s.io/" $key)) -}}
 {{- $problems = append $problems (printf "%s: the driver refuses the parameter %q; it knows %s." $what $key (join ", " $known)) -}}
+{{- end -}}
+{{- end -}}
+{{- range .allowedTopologies -}}
+{{- range .matchLabelExpressions -}}
+{{- if ne .key $root.Values.driver.topologyKey -}}
+{{- $problems = append $problems (printf "%s: allowedTopologies names %q, and the driver knows nodes by %q alone (driver.topologyKey); use that, with names of nodes, or leave the choice to the pool's nodeSelector." $what .key $root.Values.driver.topologyKey) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -117,12 +134,36 @@
 {{- if eq ($operator.metricsPort | toString) "443" -}}
 {{- $problems = append $problems "operator.metricsPort: 443 is the webhook's port in the same Service; choose another." -}}
 {{- end -}}
-{{- $account := include "hostpath-provisioner.operator.serviceAccountName" . -}}
-{{- range $who, $name := dict "driver" (include "hostpath-provisioner.csi.serviceAccountName" .) "controller" (include "hostpath-provisioner.controller.serviceAccountName" .) "legacyProvisioner" (include "hostpath-provisioner.legacy.serviceAccountName" .) -}}
-{{- if eq $name $account -}}
-{{- $problems = append $problems (printf "operator.serviceAccount.name and %s.serviceAccount.name are both %q; the %s must not have the operator's rights." $who $name (ternary "legacy provisioner" $who (eq $who "legacyProvisioner"))) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- toYaml $problems -}}
+{{- end -}}
+
+{{- define "hostpath-provisioner.problems.accounts" -}}
+{{- $problems := list -}}
+{{- $owners := dict -}}
+{{- range $who, $name := include "hostpath-provisioner.accounts" . | fromYaml -}}
+{{- $values := $.Values -}}
+{{- range splitList "." $who }}{{ $values = get $values . }}{{ end -}}
+{{- if not (or $values.serviceAccount.create $values.serviceAccount.name) -}}
+{{- $problems = append $problems (printf "%s.serviceAccount.create is false, and %s.serviceAccount.name is empty; name the ServiceAccount that is there." $who $who) -}}
+{{- end -}}
+{{- with get $owners $name -}}
+{{- $problems = append $problems (printf "%s.serviceAccount.name and %s.serviceAccount.name are both %q; each would have the other's rights: name two." . $who $name) -}}
+{{- end -}}
+{{- $_ := set $owners $name $who -}}
+{{- end -}}
+{{- toYaml $problems -}}
+{{- end -}}
+
+{{/* The ServiceAccounts of all that may ask the API, by the place of their values. */}}
+{{- define "hostpath-provisioner.accounts" -}}
+driver: {{ include "hostpath-provisioner.csi.serviceAccountName" . | quote }}
+controller: {{ include "hostpath-provisioner.controller.serviceAccountName" . | quote }}
+{{- if .Values.operator.enabled }}
+operator: {{ include "hostpath-provisioner.operator.serviceAccountName" . | quote }}
+{{- end }}
+legacyProvisioner: {{ include "hostpath-provisioner.legacy.serviceAccountName" . | quote }}
+legacyProvisioner.shared: {{ include "hostpath-provisioner.shared.serviceAccountName" . | quote }}
+legacyProvisioner.everyNode: {{ include "hostpath-provisioner.everyNode.serviceAccountName" . | quote }}
+legacyProvisioner.everyNode.manager: {{ include "hostpath-provisioner.everyNode.managerAccountName" . | quote }}
 {{- end -}}

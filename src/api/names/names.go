@@ -29,6 +29,13 @@ const (
 	ProvisionOnNode = "kubevirt.io/provisionOnNode"
 	// LegacyIdentity is the annotation by which the legacy provisioner knows its own PersistentVolumes.
 	LegacyIdentity = "hostPathProvisionerIdentity"
+	// SharedProvisioner is the default name of torchbox's provisioner of hostPath PersistentVolumes on storage that all
+	// nodes have mounted, and its default identity, whatever its name.
+	SharedProvisioner = "torchbox.com/hostpath"
+	// SharedIdentity is the annotation on its PersistentVolumes with the identity of the instance that made them.
+	SharedIdentity = "torchbox.com/hostpath-provisioner-id"
+	// SharedDirectory is our annotation on them with the class's pvDir: the class may be gone when they are deleted.
+	SharedDirectory = "torchbox.com/hostpath-provisioner-pv-dir"
 	// ProvisionedBy is Kubernetes' annotation on a PersistentVolume with the name of the provisioner that made it.
 	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
 
@@ -64,6 +71,26 @@ const (
 	// ControllerAudience is the audience of the tokens by which nodes show the controller who they are.
 	ControllerAudience = "hostpath-provisioner-controller"
 )
+
+const (
+	// EveryNodeProvisioner is the default name of the provisioner of volumes that are on every node, kubeboost's own.
+	EveryNodeProvisioner = "kubeboost.github.com/hostpath-multihost-provisioner"
+	// EveryNodeManager is the name of the Service of its managers, and the audience of the token by which the
+	// provisioner shows them who it is.
+	EveryNodeManager = "hostpath-multihost-manager"
+	// EveryNodePort is where the Service and the managers listen.
+	EveryNodePort = "8080"
+)
+
+// EveryNodeIdentity is the annotation by which such a provisioner knows its own PersistentVolumes.
+func EveryNodeIdentity(provisioner string) string { return provisioner + "-identity" }
+
+// ReusePolicy is the annotation on a StorageClass, and then on its PersistentVolumes, that says which claim may have a
+// retained volume next.
+func ReusePolicy(provisioner string) string { return provisioner + "-reuse-policy" }
+
+// WaitsFor is the annotation on a deleted PersistentVolume with the nodes that may have its directory still.
+func WaitsFor(provisioner string) string { return provisioner + "-waits-for" }
 
 // ReleaseVolume is the annotation on a PersistentVolume by which an administrator gives up what is on a node's disk.
 // Its value is that node's name.

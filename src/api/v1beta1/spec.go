@@ -100,8 +100,8 @@ type StoragePool struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="the path has to be absolute: begin with /"
 	Path string `json:"path"`
-	// The filesystem comes from a claim of this shape, one for each node, which the operator makes. ReadWriteMany (one
-	// claim for all nodes) is accepted, and not served by this version.
+	// The filesystem comes from a claim of this shape, which the operator makes: one for each node, or with ReadWriteMany
+	// one for all nodes.
 	//
 	// +optional
 	PVCTemplate *corev1.PersistentVolumeClaimSpec `json:"pvcTemplate,omitempty"`
@@ -109,13 +109,14 @@ type StoragePool struct {
 	//
 	// +optional
 	SnapshotProvider string `json:"snapshotProvider,omitempty"`
-	// Name of the StorageClass for a pool that one claim provides to all nodes. Accepted, and not served by this
-	// version; without pvcTemplate it is ignored.
+	// Name of the StorageClass that is made for a pool whose pvcTemplate has ReadWriteMany, instead of hpp-overlay. For
+	// other pools it is ignored.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	OverlayClassName string `json:"overlayClassName,omitempty"`
-	// node: each node has its own volumes. shared (one network filesystem everywhere) is not served by this version.
+	// node: each node has its own volumes. shared: one network filesystem everywhere. Default node, or with a pvcTemplate
+	// of ReadWriteMany shared.
 	//
 	// +kubebuilder:validation:Enum=node;shared
 	// +optional
@@ -152,6 +153,11 @@ type StoragePool struct {
 	//
 	// +optional
 	Inline bool `json:"inline,omitempty"`
+	// Let claims ask for ReadWriteMany and ReadOnlyMany while the nodeSelector selects one node only, as on a cluster of
+	// a single node. Not with scope shared, which allows them on all nodes.
+	//
+	// +optional
+	SharedAccess bool `json:"sharedAccess,omitempty"`
 	// What happens to deleted volumes.
 	//
 	// +optional

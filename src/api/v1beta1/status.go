@@ -13,8 +13,8 @@ const (
 	Progressing = "Progressing"
 	// Degraded: something is wrong, and the message says what to do.
 	Degraded = "Degraded"
-	// NotServed: the spec asks for something that this version accepts and does not serve (pvcTemplate, snapshots,
-	// scope shared), or a class of the base values was left out.
+	// NotServed: the spec asks for something that this version accepts and does not serve (snapshots), or
+	// a class of the base values was left out.
 	NotServed = "NotServed"
 	// Deleting: the resource waits for a gate. Only while it is being deleted.
 	Deleting = "Deleting"
@@ -54,7 +54,7 @@ type HostPathProvisionerStatus struct {
 
 // StoragePoolPhase is the state of a pool over all nodes.
 //
-// +kubebuilder:validation:Enum=Preparing;Ready;Degraded;NotServed
+// +kubebuilder:validation:Enum=Preparing;Ready;Degraded
 type StoragePoolPhase string
 
 const (
@@ -64,15 +64,13 @@ const (
 	PoolReady StoragePoolPhase = "Ready"
 	// PoolDegraded says that a node reports the pool as absent, or as in trouble.
 	PoolDegraded StoragePoolPhase = "Degraded"
-	// PoolNotServed says that this version does not serve such a pool.
-	PoolNotServed StoragePoolPhase = "NotServed"
 )
 
 // StoragePoolStatus is the state of one pool.
 type StoragePoolStatus struct {
 	// The pool's name.
 	Name string `json:"name"`
-	// Preparing, Ready, Degraded or NotServed.
+	// Preparing, Ready or Degraded.
 	Phase StoragePoolPhase `json:"phase"`
 	// Why the pool is in that phase, with the nodes where something is wrong. Empty when Ready.
 	//
@@ -94,11 +92,11 @@ type StoragePoolStatus struct {
 	ClaimStatuses []ClaimStatus `json:"claimStatuses,omitempty"`
 }
 
-// ClaimStatus is the state of a claim that provides a pool on a node.
+// ClaimStatus is the state of a claim that provides a pool on a node, or on all.
 type ClaimStatus struct {
 	// The claim's name, in the operator's namespace.
 	Name string `json:"name"`
-	// The node that it is for. Empty if there is no such node any more.
+	// The node that it is for. Empty for the claim that all nodes share, or if there is no such node any more.
 	//
 	// +optional
 	Node string `json:"node,omitempty"`

@@ -41,8 +41,15 @@ func ReadPool(data []byte, at *field.Path) (pool Pool, problems field.ErrorList)
 func (c Config) WithDefaults() Config {
 	pools := slices.Clone(c.StoragePools)
 	for i := range pools {
-		pools[i].Scope = cmp.Or(pools[i].Scope, ScopeNode)
-		pools[i].Quota = cmp.Or(pools[i].Quota, QuotaAuto)
+		scope, quota := ScopeNode, QuotaAuto
+		if pools[i].sharedTemplate() {
+			scope = ScopeShared
+		}
+		pools[i].Scope = cmp.Or(pools[i].Scope, scope)
+		if pools[i].Scope == ScopeShared {
+			quota = QuotaNone
+		}
+		pools[i].Quota = cmp.Or(pools[i].Quota, quota)
 	}
 	return Config{StoragePools: pools}
 }

@@ -38,13 +38,14 @@ storagePools:
   overcommit: 1.5
   maxVolumes: 40
   inline: true
+  sharedAccess: true
   trash: {retention: 36h, purgeWhenFull: true}
 - name: slow
   path: /data/slow
   scope: shared
   reserve: 2.5%
   trash: {retention: 0}
-  pvcTemplate: {storageClassName: nfs}
+  pvcTemplate: {storageClassName: nfs, accessModes: [ReadWriteMany]}
 `
 	got, err := poolspec.Parse([]byte(document))
 	if err != nil {
@@ -57,12 +58,14 @@ storagePools:
 			NodeSelector: map[string]string{"disk": "nvme"},
 			RequireMount: &yes, Quota: poolspec.QuotaRequired, Reserve: poolspec.Reserve{Bytes: 10 << 30},
 			Overcommit: 1.5,
-			MaxVolumes: 40, Inline: true,
+			MaxVolumes: 40, Inline: true, SharedAccess: true,
 			Trash: poolspec.Trash{Retention: poolspec.Duration(36 * time.Hour), PurgeWhenFull: true},
 		},
 		{
-			Name: "slow", Path: "/data/slow", Scope: poolspec.ScopeShared, Quota: poolspec.QuotaAuto,
-			Reserve: poolspec.Reserve{Percent: 2.5}, PVCTemplate: map[string]any{"storageClassName": "nfs"},
+			Name: "slow", Path: "/data/slow", Scope: poolspec.ScopeShared, Quota: poolspec.QuotaNone,
+			Reserve: poolspec.Reserve{Percent: 2.5}, PVCTemplate: map[string]any{
+				"storageClassName": "nfs", "accessModes": []any{"ReadWriteMany"},
+			},
 		},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -132,6 +135,30 @@ func TestParseRefuses(t *testing.T) {
 		"scope": {
 			pool("scope: everyNode"),
 			[]string{at + `scope: Invalid value: "everyNode": want node or shared`},
+		},
+		"what no node knows alone of a shared pool": {
+			pool("scope: shared", "quota: auto", "overcommit: 2", "maxVolumes: 3", "inline: true"),
+			[]string{at + "quota", "has no quota", at + "overcommit", at + "maxVolumes", at + "inline"},
+		},
+		"one claim for all nodes, scope node": {
+			pool("scope: node", "pvcTemplate: {accessModes: [ReadWriteMany]}"),
+			[]string{at + `scope: Invalid value: "node": one claim for all nodes`, "leave scope out, or use ReadWriteOnce"},
+		},
+		"a claim on each node, scope shared": {
+			pool("scope: shared", "pvcTemplate: {accessModes: [ReadWriteOnce]}"),
+			[]string{at + `scope: Invalid value: "shared": a claim on each node`, "leave scope out, or use ReadWriteMany"},
+		},
+		"sharedAccess of one claim for all nodes": {
+			pool("sharedAccess: true", "pvcTemplate: {accessModes: [ReadWriteMany]}"),
+			[]string{at + "sharedAccess: Invalid value: true: scope shared allows ReadWriteMany on all nodes"},
+		},
+		"sharedAccess text": {
+			pool("sharedAccess: yes please"),
+			[]string{at + `sharedAccess: Invalid value: "yes please": want a value of type bool`},
+		},
+		"sharedAccess where all nodes share": {
+			pool("scope: shared", "sharedAccess: true"),
+			[]string{at + "sharedAccess: Invalid value: true: scope shared allows ReadWriteMany on all nodes"},
 		},
 		"requireMount off where a claim is mounted": {
 			pool("pvcTemplate: {}", "requireMount: false"),
@@ -246,30 +273,21 @@ func TestNeighboursAreNotNested(t *testing.T) {
 	}
 }
 
-func TestSupported(t *testing.T) {
-	config, err := poolspec.Parse(
-		[]byte(
-			"storagePools: [{name: a, path: /a, scope: shared}, {name: b, path: /b, pvcTemplate: {accessModes: " +
-				"[ReadWriteOnce, ReadWriteMany]}}, {name: c, path: /c}, " +
-				"{name: d, path: /d, pvcTemplate: {accessModes: [ReadWriteOnce]}}, " +
-				"{name: e, path: /e, pvcTemplate: {}}]"),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = config.Supported()
-	if err == nil {
-		t.Fatal("shared pools are called supported")
-	}
-	for _, part := range []string{
-		"storagePools[0].scope", "storagePools[1].pvcTemplate.accessModes", "once scope shared is",
+// TestScopeOfTemplates: the access modes of a template say whether nodes share the claim.
+func TestScopeOfTemplates(t *testing.T) {
+	for template, want := range map[string]poolspec.Scope{
+		"{}":                             poolspec.ScopeNode,
+		"{accessModes: [ReadWriteOnce]}": poolspec.ScopeNode,
+		"{accessModes: [ReadWriteMany]}": poolspec.ScopeShared,
+		"{accessModes: [ReadWriteOnce, ReadWriteMany]}": poolspec.ScopeShared,
 	} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not say %q", err, part)
+		config, err := poolspec.Parse([]byte("storagePools: [{name: a, path: /a, pvcTemplate: " + template + "}]"))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := (poolspec.Config{StoragePools: config.StoragePools[2:]}).Supported(); err != nil {
-		t.Errorf("pools of single nodes are called unsupported: %v", err)
+		if got := config.StoragePools[0]; got.Scope != want || got.AllowsMany() != (want == poolspec.ScopeShared) {
+			t.Errorf("%s has scope %s, allows many: %v", template, got.Scope, got.AllowsMany())
+		}
 	}
 }
 
@@ -292,7 +310,9 @@ func FuzzParse(f *testing.F) {
 		"storagePools: [{name: a, path: /a/../b}, {name: b, path: /b/csi}]", "storagePools: [null]", "a: &a [*a]", "[",
 		"\x00",
 		"storagePools: [{name: a, path: /a, pvcTemplate: {spec: {x: [1, 2.5, null]}}, scope: shared}]",
+		"storagePools: [{name: a, path: /a, pvcTemplate: {accessModes: [ReadWriteMany]}}]",
 		"storagePools: [{name: a, path: /a, reserve: 9223372036854775807}]",
+		"storagePools: [{name: a, path: /a, sharedAccess: true, scope: shared}]",
 		"storagePools: [{name: a, path: /a, reserve: '1e-99999999'}]",
 	} {
 		f.Add([]byte(seed))

@@ -41,7 +41,7 @@ type Pool struct {
 	Name string `json:"name"`
 	// Path is absolute and clean; volumes live in Path/csi.
 	Path string `json:"path"`
-	// Scope is node unless said otherwise.
+	// Scope is node unless said otherwise, and shared for a pool whose PVCTemplate has ReadWriteMany.
 	Scope Scope `json:"scope,omitempty"`
 	// NodeSelector are node labels; a node without them creates no volumes but serves those it has.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
@@ -58,10 +58,13 @@ type Pool struct {
 	MaxVolumes int `json:"maxVolumes,omitempty"`
 	// Inline allows CSI inline ephemeral volumes in this pool.
 	Inline bool `json:"inline,omitempty"`
+	// SharedAccess allows ReadWriteMany and ReadOnlyMany claims while the pool is selected on one node only.
+	SharedAccess bool `json:"sharedAccess,omitempty"`
 	// Trash says what happens to deleted volumes.
 	Trash Trash `json:"trash,omitzero"`
-	// PVCTemplate takes the filesystem from a claim per node (the spec of a PersistentVolumeClaim), which a mounter puts
-	// at Path/csi. The driver serves the pool only where something is mounted there.
+	// PVCTemplate takes the filesystem from a claim (the spec of a PersistentVolumeClaim), which a mounter puts at
+	// Path/csi: from one for each node, or with ReadWriteMany from one for all. The driver serves the pool only where
+	// something is mounted there.
 	PVCTemplate map[string]any `json:"pvcTemplate,omitempty"`
 }
 
@@ -94,6 +97,9 @@ func (p Pool) MountRequired() bool {
 	}
 	return p.Scope == ScopeShared || p.PVCTemplate != nil
 }
+
+// AllowsMany reports whether claims may ask for ReadWriteMany or ReadOnlyMany.
+func (p Pool) AllowsMany() bool { return p.SharedAccess || p.Scope == ScopeShared }
 
 // UnmarshalJSON reads a Go duration: "36h", "90m", "0s", or a bare 0.
 func (d *Duration) UnmarshalJSON(data []byte) error {

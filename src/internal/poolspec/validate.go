@@ -46,7 +46,9 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 	invalid(len(p.Path) > maxPath, "path", len(p.Path), fmt.Sprintf("want at most %d bytes", maxPath))
 	invalid(system != "", "path", p.Path, fmt.Sprintf("it is or lies in %s, a directory of the system: "+
 		"want one that belongs to the pool alone, such as /var/lib/hostpath-provisioner", system))
-	invalid(p.Scope != ScopeNode && p.Scope != ScopeShared, "scope", p.Scope, "want node or shared")
+	invalid(p.wrongScope() != "", "scope", p.Scope, p.wrongScope())
+	invalid(p.SharedAccess && p.Scope == ScopeShared, "sharedAccess", true,
+		"scope shared allows ReadWriteMany on all nodes: leave sharedAccess out")
 	invalid(p.PVCTemplate != nil && !p.MountRequired(), "requireMount", false,
 		"a pool with pvcTemplate is used only where its claim is mounted: leave requireMount out")
 	invalid(!slices.Contains([]Quota{QuotaAuto, QuotaRequired, QuotaNone}, p.Quota), "quota", p.Quota,
@@ -58,6 +60,13 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 		fmt.Sprintf("want a factor from 0 (the backend's default) to %d", maxOvercommit))
 	invalid(p.MaxVolumes < 0, "maxVolumes", p.MaxVolumes, "want 0 (no limit) or more")
 	invalid(p.Trash.Retention < 0, "trash.retention", p.Trash.Retention, "want 0s (purge at once) or more")
+	if p.Scope == ScopeShared {
+		const nodeOnly = "a pool with scope shared has it not: no node knows alone what all of them use; leave it out"
+		invalid(p.Quota != QuotaNone, "quota", p.Quota, "a pool with scope shared has no quota: leave it out, or say none")
+		invalid(p.Overcommit != 0, "overcommit", p.Overcommit, nodeOnly)
+		invalid(p.MaxVolumes != 0, "maxVolumes", p.MaxVolumes, nodeOnly)
+		invalid(p.Inline, "inline", p.Inline, "inline volumes are on one node: give them a pool with scope node")
+	}
 	for j, other := range c.StoragePools {
 		invalid(j < i && other.Name == p.Name, "name", p.Name, "two pools have this name: want one of its own")
 		invalid(j != i && overlap(p.Path, other.Path), "path", p.Path, fmt.Sprintf(
@@ -66,20 +75,20 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 	return append(found, p.validateSelector(at.Child("nodeSelector"))...)
 }
 
-// Supported refuses what the schema allows and this version of the driver cannot serve.
-func (c Config) Supported() error {
-	var found field.ErrorList
-	for i, p := range c.StoragePools {
-		at := field.NewPath("storagePools").Index(i)
-		if p.Scope == ScopeShared {
-			found = append(found, field.Forbidden(at.Child("scope"), "shared is not supported by this version; use node"))
-		}
-		if p.sharedTemplate() {
-			found = append(found, field.Forbidden(at.Child("pvcTemplate", "accessModes"), "one claim for all nodes "+
-				"(ReadWriteMany) is served once scope shared is; use ReadWriteOnce, which makes a claim for each node"))
-		}
+// wrongScope says what is wrong with the scope, "" if nothing is.
+func (p Pool) wrongScope() string {
+	switch {
+	case p.Scope != ScopeNode && p.Scope != ScopeShared:
+		return "want node or shared"
+	case p.Scope == ScopeNode && p.sharedTemplate():
+		return "one claim for all nodes (pvcTemplate with ReadWriteMany) is a filesystem that they share: leave scope out, " +
+			"or use ReadWriteOnce for a claim on each node"
+	case p.Scope == ScopeShared && p.PVCTemplate != nil && !p.sharedTemplate():
+		return "a claim on each node (pvcTemplate without ReadWriteMany) is no filesystem that they share: leave scope " +
+			"out, or use ReadWriteMany for one claim of all nodes"
+	default:
+		return ""
 	}
-	return found.ToAggregate()
 }
 
 // sharedTemplate reports whether the template asks for one claim that all nodes mount.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +25,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/docs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
@@ -86,6 +88,7 @@ func TestController(t *testing.T) {
 		{"scheduler", scheduler},
 		{"growth", growth},
 		{"sanity", sanity}, // before nodes go that may return: they have to be asked for a volume without a PV
+		{"metrics", documented},
 		{"tokens", tokens},
 		{"trouble", func(t *testing.T, w *world) {
 			for name, test := range map[string]func(*testing.T, *world){
@@ -102,6 +105,26 @@ func TestController(t *testing.T) {
 			break // those that follow build on it
 		}
 	}
+}
+
+// documented compares what a controller that has worked for its nodes exports with docs/reference/metrics.md. It has
+// found a volume when its nodes connected, and made one.
+func documented(t *testing.T, w *world) {
+	t.Helper()
+	found := w.bound(t, "node-2")
+	w.controller.Kill(t)
+	w.controller = w.startController(addresses()[0])
+	w.controller.connected(t, slices.Sorted(maps.Keys(w.nodes))...)
+	made := w.bound(t, "node-1")
+	harness.Eventually(t, "the controller's metrics are those of the page", func(ctx context.Context) error {
+		page, err := harness.Fetch(ctx, http.DefaultClient, "http://"+w.controller.http+"/metrics")
+		if err != nil {
+			return err
+		}
+		return docs.CheckMetrics(docs.Exposed(page), "The controller", "A node and the controller")
+	})
+	w.deleted(t, found.Name)
+	w.deleted(t, made.Name)
 }
 
 // install installs the chart, with nodes on which the DaemonSet has pods.

@@ -75,7 +75,7 @@ func accepted(t *testing.T, w *world) {
 		`spec.imagePullPolicy: "" is as if it were not there: the operator's base values decide`,
 		`spec.storagePools[0].snapshotProvider: "zfs" is not known and ignored; the only one is reflink`,
 		`spec.storagePools[0].overlayClassName: "hpp-overlay" is ignored, and no class of this name is made: it needs `+
-			`pvcTemplate`,
+			`a pvcTemplate with ReadWriteMany`,
 		`spec.featureGates[0]: "Cloning" is not known and ignored; the only one is Snapshotting`,
 		`metadata.name: "mine" is served because it is the only HostPathProvisioner; one named hostpath-provisioner `+
 			`would be served instead of it`)

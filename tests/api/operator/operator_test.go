@@ -59,6 +59,8 @@ func TestOperator(t *testing.T) {
 		{"claims of kubevirt's operator", existingClaims},
 		{"claims and nodes", claimsOfNodes},
 		{"templates", templates},
+		{"one claim for all nodes", oneClaim},
+		{"what is in the way of one claim for all nodes", inTheWayOfOneClaim},
 		{"conditions and pools", conditions},
 		{"placement is verbatim", placement},
 		{"old violations", oldViolations},

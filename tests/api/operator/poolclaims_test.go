@@ -213,6 +213,10 @@ func templates(t *testing.T, w *world) {
 		"from a snapshot": {func(c *corev1.PersistentVolumeClaimSpec) {
 			c.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 		}, "pvcTemplate.dataSource: Forbidden"},
+		"one device for all nodes": {func(c *corev1.PersistentVolumeClaimSpec) {
+			forAll(c)
+			c.VolumeMode = new(corev1.PersistentVolumeBlock)
+		}, "pvcTemplate.volumeMode: Invalid value: \"Block\": with ReadWriteMany all nodes would mount"},
 	} {
 		err := w.Client.Create(t.Context(), withTemplate(test.change))
 		if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -236,14 +240,6 @@ func templates(t *testing.T, w *world) {
 	if now := w.mounterOf(t, patientNode, onNode1); len(now.Spec.Template.Spec.Containers[0].VolumeDevices) != 1 {
 		t.Error("the mounter of a device mounts a filesystem")
 	}
-	w.clear(t)
-	w.noClaims(t)
-	w.Create(t, withTemplate(func(c *corev1.PersistentVolumeClaimSpec) {
-		c.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-	}))
-	w.condition(t, v1beta1.NotServed, metav1.ConditionTrue, "is served once scope shared is")
-	w.poolSays(t, v1beta1.PoolNotServed, 0, 0, "is served once scope shared is")
-	w.claims(t)
 }
 
 func withTemplate(change func(*corev1.PersistentVolumeClaimSpec)) *v1beta1.HostPathProvisioner {
@@ -326,7 +322,7 @@ func (w *world) bind(t *testing.T, name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "of-" + name},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany},
 			ClaimRef:    &corev1.ObjectReference{Namespace: harness.Namespace, Name: name},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				HostPath: &corev1.HostPathVolumeSource{Path: "/of/" + name},

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/docs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 )
@@ -124,7 +125,7 @@ func (w *world) driverTLS(t *testing.T, version string) {
 	})
 }
 
-// metrics waits for a line of the operator's /metrics.
+// metrics waits for a line of the operator's /metrics, which has what docs/reference/metrics.md lists.
 func (w *world) metrics(t *testing.T, line string) {
 	t.Helper()
 	client := &http.Client{
@@ -138,6 +139,6 @@ func (w *world) metrics(t *testing.T, line string) {
 		if !strings.Contains("\n"+text, "\n"+line+"\n") {
 			return fmt.Errorf("no such line in %d bytes", len(text))
 		}
-		return nil
+		return docs.CheckMetrics(docs.Exposed(text), "The operator")
 	})
 }

@@ -13,6 +13,7 @@ import (
 type Metadata struct {
 	Version     string            `json:"version"`
 	AppVersion  string            `json:"appVersion"` // also the tag of the images that the chart asks for
+	Icon        string            `json:"icon"`
 	Annotations map[string]string `json:"annotations"`
 }
 

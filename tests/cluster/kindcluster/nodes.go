@@ -1,12 +1,15 @@
 package kindcluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -90,6 +93,29 @@ func inspect(ctx context.Context, name, networkName string) (Node, error) {
 // returns what it prints to standard output without the last line's end.
 func (c *Cluster) NodeExec(ctx context.Context, node string, command ...string) (string, error) {
 	return dockercli.Output(ctx, append([]string{"exec", node}, command...)...)
+}
+
+// CopyToNode puts a file of this machine into a folder on a node. Holes stay holes, which docker cp would fill.
+func (c *Cluster) CopyToNode(ctx context.Context, node, file, folder string) error {
+	tar := exec.CommandContext(ctx, "tar", "--sparse", "-C", filepath.Dir(file), "-c", filepath.Base(file))
+	var stderr bytes.Buffer
+	tar.Stderr = &stderr
+	stdout, err := tar.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := tar.Start(); err != nil {
+		return fmt.Errorf("start tar: %w", err)
+	}
+	_, err = dockercli.Input(ctx, stdout, "exec", "--interactive", node, "tar", "-C", folder, "-x")
+	_ = stdout.Close() // else tar waits for a reader that has failed
+	if packed := tar.Wait(); packed != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %s", packed, stderr.String()))
+	}
+	if err != nil {
+		return fmt.Errorf("copy %s to %s on node %s: %w", file, folder, node, err)
+	}
+	return nil
 }
 
 // Kubectl runs kubectl on the control plane, as administrator. stdin may be

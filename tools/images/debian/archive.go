@@ -15,7 +15,12 @@ import (
 const (
 	mirror   = "http://deb.debian.org/debian"
 	security = "http://deb.debian.org/debian-security"
-	keyring  = "/usr/share/keyrings/debian-archive-keyring.gpg"
+)
+
+// Keyring has the keys that Debian signs its archive with, and KeyringPackage carries it, in Ubuntu too.
+const (
+	Keyring        = "/usr/share/keyrings/debian-archive-keyring.gpg"
+	KeyringPackage = "debian-archive-keyring"
 )
 
 // Archive is apt-get with lists of its own: it sees the suites that it was opened with, changes nothing of the
@@ -30,8 +35,8 @@ func Open(ctx context.Context, folder, arch string, suites ...string) (Archive, 
 				err)
 		}
 	}
-	if _, err := os.Stat(keyring); err != nil {
-		return Archive{}, fmt.Errorf("the keys of Debian are missing, `apt-get install debian-archive-keyring`: %w", err)
+	if _, err := os.Stat(Keyring); err != nil {
+		return Archive{}, fmt.Errorf("the keys of Debian are missing, `apt-get install %s`: %w", KeyringPackage, err)
 	}
 	for _, sub := range []string{"lists/partial", "archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(folder, sub), 0o755); err != nil {
@@ -44,7 +49,7 @@ func Open(ctx context.Context, folder, arch string, suites ...string) (Archive, 
 		if strings.HasSuffix(suite, "-security") {
 			from = security
 		}
-		fmt.Fprintf(&sources, "deb [arch=%s signed-by=%s] %s %s main\n", arch, keyring, from, suite)
+		fmt.Fprintf(&sources, "deb [arch=%s signed-by=%s] %s %s main\n", arch, Keyring, from, suite)
 	}
 	list := filepath.Join(folder, "sources.list")
 	if err := os.WriteFile(list, []byte(sources.String()), 0o644); err != nil {

@@ -39,10 +39,19 @@ the operator would refuse to take it over. */}}
 
 {{/* All containers: Pod Security's `restricted`. */}}
 {{- define "hostpath-provisioner.controller.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- include "hostpath-provisioner.pod.over" (list "{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}" .Values.controller.securityContext) -}}
+{{- end -}}
+
+{{/* The images start as root otherwise. OpenShift chooses a user and a group of the namespace's own. */}}
+{{- define "hostpath-provisioner.controller.podSecurityContext" -}}
+runAsNonRoot: true
+{{- if ne (include "hostpath-provisioner.openshift" .) "true" }}
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+{{- end }}
+seccompProfile:
+  type: RuntimeDefault
 {{- end -}}
 
 {{/* A sidecar's port and probes. Takes (list "name" port). */}}
@@ -65,4 +74,9 @@ livenessProbe:
     port: {{ index . 0 }}
   periodSeconds: 20
   timeoutSeconds: 10
+{{- end -}}
+
+{{/* The ConfigMap in which the controller remembers which filesystem each shared pool is. Nobody else writes or removes it. */}}
+{{- define "hostpath-provisioner.controller.sharedPools" -}}
+{{- include "hostpath-provisioner.suffixed" (list . "shared-pools") -}}
 {{- end -}}

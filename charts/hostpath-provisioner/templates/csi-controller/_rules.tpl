@@ -41,15 +41,18 @@ what it has. */}}
   resources: [configmaps]
   resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}]
   verbs: [get{{ if $writes }}, patch{{ end }}]
+# Which filesystem each shared pool is.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ include "hostpath-provisioner.controller.sharedPools" . }}]
+  verbs: [get, update]
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: [{{ include "hostpath-provisioner.controller.certificateSecret" . }}]
   verbs: [get{{ if $self }}, update{{ end }}]
-{{- if $writes }}
 - apiGroups: [""]
   resources: [configmaps{{ if $self }}, secrets{{ end }}]
   verbs: [create]
-{{- end }}
 {{- end -}}
 
 {{/* csi-provisioner, in the whole cluster. */}}

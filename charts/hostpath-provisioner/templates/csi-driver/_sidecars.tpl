@@ -12,6 +12,10 @@
     {{- with .extraArgs }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- with .extraEnv }}
+  env:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   resources:
     {{- toYaml .resources | nindent 4 }}
   securityContext:
@@ -39,6 +43,10 @@
     - name: liveness
       containerPort: {{ .httpPort }}
       protocol: TCP
+  {{- with .extraEnv }}
+  env:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   resources:
     {{- toYaml .resources | nindent 4 }}
   securityContext:

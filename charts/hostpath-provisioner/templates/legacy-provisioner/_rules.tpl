@@ -28,6 +28,13 @@ what it has. */}}
 {{- default (include "hostpath-provisioner.legacy.name" .) .Values.legacyProvisioner.serviceAccount.name -}}
 {{- end -}}
 
+{{/* Where the pods of the legacy provisioners run. Takes (list $ their tolerations). */}}
+{{- define "hostpath-provisioner.legacy.scheduling" -}}
+{{- $root := index . 0 -}}
+{{- $values := set (omit $root.Values.legacyProvisioner "tolerations") "tolerations" (index . 1) -}}
+{{- include "hostpath-provisioner.pod.scheduling" (dict "root" $root "values" $values "priority" "system-node-critical") -}}
+{{- end -}}
+
 {{/* "true" when Helm, or the operator's rendering of this chart, installs the legacy provisioner. */}}
 {{- define "hostpath-provisioner.legacy.rendered" -}}
 {{- and .Values.legacyProvisioner.enabled (not .Values.operator.enabled) -}}

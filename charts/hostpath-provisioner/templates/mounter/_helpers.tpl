@@ -8,7 +8,7 @@
 {{- end -}}
 
 {{/*
-Tolerations that the DaemonSet controller adds to the driver's pods, so that a mounter is wherever the driver is; and
+Beside the driver's own: tolerations that the DaemonSet controller adds to its pods, so that a mounter is wherever the driver is; and
 every NoExecute: pods that tolerate such a taint go on using their volumes, and without the mounter the claim could be
 detached under them. The operator removes the mounter where no volume is left.
 */}}
@@ -34,6 +34,13 @@ detached under them. The operator removes the mounter where no volume is left.
 {{- if .Values.mounter.mounts -}}
 {{- $problems = append $problems "mounter.mounts: it is the operator's to set; set operator.enabled, and give the pools of a HostPathProvisioner a pvcTemplate." -}}
 {{- end -}}
+{{- end -}}
+{{- $devices := list -}}
+{{- range .Values.mounter.mounts -}}
+{{- if and .block (has .claim $devices) -}}
+{{- $problems = append $problems (printf "mounter.mounts: the claim %q is a device, and on node %q it would be mounted a second time; nodes that mount the filesystem of one device at once destroy it." .claim .node) -}}
+{{- end -}}
+{{- if .block }}{{ $devices = append $devices .claim }}{{ end -}}
 {{- end -}}
 {{- toYaml $problems -}}
 {{- end -}}

@@ -5,30 +5,14 @@
 serviceAccountName: {{ include "hostpath-provisioner.operator.serviceAccountName" . }}
 automountServiceAccountToken: true
 enableServiceLinks: false
-{{- with $operator.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
+{{ include "hostpath-provisioner.pod.scheduling" (dict "root" . "values" $operator "priority" "system-cluster-critical") }}
 {{- with .Values.global.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $operator.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $operator.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $operator.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 securityContext:
   # The image names its user; OpenShift chooses another, whatever this chart was rendered for.
-  runAsNonRoot: true
-  seccompProfile:
-    type: RuntimeDefault
+  {{- include "hostpath-provisioner.pod.over" (list "{runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}" $operator.podSecurityContext) | nindent 2 }}
 {{- end -}}
 
 {{/* Annotations of the pods, as YAML. Takes (list $ annotations). */}}
@@ -47,10 +31,7 @@ terminationMessagePolicy: FallbackToLogsOnError
 resources:
   {{- toYaml .Values.operator.resources | nindent 2 }}
 securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities:
-    drop: [ALL]
+  {{- include "hostpath-provisioner.pod.over" (list "{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}" .Values.operator.securityContext) | nindent 2 }}
 {{- end -}}
 
 {{/* The Secret with the serving certificate, whoever writes it. */}}

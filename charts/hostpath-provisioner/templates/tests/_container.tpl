@@ -3,6 +3,10 @@
 {{- $root := index . 0 -}}
 image: {{ index . 1 }}
 imagePullPolicy: {{ $root.Values.selftest.image.pullPolicy }}
+{{- with $root.Values.selftest.extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 resources:
   {{- toYaml $root.Values.selftest.resources | nindent 2 }}
 securityContext:

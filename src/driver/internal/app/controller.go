@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
@@ -30,7 +32,8 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	}
 	cluster, err := kube.NewController(kube.Config{
 		API: api, DriverName: d.driverName, TopologyKey: d.topologyKey, PodNamespace: d.podNamespace, PodName: d.podName,
-		NodeServiceAccount: d.nodeServiceAccount, NodePods: d.nodePods, Log: d.log, Timeout: apiTimeout,
+		NodeServiceAccount: d.nodeServiceAccount, NodePods: d.nodePods, NodeLabels: selectorKeys(specs),
+		Log: d.log, Timeout: apiTimeout,
 	})
 	if err != nil {
 		return err
@@ -54,15 +57,21 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 		health.Check{Name: "nodes", Do: func(context.Context) error { return service.Ready() }})
 }
 
-func (d *driver) controllerService(cluster *kube.Controller, specs []poolspec.Pool) (*controller.Server, error) {
-	names := make([]string, 0, len(specs))
+// selectorKeys are the labels that nodes are selected by.
+func selectorKeys(specs []poolspec.Pool) (keys []string) {
 	for _, s := range specs {
-		names = append(names, s.Name)
+		keys = slices.AppendSeq(keys, maps.Keys(s.NodeSelector))
 	}
+	return keys
+}
+
+func (d *driver) controllerService(cluster *kube.Controller, specs []poolspec.Pool) (*controller.Server, error) {
 	return controller.New(controller.Config{
-		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey, Pools: names,
-		PVs: cluster, Members: cluster, Claims: cluster, Events: cluster, RemoveOldCapacity: cluster.RemoveOldCapacity,
-		NodeGrace: d.nodeGrace, GoneAfter: d.nodeGoneAfter, OrphanAge: d.orphanAge, Settling: settling,
+		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey, Pools: specs,
+		PVs: cluster, Members: cluster, Claims: cluster, Events: cluster,
+		Identities:        kube.Identities{Controller: cluster, ConfigMap: d.sharedPools},
+		RemoveOldCapacity: cluster.RemoveOldCapacity,
+		NodeGrace:         d.nodeGrace, GoneAfter: d.nodeGoneAfter, OrphanAge: d.orphanAge, Settling: settling,
 		Log: d.log, Now: time.Now,
 	})
 }

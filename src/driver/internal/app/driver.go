@@ -145,6 +145,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.pools, err = pool.New(pool.Config{
 		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: d.cluster,
 		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.log, Now: time.Now,
+		Node: d.nodeName, Alone: d.controller == "",
 		SystemPaths: []string{"/", d.kubeletDir, d.stateDir}, OSPaths: []string{"/", d.kubeletDir},
 	})
 	if err != nil {

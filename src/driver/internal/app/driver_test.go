@@ -452,8 +452,8 @@ func TestTheDriverRefusesToStart(t *testing.T) {
 			[]string{"storagePools[0].sized: Forbidden: unknown field"},
 		},
 		"shared pool": {
-			"storagePools: [{name: local, path: $POOL, scope: shared}]", nil,
-			[]string{"storagePools[0].scope", "not supported"},
+			"storagePools: [{name: local, path: $POOL, scope: shared, quota: required, maxVolumes: 5}]", nil,
+			[]string{"storagePools[0].quota", "has no quota", "storagePools[0].maxVolumes"},
 		},
 		"pool holds state": {"storagePools: [{name: local, path: $POOL/..}]", nil, []string{"storagePools[0].path"}},
 		"state in pool":    {onePool, []string{"--state-dir=$POOL/state"}, []string{"storagePools[0].path", "--state-dir"}},

@@ -49,6 +49,7 @@ type options struct {
 
 	// The tunnel: how a node finds the controller, and what the controller needs to know about nodes.
 	controller, controllerCA, controllerToken, daemonSet     string
+	sharedPools                                              string
 	tunnelAddress, servingName, nodeServiceAccount, nodePods string
 	certificates, certificateSecret                          string
 	nodeGrace, nodeGoneAfter, orphanAge                      time.Duration
@@ -89,6 +90,8 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 func (o *options) addTunnelFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.controllerCA, "controller-ca", "",
 		"ConfigMap of this namespace with the authorities of the controller's certificate")
+	flags.StringVar(&o.sharedPools, "shared-pools", "",
+		"controller: ConfigMap of this namespace that remembers which filesystem each pool with scope shared is")
 	flags.StringVar(&o.controller, "controller", "",
 		"node: host:port of the controller's Service, empty for no controller; the host is the name in its certificate")
 	flags.StringVar(&o.controllerToken, "controller-token", "/var/run/secrets/hostpath-provisioner/token",
@@ -197,6 +200,7 @@ func (o *options) tunnelRules() []rule {
 		},
 		{"certificate-secret", o.certificateSecret, o.certificateSecret != "", "want the Secret's name"},
 		{"controller-ca", o.controllerCA, o.controllerCA != "", "want the ConfigMap's name"},
+		{"shared-pools", o.sharedPools, o.sharedPools != "", "want the ConfigMap's name"},
 		{"node-service-account", o.nodeServiceAccount, o.nodeServiceAccount != "", "want the name of a ServiceAccount"},
 		{"node-pods", o.nodePods, o.nodePods != "" && podsErr == nil, fmt.Sprintf("want a label selector (%v)", podsErr)},
 		{"node-grace", o.nodeGrace.String(), o.nodeGrace > 0, "want a positive duration"},
@@ -214,9 +218,6 @@ func (o *options) pools() ([]poolspec.Pool, error) {
 		return nil, fmt.Errorf("read the configuration (--config): %w", err)
 	}
 	config, err := poolspec.Parse(data)
-	if err == nil {
-		err = config.Supported()
-	}
 	if err == nil {
 		err = o.apart(config.StoragePools)
 	}

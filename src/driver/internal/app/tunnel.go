@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
@@ -67,14 +68,25 @@ func (s shown) Pools() []*wire.Pool {
 		all = append(all, &wire.Pool{
 			Name: p.Name, Id: p.ID, State: control.State(p), Message: p.Message, Backend: p.Backend,
 			Enforcement: p.Enforcement, Size: p.Size, Free: p.Free, Promised: p.Promised, Room: room, Largest: largest,
-			Volumes: int64(p.Volumes),
+			Volumes: int64(p.Volumes), Waiting: p.Reason == guard.Untold, Rooms: p.Rooms,
 		})
 	}
 	return all
 }
 
 // Find implements tunnel.Source.
-func (s shown) Find(ctx context.Context, id string) (bool, error) { return s.volumes.Has(ctx, id) }
+func (s shown) Find(ctx context.Context, id string) (pool string, found bool, err error) {
+	return s.volumes.Has(ctx, id)
+}
+
+// Share implements tunnel.Source.
+func (s shown) Share(pools []*wire.SharedPool) {
+	told := map[string]guard.Told{}
+	for _, p := range pools {
+		told[p.GetName()] = guard.Told{ID: p.GetId(), Make: p.GetMake(), Gone: p.GetGone()}
+	}
+	s.pools.Tell(told)
+}
 
 // Volumes implements tunnel.Source.
 func (s shown) Volumes(ctx context.Context, visit func(*wire.Volume) error) error {

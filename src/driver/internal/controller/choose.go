@@ -11,8 +11,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 )
 
 // choose gives the node for a new volume: the one that is asked for, the one that the claim carries, or the one with
@@ -23,6 +25,9 @@ func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string,
 		return "", err
 	}
 	allowed, err := s.allowed(q.GetAccessibilityRequirements())
+	if name := s.sharedPoolOf(q); name != "" && err == nil {
+		return s.anyOf(name, q.GetName(), allowed)
+	}
 	if err != nil || len(allowed) == 1 {
 		return strings.Join(allowed, ""), err
 	}
@@ -87,10 +92,10 @@ func claimOf(q *pb.CreateVolumeRequest) records.Claim {
 // roomiest is the connected node with the most room, among those allowed.
 func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, error) {
 	asked := q.GetParameters()[csi.KeyPool]
-	name := pool.Default(s.Pools, asked)
-	if !slices.Contains(s.Pools, name) {
+	name := pool.Default(s.pools, asked)
+	if !slices.Contains(s.pools, name) {
 		return "", status.Errorf(codes.InvalidArgument, "parameters.%s: %.64q is in no configuration; want one of %s",
-			csi.KeyPool, asked, strings.Join(s.Pools, ", "))
+			csi.KeyPool, asked, strings.Join(s.pools, ", "))
 	}
 	var node string
 	var most int64
@@ -107,4 +112,29 @@ func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, 
 			q.GetCapacityRange().GetRequiredBytes(), name, most)
 	}
 	return node, nil
+}
+
+// allowMany refuses a volume for many nodes in a pool that has sharedAccess for a single one, once the nodeSelector
+// selects a second, connected or not. What an earlier request has made before that stays, like all such volumes.
+func (s *Server) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *tunnel.Peer) error {
+	name := pool.Default(s.pools, q.GetParameters()[csi.KeyPool])
+	i := slices.Index(s.pools, name)
+	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) || i < 0 || !s.Pools[i].SharedAccess {
+		return nil // or the node refuses it
+	}
+	if !s.Members.Synced() {
+		return status.Error(codes.Unavailable, "waiting for the Kubernetes API to say which nodes there are")
+	}
+	nodes := s.Members.NodesWithDriver(s.Pools[i].NodeSelector)
+	if len(nodes) < 2 {
+		return nil
+	}
+	_, found, err := p.Find(ctx, q.GetName())
+	if found || err != nil && shown(p, name).GetId() == "" { // other pools of the node may be absent
+		return err
+	}
+	slices.Sort(nodes)
+	return status.Errorf(codes.InvalidArgument, "volume_capabilities: ReadWriteMany and ReadOnlyMany are for one node in "+
+		"pool %s, which has sharedAccess, and %d nodes are selected: %s; let the pool's nodeSelector select one of them, or "+
+		"ask for ReadWriteOnce; volumes that are there stay as they are", name, len(nodes), guard.Abridge(nodes))
 }

@@ -64,7 +64,7 @@ func TestRouting(t *testing.T) {
 			a.Remove()
 			b.Remove()
 			for _, n := range c.on {
-				n.Put(&wire.Volume{Id: "v"})
+				n.Put(&wire.Volume{Id: "v", Pool: "local"})
 			}
 			calls := ""
 			if c.asked != nil {

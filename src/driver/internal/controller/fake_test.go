@@ -29,6 +29,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 const gib = int64(1) << 30
@@ -38,17 +39,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // cluster is what the API server knows. It panics when it is asked about what a test has not set.
 type cluster struct {
 	mu      sync.Mutex
+	local   poolspec.Pool // configured, as the only one
 	now     time.Time
 	silent  bool // the API does not answer
 	syncing bool
 	pvs     []pool.PersistentVolume
 	drivers []string             // nodes with the driver
+	nvme    []string             // those of them with the label disk=nvme
 	tunnel  map[string]bool      // whether a node's driver has one
 	gone    map[string]time.Time // since when there is no Node object, zero where there is one
 	claims  map[string]string    // selected nodes, by uid of the claim
 	other   string               // is selected by somebody else at the moment of SelectNode
 	events  []string
-	cleared map[string]bool // nodes whose old capacity was removed
+	cleared map[string]bool   // nodes whose old capacity was removed
+	ids     map[string]string // of shared pools
+	version int               // of ids
 }
 
 // set changes the cluster.
@@ -87,10 +92,16 @@ func (c *cluster) Synced() bool {
 	return !c.syncing
 }
 
-func (c *cluster) NodesWithDriver() []string {
+func (c *cluster) NodesWithDriver(labels map[string]string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.drivers
+	switch {
+	case len(labels) == 0:
+		return slices.Clone(c.drivers)
+	case maps.Equal(labels, map[string]string{"disk": "nvme"}):
+		return slices.Clone(c.nvme)
+	}
+	panic(fmt.Sprint("which nodes have the labels ", labels))
 }
 
 func (c *cluster) NodeGone(_ context.Context, name string) (time.Time, bool, error) {
@@ -264,7 +275,15 @@ type running struct {
 
 func start(t *testing.T, nodes ...*node) running {
 	t.Helper()
-	c := &cluster{now: time.Unix(1e9, 0), claims: map[string]string{}, gone: map[string]time.Time{}}
+	return startWith(t, poolspec.Pool{Name: "local"}, nodes...)
+}
+
+func startWith(t *testing.T, local poolspec.Pool, nodes ...*node) running {
+	t.Helper()
+	c := &cluster{
+		now: time.Unix(1e9, 0), claims: map[string]string{}, gone: map[string]time.Time{}, local: local,
+		ids: map[string]string{},
+	}
 	r := running{cluster: c, server: newServer(t, c)}
 	r.hub = tunneltest.NewHub(t, "127.0.0.1:0", func(h *tunnel.HubConfig) { h.Changed = r.server.Changed })
 	r.hub.Start(t)
@@ -278,8 +297,8 @@ func start(t *testing.T, nodes ...*node) running {
 func newServer(t *testing.T, c *cluster) *controller.Server {
 	t.Helper()
 	s, err := controller.New(controller.Config{
-		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey, Pools: []string{"local"},
-		PVs: c, Members: c, Claims: c, Events: c, RemoveOldCapacity: c.removeOld,
+		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey, Pools: []poolspec.Pool{c.local},
+		PVs: c, Members: c, Claims: c, Events: c, Identities: c, RemoveOldCapacity: c.removeOld,
 		NodeGrace: time.Minute, GoneAfter: 10 * time.Minute, OrphanAge: time.Hour, Log: (&tunneltest.Log{}).Logger(),
 		Now: func() time.Time {
 			c.mu.Lock()

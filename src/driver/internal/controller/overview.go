@@ -90,6 +90,9 @@ func (s *Server) volumesOf(
 ) (found []control.Volume, err error) {
 	err = p.Volumes(ctx, func(v *wire.Volume) error {
 		pv := named[v.GetId()]
+		if s.shared(v.GetPool()) && s.speaker(v.GetPool()) != p.Name {
+			return nil
+		}
 		shown := control.Volume{
 			ID: v.GetId(), Node: p.Name, Pool: v.GetPool(), Bytes: v.GetBytes(), Used: v.GetUsed(), PV: pv.Name,
 			Enforcement: v.GetEnforcement(),

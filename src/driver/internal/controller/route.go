@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
@@ -101,6 +102,8 @@ func (s *Server) locate(ctx context.Context, id string) (node string, err error)
 		return "", status.Error(codes.FailedPrecondition, err.Error())
 	case err != nil:
 		return "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
+	case ok && s.shared(pool.Default(s.pools, pv.Pool)):
+		return s.anyOf(pool.Default(s.pools, pv.Pool), id, pv.Nodes)
 	case ok && len(pv.Nodes) == 1:
 		return pv.Nodes[0], nil
 	}
@@ -112,6 +115,8 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 	var (
 		mu              sync.Mutex
 		having, unasked []string
+		shared          = true // all have it in a shared pool
+		busy            bool   // one does not know at the moment in which
 		asking          sync.WaitGroup
 	)
 	more = append(more, s.names()...)
@@ -122,9 +127,9 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 	for _, name := range slices.Compact(more) {
 		asking.Go(func() {
 			p, err := s.peer(name)
-			found := false
+			found, in := false, ""
 			if err == nil {
-				found, err = p.Find(ctx, id)
+				in, found, err = p.Find(ctx, id)
 			} else if _, gone, goneErr := s.Members.NodeGone(ctx, name); goneErr == nil && gone {
 				return
 			}
@@ -134,19 +139,18 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 			case err != nil:
 				unasked = append(unasked, fmt.Sprintf("%s (%s)", name, status.Convert(err).Message()))
 			case found:
-				having = append(having, name)
+				having, shared, busy = append(having, name), shared && s.shared(in), busy || in == ""
 			}
 		})
 	}
 	asking.Wait()
-	switch {
-	case len(having) == 1:
+	if len(having) > 1 {
+		return oneOf(id, having, shared, busy)
+	}
+	if len(having) == 1 {
 		return having[0], nil
-	case len(having) > 1:
-		slices.Sort(having)
-		return "", status.Errorf(codes.FailedPrecondition, "nodes %s all have volume %s, and no PersistentVolume says which "+
-			"is meant; on the others: driver volume discard %s", strings.Join(having, ", "), id, id)
-	case len(unasked) > 0:
+	}
+	if len(unasked) > 0 {
 		slices.Sort(unasked)
 		return "", status.Errorf(codes.Unavailable, "volume %s may be on a node that could not be asked: %s",
 			id, strings.Join(unasked[:min(len(unasked), 5)], "; "))
@@ -154,9 +158,22 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 	return "", nil
 }
 
+// oneOf gives one of several nodes that have a volume, which only that of a shared pool may be.
+func oneOf(id string, having []string, shared, busy bool) (node string, err error) {
+	slices.Sort(having)
+	switch {
+	case shared:
+		return having[0], nil
+	case busy:
+		return "", status.Errorf(codes.Unavailable, "volume %s is being worked on; it is asked for again", id)
+	}
+	return "", status.Errorf(codes.FailedPrecondition, "nodes %s all have volume %s, and no PersistentVolume says which "+
+		"is meant; on the others: driver volume discard %s", strings.Join(having, ", "), id, id)
+}
+
 // names are the nodes that are connected or ought to be, by name.
 func (s *Server) names() []string {
-	all := slices.Clone(s.Members.NodesWithDriver())
+	all := s.Members.NodesWithDriver(nil)
 	for _, p := range s.hub.All() {
 		all = append(all, p.Name)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // PVs are the PersistentVolumes of this driver; volume.ErrClusterUnknown where the API does not answer.
@@ -30,8 +31,8 @@ type PVs interface {
 // Members are the nodes of the cluster, connected or not.
 type Members interface {
 	Synced() bool
-	// NodesWithDriver are those that the kubelet has registered the driver on.
-	NodesWithDriver() []string
+	// NodesWithDriver are those that the kubelet has registered the driver on, of them those with these labels.
+	NodesWithDriver(labels map[string]string) []string
 	// NodeGone reports whether there is no Node object of that name, and since when.
 	NodeGone(ctx context.Context, name string) (since time.Time, gone bool, err error)
 	// HasTunnel is false for a node whose driver is of a version without a controller.
@@ -51,15 +52,17 @@ type Events interface {
 	TellVolume(pv pool.PersistentVolume, reason, message string)
 }
 
-// Config is what the service is made of; every field but Settling is required.
+// Config is what the service is made of; every field but Identities and Settling is required.
 type Config struct {
 	DriverName, Version, TopologyKey string
-	// Pools are the names of the configured ones.
-	Pools   []string
+	// Pools are the configured ones.
+	Pools   []poolspec.Pool
 	PVs     PVs
 	Members Members
 	Claims  Claims
 	Events  Events
+	// Identities is required where a pool is shared.
+	Identities Identities
 	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now.
 	RemoveOldCapacity func(ctx context.Context, connected func(node string) bool) error
 	// NodeGrace is how long a node may be away before claims go elsewhere; GoneAfter how long there must be no Node object
@@ -76,6 +79,8 @@ type Server struct {
 	csi.Identity
 	pb.UnimplementedControllerServer
 	Config
+	// pools are the names of Pools.
+	pools []string
 	hub   *tunnel.Hub
 	start time.Time
 	// arrived are nodes that have connected and were not asked for their volumes since.
@@ -93,21 +98,35 @@ type Server struct {
 
 // New returns a service without nodes.
 func New(c Config) (*Server, error) {
-	texts := []string{c.DriverName, c.Version, c.TopologyKey}
-	if slices.Contains(texts, "") || c.PVs == nil || c.Members == nil || c.Claims == nil || c.Events == nil ||
-		c.RemoveOldCapacity == nil || c.Log == nil || c.Now == nil {
-		return nil, errors.New("controller: a field of its Config is missing")
-	}
-	if min(c.NodeGrace, c.GoneAfter, c.OrphanAge) <= 0 {
-		return nil, errors.New("controller: want positive times")
+	if err := c.validate(); err != nil {
+		return nil, err
 	}
 	s := &Server{
 		Config: c, start: c.Now(), arrived: make(chan string, 1024), left: map[string]time.Time{},
 		awaited: map[string]time.Time{},
 		found:   map[string]map[string]orphans{}, missed: map[string]bool{},
 	}
+	for _, p := range c.Pools {
+		s.pools = append(s.pools, p.Name)
+	}
 	s.Identity = csi.Identity{Name: c.DriverName, Version: c.Version, Ready: func() bool { return s.Ready() == nil }}
 	return s, nil
+}
+
+func (c Config) validate() error {
+	texts := []string{c.DriverName, c.Version, c.TopologyKey}
+	if slices.Contains(texts, "") || c.PVs == nil || c.Members == nil || c.Claims == nil || c.Events == nil ||
+		c.RemoveOldCapacity == nil || c.Log == nil || c.Now == nil {
+		return errors.New("controller: a field of its Config is missing")
+	}
+	if min(c.NodeGrace, c.GoneAfter, c.OrphanAge) <= 0 {
+		return errors.New("controller: want positive times")
+	}
+	isShared := func(p poolspec.Pool) bool { return p.Scope == poolspec.ScopeShared }
+	if slices.ContainsFunc(c.Pools, isShared) && c.Identities == nil {
+		return errors.New("controller: a pool is shared, and Identities of its Config is missing")
+	}
+	return nil
 }
 
 // Connect gives the service its nodes, before it is served.
@@ -128,7 +147,7 @@ func (s *Server) Ready() error {
 	if s.Now().Sub(s.start) >= s.NodeGrace {
 		return nil
 	}
-	for _, node := range s.Members.NodesWithDriver() {
+	for _, node := range s.Members.NodesWithDriver(nil) {
 		if s.hub.Get(node) == nil {
 			return fmt.Errorf("waiting for node %s to connect", node)
 		}

@@ -23,6 +23,9 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := s.allowMany(ctx, q, p); err != nil {
+		return nil, err
+	}
 	here := []*pb.Topology{s.topology(node)}
 	q = proto.CloneOf(q)
 	q.AccessibilityRequirements = &pb.TopologyRequirement{Requisite: here, Preferred: here}
@@ -37,6 +40,9 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 			"%d bytes", node, q.GetName(), v.GetVolumeId(), v.GetCapacityBytes())
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
+	if s.sharedPoolOf(q) != "" {
+		v.AccessibleTopology = nil
+	}
 	return answer, nil
 }
 
@@ -128,7 +134,7 @@ func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, er
 // GetCapacity implements csi.ControllerServer from what the nodes have said last. An error leaves the figures that are
 // published: so it is while a node is away, until the scheduler is to choose another.
 func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	name := pool.Default(s.Pools, q.GetParameters()[csi.KeyPool])
+	name := pool.Default(s.pools, q.GetParameters()[csi.KeyPool])
 	segments := q.GetAccessibleTopology().GetSegments()
 	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
 		var room, largest int64
@@ -157,11 +163,10 @@ func (s *Server) room(node, name string) (room, largest int64, known bool) {
 	if p == nil {
 		return 0, 0, false
 	}
-	pools, _ := p.Pools()
-	for _, is := range pools {
-		if is.GetName() == name {
-			return is.GetRoom(), is.GetLargest(), true
-		}
+	is := shown(p, name)
+	if first := s.hub.Get(s.speaker(name)); first != nil && s.shared(name) && is.GetLargest() > 0 {
+		is = shown(first, name)
 	}
-	return 0, 0, pools != nil
+	pools, _ := p.Pools()
+	return is.GetRoom(), is.GetLargest(), pools != nil
 }

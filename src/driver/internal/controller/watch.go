@@ -66,6 +66,7 @@ func (s *Server) Run(ctx context.Context) {
 	var searching sync.WaitGroup
 	defer searching.Wait()
 	searching.Go(func() { s.searchAll(ctx) })
+	searching.Go(func() { s.shareAll(ctx) })
 	watch := time.NewTicker(watchInterval)
 	defer watch.Stop()
 	for {
@@ -201,7 +202,7 @@ func (s *Server) warn(node, name, reason, why string, ids []string) {
 func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
 	found := map[string]orphans{}
 	err := p.Volumes(ctx, func(v *wire.Volume) error {
-		if !slices.Contains(s.Pools, v.GetPool()) {
+		if !slices.Contains(s.pools, v.GetPool()) || (s.shared(v.GetPool()) && s.speaker(v.GetPool()) != p.Name) {
 			return nil
 		}
 		f := found[v.GetPool()]

@@ -102,19 +102,21 @@ func (s *server) ListVolumes(ctx context.Context, q *pb.ListVolumesRequest) (*pb
 func (s *server) ValidateVolumeCapabilities(
 	ctx context.Context, q *pb.ValidateVolumeCapabilitiesRequest,
 ) (*pb.ValidateVolumeCapabilitiesResponse, error) {
+	var v volume.Volume
 	err := volumeID("volume_id", q.GetVolumeId())
 	if err == nil && len(q.GetVolumeCapabilities()) == 0 {
 		err = invalid("volume_capabilities", "missing: want at least one")
 	}
 	if err == nil {
-		_, _, err = s.Volumes.Get(ctx, q.GetVolumeId())
+		v, _, err = s.Volumes.Get(ctx, q.GetVolumeId())
 	}
-	response := &pb.ValidateVolumeCapabilitiesResponse{}
-	if refusal := capabilities("volume_capabilities", q.GetVolumeCapabilities()); refusal != nil {
+	response, asked := &pb.ValidateVolumeCapabilitiesResponse{}, q.GetVolumeCapabilities()
+	refusal := cmp.Or(capabilities("volume_capabilities", asked), s.accessModes("volume_capabilities", asked, v.Pool))
+	if refusal != nil {
 		response.Message = refusal.Error()
 	} else {
 		response.Confirmed = &pb.ValidateVolumeCapabilitiesResponse_Confirmed{
-			VolumeContext: q.GetVolumeContext(), VolumeCapabilities: q.GetVolumeCapabilities(), Parameters: q.GetParameters(),
+			VolumeContext: q.GetVolumeContext(), VolumeCapabilities: asked, Parameters: q.GetParameters(),
 		}
 	}
 	return answered(read, response, err)
@@ -152,9 +154,11 @@ func (s *server) answer(v volume.Volume) *pb.Volume {
 	maps.Copy(attributes, v.Parameters)
 	attributes[KeyPool] = v.Pool
 	attributes[keyEnforcement] = string(v.Enforcement)
-	return &pb.Volume{
-		VolumeId: v.ID, CapacityBytes: v.Bytes, VolumeContext: attributes, AccessibleTopology: []*pb.Topology{s.topology()},
+	answer := &pb.Volume{VolumeId: v.ID, CapacityBytes: v.Bytes, VolumeContext: attributes}
+	if v.Node == "" { // one of a shared pool is everywhere
+		answer.AccessibleTopology = []*pb.Topology{s.topology()}
 	}
+	return answer
 }
 
 // tokenPrefix marks the page tokens of this format: the last id of the page before, in base64.

@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // refused checks an error's code and that its message says every part.
@@ -111,7 +112,7 @@ func TestCreateVolumeSizes(t *testing.T) {
 }
 
 func TestCreateVolumeRefuses(t *testing.T) {
-	c := serve(t, &fake{resolve: onePool}) // nothing is ever made
+	c := serve(t, &fake{resolve: onePool, spec: configured(poolspec.Pool{})}) // nothing is ever made
 	with := func(key, value string) func(*pb.CreateVolumeRequest) {
 		return func(q *pb.CreateVolumeRequest) { q.Parameters = map[string]string{key: value} }
 	}
@@ -191,7 +192,10 @@ func TestCreateVolumeRefuses(t *testing.T) {
 		},
 		"RWX": {
 			mode(pb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER), codes.InvalidArgument,
-			[]string{"volume_capabilities[0].access_mode: MULTI_NODE_MULTI_WRITER", "ReadWriteOnce"},
+			[]string{
+				"volume_capabilities[0].access_mode: MULTI_NODE_MULTI_WRITER: a volume of pool local lives on one node",
+				"ReadWriteOnce", "sharedAccess: true",
+			},
 		},
 		"ROX": {
 			mode(pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY), codes.InvalidArgument,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // Volumes makes, removes and finds volumes.
@@ -42,8 +43,8 @@ type Pools interface {
 	Resolve(name string) (string, error)
 	// Capacity is the room that volumes can be promised, and the largest one that could be created, in bytes.
 	Capacity(pool string) (room, largest int64)
-	// Inline reports whether pods may have inline ephemeral volumes in the pool.
-	Inline(pool string) bool
+	// Spec is the configuration of the pool, the zero one of a pool that is not configured.
+	Spec(pool string) poolspec.Pool
 	// Health is that of every pool that this node has or should have.
 	Health() []PoolHealth
 }

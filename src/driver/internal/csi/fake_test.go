@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // fake stands in for the domain; a call that the test did not expect panics.
@@ -28,7 +29,7 @@ type fake struct {
 	stats     func(id, path string) (volume.Stats, error)
 	resolve   func(name string) (string, error)
 	capacity  func(pool string) (room, largest int64)
-	inline    func(pool string) bool
+	spec      func(pool string) poolspec.Pool
 	health    func() []csi.PoolHealth
 }
 
@@ -78,7 +79,9 @@ func (f *fake) Resolve(name string) (string, error) {
 func (f *fake) Capacity(pool string) (room, largest int64) {
 	return must("Capacity", f.capacity != nil, f.capacity)(pool)
 }
-func (f *fake) Inline(pool string) bool { return must("Inline", f.inline != nil, f.inline)(pool) }
+
+func (f *fake) Spec(pool string) poolspec.Pool { return must("Spec", f.spec != nil, f.spec)(pool) }
+
 func (f *fake) Health() []csi.PoolHealth {
 	return must("Health", f.health != nil, f.health)()
 }
@@ -90,6 +93,16 @@ func onePool(name string) (string, error) {
 		return "local", nil
 	default:
 		return "", fmt.Errorf("%w: %q", pool.ErrUnknown, name)
+	}
+}
+
+// configured is a configuration in which the pool local is as given.
+func configured(local poolspec.Pool) func(string) poolspec.Pool {
+	return func(pool string) poolspec.Pool {
+		if pool == "local" {
+			return local
+		}
+		return poolspec.Pool{}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 const target = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pvc-1/mount"
@@ -213,7 +214,7 @@ func inlineContext(extra map[string]string) map[string]string {
 func TestPublishInline(t *testing.T) {
 	var asked volume.PublishRequest
 	c := serve(t, &fake{
-		resolve: onePool, inline: func(pool string) bool { return pool == "local" },
+		resolve: onePool, spec: configured(poolspec.Pool{Inline: true}),
 		publish: func(q volume.PublishRequest) error { asked = q; return nil },
 	})
 	_, err := c.NodePublishVolume(t.Context(), &pb.NodePublishVolumeRequest{
@@ -234,7 +235,7 @@ func TestPublishInline(t *testing.T) {
 }
 
 func TestPublishInlineRefuses(t *testing.T) {
-	c := serve(t, &fake{resolve: onePool, inline: func(string) bool { return false }})
+	c := serve(t, &fake{resolve: onePool, spec: configured(poolspec.Pool{})})
 	for name, test := range map[string]struct {
 		attributes map[string]string
 		says       []string

@@ -39,6 +39,9 @@ func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 	if err == nil {
 		s.Pool, err = c.pool("parameters", s.Pool)
 	}
+	if err == nil {
+		err = c.accessModes("volume_capabilities", q.GetVolumeCapabilities(), s.Pool)
+	}
 	return s, err
 }
 
@@ -98,7 +101,7 @@ func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spe
 	if err == nil {
 		s.Pool, err = c.pool("volume_context", s.Pool)
 	}
-	if err == nil && !c.Pools.Inline(s.Pool) {
+	if err == nil && !c.Pools.Spec(s.Pool).Inline {
 		err = invalid("volume_context."+KeyPool,
 			"pool %.64q takes no inline ephemeral volumes; want one with inline: true", s.Pool)
 	}
@@ -114,15 +117,33 @@ func capabilities(field string, asked []*pb.VolumeCapability) error {
 		if _, err := mountOptions(at, c); err != nil {
 			return err
 		}
-		switch mode := c.GetAccessMode().GetMode(); mode {
-		case pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
-			pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
-		default:
-			return invalid(at+".access_mode", "%s: volumes live on one node; want ReadWriteOnce or ReadWriteOncePod "+
-				"(SINGLE_NODE_*)", mode)
+		mode := c.GetAccessMode().GetMode()
+		if _, known := pb.VolumeCapability_AccessMode_Mode_name[int32(mode)]; !known {
+			return invalid(at+".access_mode", "%s is not known", mode)
 		}
 	}
 	return nil
+}
+
+// accessModes checks that a pool allows every access mode that is asked for.
+func (c Config) accessModes(field string, asked []*pb.VolumeCapability, pool string) error {
+	if i := slices.IndexFunc(asked, ForManyNodes); i >= 0 && !c.Pools.Spec(pool).AllowsMany() {
+		return invalid(fmt.Sprintf("%s[%d].access_mode", field, i), "%s: a volume of pool %s lives on one node; want "+
+			"ReadWriteOnce or ReadWriteOncePod (SINGLE_NODE_*), or a pool with sharedAccess: true or scope: shared",
+			asked[i].GetAccessMode().GetMode(), pool)
+	}
+	return nil
+}
+
+// ForManyNodes reports whether a capability asks that several nodes can use the volume.
+func ForManyNodes(c *pb.VolumeCapability) bool {
+	switch c.GetAccessMode().GetMode() {
+	case pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, pb.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
+		pb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
+		return true
+	default:
+		return false
+	}
 }
 
 // mountOptions reads what a capability says about mounting, the access mode included. It takes every access mode:

@@ -212,8 +212,37 @@ func (d *hostFS) rename(from, to string, flags uint) error {
 			} else {
 				err = unix.Renameat2(int(source.Fd()), old, int(dest.Fd()), name, flags)
 			}
+			if errors.Is(err, unix.EINVAL) && flags == unix.RENAME_NOREPLACE {
+				err = renameToFree(source, old, dest, name)
+			}
 			if err != nil {
 				return &os.LinkError{Op: "rename", Old: openat.Path(source, old), New: openat.Path(dest, name), Err: err}
+			}
+			return nil
+		})
+	})
+}
+
+// renameToFree is for filesystems that do not know RENAME_NOREPLACE, as NFS and 9p. A name that somebody makes between
+// its two steps is replaced if it is a file or an empty directory.
+func renameToFree(source *os.File, old string, dest *os.File, name string) error {
+	var taken unix.Stat_t
+	err := unix.Fstatat(int(dest.Fd()), name, &taken, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case err == nil:
+		return unix.EEXIST
+	case !errors.Is(err, unix.ENOENT):
+		return err
+	}
+	return unix.Renameat(int(source.Fd()), old, int(dest.Fd()), name)
+}
+
+// Link implements FS.
+func (d *hostFS) Link(from, to string) error {
+	return d.at("link", from, func(source *os.File, old string) error {
+		return d.at("link", to, func(dest *os.File, name string) error {
+			if err := unix.Linkat(int(source.Fd()), old, int(dest.Fd()), name, 0); err != nil {
+				return &os.LinkError{Op: "link", Old: openat.Path(source, old), New: openat.Path(dest, name), Err: err}
 			}
 			return nil
 		})

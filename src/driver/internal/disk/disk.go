@@ -25,6 +25,7 @@ type FS interface {
 	Reader
 	Writer
 	Mover
+	Linker
 	Opener
 }
 
@@ -70,6 +71,12 @@ type Mover interface {
 	// append-only flags are cleared. What cannot be removed (a mount point) is left while the rest goes, and the
 	// error names the first such thing.
 	RemoveTree(ctx context.Context, name string, step func(context.Context) error) error
+}
+
+// Linker gives a file a second name.
+type Linker interface {
+	// Link fails with fs.ErrExist where the new name is taken.
+	Link(from, to string) error
 }
 
 // Opener opens directories, and makes what was changed durable.

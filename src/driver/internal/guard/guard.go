@@ -39,6 +39,17 @@ type Facts struct {
 	Selected, Unlabelled bool
 	// SamePool is the name of another pool with this marker, "" where there is none.
 	SamePool string
+	// Told is what the controller says of a shared pool.
+	Told Told
+}
+
+// Told is what the controller says of a shared pool: the same to all nodes.
+type Told struct {
+	ID string // of its marker; "" while nobody has made it, or the controller has not said it
+	// Make reports that this node is to take the pool into use first.
+	Make bool
+	// Gone are nodes that will not come back: what they left in the pool is this node's to recover.
+	Gone []string
 }
 
 // Decision is an action with its reason, in CamelCase and as a sentence.
@@ -82,11 +93,41 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 	case f.SamePool != "":
 		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",
 			spec.Path, f.SamePool)
+	case f.Told.ID != "" && f.Told.ID != f.Remembered.ID:
+		f.Remembered = Remembered{Memory: Memory{Forgotten: f.Remembered.Forgotten}}
+		return told(spec, f, first(spec, f))
 	case f.Remembered.ID != "":
 		return recognize(spec, f)
+	case spec.Scope == poolspec.ScopeShared && !f.Told.Make:
+		return untold(spec, first(spec, f))
 	default:
 		return first(spec, f)
 	}
+}
+
+// told compares the marker of a shared pool with the one that all nodes are to have.
+func told(spec poolspec.Pool, f Facts, d Decision) Decision {
+	const wayOut = "mount the filesystem there that the other nodes have"
+	switch {
+	case d.Action == Create:
+		return Absent("MarkerMissing", "%s holds no csi/%s, and other nodes have pool %s there: "+wayOut,
+			spec.Path, disk.MarkerFile, f.Told.ID)
+	case d.Action == Adopt && f.Marker.ID != f.Told.ID:
+		return Absent("MarkerDiffers", "%s is pool %s, and other nodes have pool %s there: "+wayOut,
+			spec.Path, f.Marker.ID, f.Told.ID)
+	}
+	return d
+}
+
+// Untold is the reason of a shared pool that could be used if the controller had said which one it is.
+const Untold = "IdentityUnknown"
+
+// untold keeps a node from taking a shared pool into use by itself: it may have another filesystem than all others.
+func untold(spec poolspec.Pool, d Decision) Decision {
+	if d.Action != Adopt && d.Action != Create {
+		return d
+	}
+	return Absent(Untold, "waiting for the controller to say which filesystem all nodes have at %s", spec.Path)
 }
 
 // first decides about a pool that this node does not remember.

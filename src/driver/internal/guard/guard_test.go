@@ -21,6 +21,7 @@ func TestDecide(t *testing.T) {
 		ours   = &guard.Marker{Version: guard.MarkerVersion, ID: "AAAA"}
 		theirs = &guard.Marker{Version: guard.MarkerVersion, ID: "BBBB"}
 		known  = guard.Remembered{Memory: guard.Memory{ID: "AAAA", Path: "/pool"}}
+		shared = poolspec.Pool{Scope: poolspec.ScopeShared}
 		gone   = guard.Remembered{Memory: guard.Memory{Forgotten: true, Path: "/pool"}}
 	)
 	for name, tc := range map[string]struct {
@@ -142,8 +143,68 @@ func TestDecide(t *testing.T) {
 			facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true}, action: guard.Refuse, reason: "NotMounted",
 		},
 		"requireMount off on a shared pool": {
-			spec:  poolspec.Pool{RequireMount: &no, Scope: poolspec.ScopeShared},
-			facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true}, action: guard.Create,
+			spec: poolspec.Pool{RequireMount: &no, Scope: poolspec.ScopeShared},
+			facts: guard.Facts{
+				Selected: true, Facts: here, SystemDisk: true, Told: guard.Told{Make: true},
+			},
+			action: guard.Create,
+		},
+		"shared, nobody has said what it is": {
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours},
+			action: guard.Refuse, reason: guard.Untold,
+		},
+		"shared, nobody has said what it is, and not mounted": {
+			spec: shared, facts: guard.Facts{Selected: true, SystemDisk: true}, action: guard.Refuse, reason: "NotMounted",
+		},
+		"shared, this node is the first": {
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Told: guard.Told{Make: true}}, action: guard.Create,
+		},
+		"shared, this node is the first, marked": {
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Told: guard.Told{Make: true}},
+			action: guard.Adopt,
+		},
+		"shared, as the others have it": {
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Told: guard.Told{ID: "AAAA"}},
+			action: guard.Adopt,
+		},
+		"shared, as the others have it, remembered": {
+			spec:  shared,
+			facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known, Told: guard.Told{ID: "AAAA"}},
+		},
+		"shared, remembered, the controller is silent": {
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known},
+		},
+		"shared, another filesystem than the others have": {
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: theirs, Told: guard.Told{ID: "AAAA"}},
+			action: guard.Refuse, reason: "MarkerDiffers",
+		},
+		"shared, another filesystem than the others have now": {
+			spec: shared, facts: guard.Facts{
+				Selected: true, Facts: here, Marker: ours, Remembered: known, Told: guard.Told{ID: "BBBB"},
+			},
+			action: guard.Refuse, reason: "MarkerDiffers",
+		},
+		"shared, an empty filesystem, and the others have one": {
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Told: guard.Told{ID: "AAAA", Make: true}},
+			action: guard.Refuse, reason: "MarkerMissing",
+		},
+		"shared, replaced on all nodes": {
+			spec: shared, facts: guard.Facts{
+				Selected: true, Facts: here, Marker: theirs, Remembered: known, Told: guard.Told{ID: "BBBB"},
+			},
+			action: guard.Adopt,
+		},
+		"shared, not mounted where the others have it": {
+			spec:   shared,
+			facts:  guard.Facts{Selected: true, Facts: here, SystemDisk: true, Marker: ours, Told: guard.Told{ID: "AAAA"}},
+			action: guard.Refuse, reason: "NotMounted",
+		},
+		"shared, not selected, and the others have it": {
+			spec: shared, facts: guard.Facts{Facts: here, Marker: ours, Told: guard.Told{ID: "AAAA"}}, action: guard.Adopt,
+		},
+		"shared, not selected and not mounted": {
+			spec: shared, facts: guard.Facts{SystemDisk: true, Told: guard.Told{ID: "AAAA"}},
+			action: guard.StayAside, reason: "NotSelected",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

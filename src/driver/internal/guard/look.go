@@ -88,7 +88,7 @@ func Confirm(host disk.Host, spec poolspec.Pool, d Decision, f Facts, wanted []s
 		}
 		return d
 	}
-	if f.Remembered.Forgotten {
+	if f.Remembered.Forgotten || f.Told.ID != "" { // what other nodes have is no wrong disk, whatever it lacks
 		return d
 	}
 	lacking := wanted

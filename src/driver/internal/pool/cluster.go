@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 const (
@@ -19,10 +20,12 @@ const (
 	askAgain, afterSilence = 30 * time.Second, 5 * time.Second
 )
 
-// Inline reports whether a pool takes CSI inline ephemeral volumes.
-func (s *Set) Inline(name string) bool {
-	p := s.find(name)
-	return p != nil && p.spec.Inline
+// Spec is the configuration of a pool, the zero one of a pool that is not configured.
+func (s *Set) Spec(name string) poolspec.Pool {
+	if p := s.find(name); p != nil {
+		return p.spec
+	}
+	return poolspec.Pool{}
 }
 
 // Resolve names the pool of a class: the one it asks for, else the pool legacy, else the only one.
@@ -95,7 +98,7 @@ func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) guard.D
 	var wanted []string
 	names := p.set.Names()
 	for _, pv := range pvs {
-		if pv.Here && Default(names, pv.Pool) == p.spec.Name {
+		if (pv.Here || p.shared()) && Default(names, pv.Pool) == p.spec.Name {
 			wanted = append(wanted, pv.Handle)
 		}
 	}

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"errors"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -81,7 +82,7 @@ func TestAHangingDiskKeepsNobodyElse(t *testing.T) {
 		n.pools[1].Check(t.Context())
 		n.pools[1].Purge(t.Context())
 	}
-	if got := n.status(t, "local"); got != before || !got.Seen.Equal(seen) {
+	if got := n.status(t, "local"); !reflect.DeepEqual(got, before) || !got.Seen.Equal(seen) {
 		t.Errorf("%+v, want what was seen before: %+v", got, before)
 	}
 	if got := n.status(t, "other"); !got.Seen.Equal(n.clock.Now()) {

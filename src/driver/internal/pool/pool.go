@@ -21,6 +21,7 @@ import (
 type Pool struct {
 	set    *Set
 	spec   poolspec.Pool
+	host   disk.Host
 	ledger *ledger.Ledger
 	worker *trash.Worker
 	log    *slog.Logger
@@ -53,6 +54,11 @@ type state struct {
 	usageRead, usageDue time.Time // what volumes use: when it was read last, and when it may be read again
 	cleanDue            time.Time // what interrupted creates left: when removing it is tried again
 	cleanPause          time.Duration
+
+	// unconfirmed reports that this node has taken a shared pool into use and was not told since that it is the right one.
+	unconfirmed bool
+	rooms       []string  // of a shared pool: other nodes that have one
+	catchUpDue  time.Time // when it is looked at again
 }
 
 // known is a snapshot of the state.
@@ -73,8 +79,11 @@ const notChecked = "NotChecked"
 
 func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
 	p := &Pool{
-		set: set, spec: spec, ledger: ledger.New(spec), worker: purger.For(spec, set.Now, set.Log),
+		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Now, set.Log),
 		log: set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path),
+	}
+	if p.shared() {
+		p.host = disk.Shared(set.Host, set.Node)
 	}
 	p.now = guard.Absent(notChecked, "the pool has not been looked at yet")
 	p.backend = quota.Backend{Name: quota.Plain, Enforcement: quota.None}
@@ -84,7 +93,9 @@ func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
 
 // Open is a pool for the length of one operation.
 type Open struct {
-	Name    string
+	Name string
+	// Room is this node's name in a shared pool, else "".
+	Room    string
 	Disk    disk.FS
 	Limits  quota.Limits
 	Backend quota.Backend
@@ -98,11 +109,15 @@ type Open struct {
 func (p *Pool) open() *Open {
 	p.use.RLock()
 	known := p.known()
-	if known.id != "" {
-		if d, _, err := guard.Open(p.set.Host, p.spec.Path, known.id); err == nil {
+	if known.id != "" && p.set.expects(p.spec.Name, known.id) {
+		if d, _, err := guard.Open(p.host, p.spec.Path, known.id); err == nil {
 			b := known.backend
+			room := ""
+			if p.shared() {
+				room = p.set.Node
+			}
 			return &Open{
-				Name: p.spec.Name, Disk: d, Limits: b.On(d), Backend: b, Ledger: p.ledger, Log: p.log, pool: p,
+				Name: p.spec.Name, Room: room, Disk: d, Limits: b.On(d), Backend: b, Ledger: p.ledger, Log: p.log, pool: p,
 			}
 		}
 	}
@@ -175,6 +190,9 @@ type Status struct {
 	EnforcementLost bool `json:"enforcementLost,omitempty"`
 	ReadOnly        bool `json:"readOnly,omitempty"`
 	Inline          bool `json:"inline"`
+	Shared          bool `json:"shared,omitempty"` // its volumes are on all nodes
+	// Rooms are the other nodes that have something of their own in a shared pool.
+	Rooms []string `json:"-"`
 	// WithOS reports whether the pool is on a filesystem of Config.OSPaths; nil where that cannot be seen.
 	WithOS *bool `json:"withOS,omitempty"`
 	// Seen is when the disk was last looked at.
@@ -219,6 +237,7 @@ func (p *Pool) status() Status {
 		Name: p.spec.Name, Path: p.spec.Path, Present: s.id != "", Selected: p.ledger.Selected(), ID: s.id, Configured: true,
 		Used: p.set.remembered(p.spec.Name).Used(), Unchecked: s.now.Reason == notChecked,
 		Aside: s.now.Action == guard.StayAside, Reason: s.now.Reason, Message: s.now.Message, Inline: p.spec.Inline,
+		Shared: p.shared(), Rooms: s.rooms,
 		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,
 		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest,
 	}

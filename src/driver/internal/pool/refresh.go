@@ -42,22 +42,26 @@ func (p *Pool) refresh(ctx context.Context) {
 	if id == "" {
 		p.ledger.Reset(false)
 	}
-	var before guard.Decision
-	p.update(func(s *state) { before, s.now, s.id = s.now, now, id })
-	p.announce(before, now)
+	unconfirmed := p.awaitConfirmation(id, now, facts)
+	before := p.known()
+	p.update(func(s *state) { s.now, s.id, s.unconfirmed = now, id, unconfirmed })
+	if before.unconfirmed != unconfirmed {
+		p.set.changed()
+	}
+	p.announce(before.now, now)
 }
 
 // decide looks at the pool's path. It changes nothing.
 func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
-	f, err := guard.Look(p.set.Host, p.spec.Path, p.set.SystemPaths)
+	f, err := guard.Look(p.host, p.spec.Path, p.set.SystemPaths)
 	if err != nil {
 		return guard.Decision{}, f, err
 	}
-	f.Remembered = p.set.remembered(p.spec.Name)
+	f.Remembered, f.Told = p.set.remembered(p.spec.Name), p.told()
 	f.Selected = p.known().served || p.ledger.Selected()
 	f.Unlabelled = len(p.spec.NodeSelector) > 0 && !p.set.labelled.Load()
 	for _, other := range p.set.pools {
-		if other != p && f.Marker != nil && p.set.remembered(other.spec.Name).ID == f.Marker.ID {
+		if other != p && f.Marker != nil && slices.Contains(p.set.idsOf(other.spec.Name), f.Marker.ID) {
 			f.SamePool = other.spec.Name
 			break
 		}
@@ -92,7 +96,7 @@ func (p *Pool) takeIntoUse(d guard.Decision, f guard.Facts) (id string, err erro
 
 // create makes the pool's directories and its marker.
 func (p *Pool) create(f guard.Facts) (id string, err error) {
-	d, err := guard.Make(p.set.Host, p.spec.Path, f.Facts)
+	d, err := guard.Make(p.host, p.spec.Path, f.Facts)
 	if err != nil {
 		return "", err
 	}
@@ -104,12 +108,16 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 	if err := ensureLayout(d); err != nil {
 		return "", err
 	}
-	return m.ID, m.Write(d, disk.CreateFile)
+	err = m.Write(d, disk.CreateFile)
+	if errors.Is(err, fs.ErrExist) { // another node was faster, and is the one to be followed
+		return "", guard.Refused("Changing", "another node takes %s into use; it is looked at again", p.spec.Path)
+	}
+	return m.ID, err
 }
 
 // tryQuota refuses a marked pool that this node never used where its quota is required and not to be had.
 func (p *Pool) tryQuota(id string) error {
-	d, m, err := guard.Open(p.set.Host, p.spec.Path, id)
+	d, m, err := guard.Open(p.host, p.spec.Path, id)
 	if err == nil {
 		_, err = p.detect(d, *m, true)
 		err = errors.Join(err, d.Close())
@@ -119,7 +127,7 @@ func (p *Pool) tryQuota(id string) error {
 
 // recover empties the ledger and fills it again from disk. first reports that this node has not used the pool before.
 func (p *Pool) recover(ctx context.Context, id string, first bool) (err error) {
-	d, m, err := guard.Open(p.set.Host, p.spec.Path, id)
+	d, m, err := guard.Open(p.host, p.spec.Path, id)
 	if err != nil {
 		return err
 	}
@@ -215,8 +223,10 @@ func ensureLayout(d disk.FS) error {
 		}
 	}
 	for _, dir := range []string{disk.MetaDir, disk.VolumesDir, disk.StagingDir, disk.TrashDir} {
-		if err := d.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("make csi/%s: %w", dir, err)
+		for _, on := range []disk.FS{disk.Whole(d), d} { // of a shared pool, the rooms of all nodes and this node's own
+			if err := on.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("make csi/%s: %w", dir, err)
+			}
 		}
 	}
 	// Not for what was just made alone: a driver that was killed in the last step of a delete is asked again,
@@ -224,6 +234,11 @@ func ensureLayout(d disk.FS) error {
 	// elsewhere it was before the record moved.
 	if err := disk.SyncAll(d, ".", disk.MetaDir); err != nil {
 		return err
+	}
+	if disk.IsShared(d) {
+		if err := disk.SyncAll(disk.Whole(d), disk.StagingDir, disk.TrashDir); err != nil {
+			return err
+		}
 	}
 	return trash.EnsureSpare(d)
 }

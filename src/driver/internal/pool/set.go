@@ -61,7 +61,7 @@ type Events interface {
 	Warning(reason, message string)
 }
 
-// Config is what a set is made of; every field but SystemPaths and OSPaths is required.
+// Config is what a set is made of; every field but Alone, SystemPaths and OSPaths is required.
 type Config struct {
 	Specs  []poolspec.Pool
 	Host   disk.Host
@@ -71,6 +71,9 @@ type Config struct {
 	Quotas *quota.Quotas
 	Log    *slog.Logger
 	Now    func() time.Time
+	// Node names this node's room in shared pools. Without a controller, Alone, it takes them into use by itself.
+	Node  string
+	Alone bool
 	// SystemPaths are the host's paths whose filesystems are no pool's own: /, the kubelet's and the state directory.
 	SystemPaths []string
 	// OSPaths are those of them that a full pool would take the node down with: / and the kubelet's directory.
@@ -90,13 +93,14 @@ type Set struct {
 
 	mu        sync.Mutex
 	memory    map[string]guard.Remembered // of pools that the configuration does not have too
+	told      map[string]guard.Told       // of shared pools
 	listeners []chan struct{}
 }
 
 // New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
 func New(c Config) (*Set, error) {
 	if c.Host == nil || c.State == nil || c.PVs == nil || c.Events == nil || c.Quotas == nil || c.Log == nil ||
-		c.Now == nil {
+		c.Now == nil || c.Node == "" {
 		return nil, errors.New("pool set: a field of its Config is missing")
 	}
 	state, err := guard.NewState(c.State)
@@ -214,7 +218,9 @@ func (s *Set) Absent() []string {
 	var absent []string
 	add := func(name, why string) { absent = append(absent, fmt.Sprintf("pool %s: %s", name, why)) }
 	for _, p := range s.pools {
-		if known := p.known(); known.id == "" && s.remembered(p.spec.Name).Used() {
+		known := p.known()
+		expected := s.remembered(p.spec.Name).Used() || (p.shared() && known.now.Action != guard.StayAside)
+		if known.id == "" && expected {
 			add(p.spec.Name, known.now.Message)
 		}
 	}

@@ -65,8 +65,10 @@ func (p *Pool) Check(ctx context.Context) {
 	quotaNow, err := p.set.Quotas.Detect(o.Disk, p.spec.Quota, false)
 	changed := err == nil && !quotaNow.Same(o.Backend) // in doubt it is not
 	p.readUsage(o)
+	p.catchUp(ctx, o)
 	o.close()
-	if changed || (turned && !readOnly) { // recovery may have met it read-only, and have done nothing
+	confirmed := p.known().unconfirmed && p.told().ID != ""
+	if changed || confirmed || (turned && !readOnly) { // recovery may have met it read-only, and have done nothing
 		p.refresh(ctx)
 	} else if !readOnly {
 		p.clean(ctx)
@@ -137,7 +139,7 @@ func (p *Pool) clean(ctx context.Context) {
 	}
 	p.use.Lock()
 	defer p.use.Unlock()
-	d, _, err := guard.Open(p.set.Host, p.spec.Path, known.id)
+	d, _, err := guard.Open(p.host, p.spec.Path, known.id)
 	if err != nil {
 		return // the next check finds out why
 	}

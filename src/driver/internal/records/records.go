@@ -70,6 +70,8 @@ type Record struct {
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Ephemeral marks an inline volume, the only kind that unpublishing deletes.
 	Ephemeral bool `json:"ephemeral,omitempty"`
+	// Node is the one whose room in a shared pool the volume was made in; "" in other pools.
+	Node string `json:"node,omitempty"`
 	// Adopted marks a directory that another driver made; nothing is enforced on it.
 	Adopted bool      `json:"adopted,omitempty"`
 	Created time.Time `json:"created"`

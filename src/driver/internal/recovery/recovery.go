@@ -56,37 +56,29 @@ func Run(ctx context.Context, p Pool) (Result, error) {
 		return Result{}, fmt.Errorf("recover the pool: %w", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(surveys)) {
-		r.settle(ctx, id, surveys[id], found[id])
+		s, v, err := r.again(id, surveys[id], found[id])
+		if errors.Is(err, ErrMoving) {
+			continue
+		}
+		if err != nil {
+			return Result{}, fmt.Errorf("recover volume %s: %w", id, err)
+		}
+		r.settle(ctx, id, s, v)
 	}
 	return *r.Result, nil
 }
 
-// Volume is what the ledger is to know of a record whose directory counts to no ID.
-func Volume(r records.Record) ledger.Volume {
-	return ledger.Volume{Bytes: r.Bytes, QuotaID: r.QuotaID, Ephemeral: r.Ephemeral, Created: r.Created}
-}
-
 // settle applies the verdict about one id and enters it into the result. One bad volume does not keep the others.
 func (r run) settle(ctx context.Context, id string, s Survey, v ledger.Volume) {
-	verdict := s.Verdict()
-	var err error
-	if !r.ReadOnly {
-		err = Apply(ctx, r.Disk, r.Limits, id, s)
-	}
-	if errors.Is(err, syscall.EBUSY) && verdict != Healthy && verdict != Untracked {
-		r.Leftovers++
-		err = nil
+	verdict, err := r.apply(ctx, id, s)
+	if errors.Is(err, ErrMoving) { // what comes of it, the next look shows
+		return
 	}
 	if err != nil {
 		r.log("cannot recover a volume", id, err)
-		if verdict == Healthy { // only its leftovers are in trouble
-			r.Uncleared = append(r.Uncleared, id)
-		} else {
-			verdict = Refused
-		}
 	}
 	switch verdict {
-	case Healthy:
+	case Healthy, FinishCreate:
 		r.Volumes[id] = r.check(id, v)
 	case LostData:
 		r.Lost = append(r.Lost, id)
@@ -98,6 +90,24 @@ func (r run) settle(ctx context.Context, id string, s Survey, v ledger.Volume) {
 		r.Untracked = append(r.Untracked, id)
 	case UndoCreate, FinishDelete, DropStaged, Nothing: // settled, nobody needs to know
 	}
+}
+
+// apply gives the verdict about an id as it is after it was applied, and what went wrong.
+func (r run) apply(ctx context.Context, id string, s Survey) (verdict Verdict, err error) {
+	verdict = s.Verdict()
+	if !r.ReadOnly {
+		err = Apply(ctx, r.Disk, r.Limits, id, s)
+	}
+	switch {
+	case errors.Is(err, syscall.EBUSY) && verdict != Healthy && verdict != Untracked:
+		r.Leftovers++
+		return verdict, nil
+	case err != nil && verdict == Healthy: // only its leftovers are in trouble
+		r.Uncleared = append(r.Uncleared, id)
+	case err != nil:
+		verdict = Refused
+	}
+	return verdict, err
 }
 
 // check looks whether a volume's directory counts to its record's ID, and sets the limit to that of the record, which
@@ -176,11 +186,16 @@ func Apply(ctx context.Context, d disk.FS, limits quota.Limits, id string, s Sur
 			return err
 		}
 		return dropStaged(ctx, d, limits, id)
+	case FinishCreate:
+		return Moving(d, finishCreate(d, s.Node, id))
 	case FinishDelete:
-		return trash.Finish(d, s.Unfinished, id)
+		return Moving(d, trash.Finish(disk.RoomOf(d, s.Node), s.Unfinished, id))
 	case DropStaged:
 		return dropStaged(ctx, d, limits, id)
 	case Healthy, Untracked:
+		if s.Node != "" { // what is in another's room is for that node to drop
+			return nil
+		}
 		return dropLeftover(ctx, d, id, s)
 	default:
 		return nil
@@ -223,6 +238,9 @@ func Retire(d disk.FS, limits quota.Limits, id string) error {
 
 // dropStaged removes what an interrupted create left: directory, limit, and last the record that names the limit.
 func dropStaged(ctx context.Context, d disk.FS, limits quota.Limits, id string) error {
+	if err := unprepare(d, id); err != nil {
+		return err
+	}
 	if err := RemoveStaged(ctx, d, id); err != nil {
 		return err
 	}

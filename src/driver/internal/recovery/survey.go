@@ -29,6 +29,10 @@ type Survey struct {
 	Staged     bool   // .hpp/staging/<id>
 	Alias      bool   // Data and Staged are the same directory: a rename that a crash cut in half
 	Unfinished string // the newest trash entry of a delete that was interrupted between data and record, or ""
+	// Shared reports that other nodes may be at work on the id as well. Then Node is the one whose room Staged and
+	// Unfinished are in.
+	Shared bool
+	Node   string
 }
 
 // Verdict is what to do about an id.
@@ -40,6 +44,7 @@ const (
 	Refused                     // not understood: nothing is touched
 	Untracked                   // data without a record: nothing is touched
 	UndoCreate                  // record and staging: never answered, both go
+	FinishCreate                // the same in a shared pool, where another node may be about to finish it
 	FinishDelete                // record, and data in the trash: the record follows
 	LostData                    // record, and no data anywhere: reported, never made again
 	DropStaged                  // what an interrupted create left before there was a record
@@ -60,7 +65,7 @@ func (s Survey) Verdict() Verdict {
 	case s.Data:
 		return Healthy
 	case s.Staged:
-		return UndoCreate
+		return s.begun()
 	case s.Unfinished != "":
 		return FinishDelete
 	default:
@@ -68,30 +73,46 @@ func (s Survey) Verdict() Verdict {
 	}
 }
 
-// Look surveys one id.
+func (s Survey) begun() Verdict {
+	if s.Shared {
+		return FinishCreate
+	}
+	return UndoCreate
+}
+
+// Look surveys one id. What another node of a shared pool moves meanwhile goes from staging to csi/, and from there to
+// the trash: in that order it is looked for.
 func Look(d disk.FS, id string) (s Survey, r records.Record, err error) {
-	r, err = records.Read(d, id)
-	switch {
-	case err == nil:
-		s.Record = true
-	case errors.Is(err, records.ErrBroken):
-		s.Broken = true
-	case !errors.Is(err, records.ErrNotFound):
+	if s, r, err = readRecord(d, id); err != nil {
+		return s, r, err
+	}
+	s.Shared, s.Node = disk.IsShared(d), r.Node
+	if _, s.Staged, err = Directory(disk.RoomOf(d, r.Node), staging(id)); err != nil {
 		return s, r, err
 	}
 	if _, s.Data, err = Directory(d, id); err != nil {
-		return s, r, err
-	}
-	if _, s.Staged, err = Directory(d, staging(id)); err != nil {
 		return s, r, err
 	}
 	var prepared, alias, trash error
 	s.Prepared, prepared = isPrepared(d, id)
 	s.Alias, alias = isAlias(d, id, s)
 	if s.Record && !s.Data && !s.Staged { // else the trash, which is long to look through, makes no difference
-		s.Unfinished, trash = unfinished(d, id)
+		s.Unfinished, s.Node, trash = unfinishedAnywhere(d, id)
 	}
-	return s, r, errors.Join(prepared, alias, trash)
+	if err := errors.Join(prepared, alias, trash); err != nil {
+		return s, r, err
+	}
+	return s, r, s.confirm(d, id)
+}
+
+// readRecord begins a survey with the record.
+func readRecord(d disk.FS, id string) (s Survey, r records.Record, err error) {
+	r, err = records.Read(d, id)
+	s.Record, s.Broken = err == nil, errors.Is(err, records.ErrBroken)
+	if s.Broken || errors.Is(err, records.ErrNotFound) {
+		err = nil
+	}
+	return s, r, err
 }
 
 func unfinished(d disk.FS, id string) (name string, err error) {
@@ -136,9 +157,12 @@ func isAlias(d disk.FS, id string, s Survey) (bool, error) {
 	}
 	data, err := d.Stat(id)
 	if err != nil {
-		return false, err
+		return false, Moving(d, err)
 	}
-	staged, err := d.Stat(staging(id))
+	staged, err := disk.RoomOf(d, s.Node).Stat(staging(id))
+	if disk.IsShared(d) && errors.Is(err, fs.ErrNotExist) { // it was moved since
+		return false, nil
+	}
 	return data.Same(staged), err
 }
 
@@ -179,6 +203,11 @@ func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Vol
 		surveys[id] = s
 	}
 	return surveys, volumes, r.trash(surveys)
+}
+
+// Volume is what the ledger is to know of a record whose directory counts to no ID.
+func Volume(r records.Record) ledger.Volume {
+	return ledger.Volume{Bytes: r.Bytes, QuotaID: r.QuotaID, Ephemeral: r.Ephemeral, Created: r.Created}
 }
 
 // readAll reads records on all processors: most of the time that a recovery takes is spent here.

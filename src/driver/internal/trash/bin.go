@@ -134,7 +134,10 @@ func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is
 
 // spare is an empty directory that becomes a trash entry when the filesystem is too full to make one: without it,
 // nobody could delete what fills the disk. It is no entry: its name starts with a dot.
-const spare = disk.TrashDir + "/.spare"
+const spare = disk.TrashDir + "/" + SpareName
+
+// SpareName is its name in the trash.
+const SpareName = ".spare"
 
 func useSpare(d disk.FS, entry string, full error) error {
 	if err := d.Rename(spare, entry); err != nil {

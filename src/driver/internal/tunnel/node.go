@@ -38,8 +38,11 @@ const (
 	lasting = time.Minute
 )
 
-// FeatureVolumes is what a node has that answers Find and Volumes.
-const FeatureVolumes = "volumes"
+// FeatureVolumes is what a node has that answers Find and Volumes, FeatureShared one that takes Share.
+const (
+	FeatureVolumes = "volumes"
+	FeatureShared  = "shared"
+)
 
 // Errors of connecting.
 var (
@@ -52,9 +55,11 @@ var (
 // Source is what a node shows of itself.
 type Source interface {
 	Pools() []*wire.Pool
-	// Find reports whether a volume is on the node, complete or not.
-	Find(ctx context.Context, id string) (bool, error)
+	// Find reports whether a volume is on the node, complete or not, and in which pool, "" while it is worked on.
+	Find(ctx context.Context, id string) (pool string, found bool, err error)
 	Volumes(ctx context.Context, visit func(*wire.Volume) error) error
+	// Share takes what the controller says of shared pools.
+	Share(pools []*wire.SharedPool)
 }
 
 // NodeConfig is what the node's end is made of; every field is required.

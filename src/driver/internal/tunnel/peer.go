@@ -67,10 +67,16 @@ func (p *Peer) Pools() (pools []*wire.Pool, seen time.Time) {
 // Has reports whether the node knows a feature.
 func (p *Peer) Has(feature string) bool { return slices.Contains(p.features, feature) }
 
-// Find reports whether a volume is on the node, complete or not.
-func (p *Peer) Find(ctx context.Context, id string) (bool, error) {
+// Find reports whether a volume is on the node, complete or not, and in which pool, "" while it is worked on.
+func (p *Peer) Find(ctx context.Context, id string) (pool string, found bool, err error) {
 	answer, err := wire.NewNodeClient(p).Find(ctx, &wire.FindRequest{Id: id})
-	return answer.GetFound(), err
+	return answer.GetPool(), answer.GetFound(), err
+}
+
+// Share tells the node of shared pools.
+func (p *Peer) Share(ctx context.Context, q *wire.ShareRequest) error {
+	_, err := wire.NewNodeClient(p).Share(ctx, q)
+	return err
 }
 
 // maxVolumes is what a node may list at most: it is told apart from one that never ends.

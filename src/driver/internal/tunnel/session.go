@@ -40,7 +40,7 @@ func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer
 		return status.Errorf(codes.Unavailable, "the node cannot read its token: %v", err)
 	}
 	hello := &wire.Hello{
-		Node: s.Node.Node, Version: s.Version, Features: []string{FeatureVolumes}, Token: token,
+		Node: s.Node.Node, Version: s.Version, Features: []string{FeatureVolumes, FeatureShared}, Token: token,
 		TopologyKey: s.TopologyKey, TopologyValue: s.Node.Node,
 	}
 	if err := out.Send(&wire.News{News: &wire.News_Hello{Hello: hello}}); err != nil {
@@ -101,11 +101,17 @@ func rounded(p *wire.Pool) *wire.Pool {
 
 // Find implements wire.NodeServer.
 func (s *session) Find(ctx context.Context, q *wire.FindRequest) (*wire.FindResponse, error) {
-	found, err := s.Source.Find(ctx, q.GetId())
+	pool, found, err := s.Source.Find(ctx, q.GetId())
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	return &wire.FindResponse{Found: found}, nil
+	return &wire.FindResponse{Found: found, Pool: pool}, nil
+}
+
+// Share implements wire.NodeServer.
+func (s *session) Share(_ context.Context, q *wire.ShareRequest) (*wire.ShareResponse, error) {
+	s.Source.Share(q.GetPools())
+	return &wire.ShareResponse{}, nil
 }
 
 // Volumes implements wire.NodeServer.

@@ -94,10 +94,10 @@ func TestAHungNode(t *testing.T) {
 			defer cancel()
 			answers := make(chan error, 20)
 			for range 20 {
-				go func() { _, err := hub.Get("hung").Find(ctx, "pvc-1"); answers <- err }()
+				go func() { _, _, err := hub.Get("hung").Find(ctx, "pvc-1"); answers <- err }()
 			}
 			for range 20 {
-				if _, err := hub.Get("well").Find(t.Context(), "pvc-1"); err != nil {
+				if _, _, err := hub.Get("well").Find(t.Context(), "pvc-1"); err != nil {
 					t.Error(err)
 				}
 			}

@@ -73,7 +73,7 @@ func TestCalls(t *testing.T) {
 	}
 	node.Show(&wire.Pool{Name: "local", Largest: 1 << 39})
 	for id, want := range map[string]bool{"pvc-1": true, "pvc-3": false} {
-		if found, err := p.Find(t.Context(), id); found != want || err != nil {
+		if _, found, err := p.Find(t.Context(), id); found != want || err != nil {
 			t.Errorf("%s: %t, %v", id, found, err)
 		}
 	}
@@ -343,7 +343,7 @@ func TestTheSecondConnectionReplacesTheFirst(t *testing.T) {
 	dial(t, hub, impostor{session: say(hello("a", nil)), found: true})
 	<-first
 	p := hub.Get("a")
-	if found, err := p.Find(t.Context(), "pvc-1"); !found || err != nil || p == old || len(hub.All()) != 1 {
+	if _, found, err := p.Find(t.Context(), "pvc-1"); !found || err != nil || p == old || len(hub.All()) != 1 {
 		t.Errorf("found %t, %v", found, err)
 	}
 	logged(t, hub.Log, "the node has made another connection")
@@ -367,12 +367,12 @@ func TestTheNodeStops(t *testing.T) {
 	stop := hub.Connect(t, node)
 	p := hub.Get("a")
 	running := make(chan error, 1)
-	go func() { _, err := p.Find(t.Context(), "pvc-1"); running <- err }()
+	go func() { _, _, err := p.Find(t.Context(), "pvc-1"); running <- err }()
 	<-begun
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); stop() }()
 	tunneltest.Until(t, "it takes no calls", func() bool { return hub.Get("a") == nil })
-	_, err := p.Find(t.Context(), "pvc-2")
+	_, _, err := p.Find(t.Context(), "pvc-2")
 	wantCode(t, err, codes.Unavailable, "")
 	close(finish)
 	if err := <-running; err != nil {
@@ -403,7 +403,7 @@ func TestTheHubStops(t *testing.T) {
 	tunneltest.Run(t, end)
 	tunneltest.Until(t, "it is connected", func() bool { return hub.Get("a") != nil })
 	running := make(chan error, 1)
-	go func() { _, err := hub.Get("a").Find(t.Context(), "pvc-1"); running <- err }()
+	go func() { _, _, err := hub.Get("a").Find(t.Context(), "pvc-1"); running <- err }()
 	<-begun
 	if err := stop(); err != nil {
 		t.Error(err)

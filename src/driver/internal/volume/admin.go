@@ -76,7 +76,7 @@ func (m *Manager) track(o *pool.Open, r records.Record) (ok bool, err error) {
 	r.Version, r.Pool, r.Backend, r.Adopted, r.Created = records.Version, o.Name, quota.Plain, true, m.Now().UTC()
 	r.Mode, r.UID, r.GID = records.POSIXMode(info.Mode), info.UID, info.GID
 	if err := records.Add(o.Disk, r); err != nil {
-		return false, fmt.Errorf("adopt volume %s: %w", r.ID, err)
+		return false, fmt.Errorf("adopt volume %s: %w", r.ID, recovery.Moving(o.Disk, err))
 	}
 	o.Ledger.Put(r.ID, recovery.Volume(r))
 	o.Tracked(r.ID)

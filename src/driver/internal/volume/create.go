@@ -86,6 +86,11 @@ func (m *Manager) create(ctx context.Context, o *pool.Open, r records.Record) (V
 	case recovery.Untracked:
 		return Volume{}, fmt.Errorf("%w: csi/%s is a directory that this driver did not make; move it away first",
 			ErrExists, r.ID)
+	case recovery.FinishCreate:
+		if err := apply(ctx, o, r.ID, s); err != nil {
+			return Volume{}, err
+		}
+		return repeat(o, existing, r)
 	case recovery.UndoCreate, recovery.FinishDelete, recovery.DropStaged:
 		if err := apply(ctx, o, r.ID, s); err != nil {
 			return Volume{}, err
@@ -164,11 +169,12 @@ func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Re
 	if err := place(o, r.ID, staged); err != nil {
 		return r, err
 	}
-	if err := o.Disk.Rename(staged, r.ID); err != nil {
-		return r, fmt.Errorf("move it into place: %w", err)
+	if o.Room != "" { // another node may have come to finish it
+		err = complete(ctx, o, r.ID)
+	} else {
+		moved, err = move(o, staged, r.ID)
 	}
-	moved = true
-	if err := disk.SyncAll(o.Disk, ".", disk.StagingDir); err != nil {
+	if err != nil {
 		return r, err
 	}
 	v := recovery.Volume(r)
@@ -177,9 +183,31 @@ func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Re
 	return r, nil
 }
 
+// move moves a volume into place, durably; moved reports whether it is there.
+func move(o *pool.Open, staged, id string) (moved bool, err error) {
+	if err := o.Disk.Rename(staged, id); err != nil {
+		return false, fmt.Errorf("move it into place: %w", err)
+	}
+	return true, disk.SyncAll(o.Disk, ".", disk.StagingDir)
+}
+
+// complete is move in a shared pool, where another node may have come to do it since the record was there.
+func complete(ctx context.Context, o *pool.Open, id string) error {
+	s, _, err := recovery.Look(o.Disk, id)
+	switch verdict := s.Verdict(); {
+	case err != nil:
+		return err
+	case verdict == recovery.FinishCreate:
+		return apply(ctx, o, id, s)
+	case verdict == recovery.Healthy:
+		return disk.SyncAll(o.Disk, ".")
+	}
+	return fmt.Errorf("%w: %s; try again", recovery.ErrMoving, id)
+}
+
 func stage(o *pool.Open, r records.Record, staged string) (_ records.Record, err error) {
 	mode := records.FileMode(r.Mode)
-	r.Backend = o.Backend.Name
+	r.Backend, r.Node = o.Backend.Name, o.Room
 	r.QuotaID, err = o.Limits.Make(staged, mode, r.Limit(), func(id quota.ID) error {
 		r.QuotaID = id
 		return records.Prepare(o.Disk, r) // before the directory: an fsync after it may be a commit of the filesystem
@@ -201,14 +229,18 @@ func place(o *pool.Open, id, staged string) error {
 		return err
 	}
 	if err := records.Place(o.Disk, id); err != nil {
-		return err
+		return recovery.Moving(o.Disk, err)
 	}
 	return between(o.Disk, disk.VolumesDir)
 }
 
 // undo takes back what build did, in the order of recovery. It ends at its first failure: what was done before is
-// then whole for the next request, or for recovery, to go on from.
+// then whole for the next request, or for recovery, to go on from. In a shared pool a record that is placed stays, and
+// the next request finishes what it says: other nodes may have seen it.
 func undo(ctx context.Context, o *pool.Open, id string, moved bool) error {
+	if o.Room != "" {
+		return withdraw(ctx, o, id)
+	}
 	if moved {
 		staged := path.Join(disk.StagingDir, id)
 		if err := o.Disk.Rename(id, staged); err != nil {
@@ -223,4 +255,15 @@ func undo(ctx context.Context, o *pool.Open, id string, moved bool) error {
 		return err
 	}
 	return apply(ctx, o, id, s)
+}
+
+func withdraw(ctx context.Context, o *pool.Open, id string) error {
+	r, err := records.Read(o.Disk, id)
+	switch {
+	case err == nil && r.Node == o.Room:
+		return nil
+	case err != nil && !errors.Is(err, records.ErrNotFound):
+		return err
+	}
+	return recovery.Apply(ctx, o.Disk, o.Limits, id, recovery.Survey{Staged: true})
 }

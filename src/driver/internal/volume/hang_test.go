@@ -47,7 +47,7 @@ func TestAHangingPoolKeepsOneCaller(t *testing.T) {
 	wants(t, err, volume.ErrBusy)
 	answers := make(chan error)
 	for range 2 {
-		go func() { _, err := n.Has(context.WithoutCancel(t.Context()), "pvc-1"); answers <- err }()
+		go func() { _, _, err := n.Has(context.WithoutCancel(t.Context()), "pvc-1"); answers <- err }()
 	}
 	wants(t, <-answers, volume.ErrBusy)
 	close(h.resumed)

@@ -50,6 +50,7 @@ type option func(*setup)
 
 type setup struct {
 	node
+	name  string
 	state disk.FS
 	log   *slog.Logger
 }
@@ -108,7 +109,7 @@ func startAt(t testing.TB, root string, options ...option) *node {
 }
 
 func (s setup) start(options ...option) (*node, error) {
-	s.mounts, s.cluster, s.events = newMounts(), &cluster{}, &events{}
+	s.name, s.mounts, s.cluster, s.events = "this", newMounts(), &cluster{}, &events{}
 	s.clock = &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	s.log = slog.New(slog.DiscardHandler)
 	for _, o := range options {
@@ -118,7 +119,7 @@ func (s setup) start(options ...option) (*node, error) {
 	var err error
 	n.set, err = pool.New(pool.Config{
 		Specs: n.specs, Host: n.host, State: s.state, PVs: n.cluster, Events: n.events, Quotas: quota.New("/nowhere"),
-		Log: s.log, Now: n.clock.Now, SystemPaths: []string{"/"},
+		Log: s.log, Now: n.clock.Now, SystemPaths: []string{"/"}, Node: s.name, Alone: true,
 	})
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 // has fails the test unless a node's answer about an id is the one that is wanted.
 func has(t *testing.T, n *node, id string, want bool, about string) {
 	t.Helper()
-	if got, err := n.Has(t.Context(), id); err != nil || got != want {
+	if _, got, err := n.Has(t.Context(), id); err != nil || got != want {
 		t.Errorf("%s: the node has %s: %v, %v; want %v", about, id, got, err, want)
 	}
 }
@@ -36,14 +36,14 @@ func TestHas(t *testing.T) {
 	has(t, n, "pvc-4", true, "a record that cannot be used")
 	must(t, n.Delete(t.Context(), "pvc-1"))
 	has(t, n, "pvc-1", false, "in the trash")
-	_, err := n.Has(t.Context(), "../x")
+	_, _, err := n.Has(t.Context(), "../x")
 	if err == nil {
 		t.Error("a bad id is no error")
 	}
 	mustCreate(t, n, "pvc-5")
 	d.ReplaceByEmpty("/other")
 	has(t, n, "pvc-5", true, "the other pool is absent")
-	_, err = n.Has(t.Context(), "pvc-6")
+	_, _, err = n.Has(t.Context(), "pvc-6")
 	wants(t, err, pool.ErrAbsent, "pool other")
 }
 

@@ -45,35 +45,39 @@ func (l *Locked) Expand(ctx context.Context, id string, bytes, limit int64) (Vol
 }
 
 // Has reports whether anything of a volume is on this node: its record, its directory, what an interrupted create left,
-// or an operation under way. pool.ErrAbsent where that is unknown because a pool cannot be used, ErrBusy while an
-// earlier question about the id is not answered.
-func (l *Locked) Has(ctx context.Context, id string) (bool, error) {
+// or an operation under way; and in which pool, "" while that is not known. pool.ErrAbsent where it is unknown because
+// a pool cannot be used, ErrBusy while an earlier question about the id is not answered.
+func (l *Locked) Has(ctx context.Context, id string) (in string, found bool, err error) {
 	end, err := l.take("has", id)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	defer end()
-	if l.knows(id) {
-		return true, nil
+	if in, found = l.knows(id); found {
+		return in, true, nil
 	}
 	err = l.search(ctx, id, func(o *pool.Open) (bool, error) {
+		in = o.Name
 		s, _, err := recovery.Look(o.Disk, id)
 		return err == nil && s.Verdict() != recovery.Nothing, err
 	})
-	switch {
-	case err == nil, l.knows(id): // an operation may have begun meanwhile
-		return true, nil
-	case errors.Is(err, records.ErrNotFound):
-		return false, nil
+	if err == nil {
+		return in, true, nil
 	}
-	return false, err
+	if in, found = l.knows(id); found { // an operation may have begun meanwhile
+		return in, true, nil
+	}
+	if errors.Is(err, records.ErrNotFound) {
+		return "", false, nil
+	}
+	return "", false, err
 }
 
-// knows reports whether an operation on an id is under way, or has entered it into a ledger.
-func (l *Locked) knows(id string) bool {
+// knows reports whether an operation on an id is under way, or has entered it into the ledger of a pool.
+func (l *Locked) knows(id string) (in string, known bool) {
 	_, busy := l.busy.Load(operation{change, id})
-	_, _, known := l.Pools.Find(id)
-	return busy || known
+	in, _, known = l.Pools.Find(id)
+	return in, busy || known
 }
 
 // Get is Manager.Get without a lock, which an operation that takes its time would have, but for one caller at a time:

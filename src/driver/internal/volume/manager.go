@@ -171,6 +171,8 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v 
 		case limit > 0 && r.Bytes > limit:
 			return fmt.Errorf("%w: volume %s has %d bytes and never shrinks, limit_bytes is %d",
 				ErrOutOfRange, id, r.Bytes, limit)
+		case size > r.Bytes && o.Room != "":
+			r, err = growShared(o, r, size)
 		case size > r.Bytes:
 			r, err = grow(o, r, size)
 		default:
@@ -229,6 +231,25 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 	o.Ledger.Put(r.ID, v)
 	o.Log.Info("expanded a volume", logging.KeyID, r.ID, logging.KeyBytes, size)
 	return grown, nil
+}
+
+// growShared looks whether there is room. Nothing holds a volume of a shared pool to a size, and a record that was
+// written again could be of a volume that another node deletes.
+func growShared(o *pool.Open, r records.Record, size int64) (records.Record, error) {
+	if _, err := o.Enter(r); err != nil {
+		return r, err
+	}
+	space, err := o.Disk.Space()
+	if err != nil {
+		return r, fmt.Errorf("read the free space: %w", err)
+	}
+	release, err := o.Ledger.Grow(r.ID, size, space)
+	if err != nil {
+		return r, err
+	}
+	release()
+	r.Bytes = size
+	return r, nil
 }
 
 // reread makes limit and promise those of the record that a failed write has left.

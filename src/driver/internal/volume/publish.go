@@ -122,7 +122,8 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	_, v, known := m.Pools.Find(id)
 	inline := v.Ephemeral
 	if !known { // after a restart: a pool that hangs must not keep other pods from ending
-		inline = strings.HasPrefix(id, inlinePrefix) && slices.ContainsFunc(m.Pools.Names(), m.Pools.Inline)
+		inline = strings.HasPrefix(id, inlinePrefix) &&
+			slices.ContainsFunc(m.Pools.Names(), func(name string) bool { return m.Pools.Spec(name).Inline })
 	}
 	if !inline || m.Published(id) {
 		return nil
@@ -207,7 +208,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r records.Record) er
 		o.Ledger.Put(r.ID, recovery.Volume(r))
 	}
 	if !ok {
-		return m.retire(ctx, o, r.ID)
+		return m.retire(ctx, o, r)
 	}
 	if err := m.unused(r.ID, info); err != nil {
 		return err
@@ -218,7 +219,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r records.Record) er
 		ordered = err == nil && state.Ordered
 	}
 	if err := trash.Discard(o.Disk, r, ordered, m.Now()); err != nil {
-		return fmt.Errorf("delete volume %s: %w", r.ID, err)
+		return fmt.Errorf("delete volume %s: %w", r.ID, recovery.Moving(o.Disk, err))
 	}
 	o.Ledger.Drop(r.ID)
 	return nil
@@ -245,7 +246,8 @@ func (m *Manager) deleted(ctx context.Context, id string) error {
 }
 
 // retire ends a volume without a directory in csi/ as recovery would; where nothing of it is left, its record goes.
-func (m *Manager) retire(ctx context.Context, o *pool.Open, id string) error {
+func (m *Manager) retire(ctx context.Context, o *pool.Open, r records.Record) error {
+	id := r.ID
 	s, _, err := recovery.Look(o.Disk, id)
 	if err != nil {
 		return err
@@ -256,6 +258,11 @@ func (m *Manager) retire(ctx context.Context, o *pool.Open, id string) error {
 		err = recovery.Retire(o.Disk, o.Limits, id)
 	case recovery.UndoCreate, recovery.FinishDelete:
 		err = apply(ctx, o, id, s)
+	case recovery.FinishCreate:
+		if err := apply(ctx, o, id, s); err != nil {
+			return err
+		}
+		return m.delete(ctx, o, r)
 	default:
 		err = fmt.Errorf("%w: somebody else changed csi/%s meanwhile; try again", ErrBusy, id)
 	}

@@ -151,16 +151,34 @@ func inUse(csi string) (bool, error) {
 		if !entry.IsDir() {
 			continue
 		}
-		names, err := list(filepath.Join(csi, ".hpp", entry.Name()))
-		if err != nil {
-			return false, err
-		}
-		if strings.Join(names, "") != ".spare" && len(names) > 0 { // which the trash has for a full disk
-			return true, nil
+		if used, err := filled(filepath.Join(csi, ".hpp", entry.Name())); used || err != nil {
+			return used, err
 		}
 	}
 	return false, nil
 }
+
+// filled reports whether one of the driver's own directories has anything but directories that are empty: where nodes
+// share the claim, each has one in staging and in the trash.
+func filled(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			return true, nil
+		}
+		names, err := list(filepath.Join(dir, entry.Name()))
+		if err != nil || len(names) > 0 && strings.Join(names, "") != spare {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// spare is an empty directory that the trash has for a full disk.
+const spare = ".spare"
 
 // most is how many names of a directory are looked at: more say nothing new.
 const most = 5

@@ -143,6 +143,32 @@ func TestFilesystemClaim(t *testing.T) {
 	}
 }
 
+// TestClaimOfManyNodes: each mounts it, and none takes it away while one of them has a volume on it.
+func TestClaimOfManyNodes(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	from := a.filesystem(t, "shared")
+	must(t, os.Remove(filepath.Join(from.Directory, "name")))
+	onA, onB := a.claim(from), b.claim(from)
+	a.ensures(t, onA, true)
+	b.ensures(t, onB, true)
+	volume := filepath.Join(a.host, "csi/pvc-1")
+	must(t, os.Mkdir(volume, 0o700))
+	if _, err := os.Stat(filepath.Join(b.host, "csi/pvc-1")); err != nil {
+		t.Errorf("the other node does not see it: %v", err)
+	}
+	for _, c := range []*Claim{onA, onB} {
+		if released, err := c.Release(); err != nil || released {
+			t.Errorf("released %v below a volume, %v", released, err)
+		}
+	}
+	must(t, os.Remove(volume))
+	if released, err := onB.Release(); err != nil || !released {
+		t.Errorf("released %v, %v", released, err)
+	}
+	a.ensures(t, onA, false)
+	b.ensures(t, b.claim(from), true)
+}
+
 // TestMountedByAnother is content with what kubevirt's mounter did, on the host.
 func TestMountedByAnother(t *testing.T) {
 	n := newNode(t)
@@ -210,20 +236,30 @@ func TestRelease(t *testing.T) {
 		released bool
 	}{
 		"new":           {nil, true},
-		"used before":   {[]string{".hpp/volumes", ".hpp/staging", ".hpp/trash/.spare", "lost+found"}, true},
-		"volume":        {[]string{"pvc-1"}, false},
+		"used before":   {[]string{".hpp/volumes/", ".hpp/staging/", ".hpp/trash/.spare/", "lost+found/"}, true},
+		"volume":        {[]string{"pvc-1/"}, false},
 		"only a record": {[]string{".hpp/volumes/pvc-1.json"}, false},
-		"half made":     {[]string{".hpp/volumes", ".hpp/staging/pvc-1"}, false},
-		"in the trash":  {[]string{".hpp/trash/.spare", ".hpp/trash/pvc-1.1"}, false},
-		"kubevirt's":    {[]string{"snapshots"}, false},
+		"half made":     {[]string{".hpp/volumes/.pvc-1.json.tmp", ".hpp/staging/pvc-1/"}, false},
+		"in the trash":  {[]string{".hpp/trash/.spare/", ".hpp/trash/pvc-1.1/data/"}, false},
+		"used by nodes": {[]string{
+			".hpp/volumes/", ".hpp/staging/a/", ".hpp/trash/a/.spare/", ".hpp/staging/b/", ".hpp/trash/b/.spare/",
+		}, true},
+		"half made by a node":    {[]string{".hpp/staging/a/.pvc-1.json.tmp", ".hpp/staging/a/pvc-1/"}, false},
+		"in the trash of a node": {[]string{".hpp/trash/a/.spare/", ".hpp/trash/a/pvc-1.1/data/"}, false},
+		"kubevirt's":             {[]string{"snapshots/"}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			from := n.filesystem(t, "ours")
 			must(t, os.Remove(filepath.Join(from.Directory, "name")))
-			for _, made := range test.names {
-				must(t, os.MkdirAll(filepath.Join(from.Directory, made), 0o700))
+			for _, name := range test.names {
+				path := filepath.Join(from.Directory, name)
+				if strings.HasSuffix(name, "/") {
+					must(t, os.MkdirAll(path, 0o700))
+				} else {
+					must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)))
+				}
 			}
 			c := n.claim(from)
 			n.ensures(t, c, true)

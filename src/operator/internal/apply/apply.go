@@ -90,7 +90,7 @@ func (a *Applier) one(ctx context.Context, owner metav1.OwnerReference, object *
 		return false, err
 	}
 	state := settlement{wanted: digest(wanted.Object), live: looks(existing)}
-	switch judge(existing, owner.UID) {
+	switch judge(existing, wanted, owner.UID) {
 	case leaving:
 		return true, nil
 	case foreign:
@@ -142,6 +142,10 @@ func (a *Applier) find(ctx context.Context, wanted *Object) (*Object, error) {
 // replace deletes an object with fields that can only be set when it is made. Whether it could be made is asked
 // first: an object that the API server would not take must not cost the one that runs.
 func (a *Applier) replace(ctx context.Context, existing, wanted *Object, invalid error) (bool, error) {
+	if existing.GetLabels()[names.OwnedBy] == "" && overlay(existing, wanted) {
+		return false, fmt.Errorf("%w; claims may count on it as it is: delete it, or give one of the two another name",
+			invalid)
+	}
 	if !replaceable(wanted.GroupVersionKind().GroupKind()) {
 		return false, invalid
 	}

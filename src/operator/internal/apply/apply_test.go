@@ -181,6 +181,13 @@ func wanted(kind, name string) *unstructured.Unstructured {
 	return o
 }
 
+// overlay is a class for a pool whose nodes share a claim.
+func overlay(class *unstructured.Unstructured, pool, driver string) *unstructured.Unstructured {
+	class.Object["provisioner"] = driver
+	class.Object["parameters"] = map[string]any{"storagePool": pool, "overlayCSI": "true"}
+	return class
+}
+
 func invalid() error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "x", nil)
 }
@@ -240,6 +247,37 @@ func TestApply(t *testing.T) {
 			wantErr: "StorageClass x: it exists and is not the operator's (it is managed by nobody that it names): " +
 				"delete it, or give one of the two another name",
 		},
+		"kubevirt's class": {
+			kind: "StorageClass", there: overlay(thing("StorageClass", "x", nil), "a", "driver"),
+			calls: []string{"apply StorageClass/x"},
+		},
+		"kubevirt's class is never made anew": {
+			kind: "StorageClass", there: overlay(thing("StorageClass", "x", nil), "a", "driver"), applyErr: invalid(),
+			calls: []string{"apply StorageClass/x"}, wantErr: "claims may count on it as it is",
+		},
+		"a labelled class of the predecessor": {
+			kind: "StorageClass", there: thing("StorageClass", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
+			applyErr: invalid(), replacing: true,
+			calls: []string{
+				"apply StorageClass/x", "try StorageClass/x",
+				`patch StorageClass/x {"metadata":{"labels":{"` + names.OwnedBy + `":"hostpath-provisioner"}}}`,
+				"delete StorageClass/x",
+			},
+		},
+		"a class like kubevirt's, of Helm": {
+			kind: "StorageClass",
+			there: overlay(thing("StorageClass", "x", map[string]string{"app.kubernetes.io/managed-by": "Helm"}), "a",
+				"driver"),
+			wantErr: "it exists and is not the operator's (it is managed by Helm)",
+		},
+		"kubevirt's class of another pool": {
+			kind: "StorageClass", there: overlay(thing("StorageClass", "x", nil), "b", "driver"),
+			wantErr: "it exists and is not the operator's",
+		},
+		"a class of another driver": {
+			kind: "StorageClass", there: overlay(thing("StorageClass", "x", nil), "a", "other"),
+			wantErr: "it exists and is not the operator's",
+		},
 		"going": {kind: "DaemonSet", there: going(own()), replacing: true},
 		"immutable": {
 			kind: "DaemonSet", there: thing("DaemonSet", "x", own()), applyErr: invalid(), replacing: true,
@@ -280,8 +318,12 @@ func TestApply(t *testing.T) {
 				a = newAPI(c.there)
 			}
 			a.applyErr[key(c.kind, "x")], a.trialErr[key(c.kind, "x")] = c.applyErr, c.trialErr
+			want := wanted(c.kind, "x")
+			if strings.Contains(name, "class") {
+				want = overlay(want, "a", "driver")
+			}
 			outcome, err := apply.New(a, labelled{a}, a).
-				Apply(t.Context(), owner("1"), []*unstructured.Unstructured{wanted(c.kind, "x")})
+				Apply(t.Context(), owner("1"), []*unstructured.Unstructured{want})
 			if diff := cmp.Diff(c.calls, a.calls); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}

@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,6 +21,8 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	appLabel       = "k8s-app"
 )
+
+const storageClass = "StorageClass"
 
 // verdict says whose an object is.
 type verdict int
@@ -32,15 +36,15 @@ const (
 )
 
 // judge decides whose an object in the cluster is: that of the owner's by its label or, should somebody have taken
-// that off, by the reference to the owner. A CSIDriver is the predecessor's whatever its labels, unless a Helm
-// release has it.
-func judge(existing *Object, owner types.UID) verdict {
+// that off, by the reference to the owner. Unless a Helm release has it, a CSIDriver is the predecessor's whatever its
+// labels, and so is a StorageClass for the pool that the wanted one is for.
+func judge(existing, wanted *Object, owner types.UID) verdict {
 	if existing == nil {
 		return absent
 	}
 	labels := existing.GetLabels()
 	inherited := labels[managedByLabel] == FieldManager || labels[appLabel] == "hostpath-provisioner" ||
-		existing.GetKind() == "CSIDriver" && labels[managedByLabel] != "Helm"
+		labels[managedByLabel] != "Helm" && (existing.GetKind() == "CSIDriver" || overlay(existing, wanted))
 	own := labels[names.OwnedBy] == names.CustomResource || slices.ContainsFunc(existing.GetOwnerReferences(),
 		func(reference metav1.OwnerReference) bool { return reference.UID == owner })
 	switch {
@@ -53,6 +57,16 @@ func judge(existing *Object, owner types.UID) verdict {
 	default:
 		return predecessors
 	}
+}
+
+// overlay reports whether a StorageClass is like the one that kubevirt's operator makes, without labels, for a pool
+// whose nodes share a claim.
+func overlay(existing, wanted *Object) bool {
+	parameters, _, err := unstructured.NestedStringMap(wanted.Object, "parameters")
+	theirs, _, theirErr := unstructured.NestedStringMap(existing.Object, "parameters")
+	_, is := parameters["overlayCSI"]
+	return err == nil && theirErr == nil && is && wanted.GetKind() == storageClass && maps.Equal(parameters, theirs) &&
+		existing.Object["provisioner"] == wanted.Object["provisioner"]
 }
 
 func refusal(existing *Object) error {
@@ -71,7 +85,7 @@ func replaceable(kind schema.GroupKind) bool {
 		{Group: "apps", Kind: "DaemonSet"},
 		{Group: "apps", Kind: "Deployment"},
 		{Group: "storage.k8s.io", Kind: "CSIDriver"},
-		{Group: "storage.k8s.io", Kind: "StorageClass"},
+		{Group: "storage.k8s.io", Kind: storageClass},
 		{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
 		{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
 	}, kind)

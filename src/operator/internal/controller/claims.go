@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,6 +15,18 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
+
+// lookForVolumes is how often it is looked whether mounters are there for volumes still: while nothing is being
+// deleted, volumes wake nobody. What was deleted is likely to be purged then, so that the claim can be unmounted.
+const lookForVolumes = time.Minute
+
+// whileKept is when that is, 0 for never.
+func whileKept(claims poolclaims.State) time.Duration {
+	if claims.Kept {
+		return lookForVolumes
+	}
+	return 0
+}
 
 // provide makes the claims of the pools that are provided by claims. An error means that it is not known which there
 // are: then nothing may be applied, because mounters would be missing from it.

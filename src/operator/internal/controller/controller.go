@@ -141,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	wait, reported := r.report(ctx, resource, deleting, done)
 	err = errors.Join(done.claims.Failed, done.applyErr, done.pruneErr, reported,
 		r.tidy(ctx, resource, deleting, done))
-	return again(sooner(deleting.wait, wait), err)
+	return again(sooner(deleting.wait, sooner(wait, whileKept(done.claims))), err)
 }
 
 // again is when to come back: after an error the queue knows.

@@ -159,9 +159,10 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 // divide tells mounters' pods apart: nested are those whose claims are volumes of our own driver.
 func divide(mounters []corev1.Pod, volumes []gates.Volume, namespace string) (nested, others []corev1.Pod) {
 	for _, pod := range mounters {
-		claim := poolclaims.ClaimName(pod.Labels[names.PoolLabel], pod.Annotations[names.NodeAnnotation])
+		pool, node := pod.Labels[names.PoolLabel], pod.Annotations[names.NodeAnnotation]
+		own, shared := namespace+"/"+poolclaims.ClaimName(pool, node), namespace+"/"+poolclaims.SharedClaimName(pool)
 		if slices.ContainsFunc(volumes, func(volume gates.Volume) bool {
-			return volume.OfPool && !volume.Legacy && volume.Claim == namespace+"/"+claim
+			return volume.OfPool && !volume.Legacy && (volume.Claim == own || volume.Claim == shared)
 		}) {
 			nested = append(nested, pod)
 		} else {

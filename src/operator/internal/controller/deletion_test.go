@@ -28,6 +28,8 @@ func TestDivide(t *testing.T) {
 		want   int
 	}{
 		"a volume of ours":     {func(*gates.Volume) {}, 1},
+		"one for all nodes":    {func(v *gates.Volume) { v.Claim = "hpp/hpp-pool-a-shared" }, 1},
+		"one of another pool":  {func(v *gates.Volume) { v.Claim = "hpp/hpp-pool-b-shared" }, 0},
 		"of another pool":      {func(v *gates.Volume) { v.Claim = "hpp/hpp-pool-b-n" }, 0},
 		"of another node":      {func(v *gates.Volume) { v.Claim = "hpp/hpp-pool-a-m" }, 0},
 		"of a user":            {func(v *gates.Volume) { v.Claim, v.OfPool = "shop/hpp-pool-a-n", false }, 0},

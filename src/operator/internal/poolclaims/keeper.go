@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
 // Creator makes objects.
@@ -63,17 +64,21 @@ type State struct {
 	Mounts []Mount
 	// Claims are all of the plan's pools, also those that no node has a use for at the moment.
 	Claims []Claim
+	// Kept says that there are mounters only for the sake of volumes, whose end has to be looked for.
+	Kept bool
 	// Problems are what keeps a pool from its claims.
 	Problems []Problem
 	// Failed is what is worth trying again; it is among the problems.
 	Failed error
 }
 
-// Claim is one of a pool, for a node.
+// Claim is one of a pool, for a node or for all.
 type Claim struct {
 	Pool string
 	// Node is "" if there is no node whose claim has this name.
 	Node string
+	// Shared says that all nodes of the pool have it.
+	Shared bool
 	*corev1.PersistentVolumeClaim
 }
 
@@ -87,12 +92,14 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 		return State{}, err
 	}
 	wanted, former := plan.mounts(cluster, known)
+	var state State
 	if len(former) > 0 {
 		volumes, err := cluster.Volumes(ctx)
 		if err != nil {
 			return State{}, err
 		}
-		wanted = append(wanted, plan.inUse(former, volumes, cluster.Configured)...)
+		used := plan.inUse(former, volumes, cluster.Configured)
+		wanted, state.Kept = append(wanted, used...), len(used) > 0
 	}
 	elsewhere := map[string]string{}
 	begun := func(pool string) bool {
@@ -104,14 +111,17 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 			return State{}, err
 		}
 	}
-	var state State
 	for _, pool := range plan.Pools {
 		p := provision{template: pool.PVCTemplate, known: known, mounter: cluster.mounter}
 		p.mounts = slices.DeleteFunc(slices.Clone(wanted), func(m Mount) bool { return m.Pool != pool.Name })
 		if !begun(pool.Name) {
 			p.elsewhere = elsewhere
 		}
-		k.provide(ctx, &state, p)
+		if pools.SharesClaim(pool) {
+			k.share(ctx, &state, p)
+		} else {
+			k.provide(ctx, &state, p)
+		}
 	}
 	state.Claims = listed(plan, cluster.Nodes, known)
 	return state, nil
@@ -214,9 +224,11 @@ func (k *Keeper) create(
 				"app.kubernetes.io/managed-by": "hostpath-provisioner-operator",
 				"app.kubernetes.io/component":  "storage",
 			},
-			Annotations: map[string]string{names.NodeAnnotation: mount.Node},
 		},
 		Spec: *template.DeepCopy(),
+	}
+	if !mount.Shared {
+		claim.Annotations = map[string]string{names.NodeAnnotation: mount.Node}
 	}
 	err = k.creator.Create(ctx, claim)
 	if apierrors.IsAlreadyExists(err) {
@@ -240,6 +252,10 @@ func listed(plan Plan, nodes []corev1.Node, known claims) []Claim {
 	var all []Claim
 	for i := range plan.Pools {
 		pool := plan.Pools[i].Name
+		shared := ""
+		if pools.SharesClaim(plan.Pools[i]) {
+			shared = SharedClaimName(pool)
+		}
 		of := map[string]string{}
 		for j := range nodes {
 			of[ClaimName(pool, nodes[j].Name)] = nodes[j].Name
@@ -247,7 +263,11 @@ func listed(plan Plan, nodes []corev1.Node, known claims) []Claim {
 		first := len(all)
 		for name, claim := range known {
 			if belongs(claim, pool) {
-				all = append(all, Claim{Pool: pool, Node: of[name], PersistentVolumeClaim: claim})
+				made := Claim{Pool: pool, Node: of[name], Shared: name == shared, PersistentVolumeClaim: claim}
+				if made.Shared {
+					made.Node = ""
+				}
+				all = append(all, made)
 			}
 		}
 		slices.SortFunc(all[first:], func(a, b Claim) int { return strings.Compare(a.Name, b.Name) })

@@ -1,6 +1,6 @@
-// Package poolclaims provides pools with their filesystems from PersistentVolumeClaims, one for each node that has the
-// pool. It decides which claims there are to be, and makes them once; it never changes or removes one, because volumes
-// are on it.
+// Package poolclaims provides pools with their filesystems from PersistentVolumeClaims: one for each node that has the
+// pool, or one that all of them share. It decides which claims there are to be, and makes them once; it never changes
+// or removes one, because volumes are on it.
 package poolclaims
 
 import (
@@ -26,6 +26,10 @@ func ClaimName(pool, node string) string {
 	}
 	return name
 }
+
+// SharedClaimName is the name of the claim that provides a pool on all nodes, kubevirt's too. A node of the name
+// "shared" would have the same; but a pool has claims of the one kind or of the other.
+func SharedClaimName(pool string) string { return ClaimName(pool, "shared") }
 
 // LabelValue is what the label names.PoolClaimLabel of a pool's claims says; kubevirt's too.
 func LabelValue(pool string) string {

@@ -17,6 +17,10 @@ func TestNames(t *testing.T) {
 		{ClaimName("local", strings.Repeat("n", 48)), "hpp-pool-local-" + strings.Repeat("n", 48)},
 		{ClaimName("local", strings.Repeat("n", 49)), "hpp-pool-0994a589"},
 		{ClaimName("local", "worker-0.a-cluster-with-a-long-name.example.com.and.a.domain"), "hpp-pool-2daad4f3"},
+		{SharedClaimName("overlay"), "hpp-pool-overlay-shared"},
+		// 9 + 47 + 7 = 63: not shortened.
+		{SharedClaimName(strings.Repeat("p", 47)), "hpp-pool-" + strings.Repeat("p", 47) + "-shared"},
+		{SharedClaimName(strings.Repeat("p", 48)), "hpp-pool-fb8ff80f"},
 		{LabelValue("local"), "local-hpp"},
 		{LabelValue(strings.Repeat("p", 59)), strings.Repeat("p", 59) + "-hpp"},
 		{LabelValue(strings.Repeat("p", 60)), strings.Repeat("p", 50) + "-73896435-hpp"},

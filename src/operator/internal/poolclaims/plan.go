@@ -11,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
 // Plan says which pools are provided by claims, and which nodes may have them.
@@ -32,6 +33,8 @@ type Mount struct {
 	Claim string `json:"claim"`
 	// Block says that the claim is a device, and not a filesystem.
 	Block bool `json:"block"`
+	// Shared says that all nodes of the pool have this claim.
+	Shared bool `json:"-"`
 }
 
 // claims are those of pools in the operator's namespace, by name.
@@ -59,8 +62,8 @@ func belongs(claim *corev1.PersistentVolumeClaim, pool string) bool {
 	return claim.Labels[names.PoolClaimLabel] == LabelValue(pool)
 }
 
-// mounts are those that the nodes are to have, and those that they had: with a claim, on a node that is not selected
-// any more. What is decided from pods would remove a mounter during a rollout of the driver.
+// mounts are those that the nodes are to have, and those that they had: with a claim of its own or a mounter, on a node
+// that is not selected any more. What is decided from pods would remove a mounter during a rollout of the driver.
 func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
 	sorted := slices.SortedFunc(slices.Values(cluster.Nodes),
 		func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
@@ -69,10 +72,13 @@ func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
 		selector := labels.SelectorFromSet(pool.NodeSelector)
 		for j := range sorted {
 			node := &sorted[j]
-			mount := Mount{Pool: pool.Name, Path: pool.Path, Node: node.Name, Claim: ClaimName(pool.Name, node.Name)}
+			mount := Mount{Pool: pool.Name, Path: pool.Path, Node: node.Name, Shared: pools.SharesClaim(*pool)}
+			if mount.Claim = ClaimName(pool.Name, node.Name); mount.Shared {
+				mount.Claim = SharedClaimName(pool.Name)
+			}
 			effects := []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule}
 			claim, mounter := known.of(pool.Name, mount.Claim), cluster.mounter(mount)
-			there := claim != nil || mounter != nil
+			there := mounter != nil || claim != nil && !mount.Shared
 			if there {
 				effects = effects[:1] // the driver runs there already
 			}
@@ -105,9 +111,10 @@ func block(
 }
 
 // inUse are the mounts whose pool has volumes on their node: those are served wherever they are, whatever is selected.
+// One on a claim that nodes share may be used on each of them.
 func (p Plan) inUse(mounts []Mount, volumes []gates.Volume, configured []string) []Mount {
 	return slices.DeleteFunc(mounts, func(mount Mount) bool {
 		return !slices.ContainsFunc(gates.InPool(volumes, mount.Pool, configured),
-			func(volume gates.Volume) bool { return slices.Contains(volume.Nodes, mount.Node) })
+			func(volume gates.Volume) bool { return mount.Shared || slices.Contains(volume.Nodes, mount.Node) })
 	})
 }

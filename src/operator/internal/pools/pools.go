@@ -3,6 +3,7 @@
 package pools
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -60,11 +61,22 @@ func At(spec v1beta1.HostPathProvisionerSpec, i int) *field.Path {
 // ForDriver is a pool without what only the operator reads. Of a template the driver reads whether nodes share the
 // claim; another size for new nodes must not roll it out again.
 func ForDriver(pool v1beta1.StoragePool) v1beta1.StoragePool {
+	if SharesClaim(pool) {
+		pool.Scope = Scope(pool)
+	}
 	pool.SnapshotProvider, pool.OverlayClassName = "", ""
 	if pool.PVCTemplate != nil {
 		pool.PVCTemplate = &corev1.PersistentVolumeClaimSpec{AccessModes: pool.PVCTemplate.AccessModes}
 	}
 	return pool
+}
+
+// Scope is that of a pool, also where the resource does not say it.
+func Scope(pool v1beta1.StoragePool) string {
+	if SharesClaim(pool) {
+		return cmp.Or(pool.Scope, string(poolspec.ScopeShared))
+	}
+	return cmp.Or(pool.Scope, string(poolspec.ScopeNode))
 }
 
 // Read is a pool as the driver reads it, without defaults. The errors name the values that it cannot read.
@@ -79,22 +91,8 @@ func Read(pool v1beta1.StoragePool, at *field.Path) (poolspec.Pool, field.ErrorL
 // Outcome is what becomes of a pool of the resource.
 type Outcome struct {
 	Name string
-	// NotServed is why this version does not serve the pool, Broken what is wrong with it. With either the driver does
-	// not get the pool.
-	NotServed, Broken string
-}
-
-// NotServed is the field because of which this version does not serve a pool, with the reason; "" if it does.
-func NotServed(pool v1beta1.StoragePool) (name, why string) {
-	switch {
-	case shared(pool.PVCTemplate):
-		return "pvcTemplate", "a pvcTemplate with ReadWriteMany, one claim for all nodes, is served once scope shared is; " +
-			"use ReadWriteOnce for a claim on each node"
-	case pool.Scope == string(poolspec.ScopeShared):
-		return "scope", "scope shared is not served by this version; use node"
-	default:
-		return "", ""
-	}
+	// Broken is what is wrong with the pool. Then the driver does not get it.
+	Broken string
 }
 
 // Ignored are the fields of a spec that are accepted and have no effect, each with the reason.
@@ -113,9 +111,9 @@ func Ignored(spec v1beta1.HostPathProvisionerSpec) []string {
 		default:
 			ignore(at.Child("snapshotProvider"), "%q is not known and ignored; the only one is %s", provider, Reflink)
 		}
-		if pool.OverlayClassName != "" && pool.PVCTemplate == nil {
+		if pool.OverlayClassName != "" && !SharesClaim(pool) {
 			ignore(at.Child("overlayClassName"), "%q is ignored, and no class of this name is made: "+
-				"it needs pvcTemplate", pool.OverlayClassName)
+				"it needs a pvcTemplate with ReadWriteMany", pool.OverlayClassName)
 		}
 	}
 	for i, gate := range spec.FeatureGates {

@@ -13,6 +13,8 @@ const (
 	Snapshotting = "Snapshotting"
 	// Reflink is the only snapshot provider that is known. Others are ignored.
 	Reflink = "reflink"
+	// OverlayClass is the StorageClass of a pool whose claim all nodes share, unless the pool names another; kubevirt's.
+	OverlayClass = "hpp-overlay"
 )
 
 // Validate checks every rule for the spec of a resource.
@@ -61,6 +63,7 @@ func validate(
 	for i, pool := range Of(spec) {
 		found = append(found, config.ValidatePool(i, paths[i])...)
 		found = append(found, ValidateTemplate(pool, paths[i])...)
+		found = append(found, validateClass(Of(spec), i, paths[i])...)
 	}
 	return found
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
@@ -52,16 +53,20 @@ func TestClaimResource(t *testing.T) {
 func TestWhichTemplatesAreServed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change                     func(*corev1.PersistentVolumeClaimSpec)
-		notServed, broken, planned string
+		change          func(*corev1.PersistentVolumeClaimSpec)
+		broken, planned string
 	}{
-		"as in the seed": {func(*corev1.PersistentVolumeClaimSpec) {}, "", "", "local"},
-		"one for all": {func(c *corev1.PersistentVolumeClaimSpec) {
-			c.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-		}, "is served once scope shared is", "", ""},
+		"as in the seed": {func(*corev1.PersistentVolumeClaimSpec) {}, "", "local"},
+		"one for all":    {many, "", "local"},
 		"no size": {
-			func(c *corev1.PersistentVolumeClaimSpec) { c.Resources.Requests = nil }, "",
+			func(c *corev1.PersistentVolumeClaimSpec) { c.Resources.Requests = nil },
 			"left out: spec.storagePools[0].pvcTemplate.resources.requests.storage: Required value: want the size", "",
+		},
+		"one device for all": {
+			func(c *corev1.PersistentVolumeClaimSpec) {
+				many(c)
+				c.VolumeMode = new(corev1.PersistentVolumeBlock)
+			}, "with ReadWriteMany all nodes would mount the filesystem of one device at once, and destroy it", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +74,7 @@ func TestWhichTemplatesAreServed(t *testing.T) {
 			spec := resource(t, claimResource)
 			test.change(spec.StoragePools[0].PVCTemplate)
 			got := mustRender(t, input("{}", spec)).Pools[0]
-			if (got.NotServed == "") != (test.notServed == "") || !strings.Contains(got.NotServed, test.notServed) ||
-				(got.Broken == "") != (test.broken == "") || !strings.Contains(got.Broken, test.broken) {
+			if (got.Broken == "") != (test.broken == "") || !strings.Contains(got.Broken, test.broken) {
 				t.Errorf("%+v", got)
 			}
 			plan, err := renderer(t).Plan(input("{}", spec))
@@ -83,6 +87,122 @@ func TestWhichTemplatesAreServed(t *testing.T) {
 			}
 			if got := strings.Join(planned, " "); got != test.planned {
 				t.Errorf("pools with claims: %q, want %q", got, test.planned)
+			}
+		})
+	}
+}
+
+// many makes a template one for all nodes.
+func many(c *corev1.PersistentVolumeClaimSpec) {
+	c.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+}
+
+// overlayResource has pools whose nodes share a claim, with these names for their classes.
+func overlayResource(t *testing.T, classes ...string) v1beta1.HostPathProvisionerSpec {
+	t.Helper()
+	spec := resource(t, claimResource)
+	template := spec.StoragePools[0].PVCTemplate
+	many(template)
+	spec.StoragePools = nil
+	for i, class := range classes {
+		name := string(rune('a' + i))
+		spec.StoragePools = append(spec.StoragePools, v1beta1.StoragePool{
+			Name: name, Path: "/srv/" + name, PVCTemplate: template.DeepCopy(), OverlayClassName: class,
+		})
+	}
+	return spec
+}
+
+// TestOneClaimForAllNodes: the driver has a shared pool, the mounters one claim, and users the class of kubevirt's.
+func TestOneClaimForAllNodes(t *testing.T) {
+	t.Parallel()
+	in := input("{}", overlayResource(t, ""))
+	for _, node := range []string{"n1", "n2"} {
+		in.Mounts = append(in.Mounts, poolclaims.Mount{
+			Pool: "a", Path: "/srv/a", Node: node, Claim: poolclaims.SharedClaimName("a"), Shared: true,
+		})
+	}
+	result := mustRender(t, in)
+	want := []poolspec.Pool{{
+		Name: "a", Path: "/srv/a", Scope: "shared", Quota: "none",
+		PVCTemplate: map[string]any{"accessModes": []any{"ReadWriteMany"}, "resources": map[string]any{}},
+	}}
+	if diff := cmp.Diff(want, served(t, result)); diff != "" || len(result.NotServed)+len(result.Violations) > 0 {
+		t.Errorf("notes %q %q, pools (-want +got):\n%s", result.NotServed, result.Violations, diff)
+	}
+	class := object[storagev1.StorageClass](t, result, "StorageClass", "hpp-overlay")
+	if diff := cmp.Diff(map[string]string{"storagePool": "a", "overlayCSI": "true"}, class.Parameters); diff != "" ||
+		class.Provisioner != "kubevirt.io.hostpath-provisioner" ||
+		*class.VolumeBindingMode != storagev1.VolumeBindingImmediate ||
+		*class.ReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		t.Errorf("class %+v\nparameters (-want +got):\n%s", class, diff)
+	}
+	claims := map[string]string{}
+	for _, made := range result.Objects {
+		if made.GetKind() != "Deployment" || !poolclaims.IsMounter(made.GetLabels()) {
+			continue
+		}
+		pod := object[appsv1.Deployment](t, result, "Deployment", made.GetName()).Spec.Template
+		for _, volume := range pod.Spec.Volumes {
+			if volume.PersistentVolumeClaim != nil {
+				claims[pod.Annotations[names.NodeAnnotation]] = volume.PersistentVolumeClaim.ClaimName
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"n1": "hpp-pool-a-shared", "n2": "hpp-pool-a-shared"}, claims); diff != "" {
+		t.Errorf("claims of mounters (-want +got):\n%s", diff)
+	}
+}
+
+// TestOverlayClasses: which pool has a class of which name.
+func TestOverlayClasses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		classes []string // of the pools a, b …
+		base    string
+		want    map[string]string // pools by class
+		says    string            // of what is left out, or wrong
+	}{
+		"kubevirt's":   {classes: []string{""}, base: "{}", want: map[string]string{"hpp-overlay": "a"}},
+		"another name": {classes: []string{"vm-state"}, base: "{}", want: map[string]string{"vm-state": "a"}},
+		"two": {
+			classes: []string{"", "hpp-overlay-b"}, base: "{}",
+			want: map[string]string{"hpp-overlay": "a", "hpp-overlay-b": "b"},
+		},
+		"two of one name": {
+			classes: []string{"", ""}, base: "{}", want: map[string]string{"hpp-overlay": "a"},
+			says: `spec.storagePools[1].overlayClassName: Invalid value: "": the StorageClass of the pool "a" is called ` +
+				"hpp-overlay already: want a name of its own, such as hpp-overlay-b",
+		},
+		"two of one name, said": {
+			classes: []string{"", "hpp-overlay"}, base: "{}", want: map[string]string{"hpp-overlay": "a"},
+			says: `spec.storagePools[1].overlayClassName: Invalid value: "hpp-overlay"`,
+		},
+		"the base has one of the name": {
+			classes: []string{""}, base: "storageClasses: [{name: hpp-overlay, storagePool: a}]",
+			want: map[string]string{"hpp-overlay": "a"},
+			says: `pool "a": its class hpp-overlay is left out: storageClasses of the base values has one of that name`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := mustRender(t, input(test.base, overlayResource(t, test.classes...)))
+			got := map[string]string{}
+			for _, made := range result.Objects {
+				if made.GetKind() == "StorageClass" {
+					class := object[storagev1.StorageClass](t, result, "StorageClass", made.GetName())
+					got[class.Name] = class.Parameters["storagePool"]
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("pools by class (-want +got):\n%s", diff)
+			}
+			if len(served(t, result)) != len(test.classes) {
+				t.Errorf("served are %+v", served(t, result))
+			}
+			notes := strings.Join(append(result.NotServed, result.Violations...), "\n")
+			if (notes == "") != (test.says == "") || !strings.Contains(notes, test.says) {
+				t.Errorf("it says %q, want %q", notes, test.says)
 			}
 		})
 	}

@@ -39,9 +39,7 @@ func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) {
 // take adds a pool to those that are served, or says why not.
 func (a *admission) take(at *field.Path, pool v1beta1.StoragePool) {
 	outcome := pools.Outcome{Name: pool.Name}
-	if _, outcome.NotServed = pools.NotServed(pool); outcome.NotServed != "" {
-		a.result.leaveOut("%s %q is left out: %s", at, pool.Name, outcome.NotServed)
-	} else if err := a.admit(at, pool); err != nil {
+	if err := a.admit(at, pool); err != nil {
 		outcome.Broken = "left out: " + err.Error()
 	}
 	a.result.Pools = append(a.result.Pools, outcome)

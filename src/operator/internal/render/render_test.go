@@ -376,16 +376,15 @@ func TestNotServed(t *testing.T) {
 	spec := v1beta1.HostPathProvisionerSpec{
 		FeatureGates: []string{"Snapshotting", "Cloning"},
 		StoragePools: []v1beta1.StoragePool{
-			{Name: "a", Path: "/a", Scope: "shared"},
 			{Name: "b", Path: "//b/", SnapshotProvider: "reflink", OverlayClassName: "mine"},
 		},
 	}
 	result := mustRender(t,
 		without(input("monitoring: {serviceMonitor: {enabled: true}}\nopenshift: true", spec), "monitoring.coreos.com"))
 	want := []string{
-		`spec.storagePools[0] "a" is left out: scope shared is not served by this version; use node`,
-		"spec.storagePools[1].snapshotProvider: accepted, but this version makes no snapshots",
-		`spec.storagePools[1].overlayClassName: "mine" is ignored, and no class of this name is made: it needs pvcTemplate`,
+		"spec.storagePools[0].snapshotProvider: accepted, but this version makes no snapshots",
+		`spec.storagePools[0].overlayClassName: "mine" is ignored, and no class of this name is made: it needs a ` +
+			`pvcTemplate with ReadWriteMany`,
 		"spec.featureGates[0]: Snapshotting is accepted, but this version makes no snapshots",
 		`spec.featureGates[1]: "Cloning" is not known and ignored; the only one is Snapshotting`,
 		`ServiceMonitor "hpp-hostpath-provisioner-csi" is left out: this cluster does not have the API ` +

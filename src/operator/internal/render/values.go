@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"reflect"
+	"slices"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
@@ -45,6 +46,7 @@ func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 	}
 	v.setLegacy(in.Resource.Spec, result)
 	v.keepClasses(result)
+	v.addClasses(result)
 	v.setTLS(in)
 	if policy := in.Resource.Spec.ImagePullPolicy; policy != "" {
 		setPullPolicy(map[string]any(v), string(policy))
@@ -52,7 +54,7 @@ func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 	if err := v.setWorkload(in.Resource.Spec.Workload); err != nil {
 		return nil, err
 	}
-	noteIgnored(in.Resource.Spec, result)
+	result.NotServed = append(result.NotServed, pools.Ignored(in.Resource.Spec)...)
 	return v, nil
 }
 
@@ -162,16 +164,6 @@ func setPullPolicy(tree map[string]any, policy string) {
 	}
 }
 
-// noteIgnored says what the resource asks for in vain.
-func noteIgnored(spec v1beta1.HostPathProvisionerSpec, result *Result) {
-	result.NotServed = append(result.NotServed, pools.Ignored(spec)...)
-	for _, pool := range spec.StoragePools {
-		if pool.OverlayClassName != "" && pool.PVCTemplate != nil {
-			result.leaveOut("pool %q: overlayClassName has no effect in this version, no class is made", pool.Name)
-		}
-	}
-}
-
 // keepClasses leaves out classes whose pool there is not: the chart would refuse all values because of one of them.
 func (v values) keepClasses(result *Result) {
 	pools := map[string]bool{}
@@ -198,6 +190,35 @@ func (v values) keepClasses(result *Result) {
 		}
 	}
 	v["storageClasses"] = kept
+}
+
+// addClasses adds the class that kubevirt's operator makes for a pool whose nodes share a claim. Of two pools with one
+// name for it the first has it: what is wrong with the second is among the violations.
+func (v values) addClasses(result *Result) {
+	taken := map[string]bool{}
+	for _, class := range v.list("storageClasses") {
+		name, _ := class["name"].(string)
+		taken[name] = true
+	}
+	all, _ := v["storageClasses"].([]any)
+	var made []string
+	for _, pool := range result.templates {
+		name := pools.ClassName(pool)
+		switch {
+		case name == "" || slices.Contains(made, name):
+			continue
+		case taken[name]:
+			result.leaveOut("pool %q: its class %s is left out: storageClasses of the base values has one of that name; give "+
+				"the pool another overlayClassName", pool.Name, name)
+			continue
+		}
+		made = append(made, name)
+		all = append(all, map[string]any{
+			"name": name, "storagePool": pool.Name, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+			"parameters": map[string]any{"overlayCSI": "true"},
+		})
+	}
+	v["storageClasses"] = all
 }
 
 // at is the map below a key. One that is missing is made, so that it can be written to.

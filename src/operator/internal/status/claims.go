@@ -57,8 +57,12 @@ func hurdles(in Input, pool string) (byNode map[string]hurdle, general []string)
 	for _, claim := range in.Claims.Claims {
 		if claim.Pool == pool && claim.DeletionTimestamp != nil {
 			// The pool may be there still, and nothing can take this back.
-			general = append(general, fmt.Sprintf("somebody has deleted the claim %s of node %s: it goes, with all that is on "+
-				"it, when its mounter ends; move the volumes before that", claim.Name, cmp.Or(claim.Node, "no more")))
+			of, when := "node "+cmp.Or(claim.Node, "no more"), "when its mounter ends"
+			if claim.Shared {
+				of, when = "all nodes", "when the last mounter ends"
+			}
+			general = append(general, fmt.Sprintf("somebody has deleted the claim %s of %s: it goes, with all that is on it, "+
+				"%s; move the volumes before that", claim.Name, of, when))
 		}
 	}
 	return byNode, general
@@ -86,7 +90,7 @@ func problems(in Input, pool string) (byNode map[string]hurdle, general []string
 // kept reports whether a mount goes on in spite of a problem.
 func kept(in Input, mount poolclaims.Mount) bool {
 	return slices.ContainsFunc(in.Claims.Problems,
-		func(p poolclaims.Problem) bool { return p.Pool == mount.Pool && p.Node == mount.Node })
+		func(p poolclaims.Problem) bool { return p.Pool == mount.Pool && (p.Node == mount.Node || mount.Shared) })
 }
 
 // inTheWay is what keeps a mount from being there, if anything does.

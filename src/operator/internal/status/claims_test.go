@@ -73,6 +73,20 @@ func claimed(change ...func(*status.Input)) status.Input {
 	return in
 }
 
+// shared is claimed with one claim for this node and another, where the driver is not yet.
+func shared(change ...func(*status.Input)) status.Input {
+	in := claimed()
+	in.Claims.Claims[0].Name, in.Claims.Claims[0].Node, in.Claims.Claims[0].Shared = "hpp-pool-local-shared", "", true
+	in.Claims.Mounts = append(in.Claims.Mounts, onNode("b"))
+	for i := range in.Claims.Mounts {
+		in.Claims.Mounts[i].Claim, in.Claims.Mounts[i].Shared = "hpp-pool-local-shared", true
+	}
+	for _, apply := range change {
+		apply(&in)
+	}
+	return in
+}
+
 // TestPoolsFromClaims: what a pool waits for, and what is wrong with it.
 func TestPoolsFromClaims(t *testing.T) {
 	t.Parallel()
@@ -137,6 +151,26 @@ func TestPoolsFromClaims(t *testing.T) {
 				in.Claims.Claims[0].DeletionTimestamp = new(metav1.NewTime(moment()))
 			}), v1beta1.PoolDegraded, "somebody has deleted the claim hpp-pool-local-a of node a: it goes, with all that is " +
 				"on it, when its mounter ends; move the volumes before that", true,
+		},
+		"one claim for all, pending": {
+			shared(pending), v1beta1.PoolPreparing, "nodes a, b: its claim hpp-pool-local-shared (class fast) is Pending " +
+				"since " + since + ": kubectl describe pvc --namespace hpp hpp-pool-local-shared says why", false,
+		},
+		"one claim for all, there on one of two": {
+			shared(up, says(names.PoolPresent)), v1beta1.PoolPreparing, "node b: its mounter is being made", false,
+		},
+		"one claim for all, deleted below the volumes": {
+			shared(up, says(names.PoolPresent), func(in *status.Input) {
+				in.Claims.Mounts = in.Claims.Mounts[:1]
+				in.Claims.Claims[0].DeletionTimestamp = new(metav1.NewTime(moment()))
+			}), v1beta1.PoolDegraded, "somebody has deleted the claim hpp-pool-local-shared of all nodes: it goes, with all " +
+				"that is on it, when the last mounter ends; move the volumes before that", true,
+		},
+		"one claim for all, refused, and mounted still": {
+			shared(up, says(names.PoolPresent), func(in *status.Input) {
+				in.Claims.Mounts, in.Claims.Claims = in.Claims.Mounts[:1], nil
+				in.Claims.Problems = []poolclaims.Problem{{Pool: "local", Text: "it is somebody's"}}
+			}), v1beta1.PoolDegraded, "it is somebody's", true,
 		},
 		"refused": {
 			claimed(func(in *status.Input) {

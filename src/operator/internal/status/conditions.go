@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -165,10 +164,10 @@ func noPools(in Input) string {
 	}
 	var why []string
 	for _, pool := range in.Pools {
-		if pool.NotServed == "" && pool.Broken == "" {
+		if pool.Broken == "" {
 			return ""
 		}
-		why = append(why, fmt.Sprintf("pool %q: %s", pool.Name, cmp.Or(pool.NotServed, pool.Broken)))
+		why = append(why, fmt.Sprintf("pool %q: %s", pool.Name, pool.Broken))
 	}
 	if len(why) == 0 {
 		return "the resource has no pool; add one to spec.storagePools"

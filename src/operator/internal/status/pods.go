@@ -99,8 +99,6 @@ func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 		status := v1beta1.StoragePoolStatus{Name: pool.Name, ClaimStatuses: claimStatuses(in, pool.Name, room)}
 		room -= len(status.ClaimStatuses)
 		switch {
-		case pool.NotServed != "":
-			status.Phase, status.Message = v1beta1.PoolNotServed, pool.NotServed
 		case pool.Broken != "":
 			status.Phase, status.Message = v1beta1.PoolDegraded, pool.Broken
 		default:
@@ -118,8 +116,9 @@ type tally struct {
 	hurdles map[string]hurdle
 	asked   int
 	present int32
-	// wrong and waits are sentences about nodes without the pool, silent are nodes that have not said.
-	wrong, waits, silent []string
+	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Silent nodes have not said.
+	lacking map[hurdle][]string
+	silent  []string
 }
 
 // count asks every pod of the driver how a pool is. Where it is not there, and a claim is to provide it, what the claim
@@ -127,7 +126,7 @@ type tally struct {
 func count(in Input, status *v1beta1.StoragePoolStatus) {
 	kind := corev1.PodConditionType(names.PoolCondition + status.Name)
 	found, general := hurdles(in, status.Name)
-	t := tally{hurdles: found}
+	t := tally{hurdles: found, lacking: map[hurdle][]string{}}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		if pod.DeletionTimestamp != nil || pod.Labels[componentLabel] != driverComponent {
@@ -137,10 +136,13 @@ func count(in Input, status *v1beta1.StoragePoolStatus) {
 		t.add(pod.Spec.NodeName, podCondition(pod, kind), in.Nodes)
 	}
 	for node, left := range t.hurdles {
-		t.lacks(node, left)
+		t.lacking[left] = append(t.lacking[left], node)
 	}
 	status.CurrentReady = t.present
-	status.DesiredReady = t.present + int32(len(t.wrong)+len(t.waits)+len(t.silent))
+	status.DesiredReady = t.present + int32(len(t.silent))
+	for _, nodes := range t.lacking {
+		status.DesiredReady += int32(len(nodes))
+	}
 	status.Phase, status.Message = t.phase(general)
 }
 
@@ -153,35 +155,49 @@ func (t *tally) add(node string, said corev1.PodCondition, nodes []corev1.Node) 
 		t.silent = append(t.silent, node)
 	case said.Reason == names.PoolNotSelected:
 	case said.Type != "" && !nodeReady(node, nodes):
-		t.wrong = append(t.wrong, fmt.Sprintf("node %s is not ready", node))
+		t.lacking[hurdle{wrong: true}] = append(t.lacking[hurdle{wrong: true}], node)
 	case said.Status == corev1.ConditionTrue && said.Reason != names.PoolDegraded:
 		t.present++
 	case hindered:
-		t.lacks(node, found)
+		t.lacking[found] = append(t.lacking[found], node)
 	default:
-		t.lacks(node, hurdle{said.Message, true})
+		why := hurdle{said.Message, true}
+		t.lacking[why] = append(t.lacking[why], node)
 	}
 }
 
-func (t *tally) lacks(node string, of hurdle) {
-	sentence := fmt.Sprintf("node %s: %s", node, of.text)
-	if of.wrong {
-		t.wrong = append(t.wrong, sentence)
-	} else {
-		t.waits = append(t.waits, sentence)
+// sentences are about nodes without the pool: what is wrong, and what they wait for. Nodes that share a claim have the
+// same reason.
+func (t *tally) sentences() (wrong, waits []string) {
+	for why, nodes := range t.lacking {
+		slices.Sort(nodes)
+		sentence, is := "node "+nodes[0], " is not ready"
+		if len(nodes) > 1 {
+			sentence, is = "nodes "+gates.List(nodes), " are not ready"
+		}
+		if why.text != "" {
+			is = ": " + why.text
+		}
+		if sentence += is; why.wrong {
+			wrong = append(wrong, sentence)
+		} else {
+			waits = append(waits, sentence)
+		}
 	}
+	slices.Sort(wrong)
+	slices.Sort(waits)
+	return wrong, waits
 }
 
 // phase takes what is wrong with the pool on no node in particular.
 func (t *tally) phase(general []string) (v1beta1.StoragePoolPhase, string) {
-	slices.Sort(t.wrong)
-	slices.Sort(t.waits)
+	wrong, waits := t.sentences()
 	slices.Sort(t.silent)
 	switch {
-	case len(general)+len(t.wrong) > 0:
-		return v1beta1.PoolDegraded, strings.Join(slices.Concat(general, t.wrong, t.waits), "; ")
-	case len(t.waits) > 0:
-		return v1beta1.PoolPreparing, strings.Join(t.waits, "; ")
+	case len(general)+len(wrong) > 0:
+		return v1beta1.PoolDegraded, strings.Join(slices.Concat(general, wrong, waits), "; ")
+	case len(waits) > 0:
+		return v1beta1.PoolPreparing, strings.Join(waits, "; ")
 	case len(t.silent) > 0:
 		return v1beta1.PoolPreparing, "waits for a report from the nodes " + strings.Join(t.silent, ", ")
 	case t.asked == 0:

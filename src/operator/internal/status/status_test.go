@@ -155,7 +155,7 @@ func poolless() v1beta1.HostPathProvisionerStatus {
 	fresh, _ := status.Of(status.Input{
 		Now:           moment().Add(-time.Hour),
 		TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-		Pools: []pools.Outcome{{Name: "one", NotServed: "later"}}, Generation: 7,
+		Pools: []pools.Outcome{{Name: "one", Broken: "later"}}, Generation: 7,
 	})
 	return fresh
 }
@@ -543,7 +543,7 @@ func TestConditions(t *testing.T) {
 			in: status.Input{
 				Old: healthy(), Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
 				NotServed: []string{"a"}, Violations: []string{"b"},
-				Pools: []pools.Outcome{{Name: "one", NotServed: "later"}, {Name: "two", Broken: "left out: why"}},
+				Pools: []pools.Outcome{{Name: "one", Broken: "later"}, {Name: "two", Broken: "left out: why"}},
 			},
 			want: map[string]string{
 				"Available": "False NoPools", "Progressing": fine,
@@ -800,10 +800,6 @@ func TestPools(t *testing.T) {
 				Phase: v1beta1.PoolDegraded, DesiredReady: 2, CurrentReady: 1,
 				Message: "node a: no room",
 			},
-		},
-		"not served": {
-			pool: pools.Outcome{NotServed: "later"},
-			want: v1beta1.StoragePoolStatus{Phase: v1beta1.PoolNotServed, Message: "later"},
 		},
 		"broken": {
 			pool: pools.Outcome{Broken: "left out: why"},

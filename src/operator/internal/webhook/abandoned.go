@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
@@ -99,26 +97,18 @@ func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
 		}
 		add(path.Clean(after[i].Path) != path.Clean(pool.Path), "path",
 			fmt.Sprintf(" at %q", pool.Path), fmt.Sprintf("keep the path %q", pool.Path))
-		scope := scopeOf(pool)
-		add(scopeOf(after[i]) != scope, "scope", " of scope "+scope, "keep the scope "+scope)
 		template, would := pool.PVCTemplate != nil, after[i].PVCTemplate != nil
+		scope := pools.Scope(pool)
+		add(!template && !would && pools.Scope(after[i]) != scope, "scope", " of scope "+scope, "keep the scope "+scope)
 		add(!template && would, "pvcTemplate", ", whose filesystem would come from claims,", "leave pvcTemplate out")
 		add(template && !would, "pvcTemplate", ", whose filesystem comes from claims,", "keep pvcTemplate")
-		if was := sharesClaim(pool); template && would && was != sharesClaim(after[i]) {
+		if was := pools.SharesClaim(pool); template && would && was != pools.SharesClaim(after[i]) {
 			how := map[bool]string{true: ", which has one claim for all nodes,", false: ", which has a claim on each node,"}
 			add(true, "pvcTemplate", how[was], "keep its accessModes")
 		}
 	}
 	return losses
 }
-
-// sharesClaim reports whether a pool's template is for one claim that all nodes use, which this version does not serve.
-func sharesClaim(pool v1beta1.StoragePool) bool {
-	name, _ := pools.NotServed(pool)
-	return name == "pvcTemplate"
-}
-
-func scopeOf(pool v1beta1.StoragePool) string { return cmp.Or(pool.Scope, string(poolspec.ScopeNode)) }
 
 // legacyLosses is the legacy provisioner, if it goes or works elsewhere now.
 func legacyLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {

@@ -38,7 +38,12 @@ func TestAcceptedWithAWarning(t *testing.T) {
 		"overlayClassName without pvcTemplate": {
 			resource(pools(pool{Name: "a", Path: "/data", OverlayClassName: "hpp-overlay"})),
 			[]string{`spec.storagePools[0].overlayClassName: "hpp-overlay" is ignored, and no class of this name is ` +
-				`made: it needs pvcTemplate`},
+				`made: it needs a pvcTemplate with ReadWriteMany`},
+		},
+		"overlayClassName with a claim on each node": {
+			resource(pools(pool{Name: "a", Path: "/data", OverlayClassName: "hpp-overlay", PVCTemplate: template()})),
+			[]string{`spec.storagePools[0].overlayClassName: "hpp-overlay" is ignored, and no class of this name is ` +
+				`made: it needs a pvcTemplate with ReadWriteMany`},
 		},
 		"unknown snapshotProvider": {
 			resource(pools(pool{Name: "a", Path: "/data", SnapshotProvider: "zfs"})),

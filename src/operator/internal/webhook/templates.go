@@ -20,9 +20,12 @@ func reshaped(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
 			equality.Semantic.DeepEqual(old.StoragePools[before].PVCTemplate, pool.PVCTemplate) {
 			continue
 		}
-		texts = append(texts, fmt.Sprintf("%s: claims that exist stay as they are, and only nodes that are new to the "+
-			"pool get claims of this shape; grow an existing one with kubectl edit pvc, if its class allows it",
-			pools.At(changed, i).Child("pvcTemplate")))
+		stays := "claims that exist stay as they are, and only nodes that are new to the pool get claims of this shape"
+		if pools.SharesClaim(pool) && pools.SharesClaim(old.StoragePools[before]) {
+			stays = "the claim that exists stays as it is"
+		}
+		texts = append(texts, fmt.Sprintf("%s: %s; grow an existing one with kubectl edit pvc, if its class allows it",
+			pools.At(changed, i).Child("pvcTemplate"), stays))
 	}
 	return texts
 }

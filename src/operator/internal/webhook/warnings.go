@@ -34,9 +34,6 @@ func warnings(ctx context.Context, spec v1beta1.HostPathProvisionerSpec) admissi
 	}
 	for i, pool := range spec.StoragePools {
 		at := pools.At(spec, i)
-		if name, why := pools.NotServed(pool); why != "" {
-			texts = append(texts, at.Child(name).String()+": "+why)
-		}
 		texts = append(texts, slashes(at.Child("path"), pool.Path)...)
 	}
 	if emptyPullPolicy(ctx) {

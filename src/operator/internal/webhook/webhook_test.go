@@ -527,16 +527,11 @@ func TestWithoutAnAnswerNothingIsGivenUp(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	many := template()
-	many.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	all := pools(
-		pool{Name: "a", Path: "/data/a", PVCTemplate: many, SnapshotProvider: "reflink"},
+		pool{Name: "a", Path: "/data/a", PVCTemplate: templateForAll(), SnapshotProvider: "reflink"},
 		pool{Name: "b", Path: "/data/b", Scope: "shared"})
 	all.FeatureGates = []string{"Snapshotting"}
 	want := []string{
-		"spec.storagePools[0].pvcTemplate: a pvcTemplate with ReadWriteMany, one claim for all nodes, is served once " +
-			"scope shared is; use ReadWriteOnce for a claim on each node",
-		"spec.storagePools[1].scope: scope shared is not served by this version; use node",
 		"spec.storagePools[0].snapshotProvider: accepted, but this version makes no snapshots",
 		"spec.featureGates[0]: Snapshotting is accepted, but this version makes no snapshots",
 	}

@@ -39,37 +39,49 @@ func TestOptions(t *testing.T) {
 		args []string
 		env  map[string]string
 		want options
+		own  nodeOptions
 	}{
-		"defaults": {nil, nil, options{
-			mode: "node", httpAddress: ":9896", logLevel: "info", logFormat: "json", directory: "/var/hpvolumes", node: "here",
-			namingPrefix: "false", capacity: "requested",
-		}},
+		"defaults": {
+			nil, nil,
+			options{mode: "node", httpAddress: ":9896", logLevel: "info", logFormat: "json"},
+			nodeOptions{directory: "/var/hpvolumes", node: "here", namingPrefix: "false", capacity: "requested"},
+		},
 		"all": {
 			[]string{"--mode=node", "-kubeconfig", "/k", "--http-address=", "--log-level=debug", "--log-format=text"},
 			// As kubevirt's operator wrote them: a slash at the end, and capitals.
 			map[string]string{
 				"PV_DIR": "/data/", "NODE_NAME": "n.example.com", "USE_NAMING_PREFIX": "True", "PV_CAPACITY": "filesystem",
 			},
-			options{
-				mode: "node", kubeconfig: "/k", logLevel: "debug", logFormat: "text", directory: "/data", node: "n.example.com",
-				namingPrefix: "true", capacity: "filesystem",
-			},
+			options{mode: "node", kubeconfig: "/k", logLevel: "debug", logFormat: "text"},
+			nodeOptions{directory: "/data", node: "n.example.com", namingPrefix: "true", capacity: "filesystem"},
+		},
+		"the mode as two words": {
+			[]string{"--log-level=warn", "-mode", "node"},
+			nil,
+			options{mode: "node", httpAddress: ":9896", logLevel: "warn", logFormat: "json"},
+			nodeOptions{directory: "/var/hpvolumes", node: "here", namingPrefix: "false", capacity: "requested"},
 		},
 	} {
 		got, err := parse(test.args, environment(test.env), t.Output())
-		if err != nil || got != test.want {
-			t.Errorf("%s: %+v, error %v, want %+v", name, got, err, test.want)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if own := *got.own.(*nodeOptions); own != test.own {
+			t.Errorf("%s: %+v, want %+v", name, own, test.own)
+		}
+		if got.own = nil; got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
 }
 
 func TestWrongOptions(t *testing.T) {
 	var stderr bytes.Buffer
-	code := Run([]string{"--mode=shared", "--http-address=9896", "--log-level=loud"}, environment(map[string]string{
+	code := Run([]string{"--mode=node", "--http-address=9896", "--log-level=loud"}, environment(map[string]string{
 		"PV_DIR": "hpvolumes", "NODE_NAME": "", "USE_NAMING_PREFIX": "maybe", "PV_CAPACITY": "all",
 	}), &stderr)
 	want := `provisioner: wrong options:
---mode: "shared": this version has only node
 --http-address: "9896": want host:port, :port or nothing
 --log-level or --log-format: log level "loud": want debug, info, warn or error
 PV_DIR: "hpvolumes": want the absolute path of a directory for the volumes, such as /var/hpvolumes
@@ -93,6 +105,11 @@ func TestRefusedStarts(t *testing.T) {
 		want      string
 	}{
 		"an argument": {[]string{"node"}, t.TempDir(), "provisioner: unknown argument \"node\": there are only flags\n"},
+		"no such mode": {
+			[]string{"--name=x", "--mode=nodes"},
+			t.TempDir(),
+			"provisioner: --mode: \"nodes\": want one of everyNode, everyNodeManager, node, shared\n",
+		},
 		"the root": {nil, "/", "provisioner: wrong options:\nPV_DIR: \"/\": want the absolute path of a directory for " +
 			"the volumes, such as /var/hpvolumes\n"},
 		"a file": {
@@ -142,10 +159,8 @@ func TestAVolumesLife(t *testing.T) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o := options{
-		directory: directory, node: "here", namingPrefix: "true", capacity: capacityRequested, httpAddress: "127.0.0.1:0",
-	}
-	p, err := build(t.Context(), o, cluster, slog.New(slog.DiscardHandler))
+	n := nodeOptions{directory: directory, node: "here", namingPrefix: "true", capacity: capacityRequested}
+	p, err := n.build(t.Context(), options{httpAddress: "127.0.0.1:0"}, cluster, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,8 +308,8 @@ func TestTakenAddress(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	address := other.Listener.Addr().String()
-	_, err := build(t.Context(), options{directory: t.TempDir(), node: "here", httpAddress: address}, fake.NewClientset(),
-		slog.New(slog.DiscardHandler))
+	n := nodeOptions{directory: t.TempDir(), node: "here"}
+	_, err := n.build(t.Context(), options{httpAddress: address}, fake.NewClientset(), slog.New(slog.DiscardHandler))
 	want := fmt.Sprintf(
 		"--http-address: listen for health probes and metrics: listen tcp %s: bind: address already in use", address,
 	)

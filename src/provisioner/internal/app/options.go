@@ -1,75 +1,114 @@
 package app
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
+	"log/slog"
+	"maps"
+	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// modeNode is the one mode of this version: one instance on each node, as kubevirt's legacy provisioner works.
-const modeNode = "node"
+// modes are the values of --mode.
+func modes() map[string]mode {
+	return map[string]mode{
+		modeNode: nodeMode(), modeShared: sharedMode(), modeEveryNode: everyNodeMode(),
+		modeEveryNodeManager: everyNodeManagerMode(),
+	}
+}
 
-// Values of PV_CAPACITY.
-const (
-	capacityRequested  = "requested"
-	capacityFilesystem = "filesystem"
-)
+// mode is one way of working, with flags and environment variables of its own.
+type mode struct {
+	// about says for -help what it does, and environment what each of its variables means.
+	about, environment string
+	// httpAddress is its default of --http-address.
+	httpAddress string
+	settings
+}
 
-// options is the command line and the environment.
+// settings are the options of one mode.
+type settings interface {
+	// define adds the flags, and reads the environment.
+	define(flags *flag.FlagSet, getenv func(string) string)
+	// rules are those that its options must keep.
+	rules(o options) []rule
+	// serve works until ctx ends.
+	serve(ctx context.Context, o options, log *slog.Logger) error
+}
+
+// rule is something that must not be.
+type rule struct {
+	broken bool
+	what   string
+}
+
+// options are those of every mode, with the mode's own.
 type options struct {
 	mode, kubeconfig, httpAddress, logLevel, logFormat string
-	// directory, node, namingPrefix and capacity are PV_DIR, NODE_NAME, USE_NAMING_PREFIX and PV_CAPACITY, which
-	// kubevirt's provisioner reads from the environment too (but for the last, which is ours).
-	directory, node, namingPrefix, capacity string
+
+	own settings
 }
 
 // parse reads arguments and environment, and checks them. flag.ErrHelp means that help was asked for and given.
 func parse(args []string, getenv func(string) string, output io.Writer) (options, error) {
-	var o options
+	o := options{mode: modeOf(args)}
+	known := modes()
+	chosen, ok := known[o.mode]
+	names := slices.Sorted(maps.Keys(known))
+	if !ok {
+		return o, fmt.Errorf("--mode: %q: want one of %s", o.mode, strings.Join(names, ", "))
+	}
+	o.own = chosen.settings
 	flags := flag.NewFlagSet("provisioner", flag.ContinueOnError)
 	flags.SetOutput(output)
-	flags.StringVar(&o.mode, "mode", modeNode, "how volumes are placed; this version has only "+modeNode)
+	flags.StringVar(&o.mode, "mode", modeNode, "how volumes are made: "+strings.Join(names, ", "))
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with access to the cluster; empty inside the cluster")
-	flags.StringVar(&o.httpAddress, "http-address", ":9896", "address of /healthz, /readyz and /metrics; empty for none")
+	flags.StringVar(&o.httpAddress, "http-address", chosen.httpAddress,
+		"address of /healthz, /readyz and /metrics; empty for none")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
-	flags.Usage = func() { usage(flags) }
+	o.own.define(flags, getenv)
+	flags.Usage = func() { usage(chosen, flags) }
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q: there are only flags", flags.Arg(0))
 	}
-	o.node = getenv("NODE_NAME")
-	if directory := getenv("PV_DIR"); directory != "" {
-		o.directory = filepath.Clean(directory)
-	}
-	o.namingPrefix = strings.ToLower(cmp.Or(getenv("USE_NAMING_PREFIX"), "false"))
-	o.capacity = cmp.Or(getenv("PV_CAPACITY"), capacityRequested)
 	if err := o.validate(); err != nil {
 		return o, fmt.Errorf("wrong options:\n%w", err)
 	}
 	return o, nil
 }
 
-func usage(flags *flag.FlagSet) {
-	_, _ = fmt.Fprint(flags.Output(),
-		"provisioner makes hostPath PersistentVolumes of directories on the node it runs on.\n\n"+
-			"Environment:\n"+
-			"  PV_DIR             directory of the volumes, the same path here and on the host\n"+
-			"  NODE_NAME          name of this node in the cluster\n"+
-			"  USE_NAMING_PREFIX  true: directories are called <claim>-<volume>; false (default): <volume>\n"+
-			"  PV_CAPACITY        requested (default): a volume says its claim's size; filesystem: its filesystem's\n\n"+
-			"Flags:\n")
+// modeOf gives the value of --mode, which decides what other flags there are.
+func modeOf(args []string) string {
+	found := modeNode
+	for i, arg := range args {
+		name, value, with := strings.Cut(arg, "=")
+		if name != "-mode" && name != "--mode" {
+			continue
+		}
+		if !with && i+1 < len(args) {
+			value = args[i+1]
+		}
+		found = value
+	}
+	return found
+}
+
+func usage(m mode, flags *flag.FlagSet) {
+	text := m.about + "\n\n"
+	if m.environment != "" {
+		text += "Environment:\n" + m.environment + "\n"
+	}
+	_, _ = fmt.Fprint(flags.Output(), text+"Flags:\n")
 	flags.PrintDefaults()
 }
 
@@ -77,34 +116,13 @@ func usage(flags *flag.FlagSet) {
 func (o *options) validate() error {
 	_, logErr := logging.New(io.Discard, o.logLevel, o.logFormat)
 	var problems []error
-	for _, rule := range []struct {
-		broken bool
-		what   string
-	}{
-		{o.mode != modeNode, fmt.Sprintf("--mode: %q: this version has only %s", o.mode, modeNode)},
+	for _, rule := range append([]rule{
 		{
 			o.httpAddress != "" && !command.IsAddress(o.httpAddress),
 			fmt.Sprintf("--http-address: %q: want host:port, :port or nothing", o.httpAddress),
 		},
 		{logErr != nil, fmt.Sprintf("--log-level or --log-format: %v", logErr)},
-		{
-			!filepath.IsAbs(o.directory) || o.directory == "/",
-			fmt.Sprintf("PV_DIR: %q: want the absolute path of a directory for the volumes, such as /var/hpvolumes",
-				o.directory),
-		},
-		{
-			len(validation.IsDNS1123Subdomain(o.node)) > 0,
-			fmt.Sprintf("NODE_NAME: %q: want the node's name in the cluster", o.node),
-		},
-		{
-			o.namingPrefix != "true" && o.namingPrefix != "false",
-			fmt.Sprintf("USE_NAMING_PREFIX: %q: want true or false", o.namingPrefix),
-		},
-		{
-			o.capacity != capacityRequested && o.capacity != capacityFilesystem,
-			fmt.Sprintf("PV_CAPACITY: %q: want %s or %s", o.capacity, capacityRequested, capacityFilesystem),
-		},
-	} {
+	}, o.own.rules(*o)...) {
 		if rule.broken {
 			problems = append(problems, errors.New(rule.what))
 		}

@@ -18,11 +18,8 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/hostpath"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/placement"
 )
 
 const (
@@ -35,10 +32,27 @@ const (
 	patience = 10 * time.Second
 )
 
+// parts are what the modes differ in.
+type parts struct {
+	name      string // of the provisioner, in StorageClasses
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	backend   controller.Provisioner
+	// beside runs beside the library's controller; nil for nothing.
+	beside func(context.Context) error
+	// live fails when the process has to start anew, and ready while no volume could be made here; nil for never.
+	live, ready func() error
+	// lease is the object by which several instances agree which of them works; nil where all do.
+	lease *lease
+	// own are further options of the library.
+	own         []func(*controller.ProvisionController) error
+	httpAddress string
+	log         *slog.Logger
+}
+
 // provisioner is everything that runs.
 type provisioner struct {
-	informers  informers.SharedInformerFactory
-	watcher    *placement.Watcher
+	parts
 	controller *controller.ProvisionController
 	workers    *sync.WaitGroup // of controller
 	server     *health.Server  // nil without an address
@@ -46,34 +60,20 @@ type provisioner struct {
 }
 
 // build puts the provisioner together and takes its address, so that what is wrong is said before anything runs.
-func build(ctx context.Context, o options, client kubernetes.Interface, log *slog.Logger) (*provisioner, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
-	backend, err := hostpath.New(hostpath.Config{
-		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(), Node: o.node, Directory: o.directory,
-		NamingPrefix: o.namingPrefix == "true", WholeFilesystem: o.capacity == capacityFilesystem, Log: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	watcher, err := placement.New(placement.Config{
-		Client: client, Informers: factory, Node: o.node, Patience: patience, Log: log,
-	})
-	if err != nil {
-		return nil, err
-	}
+func build(ctx context.Context, of parts) (*provisioner, error) {
 	measures := metrics.New("controller")
-	p := &provisioner{informers: factory, watcher: watcher, workers: &sync.WaitGroup{}}
+	p := &provisioner{parts: of, workers: &sync.WaitGroup{}}
 	p.controller = controller.NewProvisionController(
-		ctx, client, names.LegacyProvisioner, backend, settings(factory, measures)...,
+		ctx, of.client, of.name, of.backend, append(settingsOf(of.informers, measures), of.own...)...,
 	)
 	p.controller.ControllerWaitGroup(p.workers)
-	registry, err := register(measures)
-	if err != nil || o.httpAddress == "" {
+	registry, err := registered(collectorsOf(measures)...)
+	if err != nil || of.httpAddress == "" {
 		return p, err
 	}
-	live, ready := p.checks(o.directory)
+	live, ready := p.checks()
 	if p.server, err = health.New(health.Config{
-		Address: o.httpAddress, Live: live, Ready: ready, Metrics: registry, Log: log,
+		Address: of.httpAddress, Live: live, Ready: ready, Metrics: registry, Log: of.log,
 	}); err != nil {
 		return nil, err
 	}
@@ -91,12 +91,12 @@ func withoutManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-// settings are the library's options.
-func settings(
+// settingsOf are the library's options.
+func settingsOf(
 	factory informers.SharedInformerFactory, measures metrics.Metrics,
 ) []func(*controller.ProvisionController) error {
 	return []func(*controller.ProvisionController) error{
-		controller.LeaderElection(false), // every node makes its own volumes
+		controller.LeaderElection(false), // see led
 		controller.ClaimsInformer(factory.Core().V1().PersistentVolumeClaims().Informer()),
 		controller.VolumesInformer(factory.Core().V1().PersistentVolumes().Informer()),
 		controller.ClassesInformer(factory.Storage().V1().StorageClasses().Informer()),
@@ -112,19 +112,25 @@ func settings(
 	}
 }
 
-// register gives a registry with the library's metrics, the process's and the version.
-func register(m metrics.Metrics) (*prometheus.Registry, error) {
+// collectorsOf are the library's metrics.
+func collectorsOf(m metrics.Metrics) []prometheus.Collector {
+	return []prometheus.Collector{
+		m.PersistentVolumeClaimProvisionTotal, m.PersistentVolumeClaimProvisionFailedTotal,
+		m.PersistentVolumeClaimProvisionDurationSeconds,
+		m.PersistentVolumeDeleteTotal, m.PersistentVolumeDeleteFailedTotal, m.PersistentVolumeDeleteDurationSeconds,
+	}
+}
+
+// registered gives a registry with the process's metrics, the version, and more.
+func registered(more ...prometheus.Collector) (*prometheus.Registry, error) {
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hpp_legacy_build_info", Help: "1, with the version of the legacy provisioner.",
 	}, []string{"version"})
 	build.WithLabelValues(buildinfo.Version()).Set(1)
 	registry := prometheus.NewRegistry()
-	for _, collector := range []prometheus.Collector{
+	for _, collector := range append([]prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build,
-		m.PersistentVolumeClaimProvisionTotal, m.PersistentVolumeClaimProvisionFailedTotal,
-		m.PersistentVolumeClaimProvisionDurationSeconds,
-		m.PersistentVolumeDeleteTotal, m.PersistentVolumeDeleteFailedTotal, m.PersistentVolumeDeleteDurationSeconds,
-	} {
+	}, more...) {
 		if err := registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -145,13 +151,16 @@ func (p *provisioner) run(ctx context.Context) error {
 		running.Go(func() { served = p.server.Serve(serving, p.listener); stop() })
 	}
 	p.informers.StartWithContext(working)
-	var watching sync.WaitGroup
-	watching.Go(func() { watched = p.watcher.Run(working); stop() })
-	p.controller.Run(working)
-	p.workers.Wait()
-	watching.Wait()
+	var besides sync.WaitGroup
+	if p.beside != nil {
+		besides.Go(func() { watched = p.beside(working); stop() })
+	}
+	lost := p.led(working, func(leading context.Context) { p.controller.Run(leading); p.workers.Wait() })
+	stop()
+	besides.Wait()
 	p.informers.Shutdown()
 	end()
 	running.Wait()
-	return errors.Join(watched, served)
+	p.log.InfoContext(ctx, "the legacy provisioner has stopped")
+	return errors.Join(lost, watched, served)
 }

@@ -2,9 +2,7 @@ package hostpath
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,13 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/removetree"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
-
-// condemned begins the name that a directory has while it is removed, so that half of one is never taken for a
-// volume. No volume's name begins with a dot.
-const condemned = ".deleted-"
 
 // ShouldDelete reports whether a PersistentVolume is this node's: made by this provisioner, or
 // by kubevirt's, for this node.
@@ -43,17 +36,9 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 		return fmt.Errorf("open the directory of the volumes on node %s: %w", p.Node, err)
 	}
 	defer func() { _ = dir.Close() }() // nothing was written through it
-	found, err := remove(ctx, dir, name, condemned+pv.Name)
-	if err != nil {
+	if err := volume.RemoveDirectory(ctx, p.Log, dir, name, pv.Name); err != nil {
 		return fmt.Errorf("remove the volume's directory on node %s: %w", p.Node, err)
 	}
-	path := filepath.Join(p.Directory, name)
-	if !found {
-		p.Log.InfoContext(ctx, "the directory of a deleted volume was gone already",
-			logging.KeyPV, pv.Name, logging.KeyPath, path)
-		return nil
-	}
-	p.Log.InfoContext(ctx, "removed the directory of a deleted volume", logging.KeyPV, pv.Name, logging.KeyPath, path)
 	return nil
 }
 
@@ -73,40 +58,4 @@ func (p *Provisioner) ownDirectory(pv *corev1.PersistentVolume) (string, error) 
 			"remove the directory by hand and delete the PersistentVolume", path, pv.Name)
 	}
 	return name, nil
-}
-
-// remove takes a directory away under its last name; found is false when it had gone already. What an
-// earlier attempt has left under the last name goes first: a pod that still knew the path may have had an
-// empty directory made there since.
-func remove(ctx context.Context, dir *os.Root, name, last string) (found bool, err error) {
-	top, err := dir.Open(".")
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = top.Close() }() // it was open for reading
-	if _, err := dir.Lstat(last); err == nil {
-		if err := removetree.Remove(ctx, top, last, nil); err != nil {
-			return false, err
-		}
-	}
-	info, err := dir.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, top.Sync()
-	}
-	if err != nil {
-		return false, err
-	}
-	if !info.IsDir() {
-		return false, fmt.Errorf("%s is not a directory; see what it is, and move it away", filepath.Join(dir.Name(), name))
-	}
-	if err := dir.Rename(name, last); err != nil {
-		return false, err
-	}
-	if err := top.Sync(); err != nil {
-		return false, err
-	}
-	if err := removetree.Remove(ctx, top, last, nil); err != nil {
-		return false, err
-	}
-	return true, top.Sync()
 }

@@ -22,7 +22,7 @@ func failing(err error) clienttesting.ReactionFunc {
 // persistentVolume is one as kubevirt's provisioner left it, at a path.
 func persistentVolume(path string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: volume, Annotations: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Name: pvName, Annotations: map[string]string{
 			"hostPathProvisionerIdentity":     "kubevirt.io/hostpath-provisioner",
 			"kubevirt.io/provisionOnNode":     "here",
 			"pv.kubernetes.io/provisioned-by": "kubevirt.io/hostpath-provisioner",
@@ -54,7 +54,7 @@ func fill(t *testing.T, path, link string) {
 }
 
 func TestDelete(t *testing.T) {
-	for _, name := range []string{volume, "data-" + volume} {
+	for _, name := range []string{pvName, "data-" + pvName} {
 		p, directory := provisioner(t, nil)
 		neighbour, outside := filepath.Join(directory, "other-pvc-1"), t.TempDir()
 		fill(t, neighbour, outside)
@@ -84,14 +84,14 @@ func TestDelete(t *testing.T) {
 // directory made again since.
 func TestDeleteGoesOn(t *testing.T) {
 	for name, left := range map[string][]string{
-		"half removed":                 {".deleted-" + volume},
-		"half removed, and made again": {".deleted-" + volume, volume},
+		"half removed":                 {".deleted-" + pvName},
+		"half removed, and made again": {".deleted-" + pvName, pvName},
 	} {
 		p, directory := provisioner(t, nil)
 		for _, entry := range left {
 			fill(t, filepath.Join(directory, entry), "/nowhere")
 		}
-		if err := p.Delete(t.Context(), persistentVolume(filepath.Join(directory, volume))); err != nil {
+		if err := p.Delete(t.Context(), persistentVolume(filepath.Join(directory, pvName))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if found := list(t, directory); len(found) > 0 {
@@ -103,15 +103,15 @@ func TestDeleteGoesOn(t *testing.T) {
 // TestDeleteThatIsStopped leaves nothing that looks like a volume, and the next attempt ends it.
 func TestDeleteThatIsStopped(t *testing.T) {
 	p, directory := provisioner(t, nil)
-	fill(t, filepath.Join(directory, volume), "/nowhere")
-	pv := persistentVolume(filepath.Join(directory, volume))
+	fill(t, filepath.Join(directory, pvName), "/nowhere")
+	pv := persistentVolume(filepath.Join(directory, pvName))
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := p.Delete(stopped, pv)
 	if want := "remove the volume's directory on node here: context canceled"; message(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if diff := cmp.Diff([]string{".deleted-" + volume}, list(t, directory)); diff != "" {
+	if diff := cmp.Diff([]string{".deleted-" + pvName}, list(t, directory)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 	if err := p.Delete(t.Context(), pv); err != nil {
@@ -125,17 +125,17 @@ func TestDeleteThatIsStopped(t *testing.T) {
 // TestDeleteStopsAtMounts: what somebody mounted inside a volume is not the volume's. Needs root.
 func TestDeleteStopsAtMounts(t *testing.T) {
 	p, directory := provisioner(t, nil)
-	point := filepath.Join(directory, volume, "mounted")
+	point := filepath.Join(directory, pvName, "mounted")
 	if err := os.MkdirAll(point, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mount("none", point, "tmpfs", 0, ""); err != nil {
 		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
 	}
-	mounted := filepath.Join(directory, ".deleted-"+volume, "mounted") // the mount moves with the rename
+	mounted := filepath.Join(directory, ".deleted-"+pvName, "mounted") // the mount moves with the rename
 	t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH); _ = unix.Unmount(point, unix.MNT_DETACH) })
 	fill(t, filepath.Join(point, "data"), "/nowhere")
-	pv := persistentVolume(filepath.Join(directory, volume))
+	pv := persistentVolume(filepath.Join(directory, pvName))
 	err := p.Delete(t.Context(), pv)
 	want := "remove the volume's directory on node here: open " + mounted + ": invalid cross-device link"
 	if message(err) != want {
@@ -158,26 +158,26 @@ func TestDeleteStopsAtMounts(t *testing.T) {
 func TestDeleteRefuses(t *testing.T) {
 	const byHand = "nothing is removed: remove the directory by hand and delete the PersistentVolume"
 	outside := `path "PATH" is not directly in DIR on node here, where this provisioner's volumes are; ` + byHand
-	another := `path "PATH" does not end in the name of PersistentVolume ` + volume + "; " + byHand
+	another := `path "PATH" does not end in the name of PersistentVolume ` + pvName + "; " + byHand
 	for path, want := range map[string]string{
-		"/var/other/" + volume:          outside,
+		"/var/other/" + pvName:          outside,
 		"/":                             outside,
 		"DIR":                           outside,
 		"DIR/":                          outside,
 		"DIR/..":                        outside,
-		"DIR/deep/" + volume:            outside,
-		"DIR/../other/" + volume:        outside,
-		"DIR//" + volume:                outside,
-		"DIR/" + volume + "/":           outside,
+		"DIR/deep/" + pvName:            outside,
+		"DIR/../other/" + pvName:        outside,
+		"DIR//" + pvName:                outside,
+		"DIR/" + pvName + "/":           outside,
 		"DIR/.deleted-pvc-1":            another,
 		"DIR/pvc-1":                     another,
-		"DIR/x" + volume:                another,
-		"DIR/" + volume + "-old":        another,
-		"DIR/" + volume[:len(volume)-1]: another,
+		"DIR/x" + pvName:                another,
+		"DIR/" + pvName + "-old":        another,
+		"DIR/" + pvName[:len(pvName)-1]: another,
 	} {
 		p, directory := provisioner(t, nil)
 		path = strings.ReplaceAll(path, "DIR", directory)
-		for _, entry := range []string{"pvc-1", "x" + volume, "deep/" + volume, volume + "-old", volume} {
+		for _, entry := range []string{"pvc-1", "x" + pvName, "deep/" + pvName, pvName + "-old", pvName} {
 			fill(t, filepath.Join(directory, entry), "/nowhere")
 		}
 		before := list(t, directory)
@@ -193,7 +193,7 @@ func TestDeleteRefuses(t *testing.T) {
 	p, _ := provisioner(t, nil)
 	bare := persistentVolume("")
 	bare.Spec.HostPath = nil
-	if err := p.Delete(t.Context(), bare); message(err) != "PersistentVolume "+volume+
+	if err := p.Delete(t.Context(), bare); message(err) != "PersistentVolume "+pvName+
 		" has no hostPath; nothing is removed" {
 		t.Errorf("error %v, want one that names the missing hostPath", err)
 	}
@@ -204,7 +204,7 @@ func TestDeleteOfALink(t *testing.T) {
 	p, directory := provisioner(t, nil)
 	outside := t.TempDir()
 	fill(t, outside, "/nowhere")
-	path := filepath.Join(directory, volume)
+	path := filepath.Join(directory, pvName)
 	if err := os.Symlink(outside, path); err != nil {
 		t.Fatal(err)
 	}
@@ -224,13 +224,13 @@ func TestOnlyItsOwn(t *testing.T) {
 		"hostPathProvisionerIdentity", "kubevirt.io/provisionOnNode", "pv.kubernetes.io/provisioned-by",
 	} {
 		p, directory := provisioner(t, nil)
-		fill(t, filepath.Join(directory, volume), "/nowhere")
-		pv := persistentVolume(filepath.Join(directory, volume))
+		fill(t, filepath.Join(directory, pvName), "/nowhere")
+		pv := persistentVolume(filepath.Join(directory, pvName))
 		pv.Annotations[annotation] = "other"
 		if p.ShouldDelete(t.Context(), pv) {
 			t.Errorf("with another %s it is taken for one of its own", annotation)
 		}
-		if err := p.Delete(t.Context(), pv); message(err) != "PersistentVolume "+volume+
+		if err := p.Delete(t.Context(), pv); message(err) != "PersistentVolume "+pvName+
 			" is not one of this provisioner's for node here" {
 			t.Errorf("error %v, want one that says so", err)
 		}
@@ -246,7 +246,7 @@ func TestDeleteWithoutItsDisk(t *testing.T) {
 	if err := os.Remove(directory); err != nil {
 		t.Fatal(err)
 	}
-	err := p.Delete(t.Context(), persistentVolume(filepath.Join(directory, volume)))
+	err := p.Delete(t.Context(), persistentVolume(filepath.Join(directory, pvName)))
 	if want := "open the directory of the volumes on node here: open " + directory +
 		": no such file or directory"; message(err) != want {
 		t.Errorf("error %v, want %s", err, want)

@@ -1,23 +1,18 @@
 package hostpath
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
-const (
-	// mode lets every user write, as kubevirt's provisioner does: a hostPath volume gets no owner by fsGroup.
-	mode fs.FileMode = 0o777
-	// maxName is what Linux takes as one name, in bytes.
-	maxName = 255
-)
+// maxName is what Linux takes as one name, in bytes.
+const maxName = 255
 
 // directoryName is the name of a volume's directory. It always ends in the volume's name,
 // which is what Delete relies on.
@@ -48,42 +43,13 @@ func (p *Provisioner) prepare(name string, request resource.Quantity) (resource.
 			"ask for less, or for a node with a larger one",
 			request.String(), p.Directory, p.Node, resource.NewQuantity(size, resource.BinarySI))
 	}
-	if err := makeDirectory(dir, name); err != nil {
+	if err := volume.MakeDirectory(dir, name); err != nil {
 		return resource.Quantity{}, fmt.Errorf("make the directory of the volume on node %s: %w", p.Node, err)
 	}
 	if whole := roundDown(size); p.WholeFilesystem && request.CmpInt64(whole) < 0 {
 		return *resource.NewQuantity(whole, resource.BinarySI), nil
 	}
 	return request, nil
-}
-
-// makeDirectory makes a directory durably, or takes the one that is there: no other claim has ever had its name, so an
-// attempt that ended early has made it.
-func makeDirectory(dir *os.Root, name string) error {
-	if err := dir.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	info, err := dir.Lstat(name)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s is there and is not a directory; move it away", filepath.Join(dir.Name(), name))
-	}
-	if err := dir.Chmod(name, mode); err != nil { // whatever the umask
-		return err
-	}
-	return sync(dir)
-}
-
-// sync makes the entries of a directory durable.
-func sync(dir *os.Root) error {
-	f, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // it was open for reading
-	return f.Sync()
 }
 
 // roundDown gives a size in bytes in the largest unit of which there are at least ten, as kubevirt's provisioner does.

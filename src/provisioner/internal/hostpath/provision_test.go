@@ -24,7 +24,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
-const volume = "pvc-0b1f1d0c-1111-4222-8333-444455556666"
+const pvName = "pvc-0b1f1d0c-1111-4222-8333-444455556666"
 
 // cluster is a cluster with node "here", whose hostname label is another word.
 func cluster(objects ...runtime.Object) *fake.Clientset {
@@ -57,7 +57,7 @@ func options(change func(*controller.ProvisionOptions)) controller.ProvisionOpti
 		StorageClass: &storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: names.LegacyProvisioner,
 		},
-		PVName: volume,
+		PVName: pvName,
 		PVC: &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "0b1f1d0c-1111-4222-8333-444455556666"},
 			Spec: corev1.PersistentVolumeClaimSpec{
@@ -100,7 +100,7 @@ func TestProvisionedVolume(t *testing.T) {
 	pv := mustProvision(t, p, options(nil))
 	mode := corev1.PersistentVolumeFilesystem
 	want := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: volume, Annotations: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Name: pvName, Annotations: map[string]string{
 			"hostPathProvisionerIdentity":     "kubevirt.io/hostpath-provisioner",
 			"kubevirt.io/provisionOnNode":     "here",
 			"pv.kubernetes.io/provisioned-by": "kubevirt.io/hostpath-provisioner",
@@ -108,7 +108,7 @@ func TestProvisionedVolume(t *testing.T) {
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(directory, volume)},
+				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(directory, pvName)},
 			},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
@@ -153,9 +153,9 @@ func TestDirectoryNames(t *testing.T) {
 		prefix      bool
 		claim, want string
 	}{
-		{false, "data", volume},
-		{true, "data", "data-" + volume},
-		{true, long, long[:255-1-len(volume)] + "-" + volume},
+		{false, "data", pvName},
+		{true, "data", "data-" + pvName},
+		{true, long, long[:255-1-len(pvName)] + "-" + pvName},
 	} {
 		p, directory := provisioner(t, func(c *Config) { c.NamingPrefix = test.prefix })
 		pv := mustProvision(t, p, options(func(o *controller.ProvisionOptions) { o.PVC.Name = test.claim }))
@@ -200,7 +200,7 @@ func TestRoundDown(t *testing.T) {
 // TestProvisionGoesOn where an attempt was cut off before the PersistentVolume was saved.
 func TestProvisionGoesOn(t *testing.T) {
 	p, directory := provisioner(t, nil)
-	path := filepath.Join(directory, volume)
+	path := filepath.Join(directory, pvName)
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -321,20 +321,20 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 		"a link": {
 			func(t *testing.T, directory string) {
 				t.Helper()
-				if err := os.Symlink(outside, filepath.Join(directory, volume)); err != nil {
+				if err := os.Symlink(outside, filepath.Join(directory, pvName)); err != nil {
 					t.Fatal(err)
 				}
 			},
-			"make the directory of the volume on node here: DIR/" + volume + " is there and is not a directory; move it away",
+			"make the directory of the volume on node here: DIR/" + pvName + " is there and is not a directory; move it away",
 		},
 		"a file": {
 			func(t *testing.T, directory string) {
 				t.Helper()
-				if err := os.WriteFile(filepath.Join(directory, volume), nil, 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(directory, pvName), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			},
-			"make the directory of the volume on node here: DIR/" + volume + " is there and is not a directory; move it away",
+			"make the directory of the volume on node here: DIR/" + pvName + " is there and is not a directory; move it away",
 		},
 		"no directory of the volumes": {
 			func(t *testing.T, directory string) {
@@ -371,7 +371,7 @@ func TestProvisionAsksTheCluster(t *testing.T) {
 				"the node",
 		},
 		"the volume exists": {
-			cluster(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}}),
+			cluster(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pvName}}),
 			"ignored because the claim's PersistentVolume is there already",
 		},
 	} {
@@ -449,7 +449,7 @@ func TestAnAPIErrorIsNoVerdict(t *testing.T) {
 	broken.PrependReactor("get", "persistentvolumes", failing(away))
 	p, directory := provisioner(t, func(c *Config) { c.Client = broken })
 	_, _, err := p.Provision(t.Context(), options(nil))
-	if want := "look for PersistentVolume " + volume + ": the API is away"; message(err) != want {
+	if want := "look for PersistentVolume " + pvName + ": the API is away"; message(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	if left := list(t, directory); len(left) > 0 {

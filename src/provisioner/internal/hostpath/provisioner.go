@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/placement"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
 // Config is what a Provisioner is made of; Client, Classes, Node, Directory and Log are required.
@@ -75,11 +75,10 @@ func (p *Provisioner) ShouldProvision(_ context.Context, claim *corev1.Persisten
 func (p *Provisioner) Provision(
 	ctx context.Context, o controller.ProvisionOptions,
 ) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	modes, err := supported(o.PVC, o.StorageClass)
-	if err != nil {
+	if err := possible(o.PVC, o.StorageClass); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
-	if err := p.absent(ctx, o.PVName); err != nil {
+	if err := volume.Absent(ctx, p.Client, o.PVName); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
 	hostname, err := p.hostname(ctx)
@@ -91,13 +90,15 @@ func (p *Provisioner) Provision(
 	if err != nil {
 		return nil, whereNext(o.PVC), err
 	}
+	path := filepath.Join(p.Directory, name)
 	p.Log.InfoContext(ctx, "the directory of a volume is ready",
-		logging.KeyPV, o.PVName, logging.KeyPath, filepath.Join(p.Directory, name),
-		logging.KeyClaim, o.PVC.Namespace+"/"+o.PVC.Name)
-	pv := p.persistentVolume(o, hostname)
-	pv.Spec.AccessModes = modes
-	pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: capacity}
-	pv.Spec.HostPath = &corev1.HostPathVolumeSource{Path: filepath.Join(p.Directory, name)}
+		logging.KeyPV, o.PVName, logging.KeyPath, path, logging.KeyClaim, o.PVC.Namespace+"/"+o.PVC.Name)
+	pv := volume.PersistentVolume(o, path, map[string]string{
+		names.LegacyIdentity: names.LegacyProvisioner, names.ProvisionOnNode: p.Node,
+		names.ProvisionedBy: names.LegacyProvisioner,
+	})
+	pv.Spec.Capacity[corev1.ResourceStorage] = capacity
+	pv.Spec.NodeAffinity = affinity(hostname)
 	return pv, controller.ProvisioningFinished, nil
 }
 
@@ -108,21 +109,6 @@ func whereNext(claim *corev1.PersistentVolumeClaim) controller.ProvisioningState
 		return controller.ProvisioningFinished
 	}
 	return controller.ProvisioningReschedule
-}
-
-// absent fails when the claim has a PersistentVolume already: another node's, if the claim's annotation was changed
-// meanwhile, or one that this process does not see yet. The API takes only one of a name; asking first spares a
-// directory that nobody would ever use.
-func (p *Provisioner) absent(ctx context.Context, name string) error {
-	_, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		return &controller.IgnoredError{Reason: "the claim's PersistentVolume is there already"}
-	case apierrors.IsNotFound(err):
-		return nil
-	default:
-		return fmt.Errorf("look for PersistentVolume %s: %w", name, err)
-	}
 }
 
 // hostname is the label by which the scheduler finds this node again. It usually is the node's name, but need not be.
@@ -139,30 +125,11 @@ func (p *Provisioner) hostname(ctx context.Context) (string, error) {
 	return hostname, nil
 }
 
-// persistentVolume is what is the same whatever the directory.
-func (p *Provisioner) persistentVolume(o controller.ProvisionOptions, hostname string) *corev1.PersistentVolume {
-	policy := corev1.PersistentVolumeReclaimDelete
-	if o.StorageClass.ReclaimPolicy != nil {
-		policy = *o.StorageClass.ReclaimPolicy
-	}
-	mode := corev1.PersistentVolumeFilesystem
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: o.PVName,
-			Annotations: map[string]string{
-				names.LegacyIdentity:  names.LegacyProvisioner,
-				names.ProvisionOnNode: p.Node,
-				names.ProvisionedBy:   names.LegacyProvisioner,
-			},
-		},
-		Spec: corev1.PersistentVolumeSpec{
-			PersistentVolumeReclaimPolicy: policy,
-			VolumeMode:                    &mode,
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-					{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}},
-				}}},
-			}},
-		},
-	}
+// affinity ties a PersistentVolume to the node with a hostname label.
+func affinity(hostname string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}},
+		}}},
+	}}
 }

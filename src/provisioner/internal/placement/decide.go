@@ -7,6 +7,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
 // SelectedNode is the annotation in which the scheduler says where it wants the volume of a claim
@@ -39,7 +40,7 @@ const (
 // node; else only the selected one.
 func Decide(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) Action {
 	bound := claim.Spec.VolumeName != ""
-	if bound || claim.DeletionTimestamp != nil || populated(claim) || class.Provisioner != names.LegacyProvisioner {
+	if bound || claim.DeletionTimestamp != nil || volume.Populated(claim) || class.Provisioner != names.LegacyProvisioner {
 		return Ignore
 	}
 	wanted, selected := claim.Annotations[names.ProvisionOnNode], claim.Annotations[SelectedNode]
@@ -76,10 +77,3 @@ func follow(waits, here bool) Action {
 
 // Here reports whether an action is to make the volume on this node.
 func (a Action) Here() bool { return a == Provision || a == Override }
-
-// populated reports whether the claim's data source is of a kind that a volume populator serves. It makes a claim of
-// its own without one, and gives this claim the volume of that.
-func populated(claim *corev1.PersistentVolumeClaim) bool {
-	s := claim.Spec.DataSourceRef
-	return s != nil && s.Kind != "PersistentVolumeClaim" && s.Kind != "VolumeSnapshot"
-}

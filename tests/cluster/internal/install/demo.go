@@ -21,13 +21,16 @@ const (
 	// and defaultPool the directory on the nodes that it stands for.
 	defaultClass = "hostpath-local"
 	defaultPool  = "/var/lib/hostpath-provisioner"
+	// controller is the Deployment that sees all nodes, as the chart names it.
+	controller = release + "-hostpath-provisioner-controller"
 )
 
 // runDemo makes the claim and the pod, waits until it writes, and prints
 // where the data is and what to try next.
 func runDemo(ctx context.Context, c *kindcluster.Cluster, version, digest string, out io.Writer) error {
 	if _, err := c.Kubectl(ctx, nil, "get", "storageclass", defaultClass); err != nil {
-		c.Printer().Note("No demo: there is no StorageClass %s with these values.", defaultClass)
+		c.Printer().Note("No demo: these values make no StorageClass %s. What to do with them is in the notes of the chart: "+
+			"helm --kube-context kind-%s --namespace %s get notes %s", defaultClass, c.Name(), namespace, release)
 		return Summary(ctx, c, out)
 	}
 	err := c.Printer().Step("demo: a claim, and a pod that writes to its volume", 5*time.Second, func(func(string)) error {
@@ -62,7 +65,7 @@ func findDemo(ctx context.Context, c *kindcluster.Cluster) (place, error) {
 	}
 	p.directory, err = c.NodeExec(ctx, p.node, "find", defaultPool, "-maxdepth", "2", "-name", p.volume)
 	if err == nil && p.directory == "" {
-		err = fmt.Errorf("no directory %s below %s on node %s", p.volume, defaultPool, p.node)
+		p.directory = p.volume + " in csi/ of another pool than " + defaultPool // these values have their own
 	}
 	return p, err
 }
@@ -78,13 +81,13 @@ Cluster %[1]s serves volumes, %[2]s after the start. Pod %[3]s writes to %[4]s,
 which is the directory %[5]s on node %[6]s.
 
 Try next:
-  %[7]s get pods,pvc -o wide                      the demo
-  docker exec %[6]s ls -ln %[5]s
-  %[7]s delete pod,pvc %[3]s                  the directory goes too
-  %[7]s -n %[8]s get pods -o wide   the driver
-  %[7]s -n %[8]s get csistoragecapacities
-  make up                                            again after a change: updates in place
-  make down                                          removes all of it
-`, c.Name(), c.Printer().Elapsed().Round(time.Second), demo, p.volume, p.directory, p.node, k, namespace)
+  the demo                %[7]s get pods,pvc -o wide
+  its directory           docker exec %[6]s ls -ln %[5]s
+  the directory goes too  %[7]s delete pod,pvc %[3]s
+  the driver              %[7]s -n %[8]s get pods -o wide
+  nodes, pools and room   %[7]s -n %[8]s exec deploy/%[9]s -c driver -- /driver status
+  update after a change   make up, with the same VALUES
+  remove all of it        make down
+`, c.Name(), c.Printer().Elapsed().Round(time.Second), demo, p.volume, p.directory, p.node, k, namespace, controller)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,9 +38,9 @@ type Options struct {
 // Steps is how many steps Run prints.
 func (o Options) Steps() int {
 	if o.Demo {
-		return 6
+		return 7
 	}
-	return 5
+	return 6
 }
 
 // Run builds and pushes the images, installs or upgrades the chart, makes the
@@ -50,21 +51,15 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 		return err
 	}
 	steps := c.Printer()
-	var digests map[string]string
-	err = steps.Step("images: compile and push driver and selftest "+version, time.Minute,
-		func(report func(string)) (err error) {
-			// all that the chart runs by default
-			digests, err = c.PushProductWithReport(ctx, version, report, "driver", "selftest")
-			return err
-		})
+	helm, err := provide.Helm(ctx, c)
+	if err != nil {
+		return err
+	}
+	digests, err := pushImages(ctx, c, helm, o, version)
 	if err != nil {
 		return err
 	}
 	if err := provide.Sidecars(ctx, c); err != nil {
-		return err
-	}
-	helm, err := provide.Helm(ctx, c)
-	if err != nil {
 		return err
 	}
 	err = steps.Step("helm upgrade --install "+release+" "+o.Chart, 20*time.Second, func(func(string)) error {
@@ -77,6 +72,51 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 		return Summary(ctx, c, out)
 	}
 	return runDemo(ctx, c, version, digests["selftest"], out)
+}
+
+// pushImages builds and pushes what the chart runs with the values given, and returns the digests by name.
+func pushImages(
+	ctx context.Context, c *kindcluster.Cluster, helm string, o Options, version string,
+) (digests map[string]string, err error) {
+	var names []string
+	err = c.Printer().Step("helm template: which images these values need", 0, func(func(string)) error {
+		names, err = o.images(ctx, helm)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("images: compile and push %s %s", strings.Join(names, ", "), version)
+	err = c.Printer().Step(what, time.Duration(len(names))*30*time.Second, func(report func(string)) error {
+		digests, err = c.PushProductWithReport(ctx, version, report, names...)
+		return err
+	})
+	return digests, err
+}
+
+// images returns the names of this repository's images that Run needs.
+func (o Options) images(ctx context.Context, helm string) ([]string, error) {
+	args := append([]string{"template", release, o.Chart, "--namespace", namespace}, o.valuesArgs()...)
+	cmd := exec.CommandContext(ctx, helm, args...)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	manifests, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("render the chart with these values: %w\n%s", err, complaints.String())
+	}
+	names, err := imagesOf(manifests)
+	if o.Demo && !slices.Contains(names, "selftest") {
+		names = append(names, "selftest")
+	}
+	return names, err
+}
+
+func (o Options) valuesArgs() []string {
+	var args []string
+	for _, file := range o.Values {
+		args = append(args, "--values", file)
+	}
+	return args
 }
 
 // appVersion reads the version that the chart's images have.
@@ -119,16 +159,18 @@ func installChart(
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	pinned := filepath.Join(work, "digests.yaml")
-	if err := os.WriteFile(pinned, []byte(digestValues(digests)), 0o600); err != nil {
+	values, err := digestValues(digests)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(pinned, values, 0o600); err != nil {
 		return err
 	}
 	args := []string{
 		"upgrade", "--install", release, o.Chart, "--namespace", namespace,
 		"--kubeconfig", c.Kubeconfig(), "--wait", "--timeout", "3m", "--values", pinned,
 	}
-	for _, file := range o.Values {
-		args = append(args, "--values", file)
-	}
+	args = append(args, o.valuesArgs()...)
 	err = run(ctx, helm, args...)
 	if err != nil && strings.Contains(err.Error(), "another operation") {
 		return fmt.Errorf("an earlier helm was killed in the middle; `%s rollback %s --namespace %s`, or uninstall in "+
@@ -141,14 +183,6 @@ func installChart(
 	return nil
 }
 
-// digestValues pins the images just pushed. The tag stays the same from one
-// `up` to the next; the digest changes exactly when the content does, and
-// then the pods are replaced.
-func digestValues(digests map[string]string) string {
-	return fmt.Sprintf("driver:\n  image:\n    digest: %q\nselftest:\n  image:\n    digest: %q\n",
-		digests["driver"], digests["selftest"])
-}
-
 // trouble is what a person would look at first when pods do not start.
 func trouble(ctx context.Context, c *kindcluster.Cluster) string {
 	var b strings.Builder
@@ -156,7 +190,7 @@ func trouble(ctx context.Context, c *kindcluster.Cluster) string {
 		{"get", "pods", "--namespace", namespace, "--output", "wide"},
 		{"get", "events", "--namespace", namespace, "--field-selector", "type=Warning", "--sort-by", ".lastTimestamp"},
 		{
-			"logs", "--namespace", namespace, "--selector", "app.kubernetes.io/instance=" + release, "--container", "driver",
+			"logs", "--namespace", namespace, "--selector", "app.kubernetes.io/instance=" + release, "--all-containers",
 			"--prefix", "--tail", "15",
 		},
 	} {

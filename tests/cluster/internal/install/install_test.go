@@ -1,12 +1,16 @@
 package install
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 func TestAppVersionIsTheCharts(t *testing.T) {
@@ -33,28 +37,83 @@ func TestDigestValuesNameValuesOfTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ours map[string]struct{ Image map[string]any }
+	digests := map[string]string{}
+	for _, name := range product.Names() {
+		digests[name] = "sha256:" + name
+	}
+	values, err := digestValues(digests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type image struct{ Repository, Digest string }
+	var all, pinned map[string]struct{ Image image }
+	if err := yaml.Unmarshal(values, &pinned); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(onlyObjects(t, raw), &all); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range pinned {
+		want := strings.TrimPrefix(value.Image.Digest, "sha256:")
+		if got := ours("ghcr.io/" + all[key].Image.Repository + ":1"); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s.image.repository is %q, which is %q and not %s", key, all[key].Image.Repository, got, want)
+		}
+	}
+	if len(pinned) != len(product.Names()) {
+		t.Errorf("digests for %d images, want %d", len(pinned), len(product.Names()))
+	}
+}
+
+// onlyObjects leaves out what is no object at the top of values.yaml.
+func onlyObjects(t *testing.T, raw []byte) []byte {
+	t.Helper()
 	var all map[string]any
 	if err := yaml.Unmarshal(raw, &all); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal(
-		[]byte(digestValues(map[string]string{"driver": "sha256:a", "selftest": "sha256:b"})), &ours,
-	); err != nil {
+	maps.DeleteFunc(all, func(_ string, value any) bool { _, isObject := value.(map[string]any); return !isObject })
+	objects, err := yaml.Marshal(all)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range ours {
-		section, _ := all[name].(map[string]any)
-		image, _ := section["image"].(map[string]any)
-		if _, known := image["digest"]; !known {
-			t.Errorf("the chart has no value %s.image.digest", name)
-		}
-		if value.Image["digest"] == "" {
-			t.Errorf("%s.image.digest is empty", name)
-		}
+	return objects
+}
+
+func TestImagesOf(t *testing.T) {
+	pod := func(images ...string) string {
+		return "kind: Pod\nspec:\n  containers:\n    - image: " + strings.Join(images, "\n    - image: ") + "\n---\n"
 	}
-	if len(ours) != 2 {
-		t.Errorf("digests for %d images, want driver and selftest", len(ours))
+	for name, tt := range map[string]struct {
+		manifests string
+		want      []string
+	}{
+		"nothing": {"", nil},
+		"the chart's own": {
+			pod("ghcr.io/hostpath-provisioner/selftest:0.1.0") + pod(
+				"ghcr.io/hostpath-provisioner/driver:0.1.0", "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0",
+			) + pod("ghcr.io/hostpath-provisioner/driver:0.1.0"),
+			[]string{"driver", "selftest"},
+		},
+		"an operator may run any": {pod("ghcr.io/hostpath-provisioner/operator:0.1.0"), product.Names()},
+		"registry with a port and a path, digest": {
+			pod("mirror.example.com:5000/hub/hostpath-provisioner/provisioner:0.1.0@sha256:a",
+				"localhost:5000/hostpath-provisioner/mounter"),
+			[]string{"mounter", "provisioner"},
+		},
+		"somebody's own": {pod("ghcr.io/me/driver:1", "ghcr.io/hostpath-provisioner/other:1"), nil},
+		"in text only": {
+			"kind: ConfigMap\ndata:\n  a: |\n    image: ghcr.io/hostpath-provisioner/driver:1\n", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := imagesOf([]byte(tt.manifests))
+			if err != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("imagesOf: %v, %v; want %v", got, err, tt.want)
+			}
+		})
+	}
+	if _, err := imagesOf([]byte("a: b: c\n")); err == nil {
+		t.Error("imagesOf of what is no YAML: no error")
 	}
 }
 

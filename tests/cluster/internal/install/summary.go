@@ -21,7 +21,7 @@ Cluster %[1]s is ready after %[2]s.
   nodes         %[3]s get nodes -o wide
   access        export KUBECONFIG=%[4]s
   registry      push %[5]s/NAME:TAG, run ANY.REGISTRY/NAME:TAG
-  remove        go run ./cluster down --name %[1]s
+  remove        go -C tests run ./cluster down --name %[1]s
 `, c.Name(), c.Printer().Elapsed().Round(time.Second), kubectl(c), c.Kubeconfig(), registry)
 	return err
 }

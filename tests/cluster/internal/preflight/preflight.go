@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/debian"
 )
 
 // Bytes that must be free: for the cache and Docker together, when all comes
@@ -30,6 +31,8 @@ const memoryToBuild = 5 << 30
 type Host struct {
 	// LookPath finds a program on PATH.
 	LookPath func(name string) (string, error)
+	// Exists reports whether there is such a file.
+	Exists func(path string) bool
 	// Docker asks the daemon for its version.
 	Docker func() error
 	// Free is how many bytes are free for a folder.
@@ -46,6 +49,7 @@ type Host struct {
 func ThisHost(ctx context.Context) Host {
 	return Host{
 		LookPath: exec.LookPath,
+		Exists:   func(path string) bool { _, err := os.Stat(path); return err == nil },
 		Docker:   func() error { return dockercli.Run(ctx, "version", "--format", "{{.Server.Version}}") },
 		Free:     free,
 		Memory:   available,
@@ -111,10 +115,13 @@ func Source(h Host, cacheDir string) (packages []string, err error) {
 		errs = append(errs, errors.New("building a node image from source needs root, for debootstrap: run it once with "+
 			"sudo -E, or let Docker reach a registry that has the kindest/node image"))
 	}
-	for _, tool := range []struct{ program, pkg string }{{"debootstrap", "debootstrap"}, {"tar", "tar"}} {
-		if _, err := h.LookPath(tool.program); err != nil {
-			packages = append(packages, tool.pkg)
+	for _, tool := range []string{"debootstrap", "gpgv", "tar"} { // gpgv is what debootstrap checks signatures with
+		if _, err := h.LookPath(tool); err != nil {
+			packages = append(packages, tool)
 		}
+	}
+	if !h.Exists(debian.Keyring) {
+		packages = append(packages, debian.KeyringPackage)
 	}
 	if _, err := h.LookPath("apt-get"); err != nil && len(packages) > 0 {
 		errs = append(errs, fmt.Errorf("%s is missing and there is no apt-get here to install it with: install it the way "+

@@ -16,6 +16,7 @@ import (
 func healthy() preflight.Host {
 	return preflight.Host{
 		LookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
+		Exists:   func(string) bool { return true },
 		Docker:   func() error { return nil },
 		Free:     func(string) (uint64, error) { return 100 << 30, nil },
 		Memory:   func() (uint64, error) { return 32 << 30, nil },
@@ -101,6 +102,11 @@ func TestSourceNamesWhatIsMissingAndTheRemedy(t *testing.T) {
 	}{
 		"nothing missing": {func(*preflight.Host) {}, nil, nil},
 		"apt can help":    {func(h *preflight.Host) { h.LookPath = without("debootstrap") }, nil, []string{"debootstrap"}},
+		"nothing to check signatures with": {
+			func(h *preflight.Host) {
+				h.LookPath, h.Exists = without("gpgv"), func(string) bool { return false }
+			}, nil, []string{"gpgv", "debian-archive-keyring"},
+		},
 		"no apt": {
 			func(h *preflight.Host) { h.LookPath = without("debootstrap", "apt-get") },
 			[]string{"debootstrap is missing and there is no apt-get"},

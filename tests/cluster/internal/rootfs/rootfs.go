@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/debian"
 )
 
 // recipe is part of the cache key: raise it when this file does something new.
@@ -65,7 +66,8 @@ func Build(ctx context.Context, dir cache.Dir, report func(string)) (string, err
 // debootstrap runs in a mount namespace of its own: what it mounts below tree
 // goes when it ends, however it ends, so tree can always be removed safely.
 func debootstrap(ctx context.Context, tree string, report func(string)) error {
-	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase",
+	// Without the keys, as on Ubuntu, debootstrap would take packages that nobody has signed, and only warn.
+	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--keyring="+debian.Keyring, "--force-check-gpg",
 		"--include="+strings.Join(versions.DebianPackages(), ","), versions.Debian, tree)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")

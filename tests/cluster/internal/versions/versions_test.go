@@ -3,8 +3,11 @@ package versions_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/kind/pkg/apis/config/defaults"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 )
@@ -34,6 +37,28 @@ func TestStagingVersionFollowsKubernetes(t *testing.T) {
 func TestKindIsTheVersionInGoMod(t *testing.T) {
 	if want := "sigs.k8s.io/kind " + versions.Kind; !strings.Contains(read(t, "../../../go.mod"), want) {
 		t.Errorf("tests/go.mod does not say %q", want)
+	}
+}
+
+// TestNodeImagesAreNamedByDigest: kind's tags are pushed again for later versions of kind, with other contents. CI runs
+// the image that `make up` takes, and those of older Kubernetes.
+func TestNodeImagesAreNamedByDigest(t *testing.T) {
+	workflow := read(t, "../../../../.github/workflows/e2e.yaml")
+	images := regexp.MustCompile(`kindest/node:\S+`).FindAllString(workflow, -1)
+	if len(images) < 4 || !slices.Contains(images, versions.PublicNodeImage) {
+		t.Errorf("CI's node images are %q; want %s among them", images, versions.PublicNodeImage)
+	}
+	for _, image := range images {
+		if !regexp.MustCompile(`^kindest/node:v1\.\d+\.\d+@sha256:[0-9a-f]{64}$`).MatchString(image) {
+			t.Errorf("%s: want a version and a digest", image)
+		}
+	}
+}
+
+// TestPublicNodeImageIsKinds: the version's own default.
+func TestPublicNodeImageIsKinds(t *testing.T) {
+	if versions.PublicNodeImage != defaults.Image {
+		t.Errorf("%s, kind's own is %s", versions.PublicNodeImage, defaults.Image)
 	}
 }
 

@@ -61,21 +61,12 @@ func (o Outcome) requestFigures() []report.Figure {
 	return append(figures, report.Figure{Name: name + " per minute, idle", Value: o.IdlePerMinute})
 }
 
-// Figures of kubevirt's driver in the same burst, recorded on 2026-11-21 on the machine of
-// docs/explanation/performance.md (Kubernetes v1.36.3).
-const (
-	kubevirtPerSecond = 3.84
-	kubevirtRunning   = 37.0 // seconds until all run
-	kubevirtGone      = 45.8 // seconds until all volumes are gone
-)
-
-// Against compares ours with the others of the same run, and with kubevirt's driver as it was recorded.
+// Against compares ours with the others of the same run.
 func Against(ours Outcome, others []Outcome) report.Section {
 	s := report.Section{
 		Title: "Burst: ours beside the others",
-		About: "Ratios of this run. kubevirt's figures were recorded once on a machine like this one, with Kubernetes " +
-			"v1.36.3, and not measured again. The ceiling is what a driver that does nothing reaches: where the ceiling's own " +
-			"ratio is outside a budget, Kubernetes' controllers are the limit and no driver can meet it here.",
+		About: "Ratios of this run. The ceiling is what a driver that does nothing reaches: where the ceiling's own ratio " +
+			"is outside a budget, Kubernetes' controllers are the limit and no driver can meet it here.",
 	}
 	for _, o := range others {
 		s.Figures = append(s.Figures, beside(ours, o)...)
@@ -87,21 +78,8 @@ func Against(ours Outcome, others []Outcome) report.Section {
 				)
 			}
 		}
-		if o.System.Name == Ceiling {
-			s.Figures = append(
-				s.Figures,
-				report.Quotient("Bound per second, ceiling / kubevirt as recorded", o.boundPerSecond(), kubevirtPerSecond, nil),
-			)
-		}
 	}
 	s.Figures = append(s.Figures,
-		report.Quotient("Bound per second, ours / kubevirt as recorded",
-			ours.boundPerSecond(), kubevirtPerSecond, report.AtLeast(1.3)),
-		report.Quotient(
-			"all Running, ours / kubevirt as recorded", last(ours.Running).Seconds(), kubevirtRunning, report.AtMost(0.9),
-		),
-		report.Quotient("all PVs gone, ours / kubevirt as recorded",
-			last(ours.Gone).Seconds(), kubevirtGone, report.AtMost(0.5)),
 		report.Memory("RSS of all our containers on a node", ours.Memory.Most(), report.AtMost(90)),
 		report.Memory("RSS of our own container on a node", ours.Memory.MostOf(ours.System.Processes[0]),
 			report.AtMost(25)),

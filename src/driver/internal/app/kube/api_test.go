@@ -171,7 +171,8 @@ func controllerOf(t *testing.T, a *api) *kube.Controller {
 	}
 	c, err := kube.NewController(kube.Config{
 		API: connected, DriverName: driver, TopologyKey: key, PodNamespace: "storage", PodName: "hpp-controller-1",
-		NodeServiceAccount: "hpp", NodePods: "app=hpp", Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
+		NodeServiceAccount: "hpp", NodePods: "app=hpp", NodeLabels: []string{"a"},
+		Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/cache"
 
@@ -39,7 +40,8 @@ type Controller struct {
 // node is a Node object that was seen.
 type node struct {
 	uid     string
-	deleted time.Time // zero while it is there
+	labels  labels.Set // those of NodeLabels
+	deleted time.Time  // zero while it is there
 }
 
 // NewController returns a controller's view, which is empty until it runs.
@@ -95,7 +97,7 @@ func (c *Controller) seeNode(object any) {
 	if seen, ok := object.(*metav1.PartialObjectMetadata); ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.nodes[seen.Name] = node{uid: string(seen.UID)}
+		c.nodes[seen.Name] = node{uid: string(seen.UID), labels: seen.Labels}
 	}
 }
 
@@ -143,10 +145,13 @@ func (c *Controller) NodeGone(ctx context.Context, name string) (since time.Time
 	return time.Time{}, false, nil
 }
 
-// NodesWithDriver are the nodes on which the kubelet knows the driver.
-func (c *Controller) NodesWithDriver() (nodes []string) {
+// NodesWithDriver are the nodes on which the kubelet knows the driver, of them those with these labels.
+func (c *Controller) NodesWithDriver(wanted map[string]string) (nodes []string) {
+	selector := labels.SelectorFromSet(wanted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, object := range c.csiNodes.List() {
-		if k, ok := object.(*kept); ok && k.ours {
+		if k, ok := object.(*kept); ok && k.ours && selector.Matches(c.nodes[k.Name].labels) {
 			nodes = append(nodes, k.Name)
 		}
 	}

@@ -41,7 +41,7 @@ func world(
 	csiNodes := storagev1.CSINodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	csiNodes.Kind, csiNodes.APIVersion = "CSINodeList", "storage.k8s.io/v1"
 	for i, name := range nodes {
-		metas[i] = metav1.ObjectMeta{Name: name, UID: "uid-1", Labels: map[string]string{"a": "b"}}
+		metas[i] = metav1.ObjectMeta{Name: name, UID: "uid-1", Labels: map[string]string{"a": name, "other": "b"}}
 		csiNode := storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		csiNode.Spec.Drivers = []storagev1.CSINodeDriver{{Name: "other.driver"}}
 		if name != "bare" {
@@ -58,8 +58,12 @@ func volumeChange(kind string, pv *corev1.PersistentVolume) change {
 	return change{kind, pv}
 }
 
-func nodeChange(kind, name string) change {
-	meta := metav1.ObjectMeta{Name: name, UID: "uid-2", ResourceVersion: "2"}
+func nodeChange(kind, name string, labels ...string) change {
+	meta := metav1.ObjectMeta{Name: name, UID: "uid-2", ResourceVersion: "2", Labels: map[string]string{}}
+	for _, l := range labels {
+		key, value, _ := strings.Cut(l, "=")
+		meta.Labels[key] = value
+	}
 	return change{kind, metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}, ObjectMeta: meta,
 	}}
@@ -141,7 +145,7 @@ func TestNodes(t *testing.T) {
 		c := controllerOf(t, a)
 		run(t, c, func(string) {})
 		until(c.Synced)
-		got := c.NodesWithDriver()
+		got := c.NodesWithDriver(nil)
 		slices.Sort(got)
 		if want := []string{"worker-1", "worker-2"}; !slices.Equal(got, want) {
 			t.Errorf("nodes with the driver: %q, old API server: %v", got, old)
@@ -152,6 +156,30 @@ func TestNodes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSelectedNodes: labels count as they are now, and only those that the configuration names are kept.
+func TestSelectedNodes(t *testing.T) {
+	a, _, changes := world(t, nil, "worker-1", "worker-2", "bare")
+	c := controllerOf(t, a)
+	run(t, c, func(string) {})
+	until(c.Synced)
+	selected := func(want ...string) func() bool {
+		return func() bool { return slices.Equal(want, c.NodesWithDriver(map[string]string{"a": "worker-1"})) }
+	}
+	until(selected("worker-1"))
+	if nodes := c.NodesWithDriver(map[string]string{"a": "bare"}); len(nodes) > 0 {
+		t.Errorf("nodes %v have the label, and none of them the driver", nodes)
+	}
+	if nodes := c.NodesWithDriver(map[string]string{"other": "b"}); len(nodes) > 0 {
+		t.Errorf("nodes %v are selected by a label that is not kept", nodes)
+	}
+	changes <- nodeChange("MODIFIED", "worker-1", "a=other")
+	until(selected())
+	changes <- nodeChange("MODIFIED", "worker-2", "a=worker-1")
+	until(selected("worker-2"))
+	changes <- nodeChange("DELETED", "worker-2")
+	until(selected())
 }
 
 func TestNodeGone(t *testing.T) {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,7 +89,10 @@ func (c *Controller) keep(object any) (any, error) {
 		ours := slices.ContainsFunc(o.Spec.Drivers, func(d reference) bool { return d.Name == c.DriverName })
 		return &kept{ObjectMeta: bare(&o.ObjectMeta), ours: ours}, nil
 	case *metav1.PartialObjectMetadata:
-		return &metav1.PartialObjectMetadata{ObjectMeta: bare(&o.ObjectMeta)}, nil
+		node := &metav1.PartialObjectMetadata{ObjectMeta: bare(&o.ObjectMeta)}
+		node.Labels = maps.Clone(o.Labels)
+		maps.DeleteFunc(node.Labels, func(key, _ string) bool { return !slices.Contains(c.NodeLabels, key) })
+		return node, nil
 	default:
 		return object, nil // was here before
 	}

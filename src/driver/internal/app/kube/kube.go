@@ -37,7 +37,9 @@ type Config struct {
 	// NodeServiceAccount and NodePods are what the controller knows the pods on the nodes by; the latter is a label
 	// selector.
 	NodeServiceAccount, NodePods string
-	Log                          *slog.Logger
+	// NodeLabels are the keys of the labels that the controller asks nodes for.
+	NodeLabels []string
+	Log        *slog.Logger
 	// Timeout bounds one request; a driver that waits for the API serves nobody.
 	Timeout time.Duration
 }
@@ -130,12 +132,15 @@ func (c *Client) nodeLabels() labels.Set {
 	return known
 }
 
-// Staying reports whether the driver may be back on this node: it is false only where its DaemonSet is surely gone or
-// on its way out.
+// Staying reports whether the driver may be back on this node. It is false where its DaemonSet is gone or on its way
+// out, and where the driver may not look any more: who uninstalls it takes its rights away in the same moment.
 func (c *Client) Staying(ctx context.Context, daemonSet string) bool {
 	kind := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
 	object, err := c.metadata(ctx, kind, c.PodNamespace, daemonSet)
-	return !apierrors.IsNotFound(err) && (err != nil || object.DeletionTimestamp.IsZero())
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return false
+	}
+	return err != nil || object.DeletionTimestamp.IsZero()
 }
 
 // Report makes these the conditions that the driver has on its own pod, in one request. It is a server-side apply, so

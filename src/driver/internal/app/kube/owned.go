@@ -52,11 +52,7 @@ func (c *Controller) Secret(ctx context.Context, name string) (data map[string][
 func (c *Controller) WriteSecret(ctx context.Context, name, version string, data map[string][]byte) error {
 	secret := own("Secret", c.PodNamespace, name, data)
 	secret.Type, secret.ResourceVersion = "kubernetes.io/tls", version
-	request := c.API.core.Post()
-	if version != "" {
-		request = c.API.core.Put().Name(name)
-	}
-	if err := c.send(ctx, request.Namespace(c.PodNamespace).Resource(secrets), secret); err != nil {
+	if err := c.put(ctx, secrets, secret.ObjectMeta, secret); err != nil {
 		return fmt.Errorf("write Secret %s/%s: %w", c.PodNamespace, name, err)
 	}
 	return nil
@@ -69,6 +65,44 @@ func (c *Controller) WriteConfigMap(ctx context.Context, name string, data map[s
 		return fmt.Errorf("write ConfigMap %s/%s: %w", c.PodNamespace, name, err)
 	}
 	return nil
+}
+
+// Identities are the ids of the shared pools in a ConfigMap of the driver's namespace.
+type Identities struct {
+	*Controller
+	ConfigMap string
+}
+
+// Load implements controller.Identities; version is "" where there is no ConfigMap.
+func (i Identities) Load(ctx context.Context) (ids map[string]string, version string, err error) {
+	var object dataOf[string]
+	err = i.read(ctx, i.API.core.Get().Namespace(i.PodNamespace).Resource(configMaps).Name(i.ConfigMap), &object)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, "", fmt.Errorf("get ConfigMap %s/%s: %w", i.PodNamespace, i.ConfigMap, err)
+	}
+	if object.Data == nil {
+		object.Data = map[string]string{}
+	}
+	return object.Data, object.ResourceVersion, nil
+}
+
+// Store implements controller.Identities.
+func (i Identities) Store(ctx context.Context, version string, ids map[string]string) error {
+	object := own("ConfigMap", i.PodNamespace, i.ConfigMap, ids)
+	object.ResourceVersion = version
+	if err := i.put(ctx, configMaps, object.ObjectMeta, object); err != nil {
+		return fmt.Errorf("write ConfigMap %s/%s: %w", i.PodNamespace, i.ConfigMap, err)
+	}
+	return nil
+}
+
+// put makes an object, or replaces the one of its resource version. It fails where another replica was first.
+func (c *Controller) put(ctx context.Context, resource string, meta metav1.ObjectMeta, object any) error {
+	request := c.API.core.Post()
+	if meta.ResourceVersion != "" {
+		request = c.API.core.Put().Name(meta.Name)
+	}
+	return c.send(ctx, request.Namespace(meta.Namespace).Resource(resource), object)
 }
 
 // ConfigMap gives what a ConfigMap of the driver's namespace has, nil where there is none.

@@ -385,10 +385,12 @@ func TestStaying(t *testing.T) {
 		answer http.HandlerFunc
 		want   bool
 	}{
-		"there":   {partial(metav1.ObjectMeta{Name: "hpp"}), true},
-		"ending":  {partial(metav1.ObjectMeta{Name: "hpp", DeletionTimestamp: new(metav1.Now())}), false},
-		"gone":    {nil, false},
-		"unknown": {silent(), true},
+		"there":               {partial(metav1.ObjectMeta{Name: "hpp"}), true},
+		"ending":              {partial(metav1.ObjectMeta{Name: "hpp", DeletionTimestamp: new(metav1.Now())}), false},
+		"gone":                {nil, false},
+		"no right to look":    {silent(), false},
+		"no account any more": {fail(http.StatusUnauthorized, metav1.StatusReasonUnauthorized), false},
+		"unknown":             {fail(http.StatusInternalServerError, metav1.StatusReasonInternalError), true},
 	} {
 		a := serveAPI(t)
 		a.on(path, test.answer)

@@ -50,7 +50,7 @@ func (f *dir) find(op, name string) (*node, string, error) {
 }
 
 func changesNames(op string) bool {
-	return slices.Contains([]string{"mkdir", "create", "rename", "remove"}, op)
+	return slices.Contains([]string{"mkdir", "create", "rename", "link", "remove"}, op)
 }
 
 func (f *dir) path(name string) string {

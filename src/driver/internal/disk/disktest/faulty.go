@@ -18,6 +18,9 @@ type Faulty struct {
 	steps int
 	from  int
 	err   error
+	// meanwhile is what happens before the step-th call.
+	meanwhile func()
+	step      int
 }
 
 var _ disk.Host = (*Faulty)(nil)
@@ -30,6 +33,9 @@ func NewFaulty(host disk.Host, step int, err error) *Faulty {
 	return &Faulty{host: host, from: step, err: err}
 }
 
+// Before lets something else happen before the step-th call, as if the machine had paused there.
+func (f *Faulty) Before(step int, do func()) { f.step, f.meanwhile = step, do }
+
 // Steps counts the calls so far, the failed ones too.
 func (f *Faulty) Steps() int {
 	f.mu.Lock()
@@ -40,8 +46,14 @@ func (f *Faulty) Steps() int {
 // Step counts a call that is made in another way than through the Host, and is its error.
 func (f *Faulty) Step(op, name string) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.steps++
+	paused := f.steps == f.step
+	f.mu.Unlock()
+	if paused {
+		f.meanwhile()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.from == 0 || f.steps < f.from {
 		return nil
 	}
@@ -135,6 +147,10 @@ func (f *faultyFS) Rename(from, to string) error {
 
 func (f *faultyFS) Replace(from, to string) error {
 	return f.host.do("rename", from, func() error { return f.FS.Replace(from, to) })
+}
+
+func (f *faultyFS) Link(from, to string) error {
+	return f.host.do("link", from, func() error { return f.FS.Link(from, to) })
 }
 
 func (f *faultyFS) Remove(name string) error {

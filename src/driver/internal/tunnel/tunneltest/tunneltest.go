@@ -143,6 +143,7 @@ type Node struct {
 
 	mu      sync.Mutex
 	pools   []*wire.Pool
+	shared  []*wire.SharedPool
 	volumes map[string]*wire.Volume
 }
 
@@ -173,11 +174,28 @@ func (n *Node) Pools() []*wire.Pool {
 }
 
 // Find implements tunnel.Source.
-func (n *Node) Find(ctx context.Context, id string) (bool, error) {
+func (n *Node) Find(ctx context.Context, id string) (pool string, found bool, err error) {
+	found = n.Has(id)
 	if n.Search != nil {
-		return n.Search(ctx, id)
+		found, err = n.Search(ctx, id)
 	}
-	return n.Has(id), nil
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.volumes[id].GetPool(), found, err
+}
+
+// Share implements tunnel.Source.
+func (n *Node) Share(pools []*wire.SharedPool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.shared = pools
+}
+
+// Told is what the controller has said of shared pools last.
+func (n *Node) Told() []*wire.SharedPool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.shared
 }
 
 // Has reports whether a volume was put there.

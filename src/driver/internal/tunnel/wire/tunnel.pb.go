@@ -309,6 +309,8 @@ type Pool struct {
 	Room          int64                  `protobuf:"varint,10,opt,name=room,proto3" json:"room,omitempty"`       // for growth
 	Largest       int64                  `protobuf:"varint,11,opt,name=largest,proto3" json:"largest,omitempty"` // new volume
 	Volumes       int64                  `protobuf:"varint,12,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	Waiting       bool                   `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"` // the pool is shared, and could be used if the node knew its id
+	Rooms         []string               `protobuf:"bytes,14,rep,name=rooms,proto3" json:"rooms,omitempty"`      // other nodes that have something of their own in a shared pool
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -427,6 +429,20 @@ func (x *Pool) GetVolumes() int64 {
 	return 0
 }
 
+func (x *Pool) GetWaiting() bool {
+	if x != nil {
+		return x.Waiting
+	}
+	return false
+}
+
+func (x *Pool) GetRooms() []string {
+	if x != nil {
+		return x.Rooms
+	}
+	return nil
+}
+
 type FindRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -474,6 +490,7 @@ func (x *FindRequest) GetId() string {
 type FindResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	Pool          string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"` // empty where that is not known at the moment
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -513,6 +530,13 @@ func (x *FindResponse) GetFound() bool {
 		return x.Found
 	}
 	return false
+}
+
+func (x *FindResponse) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
 }
 
 type VolumesRequest struct {
@@ -668,6 +692,154 @@ func (x *Volume) GetPublished() bool {
 	return false
 }
 
+type ShareRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pools         []*SharedPool          `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareRequest) Reset() {
+	*x = ShareRequest{}
+	mi := &file_tunnel_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareRequest) ProtoMessage() {}
+
+func (x *ShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareRequest.ProtoReflect.Descriptor instead.
+func (*ShareRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ShareRequest) GetPools() []*SharedPool {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+type SharedPool struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`      // of the marker; empty while no node has taken the pool into use
+	Make          bool                   `protobuf:"varint,3,opt,name=make,proto3" json:"make,omitempty"` // this node takes it into use
+	Gone          []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"`  // nodes that will not come back: this node recovers what they have left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedPool) Reset() {
+	*x = SharedPool{}
+	mi := &file_tunnel_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedPool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedPool) ProtoMessage() {}
+
+func (x *SharedPool) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedPool.ProtoReflect.Descriptor instead.
+func (*SharedPool) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SharedPool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SharedPool) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SharedPool) GetMake() bool {
+	if x != nil {
+		return x.Make
+	}
+	return false
+}
+
+func (x *SharedPool) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+type ShareResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareResponse) Reset() {
+	*x = ShareResponse{}
+	mi := &file_tunnel_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareResponse) ProtoMessage() {}
+
+func (x *ShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareResponse.ProtoReflect.Descriptor instead.
+func (*ShareResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{11}
+}
+
 var File_tunnel_proto protoreflect.FileDescriptor
 
 const file_tunnel_proto_rawDesc = "" +
@@ -688,7 +860,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\ftopology_key\x18\x05 \x01(\tR\vtopologyKey\x12%\n" +
 	"\x0etopology_value\x18\x06 \x01(\tR\rtopologyValue\"B\n" +
 	"\x05Pools\x129\n" +
-	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xa2\x02\n" +
+	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xd2\x02\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -702,11 +874,14 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x04room\x18\n" +
 	" \x01(\x03R\x04room\x12\x18\n" +
 	"\alargest\x18\v \x01(\x03R\alargest\x12\x18\n" +
-	"\avolumes\x18\f \x01(\x03R\avolumes\"\x1d\n" +
+	"\avolumes\x18\f \x01(\x03R\avolumes\x12\x18\n" +
+	"\awaiting\x18\r \x01(\bR\awaiting\x12\x14\n" +
+	"\x05rooms\x18\x0e \x03(\tR\x05rooms\"\x1d\n" +
 	"\vFindRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"$\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"8\n" +
 	"\fFindResponse\x12\x14\n" +
-	"\x05found\x18\x01 \x01(\bR\x05found\"\x10\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\"\x10\n" +
 	"\x0eVolumesRequest\"\x96\x02\n" +
 	"\x06Volume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -720,11 +895,21 @@ const file_tunnel_proto_rawDesc = "" +
 	"\acreated\x18\b \x01(\x03R\acreated\x12\x1c\n" +
 	"\tephemeral\x18\t \x01(\bR\tephemeral\x12\x1c\n" +
 	"\tpublished\x18\n" +
-	" \x01(\bR\tpublished2\xab\x02\n" +
+	" \x01(\bR\tpublished\"O\n" +
+	"\fShareRequest\x12?\n" +
+	"\x05pools\x18\x01 \x03(\v2).hostpathprovisioner.tunnel.v1.SharedPoolR\x05pools\"X\n" +
+	"\n" +
+	"SharedPool\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04make\x18\x03 \x01(\bR\x04make\x12\x12\n" +
+	"\x04gone\x18\x04 \x03(\tR\x04gone\"\x0f\n" +
+	"\rShareResponse2\x8f\x03\n" +
 	"\x04Node\x12_\n" +
 	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a#.hostpathprovisioner.tunnel.v1.News0\x01\x12_\n" +
 	"\x04Find\x12*.hostpathprovisioner.tunnel.v1.FindRequest\x1a+.hostpathprovisioner.tunnel.v1.FindResponse\x12a\n" +
-	"\aVolumes\x12-.hostpathprovisioner.tunnel.v1.VolumesRequest\x1a%.hostpathprovisioner.tunnel.v1.Volume0\x01BVZTgithub.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wireb\x06proto3"
+	"\aVolumes\x12-.hostpathprovisioner.tunnel.v1.VolumesRequest\x1a%.hostpathprovisioner.tunnel.v1.Volume0\x01\x12b\n" +
+	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponseBVZTgithub.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wireb\x06proto3"
 
 var (
 	file_tunnel_proto_rawDescOnce sync.Once
@@ -738,7 +923,7 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 	return file_tunnel_proto_rawDescData
 }
 
-var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_tunnel_proto_goTypes = []any{
 	(*SessionRequest)(nil), // 0: hostpathprovisioner.tunnel.v1.SessionRequest
 	(*News)(nil),           // 1: hostpathprovisioner.tunnel.v1.News
@@ -749,22 +934,28 @@ var file_tunnel_proto_goTypes = []any{
 	(*FindResponse)(nil),   // 6: hostpathprovisioner.tunnel.v1.FindResponse
 	(*VolumesRequest)(nil), // 7: hostpathprovisioner.tunnel.v1.VolumesRequest
 	(*Volume)(nil),         // 8: hostpathprovisioner.tunnel.v1.Volume
+	(*ShareRequest)(nil),   // 9: hostpathprovisioner.tunnel.v1.ShareRequest
+	(*SharedPool)(nil),     // 10: hostpathprovisioner.tunnel.v1.SharedPool
+	(*ShareResponse)(nil),  // 11: hostpathprovisioner.tunnel.v1.ShareResponse
 }
 var file_tunnel_proto_depIdxs = []int32{
-	2, // 0: hostpathprovisioner.tunnel.v1.News.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
-	3, // 1: hostpathprovisioner.tunnel.v1.News.pools:type_name -> hostpathprovisioner.tunnel.v1.Pools
-	4, // 2: hostpathprovisioner.tunnel.v1.Pools.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
-	0, // 3: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
-	5, // 4: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
-	7, // 5: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
-	1, // 6: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
-	6, // 7: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	8, // 8: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2,  // 0: hostpathprovisioner.tunnel.v1.News.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
+	3,  // 1: hostpathprovisioner.tunnel.v1.News.pools:type_name -> hostpathprovisioner.tunnel.v1.Pools
+	4,  // 2: hostpathprovisioner.tunnel.v1.Pools.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
+	10, // 3: hostpathprovisioner.tunnel.v1.ShareRequest.pools:type_name -> hostpathprovisioner.tunnel.v1.SharedPool
+	0,  // 4: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
+	5,  // 5: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
+	7,  // 6: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
+	9,  // 7: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
+	1,  // 8: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
+	6,  // 9: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	8,  // 10: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	11, // 11: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	8,  // [8:12] is the sub-list for method output_type
+	4,  // [4:8] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_tunnel_proto_init() }
@@ -783,7 +974,7 @@ func file_tunnel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tunnel_proto_rawDesc), len(file_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

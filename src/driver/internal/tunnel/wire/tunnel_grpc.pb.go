@@ -25,6 +25,7 @@ const (
 	Node_Session_FullMethodName = "/hostpathprovisioner.tunnel.v1.Node/Session"
 	Node_Find_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Node/Find"
 	Node_Volumes_FullMethodName = "/hostpathprovisioner.tunnel.v1.Node/Volumes"
+	Node_Share_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Node/Share"
 )
 
 // NodeClient is the client API for Node service.
@@ -40,6 +41,8 @@ type NodeClient interface {
 	Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (*FindResponse, error)
 	// Volumes gives all volumes of the node. Feature "volumes".
 	Volumes(ctx context.Context, in *VolumesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Volume], error)
+	// Share says which filesystem each pool with scope shared is, and replaces what it said before. Feature "shared".
+	Share(ctx context.Context, in *ShareRequest, opts ...grpc.CallOption) (*ShareResponse, error)
 }
 
 type nodeClient struct {
@@ -98,6 +101,16 @@ func (c *nodeClient) Volumes(ctx context.Context, in *VolumesRequest, opts ...gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_VolumesClient = grpc.ServerStreamingClient[Volume]
 
+func (c *nodeClient) Share(ctx context.Context, in *ShareRequest, opts ...grpc.CallOption) (*ShareResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ShareResponse)
+	err := c.cc.Invoke(ctx, Node_Share_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -111,6 +124,8 @@ type NodeServer interface {
 	Find(context.Context, *FindRequest) (*FindResponse, error)
 	// Volumes gives all volumes of the node. Feature "volumes".
 	Volumes(*VolumesRequest, grpc.ServerStreamingServer[Volume]) error
+	// Share says which filesystem each pool with scope shared is, and replaces what it said before. Feature "shared".
+	Share(context.Context, *ShareRequest) (*ShareResponse, error)
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -129,6 +144,9 @@ func (UnimplementedNodeServer) Find(context.Context, *FindRequest) (*FindRespons
 }
 func (UnimplementedNodeServer) Volumes(*VolumesRequest, grpc.ServerStreamingServer[Volume]) error {
 	return status.Error(codes.Unimplemented, "method Volumes not implemented")
+}
+func (UnimplementedNodeServer) Share(context.Context, *ShareRequest) (*ShareResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Share not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -191,6 +209,24 @@ func _Node_Volumes_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_VolumesServer = grpc.ServerStreamingServer[Volume]
 
+func _Node_Share_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ShareRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).Share(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_Share_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).Share(ctx, req.(*ShareRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -201,6 +237,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Find",
 			Handler:    _Node_Find_Handler,
+		},
+		{
+			MethodName: "Share",
+			Handler:    _Node_Share_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

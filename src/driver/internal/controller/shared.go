@@ -1,0 +1,214 @@
+package controller
+
+import (
+	"context"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// Identities remember which filesystem each shared pool is, by its marker's id.
+type Identities interface {
+	// Load gives the ids by pool, and a version for Store.
+	Load(ctx context.Context) (ids map[string]string, version string, err error)
+	// Store replaces them. It fails where another controller has done that since Load.
+	Store(ctx context.Context, version string, ids map[string]string) error
+}
+
+const (
+	// shareInterval is how soon a node that has come is told of the shared pools, reloadInterval how soon an id that an
+	// administrator has removed is forgotten.
+	shareInterval, reloadInterval = time.Second, time.Minute
+)
+
+// shared reports whether a pool is on all nodes.
+func (s *Server) shared(name string) bool {
+	return slices.ContainsFunc(s.Pools, func(p poolspec.Pool) bool {
+		return p.Name == name && p.Scope == poolspec.ScopeShared
+	})
+}
+
+// having are the connected nodes on which a pool is present, by name.
+func (s *Server) having(name string) (peers []*tunnel.Peer, pools []*wire.Pool) {
+	for _, p := range s.hub.All() {
+		if is := shown(p, name); is.GetId() != "" {
+			peers, pools = append(peers, p), append(pools, is)
+		}
+	}
+	return peers, pools
+}
+
+// shown is a pool as a node shows it, nil where it does not.
+func shown(p *tunnel.Peer, name string) *wire.Pool {
+	pools, _ := p.Pools()
+	if i := slices.IndexFunc(pools, func(is *wire.Pool) bool { return is.GetName() == name }); i >= 0 {
+		return pools[i]
+	}
+	return nil
+}
+
+// anyOf gives a node for a volume of a shared pool: one that is preferred if it has the pool, else one that the id
+// decides, so that a repeated request comes to the same node as long as that is there.
+func (s *Server) anyOf(name, id string, preferred []string) (node string, err error) {
+	peers, _ := s.having(name)
+	if len(peers) == 0 {
+		return "", status.Errorf(codes.Unavailable, "pool %s is present on no node that is connected; see what the nodes "+
+			"say of it: driver status in the controller", name)
+	}
+	for _, p := range peers {
+		if slices.Contains(preferred, p.Name) {
+			return p.Name, nil
+		}
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(id))
+	return peers[int(hash.Sum32())%len(peers)].Name, nil
+}
+
+// sharedPoolOf is the shared pool that a request is about, "" for another pool.
+func (s *Server) sharedPoolOf(q *pb.CreateVolumeRequest) string {
+	if name := pool.Default(s.pools, q.GetParameters()[csi.KeyPool]); s.shared(name) {
+		return name
+	}
+	return ""
+}
+
+// speaker is the node that speaks for a shared pool, which all show alike: for its capacity and its orphans.
+func (s *Server) speaker(name string) string {
+	if peers, _ := s.having(name); len(peers) > 0 {
+		return peers[0].Name
+	}
+	return ""
+}
+
+// sharing is what is known of shared pools. It belongs to the goroutine of shareAll.
+type sharing struct {
+	ids     map[string]string
+	version string
+	loaded  time.Time
+	told    map[*tunnel.Peer]*wire.ShareRequest
+}
+
+// shareAll keeps all nodes told which filesystem each shared pool is, until ctx ends.
+func (s *Server) shareAll(ctx context.Context) {
+	if !slices.ContainsFunc(s.pools, s.shared) {
+		return
+	}
+	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}}
+	tick := time.NewTicker(shareInterval)
+	defer tick.Stop()
+	for {
+		if err := s.learn(ctx, &known); err != nil && ctx.Err() == nil {
+			s.Log.WarnContext(ctx, "cannot keep which filesystem the shared pools are", logging.KeyError, err)
+			known.loaded = time.Time{}
+		} else {
+			s.tellAll(ctx, &known)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// learn reads the ids, and adds those of pools that a node has taken into use.
+func (s *Server) learn(ctx context.Context, known *sharing) (err error) {
+	if s.Now().Sub(known.loaded) >= reloadInterval {
+		if known.ids, known.version, err = s.Identities.Load(ctx); err != nil {
+			return err
+		}
+		known.loaded = s.Now()
+	}
+	learned := maps.Clone(known.ids)
+	for _, name := range s.pools {
+		_, pools := s.having(name)
+		if !s.shared(name) || learned[name] != "" || len(pools) == 0 {
+			continue
+		}
+		if id := pools[0].GetId(); !slices.Contains(slices.Collect(maps.Values(learned)), id) { // one directory, one pool
+			learned[name] = id
+		}
+	}
+	if maps.Equal(learned, known.ids) {
+		return nil
+	}
+	known.loaded = time.Time{} // for the new version
+	return s.Identities.Store(ctx, known.version, learned)
+}
+
+// tellAll tells each node what it does not know yet.
+func (s *Server) tellAll(ctx context.Context, known *sharing) {
+	peers := slices.DeleteFunc(s.hub.All(), func(p *tunnel.Peer) bool { return !p.Has(tunnel.FeatureShared) })
+	maps.DeleteFunc(known.told, func(p *tunnel.Peer, _ *wire.ShareRequest) bool { return !slices.Contains(peers, p) })
+	requests := map[*tunnel.Peer]*wire.ShareRequest{}
+	for _, name := range s.pools {
+		if s.shared(name) {
+			s.share(ctx, name, known.ids[name], peers, requests)
+		}
+	}
+	for p, request := range requests {
+		if proto.Equal(request, known.told[p]) {
+			continue
+		}
+		brief, cancel := context.WithTimeout(ctx, askTimeout)
+		err := p.Share(brief, request)
+		cancel()
+		if err != nil {
+			s.Log.WarnContext(ctx, "cannot tell a node which filesystem the shared pools are", logging.KeyNode, p.Name,
+				logging.KeyError, err)
+			continue
+		}
+		known.told[p] = request
+	}
+}
+
+// share adds one pool to what the nodes are told. The first node that waits takes it into use where nobody has; the
+// first that has it recovers what nodes without a Node object have left.
+func (s *Server) share(
+	ctx context.Context, name, id string, peers []*tunnel.Peer, requests map[*tunnel.Peer]*wire.ShareRequest,
+) {
+	waiting, heir := "", s.speaker(name)
+	for _, p := range peers {
+		if id == "" && waiting == "" && shown(p, name).GetWaiting() {
+			waiting = p.Name
+		}
+	}
+	for _, p := range peers {
+		is := &wire.SharedPool{Name: name, Id: id, Make: p.Name == waiting}
+		if p.Name == heir {
+			is.Gone = s.goneFrom(ctx, shown(p, name).GetRooms())
+		}
+		if requests[p] == nil {
+			requests[p] = &wire.ShareRequest{}
+		}
+		requests[p].Pools = append(requests[p].Pools, is)
+	}
+}
+
+// goneFrom are those nodes that have been without a Node object for long enough.
+func (s *Server) goneFrom(ctx context.Context, rooms []string) (gone []string) {
+	for _, node := range rooms {
+		if s.hub.Get(node) != nil {
+			continue
+		}
+		since, is, err := s.Members.NodeGone(ctx, node)
+		if err == nil && is && s.Now().Sub(since) >= s.GoneAfter {
+			gone = append(gone, node)
+		}
+	}
+	return gone
+}

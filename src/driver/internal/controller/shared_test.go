@@ -1,0 +1,214 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+var errConflict = errors.New("the object has been modified")
+
+// Load implements controller.Identities.
+func (c *cluster) Load(context.Context) (map[string]string, string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.ids), fmt.Sprint(c.version), c.err()
+}
+
+// Store implements controller.Identities.
+func (c *cluster) Store(_ context.Context, version string, ids map[string]string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if version != fmt.Sprint(c.version) {
+		return errConflict
+	}
+	c.ids, c.version = ids, c.version+1
+	return c.err()
+}
+
+// remembered is the id of the pool local.
+func (c *cluster) remembered() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ids["local"]
+}
+
+// shows is what a node says of the shared pool local.
+func (n *node) shows(id string, room int64, waiting bool, rooms ...string) *node {
+	state := "absent"
+	if id != "" {
+		state = "present"
+	}
+	n.Show(&wire.Pool{
+		Name: "local", Id: id, State: state, Room: room, Largest: room, Waiting: waiting, Rooms: rooms,
+	})
+	return n
+}
+
+// told is what a node was told of the pool local last.
+func (n *node) told() *wire.SharedPool {
+	if told := n.Told(); len(told) > 0 {
+		return told[0]
+	}
+	return &wire.SharedPool{}
+}
+
+func startShared(t *testing.T, nodes ...*node) running {
+	t.Helper()
+	return startWith(t, poolspec.Pool{Name: "local", Scope: poolspec.ScopeShared}, nodes...)
+}
+
+// eventually waits for what comes with the next look at the nodes.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came: %s", what)
+		}
+	}
+}
+
+func TestOneNodeTakesASharedPoolIntoUseAndAllFollow(t *testing.T) {
+	t.Parallel()
+	a, b, c := newNode("a", 0).shows("", 0, false), newNode("b", 0).shows("", 0, true), newNode("c", 0).shows("", 0, true)
+	r := startShared(t, a, b, c)
+	r.look(t)
+	eventually(t, "node b takes the pool into use", func() bool { return b.told().GetMake() })
+	if a.told().GetMake() || c.told().GetMake() {
+		t.Error("several nodes are to take the pool into use")
+	}
+	b.shows("AAAA", gib, false)
+	for _, n := range []*node{a, b, c} {
+		eventually(t, "all know the id", func() bool { return n.told().GetId() == "AAAA" && !n.told().GetMake() })
+	}
+	if id := r.remembered(); id != "AAAA" {
+		t.Errorf("remembered is %q", id)
+	}
+}
+
+func TestTheFirstIdOfASharedPoolStays(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", 0).shows("BBBB", gib, false), newNode("b", 0).shows("", 0, true)
+	r := startShared(t, a, b)
+	r.set(func() { r.ids = map[string]string{"local": "AAAA"} })
+	r.look(t)
+	for _, n := range []*node{a, b} {
+		eventually(t, "they are told the old id", func() bool { return n.told().GetId() == "AAAA" })
+		if n.told().GetMake() {
+			t.Error("a node is to take the pool into use that others have")
+		}
+	}
+	if id := r.remembered(); id != "AAAA" {
+		t.Errorf("remembered is %q", id)
+	}
+}
+
+func TestAnotherControllerWasFaster(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", 0).shows("BBBB", gib, false)
+	r := startShared(t, a)
+	r.set(func() { r.ids, r.silent = map[string]string{"local": "AAAA"}, true })
+	r.look(t)
+	eventually(t, "the node connects", func() bool { return r.hub.Get("a") != nil })
+	if got := a.told().GetId(); got != "" {
+		t.Errorf("told %q while nothing is known", got)
+	}
+	r.set(func() { r.silent = false })
+	eventually(t, "it is told what is remembered", func() bool { return a.told().GetId() == "AAAA" })
+}
+
+func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", 0).shows("AAAA", gib, false, "b", "c", "d")
+	b := newNode("b", 0).shows("AAAA", gib, false, "a", "c", "d")
+	r := startShared(t, a, b)
+	r.set(func() { r.gone["c"] = r.now.Add(-time.Hour); r.gone["d"] = r.now.Add(-time.Minute) })
+	r.look(t)
+	eventually(t, "node a is to clear what c left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c"}) })
+	if gone := b.told().GetGone(); len(gone) > 0 {
+		t.Errorf("node b is to clear %v", gone)
+	}
+	r.pass(10 * time.Minute)
+	eventually(t, "and what d left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c", "d"}) })
+}
+
+// TestSharedVolumes: any node that has the pool serves a call, the preferred one if it has, and the answer names none.
+func TestSharedVolumes(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", 0).shows("", 0, false)
+	b, c := newNode("b", 0).shows("AAAA", 2*gib, false), newNode("c", 0).shows("AAAA", gib, false)
+	r := startShared(t, a, b, c)
+	create := func(id string, nodes ...string) {
+		t.Helper()
+		q := &pb.CreateVolumeRequest{
+			Name: id, CapacityRange: &pb.CapacityRange{RequiredBytes: gib},
+			Parameters:                map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: "claim"},
+			AccessibilityRequirements: &pb.TopologyRequirement{},
+		}
+		for _, n := range nodes {
+			q.AccessibilityRequirements.Requisite = append(q.AccessibilityRequirements.Requisite, topology(n))
+		}
+		answer, err := r.CreateVolume(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := answer.GetVolume().GetAccessibleTopology(); got != nil {
+			t.Errorf("the volume is tied to %v", got)
+		}
+	}
+	create("pvc-1", "c")
+	if got := c.asked(); got != "create pvc-1" {
+		t.Errorf("the pod's node was asked %q", got)
+	}
+	create("pvc-2", "a")
+	create("pvc-2", "a")
+	if got := []string{a.asked(), b.asked(), c.asked()}; !slices.Contains(got, "create pvc-2, create pvc-2") {
+		t.Errorf("a repeated request came to %q", got)
+	}
+	r.set(func() {
+		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}}
+	})
+	wantCode(t, r.expand(t, "pvc-1"), codes.OK, "")
+	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+	if got := a.asked(); got != "" {
+		t.Errorf("the node without the pool was asked %q", got)
+	}
+	for _, name := range []string{"b", "c"} {
+		if got, err := r.capacity(t, name); err != nil || got != 2*gib {
+			t.Errorf("capacity of %s: %d, %v; want that of node b on all", name, got, err)
+		}
+	}
+	if got, err := r.capacity(t, "a"); err != nil || got != 0 {
+		t.Errorf("capacity of a node without the pool: %d, %v", got, err)
+	}
+	for _, n := range []*node{b, c} {
+		n.Search = nil
+		n.Put(&wire.Volume{Id: "pvc-9", Pool: "local"})
+		n.asked()
+	}
+	wantCode(t, r.remove(t, "pvc-9"), codes.OK, "") // no PersistentVolume, and both have it
+	if b.asked()+c.asked() != "delete pvc-9" {
+		t.Error("not one node was asked to delete the volume that both have")
+	}
+	b.shows("", 0, false)
+	c.shows("", 0, false)
+	eventually(t, "no node has the pool", func() bool {
+		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "pvc-3"})
+		return err != nil
+	})
+	_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "pvc-3"})
+	wantCode(t, err, codes.Unavailable, "pool local is present on no node")
+	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "pool local is present on no node")
+}

@@ -1,0 +1,95 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+)
+
+// ErrMoving says that another node works on a volume of a shared pool at this moment.
+var ErrMoving = fmt.Errorf("%w by another node", ledger.ErrBusy)
+
+// Moving is an error, or ErrMoving where it says that another node of a shared pool was faster: what was to be moved is
+// gone, or its place is taken.
+func Moving(d disk.FS, err error) error {
+	if disk.IsShared(d) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)) {
+		return fmt.Errorf("%w; try again: %w", ErrMoving, err)
+	}
+	return err
+}
+
+// again looks anew at an id of a shared pool that something is to be done about: other nodes went on while all ids were
+// listed.
+func (r run) again(id string, s Survey, v ledger.Volume) (Survey, ledger.Volume, error) {
+	if !disk.IsShared(r.Disk) || s.Verdict() == Healthy {
+		return s, v, nil
+	}
+	s, record, err := Look(r.Disk, id)
+	return s, Volume(record), err
+}
+
+// confirm fails where a shared pool shows what is wrong, or nothing, and the record has come or gone since.
+func (s Survey) confirm(d disk.FS, id string) error {
+	if !s.Shared || s.Verdict() == Healthy || s.Verdict() == FinishCreate {
+		return nil
+	}
+	now, _, err := readRecord(d, id)
+	if err == nil && (now.Record != s.Record || now.Broken != s.Broken) {
+		err = fmt.Errorf("%w: %s; try again", ErrMoving, id)
+	}
+	return err
+}
+
+// unfinishedAnywhere looks for the newest interrupted delete, in a shared pool in the rooms of all nodes.
+func unfinishedAnywhere(d disk.FS, id string) (name, node string, err error) {
+	others, err := disk.OtherRooms(d)
+	if err != nil {
+		return "", "", err
+	}
+	for _, room := range append([]string{""}, others...) {
+		found, err := unfinished(disk.RoomOf(d, room), id)
+		if err != nil && !(disk.IsShared(d) && errors.Is(err, fs.ErrNotExist)) { // a room may be without trash
+			return "", "", err
+		}
+		if found > name {
+			name, node = found, room
+		}
+	}
+	return name, node, nil
+}
+
+// finishCreate moves a volume of a shared pool into place that its record has won. Any node may: the directory that the
+// record names is there once. Where another node was faster, nothing is left to do.
+func finishCreate(d disk.FS, node, id string) error {
+	owner := disk.RoomOf(d, node)
+	err := owner.Rename(staging(id), id)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, there, lookErr := Directory(d, id); there || lookErr != nil {
+			err = lookErr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return disk.SyncAll(owner, ".", disk.StagingDir)
+}
+
+// unprepare keeps the node whose room it is from placing its record after all: one that has paused may go on while its
+// room is cleared by another. A record that it has placed before is there to be finished.
+func unprepare(d disk.FS, id string) error {
+	if !disk.IsShared(d) {
+		return nil
+	}
+	if err := records.Forget(d, id); err != nil {
+		return err
+	}
+	now, _, err := readRecord(d, id)
+	if err == nil && now.Record {
+		err = fmt.Errorf("%w: %s; try again", ErrMoving, id)
+	}
+	return err
+}
