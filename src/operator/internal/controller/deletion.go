@@ -202,8 +202,17 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 	return nil, nil
 }
 
-// end removes what is left of a resource whose gates are open, and lets it go.
+// end removes what is left of a resource whose gates are open, and lets it go. A cache that is behind still shows one
+// that has gone: what is there by now may belong to the next.
 func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate) error {
+	var there hpp
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(resource), &there)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("find out whether HostPathProvisioner %s is still there: %w", resource.Name, err)
+	}
+	if err != nil || there.UID != resource.UID {
+		return nil
+	}
 	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds(), nil); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 )
 
@@ -41,6 +42,22 @@ func TestDivide(t *testing.T) {
 		if len(of) != test.want || len(others) != 1-test.want {
 			t.Errorf("%s: nested %d, others %d", name, len(of), len(others))
 		}
+	}
+}
+
+// TestEndOfWhatHasGone: the cache still shows a resource that is no more. Nothing is removed: any call but Get panics.
+func TestEndOfWhatHasGone(t *testing.T) {
+	t.Parallel()
+	resource, next := served("hostpath-provisioner"), served("hostpath-provisioner")
+	resource.UID, next.UID = "gone", "next"
+	for name, there := range map[string]*v1beta1.HostPathProvisioner{"no resource": nil, "the next one": next} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			live := &cluster{resource: there}
+			if err := live.reconciler(&recorded{}).end(t.Context(), resource, nil); err != nil || live.asked > 0 {
+				t.Errorf("error %v, %d lists", err, live.asked)
+			}
+		})
 	}
 }
 
