@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -215,20 +216,26 @@ func TestAVolumesLife(t *testing.T) {
 	}
 	checkProbes(t, "http://"+p.listener.Addr().String(), directory)
 
+	release(t, cluster, volumes, pv)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	checkMetrics(t, promhttp.HandlerFor(p.server.Metrics, promhttp.HandlerOpts{}))
+}
+
+// release gives a volume free, and waits until it and its directory are gone.
+func release(t *testing.T, cluster kubernetes.Interface, volumes watch.Interface, pv *corev1.PersistentVolume) {
+	t.Helper()
 	pv.Status.Phase = corev1.VolumeReleased
 	if _, err := cluster.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	next[*corev1.PersistentVolume](t, volumes, watch.Modified)
 	next[*corev1.PersistentVolume](t, volumes, watch.Deleted)
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
+	if _, err := os.Stat(pv.Spec.HostPath.Path); !os.IsNotExist(err) {
 		t.Errorf("the directory is left (%v)", err)
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	checkMetrics(t, promhttp.HandlerFor(p.server.Metrics, promhttp.HandlerOpts{}))
 }
 
 // next waits for the next change of an object.

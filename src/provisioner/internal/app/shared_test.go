@@ -184,15 +184,7 @@ func TestASharedVolumesLife(t *testing.T) {
 			t.Errorf("%s: %d %s", probe, code, text)
 		}
 	}
-	pv.Status.Phase = corev1.VolumeReleased
-	if _, err := cluster.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	next[*corev1.PersistentVolume](t, volumes, watch.Modified)
-	next[*corev1.PersistentVolume](t, volumes, watch.Deleted)
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the directory is left (%v)", err)
-	}
+	release(t, cluster, volumes, pv)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
