@@ -16,20 +16,19 @@ type nothing struct {
 	csi.UnimplementedControllerServer
 	csi.UnimplementedNodeServer
 	registration.UnimplementedRegistrationServer
-	options
-	socket string
+	node, socket string
 }
 
 // capacity is what every node always has, in bytes.
 const capacity = 1 << 40
 
 func (n *nothing) topology() *csi.Topology {
-	return &csi.Topology{Segments: map[string]string{n.topologyKey: n.nodeName}}
+	return &csi.Topology{Segments: map[string]string{"topology." + driver + "/node": n.node}}
 }
 
 func (n *nothing) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
-		Type: registration.CSIPlugin, Name: n.driverName, Endpoint: n.socket, SupportedVersions: []string{"1.0.0"},
+		Type: registration.CSIPlugin, Name: driver, Endpoint: n.socket, SupportedVersions: []string{"1.0.0"},
 	}, nil
 }
 
@@ -40,7 +39,7 @@ func (n *nothing) NotifyRegistrationStatus(
 }
 
 func (n *nothing) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: n.driverName, VendorVersion: "0"}, nil
+	return &csi.GetPluginInfoResponse{Name: driver, VendorVersion: "0"}, nil
 }
 
 func (n *nothing) GetPluginCapabilities(
@@ -92,7 +91,7 @@ func (n *nothing) GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.Ge
 }
 
 func (n *nothing) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	return &csi.NodeGetInfoResponse{NodeId: n.nodeName, AccessibleTopology: n.topology()}, nil
+	return &csi.NodeGetInfoResponse{NodeId: n.node, AccessibleTopology: n.topology()}, nil
 }
 
 func (n *nothing) NodeGetCapabilities(

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -206,11 +207,12 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 // that has gone: what is there by now may belong to the next.
 func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate) error {
 	var there hpp
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(resource), &there)
-	if client.IgnoreNotFound(err) != nil {
+	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(resource), &there); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("find out whether HostPathProvisioner %s is still there: %w", resource.Name, err)
-	}
-	if err != nil || there.UID != resource.UID {
+	case there.UID != resource.UID:
 		return nil
 	}
 	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds(), nil); err != nil {

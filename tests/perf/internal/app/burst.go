@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -25,8 +27,11 @@ const (
 	ownCluster = "hpp-perf"
 	// driverName is the driver's default name, by which its class is found.
 	driverName = "kubevirt.io.hostpath-provisioner"
-	// driverLabels find its DaemonSet.
-	driverLabels = "app.kubernetes.io/name=hostpath-provisioner,app.kubernetes.io/component=csi-driver"
+	// nodeLabels and controllerLabels find its DaemonSet and its Deployment.
+	nodeLabels       = "app.kubernetes.io/name=hostpath-provisioner,app.kubernetes.io/component=csi-driver"
+	controllerLabels = "app.kubernetes.io/name=hostpath-provisioner,app.kubernetes.io/component=csi-controller"
+	// provisioner is its container, and the process in it.
+	provisioner = "csi-provisioner"
 	// podVersion is the tag of the image that the pods run: pushed anew, whatever the chart uses.
 	podVersion = "perf"
 )
@@ -51,7 +56,7 @@ func (s *session) burst(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ours, set, err := findOurs(ctx, client)
+	found, err := findOurs(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -69,11 +74,11 @@ func (s *session) burst(ctx context.Context) (err error) {
 			return burst.ReadMemory(ctx, nodes, names, c.NodeExec)
 		},
 	}
-	outcome, err := burst.Run(ctx, o, ours)
+	outcome, err := burst.Run(ctx, o, found.system)
 	if err != nil {
 		return err
 	}
-	others, err := s.others(ctx, c, o, set)
+	others, err := s.others(ctx, c, o, found.provisioner)
 	if err != nil {
 		return err
 	}
@@ -83,7 +88,7 @@ func (s *session) burst(ctx context.Context) (err error) {
 
 // others measures what ours is compared with.
 func (s *session) others(
-	ctx context.Context, c *kindcluster.Cluster, o burst.Options, set *appsv1.DaemonSet,
+	ctx context.Context, c *kindcluster.Cluster, o burst.Options, image string,
 ) ([]burst.Outcome, error) {
 	var all []burst.Outcome
 	for _, system := range s.systems {
@@ -93,7 +98,7 @@ func (s *session) others(
 		case burst.LocalPath:
 			other, err = s.peer(ctx, c, o)
 		case burst.Ceiling:
-			other, err = s.ceiling(ctx, c, o, set)
+			other, err = s.ceiling(ctx, c, o, image)
 		default: // -systems ""
 			continue
 		}
@@ -113,22 +118,21 @@ func (s *session) peer(ctx context.Context, c *kindcluster.Cluster, o burst.Opti
 		return burst.Outcome{}, err
 	}
 	return burst.Run(ctx, o, burst.System{
-		Name: burst.LocalPath, Class: localpath.Class, Namespace: localpath.Namespace, Account: localpath.Account,
-		Processes: []string{"local-path-prov"},
+		Name: burst.LocalPath, Class: localpath.Class, Namespace: localpath.Namespace,
+		Accounts: []string{localpath.Account}, Processes: []string{"local-path-prov"},
 	})
 }
 
-// ceiling measures a driver that does nothing.
+// ceiling measures a driver that does nothing, with an image of csi-provisioner.
 func (s *session) ceiling(
-	ctx context.Context, c *kindcluster.Cluster, o burst.Options, set *appsv1.DaemonSet,
+	ctx context.Context, c *kindcluster.Cluster, o burst.Options, image string,
 ) (_ burst.Outcome, err error) {
 	s.log("build and install a driver that does nothing")
-	k, err := ceiling.Install(ctx, c, o.Client, set, filepath.Join(s.root, "tests"))
-	if err != nil {
+	defer func() { err = errors.Join(err, ceiling.Remove(ctx, c)) }()
+	if err := ceiling.Install(ctx, c, o.Client, image, filepath.Join(s.root, "tests")); err != nil {
 		return burst.Outcome{}, err
 	}
-	defer func() { err = errors.Join(err, k.Remove(ctx)) }()
-	return burst.Run(ctx, o, k.System())
+	return burst.Run(ctx, o, ceiling.System())
 }
 
 func (s *session) addBurst(ours burst.Outcome, others []burst.Outcome) {
@@ -139,12 +143,12 @@ func (s *session) addBurst(ours burst.Outcome, others []burst.Outcome) {
 	}
 	s.report.Panels = append(s.report.Panels, burst.Panels(all)...)
 	s.report.Notes = append(s.report.Notes,
-		"API requests are counted exactly by the API server itself: a FlowSchema for each provisioner's ServiceAccount and "+
-			"kind of object, and the metric apiserver_flowcontrol_dispatched_requests_total. Our driver and csi-provisioner "+
-			"share one account, so both are in the figure. What the kubelet, scheduler and controller manager send for "+
-			"local-path's helper pods is not in its figure. The ceiling shares the account too, so its figure holds the idle "+
-			"requests of the real driver's sidecar.",
-		"ceiling is a driver that does nothing, in a copy of our DaemonSet: what is left of its times is Kubernetes' own.",
+		"API requests are counted exactly by the API server itself: a FlowSchema for each provisioner's ServiceAccounts and "+
+			"kind of object, and the metric apiserver_flowcontrol_dispatched_requests_total. Ours are the accounts of the "+
+			"nodes and of the controller, its sidecars included. What the kubelet, scheduler and controller manager send for "+
+			"local-path's helper pods is not in its figure.",
+		"ceiling is a driver that does nothing, with a csi-provisioner on every node: what is left of its times is "+
+			"Kubernetes' own. Our idle driver runs beside it, and local-path's.",
 		fmt.Sprintf("Memory is VmRSS while all %d pods run, on the node where it is most.", s.claims))
 }
 
@@ -176,33 +180,54 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// findOurs finds the installed driver: its account and its class.
-func findOurs(ctx context.Context, client kubernetes.Interface) (burst.System, *appsv1.DaemonSet, error) {
-	sets, err := client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: driverLabels})
+// ours is the installed driver.
+type ours struct {
+	system burst.System
+	// provisioner is the image of its csi-provisioner.
+	provisioner string
+}
+
+func findOurs(ctx context.Context, client kubernetes.Interface) (ours, error) {
+	sets, err := client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{LabelSelector: nodeLabels})
 	if err != nil {
-		return burst.System{}, nil, fmt.Errorf("look for the driver: %w", err)
+		return ours{}, fmt.Errorf("look for the driver: %w", err)
+	}
+	controllers, err := client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{LabelSelector: controllerLabels})
+	if err != nil {
+		return ours{}, fmt.Errorf("look for the driver's controller: %w", err)
 	}
 	classes, err := client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return burst.System{}, nil, fmt.Errorf("look for the driver's class: %w", err)
+		return ours{}, fmt.Errorf("look for the driver's class: %w", err)
 	}
-	return choose(sets.Items, classes.Items)
+	return choose(sets.Items, controllers.Items, classes.Items)
 }
 
-func choose(sets []appsv1.DaemonSet, classes []storagev1.StorageClass) (burst.System, *appsv1.DaemonSet, error) {
-	if len(sets) != 1 {
-		return burst.System{}, nil, fmt.Errorf("the cluster has %d DaemonSets with labels %s: install the chart once",
-			len(sets), driverLabels)
+func choose(
+	sets []appsv1.DaemonSet, controllers []appsv1.Deployment, classes []storagev1.StorageClass,
+) (ours, error) {
+	if len(sets) != 1 || len(controllers) != 1 {
+		return ours{}, fmt.Errorf("the cluster has %d DaemonSets with labels %s and %d Deployments with %s: install the "+
+			"chart once", len(sets), nodeLabels, len(controllers), controllerLabels)
 	}
-	for _, class := range classes {
-		late := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-		if class.Provisioner == driverName && late {
-			return burst.System{
-				Name: "ours", Class: class.Name, Namespace: sets[0].Namespace,
-				Account:   sets[0].Spec.Template.Spec.ServiceAccountName,
-				Processes: []string{"driver", "csi-provisioner"},
-			}, &sets[0], nil
-		}
+	node, controller := sets[0].Spec.Template.Spec, controllers[0].Spec.Template.Spec
+	sidecar := slices.IndexFunc(controller.Containers, func(c corev1.Container) bool { return c.Name == provisioner })
+	if sidecar < 0 {
+		return ours{}, fmt.Errorf("the driver's Deployment %s has no container %s", controllers[0].Name, provisioner)
 	}
-	return burst.System{}, nil, fmt.Errorf("the cluster has no StorageClass of %s with WaitForFirstConsumer", driverName)
+	class := slices.IndexFunc(classes, func(class storagev1.StorageClass) bool {
+		return class.Provisioner == driverName && class.VolumeBindingMode != nil &&
+			*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	})
+	if class < 0 {
+		return ours{}, fmt.Errorf("the cluster has no StorageClass of %s with WaitForFirstConsumer", driverName)
+	}
+	return ours{
+		system: burst.System{
+			Name: "ours", Class: classes[class].Name, Namespace: sets[0].Namespace,
+			Accounts:  []string{node.ServiceAccountName, controller.ServiceAccountName},
+			Processes: []string{"driver", provisioner, "csi-resizer"}, Central: provisioner,
+		},
+		provisioner: controller.Containers[sidecar].Image,
+	}, nil
 }

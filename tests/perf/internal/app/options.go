@@ -66,9 +66,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.StringVar(&subvolumes, "subvolumes", "100,10000", "the same on btrfs, where each pool has a filesystem of its own")
 	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
 	set.BoolVar(&o.million, "million", false, "also delete volumes of 1,000,000 files (minutes)")
-	set.StringVar(&systems, "systems", "local-path",
-		"what the burst measures beside ours; ceiling, a driver that does nothing, is a copy of the node's DaemonSet and "+
-			"does not become ready since one controller serves all nodes")
+	set.StringVar(&systems, "systems", "local-path,ceiling",
+		"what the burst measures beside ours; ceiling is a driver that does nothing, with a csi-provisioner on every node")
 	set.StringVar(&o.cluster, "cluster", "", "kind cluster to use as it is; without, hpp-perf is made and removed")
 	set.BoolVar(&o.keep, "keep", false, "do not remove the cluster hpp-perf afterwards")
 	set.IntVar(&o.claims, "claims", 60, "claims in the burst")

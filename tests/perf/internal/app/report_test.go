@@ -9,10 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/burst"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
 )
 
@@ -79,20 +82,39 @@ func TestCompareFilesNamesTheFile(t *testing.T) {
 func TestChoose(t *testing.T) {
 	late, now := storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate
 	set := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "hpp-csi", Namespace: "ns"}}
-	set.Spec.Template.Spec.ServiceAccountName = "account"
+	set.Spec.Template.Spec.ServiceAccountName = "node"
+	controller := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "hpp-controller", Namespace: "ns"}}
+	controller.Spec.Template.Spec.ServiceAccountName = "controller"
+	bare := *controller.DeepCopy()
+	controller.Spec.Template.Spec.Containers = []corev1.Container{
+		{Name: "driver", Image: "driver:1"}, {Name: "csi-provisioner", Image: "csi-provisioner:1"},
+	}
 	classes := []storagev1.StorageClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "other.example", VolumeBindingMode: &late},
 		{ObjectMeta: metav1.ObjectMeta{Name: "immediate"}, Provisioner: driverName, VolumeBindingMode: &now},
 		{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: driverName, VolumeBindingMode: &late},
 	}
-	got, _, err := choose([]appsv1.DaemonSet{set}, classes)
-	if err != nil || got.Class != "late" || got.Namespace != "ns" || got.Account != "account" {
-		t.Errorf("got %+v, %v", got, err)
+	sets, controllers := []appsv1.DaemonSet{set}, []appsv1.Deployment{controller}
+	got, err := choose(sets, controllers, classes)
+	want := burst.System{
+		Name: "ours", Class: "late", Namespace: "ns", Accounts: []string{"node", "controller"},
+		Processes: []string{"driver", "csi-provisioner", "csi-resizer"}, Central: "csi-provisioner",
 	}
-	if _, _, err := choose(nil, classes); err == nil {
-		t.Error("no driver is installed, and none is missed")
+	if diff := cmp.Diff(want, got.system); err != nil || diff != "" || got.provisioner != "csi-provisioner:1" {
+		t.Errorf("provisioner %s, error %v, system (-want +got):\n%s", got.provisioner, err, diff)
 	}
-	if _, _, err := choose([]appsv1.DaemonSet{set}, classes[:2]); err == nil {
-		t.Error("there is no class that waits, and none is missed")
+	for name, test := range map[string]struct {
+		sets        []appsv1.DaemonSet
+		controllers []appsv1.Deployment
+		classes     []storagev1.StorageClass
+	}{
+		"no driver":          {nil, controllers, classes},
+		"no controller":      {sets, nil, classes},
+		"no csi-provisioner": {sets, []appsv1.Deployment{bare}, classes},
+		"no class waits":     {sets, controllers, classes[:2]},
+	} {
+		if _, err := choose(test.sets, test.controllers, test.classes); err == nil {
+			t.Errorf("%s: none is missed", name)
+		}
 	}
 }

@@ -23,10 +23,13 @@ type System struct {
 	Name string
 	// Class is its StorageClass, with WaitForFirstConsumer.
 	Class string
-	// Namespace and Account are those of the ServiceAccount whose requests to the API server are counted.
-	Namespace, Account string
+	// Accounts are the ServiceAccounts in Namespace whose requests to the API server are counted.
+	Namespace string
+	Accounts  []string
 	// Processes are the names of its processes on the nodes, 15 characters at most (comm, proc_pid_comm(5)).
 	Processes []string
+	// Central is the one of them that runs on one node only, "" if none does.
+	Central string
 }
 
 // Options say how to measure.
@@ -50,9 +53,9 @@ type Outcome struct {
 	Bound, Running, Gone []time.Duration
 	// ToBound and ToRunning are how long each claim waited from its own creation.
 	ToBound, ToRunning []time.Duration
-	// Requests counts those of the system's account from the first claim to the last volume gone, by kind of object.
+	// Requests counts those of the system's accounts from the first claim to the last volume gone, by kind of object.
 	Requests Requests
-	// IdlePerMinute is how many requests the account sends while nothing happens.
+	// IdlePerMinute is how many requests the accounts send while nothing happens.
 	IdlePerMinute float64
 	// Memory is what the system's processes hold on each node while all pods run.
 	Memory Memory

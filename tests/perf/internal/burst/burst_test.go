@@ -50,9 +50,9 @@ func TestParseStatus(t *testing.T) {
 }
 
 func TestMemoryIsOfTheFullestNode(t *testing.T) {
-	m := Memory{"a": {"driver": 10, "csi-provisioner": 60}, "b": {"driver": 20, "csi-provisioner": 40}}
-	if m.Most() != 70 || m.MostOf("driver") != 20 {
-		t.Errorf("got %d and %d, want 70 and 20", m.Most(), m.MostOf("driver"))
+	m := Memory{"a": {"driver": 10, "csi-provisioner": 60}, "b": {"driver": 20}}
+	if m.Most() != 70 || m.MostOf("driver") != 20 || m.Without("csi-provisioner").Most() != 20 {
+		t.Errorf("got %d, %d and %d, want 70, 20 and 20", m.Most(), m.MostOf("driver"), m.Without("csi-provisioner").Most())
 	}
 }
 
@@ -77,7 +77,7 @@ func TestMoments(t *testing.T) {
 // outcome has n claims, the last one bound after the time given.
 func outcome(name string, n int, lastBound time.Duration) Outcome {
 	o := Outcome{
-		System:   System{Name: name, Processes: []string{"driver", "csi-provisioner"}},
+		System:   System{Name: name, Processes: []string{"driver", "csi-provisioner"}, Central: "csi-provisioner"},
 		Requests: Requests{"events": 120, other: 60},
 	}
 	for i := range n {
@@ -85,7 +85,7 @@ func outcome(name string, n int, lastBound time.Duration) Outcome {
 		o.Bound, o.Running, o.Gone = append(o.Bound, d), append(o.Running, 2*d), append(o.Gone, d)
 		o.ToBound, o.ToRunning = append(o.ToBound, d), append(o.ToRunning, 2*d)
 	}
-	o.Memory = Memory{"worker": {"driver": 20 << 20, "csi-provisioner": 60 << 20}}
+	o.Memory = Memory{"worker": {"driver": 50 << 20, "csi-provisioner": 60 << 20}, "worker2": {"driver": 20 << 20}}
 	return o
 }
 
@@ -110,8 +110,8 @@ func TestAgainst(t *testing.T) {
 		"ours: API requests per volume life, events":   2,
 		"Bound per second, ours / local-path":          10,
 		"all Running, ours / local-path":               0.1,
-		"RSS of all our containers on a node":          80,
-		"RSS of our own container on a node":           20,
+		"RSS of all our containers on a node":          20,
+		"RSS of the controller's pod":                  90,
 		"Bound per second, ceiling / local-path":       12,
 		"API requests per volume life, ours / ceiling": 1,
 	} {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,13 @@ func (m Memory) MostOf(name string) int64 {
 		most = max(most, processes[name])
 	}
 	return most
+}
+
+// Without has only the nodes that do not run a process of this name.
+func (m Memory) Without(name string) Memory {
+	others := maps.Clone(m)
+	maps.DeleteFunc(others, func(_ string, processes map[string]int64) bool { return processes[name] > 0 })
+	return others
 }
 
 // ReadMemory asks every node through exec, which runs a command there.

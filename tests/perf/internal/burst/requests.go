@@ -46,8 +46,8 @@ func kinds() []string {
 	}
 }
 
-// counter counts the requests of one ServiceAccount exactly, without access to the API server's configuration: a
-// FlowSchema for the account and each kind of object, sent to the priority level where service accounts are anyway,
+// counter counts the requests of ServiceAccounts exactly, without access to the API server's configuration: a
+// FlowSchema for the accounts and each kind of object, sent to the priority level where service accounts are anyway,
 // and the API server's own metric of requests dispatched for each schema.
 type counter struct {
 	client kubernetes.Interface
@@ -79,11 +79,12 @@ func newCounter(ctx context.Context, client kubernetes.Interface, s System) (*co
 }
 
 func (c *counter) schema(s System, kind string, precedence int32) *flowcontrolv1.FlowSchema {
-	rules := flowcontrolv1.PolicyRulesWithSubjects{
-		Subjects: []flowcontrolv1.Subject{{
+	var rules flowcontrolv1.PolicyRulesWithSubjects
+	for _, account := range s.Accounts {
+		rules.Subjects = append(rules.Subjects, flowcontrolv1.Subject{
 			Kind:           flowcontrolv1.SubjectKindServiceAccount,
-			ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: s.Namespace, Name: s.Account},
-		}},
+			ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: s.Namespace, Name: account},
+		})
 	}
 	resources := kind
 	if kind == other {
