@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -113,12 +114,18 @@ func (s *Server) volumesOf(
 func (s *Server) unseen(pv pool.PersistentVolume, silent map[string]string) control.Volume {
 	v := control.Volume{
 		ID: pv.Handle, Node: strings.Join(pv.Nodes, ","), Pool: pv.Pool, Bytes: pv.Bytes, Used: -1, PV: pv.Name,
-		Claim: pv.Claim.String(), State: "not found on its node",
+		Claim: pv.Claim.String(), State: "not found",
 	}
-	if why, failed := silent[v.Node]; failed {
+	node := v.Node
+	if s.shared(v.Pool) {
+		node = s.speaker(v.Pool)
+	}
+	if why, failed := silent[node]; failed {
 		v.State = why
-	} else if s.hub.Get(v.Node) == nil {
+	} else if p := s.hub.Get(node); p == nil {
 		v.State = "node not connected"
+	} else if state := cmp.Or(shown(p, v.Pool).GetState(), control.NotConfigured); state != control.Present {
+		v.State = "pool " + state
 	}
 	return v
 }
