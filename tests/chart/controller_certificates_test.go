@@ -141,7 +141,13 @@ func TestImpossibleControllersAreRefused(t *testing.T) {
 				`- the controller's Service would be "1st-controller", and the name of a Service begins with a letter; set ` +
 					`fullnameOverride.`,
 			}},
-			"no drain":      {json: set("controller.podDisruptionBudget.maxUnavailable", "0"), want: []string{"maxUnavailable"}},
+			"no drain": {json: set("controller.podDisruptionBudget.maxUnavailable", "0"), want: []string{"maxUnavailable"}},
+			"no grace": {
+				set: map[string]string{"controller.nodeGrace": "0s", "controller.nodeGoneAfter": "0h"},
+				want: []string{
+					"- controller.nodeGrace is 0s; it must be more than 0.", "- controller.nodeGoneAfter is 0h; it must be more than 0.",
+				},
+			},
 			"grace in days": {set: set("controller.nodeGoneAfter", "1d"), want: []string{"/controller/nodeGoneAfter"}},
 		})
 	})

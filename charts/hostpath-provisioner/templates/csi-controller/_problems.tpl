@@ -5,5 +5,10 @@
 {{- if not (regexMatch "^[a-z]" $name) -}}
 {{- $problems = append $problems (printf "the controller's Service would be %q, and the name of a Service begins with a letter; set fullnameOverride." $name) -}}
 {{- end -}}
+{{- range list "nodeGrace" "nodeGoneAfter" -}}
+{{- if not (regexMatch "[1-9]" (get $.Values.controller .)) -}}
+{{- $problems = append $problems (printf "controller.%s is %s; it must be more than 0." . (get $.Values.controller .)) -}}
+{{- end -}}
+{{- end -}}
 {{- toYaml $problems -}}
 {{- end -}}

@@ -32,6 +32,9 @@
 {{- if has $legacy.everyNode.name $names -}}
 {{- $problems = append $problems (printf "legacyProvisioner.everyNode.name %s: that is the name of another provisioner of this chart, and both would take each other's claims; choose another." $legacy.everyNode.name) -}}
 {{- end -}}
+{{- if not (regexMatch "[1-9]" $legacy.everyNode.nodeGoneAfter) -}}
+{{- $problems = append $problems (printf "legacyProvisioner.everyNode.nodeGoneAfter is %s; it must be more than 0." $legacy.everyNode.nodeGoneAfter) -}}
+{{- end -}}
 {{- $taken := list -}}
 {{- $defaults := list -}}
 {{- range $classes -}}
