@@ -145,7 +145,8 @@ func TestImpossibleControllersAreRefused(t *testing.T) {
 			"no grace": {
 				set: map[string]string{"controller.nodeGrace": "0s", "controller.nodeGoneAfter": "0h"},
 				want: []string{
-					"- controller.nodeGrace is 0s; it must be more than 0.", "- controller.nodeGoneAfter is 0h; it must be more than 0.",
+					"- controller.nodeGrace is 0s; it must be more than 0.",
+					"- controller.nodeGoneAfter is 0h; it must be more than 0.",
 				},
 			},
 			"grace in days": {set: set("controller.nodeGoneAfter", "1d"), want: []string{"/controller/nodeGoneAfter"}},

@@ -378,7 +378,8 @@ func TestEveryNodeRefusals(t *testing.T) {
 			},
 			"no duration": {json: value("nodeGoneAfter", `"soon"`), want: []string{"/everyNode/nodeGoneAfter"}},
 			"gone at once": {json: value("nodeGoneAfter", `"0s"`), want: []string{
-				"legacyProvisioner.everyNode.nodeGoneAfter is 0s; it must be more than 0."}},
+				"legacyProvisioner.everyNode.nodeGoneAfter is 0s; it must be more than 0.",
+			}},
 			"no such value": {json: value("port", `8081`), want: []string{"/legacyProvisioner/everyNode", "'port'"}},
 			"unknown reuse policy": {json: classes(`[{"name":"a","reusePolicy":"Sometimes"}]`), want: []string{
 				"/everyNode/storageClasses/0/reusePolicy",
