@@ -291,7 +291,8 @@ func TestAdopt(t *testing.T) {
 	record := records.Record{
 		ID: "pvc-1", Pool: "local", Bytes: 10 << 30, Claim: records.Claim{Namespace: "shop", Name: "data", UID: "77"},
 	}
-	client, _ := serve(t, &domain{adopt: func(id string, bytes int64) (records.Record, error) {
+	shared := []pool.Status{{Name: "local"}, {Name: "everybodys", Shared: true}}
+	client, _ := serve(t, &domain{status: shared, adopt: func(id string, bytes int64) (records.Record, error) {
 		switch {
 		case id == "named":
 			return records.Record{}, fmt.Errorf("%w: pvc-1", volume.ErrNamed)
@@ -343,6 +344,11 @@ spec:
 	if got, err := client.Adopt(t.Context(), "pvc-1", control.Adoption{Bytes: 5}); err != nil ||
 		strings.Contains(string(got), "claimRef") {
 		t.Errorf("of no claim: %s, %v", got, err)
+	}
+	record.Pool = "everybodys"
+	if got, err := client.Adopt(t.Context(), "pvc-1", control.Adoption{Bytes: 5}); err != nil ||
+		strings.Contains(string(got), "nodeAffinity") {
+		t.Errorf("in a shared pool: %s, %v", got, err)
 	}
 	_, err = client.Adopt(t.Context(), "named", control.Adoption{})
 	says(t, err, "refused", "a PersistentVolume names the volume")

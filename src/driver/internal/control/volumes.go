@@ -178,6 +178,10 @@ func (s *Server) adopt(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+func (s *Server) shared(name string) bool {
+	return slices.ContainsFunc(s.Pools.Status(), func(is pool.Status) bool { return is.Name == name && is.Shared })
+}
+
 // object is a part of an object of the Kubernetes API, with the API's names.
 type object = map[string]any
 
@@ -193,9 +197,11 @@ func (s *Server) persistentVolume(r records.Record, class string) object {
 			"volumeHandle":     r.ID,
 			"volumeAttributes": object{names.StoragePoolParameter: r.Pool},
 		},
-		"nodeAffinity": object{"required": object{"nodeSelectorTerms": []object{{"matchExpressions": []object{
+	}
+	if !s.shared(r.Pool) {
+		spec["nodeAffinity"] = object{"required": object{"nodeSelectorTerms": []object{{"matchExpressions": []object{
 			{"key": s.TopologyKey, "operator": "In", "values": []string{s.Node}},
-		}}}}},
+		}}}}}
 	}
 	if r.Claim.Name != "" {
 		spec["claimRef"] = object{

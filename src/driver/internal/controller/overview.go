@@ -102,7 +102,7 @@ func (s *Server) volumesOf(
 		if s.alone(v) {
 			shown.State = map[string]string{
 				unnamed: "orphan", elsewhere: "orphan, of node " + strings.Join(pv.Nodes, ","),
-			}[orphaned(v, pv, p.Name)]
+			}[s.orphaned(v, pv, p.Name)]
 		}
 		found = append(found, shown)
 		return nil

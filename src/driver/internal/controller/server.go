@@ -92,6 +92,8 @@ type Server struct {
 	left, awaited map[string]time.Time
 	// found are the volumes that no PersistentVolume of their node names, by node and pool.
 	found map[string]map[string]orphans
+	// identities are the ids of the shared pools, as last loaded: never changed, only replaced.
+	identities map[string]string
 	// missed are nodes whose absence was reported.
 	missed map[string]bool
 }

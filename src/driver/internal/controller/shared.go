@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
@@ -41,14 +43,26 @@ func (s *Server) shared(name string) bool {
 	})
 }
 
-// having are the connected nodes on which a pool is present, by name.
-func (s *Server) having(name string) (peers []*tunnel.Peer, pools []*wire.Pool) {
-	for _, p := range s.hub.All() {
-		if is := shown(p, name); is.GetId() != "" {
-			peers, pools = append(peers, p), append(pools, is)
-		}
+// having are the connected nodes on which a shared pool is the filesystem that it is known to be, by name. While nodes
+// have room in it, they are those: others are not selected for it, or cannot write there.
+func (s *Server) having(name string) []*tunnel.Peer {
+	s.mu.Lock()
+	id := s.identities[name]
+	s.mu.Unlock()
+	peers := slices.DeleteFunc(s.hub.All(), func(p *tunnel.Peer) bool { return id == "" || present(p, name) != id })
+	full := func(p *tunnel.Peer) bool { return shown(p, name).GetLargest() <= 0 }
+	if roomy := slices.DeleteFunc(slices.Clone(peers), full); len(roomy) > 0 {
+		return roomy
 	}
-	return peers, pools
+	return peers
+}
+
+// present is the id of a pool that is present on a node, else "".
+func present(p *tunnel.Peer, name string) string {
+	if is := shown(p, name); is.GetState() == control.Present {
+		return is.GetId()
+	}
+	return ""
 }
 
 // shown is a pool as a node shows it, nil where it does not.
@@ -63,7 +77,7 @@ func shown(p *tunnel.Peer, name string) *wire.Pool {
 // anyOf gives a node for a volume of a shared pool: one that is preferred if it has the pool, else one that the id
 // decides, so that a repeated request comes to the same node as long as that is there.
 func (s *Server) anyOf(name, id string, preferred []string) (node string, err error) {
-	peers, _ := s.having(name)
+	peers := s.having(name)
 	if len(peers) == 0 {
 		return "", status.Errorf(codes.Unavailable, "pool %s is present on no node that is connected; see what the nodes "+
 			"say of it: driver status in the controller", name)
@@ -88,7 +102,7 @@ func (s *Server) sharedPoolOf(q *pb.CreateVolumeRequest) string {
 
 // speaker is the node that speaks for a shared pool, which all show alike: for its capacity and its orphans.
 func (s *Server) speaker(name string) string {
-	if peers, _ := s.having(name); len(peers) > 0 {
+	if peers := s.having(name); len(peers) > 0 {
 		return peers[0].Name
 	}
 	return ""
@@ -132,14 +146,21 @@ func (s *Server) learn(ctx context.Context, known *sharing) (err error) {
 			return err
 		}
 		known.loaded = s.Now()
+		s.mu.Lock()
+		s.identities = known.ids
+		s.mu.Unlock()
 	}
 	learned := maps.Clone(known.ids)
 	for _, name := range s.pools {
-		_, pools := s.having(name)
-		if !s.shared(name) || learned[name] != "" || len(pools) == 0 {
+		if !s.shared(name) || learned[name] != "" {
 			continue
 		}
-		if id := pools[0].GetId(); !slices.Contains(slices.Collect(maps.Values(learned)), id) { // one directory, one pool
+		id := ""
+		for _, p := range s.hub.All() {
+			id = cmp.Or(id, present(p, name))
+		}
+		taken := func(other string) bool { return s.shared(other) && learned[other] == id } // one directory, one pool
+		if id != "" && !slices.ContainsFunc(s.pools, taken) {
 			learned[name] = id
 		}
 	}

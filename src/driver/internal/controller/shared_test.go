@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -68,6 +69,18 @@ func (n *node) told() *wire.SharedPool {
 func startShared(t *testing.T, nodes ...*node) running {
 	t.Helper()
 	return startWith(t, poolspec.Pool{Name: "local", Scope: poolspec.ScopeShared}, nodes...)
+}
+
+// startKnown has told the nodes that the shared pool is AAAA.
+func startKnown(t *testing.T, nodes ...*node) running {
+	t.Helper()
+	r := startShared(t, nodes...)
+	r.set(func() { r.ids = map[string]string{"local": "AAAA"} })
+	r.look(t)
+	for _, n := range nodes {
+		eventually(t, "the node is told", func() bool { return n.told().GetId() == "AAAA" })
+	}
+	return r
 }
 
 // eventually waits for what comes with the next look at the nodes.
@@ -144,36 +157,111 @@ func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
 	eventually(t, "and what d left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c", "d"}) })
 }
 
+// shared makes a volume of the shared pool, for a pod on one of the nodes.
+func (r running) shared(t *testing.T, id string, nodes ...string) {
+	t.Helper()
+	q := &pb.CreateVolumeRequest{
+		Name: id, CapacityRange: &pb.CapacityRange{RequiredBytes: gib},
+		Parameters:                map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: "claim"},
+		AccessibilityRequirements: &pb.TopologyRequirement{},
+	}
+	for _, n := range nodes {
+		q.AccessibilityRequirements.Requisite = append(q.AccessibilityRequirements.Requisite, topology(n))
+	}
+	answer, err := r.CreateVolume(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := answer.GetVolume().GetAccessibleTopology(); got != nil {
+		t.Errorf("the volume is tied to %v", got)
+	}
+}
+
+// TestANodeWithAnotherFilesystemServesNothing: it remembers that one, and was not told yet.
+func TestANodeWithAnotherFilesystemServesNothing(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", 0).shows("BBBB", gib, false), newNode("b", 0).shows("AAAA", gib, false)
+	r := startKnown(t, a, b)
+	r.shared(t, "pvc-9", "a")
+	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3", "pvc-4"} {
+		r.set(func() { r.pvs = append(r.pvs, pool.PersistentVolume{Name: id, Handle: id, Pool: "local"}) })
+		wantCode(t, r.remove(t, id), codes.OK, "")
+	}
+	if got := a.asked(); got != "" {
+		t.Errorf("the node with another filesystem was asked %q", got)
+	}
+}
+
+// TestNodesWithoutRoomInASharedPool: one that is not selected, or cannot write, makes no volumes and speaks for nobody.
+func TestNodesWithoutRoomInASharedPool(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", 0).shows("AAAA", 0, false), newNode("b", 0).shows("AAAA", gib, false)
+	r := startKnown(t, a, b)
+	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3", "pvc-4"} {
+		r.shared(t, id)
+	}
+	if got := a.asked(); got != "" {
+		t.Errorf("the node without room was asked %q", got)
+	}
+	if got, err := r.capacity(t, "b"); err != nil || got != gib {
+		t.Errorf("capacity of the selected node: %d, %v", got, err)
+	}
+	b.shows("AAAA", 0, false) // full
+	r.set(func() { r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}} })
+	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+}
+
+// TestARenamedSharedPool: its id is still known by the name that it had.
+func TestARenamedSharedPool(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", 0).shows("", 0, true)
+	r := startShared(t, a)
+	r.set(func() { r.ids = map[string]string{"old": "AAAA"} })
+	r.look(t)
+	eventually(t, "the node takes the pool into use", func() bool { return a.told().GetMake() })
+	a.shows("AAAA", gib, false)
+	eventually(t, "the id is confirmed", func() bool { return a.told().GetId() == "AAAA" })
+}
+
+// TestASharedVolumeIsOnAllNodes: it is no orphan where its PersistentVolume names one of them.
+func TestASharedVolumeIsOnAllNodes(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", 0).shows("AAAA", gib, false), newNode("b", 0).shows("AAAA", gib, false)
+	for _, n := range []*node{a, b} {
+		n.Put(&wire.Volume{Id: "pvc-1", Pool: "local", Created: 1})
+	}
+	r := startKnown(t, a, b)
+	r.set(func() { r.pvs = []pool.PersistentVolume{named("pvc-1", "b")} })
+	all, err := r.server.Volumes(t.Context())
+	if err != nil || len(all) != 1 || all[0].State != "" {
+		t.Errorf("shown are %+v, %v", all, err)
+	}
+}
+
+// TestAPoolThatNobodyKnows: the values name it no more, and no node that is there ever had it. A node is asked.
+func TestAPoolThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	a.answers(func(context.Context, string) error {
+		return status.Error(codes.Unavailable, "pool nfs is not configured")
+	})
+	r := start(t, a)
+	r.set(func() { r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs"}} })
+	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "pool nfs is not configured")
+}
+
 // TestSharedVolumes: any node that has the pool serves a call, the preferred one if it has, and the answer names none.
 func TestSharedVolumes(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", 0).shows("", 0, false)
 	b, c := newNode("b", 0).shows("AAAA", 2*gib, false), newNode("c", 0).shows("AAAA", gib, false)
-	r := startShared(t, a, b, c)
-	create := func(id string, nodes ...string) {
-		t.Helper()
-		q := &pb.CreateVolumeRequest{
-			Name: id, CapacityRange: &pb.CapacityRange{RequiredBytes: gib},
-			Parameters:                map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: "claim"},
-			AccessibilityRequirements: &pb.TopologyRequirement{},
-		}
-		for _, n := range nodes {
-			q.AccessibilityRequirements.Requisite = append(q.AccessibilityRequirements.Requisite, topology(n))
-		}
-		answer, err := r.CreateVolume(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := answer.GetVolume().GetAccessibleTopology(); got != nil {
-			t.Errorf("the volume is tied to %v", got)
-		}
-	}
-	create("pvc-1", "c")
+	r := startKnown(t, a, b, c)
+	r.shared(t, "pvc-1", "c")
 	if got := c.asked(); got != "create pvc-1" {
 		t.Errorf("the pod's node was asked %q", got)
 	}
-	create("pvc-2", "a")
-	create("pvc-2", "a")
+	r.shared(t, "pvc-2", "a")
+	r.shared(t, "pvc-2", "a")
 	if got := []string{a.asked(), b.asked(), c.asked()}; !slices.Contains(got, "create pvc-2, create pvc-2") {
 		t.Errorf("a repeated request came to %q", got)
 	}

@@ -58,7 +58,7 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		return nil, err
 	}
 	if node == "" {
-		return &pb.DeleteVolumeResponse{}, nil
+		return s.nobodys(ctx, q)
 	}
 	p, err := s.peer(node)
 	if err != nil {
@@ -68,6 +68,19 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		return &pb.DeleteVolumeResponse{}, nil
 	}
 	return pb.NewControllerClient(p).DeleteVolume(ctx, q)
+}
+
+// nobodys answers for a volume that no node has. Where a PersistentVolume names it, a node says whether that is all
+// right: none has looked into a pool that none knows any more.
+func (s *Server) nobodys(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
+	_, named, err := s.PVs.Get(ctx, q.GetVolumeId())
+	if err == nil && !named {
+		return &pb.DeleteVolumeResponse{}, nil
+	}
+	if peers := s.hub.All(); err == nil && len(peers) > 0 {
+		return pb.NewControllerClient(peers[0]).DeleteVolume(ctx, q)
+	}
+	return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", q.GetVolumeId())
 }
 
 // release reports whether a volume may be forgotten because its node is gone, or because an administrator gave it up.

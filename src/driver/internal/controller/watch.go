@@ -217,7 +217,7 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 		if err != nil {
 			return err
 		}
-		switch orphaned(v, pv, p.Name) {
+		switch s.orphaned(v, pv, p.Name) {
 		case unnamed:
 			f.unnamed = append(f.unnamed, v.GetId())
 		case elsewhere:
@@ -245,12 +245,12 @@ func (s *Server) alone(v *wire.Volume) bool {
 }
 
 // orphaned is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the
-// zero one.
-func orphaned(v *wire.Volume, pv pool.PersistentVolume, node string) string {
+// zero one. What is in a shared pool, every node has, whichever the PersistentVolume names.
+func (s *Server) orphaned(v *wire.Volume, pv pool.PersistentVolume, node string) string {
 	switch {
 	case v.GetEphemeral(), pv.Handle == "":
 		return unnamed
-	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node): // without affinity it is everybody's
+	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node) && !s.shared(v.GetPool()):
 		return elsewhere
 	default:
 		return ""

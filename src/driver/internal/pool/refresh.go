@@ -42,7 +42,7 @@ func (p *Pool) refresh(ctx context.Context) {
 	if id == "" {
 		p.ledger.Reset(false)
 	}
-	unconfirmed := p.awaitConfirmation(id, now, facts)
+	unconfirmed := p.awaitConfirmation(id, facts)
 	before := p.known()
 	p.update(func(s *state) { s.now, s.id, s.unconfirmed = now, id, unconfirmed })
 	if before.unconfirmed != unconfirmed {

@@ -219,7 +219,8 @@ func (s *Set) Absent() []string {
 	add := func(name, why string) { absent = append(absent, fmt.Sprintf("pool %s: %s", name, why)) }
 	for _, p := range s.pools {
 		known := p.known()
-		expected := s.remembered(p.spec.Name).Used() || (p.shared() && known.now.Action != guard.StayAside)
+		remembered := s.remembered(p.spec.Name)
+		expected := remembered.Used() || (p.shared() && !remembered.Forgotten && known.now.Action != guard.StayAside)
 		if known.id == "" && expected {
 			add(p.spec.Name, known.now.Message)
 		}

@@ -49,8 +49,8 @@ func (s *Set) expects(name, id string) bool {
 
 // awaitConfirmation reports whether a pool was taken into use that the controller has not confirmed. No volume is made
 // there until it has: another controller may have let another node make the pool.
-func (p *Pool) awaitConfirmation(id string, now guard.Decision, f guard.Facts) bool {
-	if id == "" || !p.shared() || p.set.Alone || now.Action == guard.Use || f.Told.ID != "" {
+func (p *Pool) awaitConfirmation(id string, f guard.Facts) bool {
+	if id == "" || !p.shared() || p.set.Alone || f.Told.ID != "" {
 		return false
 	}
 	p.ledger.Close("waiting for the controller to say that all nodes have this filesystem")

@@ -147,3 +147,26 @@ func TestWhatOthersDoIsCounted(t *testing.T) {
 	must(t, records.Remove(beside, "pvc-1"))
 	wants(0)
 }
+
+// TestConfirmationIsAwaited after a hiccup of the mount and after a restart too. A pool that was forgotten has no
+// volumes to wait for.
+func TestConfirmationIsAwaited(t *testing.T) {
+	n := join(t, newMemory(), everybodys())
+	n.tell(guard.Told{Make: true})
+	n.check(t)
+	n.memory.ReplaceByEmpty("/other/csi")
+	n.check(t)
+	n.memory.PutBack("/other/csi")
+	n.check(t)
+	n.wants(t, "everybodys", true, NoNewVolumes)
+	again := join(t, n.memory, everybodys())
+	again.check(t)
+	again.wants(t, "everybodys", true, NoNewVolumes)
+
+	without := join(t, newMemory(), everybodys())
+	without.check(t)
+	must(t, without.Forget(t.Context(), "everybodys"))
+	if absent := without.Absent(); len(absent) > 0 {
+		t.Errorf("absent are %q", absent)
+	}
+}

@@ -44,13 +44,13 @@ func (m *Manager) adoptNamed(ctx context.Context, pv pool.PersistentVolume) (ado
 }
 
 // adopt writes the record of a directory that another driver made and a PersistentVolume names. The directory stays
-// as it is. One that a PersistentVolume of another node names is not this node's to adopt.
+// as it is. One that a PersistentVolume of another node names is not this node's to adopt, unless all nodes have it.
 func (m *Manager) adopt(ctx context.Context, name string, pv pool.PersistentVolume) (adopted bool, err error) {
-	if !pv.Here && len(pv.Nodes) > 0 {
-		return false, nil
-	}
 	r := records.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: pv.OnDelete, Claim: pv.Claim}
 	err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
+		if !pv.Here && len(pv.Nodes) > 0 && o.Room == "" {
+			return nil
+		}
 		adopted, err = m.track(o, r)
 		return err
 	})
@@ -183,7 +183,13 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 	if err := m.unnamed(ctx, id, node); err != nil {
 		return err
 	}
-	err := m.find(ctx, id, func(o *pool.Open, r records.Record) error { return m.delete(ctx, o, r) })
+	err := m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+		if o.Room != "" && node != "" {
+			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s names",
+				ErrNamed, o.Name, node)
+		}
+		return m.delete(ctx, o, r)
+	})
 	if _, _, known := m.Pools.Find(id); known && errors.Is(err, records.ErrNotFound) {
 		return m.deleted(ctx, id)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -155,6 +156,24 @@ func TestAdoptByHand(t *testing.T) {
 		t.Errorf("the record was changed: %+v", after)
 	}
 	n.consistent(t, "adopted")
+}
+
+// TestWhatAllNodesHave of a shared pool is no other node's, whatever a PersistentVolume says.
+func TestWhatAllNodesHave(t *testing.T) {
+	d := network()
+	a, b := member(t, d, "a", nil), member(t, d, "b", nil)
+	must(t, openPool(t.Context(), a), openPool(t.Context(), b))
+	mustCreate(t, a, "pvc-1")
+	b.cluster.pvs = []pool.PersistentVolume{
+		{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}},
+		{Name: "pvc-2", Handle: "pvc-2", Pool: "local", Nodes: []string{"a"}},
+	}
+	wants(t, b.Discard(t.Context(), "pvc-1", "a"), volume.ErrNamed, "on all nodes")
+	d.AddFile(poolPath+"/csi/pvc-2/precious", []byte("kept"))
+	must(t, b.Delete(t.Context(), "pvc-2"))
+	if there := b.ls(t, "csi"); slices.Contains(there, "pvc-2") {
+		t.Errorf("deleted, says the node, and there is %q", there)
+	}
 }
 
 // TestDiscard moves an orphan into the trash, and gives its promise back.
