@@ -241,13 +241,19 @@ func TestASharedVolumeIsOnAllNodes(t *testing.T) {
 // TestAPoolThatNobodyKnows: the values name it no more, and no node that is there ever had it. A node is asked.
 func TestAPoolThatNobodyKnows(t *testing.T) {
 	t.Parallel()
-	a := newNode("a", gib)
+	a, b := newNode("a", gib), newNode("b", gib)
 	a.answers(func(context.Context, string) error {
 		return status.Error(codes.Unavailable, "pool nfs is not configured")
 	})
-	r := start(t, a)
-	r.set(func() { r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs"}} })
-	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "pool nfs is not configured")
+	r := start(t, a, b)
+	r.set(func() {
+		r.pvs = []pool.PersistentVolume{
+			{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs"}, {Name: "pvc-2", Handle: "pvc-2", Pool: "local"},
+		}
+	})
+	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "node a: pool nfs is not configured")
+	a.Show(&wire.Pool{Name: "local", State: "absent"})
+	eventually(t, "the node that has the pool is asked", func() bool { return r.remove(t, "pvc-2") == nil })
 }
 
 // TestSharedVolumes: any node that has the pool serves a call, the preferred one if it has, and the answer names none.

@@ -3,14 +3,17 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 )
 
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
@@ -58,7 +61,7 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		return nil, err
 	}
 	if node == "" {
-		return s.nobodys(ctx, q)
+		return s.deleteUnseen(ctx, q)
 	}
 	p, err := s.peer(node)
 	if err != nil {
@@ -70,17 +73,31 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	return pb.NewControllerClient(p).DeleteVolume(ctx, q)
 }
 
-// nobodys answers for a volume that no node has. Where a PersistentVolume names it, a node says whether that is all
-// right: none has looked into a pool that none knows any more.
-func (s *Server) nobodys(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
-	_, named, err := s.PVs.Get(ctx, q.GetVolumeId())
-	if err == nil && !named {
+// deleteUnseen answers for a volume that no node has shown. Where a PersistentVolume names it, a node says whether it
+// is gone, if there is one a node that has its pool: nobody has looked into a pool that no node knows any more.
+func (s *Server) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
+	id := q.GetVolumeId()
+	pv, named, err := s.PVs.Get(ctx, id)
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
+	}
+	if !named {
 		return &pb.DeleteVolumeResponse{}, nil
 	}
-	if peers := s.hub.All(); err == nil && len(peers) > 0 {
-		return pb.NewControllerClient(peers[0]).DeleteVolume(ctx, q)
+	peers := s.hub.All()
+	if len(peers) == 0 {
+		return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", id)
 	}
-	return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", q.GetVolumeId())
+	name := pool.Default(s.pools, pv.Pool)
+	has := func(p *tunnel.Peer) bool { return shown(p, name).GetState() == control.Present }
+	p := peers[max(0, slices.IndexFunc(peers, has))]
+	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
+	if err != nil {
+		said := status.Convert(err).Proto()
+		said.Message = "node " + p.Name + ": " + said.GetMessage()
+		return nil, status.ErrorProto(said)
+	}
+	return answer, nil
 }
 
 // release reports whether a volume may be forgotten because its node is gone, or because an administrator gave it up.
