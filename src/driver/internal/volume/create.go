@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // Block is what sizes are rounded up to, in bytes: the block size of every filesystem that volumes live on.
@@ -24,7 +25,7 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	if other, _, ok := m.Pools.Find(s.ID); ok && other != s.Pool {
+	if other := m.poolOf(ctx, s); other != s.Pool {
 		return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, other, s.Pool)
 	}
 	err = m.Pools.Use(ctx, s.Pool, func(o *pool.Open) error {
@@ -36,6 +37,22 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %d bytes", v.Pool, v.ID, v.Bytes))
 	}
 	return v, err
+}
+
+// poolOf is the pool that has a volume, or the one that it is asked for in. What other nodes have just made in a shared
+// pool the ledger does not know yet.
+func (m *Manager) poolOf(ctx context.Context, s Spec) string {
+	if found, _, ok := m.Pools.Find(s.ID); ok {
+		return found
+	}
+	read := func(o *pool.Open) error { _, err := records.Read(o.Disk, s.ID); return err }
+	for _, name := range m.Pools.Names() {
+		other := name != s.Pool && m.Pools.Spec(name).Scope == poolspec.ScopeShared
+		if other && m.Pools.Use(ctx, name, read) == nil {
+			return name
+		}
+	}
+	return s.Pool
 }
 
 func (m *Manager) record(s Spec) (records.Record, error) {

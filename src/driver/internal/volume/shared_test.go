@@ -277,3 +277,31 @@ func (e encounter) ended(t *testing.T, d *disktest.Disk, about string) {
 	}
 	a.settled(t, about)
 }
+
+// TestOneIdInTwoSharedPools: the claim's class was made anew with another pool between two attempts.
+func TestOneIdInTwoSharedPools(t *testing.T) {
+	d := network()
+	d.Mount("/beta")
+	both := func(name string) *node {
+		d.AddDir("/state-" + name)
+		state, err := d.OpenDir("/state-" + name)
+		must(t, err)
+		alpha, beta := retained("alpha", poolPath), retained("beta", "/beta")
+		for _, s := range []*poolspec.Pool{&alpha, &beta} {
+			s.Scope, s.Quota, s.Inline = poolspec.ScopeShared, poolspec.QuotaNone, false
+		}
+		n, err := setup{node: node{disk: d, host: d, specs: []poolspec.Pool{alpha, beta}}, state: state}.
+			start(func(s *setup) { s.name = name })
+		must(t, err)
+		must(t, n.openPool(t.Context(), "alpha"), n.openPool(t.Context(), "beta"))
+		return n
+	}
+	a, b := both("a"), both("b")
+	in := func(pool string) volume.Spec { s := spec("pvc-1"); s.Pool = pool; return s }
+	_, err := a.Create(t.Context(), in("alpha"))
+	must(t, err)
+	_, err = b.Create(t.Context(), in("beta"))
+	wants(t, err, volume.ErrExists, "pvc-1 is in pool alpha")
+	_, err = b.Create(t.Context(), in("alpha"))
+	must(t, err)
+}
