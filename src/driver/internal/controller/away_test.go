@@ -263,11 +263,12 @@ func TestOverview(t *testing.T) {
 	lost := named("lost", "c")
 	lost.Claim = records.Claim{Namespace: "default", Name: "lost"}
 	former := named("former", "b")
-	former.Pool = "former"
+	unsaid := named("unsaid", "b") // of the default pool
+	former.Pool, unsaid.Pool = "former", ""
 	r.set(func() {
 		r.drivers = append(r.drivers, "c")
 		r.pvs = []pool.PersistentVolume{
-			named("good", "a"), named("elsewhere", "b"), named("everywhere"), lost, named("missing", "b"), former,
+			named("good", "a"), named("elsewhere", "b"), named("everywhere"), lost, named("missing", "b"), former, unsaid,
 		}
 	})
 	a.Put(suspects(r)...)
@@ -297,7 +298,7 @@ func TestOverview(t *testing.T) {
 	want := map[string]string{
 		"good on a": "", "unnamed on a": "orphan", "young on a": "", "elsewhere on a": "orphan, of node b",
 		"everywhere on a": "", "csi-used on a": "", "csi-left on a": "orphan", "lost on c": "node not connected",
-		"missing on b": "not found", "former on b": "pool not configured",
+		"missing on b": "not found", "former on b": "pool not configured", "unsaid on b": "not found",
 	}
 	if !maps.Equal(states, want) {
 		t.Errorf("states are %v, want %v", states, want)

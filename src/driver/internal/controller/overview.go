@@ -116,15 +116,15 @@ func (s *Server) unseen(pv pool.PersistentVolume, silent map[string]string) cont
 		ID: pv.Handle, Node: strings.Join(pv.Nodes, ","), Pool: pv.Pool, Bytes: pv.Bytes, Used: -1, PV: pv.Name,
 		Claim: pv.Claim.String(), State: "not found",
 	}
-	node := v.Node
-	if s.shared(v.Pool) {
-		node = s.speaker(v.Pool)
+	node, in := v.Node, pool.Default(s.pools, v.Pool)
+	if s.shared(in) {
+		node = s.speaker(in)
 	}
 	if why, failed := silent[node]; failed {
 		v.State = why
 	} else if p := s.hub.Get(node); p == nil {
 		v.State = "node not connected"
-	} else if state := cmp.Or(shown(p, v.Pool).GetState(), control.NotConfigured); state != control.Present {
+	} else if state := cmp.Or(shown(p, in).GetState(), control.NotConfigured); state != control.Present {
 		v.State = "pool " + state
 	}
 	return v

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // askAgain is how soon the Kubernetes API is asked again about untracked directories when it did not answer.
@@ -46,11 +47,11 @@ func (m *Manager) adoptNamed(ctx context.Context, pv pool.PersistentVolume) (ado
 // adopt writes the record of a directory that another driver made and a PersistentVolume names. The directory stays
 // as it is. One that a PersistentVolume of another node names is not this node's to adopt, unless all nodes have it.
 func (m *Manager) adopt(ctx context.Context, name string, pv pool.PersistentVolume) (adopted bool, err error) {
+	if !pv.Here && len(pv.Nodes) > 0 && m.Pools.Spec(name).Scope != poolspec.ScopeShared {
+		return false, nil
+	}
 	r := records.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: pv.OnDelete, Claim: pv.Claim}
 	err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
-		if !pv.Here && len(pv.Nodes) > 0 && o.Room == "" {
-			return nil
-		}
 		adopted, err = m.track(o, r)
 		return err
 	})

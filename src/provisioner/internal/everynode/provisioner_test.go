@@ -89,8 +89,8 @@ func TestProvisionWithoutEveryone(t *testing.T) {
 	if _, state, err := w.Provision(t.Context(), options(nil)); err != nil || state != controller.ProvisioningFinished {
 		t.Errorf("state %s, error %v", state, err)
 	}
-	want := "Normal NodesAway nodes without a manager that is ready make the directory when they have one, and pods wait " +
-		"for it there: b, late"
+	want := "Normal NodesAway nodes without a manager that is ready make the directory when they have one, " +
+		"and pods wait for it there: b, late"
 	if got := w.event(); got != want {
 		t.Errorf("event\n%s\nwant\n%s", got, want)
 	}
