@@ -8,16 +8,33 @@ SHELL := /bin/bash
 
 # Debian gives only root a path with mkfs in it.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+# Without paths in them, what one clone has compiled and tested is there for the next.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
 
 MODULES := . tests tools tools/images
+ROOT := github.com/hostpath-provisioner/hostpath-provisioner
+# What `make test` may take from Go's cache of results: the tests of the root module that touch no device, mount nothing
+# and start no program. These do, so they run every time, as do those of the other modules, which read files outside of
+# theirs and start what they build from here. TestDevicesAreNotCached holds the list.
+DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/internal/pool driver/internal/volume \
+  driver/internal/guard driver/internal/quota internal/kernel/bindmount internal/kernel/btrfs internal/kernel/mounts \
+  internal/kernel/projectquota mounter/internal/app mounter/internal/claim provisioner/internal/app \
+  provisioner/internal/hostpath provisioner/internal/shared)
+# Crashes at every step, and trees of 100,000 files: one goroutine, for minutes with the race detector. They run without.
+MATRIX_TESTS := CrashAtEveryStep CrashDuringRecovery ErrorAtEveryStep AskedAgainThenPowerCut RandomLives \
+  TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives PowerCutsOnRealBtrfs Nested Wide Bushy ADeepTreeIsPurged
+MATRICES := ^Test($(subst $(eval ) ,|,$(strip $(MATRIX_TESTS))))$$
+MATRIX_PACKAGES := $(addprefix ./src/driver/internal/,volume disk pool)
 # What the chart's appVersion says is what the binaries say.
 VERSION := $(shell sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}/\1/p' charts/hostpath-provisioner/Chart.yaml)
 LDFLAGS := -s -w -X github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo.version=$(VERSION)
 # Runs, not seconds: with a time, go test now and then calls its end a failure.
 FUZZ_TIME ?= 100000x
 # On each filesystem; nightly it is 30. A cut takes about a minute.
-POWER_CUTS := 3
+POWER_CUTS ?= 1
 POWER_TIMEOUT ?= 6h
+E2E_TIMEOUT ?= 60m
+UNIT_TOOLS := gcc fio mkfs.ext4 mkfs.xfs mkfs.btrfs
 VM_TOOLS := qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs
 HELM_DOCS := --chart-search-root charts --template-files ./../tools/helm-docs/README.md.gotmpl
 
@@ -26,6 +43,10 @@ CRD := crd:allowDangerousTypes=true,maxDescLen=250 paths=./src/api/...
 
 # Shell words that show what a command prints and fail unless a line matches: go test is content with no test.
 saying = tee >(cat >&2) | grep '$(1)' >/dev/null
+
+# Shell words that test in a module, 1, what 2 says, show what go test shows and keep each test's seconds in
+# artifacts/timings. 3 is a part of the target, or -v. Vet is golangci-lint's.
+gotest = go -C $(1) test -vet=off -json $(2) | go -C $(CURDIR)/tools run ./suite record $(3) $@
 
 # Shell words that build a tool if it is not there yet and become its path.
 tool = $$(go -C $(CURDIR)/tools run ./install $(1))
@@ -42,45 +63,83 @@ down: ## Remove that cluster and all that belongs to it
 	go -C tests run ./cluster down
 
 ##@ Test
-.PHONY: test test-unit test-sanity test-quota-vm test-power chart-test test-api e2e e2e-nightly perf perf-controller fuzz
-test: ## All of it, as CI runs it, with the seconds that each part took
-	@for part in verify test-unit test-sanity test-quota-vm test-power chart-test test-api e2e; do \
-	  start=$$SECONDS; $(MAKE) --no-print-directory $$part; echo "make $$part: $$((SECONDS - start)) s"; \
-	done; echo "make test: $$SECONDS s"
+.PHONY: check test test-nightly deps test-unit test-crash test-sanity test-quota-vm test-power chart-test test-api e2e e2e-nightly perf perf-controller fuzz
+check: ## While you work: lint and tests of the modules that differ from main, as far as Go's cache does not know them
+	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
+	@base=$$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD); \
+	changed=$$(git diff --name-only "$$base"; git ls-files --others --exclude-standard); \
+	differs() { grep -qE "$$1" <<<"$$changed"; }; \
+	check() { echo "check $$1"; (cd "$$1" && $(call tool,golangci-lint) run --allow-parallel-runners ./...) & \
+	  go -C "$$1" test -vet=off "$${@:2}" | (grep -v 'no test files' || true); wait $$!; }; \
+	if differs '^(src|charts)/|^go\.'; then check . ./...; fi; \
+	if differs '^tests/'; then check tests ./internal/... ./cluster/... ./perf/internal/...; fi; \
+	if differs '^tools/images/'; then check tools/images ./...; fi; \
+	if differs '^tools/([^i]|install)'; then check tools ./...; fi
 
-test-unit: ## Unit and crash tests of every module, with the race detector on what ships
-	@go -C tools run ./install gcc mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
-	CGO_ENABLED=1 go test -count=1 -race ./...
-	go -C tools test -count=1 ./...
-	go -C tools/images test -count=1 ./...
-	go -C tests test -count=1 ./internal/... ./cluster/... ./perf/...
+test: deps ## All of it, as CI runs it: what computes beside what waits; each test's seconds go to artifacts/timings
+	@go -C tools run ./suite lanes "verify test-unit test-quota-vm test-sanity test-power" "e2e chart-test test-api"
+
+test-nightly: export HPP_E2E := nightly
+test-nightly: export POWER_CUTS := 30
+test-nightly: deps ## What is too slow for every change: all features, 30 power cuts, more crashes, fuzzing, NFS, 500 nodes
+	@go -C tools run ./suite lanes "test-crash test-nfs test-power fuzz" "e2e-nightly perf-controller"
+
+deps: ## Install and compile what the tests need, so that no test's time pays for it (root; half an hour, the first time)
+	go -C tools run ./install -all >/dev/null
+	go -C tests run ./cluster assets control-plane cert-manager csi-provisioner csi-resizer node-image vm-kernel
+	@images=$$(mktemp -d); trap 'rm -rf "$$images"' EXIT; go -C tools/images run . --output "$$images" >/dev/null
+	CGO_ENABLED=1 go list -race -test -export ./... >/dev/null
+	@for module in $(MODULES); do echo "go -C $$module list -test -export ./..."; go -C $$module list -test -export ./... >/dev/null; done
+
+test-unit: ## Unit and crash tests of every module, with the race detector on what ships and is concurrent
+	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
+	$(call gotest,.,-count=1 -run '$(MATRICES)' $(MATRIX_PACKAGES),-part crashes)
+	CGO_ENABLED=1 $(call gotest,.,-race -count=1 -skip '$(MATRICES)' $(addprefix ./,$(DEVICES)),-part devices)
+	CGO_ENABLED=1 $(call gotest,.,-race $$(go list ./... | grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))),-part pure)
+	$(call gotest,tools,-count=1 ./...,-part tools)
+	$(call gotest,tools/images,-count=1 ./...,-part images)
+	$(call gotest,tests,-count=1 ./internal/... ./cluster/... ./perf/...,-part tests)
+
+test-crash: export HPP_CRASH_SEEDS := 50
+test-crash: ## Every interruption of every operation, with 50 random crashes for each; the disk in memory at length (root)
+	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
+	$(call gotest,.,-count=1 -timeout 60m -run '$(MATRICES)' $(MATRIX_PACKAGES),-part crashes)
+	CGO_ENABLED=1 $(call gotest,.,-race -count=3 -timeout 40m -skip '$(MATRICES)' ./src/driver/...,-part race)
+	$(call gotest,.,-count=1 -timeout 30m ./src/driver/internal/disk -rapid.checks=20000,-part disk)
 
 test-sanity: ## csi-sanity against the built driver's socket, on each filesystem that the kernel has (root)
 	@go -C tools run ./install mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
-	go -C tests test -count=1 -timeout 20m ./sanity/...
+	$(call gotest,tests,-count=1 -timeout 20m ./sanity/...)
 
 test-quota-vm: ## Project quota on XFS and ext4, csi-sanity on it too, in a VM with Debian's kernel (qemu, no KVM needed)
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
-	go -C tests test -count=1 -timeout 30m -skip '^TestPowerCuts$$' ./vm
+	$(call gotest,tests,-count=1 -timeout 30m -skip '^Test(PowerCuts|NFS)$$' ./vm)
 
-test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext4 and btrfs, and look at the disk
+test-power: ## Cut the power of that VM POWER_CUTS (1) times on each of XFS, ext4 and btrfs, and look at the disk
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
-	HPP_POWER_CUTS=$(POWER_CUTS) go -C tests test -count=1 -timeout $(POWER_TIMEOUT) -v -run '^TestPowerCuts$$' ./vm \
+	HPP_POWER_CUTS=$(POWER_CUTS) $(call gotest,tests,-count=1 -timeout $(POWER_TIMEOUT) -v -run '^TestPowerCuts$$' ./vm,-v) \
 	  | $(call saying,^--- PASS: TestPowerCuts)
+
+test-nfs: ## A pool that two drivers share over NFS, in a VM whose kernel serves and mounts it (nightly)
+	@go -C tools run ./install $(VM_TOOLS) >/dev/null
+	$(call gotest,tests,-count=1 -timeout 30m -v -run '^TestNFS$$' ./vm,-v) | $(call saying,^--- PASS: TestNFS)
 
 chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
 	@go -C tools run ./install helm3 helm4 ct promtool >/dev/null
-	go -C tests test -count=1 -p 1 -timeout 60m ./chart/...
+	@go -C tests run ./cluster assets >/dev/null
+	$(call gotest,tests,-count=1 -p 1 -timeout 60m ./chart/...)
 
 test-api: ## Operator, custom resource, certificates, legacy provisioners on a real API server without nodes
 	@go -C tools run ./install helm3 helm4 >/dev/null
-	go -C tests test -count=1 -timeout 20m ./api/...
+	@go -C tests run ./cluster assets control-plane cert-manager >/dev/null
+	$(call gotest,tests,-count=1 -timeout 20m ./api/...)
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards
 	@go -C tools run ./install helm4 mkfs.btrfs >/dev/null
-	go -C tests test -count=1 -timeout 60m -v ./e2e/...
+	$(call gotest,tests,-count=1 -timeout $(E2E_TIMEOUT) -v ./e2e/...,-v)
 
 e2e-nightly: export HPP_E2E := nightly
+e2e-nightly: E2E_TIMEOUT = 110m
 e2e-nightly: e2e ## The same, and the features that are too slow for every change
 
 perf: ## Measure (root); the report, a plot and JSON go to artifacts/perf
@@ -102,7 +161,7 @@ fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each tar
 ##@ Build
 .PHONY: build images generate clean
 build: ## The shipped binaries, static, in bin/
-	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/mounter ./src/operator ./src/provisioner ./src/selftest
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/mounter ./src/operator ./src/provisioner ./src/selftest
 
 images: ## OCI images of both architectures, in artifacts/images
 	go -C tools/images run . --version $(VERSION) --platforms linux/amd64,linux/arm64 --output $(CURDIR)/artifacts/images

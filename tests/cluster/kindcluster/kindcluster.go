@@ -161,17 +161,9 @@ func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options)
 	if err := preflight.Watchers(host, 1+o.Workers); err != nil {
 		return err
 	}
-	image, ready, err := nodeimage.Choose(ctx, c.standIn, c.steps.Note)
+	image, err := c.image(ctx, host)
 	if err != nil {
 		return err
-	}
-	if !ready {
-		if err := c.prepareSource(ctx, host); err != nil {
-			return err
-		}
-		if image, err = nodeimage.Build(ctx, c.dir, c.steps); err != nil {
-			return err
-		}
 	}
 	config := Config(o.Name, o.Workers, nodeimage.IsBuilt(image))
 	if err := os.WriteFile(c.folder("kind.yaml"), []byte(config), 0o644); err != nil {
@@ -192,6 +184,31 @@ func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options)
 			return nil
 		})
 	})
+}
+
+// PrepareImage pulls the node image, or builds it where it cannot be pulled, and gives its name; it makes no cluster.
+func PrepareImage(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
+	host := preflight.ThisHost(ctx)
+	if err := preflight.Basic(host, string(dir)); err != nil {
+		return "", err
+	}
+	c := &Cluster{name: "image", dir: dir, steps: progress.New(out, 0)}
+	if err := c.prepareDocker(ctx); err != nil {
+		return "", err
+	}
+	return c.image(ctx, host)
+}
+
+// image is the one for nodes, which is pulled or built if Docker does not have it.
+func (c *Cluster) image(ctx context.Context, host preflight.Host) (string, error) {
+	image, ready, err := nodeimage.Choose(ctx, c.standIn, c.steps.Note)
+	if err != nil || ready {
+		return image, err
+	}
+	if err := c.prepareSource(ctx, host); err != nil {
+		return "", err
+	}
+	return nodeimage.Build(ctx, c.dir, c.steps)
 }
 
 // prepareSource checks for, and installs, what only a build from source needs.

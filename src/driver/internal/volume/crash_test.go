@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -24,11 +26,24 @@ func aftermaths() []aftermath {
 		{name: "forgetting all that was not synced", of: (*disktest.Disk).Crash},
 		{name: "keeping all", of: (*disktest.Disk).CrashKeepingAll},
 	}
-	for seed := range uint64(10) {
+	for seed := range seeds() {
 		some := func(d *disktest.Disk) *disktest.Disk { return d.CrashRandom(rand.New(rand.NewPCG(seed, 0))) }
 		all = append(all, aftermath{name: fmt.Sprintf("keeping some (seed %d)", seed), of: some})
 	}
 	return all
+}
+
+// seeds is how many random crashes follow each step: 3, or what `make test-crash` says, which runs at night.
+func seeds() uint64 {
+	text := os.Getenv("HPP_CRASH_SEEDS")
+	if text == "" {
+		return 3
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || number < 3 {
+		panic("HPP_CRASH_SEEDS=" + text + ": want a number of at least 3")
+	}
+	return number
 }
 
 // killed changes the disk itself, so it comes after all others.

@@ -62,15 +62,28 @@ func Folder(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
 // CertManager returns a folder with cert-manager's controller, webhook and
 // cainjector, which are compiled first if the cache does not have them.
 func CertManager(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
-	program := versions.CertManagerProgram()
-	if folder := gobuild.Folder(program); dir.Has(folder) {
+	return compiled(ctx, dir, out, versions.CertManagerProgram(), 3*time.Minute)
+}
+
+// CSIProvisioner returns a folder with csi-provisioner, in the same way.
+func CSIProvisioner(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
+	return compiled(ctx, dir, out, versions.CSIProvisionerProgram(), 100*time.Second)
+}
+
+// CSIResizer returns a folder with csi-resizer, in the same way.
+func CSIResizer(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
+	return compiled(ctx, dir, out, versions.CSIResizerProgram(), 100*time.Second)
+}
+
+func compiled(
+	ctx context.Context, dir cache.Dir, out io.Writer, p versions.Program, usual time.Duration,
+) (folder string, err error) {
+	if folder := gobuild.Folder(p); dir.Has(folder) {
 		return dir.Path(folder), nil
 	}
-	var folder string
-	err := progress.New(out, 1).Step("compile cert-manager "+program.Version, 3*time.Minute,
-		func(report func(string)) (err error) {
-			folder, err = gobuild.Build(ctx, dir, program, report)
-			return err
-		})
+	err = progress.New(out, 1).Step("compile "+p.Name+" "+p.Version, usual, func(report func(string)) (err error) {
+		folder, err = gobuild.Build(ctx, dir, p, report)
+		return err
+	})
 	return folder, err
 }

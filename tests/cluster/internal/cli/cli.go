@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/install"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/vm"
 )
 
 const defaultName = "hpp"
@@ -120,30 +122,47 @@ func routesCommand() *cobra.Command {
 
 func assetsCommand() *cobra.Command {
 	assetsOf := map[string]func(context.Context, cache.Dir, io.Writer) (string, error){
-		"control-plane": assets.Folder,
-		"cert-manager":  assets.CertManager,
+		"control-plane":   assets.Folder,
+		"cert-manager":    assets.CertManager,
+		"csi-provisioner": assets.CSIProvisioner,
+		"csi-resizer":     assets.CSIResizer,
+		"node-image":      kindcluster.PrepareImage,
+		"vm-kernel":       kernel,
 	}
+	names := slices.Sorted(maps.Keys(assetsOf))
 	return &cobra.Command{
-		Use:   "assets [control-plane|cert-manager]",
-		Short: "Print a folder with programs that tests start without a cluster; build them if needed",
-		Long: "control-plane (the default): kube-apiserver, etcd, kubectl and kube-controller-manager, for " +
-			"KUBEBUILDER_ASSETS.",
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: slices.Sorted(maps.Keys(assetsOf)),
+		Use:   "assets [" + strings.Join(names, "|") + "]...",
+		Short: "Print where the programs are that tests start; build them if needed",
+		Long: "control-plane (the default): a folder with kube-apiserver, etcd, kubectl and kube-controller-manager, for " +
+			"KUBEBUILDER_ASSETS. The others are what `make deps` makes before any test.",
+		Args:      cobra.OnlyValidArgs,
+		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			which := append(args, "control-plane")[0]
+			if len(args) == 0 {
+				args = []string{"control-plane"}
+			}
 			dir, err := cache.Open()
 			if err != nil {
 				return err
 			}
-			folder, err := assetsOf[which](cmd.Context(), dir, cmd.ErrOrStderr())
-			if err != nil {
-				return fmt.Errorf("provide the programs of %s: %w", which, err)
+			for _, which := range args {
+				place, err := assetsOf[which](cmd.Context(), dir, cmd.ErrOrStderr())
+				if err != nil {
+					return fmt.Errorf("provide the programs of %s: %w", which, err)
+				}
+				if _, err := fmt.Fprintln(cmd.OutOrStdout(), place); err != nil {
+					return err
+				}
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), folder)
-			return err
+			return nil
 		},
 	}
+}
+
+// kernel is the one that the VMs of tests/vm boot.
+func kernel(ctx context.Context, _ cache.Dir, out io.Writer) (string, error) {
+	k, err := vm.Fetch(ctx, func(what string) { _, _ = fmt.Fprintln(out, what) })
+	return k.Image, err
 }
 
 func addName(cmd *cobra.Command, name *string) {
