@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -28,13 +29,29 @@ func (t goTool) provide(ctx context.Context, dir, cache string) (string, error) 
 	}
 	name := path.Base(t.pkg)
 	binary := filepath.Join(cache, "tools", name+"-"+version, name)
-	if _, err := os.Stat(binary); err == nil {
+	made, err := os.ReadFile(binary + madeWith)
+	if err == nil && string(made) == t.flags(version) {
 		return binary, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("look for the built tool: %w", err)
 	}
 	fmt.Fprintf(os.Stderr, "install: building %s %s (once; it stays in %s)\n", name, version, filepath.Dir(binary))
 	return binary, t.build(ctx, moduleDir, version, binary)
+}
+
+// madeWith ends the name of the file that says what a binary was made with besides its version.
+const madeWith = ".made-with"
+
+// flags are what that file says: where they change, the tool is built again.
+func (t goTool) flags(version string) string {
+	return runtime.Version() + " " + runtime.GOARCH + " " + t.ldflags(version)
+}
+
+func (t goTool) ldflags(version string) string {
+	if t.versionVar == "" {
+		return "-s -w"
+	}
+	return "-s -w -X " + t.versionVar + "=" + version
 }
 
 // version reads the pinned version from go.mod without asking the network.
@@ -76,17 +93,16 @@ func (t goTool) build(ctx context.Context, moduleDir, version, binary string) er
 	}
 	defer os.RemoveAll(scratch)
 
-	ldflags := "-s -w"
-	if t.versionVar != "" {
-		ldflags += " -X " + t.versionVar + "=" + version
-	}
 	built := filepath.Join(scratch, "tool")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", built, t.pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", t.ldflags(version),
+		"-o", built, t.pkg)
 	cmd.Dir = moduleDir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build %s %s: %w", t.pkg, version, err)
 	}
-	return os.Rename(built, binary)
+	note := filepath.Join(scratch, "made-with")
+	return errors.Join(os.WriteFile(note, []byte(t.flags(version)), 0o644), os.Rename(built, binary),
+		os.Rename(note, binary+madeWith))
 }

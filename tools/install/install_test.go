@@ -40,8 +40,10 @@ func TestBuiltToolIsNotBuiltAgain(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(want), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(want, []byte("built before"), 0o755); err != nil {
-		t.Fatal(err)
+	for file, text := range map[string]string{want: "built before", want + madeWith: tool.flags(version)} {
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got, err := tool.provide(t.Context(), "..", cache)
 	if err != nil || got != want {
@@ -49,6 +51,33 @@ func TestBuiltToolIsNotBuiltAgain(t *testing.T) {
 	}
 	if content, _ := os.ReadFile(want); string(content) != "built before" {
 		t.Error("the tool that was there has been replaced")
+	}
+}
+
+// TestToolIsBuiltAgainForOtherFlags, and for another Go: what is there was made with something else.
+func TestToolIsBuiltAgainForOtherFlags(t *testing.T) {
+	cache := t.TempDir()
+	tool := goTools()["benchstat"]
+	version, err := tool.version(t.Context(), "..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(cache, "tools", "benchstat-"+version, "benchstat")
+	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{binary: "built before", binary + madeWith: "go1.1 " + tool.ldflags(version)} {
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time it is there
+		if _, err := tool.provide(t.Context(), "..", cache); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(binary); err != nil || info.Size() < 1<<20 {
+			t.Fatalf("what was built with another Go is still there: %v, %v", info, err)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -32,17 +33,22 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("install", flag.ContinueOnError)
 	dir := flags.String("dir", ".", "folder of tools/go.mod")
+	all := flags.Bool("all", false, "every tool that there is")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() == 0 {
+	wanted := flags.Args()
+	if *all {
+		wanted = strings.Fields(knownNames())
+	}
+	if len(wanted) == 0 {
 		return fmt.Errorf("name at least one of: %s", knownNames())
 	}
 	cache, err := cacheDir()
 	if err != nil {
 		return err
 	}
-	for _, name := range flags.Args() {
+	for _, name := range wanted {
 		path, err := provide(ctx, *dir, cache, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -4,16 +4,19 @@ package provide
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/gobuild"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
@@ -100,29 +103,24 @@ func Program(ctx context.Context, c *kindcluster.Cluster, module, version, image
 	return err
 }
 
-// Helm returns the path of Helm at the pinned version, in the folder
-// that the Makefile uses too.
-func Helm(ctx context.Context, c *kindcluster.Cluster) (string, error) {
-	dir, err := cache.Open()
+// Helm returns the path of Helm at the version that tools/ pins, which is built if the cache does not have it.
+func Helm(ctx context.Context, c *kindcluster.Cluster) (binary string, err error) {
+	root, err := repo.Root(ctx)
 	if err != nil {
 		return "", err
 	}
-	steps := c.Printer()
-	program := versions.HelmProgram()
-	entry := "tools/helm-" + program.Version
-	binary := dir.Path(entry, program.Name)
-	if _, err := os.Stat(binary); err == nil {
-		return binary, steps.Step("helm "+program.Version+": in the cache", 0, func(func(string)) error { return nil })
-	}
-	err = steps.Step("compile helm "+program.Version, 2*time.Minute, func(report func(string)) error {
-		_, err := gobuild.BuildAs(ctx, dir, entry, program, report)
+	err = c.Printer().Step("helm", 0, func(func(string)) error {
+		cmd := exec.CommandContext(ctx, "go", "run", "./install", "helm4")
+		cmd.Dir = filepath.Join(root, "tools")
+		out, err := cmd.Output()
+		binary = strings.TrimSpace(string(out))
+		if exit, is := errors.AsType[*exec.ExitError](err); is {
+			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
+		}
 		return err
 	})
 	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(binary); err != nil {
-		return "", fmt.Errorf("the cache has a folder for Helm without it (remove %s): %w", filepath.Dir(binary), err)
+		return "", fmt.Errorf("build helm (go -C tools run ./install helm4): %w", err)
 	}
 	return binary, nil
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,39 +21,19 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
-// sidecar compiles one of upstream's sidecars, such as csi-resizer:v2.3.0, unless the cluster program has done so: the
-// cache's entry is the same.
+// sidecar is one of upstream's sidecars, such as csi-resizer:v2.3.0, which the cluster program compiles once.
 func sidecar(t *testing.T, image string) string {
 	t.Helper()
-	name, version, _ := strings.Cut(image, ":")
-	major, _, _ := strings.Cut(version, ".")
-	program := "github.com/kubernetes-csi/external-" + strings.TrimPrefix(name, "csi-") + "/" + major + "/cmd/" + name
-	store, err := cache.Open()
+	name, _, _ := strings.Cut(image, ":")
+	command := exec.CommandContext(t.Context(), "go", "run", "./cluster", "assets", name)
+	command.Dir = filepath.Join("..", "..")
+	folder, err := command.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", command, err)
 	}
-	folder, err := store.Once("bin/"+name+"-"+version+"-linux-"+runtime.GOARCH, func(out string) error {
-		module := t.TempDir()
-		for _, args := range [][]string{
-			{"mod", "init", "wrapper"},
-			{"get", program + "@" + version},
-			{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version, "-o", out + "/", program},
-		} {
-			command := exec.CommandContext(t.Context(), "go", args...)
-			command.Dir, command.Env = module, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-			if text, err := command.CombinedOutput(); err != nil {
-				return fmt.Errorf("%s: %w\n%s", command, err, text)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(folder, name)
+	return filepath.Join(strings.TrimSpace(string(folder)), name)
 }
 
 // layout is a set of processes that provision together, for all nodes that there are.

@@ -23,14 +23,7 @@ func Folder(p versions.Program) string { return "bin/" + p.Key() }
 // machine, compiling them when the cache does not have them. report gets a
 // word about how far the compiler is.
 func Build(ctx context.Context, dir cache.Dir, p versions.Program, report func(string)) (string, error) {
-	return BuildAs(ctx, dir, Folder(p), p, report)
-}
-
-// BuildAs is Build into another entry of the cache.
-func BuildAs(
-	ctx context.Context, dir cache.Dir, entry string, p versions.Program, report func(string),
-) (string, error) {
-	return dir.Once(entry, func(out string) error {
+	return dir.Once(Folder(p), func(out string) error {
 		module, err := os.MkdirTemp("", "hpp-build-"+p.Name+"-")
 		if err != nil {
 			return fmt.Errorf("make a folder to build %s in: %w", p.Name, err)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -19,9 +20,6 @@ const PublicNodeImage = "kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd
 // Kubernetes is what a node image built here contains: the newest patch
 // release whose module can be downloaded.
 const Kubernetes = "v1.37.1"
-
-// Helm is the version `up` installs the chart with.
-const Helm = "v4.3.1"
 
 // CSIProvisioner is the sidecar version, which the chart names too.
 const CSIProvisioner = "v6.3.0"
@@ -52,9 +50,10 @@ type Program struct {
 	StagingVersion string
 }
 
-// Key names the program's folder in the cache.
+// Key names the program's folder in the cache: it changes with everything that the binaries are made from.
 func (p Program) Key() string {
-	return p.Name + "-" + p.Version + "-linux-" + runtime.GOARCH
+	made := Key(append(slices.Clone(p.Packages), p.Module, p.Tags, p.Ldflags, p.StagingVersion, runtime.Version())...)
+	return p.Name + "-" + p.Version + "-linux-" + runtime.GOARCH + "-" + made
 }
 
 // KubernetesProgram is Kubernetes' control plane, node agent and clients.
@@ -121,18 +120,6 @@ func sidecar(name, module, version string) Program {
 	return Program{
 		Name: name, Module: module, Version: version, Packages: []string{module + "/cmd/" + name},
 		Ldflags: "-X main.version=" + version,
-	}
-}
-
-// HelmProgram is the client that installs the chart.
-func HelmProgram() Program {
-	const module = "helm.sh/helm/v4"
-	return Program{
-		Name:     "helm",
-		Module:   module,
-		Version:  Helm,
-		Packages: []string{module + "/cmd/helm"},
-		Ldflags:  "-X " + module + "/internal/version.version=" + Helm,
 	}
 }
 

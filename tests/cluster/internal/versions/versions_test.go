@@ -85,13 +85,30 @@ func TestProgramsHaveKeysOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range []versions.Program{
 		versions.KubernetesProgram(), versions.EtcdProgram(), versions.ContainerdProgram(),
-		versions.CoreDNSProgram(), versions.CSIProvisionerProgram(), versions.CSIResizerProgram(), versions.HelmProgram(),
-		versions.CertManagerProgram(),
+		versions.CoreDNSProgram(), versions.CSIProvisionerProgram(), versions.CSIResizerProgram(), versions.CertManagerProgram(),
 	} {
 		if seen[p.Key()] || !strings.Contains(p.Key(), p.Version) {
 			t.Errorf("cache key %q of %s: want one of its own, with its version", p.Key(), p.Name)
 		}
 		seen[p.Key()] = true
+	}
+}
+
+// TestKeyHoldsEverythingThatABinaryIsMadeFrom: with the old key a changed flag would keep the old binary.
+func TestKeyHoldsEverythingThatABinaryIsMadeFrom(t *testing.T) {
+	base := versions.Program{Name: "p", Module: "m", Version: "v1.0.0", Packages: []string{"m/a"}}
+	for name, change := range map[string]func(*versions.Program){
+		"tags":     func(p *versions.Program) { p.Tags = "x" },
+		"ldflags":  func(p *versions.Program) { p.Ldflags = "x" },
+		"packages": func(p *versions.Program) { p.Packages = []string{"m/a", "m/b"} },
+		"module":   func(p *versions.Program) { p.Module = "n" },
+		"staging":  func(p *versions.Program) { p.StagingVersion = "v0.1.0" },
+	} {
+		p := base
+		change(&p)
+		if p.Key() == base.Key() {
+			t.Errorf("another value of %s has the same key %s", name, p.Key())
+		}
 	}
 }
 
