@@ -27,6 +27,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 // TestDriverTakesWhatTheChartWrites starts the built driver with the rendered flags and the rendered configuration
@@ -57,10 +59,8 @@ func TestDriverTakesWhatTheChartWrites(t *testing.T) {
 func buildDriver(t *testing.T) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "driver")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "./src/driver")
-	build.Dir = helmcli.Root(t)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, out)
+	if err := compile.Run(t.Context(), product.Target(helmcli.Root(t), "./src/driver", "0.0.0-dev", binary)); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

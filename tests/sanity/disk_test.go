@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 // filesystems are what pools lie on in these tests: a directory, and each
@@ -94,11 +97,9 @@ func command(t *testing.T, name string, args ...string) {
 func buildDriver(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "driver")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./src/driver")
-	cmd.Dir = filepath.Join("..", "..") // the root module
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build ./src/driver: %v\n%s", err, out)
+	root := filepath.Join("..", "..")
+	if err := compile.Run(t.Context(), product.Target(root, "./src/driver", "0.0.0-dev", binary)); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

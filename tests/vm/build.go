@@ -8,17 +8,30 @@ import (
 	"path/filepath"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 // Tag marks test files that only run in the VM.
 const Tag = "vm"
 
-// Build compiles a program, static, out of this module (module ".") or of the root module ("..").
-func Build(ctx context.Context, out, module, pkg string) error {
-	return goTool(ctx, module, "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, pkg)
+// architecture is the VM's.
+const architecture = "amd64"
+
+// BuildDriver compiles the driver as it is shipped.
+func BuildDriver(ctx context.Context, out string) error {
+	target := product.Target(filepath.Join("..", ".."), "./src/driver", "0.0.0-dev", out)
+	target.Arch = architecture
+	return compile.Run(ctx, target)
 }
 
-// BuildTest compiles a package's tests, with those that only run in the VM.
+// buildGuest compiles the VM's first process.
+func buildGuest(ctx context.Context, out string) error {
+	return goTool(ctx, ".", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, "./vm/guest")
+}
+
+// BuildTest compiles the tests of a package of this module (module ".") or of the root module (".."), with those that
+// only run in the VM.
 func BuildTest(ctx context.Context, out, module, pkg string) error {
 	return goTool(ctx, module, "test", "-c", "-tags", Tag, "-trimpath", "-ldflags", "-s -w", "-o", out, pkg)
 }
@@ -26,7 +39,7 @@ func BuildTest(ctx context.Context, out, module, pkg string) error {
 func goTool(ctx context.Context, module string, arguments ...string) error {
 	cmd := exec.CommandContext(ctx, "go", arguments...)
 	cmd.Dir = filepath.Join("..", module)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=amd64")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+architecture)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %v: %w\n%s", arguments, err, out)
 	}

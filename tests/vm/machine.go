@@ -86,7 +86,7 @@ func (c Config) pack(ctx context.Context, path string) error {
 		return err
 	}
 	guest := filepath.Join(c.Dir, "guest")
-	if err := Build(ctx, guest, ".", "./vm/guest"); err != nil {
+	if err := buildGuest(ctx, guest); err != nil {
 		return err
 	}
 	out, err := os.Create(path)

@@ -69,6 +69,8 @@ type inside struct {
 	tests       []string // patterns, of each of which one has to pass
 	driver      bool     // they start the built driver
 	disk        int64    // bytes
+	modules     []string // besides those of the disks
+	argument    string   // the tests' last one
 }
 
 // TestProjectQuota runs tests on XFS and ext4 of a kernel that has their project quota: the kernel's behaviour, the
@@ -97,6 +99,14 @@ func TestProjectQuota(t *testing.T) {
 	}
 }
 
+// TestNFS runs csi-sanity on NFS, and two drivers that share it: the VM's kernel serves what it mounts.
+func TestNFS(t *testing.T) {
+	inside{
+		module: ".", pkg: "./sanity", tests: []string{"^TestSanity$", "^TestNFS$"}, driver: true, disk: 2 << 30,
+		modules: []string{"nfsd", "nfsv4"}, argument: "shared-nfs",
+	}.run(t, fetch(t))
+}
+
 func (s inside) run(t *testing.T, kernel Kernel) {
 	t.Helper()
 	dir := folder(t, "quota")
@@ -104,7 +114,7 @@ func (s inside) run(t *testing.T, kernel Kernel) {
 	must(t, BuildTest(inTime(t), files["test"], s.module, s.pkg))
 	if s.driver {
 		files["driver"] = filepath.Join(dir, "driver")
-		must(t, Build(inTime(t), files["driver"], "..", "./src/driver"))
+		must(t, BuildDriver(inTime(t), files["driver"]))
 	}
 	disks := map[string]string{}
 	for name, mkfs := range map[string][]string{
@@ -116,8 +126,8 @@ func (s inside) run(t *testing.T, kernel Kernel) {
 		must(t, Image(inTime(t), disks[name], s.disk, mkfs[0], mkfs[1:]...))
 	}
 	m := boot(t, Config{
-		Kernel: kernel, Modules: []string{"xfs", "ext4", "quota_v2"}, Disks: disks, Files: files,
-		Command: []string{"/test", "-test.v", "-test.run", strings.Join(s.tests, "|")}, Dir: dir,
+		Kernel: kernel, Modules: append([]string{"xfs", "ext4", "quota_v2"}, s.modules...), Disks: disks, Files: files,
+		Command: []string{"/test", "-test.v", "-test.run", strings.Join(s.tests, "|"), s.argument}, Dir: dir,
 	})
 	var said []string
 	for line, ok := m.Next(); ok; line, ok = m.Next() {

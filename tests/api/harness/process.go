@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 // logTail is how many lines of a process's log a failed test shows.
@@ -99,16 +101,18 @@ func (p *Process) tail() string {
 	return strings.Join(lines[max(0, len(lines)-logTail):], "\n")
 }
 
-// Build compiles one of the shipped programs, such as ./src/operator, and gives the path of the binary. The flags are
-// further ones of `go build`.
-func (s *Server) Build(t *testing.T, program string, flags ...string) string {
+// Build compiles one of the shipped programs, such as ./src/operator, as it is shipped, and gives the path of the binary.
+func (s *Server) Build(t *testing.T, program string) string {
+	t.Helper()
+	return s.BuildVersion(t, program, "0.0.0-dev") // what a binary says that was built without a version
+}
+
+// BuildVersion is Build of a program that says it is of that version.
+func (*Server) BuildVersion(t *testing.T, program, version string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), filepath.Base(program))
-	args := append([]string{"build", "-o", binary}, flags...)
-	command := exec.CommandContext(t.Context(), "go", append(args, program)...)
-	command.Dir = helmcli.Root(t)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, out)
+	if err := compile.Run(t.Context(), product.Target(helmcli.Root(t), program, version, binary)); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

@@ -63,8 +63,7 @@ func storedVersions(t *testing.T, w *world) {
 func olderBesideNewer(t *testing.T, w *world) {
 	w.create(t, withPools("local", "/var/hpvolumes"))
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
-	module := "github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
-	newer := w.operator.Beside(t, w.Build(t, "./src/operator", "-ldflags=-X "+module+".version="+newerVersion))
+	newer := w.operator.Beside(t, w.BuildVersion(t, "./src/operator", newerVersion))
 	newer.Ready(t)
 	// The older one leads.
 	w.appliedBy(t, ownVersion)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -102,17 +103,19 @@ func Build(ctx context.Context, o Options) ([]Built, error) {
 	return built, group.Wait()
 }
 
+// Target is a program of the repository at root, such as ./src/driver, as its image has it, for this machine. Tests run
+// the same.
+func Target(root, program, version, output string) compile.Target {
+	return compile.Target{
+		Dir: root, Package: program, OS: "linux", Arch: runtime.GOARCH,
+		Ldflags: []string{"-X", versionVariable + "=" + version}, Output: output,
+	}
+}
+
 func buildOne(ctx context.Context, o Options, name string, p Platform, output string) (v1.Image, error) {
-	err := compile.Run(ctx, compile.Target{
-		Dir:     o.Root,
-		Package: "./src/" + name,
-		OS:      p.OS,
-		Arch:    p.Arch,
-		Ldflags: []string{"-X", versionVariable + "=" + o.Version},
-		Output:  output,
-		Report:  o.Report,
-	})
-	if err != nil {
+	target := Target(o.Root, "./src/"+name, o.Version, output)
+	target.OS, target.Arch, target.Report = p.OS, p.Arch, o.Report
+	if err := compile.Run(ctx, target); err != nil {
 		return nil, err
 	}
 	more, err := programs(ctx, name, p)

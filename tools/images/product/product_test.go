@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +17,27 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
+
+// TestMakeBuildsWhatImagesHave: a binary of `make build` is made with the flags of the images, and tests use Target.
+func TestMakeBuildsWhatImagesHave(t *testing.T) {
+	args := compile.Args(product.Target("..", "./src/driver", "$(VERSION)", "bin/"))
+	flags := slices.Index(args, "-ldflags")
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\nLDFLAGS := " + args[flags+1] + "\n",
+		"\tCGO_ENABLED=0 go build " + strings.Join(args[2:flags], " ") + " -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the Makefile does not say %q", want)
+		}
+	}
+}
 
 func TestParsePlatforms(t *testing.T) {
 	got, err := product.ParsePlatforms("linux/amd64, linux/arm64")
