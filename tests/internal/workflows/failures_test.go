@@ -57,14 +57,16 @@ func TestJobsOutliveTheirTests(t *testing.T) {
 // limits is the time that the go commands of a step have together.
 func limits(t *testing.T, run string) (all time.Duration) {
 	t.Helper()
-	given := regexp.MustCompile(`POWER_TIMEOUT=(\S+)`).FindStringSubmatch(run)
 	runs := []string{run}
 	for _, match := range command.FindAllStringSubmatch(run, -1) {
 		runs = append(runs, recipe(t, match[2]))
 	}
 	text := strings.Join(runs, "\n")
-	if given != nil {
-		text = strings.ReplaceAll(text, "$(POWER_TIMEOUT)", given[1])
+	// What a step gives goes before what a target says, and that before the Makefile's default.
+	for _, source := range []string{run, read(t, root+"/Makefile")} {
+		for _, match := range regexp.MustCompile(`(\w+_TIMEOUT) ?\??=(?: ?)(\d\S*)`).FindAllStringSubmatch(source, -1) {
+			text = strings.ReplaceAll(text, "$("+match[1]+")", match[2])
+		}
 	}
 	for _, match := range regexp.MustCompile(`-timeout (\S+)`).FindAllStringSubmatch(text, -1) {
 		limit, err := time.ParseDuration(match[1])
@@ -78,7 +80,7 @@ func limits(t *testing.T, run string) (all time.Duration) {
 
 // TestFailuresLeaveArtifacts, also where a job's time is over; of a cluster that was left behind, its logs.
 func TestFailuresLeaveArtifacts(t *testing.T) {
-	clusters := regexp.MustCompile(`make (e2e|e2e-nightly|chart-test)\b|(up-and-down|cert-manager)\.sh`)
+	clusters := regexp.MustCompile(`make (e2e|e2e-nightly|chart-test)\b|(up-and-down|cert-manager|kubevirt)\.sh`)
 	others := regexp.MustCompile(`make (test-sanity|test-power|fuzz)\b`)
 	checked := 0
 	for name, j := range jobs(t) {

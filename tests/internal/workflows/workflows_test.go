@@ -25,6 +25,7 @@ type defaults struct {
 type job struct {
 	Uses           string            `json:"uses"`
 	Defaults       defaults          `json:"defaults"`
+	Environment    string            `json:"environment"`
 	TimeoutMinutes int               `json:"timeout-minutes"`
 	Permissions    map[string]string `json:"permissions"`
 	Steps          []step            `json:"steps"`
@@ -136,6 +137,20 @@ func TestJobsEndAndKeepNoCredentials(t *testing.T) {
 	}
 }
 
+// TestReleaseNeedsReview: a tag can be pushed on any commit, and by whoever may push.
+func TestReleaseNeedsReview(t *testing.T) {
+	publish := jobs(t)["release.yaml publish"]
+	if publish.Environment != "release" {
+		t.Errorf("publish runs in the environment %q, want release, which has reviewers", publish.Environment)
+	}
+	onMain := func(s step) bool { return s.Run == `git merge-base --is-ancestor "$GITHUB_SHA" origin/main` }
+	at := slices.IndexFunc(publish.Steps, onMain)
+	tools := slices.IndexFunc(publish.Steps, func(s step) bool { return strings.HasSuffix(s.Uses, "/actions/setup") })
+	if at < 0 || at > tools || publish.Steps[0].With["fetch-depth"] != float64(0) {
+		t.Errorf("publish does not begin with a check that its commit is on main, with all history to look at")
+	}
+}
+
 // TestSetupWithoutCacheRestoresNothing: what the publishing job asks of the composite action.
 func TestSetupWithoutCacheRestoresNothing(t *testing.T) {
 	var setup struct {
@@ -149,8 +164,8 @@ func TestSetupWithoutCacheRestoresNothing(t *testing.T) {
 		switch {
 		case strings.HasPrefix(s.Uses, "actions/setup-go@"):
 			checked++
-			if s.With["cache"] != "${{ inputs.cache }}" {
-				t.Errorf("%s restores a cache in any case", s.Uses)
+			if s.With["cache"] != false {
+				t.Errorf("%s restores a cache that all jobs share", s.Uses)
 			}
 		case strings.HasPrefix(s.Uses, "actions/cache"):
 			checked++
