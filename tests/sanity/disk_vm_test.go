@@ -9,14 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesystems are the disks /dev/disk/{xfs,ext4} of a VM of tests/vm, whose kernel has project quota.
-func filesystems() []string { return []string{"xfs", "ext4"} }
+// filesystems are the disks /dev/disk/{xfs,ext4} of a VM of tests/vm, whose kernel has project quota, or NFS, if the
+// last argument says so.
+func filesystems() []string {
+	if os.Args[len(os.Args)-1] == nfs {
+		return []string{nfs}
+	}
+	return []string{"xfs", "ext4"}
+}
 
-func requires(string) bool { return true }
+func requires(filesystem string) bool { return filesystem != nfs }
 
-func shared(string) bool { return false }
+func shared(filesystem string) bool { return filesystem == nfs }
 
-func enforcement(string) string { return "cooperative" }
+func enforcement(filesystem string) string {
+	if filesystem == nfs {
+		return "none"
+	}
+	return "cooperative"
+}
 
 // mountPool mounts a disk.
 func mountPool(t *testing.T, filesystem, pool, _ string) {
@@ -24,7 +35,9 @@ func mountPool(t *testing.T, filesystem, pool, _ string) {
 	if err := os.Mkdir(pool, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("/dev/disk/"+filesystem, pool, filesystem, 0, "prjquota"); err != nil {
+	if filesystem == nfs {
+		mountNFS(t, pool)
+	} else if err := unix.Mount("/dev/disk/"+filesystem, pool, filesystem, 0, "prjquota"); err != nil {
 		t.Fatalf("mount the disk %s: %v", filesystem, err)
 	}
 	t.Cleanup(func() {

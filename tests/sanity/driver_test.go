@@ -21,6 +21,7 @@ const directory = "directory"
 // instance is one running driver with one pool.
 type instance struct {
 	filesystem string
+	node       string
 	socket     string
 	kubelet    string // its kubelet directory, which targets must lie in
 	csi        string // the pool's csi/
@@ -33,11 +34,18 @@ type instance struct {
 // the test ends.
 func start(t *testing.T, binary, filesystem string) *instance {
 	t.Helper()
+	return startNode(t, binary, filesystem, "sanity")
+}
+
+// startNode is start of the driver of one of several nodes.
+func startNode(t *testing.T, binary, filesystem, node string) *instance {
+	t.Helper()
 	dir := t.TempDir()
 	pool := filepath.Join(dir, "pool")
 	mountPool(t, filesystem, pool, filepath.Join(dir, "disk"))
 	d := &instance{
 		filesystem: filesystem,
+		node:       node,
 		socket:     filepath.Join(dir, "csi.sock"),
 		kubelet:    filepath.Join(dir, "kubelet"),
 		csi:        filepath.Join(pool, "csi"),
@@ -62,7 +70,7 @@ func start(t *testing.T, binary, filesystem string) *instance {
 	}
 	// t.Context() ends before the clean-up that stops the driver in the way it is to be stopped.
 	d.process = exec.CommandContext(context.WithoutCancel(t.Context()), binary,
-		"--standalone", "--registration=false", "--node-name=sanity", "--http-address=", "--log-format=text",
+		"--standalone", "--registration=false", "--node-name="+node, "--http-address=", "--log-format=text",
 		"--endpoint=unix://"+d.socket, "--config="+config, "--host-root=/",
 		"--state-dir="+filepath.Join(dir, "state"), "--kubelet-dir="+d.kubelet)
 	d.run(t)
@@ -141,7 +149,7 @@ func (d *instance) leftovers() ([]string, error) {
 	var left []string
 	subs := []string{".", ".hpp/volumes", ".hpp/staging", ".hpp/trash"}
 	if shared(d.filesystem) { // each node has its own
-		subs = []string{".", ".hpp/volumes", ".hpp/staging/sanity", ".hpp/trash/sanity"}
+		subs = []string{".", ".hpp/volumes", ".hpp/staging/" + d.node, ".hpp/trash/" + d.node}
 	}
 	for _, sub := range subs {
 		entries, err := os.ReadDir(filepath.Join(d.csi, sub))

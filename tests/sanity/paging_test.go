@@ -49,16 +49,19 @@ func TestPagingWhileVolumesChange(t *testing.T) {
 
 func makeVolume(t *testing.T, c pb.ControllerClient, name string) {
 	t.Helper()
-	_, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+	if _, err := c.CreateVolume(t.Context(), creation(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func creation(name string) *pb.CreateVolumeRequest {
+	return &pb.CreateVolumeRequest{
 		Name:          name,
 		CapacityRange: &pb.CapacityRange{RequiredBytes: volumeBytes},
 		VolumeCapabilities: []*pb.VolumeCapability{{
 			AccessType: &pb.VolumeCapability_Mount{Mount: &pb.VolumeCapability_MountVolume{}},
 			AccessMode: &pb.VolumeCapability_AccessMode{Mode: pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 		}},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
