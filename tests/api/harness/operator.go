@@ -72,7 +72,9 @@ func (s *Server) InstallOperator(t *testing.T, binary string, values helmcli.Val
 	deployment := Get(t, s, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: OperatorName}})
 	container := deployment.Spec.Template.Spec.Containers[0]
 	o.Kubeconfig = s.KubeconfigOf(t, deployment.Spec.Template.Spec.ServiceAccountName)
-	o.environment, o.args = environment(container), append(slices.Clone(container.Args), "--kubeconfig="+o.Kubeconfig)
+	o.environment = environment(container)
+	o.args = append(slices.Clone(container.Args), "--kubeconfig="+o.Kubeconfig,
+		"--takeover-interval=1s", "--finalizer-grace=5s")
 	s.endpoints(t, map[string]int{"webhook": webhook, "metrics": metrics})
 	o.Process = s.Run(t, o.Binary, o.environment, o.args...)
 	return o
