@@ -70,14 +70,14 @@ test-power: ## Cut the power of that VM POWER_CUTS (3) times on each of XFS, ext
 
 chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
 	@go -C tools run ./install helm3 helm4 ct promtool >/dev/null
-	go -C tests test -count=1 -p 1 -timeout 60m ./chart/...
+	go -C tests test -count=1 -timeout 20m ./chart ./chart/apiserver
 
 test-api: ## Operator, custom resource, certificates, legacy provisioners on a real API server without nodes
 	@go -C tools run ./install helm3 helm4 >/dev/null
-	go -C tests test -count=1 -timeout 20m ./api/...
+	go -C tests test -count=1 -timeout 20m -p 4 -parallel 4 ./api/operator ./api/controller ./api/everynode ./api/...
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards
-	@go -C tools run ./install helm4 mkfs.btrfs >/dev/null
+	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
 	go -C tests test -count=1 -timeout 60m -v ./e2e/...
 
 e2e-nightly: export HPP_E2E := nightly
