@@ -127,15 +127,16 @@ test-nfs: ## A pool that two drivers share over NFS, in a VM whose kernel serves
 chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
 	@go -C tools run ./install helm3 helm4 ct promtool >/dev/null
 	@go -C tests run ./cluster assets >/dev/null
-	$(call gotest,tests,-count=1 -p 1 -timeout 60m ./chart/...)
+	$(call gotest,tests,-count=1 -timeout 20m ./chart ./chart/apiserver)
 
+# The longest package first: the others then run beside it.
 test-api: ## Operator, custom resource, certificates, legacy provisioners on a real API server without nodes
 	@go -C tools run ./install helm3 helm4 >/dev/null
 	@go -C tests run ./cluster assets control-plane cert-manager >/dev/null
-	$(call gotest,tests,-count=1 -timeout 20m ./api/...)
+	$(call gotest,tests,-count=1 -timeout 20m -p 4 -parallel 4 ./api/operator ./api/controller ./api/everynode ./api/...)
 
-e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards
-	@go -C tools run ./install helm4 mkfs.btrfs >/dev/null
+e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards; then chart-testing's installations
+	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
 	$(call gotest,tests,-count=1 -timeout $(E2E_TIMEOUT) -v ./e2e/...,-v)
 
 e2e-nightly: export HPP_E2E := nightly

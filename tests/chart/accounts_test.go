@@ -9,12 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // lost are the objects that a rendering has only without these values.
 func lost(t *testing.T, values helmcli.Values, without map[string]string) []string {
 	t.Helper()
-	helm := helmcli.Newest(t)
+	helm := helmsdk.Newest()
 	before := helmcli.Objects(t, helm.MustTemplate(t, values))
 	values.JSON = without
 	after := helmcli.Ids(helmcli.Objects(t, helm.MustTemplate(t, values)))
@@ -26,6 +27,7 @@ func lost(t *testing.T, values helmcli.Values, without map[string]string) []stri
 
 // TestRolesOfSomebodyElse: without rbac.create there is no role and no binding, and all else is there.
 func TestRolesOfSomebodyElse(t *testing.T) {
+	t.Parallel()
 	node := "hpp-hostpath-provisioner-csi-driver"
 	provisioner := func(name, scc string) []string {
 		return []string{
@@ -63,6 +65,7 @@ func TestRolesOfSomebodyElse(t *testing.T) {
 
 // TestAccountsThatAreThere are used, and not created.
 func TestAccountsThatAreThere(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		values helmcli.Values
 		who    []string
@@ -101,7 +104,8 @@ func TestAccountsThatAreThere(t *testing.T) {
 }
 
 func TestImpossibleAccountsAreRefused(t *testing.T) {
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	t.Parallel()
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		refusals := map[string]refusal{
 			"roles, maybe": {set: set("rbac.create", "maybe"), want: []string{"/rbac/create", "boolean"}},
 		}

@@ -15,12 +15,13 @@ import (
 	securityv1 "github.com/openshift/api/security/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // withPods renders testdata/pods.yaml.
 func withPods(t *testing.T, operator string) []client.Object {
 	t.Helper()
-	return helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{
+	return helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{
 		Files: []string{"testdata/pods.yaml"}, Set: map[string]string{"operator.enabled": operator},
 	}))
 }
@@ -38,6 +39,7 @@ func addedPods(t *testing.T) map[[2]string]corev1.PodSpec {
 
 // TestUsersAddToPods: volumes, mounts, init containers; what they say of security and probes stands beside the chart's.
 func TestUsersAddToPods(t *testing.T) {
+	t.Parallel()
 	for who, spec := range addedPods(t) {
 		c := container(t, spec, who[0])
 		volumes := map[string]bool{}
@@ -69,6 +71,7 @@ func TestUsersAddToPods(t *testing.T) {
 
 // TestConstraintsAllowWhatUsersAdd: else no pod of the driver would start on OpenShift.
 func TestConstraintsAllowWhatUsersAdd(t *testing.T) {
+	t.Parallel()
 	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t, withPods(t, "false"), driverMonitor)
 	want := []securityv1.FSType{
 		securityv1.FSTypeConfigMap, securityv1.FSTypeCSI, securityv1.FSTypeEmptyDir, securityv1.FSTypeHostPath,
@@ -81,6 +84,7 @@ func TestConstraintsAllowWhatUsersAdd(t *testing.T) {
 
 // TestEveryContainerTakesEnvironment of the user's.
 func TestEveryContainerTakesEnvironment(t *testing.T) {
+	t.Parallel()
 	var with []string
 	for _, object := range withPods(t, "false") {
 		var spec corev1.PodSpec
@@ -106,6 +110,7 @@ func TestEveryContainerTakesEnvironment(t *testing.T) {
 
 // TestNamesOfPodsAreTaken: each volume and container that the chart renders is refused as the name of another.
 func TestNamesOfPodsAreTaken(t *testing.T) {
+	t.Parallel()
 	everything, operators := renderings()["everything"], renderings()["operator, everything"]
 	for who, spec := range map[string]corev1.PodSpec{
 		"driver":     daemonSet(t, everything).Spec.Template.Spec,
@@ -122,7 +127,7 @@ func TestNamesOfPodsAreTaken(t *testing.T) {
 			containers = append(containers, map[string]any{"name": c.Name})
 			want = append(want, fmt.Sprintf("%s.initContainers[%d]: there is another container %q in the pod", who, i, c.Name))
 		}
-		expectRefusals(t, helmcli.Newest(t), map[string]refusal{who: {json: map[string]string{
+		expectRefusals(t, helmsdk.Newest(), map[string]refusal{who: {json: map[string]string{
 			who + ".extraVolumes": encoded(t, volumes), who + ".initContainers": encoded(t, containers),
 		}, want: want}})
 	}
@@ -138,10 +143,11 @@ func encoded(t *testing.T, value any) string {
 }
 
 func TestImpossiblePodsAreRefused(t *testing.T) {
+	t.Parallel()
 	const noRoot = "the driver has to be root, who owns the volumes' directories; remove runAsUser and runAsNonRoot."
 	const noMounts = "driver.securityContext: Kubernetes lets only a privileged container mount volumes for pods; remove " +
 		"privileged and allowPrivilegeEscalation."
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		refusals := map[string]refusal{
 			"unprivileged":  {json: set("driver.securityContext.privileged", "false"), want: []string{noMounts}},
 			"no escalation": {json: set("driver.securityContext.allowPrivilegeEscalation", "false"), want: []string{noMounts}},

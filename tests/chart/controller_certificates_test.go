@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // TestControllerCertificates: who writes the Secret, whom the nodes trust, and what the controller may write.
 func TestControllerCertificates(t *testing.T) {
+	t.Parallel()
 	const certificate, ca = controller + "-certificate", controller + "-ca"
 	type facts struct {
 		Secret, CA             string
@@ -44,7 +46,7 @@ func TestControllerCertificates(t *testing.T) {
 		if mode == "existingSecret" {
 			values.Set["controller.existingSecret"] = "mine"
 		}
-		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+		objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 		spec := helmcli.Find[*appsv1.Deployment](t, objects, controller).Spec.Template.Spec
 		rules := helmcli.Find[*rbacv1.Role](t, objects, controller).Rules
 		got := facts{
@@ -88,7 +90,8 @@ func TestControllerCertificates(t *testing.T) {
 
 // TestControllerCertificateOfCertManager: for the name that the nodes dial.
 func TestControllerCertificateOfCertManager(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{
 		Set:  map[string]string{"controller.certificates": "cert-manager"},
 		JSON: set("controller.certManager.issuerRef", `{"name":"ours","kind":"ClusterIssuer"}`),
 	}))
@@ -107,7 +110,8 @@ func TestControllerCertificateOfCertManager(t *testing.T) {
 
 // TestImpossibleControllersAreRefused: one sentence each.
 func TestImpossibleControllersAreRefused(t *testing.T) {
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	t.Parallel()
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"existing secret without a name": {set: set("controller.certificates", "existingSecret"), want: []string{
 				`- controller.certificates is existingSecret, and controller.existingSecret is empty; name a Secret of the ` +
@@ -157,10 +161,11 @@ func TestImpossibleControllersAreRefused(t *testing.T) {
 // TestControllerTakesWhatTheChartWrites starts the built driver with the flags and the configuration of the
 // controller's pod.
 func TestControllerTakesWhatTheChartWrites(t *testing.T) {
+	t.Parallel()
 	dir, address := t.TempDir(), freeAddress(t)
 	values := renderings()["two pools"]
 	values.Set = map[string]string{"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine"}
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 	pod := helmcli.Find[*appsv1.Deployment](t, objects, controller).Spec.Template.Spec
 	files := map[string]string{
 		"config.yaml": helmcli.Find[*corev1.ConfigMap](t, objects, daemonSet(t, values).Name).Data["config.yaml"],

@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // controller is the full name of the controller's objects in a rendering without a name of its own.
@@ -19,12 +20,13 @@ const controller = "hpp-hostpath-provisioner-controller"
 
 func controllerPod(t *testing.T, values helmcli.Values, name string) corev1.PodTemplateSpec {
 	t.Helper()
-	return helmcli.Find[*appsv1.Deployment](t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)),
+	return helmcli.Find[*appsv1.Deployment](t, helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values)),
 		name).Spec.Template
 }
 
 // TestControllerArguments: the sidecars and the driver meet at a socket that only they have.
 func TestControllerArguments(t *testing.T) {
+	t.Parallel()
 	spec := controllerPod(t, helmcli.Values{}, controller).Spec
 	got := map[string][]string{}
 	for _, c := range spec.Containers {
@@ -89,6 +91,7 @@ func TestControllerArguments(t *testing.T) {
 
 // TestControllerProbes: a sidecar's port opens only when the driver is ready, which may take as long as the nodes do.
 func TestControllerProbes(t *testing.T) {
+	t.Parallel()
 	spec := controllerPod(t, helmcli.Values{}, controller).Spec
 	for name, port := range map[string]string{"csi-provisioner": "provisioner", "csi-resizer": "resizer"} {
 		c := container(t, spec, name)
@@ -120,6 +123,7 @@ func TestControllerProbes(t *testing.T) {
 // TestControllerPassesRestricted: and OpenShift's restricted-v2 refuses a fixed user; elsewhere
 // there has to be one, because the images start as root.
 func TestControllerPassesRestricted(t *testing.T) {
+	t.Parallel()
 	for rendering, name := range map[string]string{
 		"default": controller, "openshift": controller, "cert-manager": controller, "everything": "storage-driver-controller",
 	} {
@@ -146,8 +150,9 @@ func TestControllerPassesRestricted(t *testing.T) {
 // TestEveryValueReachesTheController: each value below controller, sidecars.provisioner and sidecars.resizer in
 // testdata/everything.yaml is where it belongs.
 func TestEveryValueReachesTheController(t *testing.T) {
+	t.Parallel()
 	const name = "storage-driver-controller"
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["everything"]))
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, name)
 	pod := deployment.Spec.Template
 	driver, resizer := container(t, pod.Spec, "driver"), container(t, pod.Spec, "csi-resizer")
@@ -216,7 +221,8 @@ func TestEveryValueReachesTheController(t *testing.T) {
 
 // TestNodesFindTheController: what they dial is the Service, and each pod of it, ready or not.
 func TestNodesFindTheController(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{}))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{}))
 	got := helmcli.Find[*corev1.Service](t, objects, controller).Spec
 	pod := controllerPod(t, helmcli.Values{}, controller)
 	if got.ClusterIP != corev1.ClusterIPNone || !got.PublishNotReadyAddresses || !within(got.Selector, pod.Labels) {
@@ -238,7 +244,8 @@ func TestNodesFindTheController(t *testing.T) {
 
 // TestControllerNetworkPolicy: nodes may come to the tunnel, those who scrape to the metrics.
 func TestControllerNetworkPolicy(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{
 		Set:  map[string]string{"networkPolicies.enabled": "true"},
 		JSON: map[string]string{"networkPolicies.metricsFrom": `[{"namespaceSelector":{}}]`},
 	}))
@@ -265,6 +272,7 @@ func TestControllerNetworkPolicy(t *testing.T) {
 
 // TestClassesGrow unless they say otherwise.
 func TestClassesGrow(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]bool{"": true, "true": true, "false": false} {
 		values := helmcli.Values{}
 		if set != "" {
@@ -272,7 +280,7 @@ func TestClassesGrow(t *testing.T) {
 				"storageClasses[0].name": "hostpath-local", "storageClasses[0].allowVolumeExpansion": set,
 			}
 		}
-		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+		objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 		if got := *helmcli.Find[*storagev1.StorageClass](t, objects, "hostpath-local").AllowVolumeExpansion; got != want {
 			t.Errorf("%q: allowVolumeExpansion %v, want %v", set, got, want)
 		}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // dashboard is as much of Grafana's as the tests look at.
@@ -32,7 +33,7 @@ type dashboard struct {
 // boards renders the ConfigMap and reads the dashboard in it.
 func boards(t *testing.T, values helmcli.Values) (*corev1.ConfigMap, dashboard) {
 	t.Helper()
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 	config := helmcli.Find[*corev1.ConfigMap](t, objects, "hpp-hostpath-provisioner-dashboard")
 	var board dashboard
 	if err := json.Unmarshal([]byte(config.Data["hostpath-provisioner.json"]), &board); err != nil {
@@ -79,6 +80,7 @@ func documented(t *testing.T) map[string]bool {
 
 // TestDashboardAsksForWhatThereIs: every panel for metrics that the binaries export, in words that Prometheus knows.
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
+	t.Parallel()
 	known := documented(t)
 	metric := regexp.MustCompile(`\b(kubevirt_)?(hpp|grpc_server)_\w+`)
 	var rules []monitoringv1.Rule
@@ -119,6 +121,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 
 // TestDashboard: where the sidecar looks, also beside an operator, and each panel with a number and a title of its own.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	config, board := boards(t, withOperator(helmcli.Values{Set: map[string]string{
 		"monitoring.dashboard.enabled": "true", "monitoring.dashboard.namespace": "grafana",
 		"monitoring.dashboard.annotations.grafana_folder": "Storage",
@@ -134,7 +137,7 @@ func TestDashboard(t *testing.T) {
 		}
 		ids[panel.ID], titles[panel.Title] = true, true
 	}
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"nobody finds it": {
 				json: map[string]string{

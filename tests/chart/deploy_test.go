@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // manifest is a file of deploy/.
@@ -29,6 +30,7 @@ func manifest(t *testing.T, name string) string {
 
 // TestDeployIsWhatTheChartRenders: each generated file is as the generator would write it now.
 func TestDeployIsWhatTheChartRenders(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	command := exec.CommandContext(t.Context(), "go", "run", "./deploy", "-helm",
 		helmcli.Tool(t, "helm", "v4.3.1"), "-out", dir)
@@ -63,6 +65,7 @@ func TestDeployIsWhatTheChartRenders(t *testing.T) {
 
 // TestDeployInAnotherNamespace: the sed of docs/how-to/operator.md gives what the chart renders for that namespace.
 func TestDeployInAnotherNamespace(t *testing.T) {
+	t.Parallel()
 	const old = "hostpath-provisioner"
 	for _, file := range []string{"operator.yaml", "webhook.yaml"} {
 		for number, line := range strings.Split(manifest(t, file), "\n") {
@@ -75,8 +78,8 @@ func TestDeployInAnotherNamespace(t *testing.T) {
 	text := strings.ReplaceAll(manifest(t, "operator.yaml")+"---\n"+manifest(t, "webhook.yaml"), "namespace: "+old+"\n",
 		"namespace: storage\n")
 	got := helmcli.Ids(helmcli.Raw(t, text))
-	values := withOperator(helmcli.Values{Args: []string{"--no-hooks"}}, nil)
-	want := helmcli.Ids(helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)))
+	values := withOperator(helmcli.Values{NoHooks: true}, nil)
+	want := helmcli.Ids(helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values)))
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
 		t.Errorf("objects in the namespace storage (-chart +deploy):\n%s", diff)
 	}
@@ -85,6 +88,7 @@ func TestDeployInAnotherNamespace(t *testing.T) {
 // TestDeployHasNoNameOfKubevirts: where its operator is there, `kubectl apply` would change its objects, and fail on
 // the selector of its Deployment.
 func TestDeployHasNoNameOfKubevirts(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"operator.yaml", "webhook.yaml"} {
 		for _, object := range helmcli.Raw(t, manifest(t, file)) {
 			if slices.Contains([]string{
@@ -99,6 +103,7 @@ func TestDeployHasNoNameOfKubevirts(t *testing.T) {
 
 // TestDeployCarriesTheDefinition that the operator applies, word for word.
 func TestDeployCarriesTheDefinition(t *testing.T) {
+	t.Parallel()
 	definition, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "files", "crd.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +115,7 @@ func TestDeployCarriesTheDefinition(t *testing.T) {
 
 // TestSamples: each resource is one that its type knows, and the class beside it asks for a pool that it has.
 func TestSamples(t *testing.T) {
+	t.Parallel()
 	for file, class := range map[string]string{
 		"hostpathprovisioner_cr.yaml":             "storageclass-wffc-csi.yaml",
 		"hostpathprovisioner_legacy_cr.yaml":      "storageclass-wffc-legacy-csi.yaml",
@@ -148,6 +154,7 @@ func TestSamples(t *testing.T) {
 
 // TestSharedManifests: one Deployment with its rights, and a class with a directory that its pods see.
 func TestSharedManifests(t *testing.T) {
+	t.Parallel()
 	objects := helmcli.Objects(t, manifest(t, "shared-provisioner.yaml"))
 	want := []string{
 		"ClusterRole /hpp-hostpath-provisioner-shared", "ClusterRoleBinding /hpp-hostpath-provisioner-shared",
@@ -168,6 +175,7 @@ func TestSharedManifests(t *testing.T) {
 
 // TestEveryNodeManifests: provisioner, managers, their Service and rights, and a class of kubeboost's.
 func TestEveryNodeManifests(t *testing.T) {
+	t.Parallel()
 	objects := helmcli.Objects(t, manifest(t, "every-node-provisioner.yaml"))
 	if diff := cmp.Diff(everyNodeObjects("hostpath-provisioner"), sorted(helmcli.Ids(objects))); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)

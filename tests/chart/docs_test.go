@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 var (
@@ -23,7 +24,8 @@ var (
 
 // TestYAMLInDocs: objects in the docs decode strictly into their types, and the chart takes the values that have pools.
 func TestYAMLInDocs(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	all := helmcli.Scheme(t)
 	if err := v1beta1.AddToScheme(all); err != nil {
 		t.Fatal(err)

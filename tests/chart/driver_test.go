@@ -25,8 +25,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
@@ -34,6 +36,7 @@ import (
 // TestDriverTakesWhatTheChartWrites starts the built driver with the rendered flags and the rendered configuration
 // file, in folders of the test's own. It serves, and its metrics are those that the alerts ask for.
 func TestDriverTakesWhatTheChartWrites(t *testing.T) {
+	t.Parallel()
 	binary := buildDriver(t)
 	for _, name := range []string{"default", "two pools", "no pools", "everything"} {
 		values := renderings()[name]
@@ -104,16 +107,20 @@ func runUntil(t *testing.T, client *http.Client, metrics string, wanted []string
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- command.Wait() }()
-	for len(wanted) > 0 {
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
 		select {
 		case err := <-exited:
-			t.Fatalf("%s: ended (%v) before /metrics had %v\n%s", command, err, wanted, log.String())
-		case <-time.After(50 * time.Millisecond):
-			page := fetch(t, client, metrics)
-			wanted = slices.DeleteFunc(wanted, func(name string) bool {
-				return strings.Contains(page, "\n"+name+"{") || strings.Contains(page, "\n"+name+" ")
-			})
+			return false, errors.Join(errors.New("it has ended"), err)
+		default:
 		}
+		page := fetch(t, client, metrics)
+		wanted = slices.DeleteFunc(wanted, func(name string) bool {
+			return strings.Contains(page, "\n"+name+"{") || strings.Contains(page, "\n"+name+" ")
+		})
+		return len(wanted) == 0, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: /metrics lacks %v: %v\n%s", command, wanted, err, log.String())
 	}
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -126,7 +133,7 @@ func runUntil(t *testing.T, client *http.Client, metrics string, wanted []string
 // driverArguments are the rendered flags, with the host's folders and the port replaced by the test's.
 func driverArguments(t *testing.T, dir, address string, values helmcli.Values) []string {
 	t.Helper()
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 	ds := daemonSet(t, values)
 	config := helmcli.Find[*corev1.ConfigMap](t, objects, ds.Name).Data["config.yaml"]
 	file := filepath.Join(dir, "config.yaml")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // The names of the objects: with the defaults, and in testdata/everynode.yaml; of the managers with a suffix.
@@ -48,18 +49,21 @@ func everyNodeObjects(namespace string) []string {
 
 // TestEveryNodeRenderings: with each Helm the same, twice; beside the driver and never instead of it.
 func TestEveryNodeRenderings(t *testing.T) {
+	t.Parallel()
 	plain, full := everyNodeValues()
 	addsOnly(t, plain, full, append(everyNodeObjects(helmcli.Namespace), "StorageClass /hostpath-multihost")...)
 }
 
 // TestEveryNodeIsLeftToTheOperator, which renders it from the same values.
 func TestEveryNodeIsLeftToTheOperator(t *testing.T) {
+	t.Parallel()
 	_, full := everyNodeValues()
 	leftToTheOperator(t, full, "every-node")
 }
 
 // TestEveryNodePods: what both are told, and what they have.
 func TestEveryNodePods(t *testing.T) {
+	t.Parallel()
 	plain, _ := everyNodeValues()
 	objects := legacyObjects(t, plain)
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, everyNodePlain)
@@ -105,6 +109,7 @@ func TestEveryNodePods(t *testing.T) {
 
 // TestEveryNodeDisks: the provisioner has a token and no disk, a manager the directory and no token of that kind.
 func TestEveryNodeDisks(t *testing.T) {
+	t.Parallel()
 	plain, _ := everyNodeValues()
 	objects := legacyObjects(t, plain)
 	spec := helmcli.Find[*appsv1.Deployment](t, objects, everyNodePlain).Spec.Template.Spec
@@ -138,6 +143,7 @@ func TestEveryNodeDisks(t *testing.T) {
 // TestEveryNodePodsHaveNoPrivileges: the provisioner is nobody; a manager is root with the two rights over files that
 // deleting other people's needs.
 func TestEveryNodePodsHaveNoPrivileges(t *testing.T) {
+	t.Parallel()
 	plain, _ := everyNodeValues()
 	objects := legacyObjects(t, plain)
 	spec := helmcli.Find[*appsv1.Deployment](t, objects, everyNodePlain).Spec.Template.Spec
@@ -153,6 +159,7 @@ func TestEveryNodePodsHaveNoPrivileges(t *testing.T) {
 
 // TestEveryNodeService has kubeboost's name and port, and leads to every manager.
 func TestEveryNodeService(t *testing.T) {
+	t.Parallel()
 	_, full := everyNodeValues()
 	objects := legacyObjects(t, full)
 	service := helmcli.Find[*corev1.Service](t, objects, "hostpath-multihost-manager")
@@ -171,6 +178,7 @@ func TestEveryNodeService(t *testing.T) {
 
 // TestEveryEveryNodeValueReachesThePods: each value of testdata/everynode.yaml is somewhere.
 func TestEveryEveryNodeValueReachesThePods(t *testing.T) {
+	t.Parallel()
 	_, full := everyNodeValues()
 	objects := legacyObjects(t, full)
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, everyNodeFull)
@@ -229,6 +237,7 @@ func TestEveryEveryNodeValueReachesThePods(t *testing.T) {
 }
 
 func TestEveryNodeClasses(t *testing.T) {
+	t.Parallel()
 	_, full := everyNodeValues()
 	objects := legacyObjects(t, full)
 	describe := func(name string) string {
@@ -250,6 +259,7 @@ func TestEveryNodeClasses(t *testing.T) {
 
 // TestEveryNodeRights: exactly what the two ask of the API.
 func TestEveryNodeRights(t *testing.T) {
+	t.Parallel()
 	plain, _ := everyNodeValues()
 	objects := legacyObjects(t, plain)
 	describe := func(rules []rbacv1.PolicyRule) (all []string) {
@@ -296,6 +306,7 @@ func TestEveryNodeRights(t *testing.T) {
 
 // TestEveryNodeConstraints: what OpenShift lets the managers do is what they do, and one account may use it.
 func TestEveryNodeConstraints(t *testing.T) {
+	t.Parallel()
 	_, full := everyNodeValues()
 	objects := legacyObjects(t, full)
 	const name = everyNodeFull + ofManagers
@@ -321,6 +332,7 @@ func TestEveryNodeConstraints(t *testing.T) {
 
 // TestEveryNodeNetworkPolicies: only the provisioner reaches the managers' port.
 func TestEveryNodeNetworkPolicies(t *testing.T) {
+	t.Parallel()
 	_, full := everyNodeValues()
 	objects := legacyObjects(t, full)
 	labels := map[string]map[string]string{
@@ -359,6 +371,7 @@ func TestEveryNodeNetworkPolicies(t *testing.T) {
 }
 
 func TestEveryNodeRefusals(t *testing.T) {
+	t.Parallel()
 	with := func(more map[string]string) map[string]string {
 		all := map[string]string{"legacyProvisioner.everyNode.enabled": "true"}
 		maps.Copy(all, more)
@@ -369,7 +382,7 @@ func TestEveryNodeRefusals(t *testing.T) {
 	}
 	classes := func(list string) map[string]string { return value("storageClasses", list) }
 	const each = "lie inside each other; give each its own directory."
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"relative path": {json: value("path", `"kubernetes"`), want: []string{"/everyNode/path"}},
 			"no slash":      {json: value("name", `"kubeboost"`), want: []string{"/everyNode/name"}},
@@ -429,6 +442,7 @@ func TestEveryNodeRefusals(t *testing.T) {
 
 // TestEveryNodeNotes say what serves, and how to see whether it does.
 func TestEveryNodeNotes(t *testing.T) {
+	t.Parallel()
 	_, full := everyNodeValues()
 	text := notes(t, full)
 	for _, want := range []string{

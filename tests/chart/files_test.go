@@ -20,10 +20,11 @@ import (
 
 // TestLint runs chart-testing on all ci files.
 func TestLint(t *testing.T) {
+	t.Parallel()
 	ct := helmcli.Tool(t, "ct", "v3.14.0")
-	helmcli.Each(t, func(t *testing.T, _ helmcli.Helm) {
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		command := exec.CommandContext(t.Context(), ct, "lint", "--config", "ct.yaml", "--all")
-		command.Dir = helmcli.Root(t)
+		command.Dir, command.Env = helmcli.Root(t), helm.Environment(t)
 		out, err := command.CombinedOutput()
 		if err != nil {
 			t.Fatalf("ct lint: %v\n%s", err, out)
@@ -39,6 +40,7 @@ func TestLint(t *testing.T) {
 // TestTemplatesAreReproducible: these functions give another result each time or ask the cluster; under Argo CD, Flux
 // or an operator that re-rolls objects for ever. And the namespace comes from one helper.
 func TestTemplatesAreReproducible(t *testing.T) {
+	t.Parallel()
 	forbidden := regexp.MustCompile(
 		`\b(lookup|gen(CA|SelfSignedCert|SignedCert|PrivateKey)\w*|rand\w+|now|uuidv4|date\w*|ago|htpasswd|bcrypt|getHostByName)\b`,
 	)
@@ -75,6 +77,7 @@ func TestTemplatesAreReproducible(t *testing.T) {
 
 // TestEmbeddedChartIsComplete: go:embed leaves out names that begin with "_" or "." unless told otherwise.
 func TestEmbeddedChartIsComplete(t *testing.T) {
+	t.Parallel()
 	embedded, err := charts.HostpathProvisioner()
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +104,7 @@ func files(t *testing.T, tree fs.FS) []string {
 
 // TestPackage: the packaged chart renders like the folder, and holds neither ci files nor a definition.
 func TestPackage(t *testing.T) {
+	t.Parallel()
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		dir := t.TempDir()
 		if _, err := helm.Run(t, helmcli.Values{}, "package", helmcli.ChartDir(t), "--destination", dir); err != nil {
@@ -132,6 +136,7 @@ func TestPackage(t *testing.T) {
 
 // TestIcon: Chart.yaml names the one in the repository, a picture that needs nothing from elsewhere.
 func TestIcon(t *testing.T) {
+	t.Parallel()
 	chart := helmcli.Chart(t)
 	const at = "https://raw.githubusercontent.com/hostpath-provisioner/hostpath-provisioner/main/"
 	file, found := strings.CutPrefix(chart.Icon, at)
@@ -156,6 +161,7 @@ func TestIcon(t *testing.T) {
 
 // TestArtifactHubAnnotations: what the index says is what the chart renders.
 func TestArtifactHubAnnotations(t *testing.T) {
+	t.Parallel()
 	chart := helmcli.Chart(t)
 	var listed []struct {
 		Image string `json:"image"`
@@ -190,6 +196,7 @@ func TestArtifactHubAnnotations(t *testing.T) {
 
 // TestArtifactHubIDIsOne that Artifact Hub has given, or is left out: an invented one claims another's repository.
 func TestArtifactHubIDIsOne(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "..", "artifacthub-repo.yml"))
 	if err != nil {
 		t.Fatal(err)
@@ -208,6 +215,7 @@ func TestArtifactHubIDIsOne(t *testing.T) {
 
 // TestEveryValueIsExplained: a line `# --` above each value that is not a mere group.
 func TestEveryValueIsExplained(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "values.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // legacyValues enables the legacy provisioner with its defaults, and with every value that it has.
@@ -26,11 +27,12 @@ func legacyValues() (plain, full helmcli.Values) {
 
 func legacyObjects(t *testing.T, values helmcli.Values) []client.Object {
 	t.Helper()
-	return helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	return helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 }
 
 // TestLegacyRenderings: with each Helm the same, twice; beside the driver and never instead of it.
 func TestLegacyRenderings(t *testing.T) {
+	t.Parallel()
 	plain, full := legacyValues()
 	addsOnly(t, plain, full,
 		"ClusterRole /hpp-hostpath-provisioner-legacy", "ClusterRoleBinding /hpp-hostpath-provisioner-legacy",
@@ -42,7 +44,7 @@ func TestLegacyRenderings(t *testing.T) {
 func addsOnly(t *testing.T, plain, full helmcli.Values, want ...string) {
 	t.Helper()
 	rendered := map[string]string{}
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		for name, values := range map[string]helmcli.Values{"plain": plain, "full": full} {
 			out := helm.MustTemplate(t, values)
 			if diff := cmp.Diff(out, helm.MustTemplate(t, values)); diff != "" {
@@ -63,11 +65,13 @@ func addsOnly(t *testing.T, plain, full helmcli.Values, want ...string) {
 
 // TestLegacyLeavesItToTheOperator, which renders it from the same values.
 func TestLegacyLeavesItToTheOperator(t *testing.T) {
+	t.Parallel()
 	_, full := legacyValues()
 	leftToTheOperator(t, full, "legacy")
 }
 
 func TestLegacyPod(t *testing.T) {
+	t.Parallel()
 	plain, _ := legacyValues()
 	ds := helmcli.Find[*appsv1.DaemonSet](t, legacyObjects(t, plain), "hpp-hostpath-provisioner-legacy")
 	c := container(t, ds.Spec.Template.Spec, "provisioner")
@@ -108,6 +112,7 @@ func TestLegacyPod(t *testing.T) {
 
 // TestLegacyPodHasNoPrivileges: root with the two rights over files that deleting other people's needs.
 func TestLegacyPodHasNoPrivileges(t *testing.T) {
+	t.Parallel()
 	plain, _ := legacyValues()
 	ds := helmcli.Find[*appsv1.DaemonSet](t, legacyObjects(t, plain), "hpp-hostpath-provisioner-legacy")
 	rootWithoutPrivileges(t, ds.Spec.Template.Spec, "provisioner")
@@ -146,6 +151,7 @@ func leftToTheOperator(t *testing.T, values helmcli.Values, named string) {
 
 // TestEveryLegacyValueReachesThePod: each value of testdata/legacy.yaml is somewhere.
 func TestEveryLegacyValueReachesThePod(t *testing.T) {
+	t.Parallel()
 	_, full := legacyValues()
 	objects := legacyObjects(t, full)
 	ds := helmcli.Find[*appsv1.DaemonSet](t, objects, "storage-driver-legacy")
@@ -186,6 +192,7 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 }
 
 func TestLegacyClasses(t *testing.T) {
+	t.Parallel()
 	_, full := legacyValues()
 	objects := legacyObjects(t, full)
 	plain, old := helmcli.Find[*storagev1.StorageClass](t, objects,
@@ -207,6 +214,7 @@ func TestLegacyClasses(t *testing.T) {
 
 // TestLegacyRights: exactly what the provisioner asks of the API.
 func TestLegacyRights(t *testing.T) {
+	t.Parallel()
 	plain, _ := legacyValues()
 	objects := legacyObjects(t, plain)
 	got := map[string]string{}
@@ -228,6 +236,7 @@ func TestLegacyRights(t *testing.T) {
 
 // TestLegacyConstraints: what OpenShift lets the pods do is what they do, and one account may use it.
 func TestLegacyConstraints(t *testing.T) {
+	t.Parallel()
 	_, full := legacyValues()
 	objects := legacyObjects(t, full)
 	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t, objects, "storage-driver-legacy")
@@ -259,6 +268,7 @@ func TestLegacyConstraints(t *testing.T) {
 }
 
 func TestLegacyNetworkPolicy(t *testing.T) {
+	t.Parallel()
 	_, full := legacyValues()
 	objects := legacyObjects(t, full)
 	policy := helmcli.Find[*networkingv1.NetworkPolicy](t, objects, "storage-driver-legacy")
@@ -279,13 +289,14 @@ func TestLegacyNetworkPolicy(t *testing.T) {
 }
 
 func TestLegacyRefusals(t *testing.T) {
+	t.Parallel()
 	with := func(more map[string]string) map[string]string {
 		all := set("legacyProvisioner.enabled", "true")
 		maps.Copy(all, more)
 		return all
 	}
 	classes := func(list string) map[string]string { return set("legacyProvisioner.storageClasses", list) }
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"relative path":    {set: set("legacyProvisioner.path", "hpvolumes"), want: []string{"/legacyProvisioner/path"}},
 			"unknown capacity": {set: set("legacyProvisioner.capacity", "all"), want: []string{"/legacyProvisioner/capacity"}},
@@ -333,6 +344,7 @@ func TestLegacyRefusals(t *testing.T) {
 
 // TestLegacyMayShareItsPathWithAPool, as spec.pathConfig of a HostPathProvisioner wants it.
 func TestLegacyMayShareItsPathWithAPool(t *testing.T) {
+	t.Parallel()
 	values, _ := legacyValues()
 	values.JSON = map[string]string{
 		"storagePools":   `[{"name":"legacy","path":"/var/hpvolumes"}]`,

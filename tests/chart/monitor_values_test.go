@@ -7,10 +7,12 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // TestMonitorsTakeEveryValue: both kinds, of the driver, the controller and the operator.
 func TestMonitorsTakeEveryValue(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"podMonitor", "serviceMonitor"} {
 		for _, of := range []string{"driver", "controller", "operator"} {
 			values := monitored(of, kind)
@@ -35,7 +37,7 @@ func TestMonitorsTakeEveryValue(t *testing.T) {
 // firstEndpoint is how a monitor scrapes its first port.
 func firstEndpoint(t *testing.T, values helmcli.Values, kind, name string) []string {
 	t.Helper()
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 	if kind == "podMonitor" {
 		e := helmcli.Find[*monitoringv1.PodMonitor](t, objects, name).Spec.PodMetricsEndpoints[0]
 		return inShort(e.Interval, e.ScrapeTimeout, e.RelabelConfigs, e.MetricRelabelConfigs)
@@ -56,7 +58,8 @@ func inShort(interval, timeout monitoringv1.Duration, targets, metrics []monitor
 }
 
 func TestImpossibleMonitorsAreRefused(t *testing.T) {
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	t.Parallel()
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		refusals := map[string]refusal{}
 		for _, kind := range []string{"podMonitor", "serviceMonitor"} {
 			at, place := "monitoring."+kind, "/monitoring/"+kind

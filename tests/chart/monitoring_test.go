@@ -23,6 +23,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/docs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 const (
@@ -44,7 +45,7 @@ func monitored(of, what string) helmcli.Values {
 
 func ruleSpec(t *testing.T, of string) monitoringv1.PrometheusRuleSpec {
 	t.Helper()
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, monitored(of, "prometheusRule")))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, monitored(of, "prometheusRule")))
 	return helmcli.Find[*monitoringv1.PrometheusRule](t, objects, ruleNames()[of]).Spec
 }
 
@@ -64,7 +65,7 @@ func alertsOf(spec monitoringv1.PrometheusRuleSpec) []monitoringv1.Rule {
 // alerts are the driver's of testdata/everything.yaml, whose thresholds must be in them as whole numbers.
 func alerts(t *testing.T) []monitoringv1.Rule {
 	t.Helper()
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["everything"]))
 	rules := alertsOf(helmcli.Find[*monitoringv1.PrometheusRule](t, objects, "storage-driver-csi").Spec)
 	var expressions strings.Builder
 	for _, rule := range rules {
@@ -80,6 +81,7 @@ func alerts(t *testing.T) []monitoringv1.Rule {
 
 // TestAlertsFireAndStaySilent gives the rendered rules to promtool with the series of rules/.
 func TestAlertsFireAndStaySilent(t *testing.T) {
+	t.Parallel()
 	for of := range ruleNames() {
 		t.Run(of, func(t *testing.T) {
 			spec := ruleSpec(t, of)
@@ -151,6 +153,7 @@ func expectCases(t *testing.T, cases []byte, rules []monitoringv1.Rule) {
 // TestAlertsAreExplained: each has the labels and annotations that people and KubeVirt's operators look for, and a
 // runbook in the repository; no runbook is left of an alert that is none any more.
 func TestAlertsAreExplained(t *testing.T) {
+	t.Parallel()
 	runbooks := filepath.Join(helmcli.Root(t), "docs", "runbooks")
 	index, err := os.ReadFile(filepath.Join(runbooks, "README.md"))
 	if err != nil {
@@ -193,6 +196,7 @@ func TestAlertsAreExplained(t *testing.T) {
 // TestRulesAskForWhatThereIs: every metric of ours in a rule, and every recording rule, is on the page that the
 // programs' own tests hold to what they export; and the page names no other recording rule.
 func TestRulesAskForWhatThereIs(t *testing.T) {
+	t.Parallel()
 	told, err := docs.Metrics("A node", "The controller", "A node and the controller", "The operator")
 	if err != nil {
 		t.Fatal(err)
@@ -239,10 +243,11 @@ func expectSections(t *testing.T, file, alert string) {
 }
 
 func TestRunbooksMayBeElsewhere(t *testing.T) {
+	t.Parallel()
 	for of, name := range ruleNames() {
 		values := monitored(of, "prometheusRule")
 		values.Set["monitoring.prometheusRule.runbookURLTemplate"] = "https://runbooks.example.com/%s?v=1"
-		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+		objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 		for _, rule := range alertsOf(helmcli.Find[*monitoringv1.PrometheusRule](t, objects, name).Spec) {
 			want := "https://runbooks.example.com/" + rule.Alert + "?v=1"
 			if got := rule.Annotations["runbook_url"]; got != want {
@@ -255,12 +260,13 @@ func TestRunbooksMayBeElsewhere(t *testing.T) {
 // TestMonitoringIsTheOwners: the driver's objects come with the driver, which the operator renders itself,
 // the operator's with the operator.
 func TestMonitoringIsTheOwners(t *testing.T) {
+	t.Parallel()
 	for of, name := range ruleNames() {
 		for what, kind := range map[string]string{
 			"prometheusRule": "PrometheusRule", "podMonitor": "PodMonitor", "serviceMonitor": "ServiceMonitor",
 		} {
 			var got []string
-			for _, id := range helmcli.Ids(helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, monitored(of, what)))) {
+			for _, id := range helmcli.Ids(helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, monitored(of, what)))) {
 				if strings.HasPrefix(id, kind+" ") {
 					got = append(got, id)
 				}
@@ -303,7 +309,7 @@ func describe(port string, scheme *monitoringv1.Scheme, tls *monitoringv1.SafeTL
 func endpoints(t *testing.T, values helmcli.Values, name string) []endpoint {
 	t.Helper()
 	var all []endpoint
-	for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)) {
+	for _, object := range helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values)) {
 		if object.GetName() != name {
 			continue
 		}
@@ -326,6 +332,7 @@ func endpoints(t *testing.T, values helmcli.Values, name string) []endpoint {
 }
 
 func TestMonitorsScrapeWhatIsServed(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"podMonitor", "serviceMonitor"} {
 		for name, test := range map[string]struct {
 			of   string
@@ -377,7 +384,7 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 func expectPorts(t *testing.T, values helmcli.Values, scraped []endpoint) {
 	t.Helper()
 	inPods, inService, services := map[string]bool{}, map[string]bool{}, false
-	for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)) {
+	for _, object := range helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values)) {
 		var pod corev1.PodSpec
 		switch typed := object.(type) {
 		case *appsv1.DaemonSet:
@@ -405,6 +412,7 @@ func expectPorts(t *testing.T, values helmcli.Values, scraped []endpoint) {
 }
 
 func TestMetricsTLSReachesThePods(t *testing.T) {
+	t.Parallel()
 	const root, group = 0o400, 0o440 // whom the certificate is for
 	nodes := daemonSet(t, renderings()["everything"]).Spec.Template.Spec
 	expectMetricsTLS(t, nodes, root)
@@ -424,7 +432,7 @@ func TestMetricsTLSReachesThePods(t *testing.T) {
 	}, fields); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["everything"]))
 	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t, objects, "storage-driver-csi")
 	if !slices.Contains(scc.Volumes, securityv1.FSTypeSecret) {
 		t.Errorf("the pods have a Secret, and their constraints allow %v", scc.Volumes)
@@ -466,6 +474,7 @@ func expectMetricsTLS(t *testing.T, spec corev1.PodSpec, mode int32) {
 // TestNetworkPolicyOpensWhatIsServed: metrics to those who may scrape, probes to the kubelet,
 // which no selector can name.
 func TestNetworkPolicyOpensWhatIsServed(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		set            map[string]string
 		scrape, probes []int32
@@ -484,7 +493,7 @@ func TestNetworkPolicyOpensWhatIsServed(t *testing.T) {
 			JSON: map[string]string{"networkPolicies.metricsFrom": `[{"podSelector":{}}]`},
 		}
 		maps.Copy(values.Set, test.set)
-		policy := helmcli.Find[*networkingv1.NetworkPolicy](t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)),
+		policy := helmcli.Find[*networkingv1.NetworkPolicy](t, helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values)),
 			driverMonitor)
 		scrape, probes := openPorts(policy)
 		if diff := cmp.Diff([][]int32{test.scrape, test.probes}, [][]int32{scrape, probes}); diff != "" {
@@ -508,7 +517,8 @@ func openPorts(policy *networkingv1.NetworkPolicy) (scrape, probes []int32) {
 }
 
 func TestImpossibleMetricsAreRefused(t *testing.T) {
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	t.Parallel()
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"TLS without a certificate": {set: set("driver.metricsTLS.enabled", "true"), want: []string{
 				`driver.metricsTLS.enabled: driver.metricsTLS.secretName is empty; name a Secret of the namespace with tls.crt ` +

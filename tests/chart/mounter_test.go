@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // mounterValues are those that the operator sets for a pool on two nodes, one with a filesystem and one with a device.
@@ -40,7 +41,8 @@ func mounters(t *testing.T, objects []client.Object) map[string]*appsv1.Deployme
 }
 
 func TestMounters(t *testing.T) {
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	t.Parallel()
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		objects := helmcli.Objects(t, helm.MustTemplate(t, mounterValues()))
 		all := mounters(t, objects)
 		if len(all) != 2 {
@@ -90,6 +92,7 @@ func TestMounters(t *testing.T) {
 
 // TestMountersOfOneClaim: all nodes mount it, and the driver has a shared pool. A device has one node only.
 func TestMountersOfOneClaim(t *testing.T) {
+	t.Parallel()
 	values := func(block string) helmcli.Values {
 		mount := func(node string) string {
 			return `{"pool":"local","path":"/srv/pool","node":"` + node +
@@ -101,7 +104,7 @@ func TestMountersOfOneClaim(t *testing.T) {
 			"mounter.managed": "true", "mounter.mounts": "[" + mount("a") + "," + mount("b") + "]",
 		}}
 	}
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		objects := helmcli.Objects(t, helm.MustTemplate(t, values("false")))
 		all := mounters(t, objects)
 		for _, node := range []string{"a", "b"} {
@@ -123,9 +126,10 @@ func TestMountersOfOneClaim(t *testing.T) {
 // TestMountersStayWhereVolumesAre: they tolerate what the driver's pods do by their values and global's, what the
 // DaemonSet controller adds to those, and every NoExecute, as a pod that uses a volume may.
 func TestMountersStayWhereVolumesAre(t *testing.T) {
+	t.Parallel()
 	values := mounterValues()
 	values.JSON["global.tolerations"] = `[{"key":"dedicated","operator":"Exists"}]`
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 	var got []string
 	for _, toleration := range mounters(t, objects)["a"].Spec.Template.Spec.Tolerations {
 		if toleration.TolerationSeconds != nil || toleration.Operator != corev1.TolerationOpExists {
@@ -145,7 +149,8 @@ func TestMountersStayWhereVolumesAre(t *testing.T) {
 
 // TestMounterAccount may use the driver's constraint, claims included, and nothing else.
 func TestMounterAccount(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, mounterValues()))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, mounterValues()))
 	account := helmcli.Find[*corev1.ServiceAccount](t, objects, "hpp-hostpath-provisioner-mounter")
 	pod := mounters(t, objects)["a"].Spec.Template.Spec
 	if *account.AutomountServiceAccountToken || *pod.AutomountServiceAccountToken ||

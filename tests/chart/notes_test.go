@@ -4,28 +4,28 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
-// notes is what an installation prints after "NOTES:". Only Helm 4 can do that without a cluster; the tests against a
-// real API server install with both.
+// notes is what an installation prints after "NOTES:", which is the same with each Helm.
 func notes(t *testing.T, values helmcli.Values) string {
 	t.Helper()
-	helm := helmcli.Newest(t)
-	t.Setenv("KUBECONFIG", "/dev/null")
-	out, err := helm.Run(t, values, "install", helmcli.Release, helmcli.ChartDir(t), "--dry-run=client")
-	if err != nil {
-		t.Fatal(err)
+	var texts []string
+	for _, helm := range helmsdk.Versions() {
+		texts = append(texts, helm.Notes(t, values))
 	}
-	_, text, found := strings.Cut(out, "NOTES:\n")
-	if !found {
-		t.Fatalf("no NOTES in\n%s", out)
+	if diff := cmp.Diff(texts[0], texts[1]); diff != "" {
+		t.Errorf("the two Helms print different NOTES:\n%s", diff)
 	}
-	return text
+	return texts[1]
 }
 
 // TestNotes: pools, classes, commands that can be copied as they are, and what an uninstall leaves.
 func TestNotes(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		values helmcli.Values
 		want   []string

@@ -11,11 +11,13 @@ import (
 	securityv1 "github.com/openshift/api/security/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // TestCSIDriverIsFrozen: most of its fields cannot change on a cluster that has it.
 func TestCSIDriverIsFrozen(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{}))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{}))
 	got := helmcli.Find[*storagev1.CSIDriver](t, objects, "kubevirt.io.hostpath-provisioner")
 	want := storagev1.CSIDriverSpec{
 		AttachRequired: new(false), PodInfoOnMount: new(true), StorageCapacity: new(true), SELinuxMount: new(false),
@@ -34,7 +36,8 @@ func TestCSIDriverIsFrozen(t *testing.T) {
 
 // TestStorageClasses: the default one, and one with every field.
 func TestStorageClasses(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	waiting, immediate := storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate
 	remove, keep := corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain
 	for _, test := range []struct {
@@ -80,7 +83,8 @@ func TestStorageClasses(t *testing.T) {
 // TestBindingsLeadToTheServiceAccounts: every binding's role exists in the rendering, and its subject is the
 // account of the pods that need it.
 func TestBindingsLeadToTheServiceAccounts(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"]))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["everything"]))
 	roles := map[string]bool{}
 	for _, object := range objects {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
@@ -118,10 +122,11 @@ func TestBindingsLeadToTheServiceAccounts(t *testing.T) {
 
 // TestConstraintsAllowThePods: the SCC is named by the pods and allows the kinds of volume they have, and not more.
 func TestConstraintsAllowThePods(t *testing.T) {
+	t.Parallel()
 	values := renderings()["openshift"]
 	ds := daemonSet(t, values)
 	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t,
-		helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values)),
+		helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values)),
 		ds.Spec.Template.Annotations["openshift.io/required-scc"])
 	want := []securityv1.FSType{securityv1.FSTypeConfigMap, securityv1.FSTypeHostPath, securityv1.FSProjected}
 	if diff := cmp.Diff(want, scc.Volumes); diff != "" {

@@ -16,10 +16,11 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // base is what the operator reads from its ConfigMap, as text.
-func base(t *testing.T, helm helmcli.Helm, values helmcli.Values) string {
+func base(t *testing.T, helm helmsdk.Helm, values helmcli.Values) string {
 	t.Helper()
 	for _, object := range helmcli.Objects(t, helm.MustTemplate(t, withOperator(values, nil))) {
 		if config, ok := object.(*corev1.ConfigMap); ok && config.Data["values.yaml"] != "" {
@@ -32,7 +33,8 @@ func base(t *testing.T, helm helmcli.Helm, values helmcli.Values) string {
 
 // TestBaseValuesComeBack: the chart rendered with the operator's base is the chart rendered without an operator.
 func TestBaseValuesComeBack(t *testing.T) {
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	t.Parallel()
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		for name, values := range renderings() {
 			if _, with := operatorRenderings()[name]; with {
 				continue
@@ -47,7 +49,7 @@ func TestBaseValuesComeBack(t *testing.T) {
 	})
 }
 
-func comesBack(t *testing.T, helm helmcli.Helm, name string, values helmcli.Values) {
+func comesBack(t *testing.T, helm helmsdk.Helm, name string, values helmcli.Values) {
 	t.Helper()
 	// These belong to the release and not to the driver.
 	json := map[string]string{"extraObjects": "[]", "monitoring.dashboard.enabled": "false"}
@@ -60,7 +62,7 @@ func comesBack(t *testing.T, helm helmcli.Helm, name string, values helmcli.Valu
 	if err := os.WriteFile(file, []byte(base(t, helm, values)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := helmcli.Objects(t, helm.MustTemplate(t, helmcli.Values{Files: []string{file}, Args: values.Args}))
+	again := helmcli.Objects(t, helm.MustTemplate(t, helmcli.Values{Files: []string{file}, APIVersions: values.APIVersions}))
 	if diff := cmp.Diff(direct, again); diff != "" {
 		t.Errorf("%s: direct and from the base (-direct +base):\n%s", name, diff)
 	}
@@ -115,7 +117,8 @@ func writeYAML(t *testing.T, file string, values any) {
 // TestBaseLeavesTheChartsOwnListsOut: pools come from the HostPathProvisioner, and a class of a pool that
 // nobody asked for must not appear.
 func TestBaseLeavesTheChartsOwnListsOut(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	read := func(values helmcli.Values) map[string]any {
 		var all map[string]any
 		if err := yaml.UnmarshalStrict([]byte(base(t, helm, values)), &all); err != nil {
@@ -149,7 +152,8 @@ func TestBaseLeavesTheChartsOwnListsOut(t *testing.T) {
 
 // TestOwnListsAreTheDefaults: the helper that knows the chart's own lists says what values.yaml says.
 func TestOwnListsAreTheDefaults(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	var own map[string]any
 	manifest := helm.MustTemplate(t, helmcli.Values{JSON: map[string]string{
 		"extraObjects": `["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own-lists}\ndata:\n  lists: |\n{{ include ` +
@@ -172,7 +176,8 @@ func TestOwnListsAreTheDefaults(t *testing.T) {
 
 // TestOperatorRendersNothingOfTheDriver: two owners of one object would fight for ever.
 func TestOperatorRendersNothingOfTheDriver(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	for name := range driverSides() {
 		shared, _ := sharedValues()
 		with := withOperator(shared, map[string]string{
@@ -196,6 +201,7 @@ func TestOperatorRendersNothingOfTheDriver(t *testing.T) {
 
 // TestNotesPrintTheResource that storagePools would be, as its type reads it.
 func TestNotesPrintTheResource(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		values helmcli.Values
 		want   string

@@ -11,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // TestCertificateModes: who writes the Secret, who writes the caBundle, and which Secret the operator is told to read.
 func TestCertificateModes(t *testing.T) {
+	t.Parallel()
 	const certificate = operator + "-certificate"
 	type facts struct {
 		Secret           string
@@ -37,7 +39,7 @@ func TestCertificateModes(t *testing.T) {
 		if mode == "existingSecret" {
 			set["operator.webhook.existingSecret"] = "mine"
 		}
-		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, set)))
+		objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, set)))
 		got := facts{
 			Webhook: helmcli.Find[*admissionv1.ValidatingWebhookConfiguration](t, objects, operator).Annotations,
 			Service: helmcli.Find[*corev1.Service](t, objects, operator).Annotations,
@@ -63,6 +65,7 @@ func TestCertificateModes(t *testing.T) {
 
 // TestCertificateOfCertManager: for the Service's names, from the issuer that was asked for.
 func TestCertificateOfCertManager(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		json   map[string]string
 		issuer map[string]any
@@ -76,7 +79,7 @@ func TestCertificateOfCertManager(t *testing.T) {
 		values := withOperator(helmcli.Values{JSON: test.json}, map[string]string{
 			"operator.webhook.certificates": "cert-manager",
 		})
-		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+		objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 		got := helmcli.Find[*unstructured.Unstructured](t, objects, operator+"-certificate").Object["spec"]
 		want := map[string]any{
 			"secretName": operator + "-certificate", "commonName": operator,
@@ -97,6 +100,7 @@ func TestCertificateOfCertManager(t *testing.T) {
 
 // TestImpossibleOperatorsAreRefused: one sentence each, from templates/_problems.tpl.
 func TestImpossibleOperatorsAreRefused(t *testing.T) {
+	t.Parallel()
 	on := func(pairs ...string) map[string]string {
 		all := map[string]string{"operator.enabled": "true"}
 		for i := 0; i < len(pairs); i += 2 {
@@ -104,7 +108,7 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 		}
 		return all
 	}
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"existing secret without a name": {set: on("operator.webhook.certificates", "existingSecret"), want: []string{
 				`- operator.webhook.certificates is existingSecret, and operator.webhook.existingSecret is empty; name a Secret ` +
@@ -157,7 +161,8 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 
 // TestClassesMayWaitForTheirPool: with an operator the pools are those of a HostPathProvisioner.
 func TestClassesMayWaitForTheirPool(t *testing.T) {
-	helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{JSON: map[string]string{
+	t.Parallel()
+	helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{JSON: map[string]string{
 		"storageClasses": `[{"name":"a","storagePool":"later"},{"name":"b"}]`,
 	}}, nil))
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // rights are an account's rules, in the whole cluster and in its namespace.
@@ -86,7 +87,8 @@ func driverSides() map[string]helmcli.Values {
 // TestOperatorMayDoWhatTheChartNeeds: Kubernetes lets an account hand out only rights that it has, and each object of
 // the driver has to be read, applied and removed.
 func TestOperatorMayDoWhatTheChartNeeds(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	for name, values := range driverSides() {
 		// Its base has the same instances: their names are in its rights.
 		shared, _ := sharedValues()
@@ -150,7 +152,8 @@ func checkApplied(t *testing.T, own rights, object client.Object) {
 
 // TestOperatorRightsAreLeast: what would let the operator become more than it is has to be bound to names.
 func TestOperatorRightsAreLeast(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, nil)))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, nil)))
 	own := operatorRights(t, objects, operator)
 	for _, rule := range own.in(true) {
 		for _, each := range rightsOf(rule) {
@@ -209,6 +212,7 @@ func TestOperatorRightsAreLeast(t *testing.T) {
 
 // TestOperatorReadsItsCertificate in every mode, and writes it in one.
 func TestOperatorReadsItsCertificate(t *testing.T) {
+	t.Parallel()
 	for mode, secret := range map[string]string{
 		"self-managed": operator + "-certificate", "cert-manager": operator + "-certificate",
 		"openshift": operator + "-certificate", "existingSecret": "mine",
@@ -218,7 +222,7 @@ func TestOperatorReadsItsCertificate(t *testing.T) {
 		if mode == "existingSecret" {
 			set["operator.webhook.existingSecret"], set["controller.existingSecret"] = secret, "the-controllers"
 		}
-		own := operatorRights(t, helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, set))),
+		own := operatorRights(t, helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, set))),
 			operator)
 		got := map[string]bool{}
 		for _, verb := range []string{"get", "watch", "update", "patch", "delete"} {
@@ -237,7 +241,8 @@ func TestOperatorReadsItsCertificate(t *testing.T) {
 
 // TestOperatorBindings: both roles go to the operator's account and to nobody else.
 func TestOperatorBindings(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["operator, everything"]))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["operator, everything"]))
 	const name = "storage-driver-operator"
 	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "operator-account", Namespace: "kube-storage"}}
 	cluster, namespaced := helmcli.Find[*rbacv1.ClusterRoleBinding](t, objects, name), helmcli.Find[*rbacv1.RoleBinding](t,

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // operator is the full name of the operator's objects in a rendering without a name of its own.
@@ -31,7 +32,8 @@ func withOperator(values helmcli.Values, more map[string]string) helmcli.Values 
 
 // TestOperatorArguments: the flags and variables that the operator's binary takes.
 func TestOperatorArguments(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, nil)))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, nil)))
 	spec := helmcli.Find[*appsv1.Deployment](t, objects, operator).Spec.Template.Spec
 	want := []string{
 		"--release-name=hpp", "--base-config=" + operator + "-base", "--driver-name=kubevirt.io.hostpath-provisioner",
@@ -67,8 +69,9 @@ func environment(variables []corev1.EnvVar) []string {
 
 // TestEveryValueReachesTheOperator: each value of testdata/operator.yaml is where it belongs.
 func TestEveryValueReachesTheOperator(t *testing.T) {
+	t.Parallel()
 	const name = "storage-driver-operator"
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["operator, everything"]))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["operator, everything"]))
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, name)
 	pod := deployment.Spec.Template
 	manager := container(t, pod.Spec, "operator")
@@ -118,12 +121,13 @@ func TestEveryValueReachesTheOperator(t *testing.T) {
 
 // TestWebhook: all that the API server has to know, and no caBundle, which an upgrade would then put back.
 func TestWebhook(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"self-managed", "cert-manager", "openshift", "existingSecret"} {
 		set := map[string]string{"operator.webhook.certificates": mode}
 		if mode == "existingSecret" {
 			set["operator.webhook.existingSecret"] = "mine"
 		}
-		manifest := helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, set))
+		manifest := helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, set))
 		configuration := helmcli.Find[*admissionv1.ValidatingWebhookConfiguration](t, helmcli.Objects(t, manifest), operator)
 		want := []admissionv1.ValidatingWebhook{{
 			Name:                    "validate.hostpathprovisioner.kubevirt.io",
@@ -160,7 +164,8 @@ func TestWebhook(t *testing.T) {
 
 // TestServiceLeadsToTheOperator and only there: not to the pod of the uninstall check.
 func TestServiceLeadsToTheOperator(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, nil)))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, nil)))
 	service := helmcli.Find[*corev1.Service](t, objects, operator)
 	ports := map[string]string{}
 	for _, port := range service.Spec.Ports {
@@ -188,8 +193,9 @@ func within(selector, labels map[string]string) bool {
 
 // TestUninstallCheck runs before a release is deleted, once, as the operator, and its output is shown when it refuses.
 func TestUninstallCheck(t *testing.T) {
+	t.Parallel()
 	objects := helmcli.Objects(
-		t, helmcli.Newest(t).MustTemplate(t, withOperator(helmcli.Values{}, map[string]string{"driver.name": "a.b"})),
+		t, helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, map[string]string{"driver.name": "a.b"})),
 	)
 	job := helmcli.Find[*batchv1.Job](t, objects, operator+"-check")
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, operator)
@@ -216,8 +222,9 @@ func TestUninstallCheck(t *testing.T) {
 
 // TestOperatorPassesRestricted: the operator's pods and the uninstall check's.
 func TestOperatorPassesRestricted(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"operator", "operator, everything", "operator, openshift"} {
-		for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()[name])) {
+		for _, object := range helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()[name])) {
 			pod, found := podOf(object)
 			if !found {
 				continue
@@ -254,7 +261,8 @@ func podOf(object client.Object) (corev1.PodTemplateSpec, bool) {
 
 // TestOperatorNetworkPolicy covers the operator and the uninstall check, and opens the three ports and no more.
 func TestOperatorNetworkPolicy(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["operator, everything"]))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["operator, everything"]))
 	policy := helmcli.Find[*networkingv1.NetworkPolicy](t, objects, "storage-driver-operator")
 	if diff := cmp.Diff([]string{"operator", "operator-check"},
 		policy.Spec.PodSelector.MatchExpressions[0].Values); diff != "" {

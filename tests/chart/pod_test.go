@@ -14,12 +14,13 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // daemonSet renders the driver's DaemonSet.
 func daemonSet(t *testing.T, values helmcli.Values) *appsv1.DaemonSet {
 	t.Helper()
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 	for _, object := range objects {
 		if ds, ok := object.(*appsv1.DaemonSet); ok {
 			return ds
@@ -40,6 +41,7 @@ func container(t *testing.T, spec corev1.PodSpec, name string) corev1.Container 
 }
 
 func TestContainersAndArguments(t *testing.T) {
+	t.Parallel()
 	spec := daemonSet(t, helmcli.Values{}).Spec.Template.Spec
 	want := map[string][]string{
 		"driver": {
@@ -62,6 +64,7 @@ func TestContainersAndArguments(t *testing.T) {
 
 // TestEveryValueReachesThePod: each value of testdata/everything.yaml that concerns the pod is in it.
 func TestEveryValueReachesThePod(t *testing.T) {
+	t.Parallel()
 	ds := daemonSet(t, renderings()["everything"])
 	spec := ds.Spec.Template.Spec
 	driver := container(t, spec, "driver")
@@ -100,6 +103,7 @@ func TestEveryValueReachesThePod(t *testing.T) {
 
 // TestMounts: what the driver sees of the host, and how.
 func TestMounts(t *testing.T) {
+	t.Parallel()
 	spec := daemonSet(t, helmcli.Values{}).Spec.Template.Spec
 	sources := map[string]string{}
 	for _, volume := range spec.Volumes {
@@ -131,6 +135,7 @@ func TestMounts(t *testing.T) {
 
 // TestNodesShowATokenOfTheirOwn: for the controller alone, and short-lived.
 func TestNodesShowATokenOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	spec := daemonSet(t, helmcli.Values{}).Spec.Template.Spec
 	at := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Projected != nil })
 	if at < 0 {
@@ -151,6 +156,7 @@ func TestNodesShowATokenOfTheirOwn(t *testing.T) {
 
 // TestOnlyTheDriverIsPrivileged, with every container that the chart knows.
 func TestOnlyTheDriverIsPrivileged(t *testing.T) {
+	t.Parallel()
 	for _, c := range daemonSet(t, renderings()["everything"]).Spec.Template.Spec.Containers {
 		security := c.SecurityContext
 		if security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem {
@@ -191,9 +197,10 @@ func restricted(t *testing.T, what string, meta *metav1.ObjectMeta, spec *corev1
 }
 
 func TestSelfTestPassesRestricted(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"default", "two pools", "openshift"} {
 		count := 0
-		for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()[name])) {
+		for _, object := range helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()[name])) {
 			pod, ok := object.(*corev1.Pod)
 			if !ok {
 				continue
@@ -209,8 +216,9 @@ func TestSelfTestPassesRestricted(t *testing.T) {
 
 // TestSelfTestCoversClasses: one pod per class that deletes its volumes, never one whose volume would stay.
 func TestSelfTestCoversClasses(t *testing.T) {
+	t.Parallel()
 	var got []string
-	for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["two pools"])) {
+	for _, object := range helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["two pools"])) {
 		if pod, ok := object.(*corev1.Pod); ok {
 			claim := pod.Spec.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec
 			got = append(got, pod.Annotations["helm.sh/hook"]+" "+*claim.StorageClassName)
@@ -223,6 +231,7 @@ func TestSelfTestCoversClasses(t *testing.T) {
 
 // TestImages: the global registry takes the host's place only, a digest is appended, and nothing comes from elsewhere.
 func TestImages(t *testing.T) {
+	t.Parallel()
 	want := []string{
 		"mirror.example.com/hub/hostpath-provisioner/driver:1.10@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		"mirror.example.com/hub/sig-storage/csi-provisioner:v6.3.0",
@@ -240,7 +249,7 @@ func TestImages(t *testing.T) {
 func images(t *testing.T, values helmcli.Values) []string {
 	t.Helper()
 	var all []string
-	for line := range strings.SplitSeq(helmcli.Newest(t).MustTemplate(t, values), "\n") {
+	for line := range strings.SplitSeq(helmsdk.Newest().MustTemplate(t, values), "\n") {
 		if _, image, found := strings.Cut(line, " image: "); found {
 			all = append(all, strings.TrimSpace(image))
 		}
@@ -254,6 +263,7 @@ func sorted(list []string) []string {
 
 // TestConfigChangesRollThePods: the driver reads its configuration once.
 func TestConfigChangesRollThePods(t *testing.T) {
+	t.Parallel()
 	const checksum = "checksum/config"
 	before := daemonSet(t, helmcli.Values{}).Spec.Template.Annotations[checksum]
 	same := daemonSet(t,

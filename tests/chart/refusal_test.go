@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // refusal is a set of values that must not render, and what the message has to say.
@@ -20,7 +21,7 @@ type refusal struct {
 	want      []string
 }
 
-func expectRefusals(t *testing.T, helm helmcli.Helm, refusals map[string]refusal) {
+func expectRefusals(t *testing.T, helm helmsdk.Helm, refusals map[string]refusal) {
 	t.Helper()
 	for name, test := range refusals {
 		_, err := helm.Template(t, helmcli.Values{Set: test.set, JSON: test.json})
@@ -40,8 +41,9 @@ func set(key, value string) map[string]string { return map[string]string{key: va
 
 // TestWrongValuesAreRefused by the schema, with the place of the mistake.
 func TestWrongValuesAreRefused(t *testing.T) {
+	t.Parallel()
 	pools := func(pool string) map[string]string { return set("storagePools", `[`+pool+`]`) }
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"unknown key": {set: set("storagePool", "x"), want: []string{"storagePool"}},
 			"unknown key in a pool": {
@@ -96,11 +98,12 @@ func TestWrongValuesAreRefused(t *testing.T) {
 
 // TestImpossibleCombinationsAreRefused: one sentence each, from templates/_problems.tpl.
 func TestImpossibleCombinationsAreRefused(t *testing.T) {
+	t.Parallel()
 	const one = `{"name":"one","path":"/srv/one"}`
 	both := func(pools, classes string) map[string]string {
 		return map[string]string{"storagePools": "[" + pools + "]", "storageClasses": "[" + classes + "]"}
 	}
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"two pools of one name": {json: both(one+`,{"name":"one","path":"/srv/two"}`, ""), want: []string{
 				`storagePools[1] "one": there is another pool of that name; names must be unique.`,
@@ -214,9 +217,45 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 	})
 }
 
+// TestCommandsRefuseWithTheSameWords: what the other tests read in process is what a user of each command sees, whether
+// the schema, a sentence of the templates, a file or a flag is wrong.
+func TestCommandsRefuseWithTheSameWords(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("storagePools: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sdks := helmsdk.Versions()
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		sdk := sdks[slices.IndexFunc(sdks, func(sdk helmsdk.Helm) bool { return sdk.Version == helm.Version })]
+		for name, values := range map[string]helmcli.Values{
+			"unknown key":        {Set: set("storagePool", "x")},
+			"unknown keys":       {Set: map[string]string{"typo": "x", "driver.typo": "x", "operator.webhook.typo": "x"}},
+			"pool without path":  {JSON: set("storagePools", `[{"name":"local"}]`)},
+			"not a number":       {JSON: set("driver.httpPort", `"9898"`)},
+			"not one of a list":  {Set: set("driver.logLevel", "verbose")},
+			"not JSON":           {JSON: set("storagePools", `[{`)},
+			"no YAML":            {Files: []string{file}},
+			"no file":            {Files: []string{file + ".missing"}},
+			"class without pool": {JSON: set("storageClasses", `[{"name":"a","storagePool":"two"}]`)},
+			"several sentences": {JSON: map[string]string{
+				"storagePools":   `[{"name":"one","path":"/srv/one"},{"name":"one","path":"/srv/one"}]`,
+				"storageClasses": `[{"name":"a","parameters":{"size":"1"}}]`,
+			}},
+		} {
+			_, here := sdk.Template(t, values)
+			_, there := helm.Template(t, values)
+			if here == nil || there == nil || !strings.Contains(there.Error(), here.Error()) {
+				t.Errorf("%s: the command says\n%v\nand in process it is\n%v", name, there, here)
+			}
+		}
+	})
+}
+
 // TestLegacyPoolNeedsNoName: a class without storagePool means the pool "legacy" where there is one.
 func TestLegacyPoolNeedsNoName(t *testing.T) {
-	helmcli.Newest(t).MustTemplate(t, helmcli.Values{JSON: map[string]string{
+	t.Parallel()
+	helmsdk.Newest().MustTemplate(t, helmcli.Values{JSON: map[string]string{
 		"storagePools":   `[{"name":"legacy","path":"/srv/one"},{"name":"two","path":"/srv/two"}]`,
 		"storageClasses": `[{"name":"a","parameters":{"overlayCSI":"true"}}]`,
 	}})
@@ -224,6 +263,7 @@ func TestLegacyPoolNeedsNoName(t *testing.T) {
 
 // TestTyposAreRefusedAtEveryLevel: an unknown key in each map of values.yaml, but for the open ones.
 func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
+	t.Parallel()
 	open := openMaps()
 	var closed []string
 	for _, path := range objectPaths(defaults(t), "") {
@@ -236,7 +276,7 @@ func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
 	if len(closed) < 15 {
 		t.Fatalf("only %d closed maps found: %v", len(closed), closed)
 	}
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		// One rendering for all: the schema reports every unknown key.
 		values := map[string]string{"typo": "x"}
 		for _, path := range closed {
@@ -294,6 +334,7 @@ func openMaps() []string {
 
 // TestEveryValueHasASchema and no schema is left without its value.
 func TestEveryValueHasASchema(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "values.schema.json"))
 	if err != nil {
 		t.Fatal(err)

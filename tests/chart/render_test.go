@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // renderings are the sets of values that stand for all others.
@@ -26,7 +27,7 @@ func renderings() map[string]helmcli.Values {
 		"pods":            {Files: []string{"testdata/pods.yaml"}},
 		"rest":            {Files: []string{"testdata/rest.yaml"}},
 		"openshift":       {Files: []string{"testdata/openshift.yaml"}},
-		"openshift, auto": {Args: []string{"--api-versions", "security.openshift.io/v1/SecurityContextConstraints"}},
+		"openshift, auto": {APIVersions: []string{"security.openshift.io/v1/SecurityContextConstraints"}},
 		"everything":      {Files: []string{"testdata/everything.yaml"}},
 		"service monitor": {Files: []string{"testdata/service-monitor.yaml"}},
 		"kubelet dir":     {Files: []string{"testdata/kubelet-dir.yaml"}},
@@ -70,26 +71,28 @@ func operatorRenderings() map[string]helmcli.Values {
 	}
 }
 
-// TestRenderingsAreStrictAndStable renders everything twice with each Helm: the four must hold the same objects, each
-// of which decodes strictly into its type.
+// TestRenderingsAreStrictAndStable renders everything with each Helm's command and in process, as the other tests do:
+// both must give the same text, and the two Helms the same objects, each of which decodes strictly into its type.
 func TestRenderingsAreStrictAndStable(t *testing.T) {
+	t.Parallel()
 	byVersion := map[string]map[string]string{}
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		byVersion[helm.Version] = map[string]string{}
 		for name, values := range renderings() {
-			first := helm.MustTemplate(t, values)
-			if diff := cmp.Diff(first, helm.MustTemplate(t, values)); diff != "" {
-				t.Errorf("%s: rendering twice gives two results: %s", name, diff)
-			}
-			byVersion[helm.Version][name] = first
+			byVersion[helm.Version][name] = helm.MustTemplate(t, values)
 		}
 	})
-	versions := slices.Sorted(maps.Keys(byVersion))
-	for name := range renderings() {
-		older := sortedByID(helmcli.Objects(t, byVersion[versions[0]][name]))
-		newer := sortedByID(helmcli.Objects(t, byVersion[versions[1]][name]))
-		if diff := cmp.Diff(older, newer); diff != "" {
-			t.Errorf("%s: Helm %s and %s render different objects: %s", name, versions[0], versions[1], diff)
+	for name, values := range renderings() {
+		var objects [][]client.Object
+		for _, helm := range helmsdk.Versions() {
+			text := byVersion[helm.Version][name]
+			if diff := cmp.Diff(strings.TrimSpace(text), strings.TrimSpace(helm.MustTemplate(t, values))); diff != "" {
+				t.Errorf("%s: Helm %s renders it otherwise the second time (-command +in process): %s", name, helm.Version, diff)
+			}
+			objects = append(objects, sortedByID(helmcli.Objects(t, text)))
+		}
+		if diff := cmp.Diff(objects[0], objects[1]); diff != "" {
+			t.Errorf("%s: the two Helms render different objects (-3 +4): %s", name, diff)
 		}
 	}
 }
@@ -104,7 +107,8 @@ func sortedByID(objects []client.Object) []client.Object {
 // TestEveryObjectIsMarked: the common labels and annotations on all, the chart's own labels where a user tries to
 // replace them, and metadata.namespace exactly where the kind has one.
 func TestEveryObjectIsMarked(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	chart := helmcli.Chart(t)
 	var objects []client.Object
 	for _, name := range []string{"everything", "operator, everything"} {
@@ -148,7 +152,8 @@ func clusterScoped(kind string) bool {
 
 // TestDefaultNamespace: without an override all namespaced objects and subjects follow the release.
 func TestDefaultNamespace(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	for _, values := range []helmcli.Values{{}, withOperator(helmcli.Values{}, nil)} {
 		for line := range strings.SplitSeq(helm.MustTemplate(t, values), "\n") {
 			if key, value, found := strings.Cut(strings.TrimSpace(line), "namespace: "); found && key == "" &&
@@ -161,7 +166,8 @@ func TestDefaultNamespace(t *testing.T) {
 
 // TestKubeletDirIsUsedEverywhere: distributions that move it have nothing at the usual place.
 func TestKubeletDirIsUsedEverywhere(t *testing.T) {
-	out := helmcli.Newest(t).MustTemplate(t, renderings()["kubelet dir"])
+	t.Parallel()
+	out := helmsdk.Newest().MustTemplate(t, renderings()["kubelet dir"])
 	for number, line := range strings.Split(out, "\n") {
 		if strings.Contains(line, "/var/lib/kubelet") {
 			t.Errorf("line %d still says %q", number+1, strings.TrimSpace(line))
@@ -174,8 +180,9 @@ func TestKubeletDirIsUsedEverywhere(t *testing.T) {
 
 // TestNamesFitTheirLimit: a long release name is cut before the suffix, so that names stay valid and distinct.
 func TestNamesFitTheirLimit(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 53) // Helm's own limit for release names
-	helm := helmcli.Newest(t)
+	helm := helmsdk.Newest()
 	for _, name := range []string{"everything", "operator, everything"} {
 		values := renderings()[name]
 		values.Set = map[string]string{"fullnameOverride": long + strings.Repeat("y", 20)}
@@ -196,7 +203,8 @@ func TestNamesFitTheirLimit(t *testing.T) {
 
 // TestObjectsOfEachRendering freezes what is created: an object that vanishes from a release is deleted on upgrade.
 func TestObjectsOfEachRendering(t *testing.T) {
-	helm := helmcli.Newest(t)
+	t.Parallel()
+	helm := helmsdk.Newest()
 	base := []string{
 		"CSIDriver /kubevirt.io.hostpath-provisioner",
 		"ClusterRole /" + controller, "ClusterRoleBinding /" + controller, "Role storage/" + controller,
@@ -243,8 +251,9 @@ func TestObjectsOfEachRendering(t *testing.T) {
 
 // TestEverythingRendersEveryKind keeps testdata/everything.yaml what its name says.
 func TestEverythingRendersEveryKind(t *testing.T) {
+	t.Parallel()
 	kinds := map[string]int{}
-	for _, object := range helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["everything"])) {
+	for _, object := range helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["everything"])) {
 		kinds[object.GetObjectKind().GroupVersionKind().Kind]++
 	}
 	want := map[string]int{

@@ -8,11 +8,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // TestRolesAreLeast: no rule may be added without a reason that stands here.
 func TestRolesAreLeast(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, renderings()["openshift"]))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["openshift"]))
 	for name, want := range map[string][]rbacv1.PolicyRule{
 		"hpp-hostpath-provisioner-csi-driver": {
 			rule("", "nodes", "get", "list", "watch"),    // its node's labels; RBAC cannot say "own node" to a watch
@@ -53,7 +55,7 @@ func TestRolesAreLeast(t *testing.T) {
 			t.Errorf("Role %s (-want +got):\n%s", name, diff)
 		}
 	}
-	objects = helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{Set: set("driver.reportPools", "true")}))
+	objects = helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{Set: set("driver.reportPools", "true")}))
 	rules := helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-driver").Rules
 	// the conditions of its own pod
 	if diff := cmp.Diff(rule("", "pods/status", "patch"), rules[len(rules)-1]); diff != "" || len(rules) != 3 {
@@ -109,7 +111,8 @@ func ofResizer() []rbacv1.PolicyRule {
 
 // TestNodesMayLittle: a node that was taken over must not become more than a node.
 func TestNodesMayLittle(t *testing.T) {
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, helmcli.Values{}))
+	t.Parallel()
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{}))
 	rules := slices.Concat(
 		helmcli.Find[*rbacv1.ClusterRole](t, objects, "hpp-hostpath-provisioner-csi-driver").Rules,
 		helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-driver").Rules,

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // everywhere are the scheduling keys of global.
@@ -46,6 +47,7 @@ func scheduling(spec corev1.PodSpec) scheduled {
 
 // TestGlobalScheduling: global's values where a workload has none, or beside its own.
 func TestGlobalScheduling(t *testing.T) {
+	t.Parallel()
 	values := helmcli.Values{JSON: everywhere()}
 	selector := map[string]string{"zone": "a", "kubernetes.io/os": "linux"}
 	want := map[string]scheduled{
@@ -106,6 +108,7 @@ func legacyPods(t *testing.T, values helmcli.Values) map[string]corev1.PodSpec {
 
 // TestLegacyPodsAreCritical for their nodes where nobody names a class.
 func TestLegacyPodsAreCritical(t *testing.T) {
+	t.Parallel()
 	for who, spec := range legacyPods(t, helmcli.Values{}) {
 		got := scheduling(spec)
 		if got.Priority != "system-node-critical" || got.Spread != nil || got.Affinity {
@@ -116,11 +119,12 @@ func TestLegacyPodsAreCritical(t *testing.T) {
 
 // TestWorkloadsWinOverGlobal in testdata/everything.yaml, which sets all of theirs.
 func TestWorkloadsWinOverGlobal(t *testing.T) {
+	t.Parallel()
 	values := renderings()["everything"]
 	values.JSON = everywhere()
 	values.JSON["controller.topologySpreadConstraints"] = `[{"maxSkew":1,"topologyKey":"rack",` +
 		`"whenUnsatisfiable":"ScheduleAnyway","labelSelector":{"matchLabels":{"app.kubernetes.io/component":"mine"}}}]`
-	objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
 	for name, spec := range map[string]corev1.PodSpec{
 		"driver":     helmcli.Find[*appsv1.DaemonSet](t, objects, "storage-driver-csi").Spec.Template.Spec,
 		"controller": helmcli.Find[*appsv1.Deployment](t, objects, "storage-driver-controller").Spec.Template.Spec,
@@ -145,7 +149,8 @@ func TestWorkloadsWinOverGlobal(t *testing.T) {
 }
 
 func TestWrongSchedulingIsRefused(t *testing.T) {
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	t.Parallel()
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"a number": {
 				json: set("global.nodeSelector", `{"zone":1}`), want: []string{"/global/nodeSelector/zone", "string"},

@@ -14,6 +14,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
 // sharedInstances are those of one user of torchbox's, who has a class already.
@@ -35,6 +36,7 @@ const (
 
 // TestSharedRenderings: with each Helm the same, twice; beside the driver and never instead of it.
 func TestSharedRenderings(t *testing.T) {
+	t.Parallel()
 	plain, full := sharedValues()
 	addsOnly(t, plain, full,
 		"ClusterRole /hpp-hostpath-provisioner-shared", "ClusterRoleBinding /hpp-hostpath-provisioner-shared",
@@ -44,12 +46,14 @@ func TestSharedRenderings(t *testing.T) {
 
 // TestSharedIsLeftToTheOperator, which renders it from the same values.
 func TestSharedIsLeftToTheOperator(t *testing.T) {
+	t.Parallel()
 	_, full := sharedValues()
 	leftToTheOperator(t, full, "shared")
 }
 
 // TestSharedPod sees the storage at its own path, what is mounted there later, and what is mounted on the node.
 func TestSharedPod(t *testing.T) {
+	t.Parallel()
 	plain, _ := sharedValues()
 	deployment := helmcli.Find[*appsv1.Deployment](t, legacyObjects(t, plain), sharedPlain)
 	spec := deployment.Spec.Template.Spec
@@ -90,6 +94,7 @@ func TestSharedPod(t *testing.T) {
 
 // TestSharedPodHasNoPrivileges: root with the two rights over files that deleting other people's needs.
 func TestSharedPodHasNoPrivileges(t *testing.T) {
+	t.Parallel()
 	plain, _ := sharedValues()
 	spec := helmcli.Find[*appsv1.Deployment](t, legacyObjects(t, plain), sharedPlain).Spec.Template.Spec
 	rootWithoutPrivileges(t, spec, "provisioner")
@@ -97,6 +102,7 @@ func TestSharedPodHasNoPrivileges(t *testing.T) {
 
 // TestEverySharedValueReachesThePod: each value of testdata/shared.yaml is somewhere.
 func TestEverySharedValueReachesThePod(t *testing.T) {
+	t.Parallel()
 	_, full := sharedValues()
 	objects := legacyObjects(t, full)
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, sharedFull)
@@ -143,6 +149,7 @@ func TestEverySharedValueReachesThePod(t *testing.T) {
 }
 
 func TestSharedClasses(t *testing.T) {
+	t.Parallel()
 	_, full := sharedValues()
 	objects := legacyObjects(t, full)
 	describe := func(name string) string {
@@ -164,6 +171,7 @@ func TestSharedClasses(t *testing.T) {
 
 // TestSharedRights: exactly what the provisioner asks of the API.
 func TestSharedRights(t *testing.T) {
+	t.Parallel()
 	_, full := sharedValues()
 	objects := legacyObjects(t, full)
 	got := map[string]string{}
@@ -200,6 +208,7 @@ func TestSharedRights(t *testing.T) {
 
 // TestSharedConstraints: what OpenShift lets the pods do is what they do, and one account may use it.
 func TestSharedConstraints(t *testing.T) {
+	t.Parallel()
 	_, full := sharedValues()
 	objects := legacyObjects(t, full)
 	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t, objects, "storage-driver-shared")
@@ -223,6 +232,7 @@ func TestSharedConstraints(t *testing.T) {
 }
 
 func TestSharedNetworkPolicies(t *testing.T) {
+	t.Parallel()
 	_, full := sharedValues()
 	objects := legacyObjects(t, full)
 	for _, name := range []string{sharedFull, sharedOther} {
@@ -245,6 +255,7 @@ func TestSharedNetworkPolicies(t *testing.T) {
 }
 
 func TestSharedRefusals(t *testing.T) {
+	t.Parallel()
 	instances := func(list string) map[string]string {
 		return map[string]string{
 			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": list,
@@ -258,7 +269,7 @@ func TestSharedRefusals(t *testing.T) {
 		return values
 	}
 	const first = `- legacyProvisioner.shared.instances[0] "torchbox.com/hostpath": `
-	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"no instance": {json: instances(`[]`), want: []string{
 				"- legacyProvisioner.shared.enabled: legacyProvisioner.shared.instances is empty; give one its name and the path " +
@@ -324,6 +335,7 @@ func TestSharedRefusals(t *testing.T) {
 
 // TestSharedNotes name the instances and what has to be so on the nodes.
 func TestSharedNotes(t *testing.T) {
+	t.Parallel()
 	_, full := sharedValues()
 	text := notes(t, full)
 	for _, want := range []string{

@@ -15,6 +15,7 @@ import (
 
 // TestEveryValueIsRendered by one of the renderings, which are decoded strictly.
 func TestEveryValueIsRendered(t *testing.T) {
+	t.Parallel()
 	all := map[string]bool{}
 	for _, values := range renderings() {
 		maps.Copy(all, given(t, values.Files))
@@ -57,6 +58,7 @@ func notInstalled() map[string]string {
 
 // TestEveryValueIsInstalled by `ct install`, unless there is a reason.
 func TestEveryValueIsInstalled(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(helmcli.ChartDir(t), "ci", "*-values.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +87,7 @@ func TestEveryValueIsInstalled(t *testing.T) {
 
 // TestCIFilesUseTheChartsImages: a cluster without a network has no other.
 func TestCIFilesUseTheChartsImages(t *testing.T) {
+	t.Parallel()
 	known := strings.Fields(manifest(t, "images.txt"))
 	checked := 0
 	for name, values := range renderings() {

@@ -211,7 +211,7 @@ func (w *world) startController(address string) *program {
 	w.whole.Helper()
 	return w.run(w.whole, w.controllerPod, w.whole.TempDir(), "--kubeconfig="+w.controllerRights,
 		"--node-name=node-1", "--pod-name=controller-"+strings.ReplaceAll(address, ".", "-"), "--node-gone-after=2s",
-		"--tunnel-address="+net.JoinHostPort(address, strconv.Itoa(w.port)))
+		"--certificate-interval=1s", "--tunnel-address="+net.JoinHostPort(address, strconv.Itoa(w.port)))
 }
 
 // run starts the driver's container of a pod, in a directory of its own. Of an option that is repeated the last counts.

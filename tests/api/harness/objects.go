@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -25,16 +26,17 @@ func Eventually(t *testing.T, what string, try func(ctx context.Context) error) 
 // EventuallyWith is Eventually with another context than the test's: that one is over when clean-up begins.
 func EventuallyWith(ctx context.Context, t *testing.T, what string, try func(ctx context.Context) error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
 		err := try(ctx)
-		if err == nil {
-			return
+		// A try that was cut short by the end of the patience says less than the one before.
+		if last == nil || ctx.Err() == nil {
+			last = err
 		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
-		}
-		time.Sleep(interval)
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: not within %s (%v): %v", what, patience, err, last)
 	}
 }
 

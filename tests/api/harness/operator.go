@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,7 +48,7 @@ type Operator struct {
 func (s *Server) Helm(t *testing.T) helmcli.Helm {
 	t.Helper()
 	helm := helmcli.Newest(t)
-	t.Setenv("KUBECONFIG", s.Kubeconfig)
+	helm.Kubeconfig = s.Kubeconfig
 	return helm
 }
 
@@ -74,7 +72,9 @@ func (s *Server) InstallOperator(t *testing.T, binary string, values helmcli.Val
 	deployment := Get(t, s, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: OperatorName}})
 	container := deployment.Spec.Template.Spec.Containers[0]
 	o.Kubeconfig = s.KubeconfigOf(t, deployment.Spec.Template.Spec.ServiceAccountName)
-	o.environment, o.args = environment(container), append(slices.Clone(container.Args), "--kubeconfig="+o.Kubeconfig)
+	o.environment = environment(container)
+	o.args = append(slices.Clone(container.Args), "--kubeconfig="+o.Kubeconfig,
+		"--takeover-interval=1s", "--finalizer-grace=5s")
 	s.endpoints(t, map[string]int{"webhook": webhook, "metrics": metrics})
 	o.Process = s.Run(t, o.Binary, o.environment, o.args...)
 	return o
@@ -101,12 +101,8 @@ func (o *Operator) helm(t *testing.T, command string, values helmcli.Values) {
 // Uninstall removes the release, also in a clean-up. Hooks do not run: their Job would need a node.
 func (o *Operator) Uninstall(t *testing.T) {
 	t.Helper()
-	// Not through the package of the chart tests: its commands end with the test's context, which is over in a clean-up.
-	command := exec.CommandContext(context.WithoutCancel(t.Context()), "helm", "uninstall", Release, "--namespace",
-		Namespace, "--no-hooks")
-	command.Env = append(os.Environ(), "KUBECONFIG="+o.s.Kubeconfig)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Errorf("%s: %v\n%s", command, err, out)
+	if _, err := o.s.Helm(t).Run(t, helmcli.Values{}, "uninstall", Release, "--no-hooks"); err != nil {
+		t.Error(err)
 	}
 }
 

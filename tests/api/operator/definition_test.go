@@ -38,6 +38,7 @@ type crd = apiextensionsv1.CustomResourceDefinition
 
 // TestDefinition: whose definition the operator finds, and what it makes of it.
 func TestDefinition(t *testing.T) {
+	t.Parallel()
 	s := harness.Start(t)
 	w := &world{Server: s, nodes: s.StartNodes(t, patientNode)}
 	w.operator = s.InstallOperator(t, s.Build(t, "./src/operator"), helmcli.Values{})
@@ -49,23 +50,15 @@ func TestDefinition(t *testing.T) {
 	harness.Change(t, s, configuration, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		c.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
 	})
-	for _, test := range []struct {
-		name string
-		do   func(*testing.T, *world)
-	}{
-		{"none", noDefinition},
-		{"taken away", definitionTakenAway},
-		{"kubevirt's", kubevirtsDefinition},
-		{"a newer one", newerDefinition},
-		{"objects in another version", storedVersions},
-		{"an older operator beside a newer", olderBesideNewer},
-		{"uninstall", uninstallLeaves},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Cleanup(func() { w.clear(t); w.operator.Show(t) })
-			test.do(t, w)
-		})
-	}
+	w.each(t,
+		part{"none", noDefinition},
+		part{"taken away", definitionTakenAway},
+		part{"kubevirt's", kubevirtsDefinition},
+		part{"a newer one", newerDefinition},
+		part{"objects in another version", storedVersions},
+		part{"an older operator beside a newer", olderBesideNewer},
+		part{"uninstall", uninstallLeaves},
+	)
 }
 
 func definition() *crd { return &crd{ObjectMeta: metav1.ObjectMeta{Name: definitionName}} }

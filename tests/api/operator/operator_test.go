@@ -41,52 +41,82 @@ type world struct {
 	nodes    *harness.Nodes
 }
 
-func TestOperator(t *testing.T) {
+// part is a test on a world. It begins and ends without a resource.
+type part struct {
+	name string
+	do   func(*testing.T, *world)
+}
+
+// each runs parts one after the other, the next also after a failure.
+func (w *world) each(t *testing.T, parts ...part) {
+	t.Helper()
+	for _, part := range parts {
+		t.Run(part.name, func(t *testing.T) {
+			t.Cleanup(func() { w.clear(t); w.operator.Show(t) })
+			part.do(t, w)
+		})
+	}
+}
+
+// start makes a control plane of two nodes, with an operator that is ready.
+func start(t *testing.T) *world {
+	t.Helper()
 	s := harness.Start(t)
 	s.Kinds(t, helmcli.MonitoringKinds(t)...)
 	w := &world{Server: s, nodes: s.StartNodes(t, patientNode, "node-2")}
 	w.operator = s.InstallOperator(t, s.Build(t, "./src/operator"), helmcli.Values{Files: []string{baseValues}})
 	w.operator.Ready(t)
-	for _, test := range []struct {
-		name string
-		do   func(*testing.T, *world)
-	}{
-		{"uninstall check without a resource", nothingToUninstall},
-		{"rights", rights},
-		{"seed with a pool", poolSeed},
-		{"seed with pathConfig", legacySeed},
-		{"seed with pvcTemplate", claimSeed},
-		{"claims of kubevirt's operator", existingClaims},
-		{"claims and nodes", claimsOfNodes},
-		{"templates", templates},
-		{"one claim for all nodes", oneClaim},
-		{"what is in the way of one claim for all nodes", inTheWayOfOneClaim},
-		{"conditions and pools", conditions},
-		{"placement is verbatim", placement},
-		{"old violations", oldViolations},
-		{"pool and class go", pruning},
-		{"foreign objects", foreignObjects},
-		{"immutable fields", immutable},
-		{"base values change", baseChange},
-		{"what an older version rendered goes", olderVersion},
-		{"OpenShift's service CA", serviceCA},
-		{"OpenShift comes later", openshiftAppears},
-		{"drift", drift},
-		{"TLS policy", tlsPolicy},
-		{"webhook", webhook},
-		{"nodes that are gone", nodesGone},
-		{"narrowing", narrowing},
-		{"pool behind a pool", poolBehindPool},
-		{"accepted with a warning", accepted},
-		{"another name", anotherName},
-		{"deletion", deletion},
-	} {
-		// One after the other, and the next also after a failure: each begins and ends without a resource.
-		t.Run(test.name, func(t *testing.T) {
-			t.Cleanup(func() { w.clear(t); w.operator.Show(t) })
-			test.do(t, w)
-		})
-	}
+	return w
+}
+
+// TestOperator: what the operator makes of a resource, and what it keeps.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	start(t).each(t,
+		part{"uninstall check without a resource", nothingToUninstall},
+		part{"rights", rights},
+		part{"seed with a pool", poolSeed},
+		part{"seed with pathConfig", legacySeed},
+		part{"conditions and pools", conditions},
+		part{"placement is verbatim", placement},
+		part{"pool and class go", pruning},
+		part{"foreign objects", foreignObjects},
+		part{"immutable fields", immutable},
+		part{"base values change", baseChange},
+		part{"what an older version rendered goes", olderVersion},
+		part{"OpenShift's service CA", serviceCA},
+		part{"OpenShift comes later", openshiftAppears},
+		part{"drift", drift},
+		part{"TLS policy", tlsPolicy},
+	)
+}
+
+// TestClaims: pools on claims.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	start(t).each(t,
+		part{"seed with pvcTemplate", claimSeed},
+		part{"claims of kubevirt's operator", existingClaims},
+		part{"claims and nodes", claimsOfNodes},
+		part{"templates", templates},
+		part{"one claim for all nodes", oneClaim},
+		part{"what is in the way of one claim for all nodes", inTheWayOfOneClaim},
+	)
+}
+
+// TestRefusals: what the webhook lets pass, what it refuses, and what it warns of; and what volumes keep.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	start(t).each(t,
+		part{"old violations", oldViolations},
+		part{"webhook", webhook},
+		part{"nodes that are gone", nodesGone},
+		part{"narrowing", narrowing},
+		part{"pool behind a pool", poolBehindPool},
+		part{"accepted with a warning", accepted},
+		part{"another name", anotherName},
+		part{"deletion", deletion},
+	)
 }
 
 // clear removes the resource whatever holds it, and waits until the garbage collector has removed what was the

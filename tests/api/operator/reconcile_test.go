@@ -64,8 +64,9 @@ func (w *world) sameAsHelm(t *testing.T, file string, values map[string]string) 
 		"driver.metricsTLS.cipherSuites": intermediate(),
 	}
 	maps.Copy(json, values)
-	args := []string{"--api-versions", "monitoring.coreos.com/v1/ServiceMonitor", "--no-hooks"}
-	rendered := helmcli.Raw(t, w.Helm(t).MustTemplate(t, helmcli.Values{Files: files, JSON: json, Args: args}))
+	rendered := helmcli.Raw(t, w.Helm(t).MustTemplate(t, helmcli.Values{
+		Files: files, JSON: json, APIVersions: []string{"monitoring.coreos.com/v1/ServiceMonitor"}, NoHooks: true,
+	}))
 	owner := harness.Get(t, w.Server, named())
 	harness.Eventually(t, "the cluster holds what Helm renders", func(ctx context.Context) error {
 		live, err := w.owned(ctx)

@@ -18,6 +18,7 @@ import (
 
 // TestTakeover: what kubevirt's operator has is there under its own names and labels when this one comes.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	s := harness.Start(t)
 	s.Kinds(t, append(helmcli.MonitoringKinds(t), helmcli.OpenShiftKinds(t)[0],
 		"testdata/kubevirt/definition.yaml", "testdata/kubevirt/olm-kinds.yaml")...)
@@ -26,25 +27,14 @@ func TestTakeover(t *testing.T) {
 	there := w.kubevirt(t, harness.Namespace, "leftovers.yaml", "operator.yaml", "workloads.yaml", "job.yaml")
 	w.Create(t, kubevirtsResource("local", "/var/hpvolumes"))
 	w.operator = s.InstallOperator(t, s.Build(t, "./src/operator"), helmcli.Values{Files: []string{baseValues}})
-	t.Run("in its own namespace", func(t *testing.T) {
-		t.Cleanup(func() { w.clear(t); w.operator.Show(t) })
-		inOwnNamespace(t, w, there)
-	})
-	for _, test := range []struct {
-		name string
-		do   func(*testing.T, *world)
-	}{
-		{"in another namespace, by OLM", byOLM},
-		{"a finalizer that comes back", comesBack},
-		{"a deletion that began before", deletionBefore},
-		{"mounters", mounters},
-		{"mounters in another namespace", mountersElsewhere},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Cleanup(func() { w.clear(t); w.operator.Show(t) })
-			test.do(t, w)
-		})
-	}
+	w.each(t,
+		part{"in its own namespace", func(t *testing.T, w *world) { inOwnNamespace(t, w, there) }},
+		part{"in another namespace, by OLM", byOLM},
+		part{"a finalizer that comes back", comesBack},
+		part{"a deletion that began before", deletionBefore},
+		part{"mounters", mounters},
+		part{"mounters in another namespace", mountersElsewhere},
+	)
 }
 
 // inOwnNamespace: one step after the other, each only when the one before is over.

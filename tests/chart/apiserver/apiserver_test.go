@@ -30,10 +30,11 @@ type server struct {
 }
 
 func TestChartOnRealAPIServer(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	t.Run("dry run", func(t *testing.T) { dryRun(t, s) })
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
-		t.Setenv("KUBECONFIG", s.kubeconfig)
+		helm.Kubeconfig = s.kubeconfig
 		life(t, s, helm)
 	})
 }

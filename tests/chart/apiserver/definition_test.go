@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
@@ -20,9 +22,10 @@ import (
 
 // TestDefinitionIsTheOperators: the chart brings none of the HostPathProvisioner, and gets on with whichever is there.
 func TestDefinitionIsTheOperators(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
-		t.Setenv("KUBECONFIG", s.kubeconfig)
+		helm.Kubeconfig = s.kubeconfig
 		t.Run("none", func(t *testing.T) { noDefinition(t, s, helm) })
 		t.Run("kubevirt's", func(t *testing.T) { kubevirtsDefinition(t, s, helm) })
 		t.Run("an older chart's", func(t *testing.T) { olderChartsDefinition(t, s, helm) })
@@ -148,15 +151,12 @@ func remove(t *testing.T, s *server) {
 func until(t *testing.T, what string, try func() error) {
 	t.Helper()
 	const patience, interval = 3 * time.Minute, 100 * time.Millisecond
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
-		}
-		time.Sleep(interval)
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(context.Context) (bool, error) {
+		last = try()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: not within %s (%v): %v", what, patience, err, last)
 	}
 }

@@ -16,12 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-const (
-	// certificateInterval is how soon the controller serves a certificate that was renewed.
-	certificateInterval = 30 * time.Second
-	// settling is how long a node's driver may take to look at its pools.
-	settling = 10 * time.Second
-)
+// settling is how long a node's driver may take to look at its pools.
+const settling = 10 * time.Second
 
 // buildController puts the cluster's controller together, which upstream's sidecars call on a socket of its own. It has
 // no pools: what is asked for happens on nodes.
@@ -82,7 +78,7 @@ func (d *driver) addHub(
 ) (*certificate, error) {
 	serving := newCertificate(certificateConfig{
 		Mode: d.certificates, DNSName: d.servingName, SecretName: d.certificateSecret, ConfigMapName: d.controllerCA,
-		Store: cluster, Log: d.log, Now: time.Now, Interval: certificateInterval,
+		Store: cluster, Log: d.log, Now: time.Now, Interval: d.certificateInterval,
 	})
 	hub, err := tunnel.NewHub(tunnel.HubConfig{
 		TLS: serving.tls(), TopologyKey: d.topologyKey, Version: buildinfo.Version(), Review: cluster.Review,

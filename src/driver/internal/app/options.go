@@ -52,7 +52,7 @@ type options struct {
 	sharedPools                                              string
 	tunnelAddress, servingName, nodeServiceAccount, nodePods string
 	certificates, certificateSecret                          string
-	nodeGrace, nodeGoneAfter, orphanAge                      time.Duration
+	nodeGrace, nodeGoneAfter, orphanAge, certificateInterval time.Duration
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
@@ -113,6 +113,10 @@ func (o *options) addTunnelFlags(flags *pflag.FlagSet) {
 		"controller: how long there must be no Node object before volumes of that node can be deleted")
 	flags.DurationVar(&o.orphanAge, "orphan-age", time.Hour,
 		"controller: how old a volume must be to count as orphaned where no PersistentVolume names it")
+	const interval = "certificate-interval" // no help lists it: tests make it short
+	flags.DurationVar(&o.certificateInterval, interval, 30*time.Second,
+		"controller: how soon it serves a certificate that was renewed")
+	flags.Lookup(interval).Hidden = true
 }
 
 // validate gives all that is wrong, one line per option.
@@ -206,6 +210,9 @@ func (o *options) tunnelRules() []rule {
 		{"node-grace", o.nodeGrace.String(), o.nodeGrace > 0, "want a positive duration"},
 		{"node-gone-after", o.nodeGoneAfter.String(), o.nodeGoneAfter > 0, "want a positive duration"},
 		{"orphan-age", o.orphanAge.String(), o.orphanAge > 0, "want a positive duration"},
+		{
+			"certificate-interval", o.certificateInterval.String(), o.certificateInterval > 0, "want a positive duration",
+		},
 	}
 }
 

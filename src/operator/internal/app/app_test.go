@@ -39,6 +39,8 @@ func TestWrongOptions(t *testing.T) {
 		"certificate-secret": {"", "want the name of a Secret"},
 		"metrics-address":    {"8443", "want host:port, :port or 0"},
 		"health-address":     {"0", "want host:port or :port"},
+		"takeover-interval":  {"0s", "--takeover-interval: 0s: want a positive duration"},
+		"finalizer-grace":    {"-1s", "--finalizer-grace: -1s: want a positive duration"},
 		"log-level":          {"loud", "want debug, info, warn or error"},
 		"log-format":         {"xml", "want json or text"},
 	} {

@@ -212,7 +212,7 @@ func (op *operator) buildController() error {
 		Renderer: render.Remember(renderer), Platform: op.platform, Policy: op.policy, Definition: op.definition,
 		Recorder: op.mgr.GetEventRecorder(component), Ready: ready, Log: op.log,
 		Namespace: op.namespace, ReleaseName: op.releaseName, BaseConfig: op.baseConfig, DriverName: op.driverName,
-		Version: buildinfo.Version(),
+		Version: buildinfo.Version(), TakeoverInterval: op.takeoverInterval, FinalizerGrace: op.finalizerGrace,
 	}).Setup(op.mgr, op.changed)
 }
 

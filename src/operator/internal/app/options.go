@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -28,6 +29,7 @@ type options struct {
 	logLevel, logFormat, kubeconfig                string
 	tlsMinVersion                                  string
 	tlsCipherSuites                                []string
+	takeoverInterval, finalizerGrace               time.Duration
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
@@ -51,6 +53,19 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "file with access to the cluster; empty inside the cluster")
+	o.addPeriods(flags)
+}
+
+// addPeriods adds flags that no help lists: tests make these periods short.
+func (o *options) addPeriods(flags *pflag.FlagSet) {
+	const interval, grace = "takeover-interval", "finalizer-grace"
+	flags.DurationVar(&o.takeoverInterval, interval, 10*time.Second,
+		"how often it is looked whether what kubevirt's operator runs has ended")
+	flags.DurationVar(&o.finalizerGrace, grace, time.Minute,
+		"how soon after it was removed kubevirt's finalizer means an operator that puts it back")
+	for _, name := range []string{interval, grace} {
+		flags.Lookup(name).Hidden = true
+	}
 }
 
 // validate gives all that is wrong, one line per option.
@@ -81,6 +96,8 @@ func (o *options) validate() error {
 		"want host:port, :port or 0", strconv.Quote(o.metricsAddress))
 	refuse(!command.IsAddress(o.healthAddress), "--health-address", "want host:port or :port",
 		strconv.Quote(o.healthAddress))
+	refuse(o.takeoverInterval <= 0, "--takeover-interval", "want a positive duration", o.takeoverInterval)
+	refuse(o.finalizerGrace <= 0, "--finalizer-grace", "want a positive duration", o.finalizerGrace)
 	if _, err := logging.New(io.Discard, o.logLevel, o.logFormat); err != nil {
 		problems = append(problems, fmt.Errorf("--log-level or --log-format: %w", err))
 	}

@@ -79,6 +79,12 @@ type Options struct {
 	Namespace, ReleaseName, BaseConfig, DriverName string
 	// Version is the operator's own.
 	Version string
+	// TakeoverInterval is how often it is looked whether what kubevirt's operator runs has ended: nothing of it is
+	// watched.
+	TakeoverInterval time.Duration
+	// FinalizerGrace is how long a finalizer of kubevirt's that was removed has to stay away: only an operator puts it
+	// back sooner.
+	FinalizerGrace time.Duration
 }
 
 // Reconciler reconciles the HostPathProvisioner that is served, and refuses others.

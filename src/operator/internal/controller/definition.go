@@ -20,7 +20,7 @@ import (
 // that nobody serves.
 func (r *Reconciler) idle(ctx context.Context) (reconcile.Result, error) {
 	if running, err := r.Predecessor.Running(ctx); err != nil || len(running) > 0 {
-		return again(lookAgain, err)
+		return again(r.TakeoverInterval, err)
 	}
 	if err := r.Predecessor.RemoveWebhook(ctx); err != nil {
 		return reconcile.Result{}, err

@@ -138,7 +138,7 @@ func TestDefinitionWithoutResource(t *testing.T) {
 		Build()
 	d := &definition{}
 	r := New(Options{
-		Client: c, Ready: &gauge{}, Definition: d,
+		Client: c, Ready: &gauge{}, Definition: d, TakeoverInterval: takeoverInterval,
 		Predecessor: predecessor.New(predecessor.Options{Live: c, Nodes: c, Writer: c, Namespace: "hpp"}),
 	})
 	pass := func() (reconcile.Result, error) { return r.Reconcile(t.Context(), reconcile.Request{}) }

@@ -17,12 +17,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
-// lookAgain is how often it is looked whether what kubevirt's operator runs has ended: nothing of it is watched.
-const lookAgain = 10 * time.Second
-
-// grudge is how long a finalizer of kubevirt's that was removed has to stay away: only an operator puts it back sooner.
-const grudge = time.Minute
-
 // takeOver lets nothing be done for a resource while something of kubevirt's runs: two drivers with one name on a node
 // take each other's registration away, and kubevirt's removes data past our trash. It returns how long to wait; 0 is
 // that nothing is in the way.
@@ -40,7 +34,7 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 	if err != nil {
 		return 0, err
 	}
-	if wait.Over() && ours && theirs && r.now().Before(r.disowned.Add(grudge)) {
+	if wait.Over() && ours && theirs && r.now().Before(r.disowned.Add(r.FinalizerGrace)) {
 		wait = predecessor.Wait{Operator: true, Message: "not served: kubevirt's finalizer came back as soon as it was " +
 			"removed, so that an operator of kubevirt's runs where it cannot be found, outside the cluster or under " +
 			"another name: stop it, then this goes on by itself"}
@@ -54,7 +48,7 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 		reason = status.ReasonKubevirtOperatorRuns
 	}
 	fresh, events := status.Waiting(resource, r.now(), reason, wait.Message)
-	return lookAgain, r.write(ctx, resource, fresh, events)
+	return r.TakeoverInterval, r.write(ctx, resource, fresh, events)
 }
 
 // serves reports whether nothing was in the way before: in this process, or by an earlier one, whose driver is there.
@@ -93,7 +87,7 @@ func (r *Reconciler) besideOurs(ctx context.Context, resource *hpp) (time.Durati
 		"`helm uninstall --no-hooks`; or, where the operator in namespace %[2]s is no more, run `kubectl delete daemonsets "+
 		"--namespace=%[2]s --selector=%[3]s=%[4]s`", r.Namespace, at, names.OwnedBy, names.CustomResource)
 	fresh, events := status.Waiting(resource, r.now(), status.ReasonServedElsewhere, message)
-	return lookAgain, r.sayOnce(ctx, resource, message, fresh, events)
+	return r.TakeoverInterval, r.sayOnce(ctx, resource, message, fresh, events)
 }
 
 // refused makes events of a change of the resource that the webhook of an operator that is no more refused. No webhook

@@ -27,6 +27,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
+const takeoverInterval = 10 * time.Second
+
 // cluster has Deployments, and one resource, of which only the status can be changed: any other call panics.
 type cluster struct {
 	client.Client
@@ -132,7 +134,8 @@ func served(name string) *v1beta1.HostPathProvisioner {
 func (c *cluster) reconciler(recorder *recorded) *Reconciler {
 	r := New(Options{
 		Client: c, Live: c, Ready: &gauge{}, Recorder: recorder, Namespace: "hpp",
-		Predecessor: predecessor.New(predecessor.Options{Live: c, Nodes: c, Writer: c, Namespace: "hpp"}),
+		Predecessor:      predecessor.New(predecessor.Options{Live: c, Nodes: c, Writer: c, Namespace: "hpp"}),
+		TakeoverInterval: takeoverInterval, FinalizerGrace: time.Minute,
 	})
 	r.now = moment
 	return r
@@ -146,7 +149,7 @@ func TestLeavesToKubevirtsOperator(t *testing.T) {
 		c, recorder := &cluster{deployments: kubevirts(), resource: served("another"), whole: whole}, &recorded{}
 		r := c.reconciler(recorder)
 		result, err := r.Reconcile(t.Context(), request("another"))
-		if err != nil || result.RequeueAfter != 10*time.Second || c.wrote == nil {
+		if err != nil || result.RequeueAfter != takeoverInterval || c.wrote == nil {
 			t.Fatalf("again after %s, error %v, wrote %v", result.RequeueAfter, err, c.wrote)
 		}
 		condition := meta.FindStatusCondition(c.wrote.Conditions, v1beta1.NotServed)
@@ -206,7 +209,7 @@ func TestGoesOnAfterARestart(t *testing.T) {
 	resource := served(names.CustomResource)
 	resource.Finalizers = []string{names.Finalizer}
 	c := &cluster{deployments: kubevirts(), resource: resource}
-	if wait, err := c.reconciler(&recorded{}).takeOver(t.Context(), resource); wait != lookAgain || err != nil {
+	if wait, err := c.reconciler(&recorded{}).takeOver(t.Context(), resource); wait != takeoverInterval || err != nil {
 		t.Errorf("without a driver: waits %s, error %v", wait, err)
 	}
 	c.daemonSets = make([]appsv1.DaemonSet, 1)
@@ -224,7 +227,7 @@ func TestFinalizerThatComesBackAtOnce(t *testing.T) {
 	r := c.reconciler(recorder)
 	for _, step := range []struct {
 		since, wait time.Duration
-	}{{0, lookAgain}, {59 * time.Second, lookAgain}, {time.Minute, 0}} {
+	}{{0, takeoverInterval}, {59 * time.Second, takeoverInterval}, {time.Minute, 0}} {
 		r.disowned = moment().Add(-step.since)
 		if wait, err := r.takeOver(t.Context(), resource); wait != step.wait || err != nil {
 			t.Errorf("after %s: waits %s, error %v", step.since, wait, err)
@@ -251,7 +254,7 @@ func TestLeavesToAnotherRelease(t *testing.T) {
 	theirs := resource.Status
 	for pass := range 3 {
 		result, err := r.Reconcile(t.Context(), request(resource.Name))
-		if err != nil || result.RequeueAfter != 10*time.Second || (c.wrote != nil) != (pass == 0) {
+		if err != nil || result.RequeueAfter != takeoverInterval || (c.wrote != nil) != (pass == 0) {
 			t.Fatalf("pass %d: again after %s, error %v, wrote %v", pass, result.RequeueAfter, err, c.wrote)
 		}
 		if c.wrote != nil {

@@ -1,0 +1,95 @@
+// Package cttest has chart-testing install the chart into a cluster, with the values of ci/*-values.yaml one after the
+// other, run `helm test` and remove it again.
+package cttest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+)
+
+// withBoth are the ci files that Helm 3 installs too: the driver and the operator. What the others render is compared
+// between both Helms by the chart's own tests.
+func withBoth() []string { return []string{"default-values.yaml", "operator-values.yaml"} }
+
+// Install installs with Helm 4 all ci files, and with Helm 3 the driver's and the operator's. The cluster has no release
+// of this chart, and can pull the images of the chart's appVersion.
+func Install(t *testing.T, kubeconfig string) {
+	t.Helper()
+	newest := helmcli.Newest(t)
+	newest.Kubeconfig = kubeconfig
+	kubectl := filepath.Join(helmcli.Assets(t), "kubectl")
+	if drivers := run(t, newest, kubectl, "get", "csidrivers", "--output=name"); strings.Contains(drivers, "kubevirt.io.hostpath-provisioner") {
+		t.Fatal("the cluster has a CSIDriver kubevirt.io.hostpath-provisioner already, which one of the ci files would " +
+			"take over: uninstall that release, or use another cluster")
+	}
+	all := ciFiles(t, helmcli.ChartDir(t))
+	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
+		helm.Kubeconfig = kubeconfig
+		files, chart := all, helmcli.ChartDir(t)
+		if helm.Version == helmcli.Version3 {
+			files, chart = withBoth(), only(t, withBoth())
+		}
+		ct := helmcli.Tool(t, "ct", "v3.14.0")
+		out := run(t, helm, ct, "install", "--config", "ct.yaml", "--charts", chart)
+		for _, file := range files {
+			if !strings.Contains(out, file) {
+				t.Errorf("ct install did not use %s:\n%s", file, out)
+			}
+		}
+		if !strings.Contains(out, "TEST SUITE:") || !strings.Contains(out, "Phase:          Succeeded") {
+			t.Errorf("`helm test` ran no pod:\n%s", out)
+		}
+	})
+}
+
+// ciFiles are the names of a chart's ci files.
+func ciFiles(t *testing.T, chart string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
+	if err != nil || len(paths) < len(withBoth()) {
+		t.Fatalf("ci files %v, %v; want at least %v", paths, err, withBoth())
+	}
+	var names []string
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	return names
+}
+
+// only is a copy of the chart that has no other ci files: chart-testing uses all that it finds.
+func only(t *testing.T, files []string) string {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "hostpath-provisioner")
+	if err := os.CopyFS(copied, os.DirFS(helmcli.ChartDir(t))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range ciFiles(t, copied) {
+		if !slices.Contains(files, name) {
+			if err := os.Remove(filepath.Join(copied, "ci", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return copied
+}
+
+// run runs a command in the repository's root and gives its output. ct finds a kubectl of the cluster's version, on a
+// machine with another one or none.
+func run(t *testing.T, helm helmcli.Helm, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = helmcli.Root(t)
+	path := []string{filepath.Dir(helm.Binary), helmcli.Assets(t), os.Getenv("PATH")}
+	cmd.Env = append(helm.Environment(t), "PATH="+strings.Join(path, string(os.PathListSeparator)))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return string(out)
+}
