@@ -22,7 +22,7 @@ DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/inte
   provisioner/internal/hostpath provisioner/internal/shared)
 # Crashes at every step, and trees of 100,000 files: one goroutine, for minutes with the race detector. They run without.
 MATRIX_TESTS := CrashAtEveryStep CrashDuringRecovery ErrorAtEveryStep AskedAgainThenPowerCut RandomLives \
-  TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives PowerCutsOnRealBtrfs Nested Wide Bushy ADeepTreeIsPurged
+  TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives Nested Wide Bushy ADeepTreeIsPurged
 MATRICES := ^Test($(subst $(eval ) ,|,$(strip $(MATRIX_TESTS))))$$
 MATRIX_PACKAGES := $(addprefix ./src/driver/internal/,volume disk pool)
 # What the chart's appVersion says is what the binaries say.

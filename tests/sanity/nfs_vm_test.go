@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// nfs is what a pool with scope shared lies on in the VM of TestNFS: the kernel serves /export, and mounts it as often as
-// there are drivers, each time as another machine would, with a cache of its own.
+// nfs is what a pool with scope shared lies on in the VM of TestNFS: the kernel serves /export, and mounts it as often
+// as there are drivers, each time as another machine would, with a cache of its own.
 const nfs = "shared-nfs"
 
 // exportOnce makes the kernel an NFS server without a daemon: what rpc.mountd would answer is written beforehand

@@ -29,7 +29,9 @@ func (t goTool) provide(ctx context.Context, dir, cache string) (string, error) 
 	}
 	name := path.Base(t.pkg)
 	binary := filepath.Join(cache, "tools", name+"-"+version, name)
+	_, missing := os.Stat(binary)
 	made, err := os.ReadFile(binary + madeWith)
+	err = errors.Join(missing, err)
 	if err == nil && string(made) == t.flags(version) {
 		return binary, nil
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {

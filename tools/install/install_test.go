@@ -66,7 +66,8 @@ func TestToolIsBuiltAgainForOtherFlags(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for file, text := range map[string]string{binary: "built before", binary + madeWith: "go1.1 " + tool.ldflags(version)} {
+	old := "go1.1 " + tool.ldflags(version)
+	for file, text := range map[string]string{binary: "built before", binary + madeWith: old} {
 		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}

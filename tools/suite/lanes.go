@@ -69,7 +69,7 @@ func (l *lanes) run(ctx context.Context, target string) {
 	if readErr != nil {
 		text = []byte(readErr.Error())
 	}
-	fmt.Fprintf(l.out, "%s--- what make %s printed:\n%s--- end of make %s: %s\n", now(), target, text, target, e)
+	l.print("%s--- what make %s printed:\n%s--- end of make %s: %s\n", now(), target, text, target, e)
 }
 
 func (l *lanes) command(ctx context.Context, target, log string) error {
@@ -87,7 +87,12 @@ func (l *lanes) command(ctx context.Context, target, log string) error {
 func (l *lanes) say(format string, arguments ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fmt.Fprintf(l.out, now()+format, arguments...)
+	l.print(now()+format, arguments...)
+}
+
+// print ignores that nobody may be there to read: the result is the exit status.
+func (l *lanes) print(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(l.out, format, arguments...)
 }
 
 func now() string { return time.Now().Format("15:04:05 ") }
@@ -103,7 +108,7 @@ func (e ended) String() string {
 
 // summary is what a reader of the end needs; its error names the targets that failed.
 func (l *lanes) summary(took time.Duration) error {
-	fmt.Fprintf(l.out, "\nThe ten slowest tests (all are in %s):\n", l.folder)
+	l.print("\nThe ten slowest tests (all are in %s):\n", l.folder)
 	err := slowest(l.out, l.folder, 10)
 	var failed []string
 	var targets strings.Builder
@@ -113,7 +118,7 @@ func (l *lanes) summary(took time.Duration) error {
 			failed = append(failed, e.target)
 		}
 	}
-	fmt.Fprintf(l.out, "\n%smake test: %.0f s\n", targets.String(), took.Seconds())
+	l.print("\n%smake test: %.0f s\n", targets.String(), took.Seconds())
 	err = errors.Join(err, os.WriteFile(filepath.Join(l.folder, "targets.txt"), []byte(targets.String()), 0o644))
 	if len(failed) > 0 {
 		err = errors.Join(fmt.Errorf("failed: %s", strings.Join(failed, ", ")), err)

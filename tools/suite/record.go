@@ -98,31 +98,34 @@ func (r recording) show(out io.Writer, all map[string]*unfinished, e event) erro
 		p = &unfinished{text: map[string]string{}}
 		all[e.Package] = p
 	}
+	ended := e.Action == "pass" || e.Action == "skip" || e.Action == "fail"
 	switch {
 	case e.Action == "output":
-		if _, has := p.text[e.Test]; !has && e.Test != "" {
-			p.order = append(p.order, e.Test)
-		}
-		if strings.HasPrefix(e.Output, "=== ") { // for go test -v
-			e.Output = ""
-		}
-		p.text[e.Test] += e.Output
-	case e.Test != "" && (e.Action == "pass" || e.Action == "skip"):
-		p.text[e.Test] = ""
-	case e.Test == "" && (e.Action == "pass" || e.Action == "skip"):
-		return p.print(out, func(line string) bool { return strings.HasPrefix(line, "ok ") || strings.HasPrefix(line, "? ") })
-	case e.Test == "" && e.Action == "fail":
-		return p.print(out, func(string) bool { return true })
+		p.add(e.Test, e.Output)
+	case ended && e.Test == "":
+		return p.print(out, e.Action == "fail")
+	case ended && e.Action != "fail":
+		p.text[e.Test] = "" // what a test says that has passed is for go test -v
 	}
 	return nil
 }
 
-// print shows the lines that are wanted, the package's own last. Tests that have passed have none left.
-func (p *unfinished) print(out io.Writer, wanted func(line string) bool) error {
+func (p *unfinished) add(test, text string) {
+	if _, has := p.text[test]; !has && test != "" {
+		p.order = append(p.order, test)
+	}
+	if strings.HasPrefix(text, "=== ") { // for go test -v, too
+		text = ""
+	}
+	p.text[test] += text
+}
+
+// print shows what is left of the tests, and the package's own lines last: all if it has failed, else its result.
+func (p *unfinished) print(out io.Writer, failed bool) error {
 	var text strings.Builder
 	for _, test := range append(p.order, "") {
 		for line := range strings.Lines(p.text[test]) {
-			if wanted(line) {
+			if failed || strings.HasPrefix(line, "ok ") || strings.HasPrefix(line, "? ") {
 				text.WriteString(line)
 			}
 		}

@@ -40,8 +40,8 @@ func TestRecordShowsWhatGoTestWouldAndKeepsSeconds(t *testing.T) {
 	if err := record(strings.NewReader(events), &out, r); err != nil {
 		t.Fatal(err)
 	}
-	want := "go: downloading example.org v1.0.0\nok  \tm/good\t1.600s\nnone.go:1: undefined: x\n--- FAIL: TestB (2.00s)\n" +
-		"    b.go:1: wrong\n    --- FAIL: TestB/part (2.00s)\npanic: test timed out\nFAIL\tm/bad\t2.100s\n"
+	want := "go: downloading example.org v1.0.0\nok  \tm/good\t1.600s\nnone.go:1: undefined: x\n" +
+		"--- FAIL: TestB (2.00s)\n    b.go:1: wrong\n    --- FAIL: TestB/part (2.00s)\npanic: test timed out\nFAIL\tm/bad\t2.100s\n"
 	if out.String() != want {
 		t.Errorf("shown:\n%s\nwant:\n%s", out.String(), want)
 	}

@@ -45,7 +45,8 @@ func slowest(out io.Writer, folder string, number int) error {
 	}
 	slices.SortStableFunc(all, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
 	for _, t := range all[:min(number, len(all))] {
-		if _, err := fmt.Fprintf(out, "%7.1f s  %s (%s, %s)\n", t.seconds, t.testName, path.Base(t.pkg), t.target); err != nil {
+		_, err := fmt.Fprintf(out, "%7.1f s  %s (%s, %s)\n", t.seconds, t.testName, path.Base(t.pkg), t.target)
+		if err != nil {
 			return err
 		}
 	}

@@ -101,7 +101,7 @@ func (p *Process) tail() string {
 	return strings.Join(lines[max(0, len(lines)-logTail):], "\n")
 }
 
-// Build compiles one of the shipped programs, such as ./src/operator, as it is shipped, and gives the path of the binary.
+// Build compiles a program such as ./src/operator as it is shipped, and gives the path of the binary.
 func (s *Server) Build(t *testing.T, program string) string {
 	t.Helper()
 	return s.BuildVersion(t, program, "0.0.0-dev") // what a binary says that was built without a version

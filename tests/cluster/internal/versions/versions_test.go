@@ -85,7 +85,8 @@ func TestProgramsHaveKeysOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range []versions.Program{
 		versions.KubernetesProgram(), versions.EtcdProgram(), versions.ContainerdProgram(),
-		versions.CoreDNSProgram(), versions.CSIProvisionerProgram(), versions.CSIResizerProgram(), versions.CertManagerProgram(),
+		versions.CoreDNSProgram(), versions.CSIProvisionerProgram(), versions.CSIResizerProgram(),
+		versions.CertManagerProgram(),
 	} {
 		if seen[p.Key()] || !strings.Contains(p.Key(), p.Version) {
 			t.Errorf("cache key %q of %s: want one of its own, with its version", p.Key(), p.Name)
