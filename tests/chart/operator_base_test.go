@@ -62,7 +62,8 @@ func comesBack(t *testing.T, helm helmsdk.Helm, name string, values helmcli.Valu
 	if err := os.WriteFile(file, []byte(base(t, helm, values)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := helmcli.Objects(t, helm.MustTemplate(t, helmcli.Values{Files: []string{file}, APIVersions: values.APIVersions}))
+	values = helmcli.Values{Files: []string{file}, APIVersions: values.APIVersions}
+	again := helmcli.Objects(t, helm.MustTemplate(t, values))
 	if diff := cmp.Diff(direct, again); diff != "" {
 		t.Errorf("%s: direct and from the base (-direct +base):\n%s", name, diff)
 	}

@@ -3,6 +3,7 @@ package chart
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,6 +94,21 @@ func TestRenderingsAreStrictAndStable(t *testing.T) {
 		}
 		if diff := cmp.Diff(objects[0], objects[1]); diff != "" {
 			t.Errorf("%s: the two Helms render different objects (-3 +4): %s", name, diff)
+		}
+	}
+}
+
+// TestSDKsAreOfTheCommandsVersions: a newer command would be compared with what an older one did.
+func TestSDKsAreOfTheCommandsVersions(t *testing.T) {
+	t.Parallel()
+	required, err := os.ReadFile(filepath.Join("..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{helmcli.Version3, helmcli.Version4} {
+		major, _, _ := strings.Cut(version, ".")
+		if want := "\thelm.sh/helm/" + major + " " + version + "\n"; !strings.Contains(string(required), want) {
+			t.Errorf("tests/go.mod does not require%s", want)
 		}
 	}
 }

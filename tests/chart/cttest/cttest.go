@@ -17,14 +17,15 @@ import (
 // between both Helms by the chart's own tests.
 func withBoth() []string { return []string{"default-values.yaml", "operator-values.yaml"} }
 
-// Install installs with Helm 4 all ci files, and with Helm 3 the driver's and the operator's. The cluster has no release
-// of this chart, and can pull the images of the chart's appVersion.
+// Install installs with Helm 4 all ci files, and with Helm 3 the driver's and the operator's. The cluster has no
+// release of this chart, and can pull the images of the chart's appVersion.
 func Install(t *testing.T, kubeconfig string) {
 	t.Helper()
 	newest := helmcli.Newest(t)
 	newest.Kubeconfig = kubeconfig
 	kubectl := filepath.Join(helmcli.Assets(t), "kubectl")
-	if drivers := run(t, newest, kubectl, "get", "csidrivers", "--output=name"); strings.Contains(drivers, "kubevirt.io.hostpath-provisioner") {
+	drivers := run(t, newest, kubectl, "get", "csidrivers", "--output=name")
+	if strings.Contains(drivers, "kubevirt.io.hostpath-provisioner") {
 		t.Fatal("the cluster has a CSIDriver kubevirt.io.hostpath-provisioner already, which one of the ci files would " +
 			"take over: uninstall that release, or use another cluster")
 	}

@@ -16,7 +16,7 @@ import (
 func install3(ctx context.Context, r request) (release, error) {
 	kube, err := chartutil.ParseKubeVersion(helmcli.KubeVersion)
 	if err != nil {
-		return release{}, fmt.Errorf("Kubernetes version %s: %w", helmcli.KubeVersion, err)
+		return release{}, fmt.Errorf("parse the Kubernetes version %s: %w", helmcli.KubeVersion, err)
 	}
 	options := values.Options{ValueFiles: r.files, Values: r.set, JSONValues: r.json}
 	merged, err := options.MergeValues(nil)

@@ -17,7 +17,7 @@ import (
 func install4(ctx context.Context, r request) (release, error) {
 	kube, err := common.ParseKubeVersion(helmcli.KubeVersion)
 	if err != nil {
-		return release{}, fmt.Errorf("Kubernetes version %s: %w", helmcli.KubeVersion, err)
+		return release{}, fmt.Errorf("parse the Kubernetes version %s: %w", helmcli.KubeVersion, err)
 	}
 	options := values.Options{ValueFiles: r.files, Values: r.set, JSONValues: r.json}
 	merged, err := options.MergeValues(nil)
@@ -39,7 +39,7 @@ func install4(ctx context.Context, r request) (release, error) {
 	}
 	rel, ok := answer.(*releasev1.Release)
 	if !ok {
-		return release{}, fmt.Errorf("Helm 4 gave a %T for a release", answer)
+		return release{}, fmt.Errorf("the release of Helm 4 is a %T", answer)
 	}
 	result := release{manifest: rel.Manifest, notes: rel.Info.Notes}
 	for _, h := range rel.Hooks {

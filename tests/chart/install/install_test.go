@@ -1,5 +1,5 @@
-// Package install has chart-testing install the chart into a kind cluster. The end-to-end suite does the same on its own
-// cluster, as TestChartTesting: this is for a change of the chart alone.
+// Package install has chart-testing install the chart into a kind cluster. The end-to-end suite does the same on its
+// own cluster, as TestChartTesting: this is for a change of the chart alone.
 //
 // By default the cluster hpp-ct is made for the run and removed after it.
 //
