@@ -186,9 +186,13 @@ func ownFilesystem(f Facts) bool {
 // OnNetwork refuses a network filesystem for a pool of one node's volumes: each node would take it for its own.
 func OnNetwork(spec poolspec.Pool, f disk.Facts) (d Decision, refused bool) {
 	if spec.Scope != poolspec.ScopeNode || spec.PVCTemplate != nil ||
-		!slices.Contains([]string{"nfs", "cephfs", "smb", "9p", "fuse"}, f.FSType) {
+		!slices.Contains(networkFilesystems(), f.FSType) {
 		return d, false
 	}
 	return Absent("NetworkFilesystem", "%s is on a network filesystem (%s), and a pool with scope node needs a disk of "+
 		"the node's own: each node would make its volumes in the same directory", spec.Path, f.FSType), true
+}
+
+func networkFilesystems() []string {
+	return []string{"nfs", "cephfs", "smb", "9p", "fuse", "lustre", "gpfs", "beegfs", "ocfs2", "gfs2"}
 }

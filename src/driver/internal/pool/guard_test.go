@@ -260,6 +260,12 @@ func TestNetworkFilesystem(t *testing.T) {
 	n.memory.Mount("/pool/csi")
 	n.memory.SetFSType("/pool/csi", "nfs")
 	n.is(t, "local", true, "")
+
+	for _, name := range []string{"lustre", "gpfs", "beegfs", "ocfs2", "gfs2", "cephfs", "smb", "9p", "fuse"} {
+		n = start(t, other())
+		n.memory.SetFSType("/other", name)
+		n.is(t, "other", false, "NetworkFilesystem")
+	}
 }
 
 // claimed is a pool whose filesystem comes from a claim.
