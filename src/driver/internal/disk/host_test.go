@@ -181,3 +181,15 @@ func loop(t *testing.T, kind string, size int64) string {
 	})
 	return dir
 }
+
+// TestClusterFilesystems by the numbers that statfs(2) has for them.
+func TestClusterFilesystems(t *testing.T) {
+	for magic, want := range map[int64]string{
+		0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x7461636f: "ocfs2", 0x01161970: "gfs2",
+		0x6969: "nfs", 0x12345678: "0x12345678",
+	} {
+		if got := disk.FSType(magic); got != want {
+			t.Errorf("%#x is %q, want %q", magic, got, want)
+		}
+	}
+}
