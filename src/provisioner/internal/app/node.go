@@ -104,7 +104,8 @@ func (n *nodeOptions) build(
 ) (*provisioner, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
 	backend, err := hostpath.New(hostpath.Config{
-		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(), Node: n.node, Directory: n.directory,
+		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(),
+		Volumes: factory.Core().V1().PersistentVolumes().Lister(), Node: n.node, Directory: n.directory,
 		NamingPrefix: n.namingPrefix == "true", WholeFilesystem: n.capacity == capacityFilesystem, Log: log,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -32,11 +33,11 @@ func sharedMode() mode {
 	}
 }
 
-// sharedOptions are torchbox's flags, and three of ours.
+// sharedOptions are torchbox's flags, and ours.
 type sharedOptions struct {
-	name, id, master string
-	requireMount     bool
-	hostMounts       string
+	name, id, master, path string
+	requireMount           bool
+	hostMounts             string
 	// election is nil where nothing was said: then it depends on where the process runs.
 	election          *bool
 	electionNamespace string
@@ -48,6 +49,8 @@ func (s *sharedOptions) define(flags *flag.FlagSet, _ func(string) string) {
 	flags.Func("id", "identity on its PersistentVolumes: only those that have it are deleted (default "+s.id+")",
 		unlessEmpty(&s.id))
 	flags.StringVar(&s.master, "master", "", "URL of the Kubernetes API, instead of or beside -kubeconfig")
+	flags.StringVar(&s.path, "path", "/",
+		"where the storage, or a directory of it, is mounted: pvDir lies there or below, and below it no link is followed")
 	flags.BoolVar(&s.requireMount, "require-mount", true,
 		"make and remove nothing in a directory that is on a disk of the node; false takes any directory, and what is\n"+
 			"made while the storage is not mounted is lost to the other nodes")
@@ -69,6 +72,10 @@ func (s *sharedOptions) rules(o options) []rule {
 		{
 			len(validation.IsQualifiedName(strings.ToLower(s.name))) > 0,
 			fmt.Sprintf("-name: %q: want a name such as %s", s.name, names.SharedProvisioner),
+		},
+		{
+			!filepath.IsAbs(s.path) || filepath.Clean(s.path) != s.path,
+			fmt.Sprintf("-path: %q: want the clean absolute path of a directory, such as /ceph", s.path),
 		},
 		{
 			s.requireMount && s.hostMounts == "" && s.inPod(o),
@@ -114,7 +121,8 @@ func (s *sharedOptions) build(
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
 	backend, err := shared.New(shared.Config{
 		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(),
-		Volumes: factory.Core().V1().PersistentVolumes().Lister(), Name: s.name, ID: s.id, Guard: guard, Log: log,
+		Volumes: factory.Core().V1().PersistentVolumes().Lister(), Name: s.name, ID: s.id,
+		Path: s.path, Guard: guard, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package hostpath
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -31,11 +30,11 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if err != nil {
 		return err
 	}
-	dir, err := os.OpenRoot(p.Directory)
+	dir, err := p.open()
 	if err != nil {
-		return fmt.Errorf("open the directory of the volumes on node %s: %w", p.Node, err)
+		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
 	if err := volume.RemoveDirectory(ctx, p.Log, dir, name, pv.Name); err != nil {
 		return fmt.Errorf("remove the volume's directory on node %s: %w", p.Node, err)
 	}

@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 )
 
 func failing(err error) clienttesting.ReactionFunc {
@@ -237,6 +239,32 @@ func TestOnlyItsOwn(t *testing.T) {
 		if found := list(t, directory); len(found) != 1 {
 			t.Errorf("with another %s there is %v, want it untouched", annotation, found)
 		}
+	}
+}
+
+// TestInAVolume nothing is made or removed: its pods can exchange what is there.
+func TestInAVolume(t *testing.T) {
+	p, directory := provisioner(t, nil)
+	fill(t, filepath.Join(directory, pvName), "/nowhere")
+	tenants := persistentVolume(filepath.Dir(directory))
+	tenants.Name = "tenants"
+	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	if err := volumes.Add(tenants); err != nil {
+		t.Fatal(err)
+	}
+	p.Volumes = corelisters.NewPersistentVolumeLister(volumes)
+	want := "the directory of the volumes on node here: " + directory + " is or lies in the directory of PersistentVolume " +
+		"tenants, and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or " +
+		"removed there: choose a directory that is in no volume"
+	_, _, err := p.Provision(t.Context(), options(nil))
+	if message(err) != want {
+		t.Errorf("provision: error %v, want %s", err, want)
+	}
+	if err := p.Delete(t.Context(), persistentVolume(filepath.Join(directory, pvName))); message(err) != want {
+		t.Errorf("delete: error %v, want %s", err, want)
+	}
+	if diff := cmp.Diff([]string{pvName}, list(t, directory)); diff != "" {
+		t.Errorf("what is there (-want +got):\n%s", diff)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
@@ -38,7 +39,8 @@ func provisioner(t *testing.T, change func(*Config)) (*Provisioner, string) {
 	t.Helper()
 	c := Config{
 		Client: cluster(), Classes: storagelisters.NewStorageClassLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
-		Node: "here", Directory: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Volumes: corelisters.NewPersistentVolumeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+		Node:    "here", Directory: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&c)
@@ -424,7 +426,8 @@ func TestShouldProvision(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	good := Config{
 		Client: cluster(), Classes: storagelisters.NewStorageClassLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
-		Node: "here", Log: slog.New(slog.DiscardHandler),
+		Volumes: corelisters.NewPersistentVolumeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+		Node:    "here", Log: slog.New(slog.DiscardHandler),
 	}
 	for directory, want := range map[string]string{
 		"/":             `directory of the volumes: "/": want a clean absolute path of its own`,

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/util"
@@ -23,10 +24,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
-// Config is what a Provisioner is made of; Client, Classes, Node, Directory and Log are required.
+// Config is what a Provisioner is made of; Client, Classes, Volumes, Node, Directory and Log are required.
 type Config struct {
 	Client  kubernetes.Interface
 	Classes storagelisters.StorageClassLister
+	Volumes corelisters.PersistentVolumeLister
 	// Node is the name of this node.
 	Node string
 	// Directory is where the volumes lie, the same path here and on the host: absolute and clean.
@@ -51,7 +53,7 @@ var (
 
 // New returns a provisioner.
 func New(c Config) (*Provisioner, error) {
-	if c.Client == nil || c.Classes == nil || c.Node == "" || c.Log == nil {
+	if c.Client == nil || c.Classes == nil || c.Volumes == nil || c.Node == "" || c.Log == nil {
 		return nil, errors.New("hostPath provisioner: a field of its Config is missing")
 	}
 	if !filepath.IsAbs(c.Directory) || filepath.Clean(c.Directory) != c.Directory || c.Directory == "/" {
@@ -86,7 +88,7 @@ func (p *Provisioner) Provision(
 		return nil, controller.ProvisioningFinished, err
 	}
 	name := p.directoryName(o)
-	capacity, err := p.prepare(name, o.PVC.Spec.Resources.Requests[corev1.ResourceStorage])
+	capacity, err := p.prepare(ctx, name, o.PVC.Spec.Resources.Requests[corev1.ResourceStorage])
 	if err != nil {
 		return nil, whereNext(o.PVC), err
 	}

@@ -61,7 +61,7 @@ func unmounted(t *testing.T) *scene {
 	var err error
 	s.Provisioner, err = New(Config{
 		Client: fake.NewClientset(), Classes: storagelisters.NewStorageClassLister(s.classes),
-		Volumes: corelisters.NewPersistentVolumeLister(s.volumes), Name: name, ID: name,
+		Volumes: corelisters.NewPersistentVolumeLister(s.volumes), Name: name, ID: name, Path: filepath.Dir(s.storage),
 		Guard: &Guard{Host: mounts.Self}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

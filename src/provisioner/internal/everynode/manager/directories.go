@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -41,15 +40,16 @@ func (m *Manager) makeAsked(r *http.Request) error {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("look for the PersistentVolume: %w", err)
 	}
-	return m.make(name)
+	return m.make(r.Context(), name)
 }
 
-func (m *Manager) make(name string) error {
+func (m *Manager) make(ctx context.Context, name string) error {
 	dir, err := m.open()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
+	volume.WarnOfOthers(ctx, m.Log, dir.File)
 	return volume.MakeDirectory(dir, name)
 }
 
@@ -80,7 +80,7 @@ func (m *Manager) removeAsked(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
 	return volume.RemoveDirectory(r.Context(), m.Log, dir, name, pv.Name)
 }
 
@@ -135,7 +135,7 @@ func (m *Manager) keepOne(ctx context.Context, pv *corev1.PersistentVolume, name
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
 	if there, err := present(dir, name, typed(pv)); there || err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (m *Manager) keepOne(ctx context.Context, pv *corev1.PersistentVolume, name
 }
 
 // present reports whether there is nothing to do about a directory.
-func present(dir *os.Root, name string, typed bool) (bool, error) {
+func present(dir *volume.Directory, name string, typed bool) (bool, error) {
 	info, err := dir.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -177,7 +177,7 @@ func typed(pv *corev1.PersistentVolume) bool {
 }
 
 // untouched reports whether a directory is as a container runtime makes it, and empty.
-func untouched(dir *os.Root, name string, info fs.FileInfo) bool {
+func untouched(dir *volume.Directory, name string, info fs.FileInfo) bool {
 	const runtimes fs.FileMode = 0o755
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Uid != 0 || stat.Gid != 0 || info.Mode() != fs.ModeDir|runtimes {

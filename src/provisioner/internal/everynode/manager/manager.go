@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -27,6 +27,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/rounds"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
 const (
@@ -149,9 +150,16 @@ func (m *Manager) Ready(context.Context) error {
 	return nil
 }
 
-// open opens the directory of the volumes anew: a disk may have been mounted or unmounted since.
-func (m *Manager) open() (*os.Root, error) {
-	dir, err := os.OpenRoot(m.Base)
+// open opens the directory of the volumes.
+func (m *Manager) open() (*volume.Directory, error) {
+	all, err := m.volumes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	if err := volume.Apart(m.Base, all); err != nil {
+		return nil, err
+	}
+	dir, err := volume.Open(m.Base)
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of the volumes: %w", err)
 	}
