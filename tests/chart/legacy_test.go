@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	securityv1 "github.com/openshift/api/security/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -35,7 +36,8 @@ func TestLegacyRenderings(t *testing.T) {
 	addsOnly(t, plain, full,
 		"ClusterRole /hpp-hostpath-provisioner-legacy", "ClusterRoleBinding /hpp-hostpath-provisioner-legacy",
 		"DaemonSet storage/hpp-hostpath-provisioner-legacy", "ServiceAccount storage/hpp-hostpath-provisioner-legacy",
-		"StorageClass /hostpath-provisioner")
+		"StorageClass /hostpath-provisioner", "ValidatingAdmissionPolicy /hpp-hostpath-provisioner-legacy",
+		"ValidatingAdmissionPolicyBinding /hpp-hostpath-provisioner-legacy")
 }
 
 // addsOnly renders values with each Helm, twice, and checks that plain ones add those objects to the driver's.
@@ -189,6 +191,31 @@ func TestLegacyClasses(t *testing.T) {
 	_, full := legacyValues()
 	objects := legacyObjects(t, full)
 	plain, old := helmcli.Find[*storagev1.StorageClass](t, objects,
+// TestLegacyAdmissionPolicy is about the one account, and can be left out.
+func TestLegacyAdmissionPolicy(t *testing.T) {
+	_, full := legacyValues()
+	policy := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicy](t, legacyObjects(t, full),
+		"storage-driver-legacy")
+	spec := policy.Spec
+	if *spec.FailurePolicy != admissionregistrationv1.Fail || len(spec.MatchConditions) != 1 ||
+		spec.MatchConditions[0].Expression != `request.userInfo.username == "system:serviceaccount:storage:legacy-account"` {
+		t.Errorf("failure policy %s, conditions %+v", *spec.FailurePolicy, spec.MatchConditions)
+	}
+	binding := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, legacyObjects(t, full),
+		"storage-driver-legacy").Spec
+	if binding.PolicyName != policy.Name || len(binding.ValidationActions) != 1 ||
+		binding.ValidationActions[0] != admissionregistrationv1.Deny || binding.MatchResources != nil {
+		t.Errorf("binding %+v", binding)
+	}
+	plain, _ := legacyValues()
+	plain.Set["legacyProvisioner.admissionPolicy"] = "false"
+	for _, id := range helmcli.Ids(legacyObjects(t, plain)) {
+		if strings.HasPrefix(id, "ValidatingAdmissionPolicy") {
+			t.Errorf("there is %s", id)
+		}
+	}
+}
+
 		"hostpath-provisioner"), helmcli.Find[*storagev1.StorageClass](t, objects, "old")
 	describe := func(c *storagev1.StorageClass) string {
 		return strings.Join([]string{
