@@ -174,7 +174,7 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 		"pull policy": "Always", "pull secret": "pull-secret", "priority": "important", "toleration": "dedicated",
 		"node": "yes", "affinity": "virtual",
 		"annotation": "annotation", "label": "label", "scc": "storage-driver-legacy", "memory": "128Mi",
-		"arguments": "--mode=node --http-address=:19896 --log-level=debug --log-format=text --log-level=warn",
+		"arguments": "--mode=node --require-mount --host-mounts=/host/mountinfo --http-address=:19896 --log-level=debug --log-format=text --log-level=warn",
 		"extra":     "GOMEMLIMIT",
 		"path":      "/srv/hpvolumes /srv/hpvolumes /srv/hpvolumes", "prefix": "USE_NAMING_PREFIX=true",
 		"capacity": "PV_CAPACITY=filesystem",
@@ -182,15 +182,15 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
+	if m, v := c.VolumeMounts[1], spec.Volumes[1]; m.MountPath != "/host/mountinfo" || !m.ReadOnly ||
+		v.HostPath.Path != "/proc/1/mountinfo" || *v.HostPath.Type != corev1.HostPathFile {
+		t.Errorf("mount %+v of %+v, want what is mounted on the node", m, v)
+	}
 	if c.Ports[0].ContainerPort != 19896 {
 		t.Errorf("port %d, want 19896", c.Ports[0].ContainerPort)
 	}
 }
 
-func TestLegacyClasses(t *testing.T) {
-	_, full := legacyValues()
-	objects := legacyObjects(t, full)
-	plain, old := helmcli.Find[*storagev1.StorageClass](t, objects,
 // TestLegacyAdmissionPolicy is about the one account, and can be left out.
 func TestLegacyAdmissionPolicy(t *testing.T) {
 	_, full := legacyValues()
@@ -216,6 +216,10 @@ func TestLegacyAdmissionPolicy(t *testing.T) {
 	}
 }
 
+func TestLegacyClasses(t *testing.T) {
+	_, full := legacyValues()
+	objects := legacyObjects(t, full)
+	plain, old := helmcli.Find[*storagev1.StorageClass](t, objects,
 		"hostpath-provisioner"), helmcli.Find[*storagev1.StorageClass](t, objects, "old")
 	describe := func(c *storagev1.StorageClass) string {
 		return strings.Join([]string{

@@ -100,7 +100,7 @@ func TestProvisionedVolume(t *testing.T) {
 	defer unix.Umask(before)
 	p, directory := provisioner(t, nil)
 	pv := mustProvision(t, p, options(nil))
-	mode := corev1.PersistentVolumeFilesystem
+	mode, is := corev1.PersistentVolumeFilesystem, corev1.HostPathDirectory
 	want := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: pvName, Annotations: map[string]string{
 			"hostPathProvisionerIdentity":     "kubevirt.io/hostpath-provisioner",
@@ -110,7 +110,7 @@ func TestProvisionedVolume(t *testing.T) {
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(directory, pvName)},
+				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(directory, pvName), Type: &is},
 			},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
@@ -167,7 +167,7 @@ func TestDirectoryNames(t *testing.T) {
 		if _, err := os.Stat(pv.Spec.HostPath.Path); err != nil {
 			t.Error(err)
 		}
-		if err := p.Delete(t.Context(), pv); err != nil {
+		if err := remove(t.Context(), p, pv); err != nil {
 			t.Errorf("it could not be deleted again: %v", err)
 		}
 	}

@@ -35,6 +35,8 @@ type Config struct {
 	Directory string
 	// NamingPrefix puts the claim's name before the directory's.
 	NamingPrefix bool
+	// Guard looks at the directory before anything is made or removed in it; nil takes any.
+	Guard *volume.Guard
 	// WholeFilesystem makes a PersistentVolume say the size of the filesystem instead of what the claim asks for.
 	WholeFilesystem bool
 	Log             *slog.Logger
@@ -100,6 +102,9 @@ func (p *Provisioner) Provision(
 		names.ProvisionedBy: names.LegacyProvisioner,
 	})
 	pv.Spec.Capacity[corev1.ResourceStorage] = capacity
+	// Where the disk is not mounted, a pod waits for it, instead of getting an empty directory on the node's own.
+	is := corev1.HostPathDirectory
+	pv.Spec.HostPath.Type = &is
 	pv.Spec.NodeAffinity = affinity(hostname)
 	return pv, controller.ProvisioningFinished, nil
 }

@@ -28,6 +28,9 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if err != nil {
 		return err
 	}
+	if _, err := volume.Current(ctx, p.Client, pv); err != nil {
+		return err
+	}
 	dir, err := p.open(ctx, pvDir, false)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ type Config struct {
 	// Path is where the storage, or a directory of it, is mounted: absolute and clean. All volumes lie there or below.
 	Path string
 	// Guard looks at each directory before anything is made or removed in it; nil takes any.
-	Guard *Guard
+	Guard *volume.Guard
 	Log   *slog.Logger
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -99,39 +98,17 @@ func makeIn(at *os.File, name string) error {
 	return dir.File.Sync()
 }
 
-// recognize refuses a directory that has none of the volumes which the cluster has in it: then it is not the storage
-// that they are on. (Nothing on the storage says which it is: the predecessor wrote nothing there, and so do we not.)
-// One of these names in it is enough.
+// recognize refuses a directory that has none of the volumes which the cluster has in it.
 func (p *Provisioner) recognize(dir *volume.Directory, pvDir string, more ...string) error {
 	all, err := p.Volumes.List(labels.Everything())
 	if err != nil {
 		return err
 	}
-	expected := more
+	var kept []string
 	for _, pv := range all {
-		if p.kept(pv) && filepath.Dir(pv.Spec.HostPath.Path) == pvDir {
-			expected = append(expected, filepath.Base(pv.Spec.HostPath.Path))
+		if pv.Annotations[names.ProvisionedBy] == p.Name && volume.Kept(pv, pvDir) {
+			kept = append(kept, filepath.Base(pv.Spec.HostPath.Path))
 		}
 	}
-	for _, name := range expected {
-		if _, err := dir.Lstat(name); err == nil {
-			return nil
-		}
-	}
-	lost := expected[len(more):]
-	if len(lost) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s has none of the %d volumes that the cluster has there (such as %s), so it is not their "+
-		"storage, and nothing is made or removed: mount the right one, or delete their PersistentVolumes", pvDir, len(lost),
-		lost[0])
-}
-
-// kept reports whether a PersistentVolume is this provisioner's and its directory has to be there.
-func (p *Provisioner) kept(pv *corev1.PersistentVolume) bool {
-	if pv.Spec.HostPath == nil || pv.Annotations[names.ProvisionedBy] != p.Name {
-		return false
-	}
-	going := pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
-	return !going || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
+	return volume.Recognize(dir, kept, more...)
 }

@@ -91,7 +91,7 @@ func (m *Manager) removable(pv *corev1.PersistentVolume, path string) error {
 		return fmt.Errorf("PersistentVolume %s is not one of provisioner %s", pv.Name, m.Provisioner)
 	case pv.Spec.HostPath.Path != path:
 		return fmt.Errorf("PersistentVolume %s is at %s, not at %s", pv.Name, pv.Spec.HostPath.Path, path)
-	case !wire.Removable(pv):
+	case !volume.Removable(pv):
 		return fmt.Errorf("PersistentVolume %s does not ask that this directory be removed: it is %s, with policy %s",
 			pv.Name, pv.Status.Phase, pv.Spec.PersistentVolumeReclaimPolicy)
 	}
@@ -105,6 +105,7 @@ func (m *Manager) keep(ctx context.Context) (done bool) {
 		return false // a list of what is in memory
 	}
 	done = true
+	used, wanted := false, false
 	for _, pv := range all {
 		if !wire.Ours(pv, m.Provisioner) || !wire.Wanted(pv) {
 			continue
@@ -113,13 +114,20 @@ func (m *Manager) keep(ctx context.Context) (done bool) {
 		if err != nil {
 			continue // of another base; its deletion says so
 		}
-		if err := m.keepOne(ctx, pv, name); err != nil && ctx.Err() == nil {
+		wanted = true
+		err = m.keepOne(ctx, pv, name)
+		used = used || err == nil
+		if err != nil && ctx.Err() == nil {
 			done = false
 			m.Log.WarnContext(ctx, "cannot make a directory; it is tried again", logging.KeyPV, pv.Name,
 				logging.KeyError, err)
 			m.Recorder.Eventf(pv, corev1.EventTypeWarning, "DirectoryMissing",
 				"node %s cannot make the directory of the volume, and pods wait for it there: %v", m.Node, err)
 		}
+	}
+	if err := m.use(ctx, used || wanted && m.used.Load()); err != nil && ctx.Err() == nil {
+		m.Log.WarnContext(ctx, "cannot say whether this node has directories; it is tried again", logging.KeyError, err)
+		return false
 	}
 	return done
 }
