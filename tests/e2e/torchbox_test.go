@@ -24,8 +24,7 @@ const (
 func (s *scene) installShared(node string) {
 	s.t.Helper()
 	s.deploy("shared-provisioner.yaml", map[string]string{
-		": /ceph\n":               ": " + torchboxPath + "\n",
-		"--path=/ceph":            "--path=" + torchboxPath,
+		`/ceph"`:                  torchboxPath + `"`,
 		"kubernetes.io/os: linux": corev1.LabelHostname + ": " + node,
 	})
 	s.sharedPod()
