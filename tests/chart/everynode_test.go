@@ -210,6 +210,7 @@ func TestEveryEveryNodeValueReachesThePods(t *testing.T) {
 		}
 		if name == "manager" {
 			want["account"], want["toleration"], want["scc"] = "manager-account", "managers", everyNodeFull+ofManagers
+			want["arguments"] += " --require-mount --host-mounts=/host/mountinfo"
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

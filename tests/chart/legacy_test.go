@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	securityv1 "github.com/openshift/api/security/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -37,7 +38,8 @@ func TestLegacyRenderings(t *testing.T) {
 	addsOnly(t, plain, full,
 		"ClusterRole /hpp-hostpath-provisioner-legacy", "ClusterRoleBinding /hpp-hostpath-provisioner-legacy",
 		"DaemonSet storage/hpp-hostpath-provisioner-legacy", "ServiceAccount storage/hpp-hostpath-provisioner-legacy",
-		"StorageClass /hostpath-provisioner")
+		"StorageClass /hostpath-provisioner", "ValidatingAdmissionPolicy /hpp-hostpath-provisioner-legacy",
+		"ValidatingAdmissionPolicyBinding /hpp-hostpath-provisioner-legacy")
 }
 
 // addsOnly renders values with each Helm, twice, and checks that plain ones add those objects to the driver's.
@@ -178,7 +180,7 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 		"pull policy": "Always", "pull secret": "pull-secret", "priority": "important", "toleration": "dedicated",
 		"node": "yes", "affinity": "virtual",
 		"annotation": "annotation", "label": "label", "scc": "storage-driver-legacy", "memory": "128Mi",
-		"arguments": "--mode=node --http-address=:19896 --log-level=debug --log-format=text --log-level=warn",
+		"arguments": "--mode=node --require-mount --host-mounts=/host/mountinfo --http-address=:19896 --log-level=debug --log-format=text --log-level=warn",
 		"extra":     "GOMEMLIMIT",
 		"path":      "/srv/hpvolumes /srv/hpvolumes /srv/hpvolumes", "prefix": "USE_NAMING_PREFIX=true",
 		"capacity": "PV_CAPACITY=filesystem",
@@ -186,8 +188,37 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
+	if m, v := c.VolumeMounts[1], spec.Volumes[1]; m.MountPath != "/host/mountinfo" || !m.ReadOnly ||
+		v.HostPath.Path != "/proc/1/mountinfo" || *v.HostPath.Type != corev1.HostPathFile {
+		t.Errorf("mount %+v of %+v, want what is mounted on the node", m, v)
+	}
 	if c.Ports[0].ContainerPort != 19896 {
 		t.Errorf("port %d, want 19896", c.Ports[0].ContainerPort)
+	}
+}
+
+// TestLegacyAdmissionPolicy is about the one account, and can be left out.
+func TestLegacyAdmissionPolicy(t *testing.T) {
+	_, full := legacyValues()
+	policy := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicy](t, legacyObjects(t, full),
+		"storage-driver-legacy")
+	spec := policy.Spec
+	if *spec.FailurePolicy != admissionregistrationv1.Fail || len(spec.MatchConditions) != 1 ||
+		spec.MatchConditions[0].Expression != `request.userInfo.username == "system:serviceaccount:storage:legacy-account"` {
+		t.Errorf("failure policy %s, conditions %+v", *spec.FailurePolicy, spec.MatchConditions)
+	}
+	binding := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, legacyObjects(t, full),
+		"storage-driver-legacy").Spec
+	if binding.PolicyName != policy.Name || len(binding.ValidationActions) != 1 ||
+		binding.ValidationActions[0] != admissionregistrationv1.Deny || binding.MatchResources != nil {
+		t.Errorf("binding %+v", binding)
+	}
+	plain, _ := legacyValues()
+	plain.Set["legacyProvisioner.admissionPolicy"] = "false"
+	for _, id := range helmcli.Ids(legacyObjects(t, plain)) {
+		if strings.HasPrefix(id, "ValidatingAdmissionPolicy") {
+			t.Errorf("there is %s", id)
+		}
 	}
 }
 

@@ -134,6 +134,8 @@ func checkApplied(t *testing.T, own rights, object client.Object) {
 	switch kind.Kind {
 	case "NetworkPolicy":
 		resource = "networkpolicies"
+	case "ValidatingAdmissionPolicy":
+		resource = "validatingadmissionpolicies"
 	case "StorageClass":
 		resource = "storageclasses"
 	case "SecurityContextConstraints":

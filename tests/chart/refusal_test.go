@@ -86,6 +86,10 @@ func TestWrongValuesAreRefused(t *testing.T) {
 			"log level":                {set: set("driver.logLevel", "verbose"), want: []string{"/driver/logLevel", "debug"}},
 			"port as text":             {json: set("driver.httpPort", `"9898"`), want: []string{"/driver/httpPort", "integer"}},
 			"port 0":                   {json: set("driver.httpPort", "0"), want: []string{"/driver/httpPort"}},
+			"path of several lines": {
+				json: map[string]string{"legacyProvisioner.path": `"/srv/a\n        - name: b"`},
+				want: []string{"/legacyProvisioner/path"},
+			},
 			"relative kubelet dir":     {set: set("kubeletDir", "kubelet"), want: []string{"/kubeletDir"}},
 			"driver name with a slash": {set: set("driver.name", "a/b"), want: []string{"/driver/name"}},
 			"topology key with no domain": {

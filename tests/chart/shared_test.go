@@ -59,7 +59,8 @@ func TestSharedPod(t *testing.T) {
 	spec := deployment.Spec.Template.Spec
 	c := container(t, spec, "provisioner")
 	want := []string{
-		"--mode=shared", "--name=torchbox.com/hostpath", "--host-mounts=/host/mountinfo", "--http-address=:9896",
+		"--mode=shared", "--name=torchbox.com/hostpath", "--path=/ceph", "--host-mounts=/host/mountinfo",
+		"--http-address=:9896",
 		"--log-level=info", "--log-format=json",
 	}
 	if diff := cmp.Diff(want, c.Args); diff != "" {
@@ -125,7 +126,7 @@ func TestEverySharedValueReachesThePod(t *testing.T) {
 		"pull policy": "Always", "pull secret": "pull-secret", "priority": "important", "toleration": "dedicated",
 		"node": "yes", "affinity": "virtual", "annotation": "annotation", "label": "label", "scc": "storage-driver-shared",
 		"memory": "128Mi", "extra": "GOMEMLIMIT",
-		"arguments": "--name=torchbox.com/hostpath --host-mounts=/host/mountinfo --http-address=:19896 --log-level=debug " +
+		"arguments": "--name=torchbox.com/hostpath --path=/ceph --host-mounts=/host/mountinfo --http-address=:19896 --log-level=debug " +
 			"--log-format=text --log-level=warn",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -141,7 +142,8 @@ func TestEverySharedValueReachesThePod(t *testing.T) {
 	}
 	c = container(t, other.Spec.Template.Spec, "provisioner")
 	args := strings.Join(c.Args, " ")
-	if !strings.HasPrefix(args, "--mode=shared --name=example.com/Big_nfs --id=site: 1 --require-mount=false --http") ||
+	if !strings.HasPrefix(args, "--mode=shared --name=example.com/Big_nfs --id=site: 1 --path=/mnt/big-nfs "+
+		"--require-mount=false --http") ||
 		len(c.VolumeMounts) != 1 || len(other.Spec.Template.Spec.Volumes) != 1 ||
 		c.VolumeMounts[0].MountPath != "/mnt/big-nfs" {
 		t.Errorf("the other instance: arguments %s, mounts %+v", args, c.VolumeMounts)

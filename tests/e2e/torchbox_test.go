@@ -24,7 +24,7 @@ const (
 func (s *scene) installShared(node string) {
 	s.t.Helper()
 	s.deploy("shared-provisioner.yaml", map[string]string{
-		": /ceph\n":               ": " + torchboxPath + "\n",
+		`/ceph"`:                  torchboxPath + `"`,
 		"kubernetes.io/os: linux": corev1.LabelHostname + ": " + node,
 	})
 	s.sharedPod()
@@ -100,6 +100,25 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 			}
 			s.deletePod(numbered("together", 0))
 			s.deletePod(numbered("together", 1))
+		}},
+		step{"AVolumeInATenantsVolumeIsRefused", func(s *scene) {
+			// What a pod may do in its own volume: make a directory, and later put a link to the node's files in it.
+			inside := torchboxDir + "/" + kept + "/d"
+			s.onNode(first, "mkdir "+inside)
+			s.create(&storagev1.StorageClass{
+				ObjectMeta: metav1.ObjectMeta{Name: sharedClass + "-inside"}, Provisioner: "torchbox.com/hostpath",
+				Parameters: map[string]string{"pvDir": inside},
+			})
+			s.deleteWhenDone("storageclass", sharedClass+"-inside")
+			s.create(s.claim("inside", sharedClass+"-inside", "1Mi"))
+			s.said("PersistentVolumeClaim", "inside", "ProvisioningFailed", inside+" is or lies in a directory that is named "+
+				"like a volume's ("+kept+"), and what is in a volume its pods can exchange for a link to anything on the node")
+			s.staysPending("inside")
+			if left := s.list(first, inside); len(left) > 0 {
+				s.t.Errorf("%s has %v", inside, left)
+			}
+			s.remove(s.claim("inside", "", "0"))
+			s.onNode(first, "rmdir "+inside)
 		}},
 		step{"AClaimThatWaitsForItsPod", func(s *scene) {
 			waits := storagev1.VolumeBindingWaitForFirstConsumer

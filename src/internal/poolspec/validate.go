@@ -128,7 +128,8 @@ func systemDirectory(name string) string {
 		"/var/cache /var/lib /var/log /var/run /var/tmp")
 	// Directories that belong to the operating system or to Kubernetes altogether.
 	whole := strings.Fields("/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /lost+found /proc /sbin /sys /usr " +
-		"/var/lib/cni /var/lib/containerd /var/lib/containers /var/lib/docker /var/lib/etcd /var/lib/kubelet")
+		"/var/lib/cni /var/lib/containerd /var/lib/containers /var/lib/docker /var/lib/etcd /var/lib/kubelet " +
+		"/var/lib/rancher/k3s/agent /var/lib/rancher/k3s/server /var/lib/rancher/rke2/agent /var/lib/rancher/rke2/server")
 	clean := path.Clean(name)
 	if slices.Contains(parents, clean) {
 		return clean

@@ -33,17 +33,19 @@ const (
 // world is a control plane with two nodes that have a provisioner each.
 type world struct {
 	*harness.Server
-	dirs map[string]string // by node
+	dir   string // of the volumes
+	nodes []string
 }
 
 func TestLegacyProvisioner(t *testing.T) {
 	s := harness.Start(t)
 	s.StartNodes(t, "node-1", "node-2")
-	w := &world{Server: s, dirs: map[string]string{"node-1": t.TempDir(), "node-2": t.TempDir()}}
+	// Each node has a directory of one path; here they have to share it.
+	w := &world{Server: s, dir: t.TempDir(), nodes: []string{"node-1", "node-2"}}
 	classes := `[{"name":"waits"},{"name":"immediate","volumeBindingMode":"Immediate"},` +
 		`{"name":"retains","reclaimPolicy":"Retain"}]`
 	out, err := s.Helm(t).Run(t, helmcli.Values{
-		Set:  map[string]string{"legacyProvisioner.enabled": "true"},
+		Set:  map[string]string{"legacyProvisioner.enabled": "true", "legacyProvisioner.path": w.dir},
 		JSON: map[string]string{"legacyProvisioner.storageClasses": classes},
 	}, "install", harness.Release, helmcli.ChartDir(t))
 	if err != nil {
@@ -59,6 +61,7 @@ func TestLegacyProvisioner(t *testing.T) {
 		"immediate without annotation":                    unannotated,
 		"retained":                                        retained,
 		"somebody else's class is nobody's business here": foreign,
+		"a node's token is good for its own volumes":      tokens,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -72,15 +75,13 @@ func (w *world) startProvisioners(t *testing.T) {
 		Namespace: harness.Namespace, Name: harness.Release + "-hostpath-provisioner-legacy",
 	}})
 	pod := set.Spec.Template.Spec
-	kubeconfig := w.KubeconfigOf(t, pod.ServiceAccountName)
-	for node, dir := range w.dirs {
+	for _, node := range w.nodes {
 		var environment []string
 		for _, variable := range pod.Containers[0].Env {
 			environment = append(environment, variable.Name+"="+variable.Value)
 		}
-		// Each node has its own directory of one path; here they have to share a machine.
-		environment = append(environment, "NODE_NAME="+node, "PV_DIR="+dir)
-		w.Run(t, binary, environment, append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+kubeconfig,
+		environment = append(environment, "NODE_NAME="+node)
+		w.Run(t, binary, environment, append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+w.kubeconfigOn(t, node),
 			"--http-address=127.0.0.1:"+strconv.Itoa(harness.FreePort(t)))...)
 	}
 }
@@ -117,7 +118,7 @@ func (w *world) bound(t *testing.T, claim *corev1.PersistentVolumeClaim, node st
 		ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName},
 	})
 	name := "pvc-" + string(claim.UID)
-	path := filepath.Join(w.dirs[node], name)
+	path := filepath.Join(w.dir, name)
 	want := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
 		{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
 	}}

@@ -183,6 +183,10 @@ func extend(t *testing.T, object *unstructured.Unstructured) {
 		more(map[string]any{"name": "more", "rules": []any{map[string]any{"record": "more", "expr": "1"}}}, "spec", "groups")
 	case "NetworkPolicy":
 		more(map[string]any{}, "spec", "egress")
+	case "ValidatingAdmissionPolicy":
+		more(map[string]any{"expression": "true", "message": "more"}, "spec", "validations")
+	case "ValidatingAdmissionPolicyBinding":
+		more("Audit", "spec", "validationActions")
 	case "PodDisruptionBudget":
 		_ = unstructured.SetNestedField(object.Object, "AlwaysAllow", "spec", "unhealthyPodEvictionPolicy")
 	case "ClusterRole", "Role":
@@ -226,6 +230,10 @@ func tamper(t *testing.T, object *unstructured.Unstructured) {
 		set(map[string]any{"matchLabels": map[string]any{"app": "other"}}, "spec", "selector")
 	case "PrometheusRule":
 		set([]any{}, "spec", "groups")
+	case "ValidatingAdmissionPolicy":
+		set("Ignore", "spec", "failurePolicy")
+	case "ValidatingAdmissionPolicyBinding":
+		set([]any{"Warn"}, "spec", "validationActions")
 	case "PodDisruptionBudget":
 		set(int64(2), "spec", "maxUnavailable")
 	case "NetworkPolicy":

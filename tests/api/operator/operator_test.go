@@ -214,7 +214,10 @@ func (w *world) conditionOf(
 func kinds() []schema.GroupVersionKind {
 	var all []schema.GroupVersionKind
 	for group, kinds := range map[schema.GroupVersion][]string{
-		{Version: "v1"}:                                     {"ConfigMap", "Service", "ServiceAccount"},
+		{Version: "v1"}: {"ConfigMap", "Service", "ServiceAccount"},
+		{Group: "admissionregistration.k8s.io", Version: "v1"}: {
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		},
 		{Group: "apps", Version: "v1"}:                      {"DaemonSet", "Deployment"},
 		{Group: "monitoring.coreos.com", Version: "v1"}:     {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
 		{Group: "networking.k8s.io", Version: "v1"}:         {"NetworkPolicy"},

@@ -24,7 +24,7 @@
 {{- define "hostpath-provisioner.everyNode.args" -}}
 {{- $legacy := .Values.legacyProvisioner -}}
 - --name={{ $legacy.everyNode.name }}
-- --path={{ $legacy.everyNode.path }}
+- {{ printf "--path=%s" $legacy.everyNode.path | quote }}
 - --managers={{ include "hostpath-provisioner.everyNode.manager" . }}
 - --http-address=:{{ $legacy.httpPort }}
 - --log-level={{ $legacy.logLevel }}

@@ -59,10 +59,10 @@
   verbs: [create]
 {{- end -}}
 
-{{/* In its own namespace: to say by which certificate it is to be known. */}}
+{{/* In its own namespace: to say by which certificate it is to be known, and to see whether this node had volumes before. */}}
 {{- define "hostpath-provisioner.everyNode.managerNamespacedRules" -}}
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [{{ include "hostpath-provisioner.everyNode.manager" . }}]
-  verbs: [patch]
+  verbs: [get, patch]
 {{- end -}}

@@ -52,6 +52,13 @@ and removing can, wherever the release fixes the names. */}}
 - apiGroups: [storage.k8s.io]
   resources: [csidrivers, storageclasses]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  verbs: [get, list, watch, create]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  resourceNames: [{{ include "hostpath-provisioner.legacy.name" . }}]
+  verbs: [patch, delete]
 # A name stays in these lists when a later version renders it no more: else that version could not remove it.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles, clusterrolebindings]

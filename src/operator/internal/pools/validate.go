@@ -1,6 +1,8 @@
 package pools
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -64,6 +66,13 @@ func validate(
 		found = append(found, config.ValidatePool(i, paths[i])...)
 		found = append(found, ValidateTemplate(pool, paths[i])...)
 		found = append(found, validateClass(Of(spec), i, paths[i])...)
+	}
+	if config := spec.PathConfig; config != nil {
+		if named := poolspec.VolumeIn(config.Path); named != "" {
+			found = append(found, field.Invalid(root.Child("pathConfig", "path"), config.Path, fmt.Sprintf("it is or lies in a "+
+				"directory that is named like a volume's (%s), which that volume's pods can exchange: want a directory that is "+
+				"in no volume, such as /var/hpvolumes", named)))
+		}
 	}
 	return found
 }

@@ -146,6 +146,10 @@ func Kinds() []schema.GroupVersionKind {
 		kinds          []string
 	}{
 		{"", "v1", []string{"ConfigMap", "Service", "ServiceAccount"}},
+		{
+			"admissionregistration.k8s.io", "v1",
+			[]string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
+		},
 		{"apps", "v1", []string{"DaemonSet", "Deployment"}},
 		{"cert-manager.io", "v1", []string{"Certificate", "Issuer"}},
 		{"monitoring.coreos.com", "v1", []string{"PodMonitor", "PrometheusRule", "ServiceMonitor"}},

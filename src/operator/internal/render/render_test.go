@@ -210,6 +210,26 @@ func TestLegacyResource(t *testing.T) {
 	}
 }
 
+// TestLegacyOfAWrongPath is not rendered: the webhook may not have seen the resource.
+func TestLegacyOfAWrongPath(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{
+		"hpvolumes", "/etc/hpvolumes", "/srv/x\n        - name: y", "/var/lib/kubelet",
+		"/srv/csi/pvc-145c785e-ab83-11e7-9432-4201ac1fd019/d",
+	} {
+		spec := resource(t, legacyResource)
+		spec.PathConfig.Path = path
+		result := mustRender(t, input("{}", spec))
+		if slices.Contains(listed(result), "DaemonSet/hpp-hostpath-provisioner-legacy") {
+			t.Errorf("%q: it is rendered", path)
+		}
+		const want = "spec.pathConfig.path: the legacy provisioner does not run until the path is one that a pool can have"
+		if len(result.Violations) < 2 || result.Violations[len(result.Violations)-1] != want {
+			t.Errorf("%q: violations %q, want what is wrong with it, and %q", path, result.Violations, want)
+		}
+	}
+}
+
 func manifest(t *testing.T, result render.Result) string {
 	t.Helper()
 	data, err := json.MarshalIndent(result.Objects, "", " ")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
@@ -82,10 +83,10 @@ func (v values) setLegacy(spec v1beta1.HostPathProvisionerSpec, result *Result) 
 		return
 	}
 	legacy := v.at("legacyProvisioner")
-	if !path.IsAbs(config.Path) {
-		// The pool's own violation names the path.
+	// Of has it last. The violation names what is wrong: one that the webhook did not see must not be rendered.
+	if result.Pools[len(result.Pools)-1].Broken != "" || poolspec.VolumeIn(config.Path) != "" {
 		result.Violations = append(result.Violations,
-			"spec.pathConfig.path: the legacy provisioner does not run until the path is absolute")
+			"spec.pathConfig.path: the legacy provisioner does not run until the path is one that a pool can have")
 		legacy["enabled"] = false
 		return
 	}

@@ -45,12 +45,12 @@ func TestEveryNodeOptions(t *testing.T) {
 		"defaults": {
 			nil,
 			everyNodeOptions{usual, "/var/run/secrets/hostpath-provisioner/token", 10 * time.Minute},
-			everyNodeManagerOptions{usual, "here", "account", ":8080"},
+			everyNodeManagerOptions{together: usual, node: "here", account: "account", listen: ":8080"},
 		},
 		"all": {
 			[]string{"-name=example.com/every", "--path=/srv", "--managers=set"},
 			everyNodeOptions{other, "/token", time.Hour},
-			everyNodeManagerOptions{other, "here", "account", "127.0.0.1:80"},
+			everyNodeManagerOptions{together: other, node: "here", account: "account", listen: "127.0.0.1:80"},
 		},
 	} {
 		args := append([]string{"--mode=everyNode"}, test.args...)
@@ -168,7 +168,9 @@ func TestAVolumeOnEveryNode(t *testing.T) {
 	ended := make(chan error, 2)
 	go func() { ended <- p.run(ctx) }()
 	go func() {
-		manages := &everyNodeManagerOptions{shared, "here", "provisioner", address + ":" + names.EveryNodePort}
+		manages := &everyNodeManagerOptions{
+			together: shared, node: "here", account: "provisioner", listen: address + ":" + names.EveryNodePort,
+		}
 		ended <- manages.run(ctx, options{httpAddress: "127.0.0.1:0"}, cluster, log)
 	}()
 	class := "hostpath-multihost"

@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/manager"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
 const modeEveryNodeManager = "everyNodeManager"
@@ -38,11 +39,13 @@ func everyNodeManagerMode() mode {
 // everyNodeManagerOptions are those of a manager.
 type everyNodeManagerOptions struct {
 	together
+	guarded
 	node, account, listen string
 }
 
 func (m *everyNodeManagerOptions) define(flags *flag.FlagSet, getenv func(string) string) {
 	m.together.define(flags, getenv)
+	m.guarded.define(flags, false)
 	flags.StringVar(&m.account, "provisioner-account", "",
 		"ServiceAccount of the provisioner, the only one that is listened to")
 	flags.StringVar(&m.listen, "listen", ":"+names.EveryNodePort, "address for the provisioner")
@@ -51,6 +54,7 @@ func (m *everyNodeManagerOptions) define(flags *flag.FlagSet, getenv func(string
 
 func (m *everyNodeManagerOptions) rules(o options) []rule {
 	return append(m.together.rules(o),
+		m.rule(o.kubeconfig == ""),
 		rule{
 			len(validation.IsDNS1123Subdomain(m.account)) > 0,
 			fmt.Sprintf("--provisioner-account: %q: want the name of the provisioner's ServiceAccount", m.account),
@@ -77,10 +81,14 @@ func (m *everyNodeManagerOptions) serve(ctx context.Context, o options, log *slo
 func (m *everyNodeManagerOptions) run(
 	ctx context.Context, o options, client kubernetes.Interface, log *slog.Logger,
 ) error {
+	guard, err := m.guard()
+	if err != nil {
+		return err
+	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
 	backend, err := manager.New(manager.Config{
 		Client: client, Volumes: factory.Core().V1().PersistentVolumes().Informer(), Node: m.node, Base: m.path,
-		Provisioner: m.name, Namespace: m.namespace, Account: m.account, Registry: m.managers,
+		Provisioner: m.name, Namespace: m.namespace, Account: m.account, Registry: m.managers, Guard: guard,
 		Recorder: recorder(ctx, client, m.name), Log: log,
 	})
 	if err != nil {
@@ -92,7 +100,7 @@ func (m *everyNodeManagerOptions) run(
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	probes, err := m.probes(working, o, backend, log)
+	probes, err := m.probes(working, o, backend, guard)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -110,7 +118,7 @@ func (m *everyNodeManagerOptions) run(
 
 // probes takes the address of the probes, and gives what answers there.
 func (m *everyNodeManagerOptions) probes(
-	ctx context.Context, o options, backend *manager.Manager, log *slog.Logger,
+	ctx context.Context, o options, backend *manager.Manager, guard *volume.Guard,
 ) (func() error, error) {
 	if o.httpAddress == "" {
 		return func() error { <-ctx.Done(); return nil }, nil
@@ -120,8 +128,8 @@ func (m *everyNodeManagerOptions) probes(
 		return nil, err
 	}
 	server, err := health.New(health.Config{
-		Address: o.httpAddress, Metrics: registry, Log: log,
-		Live:  health.Check{Name: "manager", Do: func(context.Context) error { return nil }},
+		Address: o.httpAddress, Metrics: registry, Log: backend.Log,
+		Live:  health.Check{Name: "manager", Do: func(context.Context) error { return current(guard, m.path) }},
 		Ready: []health.Check{{Name: "directories", Do: backend.Ready}},
 	})
 	if err != nil {

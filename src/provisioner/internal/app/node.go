@@ -47,9 +47,13 @@ func nodeMode() mode {
 
 // nodeOptions are PV_DIR, NODE_NAME, USE_NAMING_PREFIX and PV_CAPACITY, which kubevirt's provisioner reads from the
 // environment too (but for the last, which is ours).
-type nodeOptions struct{ directory, node, namingPrefix, capacity string }
+type nodeOptions struct {
+	guarded
+	directory, node, namingPrefix, capacity string
+}
 
-func (n *nodeOptions) define(_ *flag.FlagSet, getenv func(string) string) {
+func (n *nodeOptions) define(flags *flag.FlagSet, getenv func(string) string) {
+	n.guarded.define(flags, false)
 	n.node = getenv("NODE_NAME")
 	if directory := getenv("PV_DIR"); directory != "" {
 		n.directory = filepath.Clean(directory)
@@ -58,8 +62,9 @@ func (n *nodeOptions) define(_ *flag.FlagSet, getenv func(string) string) {
 	n.capacity = cmp.Or(getenv("PV_CAPACITY"), capacityRequested)
 }
 
-func (n *nodeOptions) rules(options) []rule {
+func (n *nodeOptions) rules(o options) []rule {
 	return []rule{
+		n.rule(o.kubeconfig == ""),
 		{
 			!filepath.IsAbs(n.directory) || n.directory == "/",
 			fmt.Sprintf("PV_DIR: %q: want the absolute path of a directory for the volumes, such as /var/hpvolumes",
@@ -102,10 +107,15 @@ func (n *nodeOptions) serve(ctx context.Context, o options, log *slog.Logger) er
 func (n *nodeOptions) build(
 	ctx context.Context, o options, client kubernetes.Interface, log *slog.Logger,
 ) (*provisioner, error) {
+	guard, err := n.guard()
+	if err != nil {
+		return nil, err
+	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
 	backend, err := hostpath.New(hostpath.Config{
-		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(), Node: n.node, Directory: n.directory,
-		NamingPrefix: n.namingPrefix == "true", WholeFilesystem: n.capacity == capacityFilesystem, Log: log,
+		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(),
+		Volumes: factory.Core().V1().PersistentVolumes().Lister(), Node: n.node, Directory: n.directory,
+		NamingPrefix: n.namingPrefix == "true", WholeFilesystem: n.capacity == capacityFilesystem, Guard: guard, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -118,6 +128,7 @@ func (n *nodeOptions) build(
 	}
 	return build(ctx, parts{
 		name: names.LegacyProvisioner, client: client, informers: factory, backend: backend, beside: watcher.Run,
+		live:  func() error { return current(guard, n.directory) },
 		ready: func() error { return directoryIsThere(n.directory) }, httpAddress: o.httpAddress, log: log,
 	})
 }

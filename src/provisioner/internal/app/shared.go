@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/shared"
 )
@@ -32,11 +32,11 @@ func sharedMode() mode {
 	}
 }
 
-// sharedOptions are torchbox's flags, and three of ours.
+// sharedOptions are torchbox's flags, and ours.
 type sharedOptions struct {
-	name, id, master string
-	requireMount     bool
-	hostMounts       string
+	guarded
+
+	name, id, master, path string
 	// election is nil where nothing was said: then it depends on where the process runs.
 	election          *bool
 	electionNamespace string
@@ -48,11 +48,9 @@ func (s *sharedOptions) define(flags *flag.FlagSet, _ func(string) string) {
 	flags.Func("id", "identity on its PersistentVolumes: only those that have it are deleted (default "+s.id+")",
 		unlessEmpty(&s.id))
 	flags.StringVar(&s.master, "master", "", "URL of the Kubernetes API, instead of or beside -kubeconfig")
-	flags.BoolVar(&s.requireMount, "require-mount", true,
-		"make and remove nothing in a directory that is on a disk of the node; false takes any directory, and what is\n"+
-			"made while the storage is not mounted is lost to the other nodes")
-	flags.StringVar(&s.hostMounts, "host-mounts", "",
-		"in a pod: where the node's /proc/1/mountinfo is mounted, which says what the node has mounted")
+	flags.StringVar(&s.path, "path", "/",
+		"where the storage, or a directory of it, is mounted: pvDir lies there or below, and below it no link is followed")
+	s.guarded.define(flags, true)
 	flags.BoolFunc("leader-election",
 		"let one of several instances with this name and identity work (default: true in a pod, false outside)",
 		func(value string) error {
@@ -71,10 +69,10 @@ func (s *sharedOptions) rules(o options) []rule {
 			fmt.Sprintf("-name: %q: want a name such as %s", s.name, names.SharedProvisioner),
 		},
 		{
-			s.requireMount && s.hostMounts == "" && s.inPod(o),
-			"-host-mounts: want the node's mount table: give the pod the node's /proc/1/mountinfo as a hostPath of type File, " +
-				"and say here where it is mounted; or -require-mount=false",
+			!filepath.IsAbs(s.path) || filepath.Clean(s.path) != s.path,
+			fmt.Sprintf("-path: %q: want the clean absolute path of a directory, such as /ceph", s.path),
 		},
+		s.rule(s.inPod(o)),
 	}
 }
 
@@ -114,7 +112,8 @@ func (s *sharedOptions) build(
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
 	backend, err := shared.New(shared.Config{
 		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(),
-		Volumes: factory.Core().V1().PersistentVolumes().Lister(), Name: s.name, ID: s.id, Guard: guard, Log: log,
+		Volumes: factory.Core().V1().PersistentVolumes().Lister(), Name: s.name, ID: s.id,
+		Path: s.path, Guard: guard, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -123,18 +122,6 @@ func (s *sharedOptions) build(
 		name: s.name, client: client, informers: factory, backend: backend, live: backend.Current, lease: s.lease(o),
 		httpAddress: o.httpAddress, log: log,
 	})
-}
-
-// guard looks at mounts, unless it is not wanted.
-func (s *sharedOptions) guard() (*shared.Guard, error) {
-	if !s.requireMount {
-		return nil, nil
-	}
-	guard := &shared.Guard{Host: cmp.Or(s.hostMounts, mounts.Self)}
-	if _, err := mounts.Read(guard.Host); err != nil {
-		return nil, fmt.Errorf("-host-mounts: %w", err)
-	}
-	return guard, nil
 }
 
 // lease is that of the instances with this name and identity; nil where there is no election.

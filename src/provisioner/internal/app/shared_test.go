@@ -39,31 +39,31 @@ func TestSharedOptions(t *testing.T) {
 		lease string
 	}{
 		"as torchbox prints it": {
-			args: "-kubeconfig /root/.kube/config", own: sharedOptions{name: torchbox, id: torchbox, requireMount: true},
+			args: "-kubeconfig /root/.kube/config", own: sharedOptions{name: torchbox, id: torchbox, path: "/", guarded: guarded{requireMount: true}},
 		},
 		"a proxy": {
 			args: "-master http://127.0.0.1:8001 -leader-election",
 			own: sharedOptions{
-				name: torchbox, id: torchbox, master: "http://127.0.0.1:8001", requireMount: true, election: &yes,
+				name: torchbox, id: torchbox, path: "/", master: "http://127.0.0.1:8001", guarded: guarded{requireMount: true}, election: &yes,
 			},
 			lease: "default/torchbox.com-hostpath",
 		},
 		"in a pod": {
 			args:  "-host-mounts=/host/mountinfo -http-address=:9896",
 			http:  ":9896",
-			own:   sharedOptions{name: torchbox, id: torchbox, requireMount: true, hostMounts: "/host/mountinfo"},
+			own:   sharedOptions{name: torchbox, id: torchbox, path: "/", guarded: guarded{requireMount: true, hostMounts: "/host/mountinfo"}},
 			lease: "default/torchbox.com-hostpath",
 		},
 		"one of several": {
-			args: "--name Example.com/big_nfs --id site-1 --require-mount=false --leader-election-namespace storage",
+			args: "--name Example.com/big_nfs --id site-1 --path=/ceph --require-mount=false --leader-election-namespace storage",
 			own: sharedOptions{
-				name: "Example.com/big_nfs", id: "site-1", electionNamespace: "storage",
+				name: "Example.com/big_nfs", id: "site-1", path: "/ceph", electionNamespace: "storage",
 			},
 			lease: "storage/example.com-big-nfs-site-1",
 		},
 		"empty means the default": {
 			args: "-name= -id= -require-mount=false -leader-election=false",
-			own:  sharedOptions{name: torchbox, id: torchbox, election: &no},
+			own:  sharedOptions{name: torchbox, id: torchbox, path: "/", election: &no},
 		},
 	} {
 		args := append([]string{"-mode=shared"}, strings.Fields(test.args)...)
@@ -73,7 +73,7 @@ func TestSharedOptions(t *testing.T) {
 			continue
 		}
 		own := got.own.(*sharedOptions)
-		if diff := cmp.Diff(&test.own, own, cmp.AllowUnexported(sharedOptions{})); diff != "" {
+		if diff := cmp.Diff(&test.own, own, cmp.AllowUnexported(sharedOptions{}, guarded{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		lease := ""
@@ -138,7 +138,9 @@ func TestASharedVolumesLife(t *testing.T) {
 		Parameters: map[string]string{"pvDir": storage + "/pvs"},
 	})
 	yes := true
-	s := sharedOptions{name: names.SharedProvisioner, id: names.SharedProvisioner, requireMount: true, election: &yes}
+	s := sharedOptions{
+		name: names.SharedProvisioner, id: names.SharedProvisioner, path: storage, guarded: guarded{requireMount: true}, election: &yes,
+	}
 	p, err := s.build(t.Context(), options{kubeconfig: "some", httpAddress: "127.0.0.1:0"}, cluster,
 		slog.New(slog.DiscardHandler))
 	if err != nil {

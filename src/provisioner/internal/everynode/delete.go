@@ -15,11 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
 // ShouldDelete reports whether a PersistentVolume was made by this provisioner, or by kubeboost's.
@@ -38,7 +38,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 		return fmt.Errorf("%w; nothing is removed: remove the directory on every node by hand, then the finalizers of the "+
 			"PersistentVolume, and delete it", err)
 	}
-	pv, err := p.current(ctx, pv)
+	pv, err := volume.Current(ctx, p.Client, pv)
 	if err != nil {
 		return err
 	}
@@ -62,21 +62,6 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	}
 	err = fmt.Errorf("the volume's directory is not yet removed on %d of its nodes: %w", len(faults), summary(faults))
 	return errors.Join(err, p.waitFor(ctx, pv, slices.Sorted(maps.Keys(faults))))
-}
-
-// current is the PersistentVolume as it is now, if it is to be deleted now. The library calls once more for one that it
-// has just deleted; and an administrator may have retained it, to save the data.
-func (p *Provisioner) current(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	now, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, &controller.IgnoredError{Reason: "the PersistentVolume is gone"}
-	case err != nil:
-		return nil, fmt.Errorf("read the PersistentVolume: %w", err)
-	case now.UID != pv.UID || !wire.Removable(now):
-		return nil, &controller.IgnoredError{Reason: "the PersistentVolume is not to be deleted any more"}
-	}
-	return now, nil
 }
 
 // clean has one node's directory removed, or gives the node up.

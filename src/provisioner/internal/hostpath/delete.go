@@ -3,7 +3,6 @@ package hostpath
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,9 +12,16 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
+// volumes begins the name of each PersistentVolume that is made for a claim; the claim's UID follows.
+const volumes = "pvc-"
+
 // ShouldDelete reports whether a PersistentVolume is this node's: made by this provisioner, or
 // by kubevirt's, for this node.
 func (p *Provisioner) ShouldDelete(_ context.Context, pv *corev1.PersistentVolume) bool {
+	return p.isOwn(pv)
+}
+
+func (p *Provisioner) isOwn(pv *corev1.PersistentVolume) bool {
 	return pv.Annotations[names.LegacyIdentity] == names.LegacyProvisioner &&
 		pv.Annotations[names.ProvisionedBy] == names.LegacyProvisioner &&
 		pv.Annotations[names.ProvisionOnNode] == p.Node
@@ -31,11 +37,14 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if err != nil {
 		return err
 	}
-	dir, err := os.OpenRoot(p.Directory)
-	if err != nil {
-		return fmt.Errorf("open the directory of the volumes on node %s: %w", p.Node, err)
+	if _, err := volume.Current(ctx, p.Client, pv); err != nil {
+		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	dir, err := p.open(name, volume.Condemned+pv.Name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	if err := volume.RemoveDirectory(ctx, p.Log, dir, name, pv.Name); err != nil {
 		return fmt.Errorf("remove the volume's directory on node %s: %w", p.Node, err)
 	}
@@ -52,8 +61,10 @@ func (p *Provisioner) ownDirectory(pv *corev1.PersistentVolume) (string, error) 
 		return "", fmt.Errorf("path %q is not directly in %s on node %s, where this provisioner's volumes are; nothing is "+
 			"removed: remove the directory by hand and delete the PersistentVolume", path, p.Directory, p.Node)
 	}
+	// No directory is that of two volumes: a claim may be named anything, but a UID has no "pvc-" in it.
 	name := filepath.Base(path)
-	if name != pv.Name && !strings.HasSuffix(name, "-"+pv.Name) {
+	at := strings.LastIndex(name, volumes)
+	if at < 0 || at > 0 && name[at-1] != '-' || name[0] == '.' || name[at:] != pv.Name {
 		return "", fmt.Errorf("path %q does not end in the name of PersistentVolume %s; nothing is removed: "+
 			"remove the directory by hand and delete the PersistentVolume", path, pv.Name)
 	}

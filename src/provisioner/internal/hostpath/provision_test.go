@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
@@ -38,7 +39,8 @@ func provisioner(t *testing.T, change func(*Config)) (*Provisioner, string) {
 	t.Helper()
 	c := Config{
 		Client: cluster(), Classes: storagelisters.NewStorageClassLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
-		Node: "here", Directory: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Volumes: corelisters.NewPersistentVolumeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+		Node:    "here", Directory: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&c)
@@ -98,7 +100,7 @@ func TestProvisionedVolume(t *testing.T) {
 	defer unix.Umask(before)
 	p, directory := provisioner(t, nil)
 	pv := mustProvision(t, p, options(nil))
-	mode := corev1.PersistentVolumeFilesystem
+	mode, is := corev1.PersistentVolumeFilesystem, corev1.HostPathDirectory
 	want := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: pvName, Annotations: map[string]string{
 			"hostPathProvisionerIdentity":     "kubevirt.io/hostpath-provisioner",
@@ -108,7 +110,7 @@ func TestProvisionedVolume(t *testing.T) {
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(directory, pvName)},
+				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(directory, pvName), Type: &is},
 			},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
@@ -165,7 +167,7 @@ func TestDirectoryNames(t *testing.T) {
 		if _, err := os.Stat(pv.Spec.HostPath.Path); err != nil {
 			t.Error(err)
 		}
-		if err := p.Delete(t.Context(), pv); err != nil {
+		if err := remove(t.Context(), p, pv); err != nil {
 			t.Errorf("it could not be deleted again: %v", err)
 		}
 	}
@@ -424,7 +426,8 @@ func TestShouldProvision(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	good := Config{
 		Client: cluster(), Classes: storagelisters.NewStorageClassLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
-		Node: "here", Log: slog.New(slog.DiscardHandler),
+		Volumes: corelisters.NewPersistentVolumeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+		Node:    "here", Log: slog.New(slog.DiscardHandler),
 	}
 	for directory, want := range map[string]string{
 		"/":             `directory of the volumes: "/": want a clean absolute path of its own`,

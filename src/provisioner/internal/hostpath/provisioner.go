@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/util"
@@ -23,16 +24,19 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
-// Config is what a Provisioner is made of; Client, Classes, Node, Directory and Log are required.
+// Config is what a Provisioner is made of; Client, Classes, Volumes, Node, Directory and Log are required.
 type Config struct {
 	Client  kubernetes.Interface
 	Classes storagelisters.StorageClassLister
+	Volumes corelisters.PersistentVolumeLister
 	// Node is the name of this node.
 	Node string
 	// Directory is where the volumes lie, the same path here and on the host: absolute and clean.
 	Directory string
 	// NamingPrefix puts the claim's name before the directory's.
 	NamingPrefix bool
+	// Guard looks at the directory before anything is made or removed in it; nil takes any.
+	Guard *volume.Guard
 	// WholeFilesystem makes a PersistentVolume say the size of the filesystem instead of what the claim asks for.
 	WholeFilesystem bool
 	Log             *slog.Logger
@@ -51,7 +55,7 @@ var (
 
 // New returns a provisioner.
 func New(c Config) (*Provisioner, error) {
-	if c.Client == nil || c.Classes == nil || c.Node == "" || c.Log == nil {
+	if c.Client == nil || c.Classes == nil || c.Volumes == nil || c.Node == "" || c.Log == nil {
 		return nil, errors.New("hostPath provisioner: a field of its Config is missing")
 	}
 	if !filepath.IsAbs(c.Directory) || filepath.Clean(c.Directory) != c.Directory || c.Directory == "/" {
@@ -86,7 +90,7 @@ func (p *Provisioner) Provision(
 		return nil, controller.ProvisioningFinished, err
 	}
 	name := p.directoryName(o)
-	capacity, err := p.prepare(name, o.PVC.Spec.Resources.Requests[corev1.ResourceStorage])
+	capacity, err := p.prepare(ctx, name, o.PVC.Spec.Resources.Requests[corev1.ResourceStorage])
 	if err != nil {
 		return nil, whereNext(o.PVC), err
 	}
@@ -98,6 +102,9 @@ func (p *Provisioner) Provision(
 		names.ProvisionedBy: names.LegacyProvisioner,
 	})
 	pv.Spec.Capacity[corev1.ResourceStorage] = capacity
+	// Where the disk is not mounted, a pod waits for it, instead of getting an empty directory on the node's own.
+	is := corev1.HostPathDirectory
+	pv.Spec.HostPath.Type = &is
 	pv.Spec.NodeAffinity = affinity(hostname)
 	return pv, controller.ProvisioningFinished, nil
 }

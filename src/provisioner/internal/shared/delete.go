@@ -28,11 +28,14 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if err != nil {
 		return err
 	}
-	dir, err := p.open(pvDir)
+	if _, err := volume.Current(ctx, p.Client, pv); err != nil {
+		return err
+	}
+	dir, err := p.open(ctx, pvDir, false)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
 	if err := p.recognize(dir, pvDir, pv.Name, volume.Condemned+pv.Name); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package shared
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 )
@@ -125,6 +128,21 @@ func TestDeleteRefuses(t *testing.T) {
 	pv := torchboxs("")
 	pv.Spec.HostPath = nil
 	s.refused("no hostPath", s.Delete(t.Context(), pv), "PersistentVolume "+pvName+" has no hostPath; nothing is removed")
+}
+
+// TestSavedMeanwhile: the API says that the volume is retained now, and bound; what is watched is behind.
+func TestSavedMeanwhile(t *testing.T) {
+	s := setUp(t)
+	s.class("pvDir", s.storage)
+	s.write(s.storage, pvName, "file")
+	saved := torchboxs(s.storage + "/" + pvName)
+	saved.Status.Phase, saved.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeBound, corev1.PersistentVolumeReclaimRetain
+	s.Client = fake.NewClientset(saved)
+	var ignored *controller.IgnoredError
+	if err := s.Provisioner.Delete(t.Context(), torchboxs(s.storage+"/"+pvName)); !errors.As(err, &ignored) {
+		t.Errorf("error %v, want one that the library ignores", err)
+	}
+	s.holds(s.storage, pvName)
 }
 
 // TestDeleteFollowsNoLink where the volume's directory should be.

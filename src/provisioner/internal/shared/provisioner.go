@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -32,8 +31,10 @@ type Config struct {
 	Volumes corelisters.PersistentVolumeLister
 	// Name is the provisioner's in StorageClasses. ID tells apart whose PersistentVolumes are whose.
 	Name, ID string
+	// Path is where the storage, or a directory of it, is mounted: absolute and clean. All volumes lie there or below.
+	Path string
 	// Guard looks at each directory before anything is made or removed in it; nil takes any.
-	Guard *Guard
+	Guard *volume.Guard
 	Log   *slog.Logger
 }
 
@@ -54,6 +55,9 @@ var (
 func New(c Config) (*Provisioner, error) {
 	if c.Client == nil || c.Classes == nil || c.Volumes == nil || c.Name == "" || c.ID == "" || c.Log == nil {
 		return nil, errors.New("provisioner of shared volumes: a field of its Config is missing")
+	}
+	if !filepath.IsAbs(c.Path) || filepath.Clean(c.Path) != c.Path {
+		return nil, fmt.Errorf("path of the storage: %q: want a clean absolute path", c.Path)
 	}
 	return &Provisioner{Config: c, setxattr: unix.Fsetxattr}, nil
 }
@@ -84,11 +88,11 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	if err := volume.Absent(ctx, p.Client, o.PVName); err != nil {
 		return nil, err
 	}
-	dir, err := p.make(class.pvDir)
+	dir, err := p.open(ctx, class.pvDir, true)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
 	if err := p.recognize(dir, class.pvDir, o.PVName); err != nil {
 		return nil, err
 	}
@@ -115,7 +119,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 
 // limit makes CephFS keep a directory to a size in bytes (https://docs.ceph.com/en/latest/cephfs/quota/). On failure
 // the directory goes again: nobody has it yet.
-func (p *Provisioner) limit(dir *os.Root, name string, size int64) error {
+func (p *Provisioner) limit(dir *volume.Directory, name string, size int64) error {
 	f, err := dir.Open(name)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
 const (
@@ -61,13 +62,24 @@ func unmounted(t *testing.T) *scene {
 	var err error
 	s.Provisioner, err = New(Config{
 		Client: fake.NewClientset(), Classes: storagelisters.NewStorageClassLister(s.classes),
-		Volumes: corelisters.NewPersistentVolumeLister(s.volumes), Name: name, ID: name,
-		Guard: &Guard{Host: mounts.Self}, Log: slog.New(slog.DiscardHandler),
+		Volumes: corelisters.NewPersistentVolumeLister(s.volumes), Name: name, ID: name, Path: filepath.Dir(s.storage),
+		Guard: &volume.Guard{Host: mounts.Self}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// Delete is called with what the API has: a volume that is to go.
+func (s *scene) Delete(ctx context.Context, pv *corev1.PersistentVolume) error {
+	s.t.Helper()
+	pv = pv.DeepCopy()
+	pv.Status.Phase = corev1.VolumeReleased
+	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	s.Client = fake.NewClientset(pv)
+	defer func() { s.Client = fake.NewClientset() }()
+	return s.Provisioner.Delete(ctx, pv)
 }
 
 func (s *scene) mount() {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/removetree"
@@ -24,7 +23,7 @@ const Condemned = ".deleted-"
 
 // MakeDirectory makes the directory of a volume durably, or takes the one that is there: no other claim has ever had
 // its name, so an attempt that ended early has made it.
-func MakeDirectory(dir *os.Root, name string) error {
+func MakeDirectory(dir *Directory, name string) error {
 	if err := dir.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -40,22 +39,12 @@ func MakeDirectory(dir *os.Root, name string) error {
 			return err
 		}
 	}
-	return Sync(dir)
-}
-
-// Sync makes the entries of a directory durable.
-func Sync(dir *os.Root) error {
-	f, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // it was open for reading
-	return f.Sync()
+	return dir.File.Sync()
 }
 
 // RemoveDirectory takes the directory of a deleted volume away under its last name, Condemned and the
 // PersistentVolume's, and logs that. One that had gone already is no error.
-func RemoveDirectory(ctx context.Context, log *slog.Logger, dir *os.Root, name, pv string) error {
+func RemoveDirectory(ctx context.Context, log *slog.Logger, dir *Directory, name, pv string) error {
 	found, err := removeDirectory(ctx, dir, name, Condemned+pv)
 	if err != nil {
 		return err
@@ -71,12 +60,8 @@ func RemoveDirectory(ctx context.Context, log *slog.Logger, dir *os.Root, name, 
 
 // removeDirectory removes first what an earlier attempt has left under the last name: a pod that still knew the path
 // may have had an empty directory made there since.
-func removeDirectory(ctx context.Context, dir *os.Root, name, last string) (found bool, err error) {
-	top, err := dir.Open(".")
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = top.Close() }() // it was open for reading
+func removeDirectory(ctx context.Context, dir *Directory, name, last string) (found bool, err error) {
+	top := dir.File
 	if _, err := dir.Lstat(last); err == nil {
 		if err := removetree.Remove(ctx, top, last, nil); err != nil {
 			return false, err

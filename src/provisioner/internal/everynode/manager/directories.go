@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -41,15 +40,16 @@ func (m *Manager) makeAsked(r *http.Request) error {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("look for the PersistentVolume: %w", err)
 	}
-	return m.make(name)
+	return m.make(r.Context(), name)
 }
 
-func (m *Manager) make(name string) error {
+func (m *Manager) make(ctx context.Context, name string) error {
 	dir, err := m.open()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
+	volume.WarnOfOthers(ctx, m.Log, dir.File)
 	return volume.MakeDirectory(dir, name)
 }
 
@@ -80,7 +80,7 @@ func (m *Manager) removeAsked(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
 	return volume.RemoveDirectory(r.Context(), m.Log, dir, name, pv.Name)
 }
 
@@ -91,7 +91,7 @@ func (m *Manager) removable(pv *corev1.PersistentVolume, path string) error {
 		return fmt.Errorf("PersistentVolume %s is not one of provisioner %s", pv.Name, m.Provisioner)
 	case pv.Spec.HostPath.Path != path:
 		return fmt.Errorf("PersistentVolume %s is at %s, not at %s", pv.Name, pv.Spec.HostPath.Path, path)
-	case !wire.Removable(pv):
+	case !volume.Removable(pv):
 		return fmt.Errorf("PersistentVolume %s does not ask that this directory be removed: it is %s, with policy %s",
 			pv.Name, pv.Status.Phase, pv.Spec.PersistentVolumeReclaimPolicy)
 	}
@@ -105,6 +105,7 @@ func (m *Manager) keep(ctx context.Context) (done bool) {
 		return false // a list of what is in memory
 	}
 	done = true
+	used, wanted := false, false
 	for _, pv := range all {
 		if !wire.Ours(pv, m.Provisioner) || !wire.Wanted(pv) {
 			continue
@@ -113,13 +114,20 @@ func (m *Manager) keep(ctx context.Context) (done bool) {
 		if err != nil {
 			continue // of another base; its deletion says so
 		}
-		if err := m.keepOne(ctx, pv, name); err != nil && ctx.Err() == nil {
+		wanted = true
+		err = m.keepOne(ctx, pv, name)
+		used = used || err == nil
+		if err != nil && ctx.Err() == nil {
 			done = false
 			m.Log.WarnContext(ctx, "cannot make a directory; it is tried again", logging.KeyPV, pv.Name,
 				logging.KeyError, err)
 			m.Recorder.Eventf(pv, corev1.EventTypeWarning, "DirectoryMissing",
 				"node %s cannot make the directory of the volume, and pods wait for it there: %v", m.Node, err)
 		}
+	}
+	if err := m.use(ctx, used || wanted && m.used.Load()); err != nil && ctx.Err() == nil {
+		m.Log.WarnContext(ctx, "cannot say whether this node has directories; it is tried again", logging.KeyError, err)
+		return false
 	}
 	return done
 }
@@ -135,7 +143,7 @@ func (m *Manager) keepOne(ctx context.Context, pv *corev1.PersistentVolume, name
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // nothing was written through it
+	defer dir.Close()
 	if there, err := present(dir, name, typed(pv)); there || err != nil {
 		return err
 	}
@@ -156,7 +164,7 @@ func (m *Manager) keepOne(ctx context.Context, pv *corev1.PersistentVolume, name
 }
 
 // present reports whether there is nothing to do about a directory.
-func present(dir *os.Root, name string, typed bool) (bool, error) {
+func present(dir *volume.Directory, name string, typed bool) (bool, error) {
 	info, err := dir.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -177,7 +185,7 @@ func typed(pv *corev1.PersistentVolume) bool {
 }
 
 // untouched reports whether a directory is as a container runtime makes it, and empty.
-func untouched(dir *os.Root, name string, info fs.FileInfo) bool {
+func untouched(dir *volume.Directory, name string, info fs.FileInfo) bool {
 	const runtimes fs.FileMode = 0o755
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Uid != 0 || stat.Gid != 0 || info.Mode() != fs.ModeDir|runtimes {

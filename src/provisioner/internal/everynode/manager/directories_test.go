@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -268,6 +269,77 @@ func TestKeepsWhatItLacks(t *testing.T) {
 	}
 }
 
+// TestUnmounted: on a node that has had volumes, nothing is made or removed where none of them is. Needs root.
+func TestUnmounted(t *testing.T) {
+	n := start(t)
+	n.stop()
+	if err := unix.Mount("none", n.Base, "tmpfs", 0, ""); err != nil {
+		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(n.Base, unix.MNT_DETACH) })
+	other := n.persistentVolume(corev1.VolumeBound)
+	other.Name, other.Spec.HostPath.Path = "pvc-other", filepath.Join(n.Base, "shop-data-pvc-other")
+	n.create(t, n.persistentVolume(corev1.VolumeBound))
+	n.create(t, other)
+	both := []string{dir, "shop-data-pvc-other"}
+	n.run(t, n.Base)
+	until(t, "a node that has had none makes all", func() bool { return len(list(t, n.Base)) == len(both) })
+	until(t, "it says that it has some", func() bool { return n.registered.Load() && n.said(t) == string(n.public) })
+	n.stop()
+
+	elsewhere := t.TempDir()
+	if err := unix.Mount(n.Base, elsewhere, "", unix.MS_MOVE, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(elsewhere, unix.MNT_DETACH) })
+	n.run(t, n.Base)
+	why := n.Base + " has none of the %d volumes that the cluster has there (such as %s), so it is not their storage, and " +
+		"nothing is made or removed: mount the right one, or delete their PersistentVolumes; or, where its disk is new, " +
+		"make the directory of one by hand"
+	want := "Warning DirectoryMissing node here cannot make the directory of the volume, and pods wait for it there: "
+	if got := <-n.events.Events; !strings.HasPrefix(got, want+n.Base+" has none of the 2 volumes") {
+		t.Errorf("event\n%s\nwant\n%s", got, want)
+	}
+	n.has(t, "unmounted")
+	n.update(t, n.persistentVolume(corev1.VolumeReleased))
+	until(t, "it is seen", func() bool {
+		pv, err := n.volumes.Get(pvName)
+		return err == nil && pv.Status.Phase == corev1.VolumeReleased
+	})
+	n.expect(t, "remove", http.StatusInternalServerError, fmt.Sprintf(why, 1, both[1]))(
+		n.send(t, http.MethodDelete, good, n.fields()))
+	fields := url.Values{wire.PathField: {filepath.Join(n.Base, "shop-new-pvc-new")}, wire.VolumeField: {"pvc-new"}}
+	n.expect(t, "make", http.StatusInternalServerError, fmt.Sprintf(why, 1, both[1]))(
+		n.send(t, http.MethodPost, good, fields))
+
+	if err := unix.Mount(elsewhere, n.Base, "", unix.MS_MOVE, ""); err != nil {
+		t.Fatal(err)
+	}
+	n.expect(t, "mounted again", http.StatusOK, "", both[1])(n.send(t, http.MethodDelete, good, n.fields()))
+}
+
+// said is what this node has registered.
+func (n *node) said(t *testing.T) string {
+	t.Helper()
+	registry, err := n.cluster.CoreV1().ConfigMaps("storage").Get(t.Context(), "managers", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry.Data["here"]
+}
+
+// TestBaseInAVolume: its pods can exchange what is there, and nothing is made or removed.
+func TestBaseInAVolume(t *testing.T) {
+	n := start(t)
+	tenants := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "tenants"}}
+	tenants.Spec.HostPath = &corev1.HostPathVolumeSource{Path: filepath.Dir(n.Base)}
+	n.create(t, tenants)
+	until(t, "it is seen", func() bool { _, err := n.volumes.Get("tenants"); return err == nil })
+	n.expect(t, "make", http.StatusInternalServerError, n.Base+" is or lies in the directory of PersistentVolume tenants, "+
+		"and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or removed "+
+		"there: choose a directory that is in no volume")(n.send(t, http.MethodPost, good, n.fields()))
+}
+
 // TestStaleVolume: what is watched says that a volume is bound, and the API that it has ended meanwhile. Its directory
 // was removed, and is not made again.
 func TestStaleVolume(t *testing.T) {
@@ -388,7 +460,7 @@ func TestRegisters(t *testing.T) {
 	}()
 	n.run(t, n.Base)
 	registry, err := maps.Get(t.Context(), "managers", metav1.GetOptions{})
-	if err != nil || registry.Data["there"] != "another node's" || registry.Data["here"] != string(n.public) {
+	if err != nil || registry.Data["there"] != "another node's" || !strings.HasSuffix(registry.Data["here"], string(n.public)) {
 		t.Errorf("registry %v, error %v", registry.Data, err)
 	}
 	until(t, "the directory is made", func() bool { return len(list(t, n.Base)) == 1 })

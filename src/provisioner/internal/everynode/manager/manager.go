@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,6 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -27,6 +28,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/rounds"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
 const (
@@ -41,7 +43,7 @@ const (
 	reviewsPerSecond = 5
 )
 
-// Config is what a Manager is made of; all fields are required.
+// Config is what a Manager is made of; all fields are required but Guard.
 type Config struct {
 	Client kubernetes.Interface
 	// Volumes are the PersistentVolumes of the cluster; the caller starts the informer.
@@ -56,6 +58,8 @@ type Config struct {
 	Namespace string
 	// Account is the ServiceAccount of the provisioner. Nobody else is listened to.
 	Account string
+	// Guard looks at Base before anything is made or removed in it; nil takes any directory.
+	Guard *volume.Guard
 	// Registry is the ConfigMap in which managers say by which certificate they are to be known.
 	Registry string
 	Recorder record.EventRecorder
@@ -73,6 +77,7 @@ type Manager struct {
 	certificate tls.Certificate
 	public      []byte // of certificate, as PEM
 	registered  atomic.Bool
+	used        atomic.Bool // this node has directories of volumes, as far as is known
 
 	mu     sync.Mutex
 	passed map[[32]byte]time.Time // hashes of tokens that were accepted, until when they need no other review
@@ -149,13 +154,53 @@ func (m *Manager) Ready(context.Context) error {
 	return nil
 }
 
-// open opens the directory of the volumes anew: a disk may have been mounted or unmounted since.
-func (m *Manager) open() (*os.Root, error) {
-	dir, err := os.OpenRoot(m.Base)
+// open opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them where this
+// node has had any.
+func (m *Manager) open() (*volume.Directory, error) {
+	all, err := m.volumes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	if err := volume.Apart(m.Base, all); err != nil {
+		return nil, err
+	}
+	dir, err := volume.Open(m.Base)
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of the volumes: %w", err)
 	}
+	if m.Guard != nil {
+		err = m.Guard.Check(dir.File, m.Base)
+	}
+	if err == nil {
+		err = m.recognize(dir, all)
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
 	return dir, nil
+}
+
+// recognize refuses a directory that lacks all volumes, on a node that has had some: the disk is not mounted.
+func (m *Manager) recognize(dir *volume.Directory, all []*corev1.PersistentVolume) error {
+	if !m.used.Load() {
+		return nil
+	}
+	var kept, going []string
+	for _, pv := range all {
+		if !wire.Ours(pv, m.Provisioner) || filepath.Dir(pv.Spec.HostPath.Path) != m.Base {
+			continue
+		}
+		if name := filepath.Base(pv.Spec.HostPath.Path); wire.Wanted(pv) {
+			kept = append(kept, name)
+		} else {
+			going = append(going, name, volume.Condemned+pv.Name)
+		}
+	}
+	if err := volume.Recognize(dir, kept, going...); err != nil {
+		return fmt.Errorf("%w; or, where its disk is new, make the directory of one by hand", err)
+	}
+	return nil
 }
 
 // handler answers the provisioner, and nobody else.

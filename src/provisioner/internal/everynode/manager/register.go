@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/wire"
 )
 
 const (
@@ -23,7 +25,10 @@ const (
 // before the first directory is made: a deletion waits for all nodes that are in it.
 func (m *Manager) register(ctx context.Context) bool {
 	for {
-		err := m.registerNow(ctx)
+		err := m.before(ctx)
+		if err == nil {
+			err = m.registerNow(ctx)
+		}
 		if err == nil {
 			m.registered.Store(true)
 			m.Log.InfoContext(ctx, "this node is registered", logging.KeyNode, m.Node)
@@ -52,9 +57,36 @@ func (m *Manager) registerAgain(ctx context.Context) {
 	}
 }
 
+// before learns whether this node had directories when its manager ran last: then it still has them.
+func (m *Manager) before(ctx context.Context) error {
+	registry, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Get(ctx, m.Registry, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read ConfigMap %s/%s: %w", m.Namespace, m.Registry, err)
+	}
+	value, found := registry.Data[m.Node]
+	m.used.Store(found && !strings.HasPrefix(value, wire.Unused))
+	return nil
+}
+
+// use says in the ConfigMap whether this node has directories.
+func (m *Manager) use(ctx context.Context, used bool) error {
+	if m.used.Swap(used) == used {
+		return nil
+	}
+	err := m.registerNow(ctx)
+	if err != nil {
+		m.used.Store(!used) // the next round says it again
+	}
+	return err
+}
+
 // registerNow writes this node's own key; what is there already is no write.
 func (m *Manager) registerNow(ctx context.Context) error {
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{m.Node: string(m.public)}})
+	value := string(m.public)
+	if !m.used.Load() {
+		value = wire.Unused + value
+	}
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{m.Node: value}})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ const (
 	Directories = "/directories"
 	// PathField is the directory's path on the node.
 	PathField = "path"
+	// Unused comes before the certificate of a node that has no directory of a volume.
+	Unused = "This node has no directories of volumes.\n"
 	// VolumeField is the name of the directory's PersistentVolume.
 	VolumeField = "volume"
 )
@@ -59,10 +61,4 @@ func Ours(pv *corev1.PersistentVolume, provisioner string) bool {
 func Wanted(pv *corev1.PersistentVolume) bool {
 	ended := pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed
 	return !ended && pv.DeletionTimestamp == nil
-}
-
-// Removable reports whether a PersistentVolume asks that its data be removed. Nothing else does.
-func Removable(pv *corev1.PersistentVolume) bool {
-	return pv.Status.Phase == corev1.VolumeReleased &&
-		pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
 }
