@@ -21,6 +21,7 @@ var (
 	ErrInvalidID = errors.New("invalid volume id")
 	ErrNotFound  = errors.New("volume not found")
 	ErrBroken    = errors.New("volume's record cannot be used")
+	ErrUnwritten = errors.New("volume's record could not be read again")
 )
 
 // Disposal says what deleting a volume does with its data.
@@ -106,6 +107,9 @@ const suffix = ".json"
 // Path is where a volume's record lies, relative to csi/.
 func Path(id string) string { return path.Join(disk.VolumesDir, id+suffix) }
 
+// Prepare, Add and Replace refuse a record that Read would not take (ErrUnwritten), and change nothing then: without one
+// that can be read a volume cannot be deleted.
+
 // Prepare makes a record durable under a temporary name, where nobody looks for records.
 func Prepare(d disk.FS, r Record) error { return write(d, r, disk.PrepareFile) }
 
@@ -146,7 +150,14 @@ func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
 	if err != nil {
 		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
 	}
-	if err := how(d, Path(r.ID), append(data, '\n')); err != nil {
+	if data = append(data, '\n'); len(data) > disk.MaxFile {
+		return fmt.Errorf("%w: that of %s would have %d bytes, and at most %d are read; give the volume shorter parameters",
+			ErrUnwritten, r.ID, len(data), disk.MaxFile)
+	}
+	if _, err := Decode(data); err != nil {
+		return fmt.Errorf("%w: that of %s: %w", ErrUnwritten, r.ID, err)
+	}
+	if err := how(d, Path(r.ID), data); err != nil {
 		return fmt.Errorf("record volume %s: %w", r.ID, err)
 	}
 	return nil
