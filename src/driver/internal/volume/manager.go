@@ -51,6 +51,8 @@ type Config struct {
 type Manager struct {
 	Config
 	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
+	// checked has by id when Stats last looked whether all that is in a volume counts to it.
+	checked sync.Map
 }
 
 type mountpoint struct{ id, target string }
