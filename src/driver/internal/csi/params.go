@@ -119,7 +119,7 @@ func setInodes(s *volume.Spec, v string) error {
 	if err != nil || limit < 0 {
 		return wrong(v, `a whole number, "0" for no limit`)
 	}
-	s.Inodes = limit
+	s.Inodes, s.InodesFrom = limit, records.FromClass
 	return nil
 }
 

@@ -19,8 +19,9 @@ const defaultBytes = 1 << 30
 
 func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 	s := volume.Spec{
-		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash, Parameters: maps.Clone(q.GetParameters()),
-		Claim: records.Claim{Namespace: q.GetParameters()[KeyClaimNS], Name: q.GetParameters()[KeyClaimName]},
+		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash, InodesFrom: records.Derived,
+		Parameters: maps.Clone(q.GetParameters()),
+		Claim:      records.Claim{Namespace: q.GetParameters()[KeyClaimNS], Name: q.GetParameters()[KeyClaimName]},
 	}
 	if uid, ok := strings.CutPrefix(s.ID, "pvc-"); ok { // external-provisioner makes the name of the claim's uid
 		s.Claim.UID = uid
@@ -90,6 +91,7 @@ func (c Config) here(t *pb.Topology) bool { return t.GetSegments()[c.TopologyKey
 func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spec, error) {
 	s := volume.Spec{
 		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: records.Purge, Ephemeral: true,
+		InodesFrom: records.Derived,
 		Claim: records.Claim{
 			Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID],
 		},

@@ -52,8 +52,12 @@ func (q *Quotas) Detect(d disk.FS, want poolspec.Quota, enable bool) (b Backend,
 		switch st.Type {
 		case unix.BTRFS_SUPER_MAGIC:
 			b, err = detectBtrfs(top, enable)
-		case unix.XFS_SUPER_MAGIC, unix.EXT4_SUPER_MAGIC:
+		case unix.XFS_SUPER_MAGIC:
 			b, err = q.detectProject(d, top, want)
+			b.inodes = xfsInodes
+		case unix.EXT4_SUPER_MAGIC:
+			b, err = q.detectProject(d, top, want)
+			b.inodes = ext4Inodes
 		default:
 			err = ErrUnsupported
 		}

@@ -34,6 +34,16 @@ const (
 	Retain Disposal = "retain" // kept in the pool's trash until an admin removes it
 )
 
+// InodesFrom says who chose a volume's inode limit.
+type InodesFrom string
+
+// Values of InodesFrom. Only what the class says is compared when a create is repeated.
+const (
+	FromClass InodesFrom = ""        // or the attributes of an inline volume
+	Derived   InodesFrom = "derived" // from the size, with which it grows
+	FromAdmin InodesFrom = "admin"   // `driver volume enforce --inodes`
+)
+
 // Claim is the PersistentVolumeClaim, or for an inline volume the pod, that a volume was made for.
 type Claim struct {
 	Namespace string `json:"namespace,omitempty"`
@@ -58,7 +68,9 @@ type Record struct {
 	ID      string `json:"id"`
 	Pool    string `json:"pool"`
 	Bytes   int64  `json:"bytes"`
-	Inodes  int64  `json:"inodes,omitempty"`
+	// Inodes limits files and directories, the volume's root included; 0 is no limit.
+	Inodes     int64      `json:"inodes,omitempty"`
+	InodesFrom InodesFrom `json:"inodesFrom,omitempty"`
 	// Backend made the volume, and QuotaID is what its files count to; 0 where nothing is enforced.
 	Backend string   `json:"backend"`
 	QuotaID quota.ID `json:"quotaID,omitempty"`
@@ -80,6 +92,14 @@ type Record struct {
 
 // Limit is what the volume may hold.
 func (r Record) Limit() quota.Limit { return quota.Limit{Bytes: r.Bytes, Inodes: r.Inodes} }
+
+// InodesAsked is the inode limit that the class asked for, 0 for none.
+func (r Record) InodesAsked() int64 {
+	if r.InodesFrom != FromClass {
+		return 0
+	}
+	return r.Inodes
+}
 
 // idPattern is the whole alphabet of ids: nothing that a path could be made of.
 var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)

@@ -64,7 +64,8 @@ func (m *Manager) record(s Spec) (records.Record, error) {
 		return records.Record{}, err
 	}
 	return records.Record{
-		Version: records.Version, ID: s.ID, Pool: s.Pool, Bytes: size, Inodes: s.Inodes,
+		Version: records.Version, ID: s.ID, Pool: s.Pool, Bytes: size,
+		Inodes: s.Inodes, InodesFrom: s.InodesFrom,
 		Mode: records.POSIXMode(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
 		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Created: m.Now().UTC(),
 	}, nil
@@ -136,7 +137,7 @@ func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 		is, asked any
 	}{
 		{"capacity in bytes", is.Bytes, asked.Bytes},
-		{"inodeLimit", is.Inodes, asked.Inodes},
+		{"inodeLimit", is.InodesAsked(), asked.InodesAsked()},
 		{"directoryMode", fmt.Sprintf("%04o", is.Mode), fmt.Sprintf("%04o", asked.Mode)},
 		{"uid", is.UID, asked.UID},
 		{"gid", is.GID, asked.GID},
@@ -180,7 +181,7 @@ func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Re
 			}
 		}
 	}()
-	if r, err = stage(o, r, staged); err != nil {
+	if r, err = stage(o, withInodes(o.Backend, r, space), staged); err != nil {
 		return r, err
 	}
 	if err := place(o, r.ID, staged); err != nil {

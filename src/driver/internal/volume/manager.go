@@ -220,6 +220,9 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 	defer release()
 	grown := r
 	grown.Bytes = size
+	if r.InodesFrom == records.Derived {
+		grown.Inodes = max(r.Inodes, o.Backend.Inodes(size, space))
+	}
 	if v.Counted {
 		err = o.Limits.Set(r.ID, r.QuotaID, grown.Limit())
 	}
@@ -229,7 +232,7 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 	if err != nil {
 		return r, errors.Join(err, reread(o, r.ID))
 	}
-	v.Bytes = size
+	v.Bytes, v.Inodes = size, grown.Inodes
 	o.Ledger.Put(r.ID, v)
 	o.Log.Info("expanded a volume", logging.KeyID, r.ID, logging.KeyBytes, size)
 	return grown, nil

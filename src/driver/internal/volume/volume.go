@@ -42,14 +42,16 @@ var (
 // Spec is a request for a volume, complete and validated by the caller except for the id.
 type Spec struct {
 	ID, Pool        string
-	Bytes, MaxBytes int64       // the size asked for, and the largest acceptable one, 0 for no limit
-	Inodes          int64       // limits the number of files; 0 means no limit
-	Mode            fs.FileMode // of the volume's root directory, as UID and GID
-	UID, GID        int
-	OnDelete        records.Disposal
-	Claim           records.Claim
-	Parameters      map[string]string // kept in the record as they were given
-	Ephemeral       bool              // an inline volume, the only kind that Unpublish deletes
+	Bytes, MaxBytes int64 // the size asked for, and the largest acceptable one, 0 for no limit
+	// Inodes limits the number of files, 0 means no limit; with InodesFrom records.Derived the size decides.
+	Inodes     int64
+	InodesFrom records.InodesFrom
+	Mode       fs.FileMode // of the volume's root directory, as UID and GID
+	UID, GID   int
+	OnDelete   records.Disposal
+	Claim      records.Claim
+	Parameters map[string]string // kept in the record as they were given
+	Ephemeral  bool              // an inline volume, the only kind that Unpublish deletes
 }
 
 // Volume is what the manager answers about a volume.
