@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
@@ -64,9 +65,10 @@ func sizes(r *pb.CapacityRange) (bytes, limit int64, err error) {
 	case limit < 0:
 		return 0, 0, invalid("capacity_range.limit_bytes", "%d: must not be negative", limit)
 	case r != nil && required == 0 && limit == 0:
-		return 0, 0, invalid("capacity_range.required_bytes", "0: want the volume's size in bytes")
+		return 0, 0, invalid("capacity_range.required_bytes", "0: want the volume's size")
 	case limit > 0 && limit < required:
-		return 0, 0, invalid("capacity_range.limit_bytes", "%d is less than required_bytes %d", limit, required)
+		return 0, 0, invalid("capacity_range.limit_bytes", "%s is less than required_bytes %s",
+			bytesize.Format(limit), bytesize.Format(required))
 	case required > 0:
 		return required, limit, nil
 	case limit > 0:

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/projectquota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -164,7 +165,8 @@ func leaveProject(dir *os.File, want poolspec.Quota) (from string, err error) {
 	if err != nil {
 		return "", err
 	}
-	from = fmt.Sprintf("project %d (%d bytes, %d inodes; 0 is no limit)", id, q.Limit.Bytes, q.Limit.Inodes)
+	from = fmt.Sprintf("project %d (size %s, %d inodes; 0 is no limit)", id, bytesize.Format(int64(q.Limit.Bytes)),
+		q.Limit.Inodes)
 	if q.Limit != (projectquota.Limit{}) && want != poolspec.QuotaRequired {
 		return "", fmt.Errorf("it counts to %s, a limit that the driver will not evade: give the pool a directory outside "+
 			"that project, or say quota: required to take csi/ out of it", from)

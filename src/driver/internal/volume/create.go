@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -35,7 +36,8 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 	})
 	if err == nil && v.Enforcement == quota.None && !v.Ephemeral && v.Claim.Name != "" {
 		m.Cluster.Tell(v.Claim, "SizeNotEnforced",
-			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %d bytes", v.Pool, v.ID, v.Bytes))
+			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %s",
+				v.Pool, v.ID, bytesize.Format(v.Bytes)))
 	}
 	return v, err
 }
@@ -77,12 +79,12 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 	size := (bytes + Block - 1) / Block * Block
 	switch {
 	case bytes <= 0:
-		return 0, fmt.Errorf("%w: capacity is %d bytes, must be at least 1", ErrInvalid, bytes)
+		return 0, fmt.Errorf("%w: capacity is %s, must be at least 1 byte", ErrInvalid, bytesize.Format(bytes))
 	case size < bytes: // overflow
-		return 0, fmt.Errorf("%w: capacity %d bytes is more than any filesystem has", ErrOutOfRange, bytes)
+		return 0, fmt.Errorf("%w: capacity %s is more than any filesystem has", ErrOutOfRange, bytesize.Format(bytes))
 	case limit > 0 && size > limit:
-		return 0, fmt.Errorf("%w: %d bytes rounded up to whole blocks of %d are %d, above limit_bytes %d",
-			ErrOutOfRange, bytes, Block, size, limit)
+		return 0, fmt.Errorf("%w: %s rounded up to whole blocks of %s is %s, above limit_bytes %s",
+			ErrOutOfRange, bytesize.Format(bytes), bytesize.Format(Block), bytesize.Format(size), bytesize.Format(limit))
 	}
 	return size, nil
 }
@@ -132,12 +134,17 @@ func apply(ctx context.Context, o *pool.Open, id string, s recovery.Survey) erro
 	return err
 }
 
+// size is one in bytes, compared as such and shown as people say it.
+type size int64
+
+func (s size) String() string { return bytesize.Format(int64(s)) }
+
 func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 	for _, f := range []struct {
 		name      string
 		is, asked any
 	}{
-		{"capacity in bytes", is.Bytes, asked.Bytes},
+		{"capacity", size(is.Bytes), size(asked.Bytes)},
 		{"inodeLimit", is.InodesAsked(), asked.InodesAsked()},
 		{"directoryMode", fmt.Sprintf("%04o", is.Mode), fmt.Sprintf("%04o", asked.Mode)},
 		{"uid", is.UID, asked.UID},
