@@ -121,6 +121,7 @@ func (s inside) run(t *testing.T, kernel Kernel) {
 		"xfs":        {"mkfs.xfs"},
 		"ext4":       {"mkfs.ext4", "-O", "quota,project"},
 		"ext4-plain": {"mkfs.ext4"},
+		"ext4-large": {"mkfs.ext4", "-O", "quota,project", "-T", "largefile"},
 	} {
 		disks[name] = filepath.Join(dir, name)
 		must(t, Image(inTime(t), disks[name], s.disk, mkfs[0], mkfs[1:]...))

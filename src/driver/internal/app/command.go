@@ -142,23 +142,33 @@ func newTake(stateDir *string) *cobra.Command {
 }
 
 func newEnforce(stateDir *string) *cobra.Command {
-	var pool string
+	var wanted control.Selection
+	var inodes int64
 	command := &cobra.Command{
-		Use:   "enforce {ID… | --pool NAME}",
+		Use:   "enforce {ID… [--inodes N] | --pool NAME}",
 		Short: "Enforce the sizes of volumes that were copied or restored",
 		Long: "Make everything in a volume's directory count to the volume's ID again, and set its limit: for directories\n" +
 			"that somebody copied or restored. No pod may use the volume meanwhile. With --pool alone, all volumes of the\n" +
-			"pool are enforced that are not held to their sizes. The work can be stopped, and begun anew.",
+			"pool are enforced that are not held to their sizes. The work can be stopped, and begun anew.\n" +
+			"--inodes sets how many files and directories volumes may have; pods may use them meanwhile.",
 		RunE: func(command *cobra.Command, ids []string) error {
-			if pool == "" && len(ids) == 0 {
+			limit := command.Flags().Changed("inodes")
+			switch {
+			case limit && len(ids) == 0:
+				return errors.New("--inodes: of which volumes? want their ids")
+			case wanted.Pool == "" && len(ids) == 0:
 				return errors.New("which volumes? want their ids, or --pool")
+			case limit:
+				wanted.Inodes = &inodes
 			}
+			wanted.IDs = ids
 			shown := progress{out: command.OutOrStdout()}
-			err := control.NewClient(*stateDir).Enforce(command.Context(), control.Selection{Pool: pool, IDs: ids}, shown.show)
+			err := control.NewClient(*stateDir).Enforce(command.Context(), wanted, shown.show)
 			return errors.Join(err, shown.end())
 		},
 	}
-	command.Flags().StringVar(&pool, "pool", "",
+	command.Flags().Int64Var(&inodes, "inodes", 0, "inode limit of the volumes, their roots included; 0 for none")
+	command.Flags().StringVar(&wanted.Pool, "pool", "",
 		"all volumes of this pool that are not held to their sizes; with ids: the pool that they must be in")
 	return command
 }

@@ -100,12 +100,18 @@ func TestEnforceCommand(t *testing.T) {
 	m.says(t, true, enforce("../pvc"), "invalid volume id")
 	m.says(t, true, enforce("--pool", "nowhere"), "nowhere")
 	m.says(t, true, enforce("--pool", "local", "pvc-copied"), "pvc-copied is in pool btrfs, not in local")
+	m.says(t, true, enforce("--inodes", "7", "--pool", "btrfs"), "--inodes", "want their ids")
+	m.says(t, true, enforce("--inodes", "many", "pvc-copied"), "--inodes", "many")
+	m.says(t, true, enforce("--inodes", "7", unlimited.GetVolumeId()), "cannot be done with this volume", "no ID")
 	m.says(t, true, enforce(unlimited.GetVolumeId()), "cannot be done with this volume", "no ID")
 	m.says(t, true, enforce("--pool", "btrfs"),
 		"pvc-copied: enforced", "pvc-plain: not enforced", "1 volumes enforced", "1 volumes could not be enforced")
 	if s := m.status(t); s.Pools[0].Uncounted != 1 {
 		t.Errorf("%d volumes are uncounted, want 1", s.Pools[0].Uncounted)
 	}
+	m.says(t, true, enforce("--inodes=7", "pvc-copied"), "btrfs does not limit the number of files")
+	m.says(t, true, enforce("--inodes=-1", "pvc-copied"), "inodes: -1")
+	m.says(t, false, enforce("--inodes=0", "pvc-copied"), "pvc-copied: enforced")
 	err := os.WriteFile(m.path("pool.btrfs/csi/pvc-copied/large"), make([]byte, 32<<20), 0o600)
 	if err == nil {
 		t.Error("twice the volume's size fits")

@@ -113,6 +113,8 @@ type Volume struct {
 type Selection struct {
 	Pool string   `json:"pool,omitempty"`
 	IDs  []string `json:"ids,omitempty"`
+	// Inodes is the inode limit that the volumes get, 0 for none; nil leaves it.
+	Inodes *int64 `json:"inodes,omitempty"`
 }
 
 // Progress is one line of the answer to a Selection. The last line of a complete answer has no ID.

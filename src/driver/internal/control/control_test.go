@@ -34,6 +34,7 @@ type domain struct {
 	take    func(name, from string) error
 	volumes map[string]entry
 	enforce func(ctx context.Context, id string, progress func(int64)) error
+	inodes  *int64 // of the last enforcement
 	adopt   func(id string, bytes int64) (records.Record, error)
 	discard func(id, node string) error
 	all     []volume.Summary
@@ -72,7 +73,8 @@ func (d *domain) Each(visit func(pool, id string, v ledger.Volume)) {
 	}
 }
 
-func (d *domain) Enforce(ctx context.Context, id string, progress func(files int64)) error {
+func (d *domain) Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error {
+	d.inodes = inodes
 	return d.enforce(ctx, id, progress)
 }
 
@@ -286,6 +288,19 @@ func TestEnforce(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		says(t, err, test.says...)
+	}
+}
+
+// TestInodes: none at all is another request than none.
+func TestInodes(t *testing.T) {
+	d := &domain{enforce: func(context.Context, string, func(int64)) error { return nil }}
+	client, _ := serve(t, d, me())
+	zero, some := int64(0), int64(7)
+	for _, want := range []*int64{nil, &zero, &some} {
+		_, err := enforced(t, client, control.Selection{IDs: []string{"a"}, Inodes: want})
+		if diff := cmp.Diff(want, d.inodes); err != nil || diff != "" {
+			t.Errorf("%v: %s", err, diff)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ type Pools interface {
 // Volumes is what an admin can do with single volumes, and all of them.
 type Volumes interface {
 	Each(ctx context.Context, visit func(volume.Summary) error) error
-	Enforce(ctx context.Context, id string, progress func(files int64)) error
+	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (records.Record, error)
 	Discard(ctx context.Context, id, node string) error
 }

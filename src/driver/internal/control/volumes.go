@@ -85,7 +85,7 @@ func (s *Server) enforce(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	for _, id := range wanted.IDs {
-		send(s.enforceOne(r.Context(), wanted.Pool, id, send))
+		send(s.enforceOne(r.Context(), wanted, id, send))
 		if r.Context().Err() != nil {
 			return nil //nolint:nilerr // nobody reads an answer
 		}
@@ -95,11 +95,11 @@ func (s *Server) enforce(w http.ResponseWriter, r *http.Request) error {
 }
 
 // enforceOne works on one volume and gives the last line about it.
-func (s *Server) enforceOne(ctx context.Context, in, id string, send func(Progress)) Progress {
+func (s *Server) enforceOne(ctx context.Context, wanted Selection, id string, send func(Progress)) Progress {
 	p := Progress{ID: id}
-	err := s.inPool(in, id)
+	err := s.inPool(wanted.Pool, id)
 	if err == nil {
-		err = s.Volumes.Enforce(ctx, id, func(files int64) {
+		err = s.Volumes.Enforce(ctx, id, wanted.Inodes, func(files int64) {
 			p.Files = files
 			send(p)
 		})

@@ -79,6 +79,30 @@ func TestCreateVolume(t *testing.T) {
 	}
 }
 
+// TestInodeLimit: a class that names none leaves it to the size, "0" is none.
+func TestInodeLimit(t *testing.T) {
+	var asked volume.Spec
+	c := serve(t, &fake{resolve: onePool, create: func(s volume.Spec) (volume.Volume, error) {
+		asked = s
+		return volume.Volume{}, nil
+	}})
+	for value, want := range map[string]volume.Spec{
+		"": {InodesFrom: records.Derived}, "0": {InodesFrom: records.FromClass}, "00": {InodesFrom: records.FromClass},
+		"70": {Inodes: 70, InodesFrom: records.FromClass},
+	} {
+		parameters := map[string]string{"inodeLimit": value}
+		if value == "" {
+			parameters = nil
+		}
+		_, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+			Name: "pvc-1", VolumeCapabilities: writer(), Parameters: parameters,
+		})
+		if err != nil || asked.Inodes != want.Inodes || asked.InodesFrom != want.InodesFrom {
+			t.Errorf("%q: %d %q, %v", value, asked.Inodes, asked.InodesFrom, err)
+		}
+	}
+}
+
 func TestCreateVolumeSizes(t *testing.T) {
 	var asked volume.Spec
 	c := serve(t, &fake{resolve: onePool, create: func(s volume.Spec) (volume.Volume,

@@ -55,7 +55,9 @@ func table() []row {
 	elsewhere := map[verb]codes.Code{create: codes.ResourceExhausted}
 	return []row{
 		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy}},
-		{codes.InvalidArgument, nil, []error{records.ErrInvalidID, volume.ErrInvalid, bindmount.ErrTarget}},
+		{codes.InvalidArgument, nil, []error{
+			records.ErrInvalidID, records.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
+		}},
 		{codes.InvalidArgument, nil, []error{pool.ErrUnknown, pool.ErrAmbiguous}},
 		{codes.Unavailable, elsewhere, []error{pool.ErrAbsent}},
 		{codes.ResourceExhausted, nil, []error{pool.ErrNotHere}},

@@ -149,6 +149,7 @@ func TestCodes(t *testing.T) {
 		{create, volume.ErrInvalid, codes.InvalidArgument},
 		{create, records.ErrInvalidID, codes.InvalidArgument},
 		{create, records.ErrBroken, codes.FailedPrecondition},
+		{create, records.ErrUnwritten, codes.InvalidArgument},
 		{create, errElsewhere, codes.ResourceExhausted},
 		{create, volume.ErrLost, codes.DataLoss},
 		{create, syscall.EROFS, codes.ResourceExhausted},

@@ -232,6 +232,12 @@ func TestPublishInline(t *testing.T) {
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Error(diff)
 	}
+	_, err = c.NodePublishVolume(t.Context(), &pb.NodePublishVolumeRequest{
+		VolumeId: "csi-0a", TargetPath: target, VolumeCapability: writer()[0], VolumeContext: inlineContext(nil),
+	})
+	if err != nil || asked.Inline.Inodes != 0 || asked.Inline.InodesFrom != records.Derived {
+		t.Errorf("without an inodeLimit: %+v, %v", asked.Inline, err)
+	}
 }
 
 func TestPublishInlineRefuses(t *testing.T) {

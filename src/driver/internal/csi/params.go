@@ -40,6 +40,8 @@ const (
 	defaultMode = fs.FileMode(0o777)
 	// maxID is the largest user or group id; one more means "unchanged" to chown(2).
 	maxID = math.MaxUint32 - 1
+	// maxValue bounds what a key of ours may say, in bytes: Kubernetes does not bound the attributes of inline volumes.
+	maxValue = 1 << 10
 )
 
 // setters are what a StorageClass may say, each with what it does to the spec.
@@ -76,6 +78,9 @@ func apply(
 		if !ok {
 			return invalid(field, "unknown key %.64q; known are %s", key,
 				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+		if size := len(given[key]); size > maxValue {
+			return invalid(field+"."+key, "%d bytes are too long: want at most %d", size, maxValue)
 		}
 		if err := set(s, given[key]); err != nil {
 			return invalid(field+"."+key, "%w", err)
@@ -114,7 +119,7 @@ func setInodes(s *volume.Spec, v string) error {
 	if err != nil || limit < 0 {
 		return wrong(v, `a whole number, "0" for no limit`)
 	}
-	s.Inodes = limit
+	s.Inodes, s.InodesFrom = limit, records.FromClass
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 )
 
@@ -19,8 +20,9 @@ const defaultBytes = 1 << 30
 
 func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 	s := volume.Spec{
-		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash, Parameters: maps.Clone(q.GetParameters()),
-		Claim: records.Claim{Namespace: q.GetParameters()[KeyClaimNS], Name: q.GetParameters()[KeyClaimName]},
+		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash, InodesFrom: records.Derived,
+		Parameters: maps.Clone(q.GetParameters()),
+		Claim:      records.Claim{Namespace: q.GetParameters()[KeyClaimNS], Name: q.GetParameters()[KeyClaimName]},
 	}
 	if uid, ok := strings.CutPrefix(s.ID, "pvc-"); ok { // external-provisioner makes the name of the claim's uid
 		s.Claim.UID = uid
@@ -63,9 +65,10 @@ func sizes(r *pb.CapacityRange) (bytes, limit int64, err error) {
 	case limit < 0:
 		return 0, 0, invalid("capacity_range.limit_bytes", "%d: must not be negative", limit)
 	case r != nil && required == 0 && limit == 0:
-		return 0, 0, invalid("capacity_range.required_bytes", "0: want the volume's size in bytes")
+		return 0, 0, invalid("capacity_range.required_bytes", "0: want the volume's size")
 	case limit > 0 && limit < required:
-		return 0, 0, invalid("capacity_range.limit_bytes", "%d is less than required_bytes %d", limit, required)
+		return 0, 0, invalid("capacity_range.limit_bytes", "%s is less than required_bytes %s",
+			bytesize.Format(limit), bytesize.Format(required))
 	case required > 0:
 		return required, limit, nil
 	case limit > 0:
@@ -90,6 +93,7 @@ func (c Config) here(t *pb.Topology) bool { return t.GetSegments()[c.TopologyKey
 func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spec, error) {
 	s := volume.Spec{
 		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: records.Purge, Ephemeral: true,
+		InodesFrom: records.Derived,
 		Claim: records.Claim{
 			Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID],
 		},

@@ -17,9 +17,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/removetree"
 )
 
-// maxFile is the most that ReadFile reads, in bytes.
-const maxFile = 1 << 20
-
 // hostFS is an FS on a real directory.
 type hostFS struct{ top *os.File }
 
@@ -85,7 +82,7 @@ func (d *hostFS) ReadFile(name string) ([]byte, error) {
 		return nil, openat.Failed("read", f.Name(), unix.EISDIR)
 	case !info.Mode().IsRegular():
 		return nil, openat.Failed("read", f.Name(), openat.ErrKind)
-	case info.Size() > maxFile:
+	case info.Size() > MaxFile:
 		return nil, openat.Failed("read", f.Name(), unix.EFBIG)
 	}
 	data := make([]byte, info.Size())

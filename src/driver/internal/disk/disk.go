@@ -18,6 +18,9 @@ const (
 	TrashDir   = ".hpp/trash"
 )
 
+// MaxFile is the most that ReadFile reads, in bytes.
+const MaxFile = 1 << 20
+
 // FS is an open directory: a pool's csi/, or the driver's state directory. Names are slash-separated and relative to it
 // ("." is the directory itself); a name that is empty, absolute or has ".." is refused with fs.ErrInvalid. A symbolic
 // link is never followed. Errors are *fs.PathError or *os.LinkError around a syscall.Errno.
@@ -31,7 +34,7 @@ type FS interface {
 
 // Reader changes nothing.
 type Reader interface {
-	// ReadFile reads a regular file of at most 1 MiB.
+	// ReadFile reads a regular file of at most MaxFile.
 	ReadFile(name string) ([]byte, error)
 	// ReadDir lists a directory, in no particular order.
 	ReadDir(name string) ([]Entry, error)

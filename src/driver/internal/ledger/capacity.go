@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -66,8 +67,10 @@ func noRoom(spec poolspec.Pool, space disk.Space, promised, room, asked int64) e
 	case space.Inodes > 0 && space.InodesFree == 0:
 		return fmt.Errorf("%w: the filesystem of pool %s has no free inode; remove files", ErrNoSpace, spec.Name)
 	}
-	return fmt.Errorf("%w: pool %s has room for %d bytes (size %d, free %d, reserve %d, promised %d), asked for %d",
-		ErrNoSpace, spec.Name, room, space.Size, space.Free, spec.Reserve.Of(space.Size), promised, asked)
+	size := bytesize.Format
+	return fmt.Errorf("%w: pool %s has room for %s (size %s, free %s, reserve %s, promised %s), asked for %s",
+		ErrNoSpace, spec.Name, size(room), size(space.Size), size(space.Free), size(spec.Reserve.Of(space.Size)),
+		size(promised), size(asked))
 }
 
 // QuotaIDs are those that volumes count to.

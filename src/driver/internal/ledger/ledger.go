@@ -22,6 +22,7 @@ var (
 // Volume is what the ledger knows of a volume.
 type Volume struct {
 	Bytes   int64
+	Inodes  int64    // 0 where they are not limited
 	QuotaID quota.ID // 0 where it has none
 	// Counted reports that the volume's directory counts to QuotaID and no older volume's does; else nothing is enforced.
 	Counted bool

@@ -87,7 +87,10 @@ func TestRefusalsSayWhy(t *testing.T) {
 		err     error
 		says    string
 	}{
-		"too large": {func(_ *Ledger, s *disk.Space) { s.Free = mi }, ErrNoSpace, "has room for 1048576 bytes"},
+		"too large": {
+			func(_ *Ledger, s *disk.Space) { s.Free = mi }, ErrNoSpace,
+			"has room for 1Mi (size 1Gi, free 1Mi, reserve 0, promised 1Mi), asked for 2Mi",
+		},
 		"read-only": {func(_ *Ledger, s *disk.Space) { s.ReadOnly = true }, ErrNoSpace, "read-only"},
 		"no inode":  {func(_ *Ledger, s *disk.Space) { s.Inodes = 10 }, ErrNoSpace, "no free inode"},
 		"not selected": {func(l *Ledger, _ *disk.Space) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 )
 
@@ -40,8 +41,8 @@ func fits(l Limit) error {
 			"on XFS or ext4", ErrUnsupported, l.Inodes)
 	}
 	if l.Bytes > 0 && l.Bytes < leastBtrfs {
-		return fmt.Errorf("%w: %d bytes are less than the %d that an empty subvolume of btrfs needs to take a file",
-			ErrTooSmall, l.Bytes, int64(leastBtrfs))
+		return fmt.Errorf("%w: %s is less than the %s that an empty subvolume of btrfs needs to take a file",
+			ErrTooSmall, bytesize.Format(l.Bytes), bytesize.Format(leastBtrfs))
 	}
 	return nil
 }

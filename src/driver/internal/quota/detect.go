@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/projectquota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -52,8 +53,12 @@ func (q *Quotas) Detect(d disk.FS, want poolspec.Quota, enable bool) (b Backend,
 		switch st.Type {
 		case unix.BTRFS_SUPER_MAGIC:
 			b, err = detectBtrfs(top, enable)
-		case unix.XFS_SUPER_MAGIC, unix.EXT4_SUPER_MAGIC:
+		case unix.XFS_SUPER_MAGIC:
 			b, err = q.detectProject(d, top, want)
+			b.inodes = xfsInodes
+		case unix.EXT4_SUPER_MAGIC:
+			b, err = q.detectProject(d, top, want)
+			b.inodes = ext4Inodes
 		default:
 			err = ErrUnsupported
 		}
@@ -160,7 +165,8 @@ func leaveProject(dir *os.File, want poolspec.Quota) (from string, err error) {
 	if err != nil {
 		return "", err
 	}
-	from = fmt.Sprintf("project %d (%d bytes, %d inodes; 0 is no limit)", id, q.Limit.Bytes, q.Limit.Inodes)
+	from = fmt.Sprintf("project %d (size %s, %d inodes; 0 is no limit)", id, bytesize.Format(int64(q.Limit.Bytes)),
+		q.Limit.Inodes)
 	if q.Limit != (projectquota.Limit{}) && want != poolspec.QuotaRequired {
 		return "", fmt.Errorf("it counts to %s, a limit that the driver will not evade: give the pool a directory outside "+
 			"that project, or say quota: required to take csi/ out of it", from)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/projectquota"
 )
 
@@ -117,7 +118,8 @@ func (l projectLimits) remove(id ID) error {
 	case err != nil:
 		return err
 	case q.Usage != (projectquota.Usage{}):
-		return fmt.Errorf("%d bytes and %d inodes count to project %d: %w", q.Usage.Bytes, q.Usage.Inodes, id, syscall.EBUSY)
+		return fmt.Errorf("%s and %d inodes count to project %d: %w", bytesize.Format(int64(q.Usage.Bytes)), q.Usage.Inodes,
+			id, syscall.EBUSY)
 	case q.Limit == (projectquota.Limit{}):
 		return nil
 	default:

@@ -85,7 +85,33 @@ type Backend struct {
 	Changes []string
 
 	on func(d disk.FS) limits
+	// inodes is nil where the backend does not limit them.
+	inodes func(bytes int64, space disk.Space) int64
 }
+
+// leastInodes are those of the smallest volume that names no limit.
+const leastInodes = 1024
+
+// Inodes is how many a volume of a size in bytes may have that names no limit, on a filesystem of that space; 0 where
+// the backend does not limit them. Else a volume of names alone could take all inodes of a pool.
+func (b Backend) Inodes(bytes int64, space disk.Space) int64 {
+	if b.inodes == nil || !b.Enforces() {
+		return 0
+	}
+	return max(leastInodes, b.inodes(bytes, space))
+}
+
+// ext4Inodes is one for each 16 KiB, as mke2fs makes them by default, or the volume's share where there are more.
+func ext4Inodes(bytes int64, space disk.Space) int64 {
+	each := float64(16 << 10)
+	if space.Inodes > 0 {
+		each = min(each, float64(space.Size)/float64(space.Inodes))
+	}
+	return int64(float64(bytes) / max(1, each))
+}
+
+// xfsInodes is one for each 4 KiB: XFS makes inodes, of 512 bytes, as they are needed, and counts them to no project.
+func xfsInodes(bytes int64, _ disk.Space) int64 { return bytes / 4096 }
 
 // Enforces reports whether the backend holds volumes to their sizes.
 func (b Backend) Enforces() bool { return b.Enforcement != None }

@@ -193,8 +193,8 @@ func TestVMAdminsProject(t *testing.T) {
 		says  string // of a pool that stays plain
 	}{
 		"auto, no limit":         {want: poolspec.QuotaAuto},
-		"auto, bytes":            {want: poolspec.QuotaAuto, limit: Limit{Bytes: mib}, says: "1048576 bytes, 0 inodes"},
-		"auto, inodes":           {want: poolspec.QuotaAuto, limit: Limit{Inodes: 1000}, says: "0 bytes, 1000 inodes"},
+		"auto, bytes":            {want: poolspec.QuotaAuto, limit: Limit{Bytes: mib}, says: "size 1Mi, 0 inodes"},
+		"auto, inodes":           {want: poolspec.QuotaAuto, limit: Limit{Inodes: 1000}, says: "size 0, 1000 inodes"},
 		"required, with a limit": {want: poolspec.QuotaRequired, limit: Limit{Inodes: 1000}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,6 +21,7 @@ var (
 	ErrInvalidID = errors.New("invalid volume id")
 	ErrNotFound  = errors.New("volume not found")
 	ErrBroken    = errors.New("volume's record cannot be used")
+	ErrUnwritten = errors.New("volume's record could not be read again")
 )
 
 // Disposal says what deleting a volume does with its data.
@@ -31,6 +32,16 @@ const (
 	Trash  Disposal = "trash"  // kept in the pool's trash for its retention, then purged (default)
 	Purge  Disposal = "purge"  // purged as soon as the worker gets to it, whatever the retention
 	Retain Disposal = "retain" // kept in the pool's trash until an admin removes it
+)
+
+// InodesFrom says who chose a volume's inode limit.
+type InodesFrom string
+
+// Values of InodesFrom. Only what the class says is compared when a create is repeated.
+const (
+	FromClass InodesFrom = ""        // or the attributes of an inline volume
+	Derived   InodesFrom = "derived" // from the size, with which it grows
+	FromAdmin InodesFrom = "admin"   // `driver volume enforce --inodes`
 )
 
 // Claim is the PersistentVolumeClaim, or for an inline volume the pod, that a volume was made for.
@@ -57,7 +68,9 @@ type Record struct {
 	ID      string `json:"id"`
 	Pool    string `json:"pool"`
 	Bytes   int64  `json:"bytes"`
-	Inodes  int64  `json:"inodes,omitempty"`
+	// Inodes limits files and directories, the volume's root included; 0 is no limit.
+	Inodes     int64      `json:"inodes,omitempty"`
+	InodesFrom InodesFrom `json:"inodesFrom,omitempty"`
 	// Backend made the volume, and QuotaID is what its files count to; 0 where nothing is enforced.
 	Backend string   `json:"backend"`
 	QuotaID quota.ID `json:"quotaID,omitempty"`
@@ -79,6 +92,14 @@ type Record struct {
 
 // Limit is what the volume may hold.
 func (r Record) Limit() quota.Limit { return quota.Limit{Bytes: r.Bytes, Inodes: r.Inodes} }
+
+// InodesAsked is the inode limit that the class asked for, 0 for none.
+func (r Record) InodesAsked() int64 {
+	if r.InodesFrom != FromClass {
+		return 0
+	}
+	return r.Inodes
+}
 
 // idPattern is the whole alphabet of ids: nothing that a path could be made of.
 var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
@@ -105,6 +126,9 @@ const suffix = ".json"
 
 // Path is where a volume's record lies, relative to csi/.
 func Path(id string) string { return path.Join(disk.VolumesDir, id+suffix) }
+
+// Prepare, Add and Replace refuse a record that Read would not take (ErrUnwritten), and change nothing then: without one
+// that can be read a volume cannot be deleted.
 
 // Prepare makes a record durable under a temporary name, where nobody looks for records.
 func Prepare(d disk.FS, r Record) error { return write(d, r, disk.PrepareFile) }
@@ -146,7 +170,14 @@ func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
 	if err != nil {
 		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
 	}
-	if err := how(d, Path(r.ID), append(data, '\n')); err != nil {
+	if data = append(data, '\n'); len(data) > disk.MaxFile {
+		return fmt.Errorf("%w: that of %s would have %d bytes, and at most %d are read; give the volume shorter parameters",
+			ErrUnwritten, r.ID, len(data), disk.MaxFile)
+	}
+	if _, err := Decode(data); err != nil {
+		return fmt.Errorf("%w: that of %s: %w", ErrUnwritten, r.ID, err)
+	}
+	if err := how(d, Path(r.ID), data); err != nil {
 		return fmt.Errorf("record volume %s: %w", r.ID, err)
 	}
 	return nil

@@ -43,8 +43,8 @@ func open(tb testing.TB, machine *disktest.Disk) disk.FS {
 
 func full() records.Record {
 	return records.Record{
-		Version: records.Version, ID: "pvc-1", Pool: "local", Bytes: 4096, Inodes: 100, Backend: quota.Btrfs,
-		QuotaID: 1 << 47, Mode: 0o2770, UID: 1000, GID: 2000, OnDelete: records.Retain,
+		Version: records.Version, ID: "pvc-1", Pool: "local", Bytes: 4096, Inodes: 100,
+		InodesFrom: records.FromAdmin, Backend: quota.Btrfs, QuotaID: 1 << 47, Mode: 0o2770, UID: 1000, GID: 2000, OnDelete: records.Retain,
 		Claim:      records.Claim{Namespace: "ns", Name: "claim", UID: "u-1"},
 		Parameters: map[string]string{"storagePool": "local"}, Ephemeral: true, Node: "node-1", Adopted: true,
 		Created: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC),
@@ -217,5 +217,58 @@ func TestModes(t *testing.T) {
 	}
 	if got, want := records.FileMode(0o3750), fs.ModeSetgid|fs.ModeSticky|0o750; got != want {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestWhatCouldNotBeReadIsNotWritten: nothing of such a record is left, and an older one stays.
+func TestWhatCouldNotBeReadIsNotWritten(t *testing.T) {
+	for name, spoil := range map[string]func(*records.Record){
+		"a large value":        func(r *records.Record) { r.Parameters["inodeLimit"] = strings.Repeat("0", 1<<20) },
+		"a large key":          func(r *records.Record) { r.Parameters[strings.Repeat("k", 1<<20)] = "" },
+		"nul bytes, escaped":   func(r *records.Record) { r.Claim.Name = strings.Repeat("\x00", 1<<18) },
+		"an id that is a path": func(r *records.Record) { r.ID = "../x" },
+		"another version":      func(r *records.Record) { r.Version = 1 },
+		"negative bytes":       func(r *records.Record) { r.Bytes = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, d := empty(t)
+			r := full()
+			must(t, records.Add(d, r))
+			spoil(&r)
+			for call, write := range map[string]func(disk.FS, records.Record) error{
+				"prepare": records.Prepare, "add": records.Add, "replace": records.Replace,
+			} {
+				if err := write(d, r); !errors.Is(err, records.ErrUnwritten) {
+					t.Errorf("%s: %v, want ErrUnwritten", call, err)
+				}
+			}
+			if placed, prepared, err := records.List(d); err != nil || len(placed) != 1 || len(prepared) > 0 {
+				t.Errorf("placed %v, prepared %v, %v", placed, prepared, err)
+			}
+			if got, err := records.Read(d, "pvc-1"); err != nil || !reflect.DeepEqual(got, full()) {
+				t.Errorf("the older one: %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestTheLargestRecord is read again.
+func TestTheLargestRecord(t *testing.T) {
+	_, d := empty(t)
+	r := full()
+	for size, least := disk.MaxFile, 0; size > least; {
+		middle := (size + least + 1) / 2
+		r.Parameters["x"] = strings.Repeat("x", middle)
+		if err := records.Replace(d, r); err == nil {
+			least = middle
+		} else {
+			size = middle - 1
+		}
+		if _, err := records.Read(d, r.ID); err != nil && !errors.Is(err, records.ErrNotFound) {
+			t.Fatalf("%d bytes: %v", middle, err)
+		}
+	}
+	if data, err := d.ReadFile(records.Path(r.ID)); err != nil || len(data) != disk.MaxFile {
+		t.Errorf("the largest has %d bytes, %v", len(data), err)
 	}
 }

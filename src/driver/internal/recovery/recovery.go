@@ -111,7 +111,7 @@ func (r run) apply(ctx context.Context, id string, s Survey) (verdict Verdict, e
 }
 
 // check looks whether a volume's directory counts to its record's ID, and sets the limit to that of the record, which
-// an interrupted expansion may have left behind. Of several with one ID the oldest keeps it.
+// an interrupted expansion, or an admin, may have left other than that. Of several with one ID the oldest keeps it.
 func (r run) check(id string, v ledger.Volume) ledger.Volume {
 	if v.QuotaID == 0 || !r.Backend.Enforces() {
 		return v
@@ -121,7 +121,7 @@ func (r run) check(id string, v ledger.Volume) ledger.Volume {
 	if v.Counted = err == nil && state.ID == v.QuotaID; v.Counted {
 		v.Counted = r.owns(id, v)
 	}
-	if v.Counted && !r.ReadOnly && state.Limit.Bytes != v.Bytes {
+	if v.Counted && !r.ReadOnly && state.Limit != (quota.Limit{Bytes: v.Bytes, Inodes: v.Inodes}) {
 		err = r.limit(id, v)
 	}
 	if err != nil {

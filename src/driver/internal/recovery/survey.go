@@ -207,7 +207,9 @@ func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Vol
 
 // Volume is what the ledger is to know of a record whose directory counts to no ID.
 func Volume(r records.Record) ledger.Volume {
-	return ledger.Volume{Bytes: r.Bytes, QuotaID: r.QuotaID, Ephemeral: r.Ephemeral, Created: r.Created}
+	return ledger.Volume{
+		Bytes: r.Bytes, Inodes: r.Inodes, QuotaID: r.QuotaID, Ephemeral: r.Ephemeral, Created: r.Created,
+	}
 }
 
 // readAll reads records on all processors: most of the time that a recovery takes is spent here.

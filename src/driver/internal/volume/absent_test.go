@@ -35,7 +35,7 @@ func TestAbsentPool(t *testing.T) {
 	wants(t, n.Delete(t.Context(), "pvc-1"), pool.ErrAbsent, poolPath)
 	wants(t, n.Delete(t.Context(), "pvc-unknown"), pool.ErrAbsent, poolPath)
 	wants(t, n.Discard(t.Context(), "pvc-1", ""), pool.ErrAbsent, poolPath)
-	wants(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}), pool.ErrAbsent, poolPath)
+	wants(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}), pool.ErrAbsent, poolPath)
 	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), pool.ErrAbsent)
 	if room, largest := n.set.Capacity("local"); room != 0 || largest != 0 {
 		t.Errorf("capacity %d, %d; want 0", room, largest)

@@ -225,14 +225,23 @@ var errSliceOver = errors.New("slice over")
 
 // Enforce makes everything in a volume count to its ID again, and sets its limit: for a directory that was copied or
 // restored. The volume must not be published. It works in slices, and says after each how many files it has seen.
-func (m *Manager) Enforce(ctx context.Context, id string, progress func(files int64)) error {
+// inodes other than nil is the volume's inode limit from then on, 0 for none; that of a volume that counts is set at
+// once, published or not.
+func (m *Manager) Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error {
 	var r records.Record
+	walk := true
 	err := m.find(ctx, id, func(o *pool.Open, is records.Record) (err error) {
-		r, err = m.prepareEnforce(o, is)
+		r = is
+		if walk = inodes == nil || o.Enforcement(id) == quota.None; walk {
+			r, err = m.prepareEnforce(o, r)
+		}
+		if err == nil && inodes != nil {
+			r, err = setInodes(o, r, *inodes)
+		}
 		return err
 	})
 	var cursor disk.Cursor
-	for more := true; more && err == nil; {
+	for more := walk; more && err == nil; {
 		more = false
 		err = m.Pools.Use(ctx, r.Pool, func(o *pool.Open) error {
 			end := m.Now().Add(slice)
@@ -247,10 +256,7 @@ func (m *Manager) Enforce(ctx context.Context, id string, progress func(files in
 				return ctx.Err()
 			}
 			if err == nil {
-				err = o.Limits.Set(id, r.QuotaID, r.Limit())
-			}
-			if err == nil {
-				_, err = o.Enter(r)
+				err = hold(o, r)
 			}
 			return err
 		})

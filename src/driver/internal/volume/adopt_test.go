@@ -43,7 +43,7 @@ func TestAdoption(t *testing.T) {
 	if v, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0); err != nil || v.Bytes != 2*mebibyte {
 		t.Errorf("expand: %+v, %v", v, err)
 	}
-	wants(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}), volume.ErrUnsupported, "adopted", "copy its data")
+	wants(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}), volume.ErrUnsupported, "adopted", "copy its data")
 	must(t, n.Unpublish(t.Context(), "pvc-1", target), n.Delete(t.Context(), "pvc-1"))
 	if _, places := n.find(t, "pvc-1"); len(places) != 1 || !strings.HasPrefix(places[0], disk.TrashDir) {
 		t.Errorf("data is at %v", places)

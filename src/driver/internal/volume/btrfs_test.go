@@ -33,7 +33,7 @@ func TestQuotaSwitchedOff(t *testing.T) {
 	wants(t, err, ledger.ErrClosed, "quota is required")
 	_, err = n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
 	wants(t, err, volume.ErrNotEnforced, "pvc-1")
-	wants(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}), volume.ErrUnsupported, "is off")
+	wants(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}), volume.ErrUnsupported, "is off")
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)), n.Unpublish(t.Context(), "pvc-1", target))
 	if err := write(n.path("pvc-1", "a"), 2); err != nil {
 		t.Errorf("nothing keeps it to its size: %v", err)
@@ -48,7 +48,7 @@ func TestQuotaSwitchedOff(t *testing.T) {
 	if s := n.status(); !s.Present || s.EnforcementLost || s.Enforcement != string(quota.Strict) || s.Uncounted != 1 {
 		t.Errorf("quota is on again: %+v", s)
 	}
-	must(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}))
+	must(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}))
 	n.consistent(t, "enforced")
 	if err := write(n.path("pvc-1", "b"), 2); !full(err) {
 		t.Errorf("1 MiB takes 2 more: %v", err)

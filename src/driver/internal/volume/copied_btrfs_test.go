@@ -101,11 +101,11 @@ func TestCopyIsEnforced(t *testing.T) {
 		os.Remove(filepath.Join(csi, records.Path("pvc-1"))), os.Rename(csi+"/pvc-1", csi+"/pvc-2"))
 	both = startAt(t, root, required, twoPools(root))
 	must(t, both.openPool(t.Context(), "local"), both.openPool(t.Context(), "other"))
-	err = both.Enforce(t.Context(), "pvc-2", func(int64) {})
+	err = both.Enforce(t.Context(), "pvc-2", nil, func(int64) {})
 	wants(t, err, quota.ErrUnsupported, "btrfs subvolume create pvc-2.new", "mv pvc-2.new pvc-2")
 	run(t, "sh", "-ec", "cd "+csi+"; btrfs -q subvolume create pvc-2.new; cp -a --reflink=never pvc-2/. pvc-2.new/; "+
 		"mv pvc-2 old; mv pvc-2.new pvc-2; rm -r old")
-	must(t, both.Enforce(t.Context(), "pvc-2", func(int64) {}))
+	must(t, both.Enforce(t.Context(), "pvc-2", nil, func(int64) {}))
 	v, _, err := both.Get(t.Context(), "pvc-2")
 	if err != nil || v.Enforcement != quota.Strict || v.QuotaID == r.QuotaID || v.QuotaID == 0 {
 		t.Errorf("the copy: %+v, %v; the original has %d", v, err, r.QuotaID)

@@ -12,10 +12,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Block is what sizes are rounded up to, in bytes: the block size of every filesystem that volumes live on.
+// Block is what sizes are rounded up to, in bytes: a page, and the block of most filesystems. Where blocks are larger, a
+// volume may take up to a block less than its size.
 const Block = 4096
 
 // Create makes a volume, or answers the one that an equal earlier request made. On error nothing half-made is left:
@@ -34,7 +36,8 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 	})
 	if err == nil && v.Enforcement == quota.None && !v.Ephemeral && v.Claim.Name != "" {
 		m.Cluster.Tell(v.Claim, "SizeNotEnforced",
-			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %d bytes", v.Pool, v.ID, v.Bytes))
+			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %s",
+				v.Pool, v.ID, bytesize.Format(v.Bytes)))
 	}
 	return v, err
 }
@@ -64,7 +67,8 @@ func (m *Manager) record(s Spec) (records.Record, error) {
 		return records.Record{}, err
 	}
 	return records.Record{
-		Version: records.Version, ID: s.ID, Pool: s.Pool, Bytes: size, Inodes: s.Inodes,
+		Version: records.Version, ID: s.ID, Pool: s.Pool, Bytes: size,
+		Inodes: s.Inodes, InodesFrom: s.InodesFrom,
 		Mode: records.POSIXMode(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
 		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Created: m.Now().UTC(),
 	}, nil
@@ -75,12 +79,12 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 	size := (bytes + Block - 1) / Block * Block
 	switch {
 	case bytes <= 0:
-		return 0, fmt.Errorf("%w: capacity is %d bytes, must be at least 1", ErrInvalid, bytes)
+		return 0, fmt.Errorf("%w: capacity is %s, must be at least 1 byte", ErrInvalid, bytesize.Format(bytes))
 	case size < bytes: // overflow
-		return 0, fmt.Errorf("%w: capacity %d bytes is more than any filesystem has", ErrOutOfRange, bytes)
+		return 0, fmt.Errorf("%w: capacity %s is more than any filesystem has", ErrOutOfRange, bytesize.Format(bytes))
 	case limit > 0 && size > limit:
-		return 0, fmt.Errorf("%w: %d bytes rounded up to whole blocks of %d are %d, above limit_bytes %d",
-			ErrOutOfRange, bytes, Block, size, limit)
+		return 0, fmt.Errorf("%w: %s rounded up to whole blocks of %s is %s, above limit_bytes %s",
+			ErrOutOfRange, bytesize.Format(bytes), bytesize.Format(Block), bytesize.Format(size), bytesize.Format(limit))
 	}
 	return size, nil
 }
@@ -130,13 +134,18 @@ func apply(ctx context.Context, o *pool.Open, id string, s recovery.Survey) erro
 	return err
 }
 
+// size is one in bytes, compared as such and shown as people say it.
+type size int64
+
+func (s size) String() string { return bytesize.Format(int64(s)) }
+
 func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 	for _, f := range []struct {
 		name      string
 		is, asked any
 	}{
-		{"capacity in bytes", is.Bytes, asked.Bytes},
-		{"inodeLimit", is.Inodes, asked.Inodes},
+		{"capacity", size(is.Bytes), size(asked.Bytes)},
+		{"inodeLimit", is.InodesAsked(), asked.InodesAsked()},
 		{"directoryMode", fmt.Sprintf("%04o", is.Mode), fmt.Sprintf("%04o", asked.Mode)},
 		{"uid", is.UID, asked.UID},
 		{"gid", is.GID, asked.GID},
@@ -161,7 +170,8 @@ func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 }
 
 // build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place,
-// each durable before the next. Where the backend keeps that order by itself, one sync at the end makes all durable.
+// each durable before the next, but for a limit, which recovery sets again from the record. Where the backend keeps that
+// order by itself, one sync at the end makes all durable.
 func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Record, err error) {
 	space, err := o.Disk.Space()
 	if err != nil {
@@ -180,7 +190,7 @@ func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Re
 			}
 		}
 	}()
-	if r, err = stage(o, r, staged); err != nil {
+	if r, err = stage(o, withInodes(o.Backend, r, space), staged); err != nil {
 		return r, err
 	}
 	if err := place(o, r.ID, staged); err != nil {

@@ -181,7 +181,7 @@ func TestEnforcedAgain(t *testing.T) {
 			t.Errorf("%+v, events %q", s, n.events.told)
 		}
 		must(t, n.Publish(t.Context(), publish("pvc-1", target)))
-		wants(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}), volume.ErrPublished, target)
+		wants(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}), volume.ErrPublished, target)
 		must(t, n.Unpublish(t.Context(), "pvc-1", target))
 		_, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
 		wants(t, err, volume.ErrNotEnforced, "driver volume enforce pvc-1")
@@ -189,7 +189,7 @@ func TestEnforcedAgain(t *testing.T) {
 		if err != nil || v.Enforcement != quota.None || health.Condition != volume.Degraded {
 			t.Errorf("%+v, %+v, %v", v, health, err)
 		}
-		must(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}))
+		must(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}))
 		if v, health, err := n.Get(t.Context(), "pvc-1"); err != nil || v.Enforcement != d.enforcement ||
 			health.Condition != volume.Healthy {
 			t.Errorf("enforced: %+v, %+v, %v", v, health, err)

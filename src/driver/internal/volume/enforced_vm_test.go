@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,22 +19,26 @@ import (
 func enforcedDisks() map[string]enforcedDisk {
 	disks := map[string]enforcedDisk{}
 	for _, kind := range []string{"xfs", "ext4"} {
-		mount := func(tb testing.TB) string {
-			tb.Helper()
-			root := tb.TempDir()
-			if err := unix.Mount("/dev/disk/"+kind, root, kind, 0, "prjquota"); err != nil {
-				tb.Fatalf("mount %s: %v", kind, err)
-			}
-			tb.Cleanup(func() {
-				if err := unix.Unmount(root, 0); err != nil {
-					tb.Errorf("unmount %s: %v", kind, err)
-				}
-			})
-			return root
-		}
+		mount := func(tb testing.TB) string { tb.Helper(); return mountKind(tb, kind) }
 		disks[kind] = enforcedDisk{mount: mount, enforcement: quota.Cooperative, place: directory, more: checkProject}
 	}
 	return disks
+}
+
+// mountKind mounts the VM's disk of that name, which begins with the filesystem's.
+func mountKind(tb testing.TB, kind string) (root string) {
+	tb.Helper()
+	root = tb.TempDir()
+	filesystem, _, _ := strings.Cut(kind, "-")
+	if err := unix.Mount("/dev/disk/"+kind, root, filesystem, 0, "prjquota"); err != nil {
+		tb.Fatalf("mount %s: %v", kind, err)
+	}
+	tb.Cleanup(func() {
+		if err := unix.Unmount(root, 0); err != nil {
+			tb.Errorf("unmount %s: %v", kind, err)
+		}
+	})
+	return root
 }
 
 // directory makes a directory, as an admin does who restores a volume.

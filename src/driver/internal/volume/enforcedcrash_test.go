@@ -26,7 +26,7 @@ func (d enforcedDisk) enforcedOperations() []operation {
 
 // enforcing a directory that was restored.
 func (d enforcedDisk) enforcing() operation {
-	run := func(ctx context.Context, n *node) error { return n.Enforce(ctx, "pvc-1", func(int64) {}) }
+	run := func(ctx context.Context, n *node) error { return n.Enforce(ctx, "pvc-1", nil, func(int64) {}) }
 	look := func(t *testing.T, n *node, done bool, about string) {
 		t.Helper()
 		n.kept(t, "pvc-1", about)

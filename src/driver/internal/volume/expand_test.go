@@ -66,7 +66,7 @@ func TestExpandTakesRoomFromOthers(t *testing.T) {
 	_, err := n.Expand(t.Context(), "pvc-1", 8*mi, 0)
 	must(t, err)
 	_, err = n.Expand(t.Context(), "pvc-2", 3*mi, 0)
-	wants(t, err, ledger.ErrNoSpace, "room for 1048576 bytes")
+	wants(t, err, ledger.ErrNoSpace, "room for 1Mi")
 	if v, err := n.Expand(t.Context(), "pvc-2", 2*mi, 0); err != nil || v.Bytes != 2*mi {
 		t.Errorf("to what is left: %d, %v", v.Bytes, err)
 	}

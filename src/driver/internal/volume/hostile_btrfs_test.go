@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -71,6 +72,38 @@ func TestManyNestedSubvolumes(t *testing.T) {
 	if !gone || slices < many/atATime {
 		t.Errorf("gone %v after %d slices of %d steps, with %d subvolumes", gone, slices, atATime, many)
 	}
+}
+
+// TestStatsLooksAgain, though not each time, whether all that is in a volume counts to it.
+func TestStatsLooksAgain(t *testing.T) {
+	n := startAt(t, btrfsDisk(t), required)
+	mustCreate(t, n, "pvc-1")
+	subvolume(t, n.path("pvc-1", "nested"))
+	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
+	top, err := os.Open(n.path())
+	must(t, err)
+	defer func() { _ = top.Close() }()
+	nested, err := os.Open(n.path("pvc-1", "nested"))
+	must(t, err)
+	id, err := btrfs.SubvolumeID(nested)
+	must(t, err, nested.Close())
+	member, group := btrfs.NewQgroupID(0, id), btrfs.NewQgroupID(1, uint64(n.records(t)["pvc-1"].QuotaID))
+	stats := func(about string, after time.Duration, counts bool) {
+		t.Helper()
+		must(t, btrfs.UnassignQgroup(top, member, group)) // as a pod can
+		n.clock.advance(after)
+		_, err := n.Stats(t.Context(), "pvc-1", target)
+		must(t, err)
+		if groups, err := btrfs.Groups(top, member); err != nil || (len(groups) == 1) != counts {
+			t.Errorf("%s: in %v, %v; want it counted: %v", about, groups, err, counts)
+		}
+	}
+	stats("the first time", 0, true)
+	stats("a minute later", time.Minute, false)
+	stats("five minutes later", 4*time.Minute, true)
+	stats("a clock that went back", -time.Hour, true)
+	must(t, n.Unpublish(t.Context(), "pvc-1", target), n.Publish(t.Context(), publish("pvc-1", target)))
+	stats("published anew", 0, true)
 }
 
 // TestAdoptionKeepsThePreparedRecord, which is all that is known of the data.

@@ -126,13 +126,13 @@ func (l *Locked) Discard(ctx context.Context, id, node string) error {
 }
 
 // Enforce is Manager.Enforce under the id's lock. It ends with ctx: it can take hours, and be begun anew.
-func (l *Locked) Enforce(ctx context.Context, id string, progress func(files int64)) error {
+func (l *Locked) Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error {
 	end, err := l.take(change, id)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return l.Manager.Enforce(ctx, id, progress)
+	return l.Manager.Enforce(ctx, id, inodes, progress)
 }
 
 // Wait returns when no operation is under way any more.

@@ -39,7 +39,7 @@ func TestWorkOutlivesItsCaller(t *testing.T) {
 	}
 	wants(t, n.Publish(t.Context(), q), volume.ErrBusy, "pvc-1")
 	wants(t, n.Delete(t.Context(), "pvc-1"), volume.ErrBusy, "pvc-1")
-	wants(t, n.Enforce(t.Context(), "pvc-1", func(int64) {}), volume.ErrBusy, "pvc-1")
+	wants(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}), volume.ErrBusy, "pvc-1")
 	if _, _, err := n.Get(t.Context(), "pvc-1"); err != nil {
 		t.Errorf("get does not wait: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -51,6 +52,8 @@ type Config struct {
 type Manager struct {
 	Config
 	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
+	// checked has by id when Stats last looked whether all that is in a volume counts to it.
+	checked sync.Map
 }
 
 type mountpoint struct{ id, target string }
@@ -169,8 +172,8 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v 
 		case err != nil:
 			return err
 		case limit > 0 && r.Bytes > limit:
-			return fmt.Errorf("%w: volume %s has %d bytes and never shrinks, limit_bytes is %d",
-				ErrOutOfRange, id, r.Bytes, limit)
+			return fmt.Errorf("%w: volume %s has %s and never shrinks, limit_bytes is %s",
+				ErrOutOfRange, id, bytesize.Format(r.Bytes), bytesize.Format(limit))
 		case size > r.Bytes && o.Room != "":
 			r, err = growShared(o, r, size)
 		case size > r.Bytes:
@@ -183,7 +186,7 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v 
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("expand volume %s to %d bytes: %w", id, size, err)
+			return fmt.Errorf("expand volume %s to %s: %w", id, bytesize.Format(size), err)
 		}
 		v = answer(o, r)
 		return nil
@@ -204,7 +207,7 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 			return r, err
 		}
 		if used := usage[r.QuotaID].Bytes; used > size { // possible where it grew while the quota was off
-			return r, fmt.Errorf("%w: it uses %d bytes; ask for at least as many", ErrBelowUse, used)
+			return r, fmt.Errorf("%w: it uses %s; ask for at least as much", ErrBelowUse, bytesize.Format(used))
 		}
 	}
 	space, err := o.Disk.Space()
@@ -218,6 +221,9 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 	defer release()
 	grown := r
 	grown.Bytes = size
+	if r.InodesFrom == records.Derived {
+		grown.Inodes = max(r.Inodes, o.Backend.Inodes(size, space))
+	}
 	if v.Counted {
 		err = o.Limits.Set(r.ID, r.QuotaID, grown.Limit())
 	}
@@ -227,7 +233,7 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 	if err != nil {
 		return r, errors.Join(err, reread(o, r.ID))
 	}
-	v.Bytes = size
+	v.Bytes, v.Inodes = size, grown.Inodes
 	o.Ledger.Put(r.ID, v)
 	o.Log.Info("expanded a volume", logging.KeyID, r.ID, logging.KeyBytes, size)
 	return grown, nil

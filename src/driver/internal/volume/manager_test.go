@@ -41,7 +41,19 @@ func TestCreateRoundsUpToBlocks(t *testing.T) {
 	}
 	s.ID, s.MaxBytes = "pvc-2", 8000
 	_, err = n.Create(t.Context(), s)
-	wants(t, err, volume.ErrOutOfRange, "limit_bytes 8000")
+	wants(t, err, volume.ErrOutOfRange, "limit_bytes 7.8Ki")
+}
+
+// TestSizesThatLookTheSame are not.
+func TestSizesThatLookTheSame(t *testing.T) {
+	n := start(t, newDisk())
+	s := spec("pvc-1")
+	s.Bytes = mebibyte + 4096
+	_, err := n.Create(t.Context(), s)
+	must(t, err)
+	s.Bytes += 4096
+	_, err = n.Create(t.Context(), s)
+	wants(t, err, volume.ErrExists, "capacity 1.0Mi, asked for 1.0Mi")
 }
 
 func TestCreateRefuses(t *testing.T) {
@@ -63,10 +75,13 @@ func TestCreateRefuses(t *testing.T) {
 		"negative bytes":  {func(s *volume.Spec) { s.Bytes = -1 }, volume.ErrInvalid, []string{"capacity"}},
 		"more than int64": {func(s *volume.Spec) { s.Bytes = 1<<63 - 1 }, volume.ErrOutOfRange, []string{"capacity"}},
 		"more than there": {func(s *volume.Spec) { s.Bytes = 1 << 60 }, ledger.ErrNoSpace, []string{"pool local", "free"}},
-		"other size":      {func(s *volume.Spec) { s.ID, s.Bytes = "pvc-1", 2*mebibyte }, volume.ErrExists, []string{"2097"}},
-		"other pool":      {func(s *volume.Spec) { s.ID, s.Pool = "pvc-1", "other" }, volume.ErrExists, []string{"other"}},
-		"other mode":      {func(s *volume.Spec) { s.ID, s.Mode = "pvc-1", 0o700 }, volume.ErrExists, []string{"0700"}},
-		"other kind":      {func(s *volume.Spec) { s.ID, s.Ephemeral = "pvc-1", true }, volume.ErrExists, []string{"true"}},
+		"other size": {
+			func(s *volume.Spec) { s.ID, s.Bytes = "pvc-1", 2*mebibyte }, volume.ErrExists,
+			[]string{"capacity 1Mi, asked for 2Mi"},
+		},
+		"other pool": {func(s *volume.Spec) { s.ID, s.Pool = "pvc-1", "other" }, volume.ErrExists, []string{"other"}},
+		"other mode": {func(s *volume.Spec) { s.ID, s.Mode = "pvc-1", 0o700 }, volume.ErrExists, []string{"0700"}},
+		"other kind": {func(s *volume.Spec) { s.ID, s.Ephemeral = "pvc-1", true }, volume.ErrExists, []string{"true"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := spec("pvc-2")

@@ -119,6 +119,7 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 		return fmt.Errorf("unpublish volume %s: %w", id, err)
 	}
 	m.mounts.Delete(mountpoint{id, target})
+	m.checked.Delete(id)
 	_, v, known := m.Pools.Find(id)
 	inline := v.Ephemeral
 	if !known { // after a restart: a pool that hangs must not keep other pods from ending

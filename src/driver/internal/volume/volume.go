@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
@@ -41,14 +42,16 @@ var (
 // Spec is a request for a volume, complete and validated by the caller except for the id.
 type Spec struct {
 	ID, Pool        string
-	Bytes, MaxBytes int64       // the size asked for, and the largest acceptable one, 0 for no limit
-	Inodes          int64       // limits the number of files; 0 means no limit
-	Mode            fs.FileMode // of the volume's root directory, as UID and GID
-	UID, GID        int
-	OnDelete        records.Disposal
-	Claim           records.Claim
-	Parameters      map[string]string // kept in the record as they were given
-	Ephemeral       bool              // an inline volume, the only kind that Unpublish deletes
+	Bytes, MaxBytes int64 // the size asked for, and the largest acceptable one, 0 for no limit
+	// Inodes limits the number of files, 0 means no limit; with InodesFrom records.Derived the size decides.
+	Inodes     int64
+	InodesFrom records.InodesFrom
+	Mode       fs.FileMode // of the volume's root directory, as UID and GID
+	UID, GID   int
+	OnDelete   records.Disposal
+	Claim      records.Claim
+	Parameters map[string]string // kept in the record as they were given
+	Ephemeral  bool              // an inline volume, the only kind that Unpublish deletes
 }
 
 // Volume is what the manager answers about a volume.
@@ -133,14 +136,18 @@ func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err erro
 		if !mount.Mounted || (ok && !same(mount, info)) {
 			return fmt.Errorf("%w: volume %s is not published at volume_path %s", records.ErrNotFound, id, path)
 		}
-		s, err = stats(o, r)
+		s, err = m.stats(o, r)
 		return err
 	})
 	return s, err
 }
 
+// checkAgain is how long Stats does not look again whether all that is in a volume counts to it: with many nested
+// subvolumes that takes some time, and the kubelet asks each minute.
+const checkAgain = 5 * time.Minute
+
 // stats is the use of a volume held to its size, whose room ends with the filesystem's, else of the whole filesystem.
-func stats(o *pool.Open, r records.Record) (Stats, error) {
+func (m *Manager) stats(o *pool.Open, r records.Record) (Stats, error) {
 	space, err := o.Disk.Space()
 	if err != nil {
 		return Stats{}, fmt.Errorf("read the filesystem's use: %w", err)
@@ -149,8 +156,12 @@ func stats(o *pool.Open, r records.Record) (Stats, error) {
 	if o.Enforcement(r.ID) == quota.None {
 		return s, nil
 	}
-	if _, err := o.Limits.Check(r.ID, r.QuotaID); err != nil { // brings nested subvolumes back into the count
-		return Stats{}, err
+	checked, _ := m.checked.Load(r.ID)
+	if last, ok := checked.(time.Time); !ok || m.Now().Sub(last).Abs() >= checkAgain {
+		if _, err := o.Limits.Check(r.ID, r.QuotaID); err != nil { // brings nested subvolumes back into the count
+			return Stats{}, err
+		}
+		m.checked.Store(r.ID, m.Now())
 	}
 	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
 	if err != nil {

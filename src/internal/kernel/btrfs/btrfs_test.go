@@ -55,7 +55,7 @@ func disk(tb testing.TB, options ...string) *os.File {
 	image, dir := filepath.Join(tb.TempDir(), "image"), tb.TempDir()
 	must(tb, os.Chmod(filepath.Dir(dir), 0o755)) // other users must come through
 	must(tb, os.WriteFile(image, nil, 0o600))
-	must(tb, os.Truncate(image, 1<<30))
+	must(tb, os.Truncate(image, 4<<30)) // 40,000 subvolumes take 1.3 GiB
 	run(tb, "mkfs.btrfs", "-q", image)
 	run(tb, "mount", "-o", strings.Join(append(options, "loop"), ","), image, dir)
 	tb.Cleanup(func() { run(tb, "umount", dir) })

@@ -118,6 +118,13 @@ type searchArgs struct {
 	buf [4096 - unsafe.Sizeof(searchKey{})]byte
 }
 
+// searchArgsV2 is struct btrfs_ioctl_search_args_v2 with its flexible array.
+type searchArgsV2 struct {
+	key  searchKey
+	size uint64
+	buf  [64 << 10]byte
+}
+
 // searchHeaderSize is struct btrfs_ioctl_search_header's: transid, objectid, offset (64 bits each), type, len (32).
 const searchHeaderSize = 32
 

@@ -32,6 +32,7 @@ func TestLayout(t *testing.T) {
 		{"btrfs_ioctl_search_key", unsafe.Sizeof(searchKey{}), 104},
 		{"btrfs_ioctl_search_key.min_type", unsafe.Offsetof(searchKey{}.minType), 56},
 		{"btrfs_ioctl_search_key.nr_items", unsafe.Offsetof(searchKey{}.items), 64},
+		{"btrfs_ioctl_search_args_v2", unsafe.Offsetof(searchArgsV2{}.buf), 112},
 		{"btrfs_ioctl_search_args", unsafe.Sizeof(searchArgs{}), 4096},
 	} {
 		if test.got != test.want {
@@ -72,19 +73,32 @@ func TestRead(t *testing.T) {
 	buf := append(item(3, 7, 8), item(math.MaxUint64, 9)...)
 	var offsets []uint64
 	var data []byte
-	last, err := read(buf, 2, 1, func(offset uint64, item []byte) {
-		offsets, data = append(offsets, offset), append(data, item...)
+	last, err := read(buf, 2, 1, func(at key, item []byte) {
+		offsets, data = append(offsets, at.offset), append(data, item...)
 	})
 	must(t, err)
-	if last != math.MaxUint64 || !slices.Equal(offsets, []uint64{3, last}) || string(data) != "\x07\x08\x09" {
+	if last.offset != math.MaxUint64 || !slices.Equal(offsets, []uint64{3, last.offset}) || string(data) != "\x07\x08\x09" {
 		t.Errorf("last %v, offsets %v, data %v", last, offsets, data)
 	}
 	for cut := range buf {
-		_, err := read(buf[:cut], 2, 1, func(uint64, []byte) {})
+		_, err := read(buf[:cut], 2, 1, func(key, []byte) {})
 		wants(t, err, syscall.EIO)
 	}
-	_, err = read(buf, 2, 2, func(uint64, []byte) {}) // the second is too short
+	_, err = read(buf, 2, 2, func(key, []byte) {}) // the second is too short
 	wants(t, err, syscall.EIO)
+}
+
+func TestNextKey(t *testing.T) {
+	for is, want := range map[key]key{
+		{256, 246, 7}:                            {256, 246, 8},
+		{256, 246, math.MaxUint64}:               {256, 247, 0},
+		{256, math.MaxUint8, math.MaxUint64}:     {257, 0, 0},
+		{256, math.MaxUint8, math.MaxUint64 - 1}: {256, math.MaxUint8, math.MaxUint64},
+	} {
+		if got := is.next(); got != want {
+			t.Errorf("%+v is followed by %+v, want %+v", is, got, want)
+		}
+	}
 }
 
 func FuzzRead(f *testing.F) {
@@ -93,7 +107,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte{}, uint32(math.MaxUint32), 0)
 	f.Fuzz(func(t *testing.T, buf []byte, n uint32, least int) {
 		visited, size := uint32(0), 0
-		_, err := read(buf, n, max(least, 0), func(_ uint64, data []byte) {
+		_, err := read(buf, n, max(least, 0), func(_ key, data []byte) {
 			visited++
 			size += searchHeaderSize + len(data)
 			if len(data) < least {

@@ -44,33 +44,58 @@ func search(f *os.File, want items, visit func(offset uint64, data []byte)) erro
 		if err := do(f, "search trees", ioctl.RW, 17, &args); err != nil || args.key.items == 0 {
 			return err
 		}
-		last, err := read(args.buf[:], args.key.items, want.least, visit)
+		last, err := read(args.buf[:], args.key.items, want.least, func(at key, data []byte) { visit(at.offset, data) })
 		if err != nil {
-			return fmt.Errorf("search trees of %s: %w", f.Name(), err)
+			return failed(f, err)
 		}
-		if want.one || last >= want.last {
+		if want.one || last.offset >= want.last {
 			return nil
 		}
-		want.first = last + 1
+		want.first = last.offset + 1
 	}
 }
 
-// read visits n items of a search's answer and returns the last one's offset.
-func read(buf []byte, n uint32, least int, visit func(offset uint64, data []byte)) (offset uint64, err error) {
+func failed(f *os.File, err error) error { return fmt.Errorf("search trees of %s: %w", f.Name(), err) }
+
+// key is an item's, by which trees are ordered: by object, then by kind, then by offset.
+type key struct {
+	object uint64
+	kind   uint32
+	offset uint64
+}
+
+// next is the key that follows.
+func (k key) next() key {
+	switch {
+	case k.offset < math.MaxUint64:
+		k.offset++
+	case k.kind < math.MaxUint8:
+		k.kind, k.offset = k.kind+1, 0
+	default:
+		k = key{object: k.object + 1}
+	}
+	return k
+}
+
+// read visits n items of a search's answer and returns the last one's key.
+func read(buf []byte, n uint32, least int, visit func(at key, data []byte)) (at key, err error) {
 	for range n {
 		if len(buf) < searchHeaderSize {
-			return 0, fmt.Errorf("%w: the answer ends inside an item's header", unix.EIO)
+			return at, fmt.Errorf("%w: the answer ends inside an item's header", unix.EIO)
 		}
-		offset = binary.NativeEndian.Uint64(buf[16:])
+		at = key{
+			object: binary.NativeEndian.Uint64(buf[8:]), offset: binary.NativeEndian.Uint64(buf[16:]),
+			kind: binary.NativeEndian.Uint32(buf[24:]),
+		}
 		size := uint64(binary.NativeEndian.Uint32(buf[28:]))
 		buf = buf[searchHeaderSize:]
 		if size > uint64(len(buf)) || size < uint64(least) {
-			return 0, fmt.Errorf("%w: an item of %d bytes is too short, or longer than the answer", unix.EIO, size)
+			return at, fmt.Errorf("%w: an item of %d bytes is too short, or longer than the answer", unix.EIO, size)
 		}
-		visit(offset, buf[:size])
+		visit(at, buf[:size])
 		buf = buf[size:]
 	}
-	return offset, nil
+	return at, nil
 }
 
 // firstNested is one of the subvolumes directly in a subvolume, 0 where there is none.

@@ -70,23 +70,6 @@ func SubvolumeID(f *os.File) (uint64, error) {
 	return args.tree, err
 }
 
-// Rejoin makes every subvolume below this one a member of group and of no other. A process that may write there can
-// leave the group, by naming other qgroups, or none, when it makes a subvolume (BTRFS_SUBVOL_QGROUP_INHERIT). f must be
-// outside of what group limits: a full one would make it EDQUOT.
-func Rejoin(f *os.File, id uint64, group QgroupID) error {
-	nested, err := nested(f, id)
-	if err != nil {
-		return err
-	}
-	for _, id := range nested {
-		err := join(f, NewQgroupID(0, id), group)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // not there: destroyed meanwhile
-			return err
-		}
-	}
-	return nil
-}
-
 // join makes a qgroup a member of just one other, or of none where that is 0.
 func join(f *os.File, member, group QgroupID) error {
 	groups, err := Groups(f, member)
@@ -99,21 +82,6 @@ func join(f *os.File, member, group QgroupID) error {
 		return err
 	}
 	return AssignQgroup(f, member, group)
-}
-
-// nested lists the ids of all subvolumes below this one, each after those that it holds itself. f is any directory of
-// the filesystem. It costs one system call where there are none, and one for each that there is.
-func nested(f *os.File, id uint64) ([]uint64, error) {
-	found := []uint64{id}
-	for i := 0; i < len(found); i++ { // breadth first: a subvolume comes before what it holds
-		err := search(f, all(rootTree, found[i], typeRootRef), func(child uint64, _ []byte) { found = append(found, child) })
-		if err != nil {
-			return nil, err
-		}
-	}
-	found = found[1:]
-	slices.Reverse(found)
-	return found, nil
 }
 
 // linked reports whether the subvolume that a qgroup of level 0 counts lies in a directory, or is the filesystem's own.

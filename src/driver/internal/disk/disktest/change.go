@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/removetree"
 )
 
@@ -51,7 +52,7 @@ func (f *dir) ReadFile(name string) ([]byte, error) {
 		switch {
 		case n.kind == fs.ModeDir:
 			return &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
-		case len(n.now.data) > maxFile:
+		case len(n.now.data) > disk.MaxFile:
 			return &fs.PathError{Op: "read", Path: path, Err: syscall.EFBIG}
 		}
 		data = append([]byte{}, n.now.data...)

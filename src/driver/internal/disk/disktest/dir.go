@@ -17,9 +17,6 @@ type dir struct {
 	closed bool
 }
 
-// maxFile is the most that ReadFile reads, in bytes.
-const maxFile = 1 << 20
-
 // within locks the disk and runs do on the directory of name.
 func (f *dir) within(op, name string, do func(parent *node, last, path string) error) error {
 	f.disk.mu.Lock()
