@@ -92,7 +92,7 @@ func TestNFS(t *testing.T) {
 	}
 	both.Wait()
 	for i, node := range nodes {
-		if ids, _ := page(t, node, 0, ""); len(ids) != volumes {
+		if ids := listed(t, node, volumes); len(ids) != volumes {
 			t.Errorf("driver %d lists %d volumes, want %d: %v", i, len(ids), volumes, ids)
 		}
 	}
@@ -103,7 +103,7 @@ func TestNFS(t *testing.T) {
 	}
 	both.Wait()
 	for i, node := range nodes {
-		if ids, _ := page(t, node, 0, ""); len(ids) > 0 {
+		if ids := listed(t, node, 0); len(ids) > 0 {
 			t.Errorf("driver %d still lists %v", i, ids)
 		}
 		drivers[i].checkClean(t)
@@ -133,6 +133,21 @@ func again(ask func() error) error {
 		time.Sleep(100 * time.Millisecond)
 	}
 	return err
+}
+
+// listed waits until a node lists that many volumes: NFS shows what another has done once its own copy of a directory is
+// old, which takes up to a minute (acdirmax of nfs(5)).
+func listed(t *testing.T, node pb.ControllerClient, number int) []string {
+	t.Helper()
+	const most = 200
+	var ids []string
+	for range most {
+		if ids, _ = page(t, node, 0, ""); len(ids) == number {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	return ids
 }
 
 // deleteAll deletes volumes through a node; that the other deletes the same at the same time is no error.
