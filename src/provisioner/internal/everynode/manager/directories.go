@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -81,7 +82,24 @@ func (m *Manager) removeAsked(r *http.Request) error {
 		return err
 	}
 	defer dir.Close()
-	return volume.RemoveDirectory(r.Context(), m.Log, dir, name, pv.Name)
+	if err := volume.RemoveDirectory(r.Context(), m.Log, dir, name, pv.Name); err != nil {
+		return err
+	}
+	return m.removed(r.Context(), name)
+}
+
+// removed says, after the last directory, that this node has none: should it go away now, it makes those of volumes that
+// come meanwhile when it is back.
+func (m *Manager) removed(ctx context.Context, name string) error {
+	all, err := m.volumes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	kept, _ := m.directories(all)
+	if slices.ContainsFunc(kept, func(other string) bool { return other != name }) {
+		return nil
+	}
+	return m.use(ctx, false)
 }
 
 // removable refuses what no PersistentVolume asks to have removed.
@@ -115,21 +133,30 @@ func (m *Manager) keep(ctx context.Context) (done bool) {
 			continue // of another base; its deletion says so
 		}
 		wanted = true
-		err = m.keepOne(ctx, pv, name)
-		used = used || err == nil
-		if err != nil && ctx.Err() == nil {
+		if err := m.keepOne(ctx, pv, name); err == nil {
+			used = true
+		} else if ctx.Err() == nil {
 			done = false
-			m.Log.WarnContext(ctx, "cannot make a directory; it is tried again", logging.KeyPV, pv.Name,
-				logging.KeyError, err)
-			m.Recorder.Eventf(pv, corev1.EventTypeWarning, "DirectoryMissing",
-				"node %s cannot make the directory of the volume, and pods wait for it there: %v", m.Node, err)
+			m.lacks(ctx, pv, err)
 		}
 	}
-	if err := m.use(ctx, used || wanted && m.used.Load()); err != nil && ctx.Err() == nil {
+	return m.kept(ctx, used, wanted) && done
+}
+
+// lacks says that this node has no directory of a volume.
+func (m *Manager) lacks(ctx context.Context, pv *corev1.PersistentVolume, err error) {
+	m.Log.WarnContext(ctx, "cannot make a directory; it is tried again", logging.KeyPV, pv.Name, logging.KeyError, err)
+	m.Recorder.Eventf(pv, corev1.EventTypeWarning, "DirectoryMissing",
+		"node %s cannot make the directory of the volume, and pods wait for it there: %v", m.Node, err)
+}
+
+// kept says after a round whether this node has directories. Where it lacks all that are wanted, it has them elsewhere.
+func (m *Manager) kept(ctx context.Context, used, wanted bool) (done bool) {
+	err := m.use(ctx, used || wanted && m.used.Load())
+	if err != nil && ctx.Err() == nil {
 		m.Log.WarnContext(ctx, "cannot say whether this node has directories; it is tried again", logging.KeyError, err)
-		return false
 	}
-	return done
+	return err == nil
 }
 
 // keepOne looks for the directory of one volume, and makes it where it is missing.

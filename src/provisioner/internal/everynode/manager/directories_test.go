@@ -316,6 +316,20 @@ func TestUnmounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.expect(t, "mounted again", http.StatusOK, "", both[1])(n.send(t, http.MethodDelete, good, n.fields()))
+	if n.said(t) != string(n.public) {
+		t.Error("it says that it has none while it has one")
+	}
+	other.Status.Phase = corev1.VolumeReleased
+	n.update(t, other)
+	until(t, "it is seen", func() bool {
+		pv, err := n.volumes.Get(other.Name)
+		return err == nil && pv.Status.Phase == corev1.VolumeReleased
+	})
+	fields = url.Values{wire.PathField: {other.Spec.HostPath.Path}, wire.VolumeField: {other.Name}}
+	n.expect(t, "the last one", http.StatusOK, "")(n.send(t, http.MethodDelete, good, fields))
+	if n.said(t) != wire.Unused+string(n.public) {
+		t.Error("it does not say that it has none")
+	}
 }
 
 // said is what this node has registered.

@@ -77,6 +77,7 @@ type Manager struct {
 	certificate tls.Certificate
 	public      []byte // of certificate, as PEM
 	registered  atomic.Bool
+	using       sync.Mutex
 	used        atomic.Bool // this node has directories of volumes, as far as is known
 
 	mu     sync.Mutex
@@ -186,7 +187,15 @@ func (m *Manager) recognize(dir *volume.Directory, all []*corev1.PersistentVolum
 	if !m.used.Load() {
 		return nil
 	}
-	var kept, going []string
+	kept, going := m.directories(all)
+	if err := volume.Recognize(dir, kept, going...); err != nil {
+		return fmt.Errorf("%w; or, where its disk is new, make the directory of one by hand", err)
+	}
+	return nil
+}
+
+// directories are the names of those that this node is to have, and of those that it may have besides.
+func (m *Manager) directories(all []*corev1.PersistentVolume) (kept, going []string) {
 	for _, pv := range all {
 		if !wire.Ours(pv, m.Provisioner) || filepath.Dir(pv.Spec.HostPath.Path) != m.Base {
 			continue
@@ -197,10 +206,7 @@ func (m *Manager) recognize(dir *volume.Directory, all []*corev1.PersistentVolum
 			going = append(going, name, volume.Condemned+pv.Name)
 		}
 	}
-	if err := volume.Recognize(dir, kept, going...); err != nil {
-		return fmt.Errorf("%w; or, where its disk is new, make the directory of one by hand", err)
-	}
-	return nil
+	return kept, going
 }
 
 // handler answers the provisioner, and nobody else.

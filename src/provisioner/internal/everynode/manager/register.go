@@ -70,6 +70,8 @@ func (m *Manager) before(ctx context.Context) error {
 
 // use says in the ConfigMap whether this node has directories.
 func (m *Manager) use(ctx context.Context, used bool) error {
+	m.using.Lock()
+	defer m.using.Unlock()
 	if m.used.Swap(used) == used {
 		return nil
 	}
