@@ -81,7 +81,7 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		Name: "nfs", Path: "/nfs", Scope: poolspec.ScopeShared, Quota: poolspec.QuotaNone,
 		Trash: poolspec.Trash{Retention: poolspec.Duration(retention)},
 	}
-	a := &api{uid: uid}
+	a := &api{uid: uid, ids: map[string]string{}}
 	service, err := controller.New(controller.Config{
 		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey, Pools: []poolspec.Pool{spec},
 		PVs: a, Members: a, Claims: a, Events: a, Identities: a,
@@ -169,7 +169,8 @@ func TestTwoClustersOneFilesystem(t *testing.T) {
 
 	second := newMember(t, filesystem, staging, 0)
 	second.becomes(t, false, guard.OtherCluster)
-	if err := second.pools.Take(t.Context(), "nfs", "a-guess"); err == nil || !strings.Contains(err.Error(), production) {
+	err = second.pools.Take(t.Context(), "nfs", "a-guess")
+	if err == nil || !strings.Contains(err.Error(), production) {
 		t.Errorf("take from a guess: %v", err)
 	}
 	first.becomes(t, true, "")

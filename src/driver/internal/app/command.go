@@ -124,10 +124,11 @@ func newForget(stateDir *string) *cobra.Command {
 func newTake(stateDir *string) *cobra.Command {
 	var from string
 	command := &cobra.Command{
-		Use: "take NAME --from OWNER", Short: "Take a shared pool from a cluster that is gone", Args: cobra.ExactArgs(1),
-		Long: "Make a shared pool this cluster's that belongs to another one, because that cluster is gone or was built anew.\n" +
-			"OWNER is the UID of the other cluster's namespace kube-system, as the pool's message says it. Where the other\n" +
-			"cluster is still there, its nodes find the pool absent from then on, and its pods lose their volumes.",
+		Use: "take NAME --from OWNER", Short: "Take a shared pool from a cluster that is gone",
+		Args: cobra.ExactArgs(1),
+		Long: "Make a shared pool this cluster's that belongs to another one, because that one is gone or was built anew.\n" +
+			"OWNER is the UID of the other cluster's namespace kube-system, as the pool's message says it. Where the\n" +
+			"other cluster is still there, its nodes find the pool absent from then on, and its pods lose their volumes.",
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := control.NewClient(*stateDir).Take(command.Context(), args[0], from); err != nil {
 				return err

@@ -218,8 +218,8 @@ func (s *Server) refusal(r *http.Request, err error) int {
 	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown, errOfNode}, is):
 		return http.StatusNotFound
 	case slices.ContainsFunc([]error{
-		pool.ErrPresent, pool.ErrOtherCluster, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy, volume.ErrLost,
-		volume.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
+		pool.ErrPresent, pool.ErrOtherCluster, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy,
+		volume.ErrLost, volume.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
 	}, is):
 		return http.StatusConflict
 	case is(volume.ErrClusterUnknown):

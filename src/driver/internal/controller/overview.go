@@ -152,7 +152,8 @@ func (s *Server) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(connected, prometheus.GaugeValue, value, name)
 	}
 	twins := prometheus.NewDesc("hpp_controller_pool_twins",
-		"How many other nodes show the filesystem of a node's pool, which has scope node.", []string{"node", "pool"}, nil)
+		"How many other nodes show the filesystem of a node's pool, which has scope node.",
+		[]string{"node", "pool"}, nil)
 	orphans := prometheus.NewDesc("hpp_controller_orphans",
 		"Volumes that no PersistentVolume names, or one of another node, at the last search.",
 		[]string{"node", "pool", "kind"}, nil)

@@ -16,12 +16,13 @@ func (s *Server) see() {
 	for _, p := range s.hub.All() {
 		pools, _ := p.Pools()
 		for _, is := range pools {
-			configured := slices.Contains(s.pools, is.GetName())
-			if !configured && control.Served(is.GetState()) { // no single node makes others' pool a shared one
-				shared, seen := left[is.GetName()]
-				left[is.GetName()] = is.GetShared() && (shared || !seen)
-			}
-			if key := (poolID{is.GetName(), is.GetId()}); configured && !s.shared(key.name) && present(p, key.name) != "" {
+			key := poolID{is.GetName(), is.GetId()}
+			switch configured := slices.Contains(s.pools, key.name); {
+			case key.id == "" || !control.Served(is.GetState()):
+			case !configured: // no single node makes others' pool a shared one
+				shared, seen := left[key.name]
+				left[key.name] = is.GetShared() && (shared || !seen)
+			case !s.shared(key.name):
 				showing[key] = append(showing[key], p.Name)
 			}
 		}
@@ -48,8 +49,8 @@ func (s *Server) see() {
 type poolID struct{ name, id string }
 
 func severalNodes(name string, nodes []string) string {
-	return fmt.Sprintf("pool %s has scope node, and is one filesystem on the nodes %s: what one of them does not know it "+
-		"may undo; give each node a filesystem of its own, or the pool the scope shared", name, guard.Abridge(nodes))
+	return fmt.Sprintf("pool %s has scope node, and is one filesystem on the nodes %s: what one of them does not know "+
+		"it may undo; give each node a filesystem of its own, or the pool the scope shared", name, guard.Abridge(nodes))
 }
 
 // twinsOf are the other nodes that show the same filesystem as a node's pool, which is not shared.

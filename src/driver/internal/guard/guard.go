@@ -96,8 +96,8 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 	case f.MarkerErr != nil:
 		return Absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, disk.MarkerFile, f.MarkerErr)
 	case spec.Scope == poolspec.ScopeShared && f.Marker.IsOf(f.Owner) == Others:
-		return Absent(OtherCluster, "%s belongs to the cluster whose namespace kube-system has the UID %s: give each cluster "+
-			"a directory of its own; if that cluster is gone: driver pool take %s --from %s",
+		return Absent(OtherCluster, "%s belongs to the cluster whose namespace kube-system has the UID %s: give each "+
+			"cluster a directory of its own; if that cluster is gone: driver pool take %s --from %s",
 			spec.Path, f.Marker.Owner, spec.Name, f.Marker.Owner)
 	case f.SamePool != "":
 		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",

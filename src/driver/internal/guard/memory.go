@@ -111,8 +111,8 @@ type Marker struct {
 	ID      string    `json:"id"`
 	FSID    string    `json:"filesystemID,omitempty"` // statfs(2) f_fsid; for a person, it may change at a reboot
 	Created time.Time `json:"created"`
-	// Owner is the cluster whose shared pool it is: the UID of its namespace kube-system. "" in other pools, and in those
-	// of drivers that did not write it.
+	// Owner is the cluster whose shared pool it is: the UID of its namespace kube-system. "" in other pools, and in
+	// those of drivers that did not write it.
 	Owner string `json:"owner,omitempty"`
 	// EnforcedBy is the backend that last held volumes here to their sizes, "" where none ever did.
 	EnforcedBy  string            `json:"enforcedBy,omitempty"`

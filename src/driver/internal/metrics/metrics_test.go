@@ -46,15 +46,17 @@ func TestCollector(t *testing.T) {
 	yes, no := true, false
 	registry.MustRegister(metrics.New(pools{
 		{
-			Name: "local", Configured: true, Present: true, Used: true, WithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60,
+			Name: "local", Configured: true, Present: true, Used: true,
+			WithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60,
 			Allocatable: 50, Promised: 30, Volumes: 3, TrashEntries: 2, OldestTrash: now.Add(-time.Minute),
 			Lost: 4, Refused: 5, Uncounted: 6, EnforcementLost: true, ReadOnly: true,
 			Seen: now.Add(-2 * time.Second),
 		},
 		{Name: "own", Configured: true, Present: true, Used: true, WithOS: &no, Backend: "plain", Enforcement: "none"},
-		{Name: "left", Present: true, Used: true, WithOS: &yes, OldestTrash: now.Add(-time.Hour), Volumes: 2}, // no alert
-		{Name: "slow", Used: true, Size: 7, Volumes: 9, WithOS: &yes},                                         // absent: its figures are of no use
-		{Name: "tape", Selected: true, Configured: true},                                                      // never was there
+		// No alert is to come of one that left the configuration.
+		{Name: "left", Present: true, Used: true, WithOS: &yes, OldestTrash: now.Add(-time.Hour), Volumes: 2},
+		{Name: "slow", Used: true, Size: 7, Volumes: 9, WithOS: &yes}, // absent: its figures are of no use
+		{Name: "tape", Selected: true, Configured: true},              // never was there
 	}, "0.1.0", func() time.Time { return now }))
 	want := []string{
 		"hpp_build_info{version=0.1.0} 1",

@@ -87,8 +87,8 @@ func (p *Pool) empty() (err error) {
 		}
 	}
 	if len(has) > 0 {
-		return fmt.Errorf("%w: pool %s still has volumes in %s/csi: %s; delete their claims first, or move what belongs to "+
-			"nobody away", ErrPresent, p.spec.Name, p.spec.Path, guard.Abridge(slices.Sorted(maps.Keys(has))))
+		return fmt.Errorf("%w: pool %s still has volumes in %s/csi: %s; delete their claims first, or move what belongs "+
+			"to nobody away", ErrPresent, p.spec.Name, p.spec.Path, guard.Abridge(slices.Sorted(maps.Keys(has))))
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ const NotConfigured = "NotConfigured"
 // forever is a retention that does not end.
 const forever = poolspec.Duration(100 * 365 * 24 * time.Hour)
 
-// servedBy is the configuration by which a pool is served that was remembered with one. Deleted volumes that were to be kept for some time are
-// kept: whoever took the pool out of the configuration did not say for how long.
+// servedBy is the configuration by which a pool is served that was remembered with one. Deleted volumes that were to be
+// kept for some time are kept: whoever took the pool out of the configuration did not say for how long.
 func servedBy(spec poolspec.Pool) poolspec.Pool {
 	spec.NodeSelector, spec.Trash.PurgeWhenFull = nil, false
 	if spec.Trash.Retention > 0 {
@@ -145,6 +145,6 @@ func (p *Pool) why(d guard.Decision) string {
 
 // served says what becomes of a pool that left the configuration.
 func (p *Pool) served() string {
-	return fmt.Sprintf("the configuration no longer has it: its volumes at %s are served, no new ones are made; put it back, "+
-		"or once its volumes are deleted: driver pool forget %s", p.spec.Path, p.spec.Name)
+	return fmt.Sprintf("the configuration no longer has it: its volumes at %s are served, no new ones are made; put it "+
+		"back, or once its volumes are deleted: driver pool forget %s", p.spec.Path, p.spec.Name)
 }

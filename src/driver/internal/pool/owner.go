@@ -90,12 +90,13 @@ func (p *Pool) take(from string) (err error) {
 	case err != nil:
 		return fmt.Errorf("%w: %s/csi/%s cannot be used: %w", ErrAbsent, p.spec.Path, disk.MarkerFile, err)
 	case m == nil:
-		return fmt.Errorf("%w: %s holds no csi/%s: mount the pool's filesystem", ErrAbsent, p.spec.Path, disk.MarkerFile)
+		return fmt.Errorf("%w: %s holds no csi/%s: mount the pool's filesystem", ErrAbsent, p.spec.Path,
+			disk.MarkerFile)
 	case m.IsOf(ours) != guard.Others:
 		return fmt.Errorf("%w: pool %s belongs to no other cluster; this one is %s", ErrPresent, p.spec.Name, ours)
 	case m.Owner != from:
-		return fmt.Errorf("%w: pool %s belongs to %s, not to %.64q; if that cluster is gone: driver pool take %s --from %s",
-			ErrOtherCluster, p.spec.Name, m.Owner, from, p.spec.Name, m.Owner)
+		return fmt.Errorf("%w: pool %s belongs to %s, not to %.64q; if that cluster is gone: driver pool take %s "+
+			"--from %s", ErrOtherCluster, p.spec.Name, m.Owner, from, p.spec.Name, m.Owner)
 	}
 	m.Owner = ours
 	// Where this node writes before the file has its name.

@@ -64,7 +64,8 @@ func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
 	f.Selected = p.known().served || p.ledger.Selected()
 	f.Unlabelled = len(p.spec.NodeSelector) > 0 && !p.set.labelled.Load()
 	for _, other := range p.set.pools {
-		if other != p && !other.ended() && (p.left || !other.left) && f.Marker != nil && slices.Contains(p.set.idsOf(other.spec.Name), f.Marker.ID) {
+		if other != p && !other.ended() && (p.left || !other.left) && f.Marker != nil &&
+			slices.Contains(p.set.idsOf(other.spec.Name), f.Marker.ID) {
 			f.SamePool = other.spec.Name
 			break
 		}

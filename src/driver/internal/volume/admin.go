@@ -191,8 +191,9 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 				ErrNamed, o.Name, node)
 		}
 		if twins := m.Pools.Twins(o.Name); len(twins) > 0 {
-			return fmt.Errorf("%w: node %s has pool %s on the same filesystem: the volume may be the one that is used there; "+
-				"give each node a filesystem of its own, or the pool the scope shared", ErrNamed, strings.Join(twins, ", "), o.Name)
+			return fmt.Errorf("%w: node %s has pool %s on the same filesystem: the volume may be the one that is used "+
+				"there; give each node a filesystem of its own, or the pool the scope shared",
+				ErrNamed, strings.Join(twins, ", "), o.Name)
 		}
 		return m.delete(ctx, o, r)
 	})
