@@ -76,6 +76,7 @@ func ofController() []rbacv1.PolicyRule {
 		{
 			APIGroups: []string{""}, Resources: []string{"persistentvolumes", "nodes"}, Verbs: []string{"get", "list", "watch"},
 		},
+		named(rule("", "namespaces", "get"), "kube-system"), // its UID: whose a shared pool is
 		rule("storage.k8s.io", "csinodes", "list", "watch"),
 		rule("", "persistentvolumeclaims", "get", "patch"), // the node of a claim that binds immediately
 		rule("authentication.k8s.io", "tokenreviews", "create"),

@@ -129,7 +129,7 @@ func TestUpgradeAndReinstall(t *testing.T) {
 	const added = "added"
 	node := world.workers[0]
 	extra := pool{Name: added, Path: pathOf(added)}
-	var sum, volume, taken string
+	var sum, volume, taken, takenSum string
 	var appending *corev1.Pod
 	alone(t, "volumes outlive the upgrade from a driver per node, helm uninstall and reinstall",
 		step{"TheReleaseHasAProvisionerPerNode", func(s *scene) {
@@ -180,7 +180,7 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			s.output(on(node, s.pod("reader", claimed("data"), checkData(sum)...)))
 			s.deletePod("reader")
 			s.create(s.claim("taken", classOf(added), "16Mi"))
-			s.output(on(node, s.pod("taken", claimed("taken"), writeData()...)))
+			takenSum = firstWord(s.output(on(node, s.pod("taken", claimed("taken"), writeData()...))))
 			taken = s.bound("taken").Name
 			s.deletePod("taken")
 		}},
@@ -204,21 +204,28 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			s.gone(volume)
 			s.vanishes(node, volumePath(poolLocal, volume))
 		}},
-		step{"PoolTakenOutOfTheValuesKeepsItsVolumes", func(s *scene) {
-			s.remove(s.claim("taken", "", "0"))
-			s.said("PersistentVolume", taken, "VolumeFailedDelete", added)
-			if !s.exists(node, volumePath(added, taken)+"/file") {
-				s.t.Error("a volume was removed whose pool is in no configuration")
+		step{"PoolTakenOutOfTheValuesServesItsVolumes", func(s *scene) {
+			if status := s.driver(node, "status"); !strings.Contains(status, added+"  ") || !strings.Contains(status, "not configured") {
+				s.t.Errorf("driver status does not show the pool that was taken out: %s", status)
 			}
-			if status := s.driver(node, "status"); !strings.Contains(status, added) {
-				s.t.Errorf("driver status does not mention the pool that was taken out: %s", status)
+			s.said("Node", node, "PoolNotConfigured", added)
+			s.output(on(node, s.pod("taken", claimed("taken"), checkData(takenSum)...)))
+			s.deletePod("taken")
+			command := inDriver(s.driverPod(node), "pool", "forget", added)
+			if out, err := s.cluster.Kubectl(s.ctx, nil, command...); err == nil || !strings.Contains(err.Error(), taken) {
+				s.t.Errorf("forgetting a pool with a volume was not refused for that: %v: %s", err, out)
 			}
 		}},
-		step{"PutBackItsVolumesCanBeDeleted", func(s *scene) {
-			s.must(s.install(s.ctx, s.values("info", extra)))
+		step{"ItsVolumesAreDeletedAndItIsForgotten", func(s *scene) {
+			s.remove(s.claim("taken", "", "0"))
 			s.gone(taken)
 			s.vanishes(node, volumePath(added, taken))
-			s.restoreRelease(added)
+			for _, n := range s.nodes {
+				s.driver(n, "pool", "forget", added)
+			}
+			if status := s.driver(node, "status"); strings.Contains(status, added) {
+				s.t.Errorf("driver status shows a pool that was forgotten: %s", status)
+			}
 		}},
 	)
 }

@@ -33,6 +33,7 @@ const (
 	KeyNamespace   = "namespace"
 	KeyNode        = "node"
 	KeyObjects     = "objects"
+	KeyOwner       = "owner"
 	KeyPV          = "persistentVolume"
 	KeyPanic       = "panic"
 	KeyPath        = "path"

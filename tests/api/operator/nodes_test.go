@@ -29,8 +29,8 @@ func nodesGone(t *testing.T, w *world) {
 		return c.Patch(t.Context(), named(), client.RawPatch(types.MergePatchType, withoutTwo), client.DryRunAll)
 	}
 	whole := func(c client.Client) error { return c.Delete(t.Context(), named(), client.DryRunAll) }
-	const forget = `spec.storagePools: every node that had the pool "two", which is removed, remembers it, and takes it ` +
-		"for absent, until you run `/driver pool forget` in the driver's pod there"
+	const forget = `spec.storagePools: every node that had the pool "two", which is removed, remembers it where ` +
+		"it was, until you run `/driver pool forget` in the driver's pod there"
 	has := `still has 1 volume: default/data (` + volume.Name + `); `
 	const pool, resource = `the pool "two", which is removed, `, `the HostPathProvisioner "hostpath-provisioner" `
 

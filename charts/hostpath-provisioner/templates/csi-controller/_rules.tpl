@@ -7,6 +7,11 @@ what it has. */}}
 - apiGroups: [""]
   resources: [persistentvolumes, nodes]
   verbs: [get, list, watch]
+# Which cluster this is: by that UID a shared pool is told from another cluster's.
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [kube-system]
+  verbs: [get]
 # On which nodes the driver is.
 - apiGroups: [storage.k8s.io]
   resources: [csinodes]

@@ -45,7 +45,7 @@ func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	root.PersistentFlags().StringVar(&o.stateDir, "state-dir", defaultStateDir,
 		"what the driver remembers of this node, with its control socket")
 	root.AddCommand(newStatus(&o.stateDir),
-		group("pool", "Change what this node knows of a pool", newForget(&o.stateDir)),
+		group("pool", "Change what this node knows of a pool", newForget(&o.stateDir), newTake(&o.stateDir)),
 		group("volume", "List volumes; repair and give up single ones of this node",
 			newList(&o.stateDir), newEnforce(&o.stateDir), newAdopt(&o.stateDir), newDiscard(&o.stateDir)))
 	return root
@@ -119,6 +119,27 @@ func newForget(stateDir *string) *cobra.Command {
 			return err
 		},
 	}
+}
+
+func newTake(stateDir *string) *cobra.Command {
+	var from string
+	command := &cobra.Command{
+		Use: "take NAME --from OWNER", Short: "Take a shared pool from a cluster that is gone",
+		Args: cobra.ExactArgs(1),
+		Long: "Make a shared pool this cluster's that belongs to another one, because that one is gone or was built anew.\n" +
+			"OWNER is the UID of the other cluster's namespace kube-system, as the pool's message says it. Where the\n" +
+			"other cluster is still there, its nodes find the pool absent from then on, and its pods lose their volumes.",
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := control.NewClient(*stateDir).Take(command.Context(), args[0], from); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(command.OutOrStdout(), "pool %s is this cluster's now\n", args[0])
+			return err
+		},
+	}
+	command.Flags().StringVar(&from, "from", "", "UID of the namespace kube-system of the cluster that it belongs to")
+	_ = command.MarkFlagRequired("from")
+	return command
 }
 
 func newEnforce(stateDir *string) *cobra.Command {

@@ -393,6 +393,13 @@ func TestCommands(t *testing.T) {
 	if out, err := m.run(t, "pool", "forget", "local", stateDir); err == nil || !strings.Contains(out, "present") {
 		t.Errorf("forget a pool that is there: %v: %s", err, out)
 	}
+	if out, err := m.run(t, "pool", "take", "local", stateDir); err == nil || !strings.Contains(out, `"from" not set`) {
+		t.Errorf("took a pool from nobody: %v: %s", err, out)
+	}
+	out, err = m.run(t, "pool", "take", "local", "--from", "another", stateDir)
+	if err == nil || !strings.Contains(out, "belongs to its node") {
+		t.Errorf("took a node's own pool: %v: %s", err, out)
+	}
 	if out, err := m.run(t, "pool", "forget", "other", stateDir); err != nil || !strings.Contains(out, "it is noted") {
 		t.Errorf("forget a pool that never was here: %v: %s", err, out)
 	}

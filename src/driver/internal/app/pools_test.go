@@ -24,6 +24,7 @@ func TestPoolHealth(t *testing.T) {
 		"the same where required":    {closed, volume.Degraded, pool.NoNewVolumes},
 		"read-only":                  {localPool(true, pool.ReadOnly, "read-only"), volume.Degraded, "ReadOnly"},
 		"no volume can be made":      {localPool(true, pool.NoNewVolumes, "no room"), volume.Degraded, pool.NoNewVolumes},
+		"not configured any more":    {localPool(true, pool.NotConfigured, "put it back"), volume.Healthy, "Healthy"},
 		"no data, which comes first": {unusable, volume.Degraded, "VolumesUnusable"},
 	} {
 		got := poolHealth(test.is)

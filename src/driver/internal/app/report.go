@@ -153,7 +153,7 @@ func poolHealth(s pool.Status) volume.Health {
 			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a "+
 				"limit that cannot be removed; the driver's log names them", s.Lost, s.Refused),
 		}
-	case s.Reason != "":
+	case s.Reason != "" && s.Reason != pool.NotConfigured:
 		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}
 	default:
 		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}

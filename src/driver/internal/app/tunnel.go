@@ -68,7 +68,7 @@ func (s shown) Pools() []*wire.Pool {
 		all = append(all, &wire.Pool{
 			Name: p.Name, Id: p.ID, State: control.State(p), Message: p.Message, Backend: p.Backend,
 			Enforcement: p.Enforcement, Size: p.Size, Free: p.Free, Promised: p.Promised, Room: room, Largest: largest,
-			Volumes: int64(p.Volumes), Waiting: p.Reason == guard.Untold, Rooms: p.Rooms,
+			Volumes: int64(p.Volumes), Waiting: p.Reason == guard.Untold, Rooms: p.Rooms, Shared: p.Shared,
 		})
 	}
 	return all
@@ -83,7 +83,9 @@ func (s shown) Find(ctx context.Context, id string) (pool string, found bool, er
 func (s shown) Share(pools []*wire.SharedPool) {
 	told := map[string]guard.Told{}
 	for _, p := range pools {
-		told[p.GetName()] = guard.Told{ID: p.GetId(), Make: p.GetMake(), Gone: p.GetGone()}
+		told[p.GetName()] = guard.Told{
+			ID: p.GetId(), Make: p.GetMake(), Gone: p.GetGone(), Owner: p.GetOwner(), Twins: p.GetTwins(),
+		}
 	}
 	s.pools.Tell(told)
 }

@@ -52,6 +52,12 @@ func (c *Client) Forget(ctx context.Context, pool string) (known bool, err error
 	return f.Known, err
 }
 
+// Take makes a shared pool this cluster's that belongs to another one, which is gone.
+func (c *Client) Take(ctx context.Context, pool, from string) error {
+	_, err := c.call(ctx, http.MethodPost, of(pathTake, pool), taking{from})
+	return err
+}
+
 // Adopt gives the PersistentVolume for a volume that has none, as YAML.
 func (c *Client) Adopt(ctx context.Context, id string, a Adoption) (manifest []byte, err error) {
 	return c.call(ctx, http.MethodPost, of(pathAdopt, id), a)

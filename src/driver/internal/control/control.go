@@ -23,6 +23,7 @@ const (
 	pathStatus  = "/v1/status"
 	pathVolumes = "/v1/volumes"
 	pathForget  = "/v1/pools/{name}/forget"
+	pathTake    = "/v1/pools/{name}/take"
 	pathEnforce = "/v1/enforce"
 	pathAdopt   = "/v1/volumes/{name}/adopt"
 	pathDiscard = "/v1/volumes/{name}/discard"
@@ -42,7 +43,7 @@ const (
 	Present       = "present"
 	Absent        = "absent"
 	NotSelected   = "not selected"   // the node's labels do not match, and it never used the pool
-	NotConfigured = "not configured" // the node remembers the pool, the configuration does not have it
+	NotConfigured = "not configured" // it left the configuration: what it has is served, nothing new is made
 )
 
 // Pool is the state of one pool. Sizes are in bytes.
@@ -54,7 +55,7 @@ type Pool struct {
 // State is what a pool is, in a word or two.
 func State(s pool.Status) string {
 	switch {
-	case !s.Configured:
+	case s.Present && !s.Configured:
 		return NotConfigured
 	case s.Present:
 		return Present
@@ -64,6 +65,9 @@ func State(s pool.Status) string {
 		return Absent
 	}
 }
+
+// Served reports whether a pool of a state can be used for the volumes that it has.
+func Served(state string) bool { return state == Present || state == NotConfigured }
 
 // Node is a node as the controller sees it.
 type Node struct {
@@ -130,6 +134,11 @@ type disposal struct {
 	PVOn string `json:"pvOn,omitempty"` // the only node that it names
 }
 
+// taking says from which cluster a shared pool is taken.
+type taking struct {
+	From string `json:"from"`
+}
+
 // forgotten answers the request to forget a pool.
 type forgotten struct {
 	Known bool `json:"known"` // the node had used the pool
@@ -160,7 +169,7 @@ func writePools(table *tabwriter.Writer, s Status, now time.Time) {
 		"LOST\tUNCOUNTED\tPATH")
 	for _, p := range s.Pools {
 		seen, is := ago(p.Seen, now), p.State
-		if is != Present {
+		if !Served(is) {
 			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", p.Name, is, seen, p.Path)
 			continue
 		}
@@ -197,7 +206,7 @@ func writeNodes(table *tabwriter.Writer, s Status, now time.Time) {
 		}
 		for _, p := range n.Pools {
 			say(n.Name+": "+p.Name, p.Message)
-			if p.State != Present {
+			if !Served(p.State) {
 				fmt.Fprintf(table, "%s\t%s\t%s%s\n", node, p.Name, p.State, strings.Repeat("\t-", 7))
 				continue
 			}

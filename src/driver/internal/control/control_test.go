@@ -31,6 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type domain struct {
 	status  []pool.Status
 	forget  func(name string) error
+	take    func(name, from string) error
 	volumes map[string]entry
 	enforce func(ctx context.Context, id string, progress func(int64)) error
 	adopt   func(id string, bytes int64) (records.Record, error)
@@ -57,6 +58,8 @@ type entry struct {
 
 func (d *domain) Status() []pool.Status                       { return d.status }
 func (d *domain) Forget(_ context.Context, name string) error { return d.forget(name) }
+
+func (d *domain) Take(_ context.Context, name, from string) error { return d.take(name, from) }
 
 func (d *domain) Find(id string) (string, ledger.Volume, bool) {
 	v, ok := d.volumes[id]
@@ -146,7 +149,11 @@ func TestStatus(t *testing.T) {
 			Message: "mount it", ID: "id-2",
 		},
 		{Name: "other", Path: "/other", Configured: true, Reason: "NotSelected", Message: "labels"},
-		{Name: "old", Path: "/old", Used: true, Reason: "NotConfigured", Message: "taken out", ID: "id-3"},
+		{
+			Name: "old", Path: "/old", Used: true, Present: true, Reason: "NotConfigured", Message: "taken out", ID: "id-3",
+			Size: 3 << 20, Volumes: 2,
+		},
+		{Name: "older", Path: "/older", Used: true, Reason: "MarkerMissing", Message: "taken out", ID: "id-4"},
 	}
 	client, _ := serve(t, &domain{status: pools}, me())
 	got, err := client.Status(t.Context())
@@ -154,7 +161,8 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := control.Status{Driver: "hpp", Version: "0.1.0", Node: "worker-1"}
-	states := []string{control.Present, control.Present, control.Absent, control.NotSelected, control.NotConfigured}
+	states := []string{control.Present, control.Present, control.Absent, control.NotSelected, control.NotConfigured,
+		control.Absent}
 	for i, state := range states {
 		want.Pools = append(want.Pools, control.Pool{State: state, Status: pools[i]})
 	}
@@ -169,12 +177,28 @@ func TestStatus(t *testing.T) {
 	}
 	for _, part := range []string{
 		"hpp 0.1.0 on node worker-1", "100.0Gi", "1.5Ki", "not configured", "2s ago", "90s ago", "present, read-only",
-		"never",
+		"never", "3.0Mi",
 		"away: MarkerMissing: mount it", "hangs: ReadOnly: its filesystem is read-only",
 	} {
 		if !strings.Contains(table.String(), part) {
 			t.Errorf("the table does not say %q:\n%s", part, table.String())
 		}
+	}
+}
+
+func TestTake(t *testing.T) {
+	var asked []string
+	client, _ := serve(t, &domain{take: func(name, from string) error {
+		if asked = []string{name, from}; from == "wrong" {
+			return fmt.Errorf("%w: it belongs to right", pool.ErrOtherCluster)
+		}
+		return nil
+	}}, me())
+	if err := client.Take(t.Context(), "nfs/x", "right"); err != nil || !slices.Equal(asked, []string{"nfs/x", "right"}) {
+		t.Errorf("asked %q: %v", asked, err)
+	}
+	if err := client.Take(t.Context(), "nfs", "wrong"); err == nil || !strings.Contains(err.Error(), "belongs to right") {
+		t.Errorf("with the wrong cluster: %v", err)
 	}
 }
 

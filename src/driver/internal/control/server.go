@@ -27,6 +27,7 @@ import (
 type Pools interface {
 	Status() []pool.Status
 	Forget(ctx context.Context, name string) error
+	Take(ctx context.Context, name, from string) error
 	Find(id string) (pool string, v ledger.Volume, ok bool)
 	Each(visit func(pool, id string, v ledger.Volume))
 }
@@ -79,7 +80,7 @@ func New(c Config) (*Server, error) {
 	mux.HandleFunc("GET "+pathStatus, s.status)
 	mux.HandleFunc("GET "+pathVolumes, s.refusing(s.volumes))
 	for path, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
-		pathForget: s.forget, pathEnforce: s.enforce, pathAdopt: s.adopt, pathDiscard: s.discard,
+		pathForget: s.forget, pathTake: s.take, pathEnforce: s.enforce, pathAdopt: s.adopt, pathDiscard: s.discard,
 	} {
 		if c.Overview != nil {
 			handle = func(http.ResponseWriter, *http.Request) error { return errOfNode }
@@ -182,6 +183,17 @@ func (s *Server) forget(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+func (s *Server) take(w http.ResponseWriter, r *http.Request) error {
+	wanted, err := body[taking](w, r)
+	if err == nil {
+		err = s.Pools.Take(r.Context(), r.PathValue("name"), wanted.From)
+	}
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
 var (
 	// errBadRequest refuses a request that this driver's own commands do not make.
 	errBadRequest = errors.New("the request cannot be read; is the command of another version than the driver?")
@@ -206,8 +218,8 @@ func (s *Server) refusal(r *http.Request, err error) int {
 	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown, errOfNode}, is):
 		return http.StatusNotFound
 	case slices.ContainsFunc([]error{
-		pool.ErrPresent, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy, volume.ErrLost,
-		volume.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
+		pool.ErrPresent, pool.ErrOtherCluster, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy,
+		volume.ErrLost, volume.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
 	}, is):
 		return http.StatusConflict
 	case is(volume.ErrClusterUnknown):

@@ -34,8 +34,12 @@ func (s *Server) Nodes() []control.Node {
 		pools, seen := p.Pools()
 		n := control.Node{Name: name, State: "connected", Version: p.Version, Since: p.Since, Seen: seen}
 		for _, is := range pools {
+			message := is.GetMessage()
+			if twins := s.twinsOf(name, is.GetName()); len(twins) > 0 {
+				message = severalNodes(is.GetName(), append(twins, name))
+			}
 			n.Pools = append(n.Pools, control.NodePool{
-				Name: is.GetName(), State: is.GetState(), Message: is.GetMessage(), Backend: is.GetBackend(),
+				Name: is.GetName(), State: is.GetState(), Message: message, Backend: is.GetBackend(),
 				Enforcement: is.GetEnforcement(), Size: is.GetSize(), Free: is.GetFree(), Allocatable: is.GetLargest(),
 				Promised: is.GetPromised(), Volumes: int(is.GetVolumes()),
 			})
@@ -116,7 +120,7 @@ func (s *Server) unseen(pv pool.PersistentVolume, silent map[string]string) cont
 		ID: pv.Handle, Node: strings.Join(pv.Nodes, ","), Pool: pv.Pool, Bytes: pv.Bytes, Used: -1, PV: pv.Name,
 		Claim: pv.Claim.String(), State: "not found",
 	}
-	node, in := v.Node, pool.Default(s.pools, v.Pool)
+	node, in := v.Node, s.poolOf(pv)
 	if s.shared(in) {
 		node = s.speaker(in)
 	}
@@ -124,8 +128,8 @@ func (s *Server) unseen(pv pool.PersistentVolume, silent map[string]string) cont
 		v.State = why
 	} else if p := s.hub.Get(node); p == nil {
 		v.State = "node not connected"
-	} else if state := cmp.Or(shown(p, in).GetState(), control.NotConfigured); state != control.Present {
-		v.State = "pool " + state
+	} else if state := shown(p, in).GetState(); !control.Served(state) {
+		v.State = "pool " + cmp.Or(state, control.NotConfigured)
 	}
 	return v
 }
@@ -147,11 +151,19 @@ func (s *Server) Collect(metrics chan<- prometheus.Metric) {
 		}
 		metrics <- prometheus.MustNewConstMetric(connected, prometheus.GaugeValue, value, name)
 	}
+	twins := prometheus.NewDesc("hpp_controller_pool_twins",
+		"How many other nodes show the filesystem of a node's pool, which has scope node.",
+		[]string{"node", "pool"}, nil)
 	orphans := prometheus.NewDesc("hpp_controller_orphans",
 		"Volumes that no PersistentVolume names, or one of another node, at the last search.",
 		[]string{"node", "pool", "kind"}, nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for is, nodes := range s.twins {
+		for _, node := range nodes {
+			metrics <- prometheus.MustNewConstMetric(twins, prometheus.GaugeValue, float64(len(nodes)-1), node, is.name)
+		}
+	}
 	for node, pools := range s.found {
 		if !slices.Contains(all, node) { // it is gone
 			continue

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
@@ -102,8 +101,8 @@ func (s *Server) locate(ctx context.Context, id string) (node string, err error)
 		return "", status.Error(codes.FailedPrecondition, err.Error())
 	case err != nil:
 		return "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
-	case ok && s.shared(pool.Default(s.pools, pv.Pool)):
-		return s.anyOf(pool.Default(s.pools, pv.Pool), id, pv.Nodes)
+	case ok && s.shared(s.poolOf(pv)):
+		return s.anyOf(s.poolOf(pv), id, pv.Nodes)
 	case ok && len(pv.Nodes) == 1:
 		return pv.Nodes[0], nil
 	}
@@ -139,7 +138,8 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 			case err != nil:
 				unasked = append(unasked, fmt.Sprintf("%s (%s)", name, status.Convert(err).Message()))
 			case found:
-				having, shared, busy = append(having, name), shared && s.shared(in), busy || in == ""
+				having, busy = append(having, name), busy || in == ""
+				shared = shared && (s.shared(in) || shown(p, in).GetShared())
 			}
 		})
 	}

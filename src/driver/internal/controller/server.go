@@ -96,6 +96,10 @@ type Server struct {
 	identities map[string]string
 	// missed are nodes whose absence was reported.
 	missed map[string]bool
+	// leftPools are the pools that left the configuration and that nodes serve, and whether they are shared; twins the
+	// nodes that show one marker, of pools that are not. Never changed, only replaced.
+	leftPools map[string]bool
+	twins     map[poolID][]string
 }
 
 // New returns a service without nodes.

@@ -22,8 +22,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Identities remember which filesystem each shared pool is, by its marker's id.
+// Identities remember which filesystem each shared pool is, by its marker's id, and whose that is.
 type Identities interface {
+	// Cluster is the UID of this cluster.
+	Cluster(ctx context.Context) (uid string, err error)
 	// Load gives the ids by pool, and a version for Store.
 	Load(ctx context.Context) (ids map[string]string, version string, err error)
 	// Store replaces them. It fails where another controller has done that since Load.
@@ -38,9 +40,13 @@ const (
 
 // shared reports whether a pool is on all nodes.
 func (s *Server) shared(name string) bool {
-	return slices.ContainsFunc(s.Pools, func(p poolspec.Pool) bool {
-		return p.Name == name && p.Scope == poolspec.ScopeShared
-	})
+	i := slices.IndexFunc(s.Pools, func(p poolspec.Pool) bool { return p.Name == name })
+	if i >= 0 {
+		return s.Pools[i].Scope == poolspec.ScopeShared
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leftPools[name]
 }
 
 // having are the connected nodes on which a shared pool is the filesystem that it is known to be, by name. While nodes
@@ -59,7 +65,7 @@ func (s *Server) having(name string) []*tunnel.Peer {
 
 // present is the id of a pool that is present on a node, else "".
 func present(p *tunnel.Peer, name string) string {
-	if is := shown(p, name); is.GetState() == control.Present {
+	if is := shown(p, name); control.Served(is.GetState()) {
 		return is.GetId()
 	}
 	return ""
@@ -111,6 +117,7 @@ func (s *Server) speaker(name string) string {
 // sharing is what is known of shared pools. It belongs to the goroutine of shareAll.
 type sharing struct {
 	ids     map[string]string
+	owner   string // this cluster
 	version string
 	loaded  time.Time
 	told    map[*tunnel.Peer]*wire.ShareRequest
@@ -118,13 +125,11 @@ type sharing struct {
 
 // shareAll keeps all nodes told which filesystem each shared pool is, until ctx ends.
 func (s *Server) shareAll(ctx context.Context) {
-	if !slices.ContainsFunc(s.pools, s.shared) {
-		return
-	}
 	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}}
 	tick := time.NewTicker(shareInterval)
 	defer tick.Stop()
 	for {
+		s.see()
 		if err := s.learn(ctx, &known); err != nil && ctx.Err() == nil {
 			s.Log.WarnContext(ctx, "cannot keep which filesystem the shared pools are", logging.KeyError, err)
 			known.loaded = time.Time{}
@@ -141,6 +146,14 @@ func (s *Server) shareAll(ctx context.Context) {
 
 // learn reads the ids, and adds those of pools that a node has taken into use.
 func (s *Server) learn(ctx context.Context, known *sharing) (err error) {
+	if !slices.ContainsFunc(s.servedPools(), s.shared) {
+		return nil
+	}
+	if known.owner == "" {
+		if known.owner, err = s.Identities.Cluster(ctx); err != nil {
+			return err
+		}
+	}
 	if s.Now().Sub(known.loaded) >= reloadInterval {
 		if known.ids, known.version, err = s.Identities.Load(ctx); err != nil {
 			return err
@@ -176,10 +189,21 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 	peers := slices.DeleteFunc(s.hub.All(), func(p *tunnel.Peer) bool { return !p.Has(tunnel.FeatureShared) })
 	maps.DeleteFunc(known.told, func(p *tunnel.Peer, _ *wire.ShareRequest) bool { return !slices.Contains(peers, p) })
 	requests := map[*tunnel.Peer]*wire.ShareRequest{}
-	for _, name := range s.pools {
+	names := s.servedPools()
+	slices.Sort(names)
+	for _, name := range names {
 		if s.shared(name) {
-			s.share(ctx, name, known.ids[name], peers, requests)
+			s.share(ctx, &wire.SharedPool{Name: name, Id: known.ids[name], Owner: known.owner}, peers, requests)
+			continue
 		}
+		for _, p := range peers {
+			if twins := s.twinsOf(p.Name, name); len(twins) > 0 {
+				add(requests, p, &wire.SharedPool{Name: name, Twins: twins})
+			}
+		}
+	}
+	for p := range known.told { // what it was told is not so any more
+		add(requests, p)
 	}
 	for p, request := range requests {
 		if proto.Equal(request, known.told[p]) {
@@ -200,24 +224,31 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 // share adds one pool to what the nodes are told. The first node that waits takes it into use where nobody has; the
 // first that has it recovers what nodes without a Node object have left.
 func (s *Server) share(
-	ctx context.Context, name, id string, peers []*tunnel.Peer, requests map[*tunnel.Peer]*wire.ShareRequest,
+	ctx context.Context, all *wire.SharedPool, peers []*tunnel.Peer, requests map[*tunnel.Peer]*wire.ShareRequest,
 ) {
+	name := all.GetName()
 	waiting, heir := "", s.speaker(name)
 	for _, p := range peers {
-		if id == "" && waiting == "" && shown(p, name).GetWaiting() {
+		if all.GetId() == "" && waiting == "" && shown(p, name).GetWaiting() {
 			waiting = p.Name
 		}
 	}
 	for _, p := range peers {
-		is := &wire.SharedPool{Name: name, Id: id, Make: p.Name == waiting}
-		if p.Name == heir {
+		is := proto.CloneOf(all)
+		is.Make = p.Name == waiting
+		if p.Name == heir && slices.Contains(s.pools, name) {
 			is.Gone = s.goneFrom(ctx, shown(p, name).GetRooms())
 		}
-		if requests[p] == nil {
-			requests[p] = &wire.ShareRequest{}
-		}
-		requests[p].Pools = append(requests[p].Pools, is)
+		add(requests, p, is)
 	}
+}
+
+// add adds pools to what a node is told.
+func add(requests map[*tunnel.Peer]*wire.ShareRequest, p *tunnel.Peer, pools ...*wire.SharedPool) {
+	if requests[p] == nil {
+		requests[p] = &wire.ShareRequest{}
+	}
+	requests[p].Pools = append(requests[p].Pools, pools...)
 }
 
 // goneFrom are those nodes that have been without a Node object for long enough.

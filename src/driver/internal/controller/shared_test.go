@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
@@ -20,6 +22,15 @@ import (
 )
 
 var errConflict = errors.New("the object has been modified")
+
+// Cluster implements controller.Identities.
+func (c *cluster) Cluster(context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ourCluster, c.err()
+}
+
+const ourCluster = "11111111-2222-3333-4444-555555555555"
 
 // Load implements controller.Identities.
 func (c *cluster) Load(context.Context) (map[string]string, string, error) {
@@ -305,4 +316,112 @@ func TestSharedVolumes(t *testing.T) {
 	_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "pvc-3"})
 	wantCode(t, err, codes.Unavailable, "pool local is present on no node")
 	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "pool local is present on no node")
+}
+
+// TestNodesAreToldWhoseASharedPoolIs: with everything else, and once more when that is known late.
+func TestNodesAreToldWhoseASharedPoolIs(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", 0).shows("AAAA", gib, false)
+	startKnown(t, a)
+	if got := a.told().GetOwner(); got != ourCluster {
+		t.Errorf("told %q", got)
+	}
+}
+
+// left is a pool that is not configured, and served by a node.
+func left(name, id string, shared bool) *wire.Pool {
+	return &wire.Pool{Name: name, Id: id, State: control.NotConfigured, Shared: shared, Volumes: 1, Room: gib}
+}
+
+// TestASharedPoolThatLeftTheConfiguration: its volumes are found on any node, with what was learned while it had it.
+func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
+	t.Parallel()
+	local := func() *wire.Pool { return &wire.Pool{Name: "local", Room: gib, Largest: gib, State: control.Present} }
+	a, b := newNode("a", gib), newNode("b", gib)
+	for _, n := range []*node{a, b} {
+		n.Show(local(), left("nfs", "AAAA", true))
+		n.Put(&wire.Volume{Id: "pvc-1", Pool: "nfs", Created: 1})
+		n.Put(&wire.Volume{Id: "pvc-2", Pool: "nfs", Created: 1})
+	}
+	r := start(t, a, b)
+	r.set(func() {
+		r.ids = map[string]string{"nfs": "AAAA"}
+		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs", Bytes: gib}}
+	})
+	r.look(t)
+	eventually(t, "the nodes are told which filesystem it is", func() bool {
+		return a.told().GetId() == "AAAA" && b.told().GetOwner() == ourCluster && !b.told().GetMake()
+	})
+	wantCode(t, r.expand(t, "pvc-1"), codes.OK, "")
+	if asked := a.asked() + b.asked(); asked != "expand pvc-1" {
+		t.Errorf("asked were %q", asked)
+	}
+	all, err := r.server.Volumes(t.Context())
+	if err != nil || len(all) != 2 || all[0].Pool != "nfs" {
+		t.Errorf("shown are %+v, %v", all, err)
+	}
+	nodes := r.server.Nodes()
+	if len(nodes) != 2 || nodes[0].Pools[1].State != control.NotConfigured || nodes[0].Pools[1].Volumes != 1 {
+		t.Errorf("%+v", nodes)
+	}
+	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+	wantCode(t, r.remove(t, "pvc-2"), codes.OK, "") // no PersistentVolume, and both have it
+	if asked := a.asked() + b.asked(); asked != "delete pvc-1delete pvc-2" && asked != "delete pvc-1, delete pvc-2" {
+		t.Errorf("asked were %q", asked)
+	}
+}
+
+// TestANodesPoolThatLeftTheConfiguration: one node cannot make it a shared one by its word.
+func TestANodesPoolThatLeftTheConfiguration(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", gib), newNode("b", gib)
+	a.Show(left("old", "AAAA", false))
+	b.Show(left("old", "BBBB", true))
+	r := start(t, a, b)
+	r.set(func() {
+		r.pvs = []pool.PersistentVolume{named("pvc-1", "a"), named("pvc-2", "a")}
+		r.pvs[0].Pool, r.pvs[1].Pool = "old", ""
+	})
+	r.look(t)
+	a.Put(&wire.Volume{Id: "pvc-1", Pool: "old", Created: 1})
+	eventually(t, "it is seen", func() bool {
+		all, err := r.server.Volumes(t.Context())
+		return err == nil && len(all) == 2 && all[0].ID == "pvc-1" && all[0].State == ""
+	})
+	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+	wantCode(t, r.remove(t, "pvc-2"), codes.OK, "")
+	if a.asked() != "delete pvc-1, delete pvc-2" || b.asked() != "" {
+		t.Error("another node than the PersistentVolume's was asked")
+	}
+}
+
+// TestOneFilesystemAsThePoolOfTwoNodes is reported once, shown, counted and told to both, until it ends.
+func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
+	t.Parallel()
+	show := func(n *node, id string) {
+		n.Show(&wire.Pool{Name: "local", Id: id, Room: gib, Largest: gib, State: control.Present})
+	}
+	a, b, c := newNode("a", gib), newNode("b", gib), newNode("c", gib)
+	show(a, "AAAA")
+	show(b, "AAAA")
+	show(c, "CCCC")
+	r := start(t, a, b, c)
+	r.look(t)
+	eventually(t, "both are told", func() bool {
+		return slices.Equal(a.told().GetTwins(), []string{"b"}) && slices.Equal(b.told().GetTwins(), []string{"a"})
+	})
+	if told := r.told("PoolOnSeveralNodes"); len(told) != 2 || !strings.Contains(told[0], "one filesystem on the nodes a, b") {
+		t.Errorf("events %q", told)
+	}
+	if got := r.samples(t, "hpp_controller_pool_twins"); !maps.Equal(got, map[string]float64{"a local": 1, "b local": 1}) {
+		t.Errorf("metric %v", got)
+	}
+	if nodes := r.server.Nodes(); !strings.Contains(nodes[1].Pools[0].Message, "a, b") || nodes[2].Pools[0].Message != "" {
+		t.Errorf("status %+v", nodes)
+	}
+	show(b, "BBBB")
+	eventually(t, "they are told that it is over", func() bool { return len(a.Told()) == 0 && len(b.Told()) == 0 })
+	if told := r.told("PoolOnSeveralNodes"); len(told) > 0 || len(r.samples(t, "hpp_controller_pool_twins")) > 0 {
+		t.Errorf("events %q", told)
+	}
 }

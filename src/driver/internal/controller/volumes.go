@@ -88,8 +88,8 @@ func (s *Server) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if len(peers) == 0 {
 		return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", id)
 	}
-	name := pool.Default(s.pools, pv.Pool)
-	has := func(p *tunnel.Peer) bool { return shown(p, name).GetState() == control.Present }
+	name := s.poolOf(pv)
+	has := func(p *tunnel.Peer) bool { return control.Served(shown(p, name).GetState()) }
 	p := peers[max(0, slices.IndexFunc(peers, has))]
 	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
 	if err != nil {

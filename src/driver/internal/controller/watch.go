@@ -200,9 +200,9 @@ func (s *Server) warn(node, name, reason, why string, ids []string) {
 }
 
 func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
-	found := map[string]orphans{}
+	found, served := map[string]orphans{}, s.servedPools()
 	err := p.Volumes(ctx, func(v *wire.Volume) error {
-		if !slices.Contains(s.pools, v.GetPool()) || (s.shared(v.GetPool()) && s.speaker(v.GetPool()) != p.Name) {
+		if !slices.Contains(served, v.GetPool()) || (s.shared(v.GetPool()) && s.speaker(v.GetPool()) != p.Name) {
 			return nil
 		}
 		f := found[v.GetPool()]

@@ -59,7 +59,7 @@ func table() []row {
 		{codes.InvalidArgument, nil, []error{pool.ErrUnknown, pool.ErrAmbiguous}},
 		{codes.Unavailable, elsewhere, []error{pool.ErrAbsent}},
 		{codes.ResourceExhausted, nil, []error{pool.ErrNotHere}},
-		{codes.FailedPrecondition, nil, []error{pool.ErrPresent}},
+		{codes.FailedPrecondition, nil, []error{pool.ErrPresent, pool.ErrOtherCluster}},
 		{codes.ResourceExhausted, full, []error{ledger.ErrClosed, ledger.ErrNoSpace, quota.ErrExhausted}},
 		{codes.OutOfRange, nil, []error{quota.ErrTooSmall}},
 		{codes.InvalidArgument, elsewhere, []error{quota.ErrUnsupported}},

@@ -185,6 +185,7 @@ func TestCodes(t *testing.T) {
 		{remove, volume.ErrNamed, codes.FailedPrecondition},
 		{remove, volume.ErrUnsupported, codes.FailedPrecondition},
 		{remove, pool.ErrPresent, codes.FailedPrecondition},
+		{remove, pool.ErrOtherCluster, codes.FailedPrecondition},
 		{remove, records.ErrNotFound, codes.OK},
 		{remove, records.ErrBroken, codes.FailedPrecondition},
 		{remove, syscall.EROFS, codes.Unavailable},

@@ -82,9 +82,10 @@ func fsType(magic int64) string {
 		unix.TMPFS_MAGIC: "tmpfs", unix.NFS_SUPER_MAGIC: "nfs", unix.CEPH_SUPER_MAGIC: "cephfs",
 		unix.SMB_SUPER_MAGIC: "smb", unix.SMB2_SUPER_MAGIC: "smb", unix.CIFS_SUPER_MAGIC: "smb",
 		unix.V9FS_MAGIC: "9p", unix.FUSE_SUPER_MAGIC: "fuse",
-		// Several nodes have one of these at once, too. GFS2 and OCFS2 are those of the kernel's own headers; the others
-		// are not in it: Lustre's lustre_disk.h, IBM's gpfs.h, BeeGFS's client (FhgfsOpsSuper.h).
-		unix.OCFS2_SUPER_MAGIC: "ocfs2", 0x01161970: "gfs2", 0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs",
+		// Several nodes have one of these at once, too. OCFS2's and GFS2's are in the kernel's headers, the others in
+		// Lustre's lustre_user.h, IBM's gpfs.h and BeeGFS's client.
+		unix.OCFS2_SUPER_MAGIC: "ocfs2", 0x01161970: "gfs2",
+		0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs",
 	}[magic]
 	if ok {
 		return name

@@ -39,17 +39,22 @@ type Facts struct {
 	Selected, Unlabelled bool
 	// SamePool is the name of another pool with this marker, "" where there is none.
 	SamePool string
-	// Told is what the controller says of a shared pool.
+	// Told is what the controller says of the pool.
 	Told Told
+	// Owner is this cluster, "" where this node does not know it.
+	Owner string
 }
 
-// Told is what the controller says of a shared pool: the same to all nodes.
+// Told is what the controller says of a pool. Of one that is not shared it says at most Twins.
 type Told struct {
-	ID string // of its marker; "" while nobody has made it, or the controller has not said it
+	ID    string // of its marker; "" while nobody has made it, or the controller has not said it
+	Owner string // this cluster
 	// Make reports that this node is to take the pool into use first.
 	Make bool
 	// Gone are nodes that will not come back: what they left in the pool is this node's to recover.
 	Gone []string
+	// Twins are other connected nodes that show the marker of a pool which is not shared: its volumes are theirs too.
+	Twins []string
 }
 
 // Decision is an action with its reason, in CamelCase and as a sentence.
@@ -90,6 +95,10 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 		return Absent("StateDamaged", "%v", f.Remembered.Err)
 	case f.MarkerErr != nil:
 		return Absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, disk.MarkerFile, f.MarkerErr)
+	case spec.Scope == poolspec.ScopeShared && f.Marker.IsOf(f.Owner) == Others:
+		return Absent(OtherCluster, "%s belongs to the cluster whose namespace kube-system has the UID %s: give each "+
+			"cluster a directory of its own; if that cluster is gone: driver pool take %s --from %s",
+			spec.Path, f.Marker.Owner, spec.Name, f.Marker.Owner)
 	case f.SamePool != "":
 		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",
 			spec.Path, f.SamePool)
@@ -102,6 +111,31 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 		return untold(spec, first(spec, f))
 	default:
 		return first(spec, f)
+	}
+}
+
+// OtherCluster is the reason of a shared pool that belongs to another cluster.
+const OtherCluster = "OtherCluster"
+
+// Ownership is whose a marker is.
+type Ownership int
+
+// Values of Ownership.
+const (
+	Unclear Ownership = iota // the marker names nobody, or this node does not know its own cluster
+	Ours
+	Others
+)
+
+// IsOf compares the owner of a marker, which may be nil, with a cluster, "" where that is not known.
+func (m *Marker) IsOf(owner string) Ownership {
+	switch {
+	case m == nil || m.Owner == "" || owner == "":
+		return Unclear
+	case m.Owner == owner:
+		return Ours
+	default:
+		return Others
 	}
 }
 

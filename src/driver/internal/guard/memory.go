@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 const memoryDir = "pools"
@@ -22,6 +23,13 @@ type Memory struct {
 	Path string `json:"path"`
 	// Forgotten lets the next adoption go ahead although PersistentVolumes name directories that are missing.
 	Forgotten bool `json:"forgotten,omitempty"`
+	// Spec is the configuration that the pool was last used with: by that it is served once the driver's own does not
+	// have it any more. nil where a driver has written this that did not keep it.
+	Spec *poolspec.Pool `json:"configuration,omitempty"`
+	// Successor is the pool that was configured for this one's filesystem since: the pool was renamed.
+	Successor string `json:"successor,omitempty"`
+	// Owner is the cluster that this node knew as its own when it last used the pool, which is shared.
+	Owner string `json:"owner,omitempty"`
 }
 
 // State keeps the node's memory of pools in the state directory.
@@ -35,6 +43,14 @@ type Remembered struct {
 
 // Used reports whether this node has used the pool, and its filesystem was not forgotten since.
 func (r Remembered) Used() bool { return r.Err != nil || r.ID != "" }
+
+// Served is the configuration by which a pool is served that the driver's own does not have, nil where it is not known.
+func (r Remembered) Served(name string) *poolspec.Pool {
+	if r.ID == "" || r.Spec == nil || r.Spec.Name != name || r.Spec.Path == "" {
+		return nil
+	}
+	return r.Spec
+}
 
 // NewState uses an open state directory.
 func NewState(dir disk.FS) (State, error) {
@@ -95,6 +111,9 @@ type Marker struct {
 	ID      string    `json:"id"`
 	FSID    string    `json:"filesystemID,omitempty"` // statfs(2) f_fsid; for a person, it may change at a reboot
 	Created time.Time `json:"created"`
+	// Owner is the cluster whose shared pool it is: the UID of its namespace kube-system. "" in other pools, and in
+	// those of drivers that did not write it.
+	Owner string `json:"owner,omitempty"`
 	// EnforcedBy is the backend that last held volumes here to their sizes, "" where none ever did.
 	EnforcedBy  string            `json:"enforcedBy,omitempty"`
 	Enforcement quota.Enforcement `json:"enforcement,omitempty"`
@@ -117,7 +136,18 @@ func ReadMarker(d disk.Reader) (*Marker, error) {
 		return nil, fmt.Errorf("it has version %d and id %q, and this driver reads version %d; install the driver that "+
 			"wrote it", m.Version, m.ID, MarkerVersion)
 	}
+	if m.Owner != "" && !ValidOwner(m.Owner) {
+		return nil, fmt.Errorf("it is damaged: its owner %.64q is no UID", m.Owner)
+	}
 	return &m, nil
+}
+
+// ValidOwner reports whether a text can be the UID of a cluster.
+func ValidOwner(uid string) bool {
+	other := func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}
+	return uid != "" && len(uid) <= 64 && !strings.ContainsFunc(uid, other)
 }
 
 // Write makes a marker durable with disk.CreateFile, or with disk.ReplaceFile where there is one.

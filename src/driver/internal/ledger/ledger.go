@@ -98,6 +98,9 @@ func (l *Ledger) Close(why string) {
 func (l *Ledger) Reserve(id string, bytes int64, space disk.Space) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.selected && len(l.spec.NodeSelector) == 0 {
+		return nil, fmt.Errorf("%w: the configuration no longer has pool %s", ErrClosed, l.spec.Name)
+	}
 	if !l.selected {
 		return nil, fmt.Errorf("%w: pool %s has a nodeSelector that this node's labels do not match, as far as they are "+
 			"known", ErrClosed, l.spec.Name)

@@ -87,12 +87,16 @@ func TestRefusalsSayWhy(t *testing.T) {
 		err     error
 		says    string
 	}{
-		"too large":    {func(_ *Ledger, s *disk.Space) { s.Free = mi }, ErrNoSpace, "has room for 1048576 bytes"},
-		"read-only":    {func(_ *Ledger, s *disk.Space) { s.ReadOnly = true }, ErrNoSpace, "read-only"},
-		"no inode":     {func(_ *Ledger, s *disk.Space) { s.Inodes = 10 }, ErrNoSpace, "no free inode"},
-		"not selected": {func(l *Ledger, _ *disk.Space) { l.Select(false) }, ErrClosed, "nodeSelector"},
-		"closed":       {func(l *Ledger, _ *disk.Space) { l.Close("quota is off") }, ErrClosed, "quota is off"},
-		"maxVolumes":   {func(l *Ledger, _ *disk.Space) { l.spec.MaxVolumes = 1 }, ErrNoSpace, "maxVolumes is 1"},
+		"too large": {func(_ *Ledger, s *disk.Space) { s.Free = mi }, ErrNoSpace, "has room for 1048576 bytes"},
+		"read-only": {func(_ *Ledger, s *disk.Space) { s.ReadOnly = true }, ErrNoSpace, "read-only"},
+		"no inode":  {func(_ *Ledger, s *disk.Space) { s.Inodes = 10 }, ErrNoSpace, "no free inode"},
+		"not selected": {func(l *Ledger, _ *disk.Space) {
+			l.spec.NodeSelector = map[string]string{"disk": "ssd"}
+			l.Select(false)
+		}, ErrClosed, "nodeSelector"},
+		"left the configuration": {func(l *Ledger, _ *disk.Space) { l.Select(false) }, ErrClosed, "no longer has pool local"},
+		"closed":                 {func(l *Ledger, _ *disk.Space) { l.Close("quota is off") }, ErrClosed, "quota is off"},
+		"maxVolumes":             {func(l *Ledger, _ *disk.Space) { l.spec.MaxVolumes = 1 }, ErrNoSpace, "maxVolumes is 1"},
 		"being made": {func(l *Ledger, s *disk.Space) {
 			_, _ = l.Reserve("pvc-2", mi, *s)
 		}, ErrBusy, "pvc-2 is being made"},

@@ -19,14 +19,16 @@ type Collector struct {
 	pools Pools
 	now   func() time.Time
 
-	build, present, unused, info, withOS *prometheus.Desc
-	gauges                               []gauge
+	build, present, unused, left, info, withOS *prometheus.Desc
+	gauges                                     []gauge
 }
 
 // gauge is one figure of a pool, known while the pool can be used.
 type gauge struct {
 	desc  *prometheus.Desc
 	value func(s sample) float64
+	// configured reports that it means nothing for a pool that left the configuration: alerts are on it.
+	configured bool
 }
 
 // sample is a pool at a time.
@@ -47,6 +49,8 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 		present: desc("pool_present",
 			"1 while the pool can be used on this node, 0 while one that this node has used cannot.", "pool"),
 		unused: desc("pool_unused", "1 while this node cannot use the pool and never has used it.", "pool"),
+		left: desc("pool_not_configured", "1 while the pool is served although the configuration no longer has it.",
+			"pool"),
 		info: desc("pool_info", "1, with the pool's backend and how far it enforces sizes.",
 			"pool", "backend", "enforcement"),
 		// kubevirt's name, whose alerts and dashboards go on working; the label is new.
@@ -58,13 +62,14 @@ func New(pools Pools, version string, now func() time.Time) *Collector {
 
 func gauges() []gauge {
 	of := func(name, help string, value func(s sample) float64) gauge {
-		return gauge{prometheus.NewDesc("hpp_pool_"+name, help, []string{"pool"}, nil), value}
+		return gauge{desc: prometheus.NewDesc("hpp_pool_"+name, help, []string{"pool"}, nil), value: value}
 	}
+	configured := func(g gauge) gauge { g.configured = true; return g }
 	return []gauge{
 		of("size_bytes", "Size of the pool's filesystem.", func(s sample) float64 { return float64(s.Size) }),
 		of("free_bytes", "Free space on the pool's filesystem.", func(s sample) float64 { return float64(s.Free) }),
-		of("available_bytes", "The largest volume that could be created.",
-			func(s sample) float64 { return float64(s.Allocatable) }),
+		configured(of("available_bytes", "The largest volume that could be created.",
+			func(s sample) float64 { return float64(s.Allocatable) })),
 		of("promised_bytes", "Sum of the sizes of all volumes.", func(s sample) float64 { return float64(s.Promised) }),
 		of("volumes", "Number of volumes.", func(s sample) float64 { return float64(s.Volumes) }),
 		of("lost_volumes", "Number of volumes whose record is there but whose directory is gone.",
@@ -76,8 +81,9 @@ func gauges() []gauge {
 			func(s sample) float64 { return float64(s.Uncounted) }),
 		of("trash_entries", "Number of deleted volumes waiting for removal.",
 			func(s sample) float64 { return float64(s.TrashEntries) }),
-		of("trash_oldest_seconds", "Age of the oldest deleted volume waiting for removal, 0 when there is none.",
-			func(s sample) float64 { return age(s.OldestTrash, s.now) }),
+		configured(of("trash_oldest_seconds",
+			"Age of the oldest deleted volume waiting for removal, 0 when there is none.",
+			func(s sample) float64 { return age(s.OldestTrash, s.now) })),
 		of("seen_seconds", "Age of the pool's figures: how long ago its disk last answered.",
 			func(s sample) float64 { return age(s.Seen, s.now) }),
 		of("read_only", "1 while the pool's filesystem is read-only.", func(s sample) float64 { return oneIf(s.ReadOnly) }),
@@ -96,7 +102,7 @@ func age(at, now time.Time) float64 {
 
 // Describe lists the metrics.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.build, c.present, c.unused, c.info, c.withOS} {
+	for _, d := range []*prometheus.Desc{c.build, c.present, c.unused, c.left, c.info, c.withOS} {
 		descs <- d
 	}
 	for _, g := range c.gauges {
@@ -122,11 +128,16 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		}
 		send(c.present, 1, s.Name)
 		send(c.info, 1, s.Name, s.Backend, s.Enforcement)
-		if s.WithOS != nil {
+		if !s.Configured {
+			send(c.left, 1, s.Name)
+		}
+		if s.WithOS != nil && s.Configured {
 			send(c.withOS, oneIf(*s.WithOS), s.Name)
 		}
 		for _, g := range c.gauges {
-			send(g.desc, g.value(sample{s, now}), s.Name)
+			if s.Configured || !g.configured {
+				send(g.desc, g.value(sample{s, now}), s.Name)
+			}
 		}
 	}
 }

@@ -30,11 +30,26 @@ func (s *Set) Spec(name string) poolspec.Pool {
 
 // Resolve names the pool of a class: the one it asks for, else the pool legacy, else the only one.
 func (s *Set) Resolve(name string) (string, error) {
-	if name = Default(s.Names(), name); name == "" {
+	if name = Default(s.configuredNames(), name); name == "" {
 		return "", fmt.Errorf("%w: the StorageClass parameter storagePool is missing; configured are: %s",
 			ErrAmbiguous, s.names())
 	}
-	return name, nil
+	return s.nameNow(name), nil
+}
+
+// PoolOf names the pool that a PersistentVolume is in; ok is false where it may be in any. One that names none is older
+// than this configuration may be.
+func (s *Set) PoolOf(pv PersistentVolume) (name string, ok bool) {
+	name = Default(s.Names(), pv.Pool)
+	return s.nameNow(name), name != ""
+}
+
+// nameNow is what a pool is called that had another name before.
+func (s *Set) nameNow(name string) string {
+	if p := s.find(name); p != nil {
+		return p.spec.Name
+	}
+	return name
 }
 
 // Default is the pool that a name means where these are configured, "" where it means none.
@@ -55,7 +70,7 @@ func Default(configured []string, name string) string {
 // nodeSelector that was never used here is absent.
 func (s *Set) SetNodeLabels(labels map[string]string) {
 	for _, p := range s.pools {
-		selected := true
+		selected := !p.left
 		for key, value := range p.spec.NodeSelector {
 			has, ok := labels[key]
 			selected = selected && ok && has == value
@@ -96,9 +111,8 @@ func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) guard.D
 			"waiting for the Kubernetes API to say whether %s ought to have volumes already: %v", p.spec.Path, err)
 	}
 	var wanted []string
-	names := p.set.Names()
 	for _, pv := range pvs {
-		if (pv.Here || p.shared()) && Default(names, pv.Pool) == p.spec.Name {
+		if name, _ := p.set.PoolOf(pv); (pv.Here || p.shared()) && name == p.spec.Name {
 			wanted = append(wanted, pv.Handle)
 		}
 	}

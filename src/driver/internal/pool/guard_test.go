@@ -369,37 +369,6 @@ func TestDamagedState(t *testing.T) {
 	restart(t, n.memory.Crash(), local(), other()).is(t, "local", true, "")
 }
 
-// TestPoolTakenOutOfTheConfiguration is missed until it is forgotten.
-func TestPoolTakenOutOfTheConfiguration(t *testing.T) {
-	n := start(t, local(), other())
-	n.check(t)
-	again := restart(t, n.memory, other())
-	again.check(t)
-	if absent := again.Absent(); len(absent) != 1 || !strings.Contains(absent[0], "no longer has it") {
-		t.Errorf("absent: %v", absent)
-	}
-	if s := again.status(t, "local"); s.Configured || s.Reason != "NotConfigured" || s.Path != "/pool" {
-		t.Errorf("%+v", s)
-	}
-	if err := again.use(t, "local"); !errors.Is(err, ErrAbsent) {
-		t.Errorf("use: %v", err)
-	}
-	err := again.use(t, "never")
-	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "configured are: other") {
-		t.Errorf("use of one that never was: %v", err)
-	}
-	if again.Usable(t.Context(), "local") == nil || again.Usable(t.Context(), "never") == nil {
-		t.Error("pools that are not configured are usable")
-	}
-	must(t, again.Forget(t.Context(), "local"))
-	if err := again.Usable(t.Context(), "local"); err != nil || len(again.Absent()) > 0 {
-		t.Errorf("forgotten: %v, absent %v", err, again.Absent())
-	}
-	if err := again.use(t, "local"); !errors.Is(err, ErrUnknown) {
-		t.Errorf("use of a forgotten one: %v", err)
-	}
-}
-
 // TestChangedUnderAnOperation: what works on is not disturbed, and the next one sees the change.
 func TestChangedUnderAnOperation(t *testing.T) {
 	n := start(t, local())

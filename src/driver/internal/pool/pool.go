@@ -25,6 +25,7 @@ type Pool struct {
 	ledger *ledger.Ledger
 	worker *trash.Worker
 	log    *slog.Logger
+	left   bool // the configuration no longer has it; spec is what the node remembers
 
 	// use is locked shared while an operation has the pool open, exclusively while it is recovered; refreshing while it is
 	// decided whether the pool can be used.
@@ -102,7 +103,8 @@ type Open struct {
 	Ledger  *ledger.Ledger
 	Log     *slog.Logger
 
-	pool *Pool
+	pool   *Pool
+	marker *guard.Marker
 }
 
 // open gives the pool if it is present and its marker is still the one that was recovered; else nil.
@@ -110,7 +112,7 @@ func (p *Pool) open() *Open {
 	p.use.RLock()
 	known := p.known()
 	if known.id != "" && p.set.expects(p.spec.Name, known.id) {
-		if d, _, err := guard.Open(p.host, p.spec.Path, known.id); err == nil {
+		if d, marker, err := p.openOwn(known.id); err == nil {
 			b := known.backend
 			room := ""
 			if p.shared() {
@@ -118,6 +120,7 @@ func (p *Pool) open() *Open {
 			}
 			return &Open{
 				Name: p.spec.Name, Room: room, Disk: d, Limits: b.On(d), Backend: b, Ledger: p.ledger, Log: p.log, pool: p,
+				marker: marker,
 			}
 		}
 	}
@@ -221,11 +224,13 @@ const (
 func (s *Set) Status() []Status {
 	var all []Status
 	for _, p := range s.pools {
-		all = append(all, p.status())
+		if !p.ended() {
+			all = append(all, p.status())
+		}
 	}
 	for name, m := range s.abandoned() {
 		all = append(all, Status{
-			Name: name, Path: m.Path, ID: m.ID, Used: true, Reason: "NotConfigured", Message: notConfigured(name),
+			Name: name, Path: m.Path, Used: true, Reason: NotConfigured, Message: notConfigured(name),
 		})
 	}
 	return all
@@ -234,9 +239,9 @@ func (s *Set) Status() []Status {
 func (p *Pool) status() Status {
 	s := p.known()
 	st := Status{
-		Name: p.spec.Name, Path: p.spec.Path, Present: s.id != "", Selected: p.ledger.Selected(), ID: s.id, Configured: true,
+		Name: p.spec.Name, Path: p.spec.Path, Present: s.id != "", Selected: p.ledger.Selected(), ID: s.id, Configured: !p.left,
 		Used: p.set.remembered(p.spec.Name).Used(), Unchecked: s.now.Reason == notChecked,
-		Aside: s.now.Action == guard.StayAside, Reason: s.now.Reason, Message: s.now.Message, Inline: p.spec.Inline,
+		Aside: s.now.Action == guard.StayAside, Reason: s.now.Reason, Message: p.why(s.now), Inline: p.spec.Inline,
 		Shared: p.shared(), Rooms: s.rooms,
 		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,
 		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest,
@@ -246,7 +251,9 @@ func (p *Pool) status() Status {
 	}
 	st.Size, st.Free, st.ReadOnly, st.WithOS = s.space.Size, s.space.Free, s.space.ReadOnly, s.withOS
 	t := p.ledger.Totals(s.space)
-	st.Reason, st.Message = s.trouble(t.Closed)
+	if st.Reason, st.Message = s.trouble(t.Closed); st.Reason == "" && p.left {
+		st.Reason, st.Message = NotConfigured, p.served()
+	}
 	st.Volumes, st.Promised, st.Allocatable, st.Uncounted = t.Volumes, t.Promised, t.Largest, t.Uncounted
 	// Of what recovery found in trouble, that which was not deleted since.
 	st.Lost, st.Refused = p.ledger.Count(s.report.Lost), t.Refused+p.ledger.Count(s.report.Uncleared)

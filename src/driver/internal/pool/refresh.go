@@ -27,6 +27,9 @@ func (p *Pool) refresh(ctx context.Context) {
 	if err == nil && now.Action != guard.Use && now.Action != guard.Refuse {
 		now = p.ask(ctx, now, facts)
 	}
+	if err == nil && now.Action <= guard.Adopt && !p.left {
+		err = p.succeed(facts.Marker.ID)
+	}
 	p.use.Lock()
 	defer p.use.Unlock()
 	id := ""
@@ -57,21 +60,29 @@ func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
 	if err != nil {
 		return guard.Decision{}, f, err
 	}
-	f.Remembered, f.Told = p.set.remembered(p.spec.Name), p.told()
+	f.Remembered, f.Told, f.Owner = p.set.remembered(p.spec.Name), p.told(), p.owner()
 	f.Selected = p.known().served || p.ledger.Selected()
 	f.Unlabelled = len(p.spec.NodeSelector) > 0 && !p.set.labelled.Load()
 	for _, other := range p.set.pools {
-		if other != p && f.Marker != nil && slices.Contains(p.set.idsOf(other.spec.Name), f.Marker.ID) {
+		if other != p && !other.ended() && (p.left || !other.left) && f.Marker != nil &&
+			slices.Contains(p.set.idsOf(other.spec.Name), f.Marker.ID) {
 			f.SamePool = other.spec.Name
 			break
 		}
 	}
-	return guard.Decide(p.spec, f), f, nil
+	d := guard.Decide(p.spec, f)
+	if p.left && d.Action != guard.Use && d.Action != guard.Refuse {
+		d = guard.Absent(NotConfigured, "%s is not what this node has used", p.spec.Path)
+	}
+	return d, f, nil
 }
 
 // takeIntoUse does what was decided, unless the pool has changed since: it remembers a marker, or makes one.
 func (p *Pool) takeIntoUse(d guard.Decision, f guard.Facts) (id string, err error) {
 	if d.Action == guard.Use {
+		if err := p.note(f.Marker.ID); err != nil { // what is there is right all the same
+			p.log.Warn("cannot remember how a pool is configured", logging.KeyError, err)
+		}
 		return f.Marker.ID, nil
 	}
 	p.set.adopting.Lock()
@@ -91,7 +102,7 @@ func (p *Pool) takeIntoUse(d guard.Decision, f guard.Facts) (id string, err erro
 	if err != nil {
 		return "", err
 	}
-	return id, p.set.remember(p.spec.Name, guard.Memory{ID: id, Path: p.spec.Path})
+	return id, p.note(id)
 }
 
 // create makes the pool's directories and its marker.
@@ -102,6 +113,9 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	m := guard.Marker{Version: guard.MarkerVersion, ID: rand.Text(), FSID: f.FSID, Created: p.set.Now().UTC()}
+	if p.shared() {
+		m.Owner = p.told().Owner
+	}
 	if _, err := p.detect(d, m, true); err != nil {
 		return "", err
 	}

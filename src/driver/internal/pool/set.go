@@ -21,7 +21,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -84,7 +83,7 @@ type Config struct {
 type Set struct {
 	Config
 	state    guard.State
-	pools    []*Pool     // by name
+	pools    []*Pool     // by name: those configured, and those that left the configuration
 	labelled atomic.Bool // the node's labels are known
 
 	// adopting is locked while a pool is first taken into use: two with one directory must not both find it new.
@@ -116,6 +115,12 @@ func New(c Config) (*Set, error) {
 	for _, spec := range c.Specs {
 		s.pools = append(s.pools, newPool(s, spec, purger))
 	}
+	for _, spec := range s.leftPools() {
+		p := newPool(s, servedBy(spec), purger)
+		p.left = true
+		p.ledger.Select(false)
+		s.pools = append(s.pools, p)
+	}
 	slices.SortFunc(s.pools, func(a, b *Pool) int { return strings.Compare(a.spec.Name, b.spec.Name) })
 	return s, nil
 }
@@ -140,36 +145,48 @@ func (s *Set) Use(ctx context.Context, name string, do func(*Open) error) error 
 		if now.Action == guard.StayAside {
 			kind = ErrNotHere
 		}
-		return fmt.Errorf("%w: pool %s: %s", kind, name, now.Message)
+		return fmt.Errorf("%w: pool %s: %s", kind, name, p.why(now))
 	}
 	defer o.close()
 	return do(o)
 }
 
+// find gives a pool by its name, or by one that it had.
 func (s *Set) find(name string) *Pool {
-	for _, p := range s.pools {
-		if p.spec.Name == name {
-			return p
+	wanted := []string{name, s.remembered(name).Successor}
+	for _, name := range wanted {
+		for _, p := range s.pools {
+			if p.spec.Name == name && !p.ended() {
+				return p
+			}
 		}
 	}
 	return nil
 }
 
-// Names are those of the configured pools, sorted.
-func (s *Set) Names() []string {
+// Names are those of the pools that can have volumes, sorted: of the configured ones, and of those that have left the
+// configuration.
+func (s *Set) Names() []string { return s.namesOf((*Pool).ended) }
+
+func (s *Set) namesOf(leaveOut func(*Pool) bool) []string {
 	names := make([]string, 0, len(s.pools))
 	for _, p := range s.pools {
-		names = append(names, p.spec.Name)
+		if !leaveOut(p) {
+			names = append(names, p.spec.Name)
+		}
 	}
 	return names
 }
 
-func (s *Set) names() string { return cmp.Or(strings.Join(s.Names(), ", "), "none") }
+// configuredNames are those of the configured pools, sorted.
+func (s *Set) configuredNames() []string { return s.namesOf(func(p *Pool) bool { return p.left }) }
+
+func (s *Set) names() string { return cmp.Or(strings.Join(s.configuredNames(), ", "), "none") }
 
 // Find gives the pool whose ledger has a volume, and what that knows of it.
 func (s *Set) Find(id string) (pool string, v ledger.Volume, ok bool) {
 	for _, p := range s.pools {
-		if v, ok := p.ledger.Get(id); ok {
+		if v, ok := p.ledger.Get(id); ok && !p.ended() {
 			return p.spec.Name, v, true
 		}
 	}
@@ -200,11 +217,12 @@ func (s *Set) remember(name string, m guard.Memory) error {
 	return nil
 }
 
-// abandoned is what the node remembers of pools that the configuration no longer has.
+// abandoned is what the node remembers of pools that the configuration no longer has, and that cannot be served because
+// it does not remember how they were configured.
 func (s *Set) abandoned() map[string]guard.Remembered {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	all := maps.Clone(s.memory)
+	s.mu.Unlock()
 	maps.DeleteFunc(all, func(name string, m guard.Remembered) bool { return m.Forgotten || s.find(name) != nil })
 	return all
 }
@@ -218,11 +236,14 @@ func (s *Set) Absent() []string {
 	var absent []string
 	add := func(name, why string) { absent = append(absent, fmt.Sprintf("pool %s: %s", name, why)) }
 	for _, p := range s.pools {
+		if p.ended() {
+			continue
+		}
 		known := p.known()
 		remembered := s.remembered(p.spec.Name)
 		expected := remembered.Used() || (p.shared() && !remembered.Forgotten && known.now.Action != guard.StayAside)
 		if known.id == "" && expected {
-			add(p.spec.Name, known.now.Message)
+			add(p.spec.Name, p.why(known.now))
 		}
 	}
 	for name := range s.abandoned() {
@@ -246,30 +267,6 @@ func (s *Set) Usable(ctx context.Context, name string) error {
 		return nil
 	}
 	return err
-}
-
-// Forget makes the node forget a pool's identity: the way out for a disk replaced on purpose, and for
-// PersistentVolumes of a pool that this node does not have. A pool that is there is refused (ErrPresent).
-func (s *Set) Forget(ctx context.Context, name string) error {
-	if !poolspec.ValidName(name) {
-		return fmt.Errorf("%w: %q is no pool's name; want 1 to 63 of a-z, 0-9 and -", ErrUnknown, name)
-	}
-	m := guard.Memory{Forgotten: true}
-	if p := s.find(name); p != nil {
-		p.Check(ctx)
-		p.use.Lock()
-		defer p.use.Unlock()
-		if p.known().id != "" {
-			return fmt.Errorf("%w: pool %s is there, nothing needs to be forgotten; unmount or move its filesystem first",
-				ErrPresent, name)
-		}
-		m.Path = p.spec.Path
-	}
-	if err := s.remember(name, m); err != nil {
-		return err
-	}
-	s.Log.Warn("a pool was forgotten; what is at its path now is adopted", logging.KeyPool, name)
-	return nil
 }
 
 // Changed gives a channel that receives when there is news of whether pools can be used, or of untracked directories.

@@ -39,6 +39,13 @@ func (p *Pool) told() guard.Told {
 	return told
 }
 
+// Twins are the other nodes that show the marker of a pool which is not shared, as the controller sees it.
+func (s *Set) Twins(name string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told[name].Twins
+}
+
 // expects reports whether a pool's id is not another one than the controller says.
 func (s *Set) expects(name, id string) bool {
 	s.mu.Lock()
@@ -50,7 +57,7 @@ func (s *Set) expects(name, id string) bool {
 // awaitConfirmation reports whether a pool was taken into use that the controller has not confirmed. No volume is made
 // there until it has: another controller may have let another node make the pool.
 func (p *Pool) awaitConfirmation(id string, f guard.Facts) bool {
-	if id == "" || !p.shared() || p.set.Alone || f.Told.ID != "" {
+	if id == "" || !p.shared() || p.left || p.set.Alone || f.Told.ID != "" {
 		return false
 	}
 	p.ledger.Close("waiting for the controller to say that all nodes have this filesystem")
@@ -86,7 +93,7 @@ func (p *Pool) catchUp(ctx context.Context, o *Open) {
 		p.log.Warn("cannot see what other nodes have done in a shared pool", logging.KeyError, err)
 	}
 	for _, node := range p.told().Gone {
-		if !slices.Contains(rooms, node) || p.known().space.ReadOnly {
+		if !slices.Contains(rooms, node) || p.known().space.ReadOnly || !p.owned(o) {
 			continue
 		}
 		if err := p.inherit(ctx, o, node); err != nil {

@@ -56,6 +56,9 @@ func (p *Pool) watch(ctx context.Context) {
 
 // Check compares marker and quota and decides anew where one has changed; else it looks at the pool's figures.
 func (p *Pool) Check(ctx context.Context) {
+	if p.ended() {
+		return
+	}
 	o := p.open()
 	if o == nil {
 		p.refresh(ctx)
@@ -65,6 +68,7 @@ func (p *Pool) Check(ctx context.Context) {
 	quotaNow, err := p.set.Quotas.Detect(o.Disk, p.spec.Quota, false)
 	changed := err == nil && !quotaNow.Same(o.Backend) // in doubt it is not
 	p.readUsage(o)
+	p.own(o)
 	p.catchUp(ctx, o)
 	o.close()
 	confirmed := p.known().unconfirmed && p.told().ID != ""
@@ -165,7 +169,7 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 		return false
 	}
 	defer o.close()
-	if p.known().space.ReadOnly {
+	if p.known().space.ReadOnly || !p.owned(o) {
 		return false
 	}
 	full := p.ledger.Short()
@@ -206,7 +210,11 @@ func (p *Pool) announcePresent() {
 	}
 	p.log.Info("pool is present", logging.KeyBackend, b.Name, logging.KeyEnforcement, b.Enforcement,
 		logging.KeyMessage, b.Reason)
-	p.normal("PoolPresent", "%s can be used; enforcement of sizes: %s%s", p.spec.Path, b.Enforcement, because)
+	if p.left {
+		p.warning("PoolNotConfigured", "%s", p.served())
+	} else {
+		p.normal("PoolPresent", "%s can be used; enforcement of sizes: %s%s", p.spec.Path, b.Enforcement, because)
+	}
 	if len(report.Lost) > 0 {
 		p.log.Error("volumes have lost their data", logging.KeyVolumes, report.Lost)
 		p.warning("VolumeLost", "no directory for: %s", guard.Abridge(report.Lost))

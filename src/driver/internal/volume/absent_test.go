@@ -1,9 +1,13 @@
 package volume_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -118,23 +122,66 @@ func TestNoMarkerWithoutTheAPI(t *testing.T) {
 	mustCreate(t, n, "pvc-1")
 }
 
+// TestPoolTakenOutOfTheConfiguration serves what it has; once that is deleted, it can be forgotten.
 func TestPoolTakenOutOfTheConfiguration(t *testing.T) {
 	d := newDisk()
 	old := start(t, d, withPools(retained("local", poolPath), retained("other", "/other")))
-	s := spec("pvc-1")
-	s.Pool = "other"
-	_, err := old.Create(t.Context(), s)
-	must(t, err)
-	n := warm(t, d)
-	wants(t, n.Delete(t.Context(), "pvc-1"), pool.ErrAbsent, "pool other", "driver pool forget other")
-	_, err = n.Create(t.Context(), s)
-	wants(t, err, pool.ErrAbsent, "pool other")
-	must(t, n.set.Forget(t.Context(), "other"))
-	if err := n.Delete(t.Context(), "pvc-1"); err != nil {
-		t.Errorf("after forget: %v", err)
+	in := func(id string) volume.Spec { s := spec(id); s.Pool = "other"; return s }
+	for _, id := range []string{"pvc-1", "pvc-2"} {
+		_, err := old.Create(t.Context(), in(id))
+		must(t, err)
 	}
-	_, err = n.Create(t.Context(), s)
+	d.AddDir("/other/csi/pvc-taken-over")
+	c := naming("pvc-taken-over")
+	c.pvs[0].Pool = "other"
+	n := warm(t, d, withCluster(c))
+	must(t, n.openPool(t.Context(), "other"), n.AdoptUntracked(t.Context()))
+	for _, id := range []string{"pvc-1", "pvc-taken-over"} {
+		must(t, n.Publish(t.Context(), publish(id, target)), n.Unpublish(t.Context(), id, target))
+		v, err := n.Expand(t.Context(), id, 2*mebibyte, 0)
+		if err != nil || v.Bytes != 2*mebibyte || v.Pool != "other" {
+			t.Errorf("expand: %+v, %v", v, err)
+		}
+	}
+	if volumes, _, err := n.List(t.Context(), "", 0); err != nil || len(volumes) != 3 {
+		t.Errorf("list: %v, %v", volumes, err)
+	}
+	if v, err := n.Create(t.Context(), in("pvc-2")); err != nil || v.ID != "pvc-2" { // its answer was lost
+		t.Errorf("%+v, %v", v, err)
+	}
+	_, err := n.Create(t.Context(), in("pvc-3"))
+	wants(t, err, ledger.ErrClosed, "the configuration no longer has pool other")
+	must(t, n.Delete(t.Context(), "pvc-1"), n.Delete(t.Context(), "pvc-2"), n.Delete(t.Context(), "pvc-unknown"))
+	wants(t, n.set.Forget(t.Context(), "other"), pool.ErrPresent, "pvc-taken-over", "delete their claims")
+	must(t, n.Delete(t.Context(), "pvc-taken-over"), n.set.Forget(t.Context(), "other"))
+	_, err = n.Create(t.Context(), in("pvc-3"))
 	wants(t, err, pool.ErrUnknown, "storagePool", "local")
+}
+
+// TestARenamedPool has the volumes of PersistentVolumes that name it by the name that it had.
+func TestARenamedPool(t *testing.T) {
+	d := newDisk()
+	mustCreate(t, start(t, d), "pvc-1")
+	d.AddDir(poolPath + "/csi/pvc-2")
+	n := start(t, d, withPools(retained("nvme", poolPath)), withCluster(naming("pvc-1", "pvc-2")))
+	must(t, n.openPool(t.Context(), "nvme"))
+	for _, id := range []string{"pvc-1", "pvc-2"} {
+		must(t, n.Publish(t.Context(), publish(id, target)), n.Unpublish(t.Context(), id, target),
+			n.Delete(t.Context(), id))
+	}
+	if left := n.ls(t, "."); !slices.Equal(left, []string{disk.MetaDir}) {
+		t.Errorf("csi/ has %v", left)
+	}
+}
+
+// TestDiscardOfWhatAnotherNodeMayHave: two nodes show one filesystem as the pool of each.
+func TestDiscardOfWhatAnotherNodeMayHave(t *testing.T) {
+	n := warm(t, newDisk())
+	mustCreate(t, n, "pvc-1")
+	n.set.Tell(map[string]guard.Told{"local": {Twins: []string{"b", "c"}}})
+	wants(t, n.Discard(t.Context(), "pvc-1", ""), volume.ErrNamed, "node b, c has pool local on the same filesystem")
+	n.set.Tell(nil)
+	must(t, n.Discard(t.Context(), "pvc-1", ""))
 }
 
 func TestReinstalledNodeAdoptsThePool(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
@@ -24,7 +25,7 @@ const askAgain = 30 * time.Second
 // PersistentVolume names and that cannot be used here is an error: the volume may be there.
 func (m *Manager) adoptNamed(ctx context.Context, pv pool.PersistentVolume) (adopted bool, err error) {
 	names := m.Pools.Names()
-	if name, err := m.Pools.Resolve(pv.Pool); err == nil {
+	if name, ok := m.Pools.PoolOf(pv); ok {
 		if err := m.Pools.Usable(ctx, name); err != nil {
 			return false, err
 		}
@@ -133,7 +134,7 @@ func (l *Locked) AdoptUntracked(ctx context.Context) error {
 	for name, ids := range untracked {
 		for _, id := range ids {
 			pv, named := byHandle[id]
-			if resolved, err := l.Pools.Resolve(pv.Pool); !named || (err == nil && resolved != name) {
+			if in, ok := l.Pools.PoolOf(pv); !named || (ok && in != name) {
 				continue
 			}
 			problems = append(problems, l.do(ctx, id, func(ctx context.Context) error {
@@ -188,6 +189,11 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 		if o.Room != "" && node != "" {
 			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s names",
 				ErrNamed, o.Name, node)
+		}
+		if twins := m.Pools.Twins(o.Name); len(twins) > 0 {
+			return fmt.Errorf("%w: node %s has pool %s on the same filesystem: the volume may be the one that is used "+
+				"there; give each node a filesystem of its own, or the pool the scope shared",
+				ErrNamed, strings.Join(twins, ", "), o.Name)
 		}
 		return m.delete(ctx, o, r)
 	})

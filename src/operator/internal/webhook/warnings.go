@@ -13,11 +13,12 @@ import (
 )
 
 // moved are warnings about pools that are elsewhere now, or gone. They had no volumes, or the change was forced; but
-// each node remembers where a pool was, and takes a new place for a missing disk until it is told to forget the pool.
+// each node remembers where a pool was: it takes a new place for a missing disk, and serves a pool that is not configured
+// any more, until it is told to forget the pool.
 func moved(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
 	var texts admission.Warnings
 	for _, lost := range poolLosses(old, changed) {
-		texts = append(texts, fmt.Sprintf("%s: every node that had %s remembers it, and takes it for absent, "+
+		texts = append(texts, fmt.Sprintf("%s: every node that had %s remembers it where it was, "+
 			"until you run `/driver pool forget` in the driver's pod there", lost.at, lost.what))
 	}
 	return texts

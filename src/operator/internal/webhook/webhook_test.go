@@ -544,8 +544,8 @@ func TestWarnings(t *testing.T) {
 		resource(legacy("/data")))
 	if diff := cmp.Diff([]string{
 		"spec.pathConfig is for existing installations: it also runs the legacy provisioner; new ones use storagePools",
-		"spec.storagePools: every node that had the pool \"a\", which is removed, remembers it, and takes it for " +
-			"absent, until you run " +
+		"spec.storagePools: every node that had the pool \"a\", which is removed, remembers it where it was, until " +
+			"you run " +
 			"`/driver pool forget` in the driver's pod there",
 	}, updated.Warnings); diff != "" {
 		t.Error(diff)
@@ -553,8 +553,8 @@ func TestWarnings(t *testing.T) {
 	moved := ask(t, reader(), admissionv1.Update, resource(pools(pool{Name: "a", Path: "/data/a"})),
 		resource(pools(pool{Name: "a", Path: "/data/b"})))
 	if diff := cmp.Diff([]string{
-		"spec.storagePools[0].path: every node that had the pool \"a\" at \"/data/a\" remembers it, and takes it for " +
-			"absent, until you run " +
+		"spec.storagePools[0].path: every node that had the pool \"a\" at \"/data/a\" remembers it where it was, until " +
+			"you run " +
 			"`/driver pool forget` in the driver's pod there",
 	}, moved.Warnings); diff != "" {
 		t.Error(diff)

@@ -145,6 +145,15 @@ func (c *Controller) NodeGone(ctx context.Context, name string) (since time.Time
 	return time.Time{}, false, nil
 }
 
+// Cluster is the UID of this cluster: that of its namespace kube-system, which lives as long as the cluster does.
+func (c *Controller) Cluster(ctx context.Context) (uid string, err error) {
+	namespace, err := c.metadata(ctx, core("namespaces"), "", metav1.NamespaceSystem)
+	if err != nil {
+		return "", fmt.Errorf("%w: get namespace %s: %w", volume.ErrClusterUnknown, metav1.NamespaceSystem, err)
+	}
+	return string(namespace.UID), nil
+}
+
 // NodesWithDriver are the nodes on which the kubelet knows the driver, of them those with these labels.
 func (c *Controller) NodesWithDriver(wanted map[string]string) (nodes []string) {
 	selector := labels.SelectorFromSet(wanted)

@@ -182,6 +182,20 @@ func TestSelectedNodes(t *testing.T) {
 	until(selected())
 }
 
+func TestWhichClusterItIs(t *testing.T) {
+	a, _, _ := world(t, nil)
+	c := controllerOf(t, a)
+	a.on("GET /api/v1/namespaces/kube-system", partial(metav1.ObjectMeta{Name: "kube-system", UID: "uid-1"}))
+	if uid, err := c.Cluster(t.Context()); uid != "uid-1" || err != nil {
+		t.Errorf("%q, %v", uid, err)
+	}
+	a.on("GET /api/v1/namespaces/kube-system", silent())
+	uid, err := c.Cluster(t.Context())
+	if uid != "" || !errors.Is(err, volume.ErrClusterUnknown) || !strings.Contains(err.Error(), "namespace kube-system") {
+		t.Errorf("the API is silent: %q, %v", uid, err)
+	}
+}
+
 func TestNodeGone(t *testing.T) {
 	a, _, changes := world(t, nil, "worker-1", "worker-2")
 	c := controllerOf(t, a)

@@ -311,6 +311,7 @@ type Pool struct {
 	Volumes       int64                  `protobuf:"varint,12,opt,name=volumes,proto3" json:"volumes,omitempty"`
 	Waiting       bool                   `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"` // the pool is shared, and could be used if the node knew its id
 	Rooms         []string               `protobuf:"bytes,14,rep,name=rooms,proto3" json:"rooms,omitempty"`      // other nodes that have something of their own in a shared pool
+	Shared        bool                   `protobuf:"varint,15,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -441,6 +442,13 @@ func (x *Pool) GetRooms() []string {
 		return x.Rooms
 	}
 	return nil
+}
+
+func (x *Pool) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
 }
 
 type FindRequest struct {
@@ -739,9 +747,11 @@ func (x *ShareRequest) GetPools() []*SharedPool {
 type SharedPool struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`      // of the marker; empty while no node has taken the pool into use
-	Make          bool                   `protobuf:"varint,3,opt,name=make,proto3" json:"make,omitempty"` // this node takes it into use
-	Gone          []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"`  // nodes that will not come back: this node recovers what they have left
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`       // of the marker; empty while no node has taken the pool into use
+	Make          bool                   `protobuf:"varint,3,opt,name=make,proto3" json:"make,omitempty"`  // this node takes it into use
+	Gone          []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"`   // nodes that will not come back: this node recovers what they have left
+	Owner         string                 `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"` // the cluster: the UID of its namespace kube-system
+	Twins         []string               `protobuf:"bytes,6,rep,name=twins,proto3" json:"twins,omitempty"` // other nodes that show the marker of a pool which is not shared
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -804,6 +814,20 @@ func (x *SharedPool) GetGone() []string {
 	return nil
 }
 
+func (x *SharedPool) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *SharedPool) GetTwins() []string {
+	if x != nil {
+		return x.Twins
+	}
+	return nil
+}
+
 type ShareResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -860,7 +884,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\ftopology_key\x18\x05 \x01(\tR\vtopologyKey\x12%\n" +
 	"\x0etopology_value\x18\x06 \x01(\tR\rtopologyValue\"B\n" +
 	"\x05Pools\x129\n" +
-	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xd2\x02\n" +
+	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xea\x02\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -876,7 +900,8 @@ const file_tunnel_proto_rawDesc = "" +
 	"\alargest\x18\v \x01(\x03R\alargest\x12\x18\n" +
 	"\avolumes\x18\f \x01(\x03R\avolumes\x12\x18\n" +
 	"\awaiting\x18\r \x01(\bR\awaiting\x12\x14\n" +
-	"\x05rooms\x18\x0e \x03(\tR\x05rooms\"\x1d\n" +
+	"\x05rooms\x18\x0e \x03(\tR\x05rooms\x12\x16\n" +
+	"\x06shared\x18\x0f \x01(\bR\x06shared\"\x1d\n" +
 	"\vFindRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"8\n" +
 	"\fFindResponse\x12\x14\n" +
@@ -897,13 +922,15 @@ const file_tunnel_proto_rawDesc = "" +
 	"\tpublished\x18\n" +
 	" \x01(\bR\tpublished\"O\n" +
 	"\fShareRequest\x12?\n" +
-	"\x05pools\x18\x01 \x03(\v2).hostpathprovisioner.tunnel.v1.SharedPoolR\x05pools\"X\n" +
+	"\x05pools\x18\x01 \x03(\v2).hostpathprovisioner.tunnel.v1.SharedPoolR\x05pools\"\x84\x01\n" +
 	"\n" +
 	"SharedPool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04make\x18\x03 \x01(\bR\x04make\x12\x12\n" +
-	"\x04gone\x18\x04 \x03(\tR\x04gone\"\x0f\n" +
+	"\x04gone\x18\x04 \x03(\tR\x04gone\x12\x14\n" +
+	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x14\n" +
+	"\x05twins\x18\x06 \x03(\tR\x05twins\"\x0f\n" +
 	"\rShareResponse2\x8f\x03\n" +
 	"\x04Node\x12_\n" +
 	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a#.hostpathprovisioner.tunnel.v1.News0\x01\x12_\n" +

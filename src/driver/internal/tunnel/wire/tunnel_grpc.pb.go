@@ -41,7 +41,8 @@ type NodeClient interface {
 	Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (*FindResponse, error)
 	// Volumes gives all volumes of the node. Feature "volumes".
 	Volumes(ctx context.Context, in *VolumesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Volume], error)
-	// Share says which filesystem each pool with scope shared is, and replaces what it said before. Feature "shared".
+	// Share says which filesystem each pool with scope shared is, and which pools of this node another shows as well. It
+	// replaces what it said before. Feature "shared".
 	Share(ctx context.Context, in *ShareRequest, opts ...grpc.CallOption) (*ShareResponse, error)
 }
 
@@ -124,7 +125,8 @@ type NodeServer interface {
 	Find(context.Context, *FindRequest) (*FindResponse, error)
 	// Volumes gives all volumes of the node. Feature "volumes".
 	Volumes(*VolumesRequest, grpc.ServerStreamingServer[Volume]) error
-	// Share says which filesystem each pool with scope shared is, and replaces what it said before. Feature "shared".
+	// Share says which filesystem each pool with scope shared is, and which pools of this node another shows as well. It
+	// replaces what it said before. Feature "shared".
 	Share(context.Context, *ShareRequest) (*ShareResponse, error)
 	mustEmbedUnimplementedNodeServer()
 }

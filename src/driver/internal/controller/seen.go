@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+)
+
+// see takes note of the pools that left the configuration and that nodes serve, and of pools that several nodes show.
+func (s *Server) see() {
+	left, showing := map[string]bool{}, map[poolID][]string{}
+	for _, p := range s.hub.All() {
+		pools, _ := p.Pools()
+		for _, is := range pools {
+			key := poolID{is.GetName(), is.GetId()}
+			switch configured := slices.Contains(s.pools, key.name); {
+			case key.id == "" || !control.Served(is.GetState()):
+			case !configured: // no single node makes others' pool a shared one
+				shared, seen := left[key.name]
+				left[key.name] = is.GetShared() && (shared || !seen)
+			case !s.shared(key.name):
+				showing[key] = append(showing[key], p.Name)
+			}
+		}
+	}
+	maps.DeleteFunc(showing, func(_ poolID, nodes []string) bool { return len(nodes) < 2 })
+	for _, nodes := range showing {
+		slices.Sort(nodes)
+	}
+	s.mu.Lock()
+	before := s.twins
+	s.leftPools, s.twins = left, showing
+	s.mu.Unlock()
+	for is, nodes := range showing {
+		if slices.Equal(before[is], nodes) {
+			continue
+		}
+		for _, node := range nodes {
+			s.Events.TellNode(node, "Warning", "PoolOnSeveralNodes", severalNodes(is.name, nodes))
+		}
+	}
+}
+
+// poolID is a pool by its name and the id of its marker.
+type poolID struct{ name, id string }
+
+func severalNodes(name string, nodes []string) string {
+	return fmt.Sprintf("pool %s has scope node, and is one filesystem on the nodes %s: what one of them does not know "+
+		"it may undo; give each node a filesystem of its own, or the pool the scope shared", name, guard.Abridge(nodes))
+}
+
+// twinsOf are the other nodes that show the same filesystem as a node's pool, which is not shared.
+func (s *Server) twinsOf(node, name string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for is, nodes := range s.twins {
+		if is.name == name && slices.Contains(nodes, node) {
+			return slices.DeleteFunc(slices.Clone(nodes), func(other string) bool { return other == node })
+		}
+	}
+	return nil
+}
+
+// poolOf is the pool of a PersistentVolume, "" where it may be in any. One that names none is older than this
+// configuration may be.
+func (s *Server) poolOf(pv pool.PersistentVolume) string {
+	names := s.pools
+	if pv.Pool == "" {
+		s.mu.Lock()
+		names = slices.AppendSeq(slices.Clone(names), maps.Keys(s.leftPools))
+		s.mu.Unlock()
+	}
+	return pool.Default(names, pv.Pool)
+}
+
+// servedPools are the configured pools, and those that left the configuration and that nodes serve.
+func (s *Server) servedPools() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.AppendSeq(slices.Clone(s.pools), maps.Keys(s.leftPools))
+}
