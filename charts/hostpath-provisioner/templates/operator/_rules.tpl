@@ -50,8 +50,15 @@ and removing can, wherever the release fixes the names. */}}
   verbs: [create, patch]
 # What it applies. Values give these their names, and a class that is no longer among them has to go too.
 - apiGroups: [storage.k8s.io]
-  resources: [csidrivers, storageclasses]
+  resources: [storageclasses]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [storage.k8s.io]
+  resources: [csidrivers]
+  verbs: [get, list, watch, create]
+- apiGroups: [storage.k8s.io]
+  resources: [csidrivers]
+  resourceNames: [{{ .Values.driver.name }}]
+  verbs: [patch, delete]
 # A name stays in these lists when a later version renders it no more: else that version could not remove it.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles, clusterrolebindings]

@@ -47,7 +47,7 @@ func TestCollector(t *testing.T) {
 	registry.MustRegister(metrics.New(pools{
 		{
 			Name: "local", Present: true, Used: true, WithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60,
-			Allocatable: 50, Promised: 30, Volumes: 3, TrashEntries: 2, OldestTrash: now.Add(-time.Minute),
+			Allocatable: 50, Promised: 30, Volumes: 3, TrashEntries: 2, OldestTrash: now.Add(-time.Minute), TrashDue: now.Add(-3 * time.Second), Reserve: 11,
 			Lost: 4, Refused: 5, Uncounted: 6, EnforcementLost: true, ReadOnly: true,
 			Seen: now.Add(-2 * time.Second),
 		},
@@ -76,6 +76,8 @@ func TestCollector(t *testing.T) {
 		"hpp_pool_read_only{pool=own} 0",
 		"hpp_pool_refused_volumes{pool=local} 5",
 		"hpp_pool_refused_volumes{pool=own} 0",
+		"hpp_pool_reserve_bytes{pool=local} 11",
+		"hpp_pool_reserve_bytes{pool=own} 0",
 		"hpp_pool_seen_seconds{pool=local} 2",
 		"hpp_pool_seen_seconds{pool=own} 0",
 		"hpp_pool_size_bytes{pool=local} 100",
@@ -84,6 +86,8 @@ func TestCollector(t *testing.T) {
 		"hpp_pool_trash_entries{pool=own} 0",
 		"hpp_pool_trash_oldest_seconds{pool=local} 60",
 		"hpp_pool_trash_oldest_seconds{pool=own} 0",
+		"hpp_pool_trash_overdue_seconds{pool=local} 3",
+		"hpp_pool_trash_overdue_seconds{pool=own} 0",
 		"hpp_pool_uncounted_volumes{pool=local} 6",
 		"hpp_pool_uncounted_volumes{pool=own} 0",
 		"hpp_pool_unused{pool=tape} 1",
