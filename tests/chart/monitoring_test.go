@@ -242,6 +242,27 @@ func expectSections(t *testing.T, file, alert string) {
 	}
 }
 
+// TestAlertsMayBeLeftOut: one alert of each rule, and no other.
+func TestAlertsMayBeLeftOut(t *testing.T) {
+	for of, left := range map[string]string{"driver": "HostpathTrashStuck", "operator": "HPPNotReady"} {
+		values := monitored(of, "prometheusRule")
+		values.Set["monitoring.prometheusRule.disabled"] = "{" + left + "}"
+		objects := helmcli.Objects(t, helmcli.Newest(t).MustTemplate(t, values))
+		var want, got []string
+		for _, rule := range alertsOf(ruleSpec(t, of)) {
+			if rule.Alert != left {
+				want = append(want, rule.Alert)
+			}
+		}
+		for _, rule := range alertsOf(helmcli.Find[*monitoringv1.PrometheusRule](t, objects, ruleNames()[of]).Spec) {
+			got = append(got, rule.Alert)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+			t.Errorf("alerts of %s without %s (-want +got):\n%s", of, left, diff)
+		}
+	}
+}
+
 func TestRunbooksMayBeElsewhere(t *testing.T) {
 	t.Parallel()
 	for of, name := range ruleNames() {

@@ -207,7 +207,7 @@ func TestNotesPrintTheResource(t *testing.T) {
 		values helmcli.Values
 		want   string
 	}{
-		"default": {want: `{"storagePools":[{"name":"local","path":"/var/lib/hostpath-provisioner"}]}`},
+		"default": {want: `{"storagePools":[{"name":"local","path":"/var/lib/hostpath-provisioner","reserve":"10%"}]}`},
 		"every field": {values: helmcli.Values{
 			JSON: map[string]string{"storagePools": strings.ReplaceAll(everyPoolField, "\n", "")},
 		}, want: `{"storagePools":` + everyPoolField + `}`},

@@ -183,6 +183,8 @@ func TestOperatorRightsAreLeast(t *testing.T) {
 		{"", "pods/exec", "", "create"},
 		{"", "serviceaccounts/token", "", "create"},
 		{"", "nodes", "", "patch"},
+		{"storage.k8s.io", "csidrivers", "", "patch"},
+		{"storage.k8s.io", "csidrivers", "", "delete"},
 	} {
 		if allowed(own.in(true), unbound) {
 			t.Errorf("the operator may do %+v to every object", unbound)

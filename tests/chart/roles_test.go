@@ -17,7 +17,7 @@ func TestRolesAreLeast(t *testing.T) {
 	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["openshift"]))
 	for name, want := range map[string][]rbacv1.PolicyRule{
 		"hpp-hostpath-provisioner-csi-driver": {
-			rule("", "nodes", "get", "list", "watch"),    // its node's labels; RBAC cannot say "own node" to a watch
+			rule("", "nodes", "list", "watch"),           // its node's labels; RBAC cannot say "own node" to a watch
 			rule("", "persistentvolumes", "get", "list"), // adoption: is a directory somebody's volume?
 			rule("", "events", "create"),
 		},

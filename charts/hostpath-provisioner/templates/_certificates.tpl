@@ -50,6 +50,9 @@ spec:
 {{- else if and (ne $mode "existingSecret") $values.existingSecret -}}
 {{- $problems = append $problems (printf "%s.existingSecret is %q, and %s.certificates is %s; set that to existingSecret, or remove the name." $at $values.existingSecret $at $mode) -}}
 {{- end -}}
+{{- if and (eq $mode "self-managed") (eq (include "hostpath-provisioner.namespace" $root) "kube-system") -}}
+{{- $problems = append $problems (printf "%s.certificates is self-managed, which takes the right to create Secrets, and one made in kube-system can let a node join; install into another namespace, or choose another kind of certificate." $at) -}}
+{{- end -}}
 {{- with $values.certManager.issuerRef -}}
 {{- if ne $mode "cert-manager" -}}
 {{- $problems = append $problems (printf "%s.certManager.issuerRef is set, and %s.certificates is %s; set that to cert-manager, or remove the issuer." $at $at $mode) -}}

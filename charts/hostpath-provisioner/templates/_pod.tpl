@@ -72,6 +72,19 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* GOMEMLIMIT, nine tenths of a container's memory limit where that is in Ki, Mi or Gi: Go then collects garbage before the kernel ends the
+process. A user's own wins. Takes the container's values. */}}
+{{- define "hostpath-provisioner.pod.memoryEnv" -}}
+{{- $own := false -}}
+{{- range .extraEnv }}{{ if eq .name "GOMEMLIMIT" }}{{ $own = true }}{{ end }}{{ end -}}
+{{- $limit := dig "limits" "memory" "" .resources | toString -}}
+{{- if and (not $own) (regexMatch "^[0-9]+[KMG]i$" $limit) -}}
+{{- $unit := index (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824) (regexFind "[KMG]i" $limit) -}}
+- name: GOMEMLIMIT
+  value: {{ div (mul (regexFind "^[0-9]+" $limit | int64) $unit 9) 10 | quote }}
+{{- end -}}
+{{- end -}}
+
 {{/* The probes of a container. Takes (dict "values" the workload's "port" the liveness probe's "live" its path "ready" the readiness probe's
 port "delay" the seconds until the first liveness probe). */}}
 {{- define "hostpath-provisioner.pod.probes" -}}

@@ -39,6 +39,7 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: metadata.name
+  {{- include "hostpath-provisioner.pod.memoryEnv" . | nindent 2 }}
   {{- with .extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -75,9 +76,13 @@ args:
   {{- with .extraArgs }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with .extraEnv }}
+{{- $memory := include "hostpath-provisioner.pod.memoryEnv" . -}}
+{{- if or $memory .extraEnv }}
 env:
+  {{- $memory | nindent 2 }}
+  {{- with .extraEnv }}
   {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 {{- with .httpPort }}
 {{ include "hostpath-provisioner.controller.sidecarPort" (list "resizer" .) }}

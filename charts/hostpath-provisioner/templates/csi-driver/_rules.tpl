@@ -5,7 +5,7 @@
 # Its own node's labels, for a pool's nodeSelector.
 - apiGroups: [""]
   resources: [nodes]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # Is this directory without a record somebody's volume?
 - apiGroups: [""]
   resources: [persistentvolumes]

@@ -11,3 +11,15 @@ kubernetes_operator_component: hostpath-provisioner-operator
 {{- define "hostpath-provisioner.monitoring.runbook" -}}
 {{- (index . 0).Values.monitoring.prometheusRule.runbookURLTemplate | replace "%s" (index . 1) -}}
 {{- end -}}
+
+{{/* Rules without the alerts that the values disable. Takes (list $ "template of the rules"). */}}
+{{- define "hostpath-provisioner.monitoring.rules" -}}
+{{- $root := index . 0 -}}
+{{- $rules := list -}}
+{{- range include (index . 1) $root | fromYamlArray -}}
+{{- if not (has .alert $root.Values.monitoring.prometheusRule.disabled) -}}
+{{- $rules = append $rules . -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $rules -}}
+{{- end -}}

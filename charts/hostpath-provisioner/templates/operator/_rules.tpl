@@ -50,7 +50,7 @@ and removing can, wherever the release fixes the names. */}}
   verbs: [create, patch]
 # What it applies. Values give these their names, and a class that is no longer among them has to go too.
 - apiGroups: [storage.k8s.io]
-  resources: [csidrivers, storageclasses]
+  resources: [storageclasses]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
@@ -58,6 +58,13 @@ and removing can, wherever the release fixes the names. */}}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
   resourceNames: [{{ include "hostpath-provisioner.legacy.name" . }}]
+  verbs: [patch, delete]
+- apiGroups: [storage.k8s.io]
+  resources: [csidrivers]
+  verbs: [get, list, watch, create]
+- apiGroups: [storage.k8s.io]
+  resources: [csidrivers]
+  resourceNames: [{{ .Values.driver.name }}]
   verbs: [patch, delete]
 # A name stays in these lists when a later version renders it no more: else that version could not remove it.
 - apiGroups: [rbac.authorization.k8s.io]

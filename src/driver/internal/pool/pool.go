@@ -211,6 +211,8 @@ type Status struct {
 	Uncounted    int       `json:"uncounted"`
 	TrashEntries int       `json:"trash"`
 	OldestTrash  time.Time `json:"oldestTrash,omitzero"`
+	TrashDue     time.Time `json:"trashDue,omitzero"` // since when a deleted volume should be gone and is not
+	Reserve      int64     `json:"reserve"`           // bytes that volumes are never promised
 }
 
 // Reasons of a present pool that something is wrong with.
@@ -244,12 +246,13 @@ func (p *Pool) status() Status {
 		Aside: s.now.Action == guard.StayAside, Reason: s.now.Reason, Message: p.why(s.now), Inline: p.spec.Inline,
 		Shared: p.shared(), Rooms: s.rooms,
 		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,
-		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest,
+		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest, TrashDue: s.trash.Due,
 	}
 	if !st.Present {
 		return st
 	}
 	st.Size, st.Free, st.ReadOnly, st.WithOS = s.space.Size, s.space.Free, s.space.ReadOnly, s.withOS
+	st.Reserve = p.spec.Reserve.Of(s.space.Size)
 	t := p.ledger.Totals(s.space)
 	if st.Reason, st.Message = s.trouble(t.Closed); st.Reason == "" && p.left {
 		st.Reason, st.Message = NotConfigured, p.served()

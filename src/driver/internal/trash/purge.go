@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path"
 	"slices"
 	"syscall"
@@ -47,6 +48,7 @@ func NewPurger() *Purger { return &Purger{limit: rate.NewLimiter(stepsPerSecond,
 type Summary struct {
 	Entries int
 	Oldest  time.Time // the earliest delete, zero where there is none
+	Due     time.Time // since when the entry that is longest overdue should be gone, zero where none is overdue
 	More    bool      // removal was cut short and wants another slice soon
 }
 
@@ -58,8 +60,8 @@ type Worker struct {
 	clock *clock
 	log   *slog.Logger
 	// All by entry and CLOCK_BOOTTIME: when to look at it; since when its limit is busy; when one from the future was
-	// seen; when its removal failed.
-	waiting, busy, seen, failed map[string]time.Duration
+	// seen; when its removal failed; since when it should be gone.
+	waiting, busy, seen, failed, due map[string]time.Duration
 
 	last    string // the entry that the last slice ended with
 	evicted string // the entry that makes room for new volumes
@@ -102,6 +104,7 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 		s.Oldest = slices.MinFunc(entries, byAge).Deleted
 	}
 	w.forget(entries)
+	s.Due = w.longestDue()
 	if w.clock.jumped(w.retention()) {
 		w.log.Warn("the clock was set; nothing is purged by age until the pool's retention, or a day, has passed")
 	}
@@ -124,6 +127,7 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 			return s, errors.Join(append(errs, err)...)
 		case err != nil:
 			errs = append(errs, err)
+			w.noteDue(e.Name)
 			w.failed[e.Name] = w.clock.boot()
 			w.waiting[e.Name] = w.clock.boot() + afterError
 			if w.evicted == e.Name { // another one makes room
@@ -157,7 +161,7 @@ func (w *Worker) retention() time.Duration { return time.Duration(w.spec.Retenti
 
 // forget keeps only what is remembered of entries that are there.
 func (w *Worker) forget(entries []Entry) {
-	for _, m := range []*map[string]time.Duration{&w.waiting, &w.busy, &w.seen, &w.failed} {
+	for _, m := range []*map[string]time.Duration{&w.waiting, &w.busy, &w.seen, &w.failed, &w.due} {
 		kept := map[string]time.Duration{}
 		for _, e := range entries {
 			if at, ok := (*m)[e.Name]; ok {
@@ -197,10 +201,26 @@ func (w *Worker) purge(ctx context.Context, j job) (gone bool, err error) {
 		w.waiting[j.entry.Name] = boot + wait
 		return false, nil
 	}
+	w.noteDue(j.entry.Name)
 	if gone, err = w.remove(ctx, j, r); err != nil {
 		return false, fmt.Errorf("purge trash entry %s: %w", j.entry.Name, err)
 	}
 	return gone, nil
+}
+
+// noteDue remembers since when an entry should be gone.
+func (w *Worker) noteDue(entry string) {
+	if _, ok := w.due[entry]; !ok {
+		w.due[entry] = w.clock.boot()
+	}
+}
+
+// longestDue is since when the entry that is longest overdue should be gone, by the wall clock of now.
+func (w *Worker) longestDue() time.Time {
+	if len(w.due) == 0 {
+		return time.Time{}
+	}
+	return w.clock.now().Add(slices.Min(slices.Collect(maps.Values(w.due))) - w.clock.boot())
 }
 
 // wait is how long an entry is to be kept from now on; it is looked at again in between.

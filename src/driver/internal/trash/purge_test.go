@@ -156,6 +156,32 @@ func TestPurgeWaitsForTheRetention(t *testing.T) {
 	m.wants(t, "after the retention")
 }
 
+// TestOverdue: what is kept is not overdue, whatever its age; what cannot be removed is, since it was due.
+func TestOverdue(t *testing.T) {
+	m := newMachine(t)
+	m.kept("pvc-kept")
+	m.trashed("pvc-retained", m.wall.AddDate(-1, 0, 0), record("pvc-retained", records.Retain, 0))
+	m.purge(t)
+	m.pass(time.Minute)
+	if s := m.purge(t); !s.Due.IsZero() {
+		t.Errorf("overdue since %v, want nothing overdue", s.Due)
+	}
+	m.limits.busy = true
+	m.trashed("pvc-busy", m.wall, record("pvc-busy", records.Purge, 7))
+	m.purge(t)
+	since := m.wall
+	m.pass(2 * time.Minute)
+	if s := m.purge(t); !s.Due.Equal(since) {
+		t.Errorf("overdue since %v, want %v", s.Due, since)
+	}
+	m.limits.busy = false
+	m.pass(time.Minute)
+	m.purge(t)
+	if s := m.purge(t); !s.Due.IsZero() {
+		t.Errorf("overdue since %v after the removal, want nothing overdue", s.Due)
+	}
+}
+
 func TestOnDelete(t *testing.T) {
 	m := newMachine(t)
 	m.trashed("pvc-purge", m.wall, record("pvc-purge", records.Purge, 0))

@@ -25,6 +25,8 @@ type rollout struct {
 	// behind names the DaemonSets and Deployments that are not complete, selector the nodes of one that is idle.
 	behind   []string
 	selector string
+	// down are Deployments without an available pod, such as the controller.
+	down []string
 	// failing are pods that will not start by waiting.
 	failing []string
 }
@@ -50,6 +52,11 @@ func roll(in Input) rollout {
 		r.add(&in.DaemonSets[i])
 	}
 	for _, name := range in.ExpectedDeployments {
+		if !slices.ContainsFunc(in.Deployments, func(d appsv1.Deployment) bool {
+			return d.Name == name && d.DeletionTimestamp == nil && d.Status.AvailableReplicas > 0
+		}) {
+			r.down = append(r.down, name)
+		}
 		if why := behind(in.Deployments, name); why != "" {
 			r.complete = false
 			r.behind = append(r.behind, why)
@@ -58,8 +65,8 @@ func roll(in Input) rollout {
 	return r
 }
 
-// behind says what a Deployment lacks, "" if nothing. It counts for no node: volumes are served without it, they only
-// do not grow.
+// behind says what a Deployment lacks, "" if nothing. It counts for no node: pods start and end without it, but no
+// volume is made, deleted or grown.
 func behind(deployments []appsv1.Deployment, name string) string {
 	i := slices.IndexFunc(deployments,
 		func(d appsv1.Deployment) bool { return d.Name == name && d.DeletionTimestamp == nil })
@@ -133,10 +140,15 @@ func available(in Input, r rollout) metav1.Condition {
 	case r.idle:
 		return condition(v1beta1.Available, false, ReasonNoNodes,
 			"no node of the cluster is one for the "+r.selector+"; label a node, or change spec.workload")
-	case r.desired > 0 && r.available >= r.desired:
+	case r.desired > 0 && r.available >= r.desired && len(r.down) == 0:
 		return condition(v1beta1.Available, true, ReasonAvailable,
 			fmt.Sprintf("the driver runs on every node that it should (%d)", r.desired))
 	case r.available > 0 && len(r.failing) == 0 && !overdue(in) && was:
+		if r.available >= r.desired {
+			return condition(v1beta1.Available, true, ReasonAvailable,
+				fmt.Sprintf("the driver runs on every node that it should (%d); starting: Deployment %s", r.desired,
+					strings.Join(r.down, ", ")))
+		}
 		return condition(v1beta1.Available, true, ReasonAvailable,
 			fmt.Sprintf("the driver runs on %d of %d nodes; the others are starting", r.available, r.desired))
 	}

@@ -198,6 +198,16 @@ func TestConditions(t *testing.T) {
 			says:     map[string]string{"Progressing": "Deployment controller is not there"},
 			observed: version,
 		},
+		"the controller was never ready": {
+			in: status.Input{
+				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
+				ExpectedDeployments: []string{"controller"},
+				Deployments:         []appsv1.Deployment{deployment("controller", 2, 1, 0)},
+			},
+			want:   map[string]string{"Available": notYet, "Progressing": "True Deploying", "Degraded": fine},
+			says:   map[string]string{"Available": "Deployment controller: 0 of 1 pods are available"},
+			events: []string{"DeployStarted"},
+		},
 		"the controller is changed": {
 			in: status.Input{
 				Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
@@ -216,7 +226,7 @@ func TestConditions(t *testing.T) {
 				Pods:        []corev1.Pod{waiting(pod("controller-1", "a"), "ErrImagePull", "no such image")},
 				Nodes:       nodes,
 			},
-			want: map[string]string{"Available": rolledOut, "Progressing": fine, "Degraded": "True PodsFailing"},
+			want: map[string]string{"Available": notYet, "Progressing": fine, "Degraded": "True PodsFailing"},
 			says: map[string]string{"Degraded": "pod controller-1 on node a: container driver: ErrImagePull: no " +
 				"such image"},
 			events:   []string{"Degraded"},

@@ -147,6 +147,13 @@ metadata:
     pod-security.kubernetes.io/enforce: privileged
 `
 
+// withoutReserve is the chart's own pool, but the nodes share one disk, of which a developer may have little left.
+const withoutReserve = `
+storagePools:
+  - name: local
+    path: /var/lib/hostpath-provisioner
+`
+
 func installChart(
 	ctx context.Context, c *kindcluster.Cluster, helm string, o Options, digests map[string]string,
 ) (err error) {
@@ -163,7 +170,7 @@ func installChart(
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(pinned, values, 0o600); err != nil {
+	if err := os.WriteFile(pinned, append(values, withoutReserve...), 0o600); err != nil {
 		return err
 	}
 	args := []string{
