@@ -133,7 +133,7 @@ chart-test: ## Chart: lint, render into the real types, server-side dry run, Hel
 test-api: ## Operator, custom resource, certificates, legacy provisioners on a real API server without nodes
 	@go -C tools run ./install helm3 helm4 >/dev/null
 	@go -C tests run ./cluster assets control-plane cert-manager >/dev/null
-	$(call gotest,tests,-count=1 -timeout 20m -p 4 -parallel 4 ./api/operator ./api/controller ./api/everynode ./api/...)
+	$(call gotest,tests,-count=1 -timeout 20m -p 4 ./api/operator ./api/controller ./api/everynode ./api/...)
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards; then chart-testing's installations
 	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
