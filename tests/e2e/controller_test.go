@@ -160,7 +160,7 @@ func TestNodeThatCannotReachTheController(t *testing.T) {
 			s.create(s.claim("new", classOf(poolLocal), "16Mi"))
 			s.create(on(node, s.pod("new", claimed("new"), writeData()...)))
 			s.said("Pod", "new", "FailedScheduling", "free storage")
-			s.staysPending("new")
+			s.isPending("new")
 		}},
 		step{"HealedItGoesOn", func(s *scene) {
 			begin := time.Now()
