@@ -37,6 +37,7 @@ func (s *scene) used(claim string) string {
 }
 
 func TestOperatorServesTheSeedsLegacyPath(t *testing.T) {
+	nightly(t)
 	first, second := world.workers[0], world.workers[1]
 	volumes := map[string]string{} // of claims
 	nodes := map[string]string{}

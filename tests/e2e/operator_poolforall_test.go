@@ -34,6 +34,7 @@ spec:
 }
 
 func TestOperatorServesOneClaimForAllNodes(t *testing.T) {
+	nightly(t)
 	first, second := world.workers[0], world.workers[1]
 	path := pathOf(poolForAll)
 	var volume string
