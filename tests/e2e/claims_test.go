@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,50 @@ func (s *scene) useMany(from, to int) {
 		name := numbered("data", i)
 		s.create(anywhere(s.pod(name, claimed(name), "sleep")))
 	}
+}
+
+// waitingClaims are more than csi-provisioner works on at once, which is 100.
+const waitingClaims = 120
+
+// manyWaitFor makes more claims for a node that is not connected than are worked on at once, and then one for another
+// node, which is served while all of the others wait.
+func (s *scene) manyWaitFor(node string) {
+	s.t.Helper()
+	for i := range waitingClaims {
+		s.create(annotated(s.claim(numbered("waits", i), classOf(poolBurst), "16Mi"), selectedNode, node))
+	}
+	begin := time.Now()
+	s.create(s.claim("other", classOf(poolBurst), "16Mi"))
+	s.output(on(s.readyControllers(1)[0].Spec.NodeName, s.pod("other", claimed("other"), writeData()...)))
+	s.t.Logf("with %d claims before it a claim was used after %s", waitingClaims, seconds(begin))
+	for i := range waitingClaims {
+		claim := s.claim(numbered("waits", i), "", "0")
+		s.must(s.api.Get(s.ctx, claim.Name, s.namespace, claim))
+		if claim.Status.Phase != corev1.ClaimPending || claim.Annotations[selectedNode] != node {
+			s.t.Errorf("claim %s no longer waits for %s: %s, %v", claim.Name, node, claim.Status.Phase, claim.Annotations)
+		}
+	}
+	// The last of them was asked for too, so that they have not just lain there.
+	s.said("PersistentVolumeClaim", numbered("waits", waitingClaims-1), "ProvisioningFailed",
+		"node "+node+" is not connected")
+	for i := range waitingClaims {
+		s.remove(s.claim(numbered("waits", i), "", "0"))
+	}
+	s.controllerForgets(node)
+}
+
+// controllerForgets makes the usual release again, whose new csi-provisioner does not go on with claims that are gone,
+// as the old one would. Its pod stays away from a node.
+func (s *scene) controllerForgets(node string) {
+	s.t.Helper()
+	s.kubectl("cordon", node)
+	s.whenDone(func(ctx context.Context) error {
+		_, err := s.cluster.Kubectl(ctx, nil, "uncordon", node)
+		return err
+	})
+	s.must(s.install(s.ctx, s.values("info")))
+	s.kubectl("uncordon", node)
+	s.nodeIs(node, notConnected)
 }
 
 func (s *scene) boundClaims() (n int) {

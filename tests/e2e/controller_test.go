@@ -24,9 +24,6 @@ const (
 // selectedNode is the annotation by which the scheduler asks for a volume on a node.
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// waitingClaims are more than csi-provisioner works on at once, which is 100.
-const waitingClaims = 120
-
 // tunnelPort is where nodes reach the controller.
 const tunnelPort = 7443
 
@@ -169,7 +166,7 @@ func TestNodeThatCannotReachTheController(t *testing.T) {
 			s.said("PersistentVolume", doomed, "VolumeFailedDelete", node)
 			s.create(s.claim("new", classOf(poolLocal), "16Mi"))
 			s.create(on(node, s.pod("new", claimed("new"), writeData()...)))
-			s.said("PersistentVolumeClaim", "new", "ProvisioningFailed", "node "+node+" is not connected")
+			s.said("Pod", "new", "FailedScheduling", "free storage")
 			s.isPending("new")
 		}},
 		step{"HealedItGoesOn", func(s *scene) {
@@ -183,32 +180,6 @@ func TestNodeThatCannotReachTheController(t *testing.T) {
 			s.untouched(user)
 		}},
 	)
-}
-
-// manyWaitFor makes more claims for a node that is not connected than are worked on at once, and then one for another
-// node, which is served while all of the others wait.
-func (s *scene) manyWaitFor(node string) {
-	s.t.Helper()
-	for i := range waitingClaims {
-		s.create(annotated(s.claim(numbered("waits", i), classOf(poolBurst), "16Mi"), selectedNode, node))
-	}
-	begin := time.Now()
-	s.create(s.claim("other", classOf(poolBurst), "16Mi"))
-	s.output(on(s.readyControllers(1)[0].Spec.NodeName, s.pod("other", claimed("other"), writeData()...)))
-	s.t.Logf("with %d claims before it a claim was used after %s", waitingClaims, seconds(begin))
-	for i := range waitingClaims {
-		claim := s.claim(numbered("waits", i), "", "0")
-		s.must(s.api.Get(s.ctx, claim.Name, s.namespace, claim))
-		if claim.Status.Phase != corev1.ClaimPending || claim.Annotations[selectedNode] != node {
-			s.t.Errorf("claim %s no longer waits for %s: %s, %v", claim.Name, node, claim.Status.Phase, claim.Annotations)
-		}
-	}
-	// The last of them was asked for too, so that they have not just lain there.
-	s.said("PersistentVolumeClaim", numbered("waits", waitingClaims-1), "ProvisioningFailed",
-		"node "+node+" is not connected")
-	for i := range waitingClaims {
-		s.remove(s.claim(numbered("waits", i), "", "0"))
-	}
 }
 
 // killDriver ends the driver on a node that does not run the controller, and waits until it runs again. It does so not

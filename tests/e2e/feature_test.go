@@ -53,7 +53,7 @@ type scene struct {
 func alone(t *testing.T, what string, steps ...step) {
 	t.Helper()
 	world.settle(t)
-	world.mustBePlain(t)
+	world.mustBePlain(t, false)
 	world.run(t, what, steps)
 }
 
@@ -79,7 +79,7 @@ func nightly(t *testing.T) {
 func parallel(t *testing.T, what string, steps ...step) {
 	t.Helper()
 	t.Parallel()
-	world.mustBePlain(t)
+	world.mustBePlain(t, true)
 	world.run(t, what, steps)
 }
 

@@ -109,14 +109,18 @@ func (s *suite) plain(ctx context.Context) error {
 }
 
 // mustBePlain is plain, before the first step of a feature. A release that could not be made once is not tried again:
-// that takes minutes for each of the features.
-func (s *suite) mustBePlain(t *testing.T) {
+// that takes minutes for each of the features. It is not looked at again once features share it, which do not change it.
+func (s *suite) mustBePlain(t *testing.T, shared bool) {
 	t.Helper()
 	s.releasing.Lock()
 	defer s.releasing.Unlock()
 	if s.unusable != nil {
 		t.Fatalf("the release could not be made before: %v", s.unusable)
 	}
+	if s.shared {
+		return
+	}
+	s.shared = shared
 	ctx := s.inTime(t)
 	if s.unusable = s.plain(ctx); s.unusable != nil {
 		t.Logf("artifacts: %s", s.collect(ctx, t.Name(), "release", ""))

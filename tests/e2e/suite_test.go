@@ -60,6 +60,7 @@ type suite struct {
 	calls kubernetes.Interface
 
 	releasing sync.Mutex
+	shared    bool  // the release, by features that run beside each other
 	unusable  error // why there is no release for the features
 
 	until time.Time // when what is still under way fails
