@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -85,8 +86,11 @@ func (s *suite) installed(ctx context.Context) (description string, err error) {
 		return "", err
 	}
 	var revisions []struct{ Status, Description string }
-	if err := json.Unmarshal([]byte(out), &revisions); err != nil || len(revisions) != 1 {
+	if err := json.Unmarshal([]byte(out), &revisions); err != nil {
 		return "", fmt.Errorf("read what helm history says: %w\n%s", err, out)
+	}
+	if len(revisions) == 0 {
+		return "", nil
 	}
 	if revisions[0].Status != "deployed" {
 		return "unfinished", nil
@@ -168,9 +172,11 @@ func (s *suite) runHelm(ctx context.Context, args ...string) error {
 func (s *suite) helmOutput(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, s.helm, append(args, "--namespace", namespace)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig())
-	out, err := cmd.CombinedOutput()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, out)
+		return "", fmt.Errorf("helm %s: %w\n%s%s", strings.Join(args, " "), err, out, stderr.String())
 	}
 	return string(out), nil
 }
