@@ -68,7 +68,7 @@ func TestMountOptionsAndOwner(t *testing.T) {
 			p.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 			s.create(p)
 			s.phase("intruder", corev1.PodFailed)
-			if log := s.kubectl("logs", "--namespace", s.namespace, "intruder"); !strings.Contains(
+			if log := s.logs(s.namespace, "intruder"); !strings.Contains(
 				log, "read-only file system",
 			) {
 				s.t.Errorf("the pod failed with: %s", log)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/e2e-framework/klient"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 )
 
 // enough is how long collecting may take: the cluster may be what is broken.
@@ -93,12 +93,11 @@ func (s *suite) collectLogs(ctx context.Context, folder string) {
 
 // collectStatus takes what the driver says on each node of its pools, and on the controller of nodes and volumes.
 func (s *suite) collectStatus(ctx context.Context, folder string) {
-	client, err := klient.NewWithKubeConfigFile(s.cluster.Kubeconfig())
-	var pods corev1.PodList
-	if err == nil {
-		err = client.Resources(namespace).List(ctx, &pods)
+	if s.api == nil {
+		return // no cluster came up
 	}
-	if err != nil {
+	var pods corev1.PodList
+	if err := s.api.List(ctx, &pods, resources.WithLabelSelector(componentLabel)); err != nil {
 		keep(folder, "status.txt", "", err)
 		return
 	}

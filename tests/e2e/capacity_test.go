@@ -87,7 +87,7 @@ func TestCapacityDecidesPlacement(t *testing.T) {
 			s.create(s.pod("toolarge", claimed("toolarge"), writeData()...))
 			why := s.said("Pod", "toolarge", "FailedScheduling", "did not have enough free storage")
 			s.t.Logf("the pod's event: %s", why)
-			s.staysPending("toolarge")
+			s.isPending("toolarge")
 		}},
 		step{"VolumesGoBeforeTheirDisks", func(s *scene) {
 			volume := s.bound("fits").Name

@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
 
 // Objects of the controller's certificate.
@@ -164,12 +162,14 @@ func (s *scene) inject(authority string) error {
 // what users write, its CA injector only serves webhooks.
 func (s *scene) startCertManager() {
 	s.t.Helper()
-	binary := filepath.Join(helmcli.CertManager(s.t), "controller")
-	module := helmcli.Download(s.t, "github.com/cert-manager/cert-manager@v1.11.5")
-	files, err := filepath.Glob(filepath.Join(module, "deploy", "crds", "crd-*.yaml"))
+	binary := filepath.Join(strings.TrimSpace(s.golang("run", "./cluster", "assets", "cert-manager")), "controller")
+	var module struct{ Dir string }
+	s.must(json.Unmarshal([]byte(s.golang("mod", "download", "-json", "github.com/cert-manager/cert-manager@v1.11.5")),
+		&module))
+	files, err := filepath.Glob(filepath.Join(module.Dir, "deploy", "crds", "crd-*.yaml"))
 	s.must(err)
 	if len(files) == 0 {
-		s.t.Fatalf("no definitions of cert-manager's kinds in %s", module)
+		s.t.Fatalf("no definitions of cert-manager's kinds in %s", module.Dir)
 	}
 	for _, file := range files {
 		s.defineKind(file)
@@ -186,6 +186,20 @@ func (s *scene) startCertManager() {
 		_ = log.Close()
 		return err
 	})
+}
+
+// golang runs the go command in tests/ and gives its stdout.
+func (s *scene) golang(args ...string) string {
+	s.t.Helper()
+	command := exec.CommandContext(s.ctx, "go", args...)
+	command.Dir = filepath.Join(s.root, "tests")
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		s.t.Fatalf("%s: %v\n%s", command, err, stderr.String())
+	}
+	return string(out)
 }
 
 // defineKind makes a CustomResourceDefinition, without the labels, which are what cert-manager's chart would fill in.

@@ -1,17 +1,8 @@
 package e2e
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/provide"
 )
 
 // Pools of the suite. A feature that takes a pool away, or fills it, has one
@@ -175,52 +166,4 @@ func (s *suite) valuesWith(controller map[string]any) map[string]any {
 	has, _ := values["controller"].(map[string]any)
 	maps.Copy(has, controller)
 	return values
-}
-
-func (s *suite) installFirst(ctx context.Context) error {
-	var err error
-	if s.helm, err = provide.Helm(ctx, s.cluster); err != nil {
-		return err
-	}
-	return s.install(ctx, s.values("info"))
-}
-
-// install makes the release what values say, and waits for its pods.
-func (s *suite) install(ctx context.Context, values map[string]any) error {
-	return s.installChart(ctx, filepath.Join(s.root, chartFolder), values)
-}
-
-func (s *suite) installChart(ctx context.Context, chart string, values map[string]any) error {
-	text, err := json.MarshalIndent(values, "", "  ") // JSON is YAML
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(s.artifacts, "values.yaml")
-	if err := os.MkdirAll(s.artifacts, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return err
-	}
-	return s.runHelm(ctx, "upgrade", "--install", release, chart,
-		"--create-namespace", "--values", file, "--wait", "--timeout", "5m")
-}
-
-func (s *suite) uninstall(ctx context.Context) error {
-	return s.runHelm(ctx, "uninstall", release, "--wait", "--timeout", "5m")
-}
-
-func (s *suite) runHelm(ctx context.Context, args ...string) error {
-	_, err := s.helmOutput(ctx, args...)
-	return err
-}
-
-func (s *suite) helmOutput(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, s.helm, append(args, "--namespace", namespace)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig())
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out), nil
 }

@@ -21,6 +21,9 @@ const (
 	notConnected = "not connected"
 )
 
+// selectedNode is the annotation by which the scheduler asks for a volume on a node.
+const selectedNode = "volume.kubernetes.io/selected-node"
+
 // tunnelPort is where nodes reach the controller.
 const tunnelPort = 7443
 
@@ -123,8 +126,11 @@ func TestNodeThatCannotReachTheController(t *testing.T) {
 	var user *corev1.Pod
 	var heal func(s *scene)
 	lines := func(s *scene) string { return volumePath(poolLocal, s.bound("data").Name) + "/lines" }
-	alone(t, "pods run and start on a node that cannot reach the controller",
+	alone(t, "pods run and start on a node that cannot reach the controller, and claims for it keep no others waiting",
 		step{"VolumesAreInUse", func(s *scene) {
+			// Its grace is never over, so that what waits for it goes on waiting.
+			s.whenDone(func(ctx context.Context) error { return s.install(ctx, s.values("info")) })
+			s.must(s.install(s.ctx, s.valuesWith(map[string]any{"nodeGrace": "1h"})))
 			node = s.awayFromController()
 			s.nodeIs(node, connected)
 			s.create(s.claim("data", classOf(poolLocal), "16Mi"))
@@ -143,6 +149,7 @@ func TestNodeThatCannotReachTheController(t *testing.T) {
 			s.grows(node, lines(s))
 			s.untouched(user)
 		}},
+		step{"ManyClaimsForItKeepNoOtherWaiting", func(s *scene) { s.manyWaitFor(node) }},
 		step{"TheDriverStartsAgainWithoutIt", func(s *scene) {
 			s.killDriver(node)
 			s.grows(node, lines(s))
@@ -160,7 +167,7 @@ func TestNodeThatCannotReachTheController(t *testing.T) {
 			s.create(s.claim("new", classOf(poolLocal), "16Mi"))
 			s.create(on(node, s.pod("new", claimed("new"), writeData()...)))
 			s.said("Pod", "new", "FailedScheduling", "free storage")
-			s.staysPending("new")
+			s.isPending("new")
 		}},
 		step{"HealedItGoesOn", func(s *scene) {
 			begin := time.Now()

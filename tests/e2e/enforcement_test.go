@@ -79,7 +79,7 @@ func (s *scene) volumeStat(node, claim, figure string, is func(float64) bool) {
 	s.t.Helper()
 	prefix := fmt.Sprintf("kubelet_volume_stats_%s{namespace=%q,persistentvolumeclaim=%q} ", figure, s.namespace, claim)
 	s.eventually("the kubelet's figure is right: "+prefix, func() (bool, string) {
-		for line := range strings.SplitSeq(s.kubectl("get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics"), "\n") {
+		for line := range strings.SplitSeq(s.raw("/api/v1/nodes/"+node+"/proxy/metrics"), "\n") {
 			value, found := strings.CutPrefix(line, prefix)
 			if !found {
 				continue

@@ -137,7 +137,7 @@ func (v *everyNodeVolume) deletedWithoutIt(s *scene) {
 	}
 	s.said("PersistentVolume", v.name, "VolumeFailedDelete",
 		"the volume's directory is not yet removed on 1 of its nodes: node "+v.victim+": ")
-	s.stays("the volume waits for "+v.victim, func() (bool, string) {
+	s.eventually("the volume waits for "+v.victim, func() (bool, string) {
 		var pv corev1.PersistentVolume
 		err := s.api.Get(s.ctx, v.name, "", &pv)
 		return err == nil && pv.Annotations[everyNodeWaits] == string(pv.Spec.ClaimRef.UID)+":"+v.victim,

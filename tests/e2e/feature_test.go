@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,10 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/e2e-framework/klient"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
-	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 )
@@ -24,7 +24,7 @@ const (
 	// patience is for what takes seconds; nothing is said about speed by it.
 	patience = 2 * time.Minute
 	interval = 300 * time.Millisecond
-	// steady is how long something that must not happen is watched for.
+	// steady is how long something that must not happen is watched for, where nothing says that it will not.
 	steady = 6 * time.Second
 )
 
@@ -45,13 +45,20 @@ type scene struct {
 	top       *testing.T // of the feature
 	ctx       context.Context
 	namespace string
-	api       *resources.Resources
 	// since is when the feature began: events from before are not its own.
 	since time.Time
 }
 
 // alone runs a feature that disturbs others.
 func alone(t *testing.T, what string, steps ...step) {
+	t.Helper()
+	world.settle(t)
+	world.mustBePlain(t, false)
+	world.run(t, what, steps)
+}
+
+// replacing runs a feature that makes the release it wants, whatever is there: installOperator, or bare and install.
+func replacing(t *testing.T, what string, steps ...step) {
 	t.Helper()
 	world.settle(t)
 	world.run(t, what, steps)
@@ -72,6 +79,7 @@ func nightly(t *testing.T) {
 func parallel(t *testing.T, what string, steps ...step) {
 	t.Helper()
 	t.Parallel()
+	world.mustBePlain(t, true)
 	world.run(t, what, steps)
 }
 
@@ -79,20 +87,29 @@ func parallel(t *testing.T, what string, steps ...step) {
 // It does not wait for ever, because an earlier feature may have failed.
 func (s *suite) settle(t *testing.T) {
 	t.Helper()
-	left := ""
-	err := wait.For(func(ctx context.Context) (bool, error) {
-		namespaces, err := s.cluster.Kubectl(ctx, nil, "get", "namespaces", "--selector", ofFeature,
-			"--field-selector", "status.phase=Terminating", "--output", "name")
-		if err != nil {
+	var left []string
+	err := wait.PollUntilContextTimeout(s.inTime(t), interval, patience, true, func(ctx context.Context) (bool, error) {
+		var namespaces corev1.NamespaceList
+		var volumes corev1.PersistentVolumeList
+		if err := errors.Join(s.api.List(ctx, &namespaces, resources.WithLabelSelector(ofFeature)),
+			s.api.List(ctx, &volumes)); err != nil {
 			return false, err
 		}
-		volumes, err := s.cluster.Kubectl(ctx, nil, "get", "persistentvolumes", "--output",
-			`jsonpath={range .items[?(@.status.phase=="Released")]}{.metadata.name} {end}`)
-		left = strings.TrimSpace(namespaces + " " + volumes)
-		return left == "", err
-	}, wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate(), wait.WithContext(s.inTime(t)))
+		left = nil
+		for _, n := range namespaces.Items {
+			if n.Status.Phase == corev1.NamespaceTerminating {
+				left = append(left, "namespace/"+n.Name)
+			}
+		}
+		for _, v := range volumes.Items {
+			if v.Status.Phase == corev1.VolumeReleased {
+				left = append(left, "persistentvolume/"+v.Name)
+			}
+		}
+		return len(left) == 0, nil
+	})
 	if err != nil {
-		t.Logf("earlier features left %s (%v)", left, err)
+		t.Logf("earlier features left %s (%v)", strings.Join(left, " "), err)
 	}
 }
 
@@ -101,11 +118,7 @@ func (s *suite) run(t *testing.T, what string, steps []step) {
 	if !time.Now().Before(s.until) {
 		t.Fatal("the time of this run is over")
 	}
-	client, err := klient.NewWithKubeConfigFile(s.cluster.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	sc := scene{suite: s, t: t, top: t, ctx: s.inTime(t), api: client.Resources(), since: time.Now().Truncate(time.Second)}
+	sc := scene{suite: s, t: t, top: t, ctx: s.inTime(t), since: time.Now().Truncate(time.Second)}
 	sc.makeNamespace()
 	feature := features.New(what)
 	for i, st := range steps {
@@ -197,11 +210,11 @@ func (s *scene) eventually(what string, is check) {
 func (s *scene) within(limit time.Duration, what string, is check) {
 	s.t.Helper()
 	instead := "nothing is known"
-	err := wait.For(func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(s.ctx, interval, limit, true, func(context.Context) (bool, error) {
 		var ok bool
 		ok, instead = is()
 		return ok, nil
-	}, wait.WithTimeout(limit), wait.WithInterval(interval), wait.WithImmediate(), wait.WithContext(s.ctx))
+	})
 	if err != nil {
 		s.t.Fatalf("waited %s for this: %s; instead: %s", limit, what, instead)
 	}
@@ -211,13 +224,13 @@ func (s *scene) within(limit time.Duration, what string, is check) {
 func (s *scene) stays(what string, is check) {
 	s.t.Helper()
 	var broken string
-	err := wait.For(func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(s.ctx, interval, steady, true, func(context.Context) (bool, error) {
 		ok, instead := is()
 		if !ok {
 			broken = instead
 		}
 		return !ok, nil
-	}, wait.WithTimeout(steady), wait.WithInterval(interval), wait.WithImmediate(), wait.WithContext(s.ctx))
+	})
 	if err == nil {
 		s.t.Fatalf("did not stay so: %s; instead: %s", what, broken)
 	}

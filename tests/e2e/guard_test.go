@@ -55,7 +55,7 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 			s.create(s.claim("new", classOf(poolReplaced), "16Mi"))
 			s.create(on(node, s.pod("new", claimed("new"), writeData()...)))
 			s.said("Pod", "new", "FailedScheduling", "free storage")
-			s.staysPending("new")
+			s.isPending("new")
 			if left := s.list(node, path); len(left) > 0 {
 				s.t.Errorf("%s holds %v", path, left)
 			}
@@ -110,7 +110,7 @@ func TestRequireMount(t *testing.T) {
 			s.present(node, poolMounted)
 			s.said("Node", node, "PoolPresent", poolMounted)
 			s.phase("writer", corev1.PodSucceeded)
-			sum = firstWord(s.kubectl("logs", "--namespace", s.namespace, "writer"))
+			sum = firstWord(s.logs(s.namespace, "writer"))
 			s.deletePod("writer")
 		}},
 		step{"DriverWasNotRestarted", func(s *scene) {

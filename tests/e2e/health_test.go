@@ -72,6 +72,6 @@ func (s *scene) kubeletGates(node string) map[string]bool {
 			FeatureGates map[string]bool `json:"featureGates"`
 		} `json:"kubeletconfig"`
 	}
-	s.must(json.Unmarshal([]byte(s.kubectl("get", "--raw", "/api/v1/nodes/"+node+"/proxy/configz")), &served))
+	s.must(json.Unmarshal([]byte(s.raw("/api/v1/nodes/"+node+"/proxy/configz")), &served))
 	return served.Config.FeatureGates
 }

@@ -56,9 +56,8 @@ func (k *kubevirtsCluster) begin(s *scene) {
 			"rm -rf "+pathOf(kubevirtPool)+" "+pathOf(claimedPool)+" "+kubevirtStateDir)
 		return err
 	})
-	s.whenDone(func(ctx context.Context) error { return s.backToPlain(ctx) })
-	s.must(s.uninstall(s.ctx))
-	s.noPodsOf(nodeComponent)
+	s.whenDone(s.leaveOperator)
+	s.must(s.bare(s.ctx))
 	s.kubectl("delete", "customresourcedefinition", definition, "--ignore-not-found", "--timeout", "1m")
 	s.apply(s.kubevirts(kubevirtsObjects+"/definition.yaml", k.node))
 	resource := s.kubevirts("testdata/kubevirt-resource.yaml", k.node)

@@ -27,16 +27,14 @@ func (s *scene) bound(claim string) *corev1.PersistentVolume {
 	return &pv
 }
 
-// staysPending watches that a claim stays Pending.
-func (s *scene) staysPending(claim string) {
+// isPending checks that a claim waits. Call it after the event that says why: nobody says that nothing will happen.
+func (s *scene) isPending(claim string) {
 	s.t.Helper()
-	s.stays("claim "+claim+" is Pending", func() (bool, string) {
-		var pvc corev1.PersistentVolumeClaim
-		if err := s.api.Get(s.ctx, claim, s.namespace, &pvc); err != nil {
-			return false, err.Error()
-		}
-		return pvc.Status.Phase == corev1.ClaimPending, string(pvc.Status.Phase)
-	})
+	var pvc corev1.PersistentVolumeClaim
+	s.must(s.api.Get(s.ctx, claim, s.namespace, &pvc))
+	if pvc.Status.Phase != corev1.ClaimPending {
+		s.t.Errorf("claim %s is %s, want Pending", claim, pvc.Status.Phase)
+	}
 }
 
 // nodeOf is the node that a volume belongs to.
@@ -77,7 +75,23 @@ func (s *scene) output(p *corev1.Pod) string {
 	p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	s.create(p)
 	s.phase(p.Name, corev1.PodSucceeded)
-	return s.kubectl("logs", "--namespace", s.namespace, p.Name)
+	return s.logs(s.namespace, p.Name)
+}
+
+// logs are what a pod with one container has printed, without the last line's end.
+func (s *scene) logs(namespace, pod string) string {
+	s.t.Helper()
+	text, err := s.calls.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(s.ctx)
+	s.must(err)
+	return strings.TrimSuffix(string(text), "\n")
+}
+
+// raw is what the API server answers at a path.
+func (s *scene) raw(path string) string {
+	s.t.Helper()
+	text, err := s.calls.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(s.ctx)
+	s.must(err)
+	return string(text)
 }
 
 // phase waits for a pod's phase; a pod that failed never gets there.
@@ -89,8 +103,7 @@ func (s *scene) phase(name string, want corev1.PodPhase) *corev1.Pod {
 			return false, err.Error()
 		}
 		if p.Status.Phase == corev1.PodFailed && want != corev1.PodFailed {
-			log, err := s.cluster.Kubectl(s.ctx, nil, "logs", "--namespace", s.namespace, name)
-			s.t.Fatalf("pod %s failed: %s (%v)", name, log, err)
+			s.t.Fatalf("pod %s failed: %s", name, s.logs(s.namespace, name))
 		}
 		return p.Status.Phase == want, describe(&p)
 	})
@@ -203,7 +216,7 @@ func some(bytes int64) bool { return bytes > 0 }
 func (s *scene) metric(node, series string) (value float64, ok bool) {
 	s.t.Helper()
 	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:9898/proxy/metrics", namespace, s.driverPod(node).Name)
-	for line := range strings.Lines(s.kubectl("get", "--raw", path)) {
+	for line := range strings.Lines(s.raw(path)) {
 		if text, found := strings.CutPrefix(strings.TrimSpace(line), series+" "); found {
 			value, err := strconv.ParseFloat(text, 64)
 			s.must(err)

@@ -5,11 +5,16 @@
 //
 //	E2E_CLUSTER=hpp       use that cluster, which must run, and leave it there; its release gets this suite's values
 //	E2E_KEEP=1            leave the cluster and what the features made, to look at or to run again
+//	E2E_IMAGES=driver     push these images only (with commas); the others are those of an earlier run on the cluster
 //	E2E_ARTIFACTS=folder  where a failed step leaves what is needed to understand it (artifacts/e2e)
 //	HPP_E2E=nightly       run the features too that are too slow for every change; else they are named at the end
 //
-// Features that disturb the whole cluster come first, one after the other;
-// those that call parallel share it, three at a time.
+// Features that disturb the whole cluster come first, one after the other, in the order of their files' names; those
+// that call parallel share it afterwards, three at a time.
+//
+// A change of the release takes half a minute. It is made when a feature begins that expects another one (alone and
+// parallel want the driver of plain; those that call replacing make what they want), and features that want the same
+// lie in files with names next to each other: what installs on an empty cluster, then most, then operator*_test.go.
 package e2e
 
 import (
@@ -18,12 +23,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 // ownCluster is the cluster that the suite makes for itself.
@@ -37,8 +45,9 @@ const atOnce = "3"
 type options struct {
 	cluster   string // name of a cluster that is there; empty makes one
 	keep      bool
-	nightly   bool   // run what is too slow for every change
-	artifacts string // absolute
+	nightly   bool     // run what is too slow for every change
+	images    []string // that are to be pushed; none means all
+	artifacts string   // absolute
 }
 
 func optionsFromEnvironment() (options, error) {
@@ -51,6 +60,14 @@ func optionsFromEnvironment() (options, error) {
 		o.nightly = true
 	default:
 		return o, fmt.Errorf("HPP_E2E is %q: want nightly, or nothing", runs)
+	}
+	if names := os.Getenv("E2E_IMAGES"); names != "" {
+		o.images = strings.Split(names, ",")
+	}
+	for _, name := range o.images {
+		if !slices.Contains(product.Names(), name) {
+			return o, fmt.Errorf("E2E_IMAGES names %q: want some of %s", name, strings.Join(product.Names(), ","))
+		}
 	}
 	if o.artifacts == "" {
 		o.artifacts = filepath.Join("..", "..", "artifacts", "e2e")
@@ -81,7 +98,12 @@ func runSuite(m *testing.M) int {
 		return 1
 	}
 	cfg := envconf.New()
-	world = &suite{options: o, env: env.NewWithConfig(cfg), until: nearlyOver(time.Now())}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	world = &suite{options: o, env: env.NewWithConfig(cfg), root: root, until: nearlyOver(time.Now())}
 	world.env.Setup(world.setUp)
 	world.env.Finish(world.tearDown)
 	code := world.env.Run(m)
@@ -118,17 +140,17 @@ func (s *suite) inTime(t *testing.T) context.Context {
 	return ctx
 }
 
-// setUp brings up cluster, images and release. What goes wrong leaves the
-// same artifacts as a failed step.
+// setUp brings up cluster and images; the release comes with the first feature that wants one. What goes wrong leaves
+// the same artifacts as a failed step.
 func (s *suite) setUp(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
 	}{
-		{"cluster", s.openCluster},
+		{"cluster", s.begin},
 		{"images", s.pushImages},
 		{"nodes", s.prepareNodes},
-		{"chart", s.installFirst},
+		{"helm", s.findHelm},
 	} {
 		fmt.Fprintf(os.Stderr, "e2e: set up: %s\n", step.name)
 		brief, cancel := context.WithDeadline(ctx, s.until)

@@ -43,7 +43,8 @@ func (s *scene) existsOnlyOn(node, path string) {
 func (s *scene) vanishes(node, path string) {
 	s.t.Helper()
 	s.eventually(path+" is gone from "+node, func() (bool, string) {
-		return !s.exists(node, path), s.onNode(node, "ls -la '"+path+"' || true")
+		left := s.onNode(node, "[ ! -e '"+path+"' ] || ls -lad '"+path+"' '"+path+"'/* || true")
+		return left == "", left
 	})
 }
 

@@ -139,9 +139,38 @@ func (s *scene) noPodsOf(component string) {
 	})
 }
 
-// backToPlain removes whatever a feature with the operator left, so that the other features
-// find the release they expect.
-func (s *scene) backToPlain(ctx context.Context) error {
+// installOperator makes the release one with the operator, and no HostPathProvisioner, until the feature is over. The
+// features with the operator follow one another: the release is the same from the first to the last.
+func (s *scene) installOperator() {
+	s.t.Helper()
+	s.whenDone(s.leaveOperator)
+	now, err := s.installed(s.ctx)
+	s.must(err)
+	if !strings.HasPrefix(now, describesOperator) {
+		s.must(s.bare(s.ctx))
+	}
+	s.must(s.install(s.ctx, s.operated()))
+}
+
+// leaveOperator ends a feature with the operator: the next finds it without a HostPathProvisioner. After a failure
+// there is no release: nothing that went wrong is left to the next feature.
+func (s *scene) leaveOperator(ctx context.Context) error {
+	now, err := s.installed(ctx)
+	if err != nil || strings.HasPrefix(now, describesDriver) {
+		return err // the feature has failed before it had the operator
+	}
+	err = s.withoutResource(ctx)
+	if !s.top.Failed() {
+		return err
+	}
+	if now != "" {
+		err = errors.Join(err, s.uninstall(ctx), s.noDriver(ctx))
+	}
+	return err
+}
+
+// withoutResource removes the HostPathProvisioner with its volumes, and what its pools left on the nodes.
+func (s *suite) withoutResource(ctx context.Context) error {
 	var errs []error
 	kubectl := func(args ...string) {
 		_, err := s.cluster.Kubectl(ctx, nil, args...)
@@ -150,17 +179,11 @@ func (s *scene) backToPlain(ctx context.Context) error {
 	kubectl("annotate", "hostpathprovisioner", "--all", "hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
 		"--overwrite")
 	kubectl("delete", "hostpathprovisioner", "--all", "--timeout", "2m")
-	if installed, err := s.helmOutput(ctx, "list", "--short"); err != nil || strings.TrimSpace(installed) != "" {
-		errs = append(errs, err, s.uninstall(ctx))
-	}
-	script := "for p in " + seedPath + " " + base + "/*; do " + unmounted("$p/csi") + "done\nrm -rf " + seedPath + " " +
-		seedStateDir
-	for _, node := range s.nodes {
-		_, err := s.cluster.NodeExec(ctx, node, "sh", "-ec", script)
-		errs = append(errs, err)
-	}
+	errs = append(errs, s.noDriver(ctx))
+	errs = append(errs, s.onEveryNode(ctx, "for p in "+seedPath+" "+base+"/*; do "+unmounted("$p/csi")+"done\nrm -rf "+
+		seedPath+" "+seedStateDir))
 	kubectl("delete", "persistentvolumeclaims", "--all", "--namespace", namespace, "--timeout", "1m")
-	return errors.Join(append(errs, s.install(ctx, s.values("info")))...)
+	return errors.Join(errs...)
 }
 
 // annotated is a claim with an annotation.

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,25 +14,11 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
-// installOperator replaces the suite's release by one with the operator.
-func (s *scene) installOperator() {
-	s.t.Helper()
-	s.must(s.uninstall(s.ctx))
-	s.noPodsOf(nodeComponent)
-	for _, node := range s.nodes { // no kubelet goes on with a driver that is gone
-		s.vanishes(node, "/var/lib/kubelet/plugins_registry/"+driverName+"-reg.sock")
-	}
-	s.must(s.install(s.ctx, s.operated()))
-}
-
 func TestOperatorServesTheSeedsPool(t *testing.T) {
 	node := world.workers[0]
 	var sum, volume string
-	alone(t, "the custom resource with a storage pool works as it is printed",
-		step{"Install", func(s *scene) {
-			s.installOperator()
-			s.whenDone(func(ctx context.Context) error { return s.backToPlain(ctx) })
-		}},
+	replacing(t, "the custom resource with a storage pool works as it is printed",
+		step{"Install", func(s *scene) { s.installOperator() }},
 		step{"ApplyVerbatim", func(s *scene) {
 			s.admit(s.seed("pool-cr.yaml"))
 			s.apply(s.seed("pool-storageclass.yaml"))
@@ -162,7 +147,7 @@ func TestFlipToTheOperatorAndBack(t *testing.T) {
 	var sum, volume string
 	alone(t, "a live release gets the operator, and loses it again, with its volumes in place",
 		step{"AVolumeIsInUse", func(s *scene) {
-			s.whenDone(func(ctx context.Context) error { return s.backToPlain(ctx) })
+			s.whenDone(s.plain)
 			s.create(s.claim("data", classOf(poolLocal), "16Mi"))
 			sum = firstWord(s.output(on(node, s.pod("writer", claimed("data"), writeData()...))))
 			volume = s.bound("data").Name

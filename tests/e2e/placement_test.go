@@ -13,7 +13,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 		step{"ClaimWaitsForAPod", func(s *scene) {
 			s.create(s.claim("data", classOf(poolLocal), "64Mi"))
 			s.said("PersistentVolumeClaim", "data", "WaitForFirstConsumer")
-			s.staysPending("data")
+			s.isPending("data")
 		}},
 		step{"PodOnTheSecondWorkerWrites", func(s *scene) {
 			sum = firstWord(s.output(on(node, s.pod("writer", claimed("data"), writeData()...))))
@@ -120,7 +120,7 @@ func TestSelectedNodes(t *testing.T) {
 			s.create(s.claim("elsewhere", classOf(poolSelected), "16Mi"))
 			s.create(on(other, s.pod("elsewhere", claimed("elsewhere"), writeData()...)))
 			s.said("Pod", "elsewhere", "FailedScheduling", "free storage")
-			s.staysPending("elsewhere")
+			s.isPending("elsewhere")
 		}},
 		step{"NothingIsMadeOnTheOthers", func(s *scene) {
 			s.existsOnlyOn(chosen, volumePath(poolSelected, volume))

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -70,7 +69,8 @@ func TestSharedPool(t *testing.T) {
 			s.onNode(first, "pkill -KILL -f -- '[-]-host-root='")
 			controller := s.readyControllers(1)[0]
 			s.kubectl("delete", "pod", controller.Name, "--namespace", namespace, "--grace-period=0", "--force")
-			pause(s.ctx, 20*time.Second) // longer than the controller waits for a sign of life
+			s.readyControllers(1)
+			s.nodeIs(second, notConnected)
 			s.onNode(second, "pkill -CONT -f -- '[-]-host-root='")
 			var volumes []string
 			for i := range sharedClaims {
@@ -154,12 +154,4 @@ func (s *scene) sameCapacityEverywhere() {
 		first := all[s.nodes[0]]
 		return first > 0 && !slices.ContainsFunc(s.nodes, func(node string) bool { return all[node] != first }), ""
 	})
-}
-
-// pause lets time pass.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -5,16 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/crane"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/e2e-framework/klient/conf"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/provide"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 const (
@@ -45,9 +51,17 @@ type suite struct {
 	nodes   []string // all of them, by name
 	// workers are the nodes that ordinary pods run on; there are at least two.
 	workers []string
+	built   []product.Built   // the images to push
 	digests map[string]string // of the images pushed, by name
 	helm    string            // path of the helm command
 	root    string            // of the repository
+	// api is the API server, for all features; calls are what it does not offer: logs and raw paths.
+	api   *resources.Resources
+	calls kubernetes.Interface
+
+	releasing sync.Mutex
+	shared    bool  // the release, by features that run beside each other
+	unusable  error // why there is no release for the features
 
 	until time.Time // when what is still under way fails
 
@@ -56,11 +70,18 @@ type suite struct {
 	leftForTheNight []string
 }
 
-func (s *suite) openCluster(ctx context.Context) error {
-	var err error
-	if s.root, err = filepath.Abs(filepath.Join("..", "..")); err != nil {
+// begin opens or makes the cluster, which is mostly waiting, and builds the images meanwhile.
+func (s *suite) begin(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.openCluster(ctx) })
+	group.Go(func() (err error) {
+		s.built, err = kindcluster.BuildProduct(ctx, imageTag, s.images...)
 		return err
-	}
+	})
+	return group.Wait()
+}
+
+func (s *suite) openCluster(ctx context.Context) error {
 	open := s.makeCluster
 	if s.options.cluster != "" {
 		open = func(ctx context.Context) (*kindcluster.Cluster, error) {
@@ -78,7 +99,22 @@ func (s *suite) openCluster(ctx context.Context) error {
 	if len(s.workers) < 2 {
 		return fmt.Errorf("cluster %s has %d workers; the features need two", s.cluster.Name(), len(s.workers))
 	}
-	return nil
+	return s.connect()
+}
+
+// connect makes the clients of the API server. client-go's own limit of 5 requests a second would be what the features
+// measure.
+func (s *suite) connect() error {
+	config, err := conf.New(s.cluster.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 200, 400
+	if s.api, err = resources.New(config); err != nil {
+		return err
+	}
+	s.calls, err = kubernetes.NewForConfig(config)
+	return err
 }
 
 func (s *suite) learnNodes(ctx context.Context) error {
@@ -115,12 +151,36 @@ func (s *suite) makeCluster(ctx context.Context) (*kindcluster.Cluster, error) {
 	return nil, err
 }
 
+// pushImages pushes the images, all of them or those in E2E_IMAGES. The others are taken as an earlier run has left
+// them.
 func (s *suite) pushImages(ctx context.Context) error {
 	var err error
-	if s.digests, err = s.cluster.PushProduct(ctx, imageTag); err != nil {
+	if s.digests, err = s.cluster.PushBuilt(ctx, imageTag, s.built); err != nil {
 		return err
 	}
+	address, err := s.cluster.Registry(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range product.Names() {
+		if s.digests[name] != "" {
+			continue
+		}
+		image := address + "/hostpath-provisioner/" + name + ":" + imageTag
+		if s.digests[name], err = crane.Digest(image, crane.WithContext(ctx)); err != nil {
+			return fmt.Errorf("take image %s as it was pushed earlier (without E2E_IMAGES all are pushed): %w", name, err)
+		}
+	}
+	if len(s.images) > 0 {
+		return nil // the sidecars are there too, then
+	}
 	return provide.Sidecars(ctx, s.cluster)
+}
+
+// findHelm is a step of its own, for Helm may have to be compiled.
+func (s *suite) findHelm(ctx context.Context) (err error) {
+	s.helm, err = provide.Helm(ctx, s.cluster)
+	return err
 }
 
 // image is the full name of one of this repository's images.
@@ -142,12 +202,19 @@ func (s *suite) prepareNodes(ctx context.Context) error {
 		// Only those loop devices that were there when the container was made have a name in it.
 		"[ -c /dev/loop-control ] || mknod /dev/loop-control c 10 237\n" +
 		"for i in $(seq 0 63); do [ -b /dev/loop$i ] || mknod /dev/loop$i b 7 $i; done\n"
-	var errs []error
+	return s.onEveryNode(ctx, script)
+}
+
+// onEveryNode runs a shell script on each node, on all of them at the same time.
+func (s *suite) onEveryNode(ctx context.Context, script string) error {
+	var group errgroup.Group
 	for _, node := range s.nodes {
-		_, err := s.cluster.NodeExec(ctx, node, "sh", "-ec", script)
-		errs = append(errs, err)
+		group.Go(func() error {
+			_, err := s.cluster.NodeExec(ctx, node, "sh", "-ec", script)
+			return err
+		})
 	}
-	return errors.Join(errs...)
+	return group.Wait()
 }
 
 // tearDown removes the cluster, unless it was there before or is to be kept.

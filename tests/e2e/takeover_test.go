@@ -99,6 +99,7 @@ func (s *scene) adopted(node, pool string, want int) {
 }
 
 func TestTakeoverFromKubevirt(t *testing.T) {
+	nightly(t)
 	node := world.workers[1]
 	extra := pool{Name: kubevirtPool, Path: pathOf(kubevirtPool)}
 	snapshots := pathOf(kubevirtPool) + "/csi/snapshots"

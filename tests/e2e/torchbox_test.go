@@ -128,7 +128,8 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 			})
 			s.deleteWhenDone("storageclass", sharedClass+"-waits")
 			s.create(s.claim("waits", sharedClass+"-waits", "1Mi"))
-			s.staysPending("waits")
+			s.said("PersistentVolumeClaim", "waits", "WaitForFirstConsumer")
+			s.isPending("waits")
 			s.copied("waits", second, first)
 			volume := s.bound("waits").Name
 			s.remove(s.claim("waits", "", "0"))
@@ -157,7 +158,7 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 			s.sharedPod()
 			s.said("PersistentVolumeClaim", "unmounted", "ProvisioningFailed", torchboxDir+" is not there, and "+torchboxPath+
 				" is on the filesystem of the node's ", ": the storage is not mounted there")
-			s.staysPending("unmounted")
+			s.isPending("unmounted")
 			if left := s.list(first, torchboxPath); len(left) > 0 {
 				s.t.Errorf("%s has %v on its own disk", first, left)
 			}

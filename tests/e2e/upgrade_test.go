@@ -40,7 +40,7 @@ func (s *scene) installPerNode() {
 	delete(values, "mounter")
 	driver, _ := values["driver"].(map[string]any)
 	driver["image"] = images["driver"]
-	s.must(s.uninstall(s.ctx))
+	s.must(s.bare(s.ctx))
 	s.must(s.installChart(s.ctx, filepath.Join(tree, chartFolder), values))
 }
 
@@ -49,7 +49,10 @@ func (s *scene) installPerNode() {
 func (s *scene) earlier(archive, tag string, names ...string) (tree string, images map[string]any) {
 	s.t.Helper()
 	tree = s.t.TempDir()
-	s.must(exec.CommandContext(s.ctx, "tar", "-C", tree, "-xzf", filepath.Join("testdata", archive)).Run())
+	packed := filepath.Join("testdata", archive)
+	if out, err := exec.CommandContext(s.ctx, "tar", "-C", tree, "-xzf", packed).CombinedOutput(); err != nil {
+		s.t.Fatalf("unpack %s, which testdata/README.md says how to make: %v: %s", packed, err, out)
+	}
 	digests, err := s.cluster.PushProductOf(s.ctx, tree, tag, names...)
 	s.must(err)
 	images = map[string]any{}
@@ -131,7 +134,7 @@ func TestUpgradeAndReinstall(t *testing.T) {
 	extra := pool{Name: added, Path: pathOf(added)}
 	var sum, volume, taken, takenSum string
 	var appending *corev1.Pod
-	alone(t, "volumes outlive the upgrade from a driver per node, helm uninstall and reinstall",
+	replacing(t, "volumes outlive the upgrade from a driver per node, helm uninstall and reinstall",
 		step{"TheReleaseHasAProvisionerPerNode", func(s *scene) {
 			s.whenDone(func(ctx context.Context) error { return s.install(ctx, s.values("info")) })
 			s.installPerNode()

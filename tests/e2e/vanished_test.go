@@ -12,8 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// lostPatience is for what waits for Kubernetes' own long periods: a node is NotReady after 50 s, and the pods of a
-// deleted Node object go within a minute.
+// lostPatience is for what waits for Kubernetes' own long periods: a node is NotReady after 20 s, the controller leaves
+// it 30 s later, and the pods of a deleted Node object go within a minute.
 const lostPatience = 5 * time.Minute
 
 // lostNode is a worker that dies, the volumes on it, and since when something is so.
@@ -27,9 +27,15 @@ type lostNode struct {
 // TestNodeIsLost is the last of the features that run alone, by the name of its file: it takes a node from the cluster.
 func TestNodeIsLost(t *testing.T) {
 	var lost lostNode
-	alone(t, "a worker dies, its Node object is deleted, and it returns",
+	alone(t, "the controller's worker dies, its Node object is deleted, and it returns",
 		step{"VolumesAreOnIt", func(s *scene) { lost.prepare(s) }},
-		step{"ClaimPinnedToItMovesElsewhere", func(s *scene) { lost.dies(s) }},
+		step{"ItDies", func(s *scene) { lost.dies(s) }},
+		step{"AnotherControllerServes", func(s *scene) { lost.another(s) }},
+		step{"ClaimPinnedToItMovesElsewhere", func(s *scene) {
+			lost.isNot(s, "pinned")
+			s.t.Logf("a claim pinned to the node was Bound elsewhere %s after that died", seconds(lost.since))
+			s.phase("pinned", corev1.PodSucceeded)
+		}},
 		step{"ImmediateClaimsGoElsewhere", func(s *scene) {
 			for i := range 6 {
 				s.create(s.claim(numbered("immediate", i), classImmediate, "16Mi"))
@@ -44,7 +50,7 @@ func TestNodeIsLost(t *testing.T) {
 			s.remove(s.claim("used", "", "0"))
 			s.remove(s.pod("user", corev1.VolumeSource{}))
 			s.said("PersistentVolume", lost.kept, "VolumeFailedDelete", lost.name)
-			s.stays("the pod on the dead node is Terminating", func() (bool, string) {
+			s.eventually("the pod on the dead node is Terminating", func() (bool, string) {
 				var p corev1.Pod
 				err := s.api.Get(s.ctx, "user", s.namespace, &p)
 				return err == nil && p.DeletionTimestamp != nil, fmt.Sprint(err)
@@ -76,7 +82,7 @@ func TestNodeIsLost(t *testing.T) {
 
 func (l *lostNode) prepare(s *scene) {
 	s.t.Helper()
-	l.name = s.awayFromController()
+	l.name = s.readyControllers(1)[0].Spec.NodeName
 	s.allConnected()
 	for _, claim := range []string{"used", "kept"} {
 		s.create(s.claim(claim, classOf(poolSecond), "16Mi"))
@@ -88,7 +94,7 @@ func (l *lostNode) prepare(s *scene) {
 	s.running("user")
 }
 
-// dies kills the node while a claim is made that can go nowhere else at first.
+// dies kills the node and the controller on it, while a claim is made that can go nowhere else at first.
 func (l *lostNode) dies(s *scene) {
 	s.t.Helper()
 	others := slices.DeleteFunc(slices.Clone(s.workers), func(node string) bool { return node == l.name })
@@ -112,14 +118,29 @@ func (l *lostNode) dies(s *scene) {
 	s.eventually("the scheduler has selected "+l.name, func() (bool, string) {
 		var c corev1.PersistentVolumeClaim
 		err := s.api.Get(s.ctx, "pinned", s.namespace, &c)
-		selected := c.Annotations["volume.kubernetes.io/selected-node"]
+		selected := c.Annotations[selectedNode]
 		return selected == l.name, fmt.Sprintf("%q, %v", selected, err)
 	})
 	s.must(schedule(s.ctx, "uncordon"))
-	l.isNot(s, "pinned")
-	s.t.Logf("a claim pinned to the node was Bound elsewhere %s after that died (nodeGrace is %s)",
-		seconds(l.since), nodeGrace)
-	s.phase("pinned", corev1.PodSucceeded)
+}
+
+// another waits until another worker has the controller, to which the nodes go over, and uses a volume there.
+func (l *lostNode) another(s *scene) {
+	s.t.Helper()
+	s.within(lostPatience, "the controller is on another node than "+l.name, func() (bool, string) {
+		pods := s.controllers()
+		for _, p := range pods {
+			if p.Spec.NodeName == l.name || !isReady(&p) {
+				return false, p.Name + " on " + p.Spec.NodeName + ": " + describe(&p)
+			}
+		}
+		return len(pods) == 1, fmt.Sprintf("%d pods", len(pods))
+	})
+	s.t.Logf("another controller is ready %s after the node died", seconds(l.since))
+	node := s.controllers()[0].Spec.NodeName
+	s.create(s.claim("served", classOf(poolSecond), "16Mi"))
+	s.output(on(node, s.pod("served", claimed("served"), writeData()...)))
+	s.t.Logf("a claim on %s was served %s after the node died", node, seconds(l.since))
 }
 
 // notReady waits until Kubernetes knows that the node is away, and makes a claim whose pod would go there.

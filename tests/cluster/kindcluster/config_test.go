@@ -2,6 +2,7 @@ package kindcluster_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
@@ -41,14 +42,34 @@ func TestConfigIsWhatKindReads(t *testing.T) {
 				t.Error("CSIVolumeHealth is off: the kubelet would never call the health RPCs")
 			}
 			var kubelet struct {
-				Kind         string `json:"kind"`
-				FailCgroupV1 *bool  `json:"failCgroupV1"`
+				Kind          string `json:"kind"`
+				FailCgroupV1  *bool  `json:"failCgroupV1"`
+				LeaseDuration int    `json:"nodeLeaseDurationSeconds"`
 			}
 			if err := yaml.UnmarshalStrict([]byte(got.KubeadmConfigPatches[0]), &kubelet); err != nil {
 				t.Fatal(err)
 			}
 			if kubelet.Kind != "KubeletConfiguration" || kubelet.FailCgroupV1 == nil || *kubelet.FailCgroupV1 {
 				t.Errorf("patch %+v: the kubelet would not start on cgroup v1", kubelet)
+			}
+			var kubeadm struct {
+				APIVersion        string `json:"apiVersion"`
+				Kind              string `json:"kind"`
+				ControllerManager struct {
+					ExtraArgs map[string]string `json:"extraArgs"`
+				} `json:"controllerManager"`
+			}
+			if err := yaml.UnmarshalStrict([]byte(got.KubeadmConfigPatches[1]), &kubeadm); err != nil {
+				t.Fatal(err)
+			}
+			// kind takes arguments as a map into any version of kubeadm's file, as long as the patch names none.
+			grace, err := time.ParseDuration(kubeadm.ControllerManager.ExtraArgs["node-monitor-grace-period"])
+			if err != nil || kubeadm.Kind != "ClusterConfiguration" || kubeadm.APIVersion != "" {
+				t.Fatalf("patch %+v, %v: want a grace period for nodes", kubeadm, err)
+			}
+			// A kubelet renews its lease four times in its duration.
+			if reports := grace / (time.Duration(kubelet.LeaseDuration) * time.Second / 4); reports < 4 {
+				t.Errorf("a node that misses %d reports is NotReady, want 4: a busy machine would lose nodes", reports)
 			}
 		})
 	}

@@ -53,14 +53,33 @@ func (c *Cluster) PushProductOf(ctx context.Context, root, version string, names
 }
 
 func (c *Cluster) pushProduct(ctx context.Context, o product.Options) (map[string]string, error) {
-	o.Platforms = []product.Platform{platform()}
-	built, err := product.Build(ctx, o)
+	built, err := build(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+	return c.PushBuilt(ctx, o.Version, built)
+}
+
+// BuildProduct is the first half of PushProduct, which needs no cluster; PushBuilt is the other.
+func BuildProduct(ctx context.Context, version string, names ...string) ([]product.Built, error) {
+	root, err := repo.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return build(ctx, product.Options{Root: root, Names: names, Version: version})
+}
+
+func build(ctx context.Context, o product.Options) ([]product.Built, error) {
+	o.Platforms = []product.Platform{platform()}
+	return product.Build(ctx, o)
+}
+
+// PushBuilt pushes images that BuildProduct has built at that version, and returns their digests by name.
+func (c *Cluster) PushBuilt(ctx context.Context, version string, built []product.Built) (map[string]string, error) {
 	digests := map[string]string{}
 	for _, b := range built {
-		if digests[b.Name], err = c.push(ctx, b, "hostpath-provisioner/"+b.Name+":"+o.Version); err != nil {
+		var err error
+		if digests[b.Name], err = c.push(ctx, b, "hostpath-provisioner/"+b.Name+":"+version); err != nil {
 			return nil, err
 		}
 	}

@@ -79,11 +79,10 @@ func TestPoolsOnOtherClaims(t *testing.T) {
 	nightly(t)
 	holds, blank := world.workers[0], world.workers[1]
 	var device, behind string
-	alone(t, "a pool has its claims from another pool, one has devices: blank ones are formatted, others refused",
+	replacing(t, "a pool has its claims from another pool, one has devices: blank ones are formatted, others refused",
 		step{"APoolOnTheNodesDisk", func(s *scene) {
 			device = s.blockDevice(holds, precious)
 			s.blockDevice(blank, "")
-			s.whenDone(func(ctx context.Context) error { return s.backToPlain(ctx) })
 			s.installOperator()
 			s.admit(s.seed("pool-cr.yaml"))
 			s.apply(s.seed("pool-storageclass.yaml"))

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -35,14 +34,14 @@ spec:
 }
 
 func TestOperatorServesOneClaimForAllNodes(t *testing.T) {
+	nightly(t)
 	first, second := world.workers[0], world.workers[1]
 	path := pathOf(poolForAll)
 	var volume string
 	var user *corev1.Pod
-	alone(t, "one ReadWriteMany claim is a pool on all nodes, with the class that kubevirt's operator makes for it",
+	replacing(t, "one ReadWriteMany claim is a pool on all nodes, with the class that kubevirt's operator makes for it",
 		step{"OneClaimIsMountedOnEveryNode", func(s *scene) {
 			s.sharedVolume(poolClaim(poolForAll, "shared"))
-			s.whenDone(func(ctx context.Context) error { return s.backToPlain(ctx) })
 			s.installOperator()
 			s.admit("apiVersion: hostpathprovisioner.kubevirt.io/v1beta1\nkind: HostPathProvisioner\nmetadata: {name: " +
 				customResource + "}\nspec:\n  storagePools:\n  - name: " + poolForAll + "\n    path: " + path + `

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // kubevirtsCluster is a cluster in which kubevirt's operator runs, and what is asked of its pods and volumes later.
@@ -18,18 +19,18 @@ type kubevirtsCluster struct {
 
 func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 	k := kubevirtsCluster{node: world.workers[1], volumes: map[string]string{}}
-	alone(t, "a cluster that runs kubevirt's operator moves here while pods write",
+	replacing(t, "a cluster that runs kubevirt's operator moves here while pods write",
 		step{"KubevirtsOperatorRuns", func(s *scene) { k.begin(s) }},
 		step{"PodsWriteToItsVolumes", func(s *scene) { k.use(s) }},
 		step{"OurOperatorWaits", func(s *scene) {
 			s.must(s.install(s.ctx, s.operated()))
 			s.resourceSays("NotServed", "KubevirtOperatorRuns", namespace,
 				"kubectl scale deployment --namespace="+namespace+" "+kubevirtOperator+" --replicas=0")
-			s.stays("nothing is deployed and nothing is taken", func() (bool, string) {
-				ours := s.names("daemonset", fullName+"-csi") + s.names("deployment", controllerService)
-				theirs := s.names("daemonset", kubevirtsDaemonSet) + s.names("deployment", poolClaim(claimedPool, k.node))
-				return ours == "" && strings.Count(theirs, "/") == 2, "ours: " + ours + ", kubevirt's: " + theirs
-			})
+			ours := s.names("daemonset", fullName+"-csi") + s.names("deployment", controllerService)
+			theirs := s.names("daemonset", kubevirtsDaemonSet) + s.names("deployment", poolClaim(claimedPool, k.node))
+			if ours != "" || strings.Count(theirs, "/") != 2 {
+				s.t.Errorf("ours: %q, kubevirt's: %q; want nothing deployed and nothing taken", ours, theirs)
+			}
 			k.goOn(s)
 		}},
 		step{"ItsOperatorIsScaledDownAndTheRestGoesByItself", func(s *scene) {
@@ -97,8 +98,13 @@ func (k *kubevirtsCluster) use(s *scene) {
 	for _, pool := range []string{kubevirtPool, claimedPool} {
 		s.onNode(k.node, "rm -rf "+pathOf(pool)+"/csi/.hpp; chmod 755 "+pathOf(pool)+"/csi")
 	}
+	s.onNode(k.node, "mkdir "+k.snapshots()+"; echo precious >"+k.snapshots()+"/file")
+	s.apply(strings.NewReplacer("${NAMESPACE}", namespace, "${NODE}", k.node).Replace(kubevirtCapacity))
 	k.goOn(s)
 }
+
+// snapshots is a directory in a pool that is no volume.
+func (k *kubevirtsCluster) snapshots() string { return pathOf(kubevirtPool) + "/csi/snapshots" }
 
 // goOn checks that both pods have never stopped, and still write to where their volumes are.
 func (k *kubevirtsCluster) goOn(s *scene) {
@@ -123,6 +129,10 @@ func (k *kubevirtsCluster) nothingIsLeft(s *scene) {
 		"rolebinding/hostpath-provisioner-admin-csi",
 	} {
 		s.absentObject(object)
+	}
+	s.noCapacityOfNodes()
+	if !s.exists(k.node, k.snapshots()+"/file") {
+		s.t.Error("a directory that is no volume was removed")
 	}
 	if s.names("deployment", kubevirtOperator) == "" {
 		s.t.Error("kubevirt's operator was removed, which is its administrator's")
@@ -158,9 +168,14 @@ func (k *kubevirtsCluster) serves(s *scene) {
 func (s *scene) resourceSays(kind, reason string, words ...string) {
 	s.t.Helper()
 	s.eventually(fmt.Sprintf("the HostPathProvisioner says %s because of %s", kind, reason), func() (bool, string) {
-		out := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
-			fmt.Sprintf(`jsonpath={.status.conditions[?(@.type==%q)]}`, kind))
-		return strings.Contains(out, reason) && containsAll(out, words), out
+		u, err := s.resource()
+		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+		for _, entry := range conditions {
+			if c, _ := entry.(map[string]any); c["type"] == kind && c["reason"] == reason {
+				return containsAll(fmt.Sprint(c["message"]), words), fmt.Sprint(conditions)
+			}
+		}
+		return false, fmt.Sprintf("%v, %v", conditions, err)
 	})
 }
 

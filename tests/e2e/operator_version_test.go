@@ -22,9 +22,9 @@ func TestUpgradeAndRefusedDowngradeOfTheOperator(t *testing.T) {
 	node := world.workers[0]
 	var lines, volume string
 	var writer *corev1.Pod
-	alone(t, "an operator is upgraded under a pod that writes, and an older one than the definition's changes nothing",
+	replacing(t, "an operator is upgraded under a pod that writes, and an older one than the definition's changes nothing",
 		step{"TheLastReleaseServesAVolume", func(s *scene) {
-			s.whenDone(func(ctx context.Context) error { return s.backToPlain(ctx) })
+			s.whenDone(s.leaveOperator)
 			s.installController()
 			s.admit(s.seed("pool-cr.yaml"))
 			s.apply(s.seed("pool-storageclass.yaml"))
@@ -98,8 +98,7 @@ func (s *scene) installController() {
 		section, _ := values[part].(map[string]any)
 		section["image"] = image
 	}
-	s.must(s.uninstall(s.ctx))
-	s.noPodsOf(nodeComponent)
+	s.must(s.bare(s.ctx))
 	s.kubectl("delete", "customresourcedefinition", definition, "--ignore-not-found", "--timeout", "1m")
 	s.must(s.installChart(s.ctx, filepath.Join(tree, chartFolder), values))
 }

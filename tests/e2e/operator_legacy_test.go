@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -38,13 +37,13 @@ func (s *scene) used(claim string) string {
 }
 
 func TestOperatorServesTheSeedsLegacyPath(t *testing.T) {
+	nightly(t)
 	first, second := world.workers[0], world.workers[1]
 	volumes := map[string]string{} // of claims
 	nodes := map[string]string{}
-	alone(t, "the custom resource with a pathConfig works as it is printed",
+	replacing(t, "the custom resource with a pathConfig works as it is printed",
 		step{"ApplyVerbatim", func(s *scene) {
 			s.installOperator()
-			s.whenDone(func(ctx context.Context) error { return s.backToPlain(ctx) })
 			s.admit(s.seed("legacy-cr.yaml"))
 			s.apply(s.seed("legacy-storageclasses.yaml"))
 			for _, class := range []string{legacyClass, immediateClass, seedClass} {
@@ -67,7 +66,8 @@ func TestOperatorServesTheSeedsLegacyPath(t *testing.T) {
 		}},
 		step{"SelectedNodePlacesTheRest", func(s *scene) {
 			s.create(s.claim("selected", legacyClass, "16Mi"))
-			s.staysPending("selected")
+			s.said("PersistentVolumeClaim", "selected", "WaitForFirstConsumer")
+			s.isPending("selected")
 			s.output(on(second, s.pod("first", claimed("selected"), writeData()...)))
 			s.deletePod("first")
 			volumes["selected"], nodes["selected"] = s.legacyVolume("selected", second), second
@@ -85,7 +85,7 @@ func TestOperatorServesTheSeedsLegacyPath(t *testing.T) {
 			s.said("PersistentVolumeClaim", "nowhere", "NodeNotFound", "no-such-node", provisionOn)
 			s.create(s.claim("unplaced", immediateClass, "16Mi"))
 			s.said("PersistentVolumeClaim", "unplaced", "WaitingForAnnotation", provisionOn)
-			s.staysPending("nowhere")
+			s.isPending("nowhere")
 			s.remove(s.claim("nowhere", "", "0"))
 			s.remove(s.claim("unplaced", "", "0"))
 		}},
