@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
@@ -30,6 +31,7 @@ type Pool struct {
 	// decided whether the pool can be used.
 	use        sync.RWMutex
 	refreshing sync.Mutex
+	givenUp    atomic.Int32 // calls that Within has left
 
 	mu sync.Mutex // guards state
 	state

@@ -1,0 +1,90 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+// askAgain is how soon the Kubernetes API is asked again about untracked directories when it did not answer, and how
+// long a pool that hangs is waited for.
+const askAgain = 30 * time.Second
+
+// AdoptAll adopts untracked directories that PersistentVolumes name, whenever a pool comes or changes, until ctx ends.
+func (l *Locked) AdoptAll(ctx context.Context) {
+	changed := l.Pools.Changed()
+	for {
+		var again <-chan time.Time
+		brief, cancel := context.WithTimeout(ctx, askAgain)
+		err := l.AdoptUntracked(brief)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			l.Log.Warn("cannot adopt untracked directories yet", logging.KeyError, err)
+			again = time.After(askAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// AdoptUntracked does that once, with one list of PersistentVolumes, in all pools at once. It leaves a pool that hangs
+// when ctx ends.
+func (l *Locked) AdoptUntracked(ctx context.Context) error {
+	untracked := l.Pools.Untracked()
+	if len(untracked) == 0 {
+		return nil
+	}
+	pvs, err := l.Cluster.List(ctx)
+	if err != nil {
+		return err
+	}
+	byHandle := make(map[string]pool.PersistentVolume, len(pvs))
+	for _, pv := range pvs {
+		byHandle[pv.Handle] = pv
+	}
+	done := make(chan error, len(untracked))
+	for name, ids := range untracked {
+		go func() { done <- l.adoptIn(ctx, name, ids, byHandle) }()
+	}
+	var problems []error
+	for range untracked {
+		select {
+		case err := <-done:
+			problems = append(problems, err)
+		case <-ctx.Done():
+			return errors.Join(append(problems, context.Cause(ctx))...)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// adoptIn adopts what PersistentVolumes name of the untracked directories of a pool. ErrBusy while it does already.
+func (l *Locked) adoptIn(ctx context.Context, name string, ids []string, pvs map[string]pool.PersistentVolume) error {
+	end, err := l.take("adopt untracked directories of pool", name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var problems []error
+	for _, id := range ids {
+		pv, named := pvs[id]
+		if resolved, err := l.Pools.Resolve(pv.Pool); !named || (err == nil && resolved != name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		problems = append(problems, l.do(context.WithoutCancel(ctx), id, func(ctx context.Context) error {
+			_, err := l.adopt(ctx, name, pv)
+			return err
+		}))
+	}
+	return errors.Join(problems...)
+}
