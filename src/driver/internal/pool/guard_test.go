@@ -133,6 +133,35 @@ func TestNothingIsMadeWhereVolumesAreMissing(t *testing.T) {
 	n.is(t, "local", true, "")
 }
 
+// TestAdoptionWithoutSomeVolumes: a marker that has one of them is on the right disk, as where the node was reinstalled.
+func TestAdoptionWithoutSomeVolumes(t *testing.T) {
+	first := start(t, local())
+	first.is(t, "local", true, "")
+	first.volume(t, "local", records.Record{ID: "pvc-1"})
+	first.memory.ReplaceByEmpty("/state")
+	n := restart(t, first.memory, local())
+	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", "local"))
+	n.is(t, "local", true, "")
+	if id := n.status(t, "local").ID; id != first.status(t, "local").ID || !slices.Equal(n.volumes(), []string{"pvc-1"}) {
+		t.Errorf("adopted %s with %v", id, n.volumes())
+	}
+	want := "VolumesMissing: pool local: adopted for its identity, without volumes that PersistentVolumes name: pvc-2"
+	if n.check(t); n.events.count("VolumesMissing") != 1 || !slices.Contains(n.events.all, want) {
+		t.Errorf("events %q", n.events.all)
+	}
+}
+
+// TestAMarkerWithoutAnyVolume may lie below a disk that is not mounted.
+func TestAMarkerWithoutAnyVolume(t *testing.T) {
+	n := start(t, local())
+	n.memory.AddFile("/pool/csi/.hpp/pool.json", []byte(`{"version":2,"id":"AAAA"}`))
+	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", "local"))
+	n.is(t, "local", false, "VolumesMissing")
+	if n.events.count("VolumesMissing") != 0 || n.status(t, "local").Used {
+		t.Errorf("%+v, events %q", n.status(t, "local"), n.events.all)
+	}
+}
+
 // TestForgetLetsAPoolBeMadeAlthoughVolumesAreMissing.
 func TestForgetLetsAPoolBeMadeAlthoughVolumesAreMissing(t *testing.T) {
 	n := start(t, local())

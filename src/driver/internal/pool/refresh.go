@@ -24,8 +24,9 @@ func (p *Pool) refresh(ctx context.Context) {
 	p.refreshing.Lock()
 	defer p.refreshing.Unlock()
 	now, facts, err := p.decide()
+	var lacking []string
 	if err == nil && now.Action != guard.Use && now.Action != guard.Refuse {
-		now = p.ask(ctx, now, facts)
+		now, lacking = p.ask(ctx, now, facts)
 	}
 	p.use.Lock()
 	defer p.use.Unlock()
@@ -41,6 +42,8 @@ func (p *Pool) refresh(ctx context.Context) {
 	}
 	if id == "" {
 		p.ledger.Reset(false)
+	} else if len(lacking) > 0 {
+		p.announceLacking(lacking)
 	}
 	unconfirmed := p.awaitConfirmation(id, facts)
 	before := p.known()

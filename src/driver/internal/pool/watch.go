@@ -225,6 +225,13 @@ func (p *Pool) announcePresent() {
 	}
 }
 
+// announceLacking reports that a pool was adopted without volumes that ought to be in it.
+func (p *Pool) announceLacking(ids []string) {
+	p.log.Error("PersistentVolumes name volumes that the adopted pool does not have", logging.KeyVolumes, ids)
+	p.warning("VolumesMissing", "adopted for its identity, without volumes that PersistentVolumes name: %s",
+		guard.Abridge(ids))
+}
+
 // announceEnforcement reports that enforcement was lost, or is there again.
 func (p *Pool) announceEnforcement(was, is quota.Backend, lost bool) {
 	p.set.changed()
