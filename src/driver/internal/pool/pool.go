@@ -81,7 +81,7 @@ const notChecked = "NotChecked"
 
 func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
 	p := &Pool{
-		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Now, set.Log),
+		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Log),
 		log: set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path),
 	}
 	if p.shared() {
