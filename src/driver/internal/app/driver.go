@@ -154,6 +154,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	}
 	manager, err := volume.New(volume.Config{
 		Pools: d.pools, Mounter: mounter{bindmount.New(d.kubeletDir)}, Cluster: d.cluster, Log: d.log, Now: time.Now,
+		IsInline: func(id, target string) bool { return isInline(d.driverName, id, target) },
 	})
 	if err != nil {
 		return err

@@ -74,6 +74,8 @@ func gauges() []gauge {
 			func(s sample) float64 { return float64(s.Refused) }),
 		of("uncounted_volumes", "Number of volumes that have an ID and are not held to their size, as after a copy by hand.",
 			func(s sample) float64 { return float64(s.Uncounted) }),
+		of("untracked_directories", "Number of directories in csi/ without a record, which no PersistentVolume named so far.",
+			func(s sample) float64 { return float64(s.Untracked) }),
 		of("trash_entries", "Number of deleted volumes waiting for removal.",
 			func(s sample) float64 { return float64(s.TrashEntries) }),
 		of("trash_oldest_seconds", "Age of the oldest deleted volume waiting for removal, 0 when there is none.",

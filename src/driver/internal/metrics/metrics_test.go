@@ -48,7 +48,7 @@ func TestCollector(t *testing.T) {
 		{
 			Name: "local", Present: true, Used: true, WithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60,
 			Allocatable: 50, Promised: 30, Volumes: 3, TrashEntries: 2, OldestTrash: now.Add(-time.Minute),
-			Lost: 4, Refused: 5, Uncounted: 6, EnforcementLost: true, ReadOnly: true,
+			Lost: 4, Refused: 5, Uncounted: 6, Untracked: 8, EnforcementLost: true, ReadOnly: true,
 			Seen: now.Add(-2 * time.Second),
 		},
 		{Name: "own", Present: true, Used: true, WithOS: &no, Backend: "plain", Enforcement: "none"},
@@ -86,6 +86,8 @@ func TestCollector(t *testing.T) {
 		"hpp_pool_trash_oldest_seconds{pool=own} 0",
 		"hpp_pool_uncounted_volumes{pool=local} 6",
 		"hpp_pool_uncounted_volumes{pool=own} 0",
+		"hpp_pool_untracked_directories{pool=local} 8",
+		"hpp_pool_untracked_directories{pool=own} 0",
 		"hpp_pool_unused{pool=tape} 1",
 		"hpp_pool_volumes{pool=local} 3",
 		"hpp_pool_volumes{pool=own} 0",

@@ -208,6 +208,7 @@ type Status struct {
 	Lost         int       `json:"lost"`
 	Refused      int       `json:"refused"`
 	Uncounted    int       `json:"uncounted"`
+	Untracked    int       `json:"untracked"` // directories without a record
 	TrashEntries int       `json:"trash"`
 	OldestTrash  time.Time `json:"oldestTrash,omitzero"`
 }
@@ -252,6 +253,7 @@ func (p *Pool) status() Status {
 	st.Volumes, st.Promised, st.Allocatable, st.Uncounted = t.Volumes, t.Promised, t.Largest, t.Uncounted
 	// Of what recovery found in trouble, that which was not deleted since.
 	st.Lost, st.Refused = p.ledger.Count(s.report.Lost), t.Refused+p.ledger.Count(s.report.Uncleared)
+	st.Untracked = len(s.report.Untracked)
 	return st
 }
 

@@ -125,7 +125,7 @@ func (s setup) start(options ...option) (*node, error) {
 		return nil, err
 	}
 	manager, err := volume.New(volume.Config{
-		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now,
+		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now, IsInline: n.mounts.isInline,
 	})
 	if err != nil {
 		return nil, err

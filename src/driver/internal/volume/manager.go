@@ -45,6 +45,8 @@ type Config struct {
 	Cluster Cluster
 	Log     *slog.Logger
 	Now     func() time.Time
+	// IsInline reports whether the kubelet has noted that an id is that of an inline volume at a target.
+	IsInline func(id, target string) bool
 }
 
 // Manager does the work on volumes. It takes no locks: calls for one id must not overlap, which Locked sees to.
@@ -57,7 +59,8 @@ type mountpoint struct{ id, target string }
 
 // New returns a manager that knows what is published on this node already.
 func New(c Config) (*Manager, error) {
-	if c.Pools == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil {
+	if c.Pools == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil ||
+		c.IsInline == nil {
 		return nil, errors.New("volume manager: a field of its Config is missing")
 	}
 	published, err := c.Mounter.Published()

@@ -22,6 +22,17 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r records.Record) error { return m.publish(o, r, q) })
 	}
 	err := m.publishInline(ctx, q)
+	if errors.Is(err, records.ErrNotFound) {
+		in, tracked, err := m.trackInline(ctx, q.Target, records.Record{ID: q.ID, Bytes: q.Inline.Bytes, Claim: q.Inline.Claim})
+		if err != nil {
+			return err
+		}
+		if tracked {
+			inline := *q.Inline
+			inline.Pool, q.Inline = in, &inline
+			return m.publishInline(ctx, q)
+		}
+	}
 	if !errors.Is(err, records.ErrNotFound) && !errors.Is(err, ErrLost) { // Create takes back what an earlier one left
 		return err
 	}
@@ -121,6 +132,13 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	m.mounts.Delete(mountpoint{id, target})
 	_, v, known := m.Pools.Find(id)
 	inline := v.Ephemeral
+	if !known {
+		_, tracked, err := m.trackInline(ctx, target, records.Record{ID: id})
+		if err != nil {
+			return err
+		}
+		known, inline = tracked, tracked
+	}
 	if !known { // after a restart: a pool that hangs must not keep other pods from ending
 		inline = strings.HasPrefix(id, inlinePrefix) &&
 			slices.ContainsFunc(m.Pools.Names(), func(name string) bool { return m.Pools.Spec(name).Inline })

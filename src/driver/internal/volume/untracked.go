@@ -3,9 +3,11 @@ package volume
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -87,4 +89,21 @@ func (l *Locked) adoptIn(ctx context.Context, name string, ids []string, pvs map
 		}))
 	}
 	return errors.Join(problems...)
+}
+
+// trackInline writes the record of an untracked directory that is, as the kubelet has noted beside the target, an inline
+// volume: another driver made it, for a pod that has outlived that.
+func (m *Manager) trackInline(ctx context.Context, target string, r records.Record) (in string, ok bool, err error) {
+	for name, ids := range m.Pools.Untracked() {
+		if !slices.Contains(ids, r.ID) || !m.IsInline(r.ID, target) {
+			continue
+		}
+		r.Ephemeral = true
+		err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
+			ok, err = m.track(o, r)
+			return err
+		})
+		return name, ok, err
+	}
+	return "", false, nil
 }
