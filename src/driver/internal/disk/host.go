@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/openat"
 )
 
@@ -71,7 +73,27 @@ func describe(f *os.File, facts *Facts) (mountPoint bool, err error) {
 	facts.FSID = fmt.Sprintf("%08x%08x", uint32(on.Fsid.Val[0]), uint32(on.Fsid.Val[1]))
 	facts.FSType = fsType(int64(on.Type))
 	facts.ReadOnly = mount.ReadOnly
+	if err == nil && facts.FSType == "nfs" {
+		facts.RemembersMissing, err = remembersMissing(f)
+	}
 	return mount.Mounted, err
+}
+
+// remembersMissing looks at the options of the filesystem that a directory is on; false where it has none.
+func remembersMissing(f *os.File) (bool, error) {
+	table, err := mounts.Read(mounts.Self)
+	if err != nil {
+		return false, err
+	}
+	mount, err := table.Of(f)
+	return err == nil && mount != nil && !keepsNoMissing(mount.VFSOptions), err
+}
+
+// keepsNoMissing reads the options as the kernel shows them (nfs_show_mount_options).
+func keepsNoMissing(options string) bool {
+	return slices.ContainsFunc(strings.Split(options, ","), func(o string) bool {
+		return o == "lookupcache=pos" || o == "lookupcache=none"
+	})
 }
 
 // fsType names the filesystems that matter here by the magic numbers of statfs(2). ext2 and ext3 share that of ext4,

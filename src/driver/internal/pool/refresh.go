@@ -45,6 +45,10 @@ func (p *Pool) refresh(ctx context.Context) {
 	} else if len(lacking) > 0 {
 		p.announceLacking(lacking)
 	}
+	if p.shared() && facts.RemembersMissing && id != "" && p.known().id == "" {
+		p.warning("PoolMountOptions", "%s is mounted without lookupcache=positive: this node remembers for up to a minute "+
+			"that a volume is not there which another node has made since; add that mount option", p.spec.Path)
+	}
 	unconfirmed := p.awaitConfirmation(id, facts)
 	before := p.known()
 	p.update(func(s *state) { s.now, s.id, s.unconfirmed = now, id, unconfirmed })

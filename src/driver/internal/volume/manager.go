@@ -53,6 +53,8 @@ type Config struct {
 type Manager struct {
 	Config
 	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
+	// missing is when a directory of a shared pool was first looked for in vain, by id.
+	missing sync.Map
 }
 
 type mountpoint struct{ id, target string }

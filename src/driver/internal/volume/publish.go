@@ -23,7 +23,8 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 	}
 	err := m.publishInline(ctx, q)
 	if errors.Is(err, records.ErrNotFound) {
-		in, tracked, err := m.trackInline(ctx, q.Target, records.Record{ID: q.ID, Bytes: q.Inline.Bytes, Claim: q.Inline.Claim})
+		is := records.Record{ID: q.ID, Bytes: q.Inline.Bytes, Claim: q.Inline.Claim}
+		in, tracked, err := m.trackInline(ctx, q.Target, is)
 		if err != nil {
 			return err
 		}
@@ -228,6 +229,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r records.Record) er
 	if !ok {
 		return m.retire(ctx, o, r)
 	}
+	m.missing.Delete(r.ID)
 	if err := m.unused(r.ID, info); err != nil {
 		return err
 	}
@@ -272,6 +274,9 @@ func (m *Manager) retire(ctx context.Context, o *pool.Open, r records.Record) er
 	}
 	switch s.Verdict() {
 	case recovery.LostData:
+		if err := m.confirmMissing(o, id); err != nil {
+			return err
+		}
 		o.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, id)
 		err = recovery.Retire(o.Disk, o.Limits, id)
 	case recovery.UndoCreate, recovery.FinishDelete:
@@ -285,6 +290,7 @@ func (m *Manager) retire(ctx context.Context, o *pool.Open, r records.Record) er
 		err = fmt.Errorf("%w: somebody else changed csi/%s meanwhile; try again", ErrBusy, id)
 	}
 	if err == nil {
+		m.missing.Delete(id)
 		o.Ledger.Drop(id)
 	}
 	return err

@@ -31,6 +31,7 @@ var (
 	ErrUnsupported    = errors.New("that cannot be done with this volume")
 	ErrExists         = errors.New("volume exists with other properties")
 	ErrLost           = errors.New("volume has lost its data")
+	ErrUncertain      = errors.New("it is not certain that the volume is gone")
 	ErrBusy           = errors.New("volume is being worked on")
 	ErrPublished      = errors.New("volume is published")
 	ErrNamed          = errors.New("a PersistentVolume names the volume")
