@@ -128,12 +128,19 @@ func TestTrashGivesWayToARefusedRequest(t *testing.T) {
 		}
 	}
 	wants("there is room", "pvc-1", "pvc-2")
-	must(t, n.Use(t.Context(), "local", func(o *Open) error {
-		if _, err := o.Ledger.Reserve("pvc-3", 1<<50, disk.Space{}); !errors.Is(err, ledger.ErrNoSpace) {
-			t.Errorf("reserve: %v", err)
-		}
-		return nil
-	}))
+	refuse := func(bytes int64) {
+		t.Helper()
+		must(t, n.Use(t.Context(), "local", func(o *Open) error {
+			full := disk.Space{Size: 8192, Used: 8192}
+			if _, err := o.Ledger.Reserve("pvc-3", bytes, full); !errors.Is(err, ledger.ErrNoSpace) {
+				t.Errorf("reserve: %v", err)
+			}
+			return nil
+		}))
+	}
+	refuse(1 << 50)
+	wants("a request that could never fit was refused", "pvc-1", "pvc-2")
+	refuse(4096)
 	wants("a request was refused", "pvc-1")
 	wants("no other was", "pvc-1")
 }
