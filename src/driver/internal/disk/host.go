@@ -101,7 +101,8 @@ func keepsNoMissing(options string) bool {
 func fsType(magic int64) string {
 	name, ok := map[int64]string{
 		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs",
-		unix.TMPFS_MAGIC: "tmpfs", unix.NFS_SUPER_MAGIC: "nfs", unix.CEPH_SUPER_MAGIC: "cephfs",
+		unix.TMPFS_MAGIC: "tmpfs", unix.RAMFS_MAGIC: "ramfs", unix.OVERLAYFS_SUPER_MAGIC: "overlay",
+		unix.NFS_SUPER_MAGIC: "nfs", unix.CEPH_SUPER_MAGIC: "cephfs",
 		unix.SMB_SUPER_MAGIC: "smb", unix.SMB2_SUPER_MAGIC: "smb", unix.CIFS_SUPER_MAGIC: "smb",
 		unix.V9FS_MAGIC: "9p", unix.FUSE_SUPER_MAGIC: "fuse",
 	}[magic]

@@ -263,6 +263,47 @@ func TestRequireMount(t *testing.T) {
 	}
 }
 
+// TestFilesystemInMemory is never first used, also where the pool's path is made on it; one that was used is.
+func TestFilesystemInMemory(t *testing.T) {
+	for _, kind := range []string{"tmpfs", "ramfs"} {
+		n := start(t, other())
+		n.memory.SetFSType("/other", kind)
+		n.is(t, "other", false, "InMemory")
+		if s := n.status(t, "other"); !strings.Contains(s.Message, "on a "+kind) || s.Used {
+			t.Errorf("%+v", s)
+		}
+		n.memory.SetFSType("/other", "ext4")
+		n.is(t, "other", true, "")
+		n.memory.SetFSType("/other", kind)
+		again := restart(t, n.memory, other())
+		again.is(t, "other", true, "")
+	}
+	below := other()
+	below.Path = "/other/below"
+	n := start(t, below)
+	n.memory.SetFSType("/other", "tmpfs")
+	n.is(t, "other", false, "InMemory")
+	if n.status(t, "other").Used {
+		t.Errorf("%+v", n.status(t, "other"))
+	}
+}
+
+// TestOverlay may be the root of a container, and is warned of once.
+func TestOverlay(t *testing.T) {
+	for _, path := range []string{"/other", "/other/below"} {
+		spec := other()
+		spec.Path = path
+		n := start(t, spec)
+		n.memory.SetFSType("/other", "overlay")
+		n.is(t, "other", true, "")
+		again := restart(t, n.memory, spec)
+		again.is(t, "other", true, "")
+		if n.events.count("PoolOnOverlay") != 1 || again.events.count("PoolOnOverlay") != 0 {
+			t.Errorf("%s: events %q, then %q", path, n.events.all, again.events.all)
+		}
+	}
+}
+
 // TestNetworkFilesystem under a pool of scope node: refused by name, unless volumes of this node are there.
 func TestNetworkFilesystem(t *testing.T) {
 	n := start(t, other())

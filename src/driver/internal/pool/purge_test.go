@@ -75,6 +75,9 @@ func TestADeepTreeIsPurged(t *testing.T) {
 	// A filesystem of the kernel's whose speed is not that of a disk; package disk tests such trees on the host's disk.
 	must(t, unix.Mount("tmpfs", root, "tmpfs", 0, "size=1g"))
 	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	// No pool is first used on one: this one has been.
+	must(t, os.MkdirAll(filepath.Join(root, "pool/csi/.hpp"), 0o700))
+	must(t, os.WriteFile(filepath.Join(root, "pool/csi/.hpp/pool.json"), []byte(`{"version":2,"id":"AAAA"}`), 0o600))
 	n := onMachine(t, root, spec)
 	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3"} {
 		n.volume(t, "local", records.Record{ID: id})

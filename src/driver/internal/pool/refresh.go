@@ -108,6 +108,16 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	if !f.Path { // what filesystem it is on could not be seen before
+		now, g, err := p.decide()
+		if err == nil && now.Action == guard.Refuse {
+			err = guard.Refused(now.Reason, "%s", now.Message)
+		}
+		if err != nil {
+			return "", err
+		}
+		f = g
+	}
 	m := guard.Marker{Version: guard.MarkerVersion, ID: rand.Text(), FSID: f.FSID, Created: p.set.Now().UTC()}
 	if _, err := p.detect(d, m, true); err != nil {
 		return "", err
@@ -118,6 +128,10 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 	err = m.Write(d, disk.CreateFile)
 	if errors.Is(err, fs.ErrExist) { // another node was faster, and is the one to be followed
 		return "", guard.Refused("Changing", "another node takes %s into use; it is looked at again", p.spec.Path)
+	}
+	if err == nil && f.FSType == "overlay" {
+		p.warning("PoolOnOverlay", "%s is on an overlay, such as a container's root or a live system's: its volumes may be "+
+			"gone with that; mount a disk there", p.spec.Path)
 	}
 	return m.ID, err
 }
