@@ -110,7 +110,9 @@ const suffix = ".json"
 // Path is where a volume's record lies, relative to csi/.
 func Path(id string) string { return path.Join(disk.VolumesDir, id+suffix) }
 
-// Prepare makes a record durable under a temporary name, where nobody looks for records.
+// Prepare makes a record durable under a temporary name, where nobody looks for records. The name itself is durable with
+// whatever is changed on the filesystem after it, such as the limit that it names: XFS, ext4 and btrfs keep the order of
+// what they log. TestPowerCuts (tests/vm) holds them to that.
 func Prepare(d disk.FS, r Record) error { return write(d, r, disk.PrepareFile) }
 
 // Place gives a prepared record its name, durably after a sync of disk.VolumesDir. It never replaces one (fs.ErrExist).
