@@ -14,7 +14,7 @@ func isInline(driver, id, target string) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var note struct {
 		Handle string `json:"volumeHandle"`
 		Driver string `json:"driverName"`

@@ -134,7 +134,7 @@ func (l *Ledger) Totals(space disk.Space) Totals {
 	return t
 }
 
-// Short reports whether a request was refused since it was last asked that the pool may have room for without its trash.
+// Short reports whether a request was refused since it was last asked that the pool may have room for without trash.
 func (l *Ledger) Short() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

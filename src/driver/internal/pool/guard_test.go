@@ -133,7 +133,7 @@ func TestNothingIsMadeWhereVolumesAreMissing(t *testing.T) {
 	n.is(t, "local", true, "")
 }
 
-// TestAdoptionWithoutSomeVolumes: a marker that has one of them is on the right disk, as where the node was reinstalled.
+// TestAdoptionWithoutSomeVolumes: a marker that has one of them is on the right disk: the node was reinstalled.
 func TestAdoptionWithoutSomeVolumes(t *testing.T) {
 	first := start(t, local())
 	first.is(t, "local", true, "")

@@ -42,12 +42,8 @@ func (p *Pool) refresh(ctx context.Context) {
 	}
 	if id == "" {
 		p.ledger.Reset(false)
-	} else if len(lacking) > 0 {
-		p.announceLacking(lacking)
-	}
-	if p.shared() && facts.RemembersMissing && id != "" && p.known().id == "" {
-		p.warning("PoolMountOptions", "%s is mounted without lookupcache=positive: this node remembers for up to a minute "+
-			"that a volume is not there which another node has made since; add that mount option", p.spec.Path)
+	} else {
+		p.warn(facts, lacking)
 	}
 	unconfirmed := p.awaitConfirmation(id, facts)
 	before := p.known()

@@ -99,10 +99,14 @@ type Set struct {
 	listeners []chan struct{}
 }
 
+func (c Config) complete() bool {
+	return c.Host != nil && c.State != nil && c.PVs != nil && c.Events != nil && c.Quotas != nil && c.Log != nil &&
+		c.Now != nil && c.Synchronised != nil && c.Node != ""
+}
+
 // New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
 func New(c Config) (*Set, error) {
-	if c.Host == nil || c.State == nil || c.PVs == nil || c.Events == nil || c.Quotas == nil || c.Log == nil ||
-		c.Now == nil || c.Synchronised == nil || c.Node == "" {
+	if !c.complete() {
 		return nil, errors.New("pool set: a field of its Config is missing")
 	}
 	state, err := guard.NewState(c.State)

@@ -3,16 +3,12 @@
 package records
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
-	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -110,9 +106,9 @@ const suffix = ".json"
 // Path is where a volume's record lies, relative to csi/.
 func Path(id string) string { return path.Join(disk.VolumesDir, id+suffix) }
 
-// Prepare makes a record durable under a temporary name, where nobody looks for records. The name itself is durable with
-// whatever is changed on the filesystem after it, such as the limit that it names: XFS, ext4 and btrfs keep the order of
-// what they log. TestPowerCuts (tests/vm) holds them to that.
+// Prepare makes a record durable under a temporary name, where nobody looks for records. The name itself is durable
+// with whatever is changed on the filesystem after it, such as the limit that it names: XFS, ext4 and btrfs keep the
+// order of what they log. TestPowerCuts (tests/vm) holds them to that.
 func Prepare(d disk.FS, r Record) error { return write(d, r, disk.PrepareFile) }
 
 // Place gives a prepared record its name, durably after a sync of disk.VolumesDir. It never replaces one (fs.ErrExist).
@@ -142,49 +138,6 @@ func Withdraw(d disk.FS, id string) error {
 
 // Add makes a record durable. It never replaces one (fs.ErrExist). On error no record is left.
 func Add(d disk.FS, r Record) error { return write(d, r, disk.CreateFile) }
-
-// Replace makes a record durable in the place of an older one, with those fields of that which this driver does not
-// know: a newer one may have added them. After an error either may be there, and the new one not durable.
-func Replace(d disk.FS, r Record) error {
-	return write(d, r, func(d disk.FS, name string, data []byte) error {
-		older, err := d.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return disk.ReplaceFile(d, name, data)
-		}
-		if err == nil {
-			data, err = withUnknown(data, older)
-		}
-		if err != nil {
-			return fmt.Errorf("see what the record says that this driver does not know: %w", err)
-		}
-		return disk.ReplaceFile(d, name, data)
-	})
-}
-
-// withUnknown adds the fields of an older record that no field of Record takes to the end of a new one.
-func withUnknown(data, older []byte) ([]byte, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(older, &fields); err != nil {
-		return nil, err
-	}
-	for f := range reflect.TypeFor[Record]().Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		maps.DeleteFunc(fields, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, name) })
-	}
-	if len(fields) == 0 {
-		return data, nil
-	}
-	unknown, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	var whole bytes.Buffer
-	known := bytes.TrimSuffix(data, []byte("}\n"))
-	if err := json.Indent(&whole, slices.Concat(known, []byte(","), unknown[1:]), "", "  "); err != nil {
-		return nil, err
-	}
-	return append(whole.Bytes(), '\n'), nil
-}
 
 func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
 	data, err := json.MarshalIndent(r, "", "  ")

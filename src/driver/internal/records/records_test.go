@@ -90,7 +90,7 @@ func TestRoundTrip(t *testing.T) {
 // TestReplaceKeepsWhatItDoesNotKnow: a newer driver's optional fields outlive a rollback.
 func TestReplaceKeepsWhatItDoesNotKnow(t *testing.T) {
 	machine, d := empty(t)
-	const newer = `{"version":2,"id":"pvc-1","bytes":1,"inodes":7,"held":5,"pins":[{"group":9}],"zone":null,"backend":"plain"}`
+	const newer = `{"version":2,"id":"pvc-1","bytes":1,"inodes":7,"held":5,"pins":[{"group":9}],"zone":null}`
 	machine.AddFile(volumesDir+"/pvc-1.json", []byte(newer))
 	r, err := records.Read(d, "pvc-1")
 	must(t, err)

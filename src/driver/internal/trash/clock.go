@@ -54,8 +54,8 @@ func NewClock(now func() time.Time, synchronised func() bool, state disk.FS) *Cl
 	return c
 }
 
-// Synchronised reports whether the kernel calls the clock synchronised (adjtimex(2)): NTP has seen to it since the boot,
-// and since it was last set.
+// Synchronised reports whether the kernel calls the clock synchronised (adjtimex(2)): NTP has seen to it since the
+// boot, and since it was last set.
 func Synchronised() bool {
 	var t unix.Timex // no mode is set: nothing changes
 	_, err := unix.Adjtimex(&t)

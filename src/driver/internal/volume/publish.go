@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -118,9 +117,6 @@ func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
 	return nil
 }
 
-// inlinePrefix begins the ids that the kubelet gives to inline volumes (pkg/volume/csi/csi_mounter.go).
-const inlinePrefix = "csi-"
-
 // Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which
 // its record says, is then deleted. Neither an absent pool nor another's trouble keeps a pod from ending.
 func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
@@ -131,23 +127,14 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 		return fmt.Errorf("unpublish volume %s: %w", id, err)
 	}
 	m.mounts.Delete(mountpoint{id, target})
-	_, v, known := m.Pools.Find(id)
-	inline := v.Ephemeral
-	if !known {
-		_, tracked, err := m.trackInline(ctx, target, records.Record{ID: id})
-		if err != nil {
-			return err
-		}
-		known, inline = tracked, tracked
-	}
-	if !known { // after a restart: a pool that hangs must not keep other pods from ending
-		inline = strings.HasPrefix(id, inlinePrefix) &&
-			slices.ContainsFunc(m.Pools.Names(), func(name string) bool { return m.Pools.Spec(name).Inline })
+	inline, known, err := m.wasInline(ctx, id, target)
+	if err != nil {
+		return err
 	}
 	if !inline || m.Published(id) {
 		return nil
 	}
-	err := m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
 		if !r.Ephemeral {
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -91,8 +92,25 @@ func (l *Locked) adoptIn(ctx context.Context, name string, ids []string, pvs map
 	return errors.Join(problems...)
 }
 
-// trackInline writes the record of an untracked directory that is, as the kubelet has noted beside the target, an inline
-// volume: another driver made it, for a pod that has outlived that.
+// inlinePrefix begins the ids that the kubelet gives to inline volumes (pkg/volume/csi/csi_mounter.go).
+const inlinePrefix = "csi-"
+
+// wasInline reports whether what was published at a target may be an inline volume, and whether that is known. After a
+// restart it is not: a pool that hangs must not keep other pods from ending.
+func (m *Manager) wasInline(ctx context.Context, id, target string) (inline, known bool, err error) {
+	if _, v, known := m.Pools.Find(id); known {
+		return v.Ephemeral, true, nil
+	}
+	if _, tracked, err := m.trackInline(ctx, target, records.Record{ID: id}); tracked || err != nil {
+		return tracked, tracked, err
+	}
+	inline = strings.HasPrefix(id, inlinePrefix) &&
+		slices.ContainsFunc(m.Pools.Names(), func(name string) bool { return m.Pools.Spec(name).Inline })
+	return inline, false, nil
+}
+
+// trackInline writes the record of an untracked directory that is, as the kubelet has noted beside the target, an
+// inline volume: another driver made it, for a pod that has outlived that.
 func (m *Manager) trackInline(ctx context.Context, target string, r records.Record) (in string, ok bool, err error) {
 	for name, ids := range m.Pools.Untracked() {
 		if !slices.Contains(ids, r.ID) || !m.IsInline(r.ID, target) {
