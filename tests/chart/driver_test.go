@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -66,6 +67,31 @@ func buildDriver(t *testing.T) (binary string) {
 		t.Fatal(err)
 	}
 	return binary
+}
+
+// TestEveryPoolField: everyPoolField has what the schema has, which has what the driver reads.
+func TestEveryPoolField(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root schema
+	var pools []map[string]any
+	if err := errors.Join(json.Unmarshal(data, &root), json.Unmarshal([]byte(everyPoolField), &pools)); err != nil {
+		t.Fatal(err)
+	}
+	allowed := root.Definitions["storagePool"].Properties
+	trash, _ := pools[0]["trash"].(map[string]any)
+	for where, options := range map[string]struct {
+		allowed map[string]schema
+		set     map[string]any
+	}{"": {allowed, pools[0]}, "trash.": {allowed["trash"].Properties, trash}} {
+		for name := range options.allowed {
+			if _, set := options.set[name]; !set && name != "pvcTemplate" { // a claim that nobody here mounts
+				t.Errorf("everyPoolField lacks %s%s", where, name)
+			}
+		}
+	}
 }
 
 // everyPoolField is a pool with every field that the schema allows, at a value that this version can serve.

@@ -189,6 +189,9 @@ func (w *world) node(t *testing.T, name, token string, options ...string) *progr
 		os.Mkdir(pool, 0o700), os.Mkdir(filepath.Join(dir, "kubelet"), 0o700),
 		os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600),
 		unix.Mount("tmpfs", pool, "tmpfs", 0, "size="+size),
+		// No pool is first used on a tmpfs: this one has been.
+		os.MkdirAll(filepath.Join(pool, "csi/.hpp"), 0o700),
+		os.WriteFile(filepath.Join(pool, "csi/.hpp/pool.json"), []byte(`{"version":2,"id":"of-`+name+`"}`), 0o600),
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
@@ -145,7 +146,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.pools, err = pool.New(pool.Config{
 		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: d.cluster,
 		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.log, Now: time.Now,
-		Node: d.nodeName, Alone: d.controller == "",
+		Synchronised: trash.Synchronised, Node: d.nodeName, Alone: d.controller == "",
 		SystemPaths: []string{"/", d.kubeletDir, d.stateDir}, OSPaths: []string{"/", d.kubeletDir},
 	})
 	if err != nil {
@@ -153,6 +154,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	}
 	manager, err := volume.New(volume.Config{
 		Pools: d.pools, Mounter: mounter{bindmount.New(d.kubeletDir)}, Cluster: d.cluster, Log: d.log, Now: time.Now,
+		IsInline: func(id, target string) bool { return isInline(d.driverName, id, target) },
 	})
 	if err != nil {
 		return err

@@ -114,10 +114,20 @@ func fill(t *testing.T, directory string) (files []string) {
 	}
 }
 
+// poolInMemory is a pool on a tmpfs. None is first used on one: this one has been.
+func poolInMemory(t *testing.T, m *machine, options string) {
+	t.Helper()
+	mountTmpfs(t, m.path("pool"), options)
+	if err := os.MkdirAll(m.path("pool/csi/.hpp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, m.path("pool/csi/.hpp/pool.json"), `{"version":2,"id":"AAAA"}`)
+}
+
 // A volume needs more than one inode, so the first fails at its first step, the next ones with ever more of it done.
 func TestDiskFullInTheMiddleOfCreate(t *testing.T) {
 	m := newMachine(t, onePool)
-	mountTmpfs(t, m.path("pool"), "size=16m,nr_inodes=64")
+	poolInMemory(t, m, "size=16m,nr_inodes=64")
 	controller, _ := m.start(t)
 	create(t, controller, "pvc-0") // makes what the driver keeps beside volumes
 	fillers := fill(t, m.path("pool"))
@@ -155,7 +165,7 @@ func TestDiskFullInTheMiddleOfCreate(t *testing.T) {
 
 func TestNoBytesLeft(t *testing.T) {
 	m := newMachine(t, onePool)
-	mountTmpfs(t, m.path("pool"), "size=1m")
+	poolInMemory(t, m, "size=1m")
 	controller, _ := m.start(t)
 	request := &pb.CreateVolumeRequest{
 		Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 4096},

@@ -168,19 +168,19 @@ func WriteTable(w io.Writer, s Status, now time.Time) error {
 func writePools(table *tabwriter.Writer, s Status, now time.Time) {
 	fmt.Fprintf(table, "%s %s on node %s\n\n", s.Driver, s.Version, s.Node)
 	fmt.Fprintln(table, "POOL\tSTATE\tSEEN\tBACKEND\tENFORCEMENT\tSIZE\tFREE\tALLOCATABLE\tPROMISED\tVOLUMES\tTRASH\t"+
-		"LOST\tUNCOUNTED\tPATH")
+		"LOST\tUNCOUNTED\tUNTRACKED\tPATH")
 	for _, p := range s.Pools {
 		seen, is := ago(p.Seen, now), p.State
 		if !Served(is) {
-			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", p.Name, is, seen, p.Path)
+			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", p.Name, is, seen, p.Path)
 			continue
 		}
 		if p.ReadOnly {
 			is += ", read-only"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n",
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n",
 			p.Name, is, seen, p.Backend, p.Enforcement, size(p.Size), size(p.Free), size(p.Allocatable), size(p.Promised),
-			p.Volumes, p.TrashEntries, p.Lost+p.Refused, p.Uncounted, p.Path)
+			p.Volumes, p.TrashEntries, p.Lost+p.Refused, p.Uncounted, p.Untracked, p.Path)
 	}
 	for _, p := range s.Pools {
 		if p.Message != "" {

@@ -138,7 +138,7 @@ func TestStatus(t *testing.T) {
 		{
 			Name: "local", Path: "/pool", Present: true, Configured: true, Selected: true, Used: true, ID: "id-1",
 			Backend: "plain", Enforcement: "none", Inline: true, Size: 100 << 30, Free: 60 << 30, Allocatable: 50 << 30,
-			Promised: 1536, Volumes: 3, TrashEntries: 2, OldestTrash: now, Lost: 4, Refused: 5,
+			Promised: 1536, Volumes: 3, TrashEntries: 2, OldestTrash: now, Lost: 4, Refused: 5, Untracked: 13,
 			Seen: now.Add(-2 * time.Second),
 		},
 		{
@@ -176,6 +176,12 @@ func TestStatus(t *testing.T) {
 	var table bytes.Buffer
 	if err := control.WriteTable(&table, got, now); err != nil {
 		t.Fatal(err)
+	}
+	if lines := strings.Split(table.String(), "\n"); !slices.Equal(strings.Fields(lines[3]), []string{
+		"local", "present", "2s", "ago", "plain", "none", "100.0Gi", "60.0Gi", "50.0Gi", "1.5Ki", "3", "2", "9", "0", "13",
+		"/pool",
+	}) || len(strings.Fields(lines[5])) != len(strings.Fields(lines[2])) {
+		t.Errorf("the table:\n%s", table.String())
 	}
 	for _, part := range []string{
 		"hpp 0.1.0 on node worker-1", "100.0Gi", "1.5Ki", "not configured", "2s ago", "90s ago", "present, read-only",

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -253,6 +254,28 @@ func TestOrphans(t *testing.T) {
 	}
 	if got := r.samples(t, "hpp_controller_orphans"); len(got) != 0 {
 		t.Errorf("of a node that is gone: %v", got)
+	}
+}
+
+// TestOrphansBesideAPoolThatHangs are reported, and those in it stand as they were found before.
+func TestOrphansBesideAPoolThatHangs(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t, a)
+	a.Put(&wire.Volume{Id: "unnamed", Pool: "local", Created: r.now.Add(-2 * time.Hour).Unix()})
+	a.Fail(errors.New("pool nfs does not answer"))
+	r.look(t)
+	for range 2 {
+		r.set(func() { r.cleared = map[string]bool{"a": true} })
+		r.server.Changed("a", true)
+		tunneltest.Until(t, "it is searched", func() (done bool) {
+			r.set(func() { done = len(r.cleared) == 0 })
+			return done
+		})
+		if got := r.samples(t, "hpp_controller_orphans")["unnamed a local"]; got != 1 {
+			t.Errorf("%v orphans, want 1", got)
+		}
+		a.Remove()
 	}
 }
 

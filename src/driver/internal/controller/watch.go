@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
@@ -172,14 +174,21 @@ func (s *Server) searchNode(ctx context.Context, node string) {
 	brief, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	found, err := s.searchPeer(brief, p)
-	if err != nil {
-		if ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "cannot look for orphans", logging.KeyNode, node, logging.KeyError, err)
-		}
+	if err != nil && ctx.Err() == nil {
+		s.Log.WarnContext(ctx, "cannot look for orphans", logging.KeyNode, node, logging.KeyError, err)
+	}
+	if err != nil && status.Code(err) != codes.Unavailable {
 		return
 	}
 	s.mu.Lock()
 	before := s.found[node]
+	if err != nil { // a pool hangs: of it what was found last stands
+		for name, was := range before {
+			if _, again := found[name]; !again {
+				found[name] = was
+			}
+		}
+	}
 	s.found[node] = found
 	s.mu.Unlock()
 	for name, f := range found {

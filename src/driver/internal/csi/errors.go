@@ -73,7 +73,7 @@ func table() []row {
 		{codes.FailedPrecondition, nil, []error{records.ErrBroken}},
 		{codes.NotFound, map[verb]codes.Code{remove: codes.OK}, []error{records.ErrNotFound}},
 		{codes.FailedPrecondition, nil, []error{volume.ErrPublished, volume.ErrTargetTaken, volume.ErrSingleWriter}},
-		{codes.Unavailable, nil, []error{volume.ErrClusterUnknown}},
+		{codes.Unavailable, nil, []error{volume.ErrClusterUnknown, volume.ErrUncertain}},
 		{codes.ResourceExhausted, nil, []error{errElsewhere}},
 		{codes.Aborted, nil, []error{errBadToken}}, // spec, "ListVolumes Errors"
 		{codes.ResourceExhausted, full, []error{syscall.ENOSPC, syscall.EDQUOT}},

@@ -182,6 +182,7 @@ func TestCodes(t *testing.T) {
 		{resize, volume.ErrLost, codes.DataLoss},
 		{remove, pool.ErrAbsent, codes.Unavailable},
 		{remove, volume.ErrClusterUnknown, codes.Unavailable},
+		{remove, volume.ErrUncertain, codes.Unavailable},
 		{remove, volume.ErrPublished, codes.FailedPrecondition},
 		{remove, volume.ErrNamed, codes.FailedPrecondition},
 		{remove, volume.ErrUnsupported, codes.FailedPrecondition},

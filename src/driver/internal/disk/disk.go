@@ -142,6 +142,9 @@ type Facts struct {
 	// FSType is the filesystem's name ("ext4", "xfs", "nfs" …), else the magic number of statfs(2) in hexadecimal.
 	FSType   string
 	ReadOnly bool
+	// RemembersMissing reports an NFS client that remembers for a while which names are not there, as it does unless it is
+	// mounted with lookupcache=positive or none (nfs(5)).
+	RemembersMissing bool
 }
 
 // Host opens directories of the host by their absolute path on it.

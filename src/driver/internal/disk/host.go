@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/openat"
 )
 
@@ -71,7 +73,27 @@ func describe(f *os.File, facts *Facts) (mountPoint bool, err error) {
 	facts.FSID = fmt.Sprintf("%08x%08x", uint32(on.Fsid.Val[0]), uint32(on.Fsid.Val[1]))
 	facts.FSType = fsType(int64(on.Type))
 	facts.ReadOnly = mount.ReadOnly
+	if err == nil && facts.FSType == "nfs" {
+		facts.RemembersMissing, err = remembersMissing(f)
+	}
 	return mount.Mounted, err
+}
+
+// remembersMissing looks at the options of the filesystem that a directory is on; false where it has none.
+func remembersMissing(f *os.File) (bool, error) {
+	table, err := mounts.Read(mounts.Self)
+	if err != nil {
+		return false, err
+	}
+	mount, err := table.Of(f)
+	return err == nil && mount != nil && !keepsNoMissing(mount.VFSOptions), err
+}
+
+// keepsNoMissing reads the options as the kernel shows them (nfs_show_mount_options).
+func keepsNoMissing(options string) bool {
+	return slices.ContainsFunc(strings.Split(options, ","), func(o string) bool {
+		return o == "lookupcache=pos" || o == "lookupcache=none"
+	})
 }
 
 // fsType names the filesystems that matter here by the magic numbers of statfs(2). ext2 and ext3 share that of ext4,
@@ -79,7 +101,8 @@ func describe(f *os.File, facts *Facts) (mountPoint bool, err error) {
 func fsType(magic int64) string {
 	name, ok := map[int64]string{
 		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs",
-		unix.TMPFS_MAGIC: "tmpfs", unix.NFS_SUPER_MAGIC: "nfs", unix.CEPH_SUPER_MAGIC: "cephfs",
+		unix.TMPFS_MAGIC: "tmpfs", unix.RAMFS_MAGIC: "ramfs", unix.OVERLAYFS_SUPER_MAGIC: "overlay",
+		unix.NFS_SUPER_MAGIC: "nfs", unix.CEPH_SUPER_MAGIC: "cephfs",
 		unix.SMB_SUPER_MAGIC: "smb", unix.SMB2_SUPER_MAGIC: "smb", unix.CIFS_SUPER_MAGIC: "smb",
 		unix.V9FS_MAGIC: "9p", unix.FUSE_SUPER_MAGIC: "fuse",
 		// Several nodes have one of these at once, too. OCFS2's and GFS2's are in the kernel's headers, the others in

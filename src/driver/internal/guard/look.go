@@ -79,30 +79,32 @@ func IsOn(host disk.Host, dev uint64, paths []string) (bool, error) {
 	return false, nil
 }
 
-// Confirm compares a decision about a pool that is new to this node with the ids that PersistentVolumes place in it.
-// Volumes that ought to be in it already mean that their disk is missing: to go on would hide that for ever.
-func Confirm(host disk.Host, spec poolspec.Pool, d Decision, f Facts, wanted []string) Decision {
+// Confirm compares a decision about a pool that is new to this node with the ids that PersistentVolumes place in it,
+// and gives those that it lacks. Volumes that ought to be in it already mean that their disk is missing: to go on would
+// hide that for ever. A marker says that it is the right disk, unless none of them is there: then it may lie below the
+// disk that is not mounted.
+func Confirm(host disk.Host, spec poolspec.Pool, d Decision, f Facts, wanted []string) (_ Decision, lacking []string) {
 	if len(wanted) == 0 {
 		if refused, is := OnNetwork(spec, f.Facts); is { // also with a marker, which another node has made
-			return refused
+			return refused, nil
 		}
-		return d
+		return d, nil
 	}
 	if f.Remembered.Forgotten || f.Told.ID != "" { // what other nodes have is no wrong disk, whatever it lacks
-		return d
+		return d, nil
 	}
-	lacking := wanted
+	lacking = wanted
 	if f.CSI {
 		var err error
 		if lacking, err = missing(host, spec.Path, wanted); err != nil {
-			return Failed(spec.Path, err)
+			return Failed(spec.Path, err), nil
 		}
 	}
-	if len(lacking) > 0 {
-		return Absent("VolumesMissing", "%s lacks the directories of volumes that PersistentVolumes name: %s; mount "+
-			"their filesystem, or if they are lost: driver pool forget %s", spec.Path, Abridge(lacking), spec.Name)
+	if len(lacking) == 0 || (d.Action == Adopt && len(lacking) < len(wanted)) {
+		return d, lacking
 	}
-	return d
+	return Absent("VolumesMissing", "%s lacks the directories of volumes that PersistentVolumes name: %s; mount "+
+		"their filesystem, or if they are lost: driver pool forget %s", spec.Path, Abridge(lacking), spec.Name), lacking
 }
 
 // missing gives those ids that have neither a directory nor a record.

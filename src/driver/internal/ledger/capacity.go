@@ -58,6 +58,16 @@ func allocatable(spec poolspec.Pool, space disk.Space, p promises) int64 {
 	return max(0, room)
 }
 
+// largest is what could be promised if the pool's volumes had the filesystem for themselves, as far as is known.
+func largest(spec poolspec.Pool, space disk.Space, p promises) int64 {
+	usable, own := min(space.Size, space.Used+space.Free), int64(0)
+	if p.enforced {
+		own = min(p.used, usable)
+	}
+	space.Used, space.Free, space.InodesFree = own, usable-own, space.Inodes
+	return allocatable(spec, space, p)
+}
+
 // noRoom says which limit of the pool a request meets.
 func noRoom(spec poolspec.Pool, space disk.Space, promised, room, asked int64) error {
 	switch {
@@ -127,7 +137,7 @@ func (l *Ledger) Totals(space disk.Space) Totals {
 	return t
 }
 
-// Short reports whether a request was refused for lack of room since it was last asked.
+// Short reports whether a request was refused since it was last asked that the pool may have room for without trash.
 func (l *Ledger) Short() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

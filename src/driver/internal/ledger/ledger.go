@@ -51,7 +51,7 @@ type Ledger struct {
 	refused   int
 	uncounted int
 	guessed   bool // other is a guess
-	short     bool // a request was refused for lack of room
+	short     bool // a request was refused for lack of room that the trash may have
 }
 
 // New returns the empty ledger of a pool.
@@ -133,7 +133,7 @@ func (l *Ledger) Grow(id string, to int64, space disk.Space) (release func(), er
 // promise needs the lock.
 func (l *Ledger) promise(id string, bytes int64, space disk.Space) (release func(), err error) {
 	if room := allocatable(l.spec, space, l.promises(space)); bytes > room {
-		l.short = true
+		l.short = l.short || bytes <= largest(l.spec, space, l.promises(space))
 		return nil, noRoom(l.spec, space, l.promised, room, bytes)
 	}
 	l.reserved[id] = bytes

@@ -88,11 +88,12 @@ func TestRefusalsSayWhy(t *testing.T) {
 		says    string
 	}{
 		"too large": {
-			func(_ *Ledger, s *disk.Space) { s.Free = mi }, ErrNoSpace,
+			func(_ *Ledger, s *disk.Space) { s.Used, s.Free = gi-mi, mi }, ErrNoSpace,
 			"has room for 1Mi (size 1Gi, free 1Mi, reserve 0, promised 1Mi), asked for 2Mi",
 		},
-		"read-only": {func(_ *Ledger, s *disk.Space) { s.ReadOnly = true }, ErrNoSpace, "read-only"},
-		"no inode":  {func(_ *Ledger, s *disk.Space) { s.Inodes = 10 }, ErrNoSpace, "no free inode"},
+		"never fits": {func(_ *Ledger, s *disk.Space) { s.Size, s.Free = mi, mi }, ErrNoSpace, "has room for 1Mi"},
+		"read-only":  {func(_ *Ledger, s *disk.Space) { s.ReadOnly = true }, ErrNoSpace, "read-only"},
+		"no inode":   {func(_ *Ledger, s *disk.Space) { s.Inodes = 10 }, ErrNoSpace, "no free inode"},
 		"not selected": {func(l *Ledger, _ *disk.Space) {
 			l.spec.NodeSelector = map[string]string{"disk": "ssd"}
 			l.Select(false)
@@ -113,13 +114,32 @@ func TestRefusalsSayWhy(t *testing.T) {
 			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%v, want %v with %q", err, test.err, test.says)
 			}
-			if short := l.Short(); short != (errors.Is(test.err, ErrNoSpace) && name != "maxVolumes") {
+			if short := l.Short(); short != (name == "too large" || name == "no inode") {
 				t.Errorf("short: %v", short)
 			}
 			if l.Short() {
 				t.Error("short is said twice")
 			}
 		})
+	}
+}
+
+// TestShort: what the pool could not hold without its trash either is no reason to purge that.
+func TestShort(t *testing.T) {
+	for asked, want := range map[int64]bool{60 * mi: true, 60*mi + 1: false, 1 << 50: false} {
+		l, space := account(t)
+		for what, promise := range map[string]func() error{
+			"reserve": func() error { _, err := l.Reserve("pvc-9", asked, space); return err },
+			"grow":    func() error { _, err := l.Grow("pvc-1", 40*mi+asked, space); return err },
+		} {
+			if err := promise(); !errors.Is(err, ErrNoSpace) || l.Short() != want {
+				t.Errorf("%s %d bytes: %v, want short %v", what, asked, err, want)
+			}
+		}
+		_, _ = l.Reserve("pvc-9", 60*mi, space)
+		if _, err := l.Reserve("pvc-9", asked, space); err == nil || !l.Short() {
+			t.Errorf("a request for %d bytes ends that an earlier one was short: %v", asked, err)
+		}
 	}
 }
 

@@ -80,6 +80,8 @@ func gauges() []gauge {
 			func(s sample) float64 { return float64(s.Refused) }),
 		of("uncounted_volumes", "Number of volumes that have an ID and are not held to their size, as after a copy by hand.",
 			func(s sample) float64 { return float64(s.Uncounted) }),
+		of("untracked_directories", "Number of directories in csi/ without a record, which no PersistentVolume named so far.",
+			func(s sample) float64 { return float64(s.Untracked) }),
 		of("trash_entries", "Number of deleted volumes waiting for removal.",
 			func(s sample) float64 { return float64(s.TrashEntries) }),
 		configured(of("trash_oldest_seconds",

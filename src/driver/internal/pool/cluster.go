@@ -100,15 +100,15 @@ func (s *Set) listed(ctx context.Context) ([]PersistentVolume, error) {
 	return s.cache.pvs, s.cache.err
 }
 
-// ask asks the cluster about a pool that is new to this node.
-func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) guard.Decision {
+// ask asks the cluster about a pool that is new to this node. lacking are volumes that ought to be in it.
+func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) (_ guard.Decision, lacking []string) {
 	if d.Action == guard.StayAside && p.known().asked {
-		return d
+		return d, nil
 	}
 	pvs, err := p.set.listed(ctx)
 	if err != nil {
 		return guard.Absent("ClusterUnknown",
-			"waiting for the Kubernetes API to say whether %s ought to have volumes already: %v", p.spec.Path, err)
+			"waiting for the Kubernetes API to say whether %s ought to have volumes already: %v", p.spec.Path, err), nil
 	}
 	var wanted []string
 	for _, pv := range pvs {
@@ -119,7 +119,7 @@ func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) guard.D
 	if d.Action == guard.StayAside {
 		p.update(func(s *state) { s.asked, s.served = true, len(wanted) > 0 })
 		if len(wanted) == 0 {
-			return d
+			return d, nil
 		}
 		f.Selected = true
 		d = guard.Decide(p.spec, f)

@@ -133,6 +133,35 @@ func TestNothingIsMadeWhereVolumesAreMissing(t *testing.T) {
 	n.is(t, "local", true, "")
 }
 
+// TestAdoptionWithoutSomeVolumes: a marker that has one of them is on the right disk: the node was reinstalled.
+func TestAdoptionWithoutSomeVolumes(t *testing.T) {
+	first := start(t, local())
+	first.is(t, "local", true, "")
+	first.volume(t, "local", records.Record{ID: "pvc-1"})
+	first.memory.ReplaceByEmpty("/state")
+	n := restart(t, first.memory, local())
+	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", "local"))
+	n.is(t, "local", true, "")
+	if id := n.status(t, "local").ID; id != first.status(t, "local").ID || !slices.Equal(n.volumes(), []string{"pvc-1"}) {
+		t.Errorf("adopted %s with %v", id, n.volumes())
+	}
+	want := "VolumesMissing: pool local: adopted for its identity, without volumes that PersistentVolumes name: pvc-2"
+	if n.check(t); n.events.count("VolumesMissing") != 1 || !slices.Contains(n.events.all, want) {
+		t.Errorf("events %q", n.events.all)
+	}
+}
+
+// TestAMarkerWithoutAnyVolume may lie below a disk that is not mounted.
+func TestAMarkerWithoutAnyVolume(t *testing.T) {
+	n := start(t, local())
+	n.memory.AddFile("/pool/csi/.hpp/pool.json", []byte(`{"version":2,"id":"AAAA"}`))
+	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", "local"))
+	n.is(t, "local", false, "VolumesMissing")
+	if n.events.count("VolumesMissing") != 0 || n.status(t, "local").Used {
+		t.Errorf("%+v, events %q", n.status(t, "local"), n.events.all)
+	}
+}
+
 // TestForgetLetsAPoolBeMadeAlthoughVolumesAreMissing.
 func TestForgetLetsAPoolBeMadeAlthoughVolumesAreMissing(t *testing.T) {
 	n := start(t, local())
@@ -231,6 +260,47 @@ func TestRequireMount(t *testing.T) {
 	n.is(t, "other", false, "MarkerMissing")
 	if len(n.Absent()) != 1 {
 		t.Errorf("a pool that was here is not missed: %v", n.Absent())
+	}
+}
+
+// TestFilesystemInMemory is never first used, also where the pool's path is made on it; one that was used is.
+func TestFilesystemInMemory(t *testing.T) {
+	for _, kind := range []string{"tmpfs", "ramfs"} {
+		n := start(t, other())
+		n.memory.SetFSType("/other", kind)
+		n.is(t, "other", false, "InMemory")
+		if s := n.status(t, "other"); !strings.Contains(s.Message, "on a "+kind) || s.Used {
+			t.Errorf("%+v", s)
+		}
+		n.memory.SetFSType("/other", "ext4")
+		n.is(t, "other", true, "")
+		n.memory.SetFSType("/other", kind)
+		again := restart(t, n.memory, other())
+		again.is(t, "other", true, "")
+	}
+	below := other()
+	below.Path = "/other/below"
+	n := start(t, below)
+	n.memory.SetFSType("/other", "tmpfs")
+	n.is(t, "other", false, "InMemory")
+	if n.status(t, "other").Used {
+		t.Errorf("%+v", n.status(t, "other"))
+	}
+}
+
+// TestOverlay may be the root of a container, and is warned of once.
+func TestOverlay(t *testing.T) {
+	for _, path := range []string{"/other", "/other/below"} {
+		spec := other()
+		spec.Path = path
+		n := start(t, spec)
+		n.memory.SetFSType("/other", "overlay")
+		n.is(t, "other", true, "")
+		again := restart(t, n.memory, spec)
+		again.is(t, "other", true, "")
+		if n.events.count("PoolOnOverlay") != 1 || again.events.count("PoolOnOverlay") != 0 {
+			t.Errorf("%s: events %q, then %q", path, n.events.all, again.events.all)
+		}
 	}
 }
 

@@ -168,7 +168,7 @@ func newNode(t *testing.T, host host, change func(*Config), specs ...poolspec.Po
 	c := Config{
 		Specs: specs, Host: host, State: state, PVs: n.cluster, Events: n.events, Quotas: quota.New(t.TempDir()),
 		Log: slog.New(slog.NewTextHandler(n.log, nil)), Now: n.clock.Now, SystemPaths: []string{"/"},
-		Node: "this", Alone: true, OSPaths: []string{"/"},
+		Synchronised: func() bool { return true }, Node: "this", Alone: true, OSPaths: []string{"/"},
 	}
 	change(&c)
 	n.Set, err = New(c)

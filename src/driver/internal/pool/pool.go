@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
@@ -31,6 +32,7 @@ type Pool struct {
 	// decided whether the pool can be used.
 	use        sync.RWMutex
 	refreshing sync.Mutex
+	givenUp    atomic.Int32 // calls that Within has left
 
 	mu sync.Mutex // guards state
 	state
@@ -80,7 +82,7 @@ const notChecked = "NotChecked"
 
 func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
 	p := &Pool{
-		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Now, set.Log),
+		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Log),
 		log: set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path),
 	}
 	if p.shared() {
@@ -209,6 +211,7 @@ type Status struct {
 	Lost         int       `json:"lost"`
 	Refused      int       `json:"refused"`
 	Uncounted    int       `json:"uncounted"`
+	Untracked    int       `json:"untracked"` // directories without a record
 	TrashEntries int       `json:"trash"`
 	OldestTrash  time.Time `json:"oldestTrash,omitzero"`
 	TrashDue     time.Time `json:"trashDue,omitzero"` // since when a deleted volume should be gone and is not
@@ -260,6 +263,7 @@ func (p *Pool) status() Status {
 	st.Volumes, st.Promised, st.Allocatable, st.Uncounted = t.Volumes, t.Promised, t.Largest, t.Uncounted
 	// Of what recovery found in trouble, that which was not deleted since.
 	st.Lost, st.Refused = p.ledger.Count(s.report.Lost), t.Refused+p.ledger.Count(s.report.Uncleared)
+	st.Untracked = len(s.report.Untracked)
 	return st
 }
 

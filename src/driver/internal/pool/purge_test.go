@@ -75,6 +75,9 @@ func TestADeepTreeIsPurged(t *testing.T) {
 	// A filesystem of the kernel's whose speed is not that of a disk; package disk tests such trees on the host's disk.
 	must(t, unix.Mount("tmpfs", root, "tmpfs", 0, "size=1g"))
 	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	// No pool is first used on one: this one has been.
+	must(t, os.MkdirAll(filepath.Join(root, "pool/csi/.hpp"), 0o700))
+	must(t, os.WriteFile(filepath.Join(root, "pool/csi/.hpp/pool.json"), []byte(`{"version":2,"id":"AAAA"}`), 0o600))
 	n := onMachine(t, root, spec)
 	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3"} {
 		n.volume(t, "local", records.Record{ID: id})
@@ -128,12 +131,19 @@ func TestTrashGivesWayToARefusedRequest(t *testing.T) {
 		}
 	}
 	wants("there is room", "pvc-1", "pvc-2")
-	must(t, n.Use(t.Context(), "local", func(o *Open) error {
-		if _, err := o.Ledger.Reserve("pvc-3", 1<<50, disk.Space{}); !errors.Is(err, ledger.ErrNoSpace) {
-			t.Errorf("reserve: %v", err)
-		}
-		return nil
-	}))
+	refuse := func(bytes int64) {
+		t.Helper()
+		must(t, n.Use(t.Context(), "local", func(o *Open) error {
+			full := disk.Space{Size: 8192, Used: 8192}
+			if _, err := o.Ledger.Reserve("pvc-3", bytes, full); !errors.Is(err, ledger.ErrNoSpace) {
+				t.Errorf("reserve: %v", err)
+			}
+			return nil
+		}))
+	}
+	refuse(1 << 50)
+	wants("a request that could never fit was refused", "pvc-1", "pvc-2")
+	refuse(4096)
 	wants("a request was refused", "pvc-1")
 	wants("no other was", "pvc-1")
 }

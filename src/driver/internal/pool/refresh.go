@@ -24,8 +24,9 @@ func (p *Pool) refresh(ctx context.Context) {
 	p.refreshing.Lock()
 	defer p.refreshing.Unlock()
 	now, facts, err := p.decide()
+	var lacking []string
 	if err == nil && now.Action != guard.Use && now.Action != guard.Refuse {
-		now = p.ask(ctx, now, facts)
+		now, lacking = p.ask(ctx, now, facts)
 	}
 	if err == nil && now.Action <= guard.Adopt && !p.left {
 		err = p.succeed(facts.Marker.ID)
@@ -44,6 +45,8 @@ func (p *Pool) refresh(ctx context.Context) {
 	}
 	if id == "" {
 		p.ledger.Reset(false)
+	} else {
+		p.warn(facts, lacking)
 	}
 	unconfirmed := p.awaitConfirmation(id, facts)
 	before := p.known()
@@ -112,6 +115,16 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	if !f.Path { // what filesystem it is on could not be seen before
+		now, g, err := p.decide()
+		if err == nil && now.Action == guard.Refuse {
+			err = guard.Refused(now.Reason, "%s", now.Message)
+		}
+		if err != nil {
+			return "", err
+		}
+		f = g
+	}
 	m := guard.Marker{Version: guard.MarkerVersion, ID: rand.Text(), FSID: f.FSID, Created: p.set.Now().UTC()}
 	if p.shared() {
 		m.Owner = p.told().Owner
@@ -125,6 +138,10 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 	err = m.Write(d, disk.CreateFile)
 	if errors.Is(err, fs.ErrExist) { // another node was faster, and is the one to be followed
 		return "", guard.Refused("Changing", "another node takes %s into use; it is looked at again", p.spec.Path)
+	}
+	if err == nil && f.FSType == "overlay" {
+		p.warning("PoolOnOverlay", "%s is on an overlay, such as a container's root or a live system's: its volumes may be "+
+			"gone with that; mount a disk there", p.spec.Path)
 	}
 	return m.ID, err
 }

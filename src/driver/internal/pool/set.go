@@ -70,6 +70,8 @@ type Config struct {
 	Quotas *quota.Quotas
 	Log    *slog.Logger
 	Now    func() time.Time
+	// Synchronised reports whether the kernel calls the clock so.
+	Synchronised func() bool
 	// Node names this node's room in shared pools. Without a controller, Alone, it takes them into use by itself.
 	Node  string
 	Alone bool
@@ -96,10 +98,14 @@ type Set struct {
 	listeners []chan struct{}
 }
 
+func (c Config) complete() bool {
+	return c.Host != nil && c.State != nil && c.PVs != nil && c.Events != nil && c.Quotas != nil && c.Log != nil &&
+		c.Now != nil && c.Synchronised != nil && c.Node != ""
+}
+
 // New reads what the node remembers. Nothing on a pool's disk is touched before Use and Run.
 func New(c Config) (*Set, error) {
-	if c.Host == nil || c.State == nil || c.PVs == nil || c.Events == nil || c.Quotas == nil || c.Log == nil ||
-		c.Now == nil || c.Node == "" {
+	if !c.complete() {
 		return nil, errors.New("pool set: a field of its Config is missing")
 	}
 	state, err := guard.NewState(c.State)
@@ -111,7 +117,7 @@ func New(c Config) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{Config: c, state: state, memory: memory}
-	purger := trash.NewPurger()
+	purger := trash.NewPurger(trash.NewClock(c.Now, c.Synchronised, c.State))
 	for _, spec := range c.Specs {
 		s.pools = append(s.pools, newPool(s, spec, purger))
 	}

@@ -170,3 +170,19 @@ func TestConfirmationIsAwaited(t *testing.T) {
 		t.Errorf("absent are %q", absent)
 	}
 }
+
+// TestAnNFSClientThatRemembersWhatIsMissing is warned of, once each time that the pool comes.
+func TestAnNFSClientThatRemembersWhatIsMissing(t *testing.T) {
+	for kind, want := range map[string]int{"nfs": 1, "cephfs": 0} {
+		memory := newMemory()
+		memory.SetFSType("/other", kind)
+		n := join(t, memory, everybodys())
+		n.tell(guard.Told{Make: true})
+		n.check(t)
+		n.tell(guard.Told{ID: n.status(t, "everybodys").ID})
+		n.check(t)
+		if n.wants(t, "everybodys", true, ""); n.events.count("PoolMountOptions") != want {
+			t.Errorf("%s: events %q, want %d warnings", kind, n.events.all, want)
+		}
+	}
+}

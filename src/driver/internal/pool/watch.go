@@ -233,6 +233,20 @@ func (p *Pool) announcePresent() {
 	}
 }
 
+// warn reports what is doubtful about a pool that can be used: it was adopted without volumes that ought to be in it,
+// or is mounted with options that a shared pool should not have.
+func (p *Pool) warn(f guard.Facts, lacking []string) {
+	if len(lacking) > 0 {
+		p.log.Error("PersistentVolumes name volumes that the adopted pool does not have", logging.KeyVolumes, lacking)
+		p.warning("VolumesMissing", "adopted for its identity, without volumes that PersistentVolumes name: %s",
+			guard.Abridge(lacking))
+	}
+	if p.shared() && f.RemembersMissing && p.known().id == "" {
+		p.warning("PoolMountOptions", "%s is mounted without lookupcache=positive: this node remembers for up to a minute "+
+			"that a volume is not there which another node has made since; add that mount option", p.spec.Path)
+	}
+}
+
 // announceEnforcement reports that enforcement was lost, or is there again.
 func (p *Pool) announceEnforcement(was, is quota.Backend, lost bool) {
 	p.set.changed()

@@ -130,7 +130,9 @@ func Path(id string) string { return path.Join(disk.VolumesDir, id+suffix) }
 // Prepare, Add and Replace refuse a record that Read would not take (ErrUnwritten), and change nothing then: without one
 // that can be read a volume cannot be deleted.
 
-// Prepare makes a record durable under a temporary name, where nobody looks for records.
+// Prepare makes a record durable under a temporary name, where nobody looks for records. The name itself is durable
+// with whatever is changed on the filesystem after it, such as the limit that it names: XFS, ext4 and btrfs keep the
+// order of what they log. TestPowerCuts (tests/vm) holds them to that.
 func Prepare(d disk.FS, r Record) error { return write(d, r, disk.PrepareFile) }
 
 // Place gives a prepared record its name, durably after a sync of disk.VolumesDir. It never replaces one (fs.ErrExist).
@@ -160,10 +162,6 @@ func Withdraw(d disk.FS, id string) error {
 
 // Add makes a record durable. It never replaces one (fs.ErrExist). On error no record is left.
 func Add(d disk.FS, r Record) error { return write(d, r, disk.CreateFile) }
-
-// Replace makes a record durable in the place of an older one. After an error either may be there, and the new one not
-// durable.
-func Replace(d disk.FS, r Record) error { return write(d, r, disk.ReplaceFile) }
 
 func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
 	data, err := json.MarshalIndent(r, "", "  ")

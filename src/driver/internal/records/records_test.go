@@ -1,6 +1,7 @@
 package records_test
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"reflect"
@@ -83,6 +84,31 @@ func TestRoundTrip(t *testing.T) {
 	}
 	if want := (quota.Limit{Bytes: 8192, Inodes: 100}); r.Limit() != want {
 		t.Errorf("limit %+v", r.Limit())
+	}
+}
+
+// TestReplaceKeepsWhatItDoesNotKnow: a newer driver's optional fields outlive a rollback.
+func TestReplaceKeepsWhatItDoesNotKnow(t *testing.T) {
+	machine, d := empty(t)
+	const newer = `{"version":2,"id":"pvc-1","bytes":1,"inodes":7,"held":5,"pins":[{"group":9}],"zone":null}`
+	machine.AddFile(volumesDir+"/pvc-1.json", []byte(newer))
+	r, err := records.Read(d, "pvc-1")
+	must(t, err)
+	for _, r.Bytes = range []int64{4096, 8192} {
+		r.Inodes = 0
+		must(t, records.Replace(d, r))
+	}
+	data, err := d.ReadFile(records.Path("pvc-1"))
+	must(t, err)
+	var got map[string]any
+	must(t, json.Unmarshal(data, &got))
+	_, zone := got["zone"]
+	if got["held"] != 5.0 || got["bytes"] != 8192.0 || got["inodes"] != nil || !zone || !json.Valid(data) ||
+		!reflect.DeepEqual(got["pins"], []any{map[string]any{"group": 9.0}}) || strings.Count(string(data), "held") != 1 {
+		t.Errorf("%s", data)
+	}
+	if again, err := records.Read(open(t, machine.Crash()), "pvc-1"); err != nil || !reflect.DeepEqual(again, r) {
+		t.Errorf("%+v, %v; want %+v", again, err, r)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -28,7 +30,7 @@ func TestTheClockWasSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.start(poolspec.Trash{Retention: poolspec.Duration(test.retention)})
+			m.start(t, poolspec.Trash{Retention: poolspec.Duration(test.retention)})
 			m.kept("pvc-1")
 			m.trashed("pvc-2", m.wall, record("pvc-2", records.Purge, 0))
 			m.trashed("pvc-3", m.wall.Add(-test.retention), record("pvc-3", records.Trash, 0))
@@ -99,7 +101,7 @@ func TestDeletedInTheFuture(t *testing.T) {
 // TestARetentionOfNone purges whatever the clock says.
 func TestARetentionOfNone(t *testing.T) {
 	m := newMachine(t)
-	m.start(poolspec.Trash{})
+	m.start(t, poolspec.Trash{})
 	m.kept("pvc-1")
 	m.trashed("pvc-2", m.wall.Add(1000*time.Hour), record("pvc-2", records.Trash, 0))
 	m.wall = m.wall.Add(-time.Hour)
@@ -107,10 +109,107 @@ func TestARetentionOfNone(t *testing.T) {
 	m.wants(t, "at once")
 }
 
-// TestBootClock: it is the real one that a worker has.
+// TestAWrongClockAtBoot: nothing is purged by age until the clock is synchronised, or the boot is a retention ago.
+func TestAWrongClockAtBoot(t *testing.T) {
+	const retention = 72 * time.Hour
+	for name, test := range map[string]struct {
+		pass time.Duration
+		sync bool
+		want []string
+	}{
+		"at once":                        {0, false, []string{"pvc-1", "pvc-2"}},
+		"before the clock is known":      {23 * time.Hour, false, []string{"pvc-1", "pvc-2"}},
+		"once the boot is a day ago":     {24 * time.Hour, false, nil},
+		"once the clock is synchronised": {time.Minute, true, []string{"pvc-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.trashed("pvc-1", m.wall.Add(-time.Hour), record("pvc-1", records.Trash, 0))
+			m.trashed("pvc-2", m.wall.Add(-retention), record("pvc-2", records.Trash, 0))
+			m.wall, m.boot, m.bootID, m.unsure = m.wall.Add(365*24*time.Hour), 0, "second", true
+			m.start(t, poolspec.Trash{Retention: poolspec.Duration(retention)})
+			m.purge(t)
+			m.wants(t, "at boot", "pvc-1", "pvc-2")
+			m.pass(test.pass)
+			if test.sync {
+				m.wall, m.unsure = m.wall.Add(-365*24*time.Hour), false
+				m.purge(t)
+				m.wants(t, "when NTP has set the clock", "pvc-1", "pvc-2")
+				m.pass(24 * time.Hour)
+			}
+			m.purge(t)
+			m.wants(t, name, test.want...)
+		})
+	}
+}
+
+// TestADoubtOutlastsTheDriver, and the boot if it had not ended then.
+func TestADoubtOutlastsTheDriver(t *testing.T) {
+	retained := poolspec.Trash{Retention: poolspec.Duration(time.Hour)}
+	for name, restart := range map[string]func(t *testing.T, m *machine){
+		"nothing happens": func(*testing.T, *machine) {},
+		"the driver starts again": func(t *testing.T, m *machine) {
+			t.Helper()
+			m.start(t, retained)
+		},
+		"the node starts again": func(t *testing.T, m *machine) {
+			t.Helper()
+			m.boot, m.bootID = 5*time.Minute, "second"
+			m.start(t, retained)
+		},
+		"what was kept is damaged": func(t *testing.T, m *machine) {
+			t.Helper()
+			m.memory.AddFile("/state/clock.json", []byte("{"))
+			m.start(t, retained)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.purge(t)
+			m.kept("pvc-1")
+			m.wall = m.wall.Add(365 * 24 * time.Hour)
+			m.purge(t)
+			restart(t, m)
+			m.pass(59 * time.Minute)
+			m.purge(t)
+			m.wants(t, "while ages are doubted", "pvc-1")
+			m.pass(61 * time.Minute)
+			m.purge(t)
+			m.wants(t, "at the end")
+			m.pass(24 * time.Hour)
+			m.purge(t)
+			m.kept("pvc-2")
+			m.pass(61 * time.Minute)
+			m.bootID = "third"
+			m.start(t, retained)
+			m.purge(t)
+			m.wants(t, "a doubt that has ended is forgotten")
+		})
+	}
+}
+
+// TestTheClockWasSetBetweenTwoDrivers of one boot.
+func TestTheClockWasSetBetweenTwoDrivers(t *testing.T) {
+	m := newMachine(t)
+	m.purge(t)
+	m.kept("pvc-1")
+	m.wall = m.wall.Add(365 * 24 * time.Hour)
+	m.start(t, poolspec.Trash{Retention: poolspec.Duration(time.Hour)})
+	m.purge(t)
+	if m.wants(t, "after the jump", "pvc-1"); !m.warned() {
+		t.Error("no warning")
+	}
+}
+
+// TestBootClock: it is the real one that a driver has.
 func TestBootClock(t *testing.T) {
-	c := newClock(time.Now)
-	if c.boot() <= 0 || c.jumped(time.Hour) || c.untrusted() != 0 {
-		t.Errorf("up for %v, ages doubted for %v", c.boot(), c.untrusted())
+	c := NewClock(time.Now, Synchronised, newMachine(t).FS)
+	if c.boot() <= 0 || len(c.bootID()) != 36 {
+		t.Errorf("up for %v since boot %q", c.boot(), c.bootID())
+	}
+	var status unix.Timex
+	state, err := unix.Adjtimex(&status)
+	if want := err == nil && state != unix.TIME_ERROR; Synchronised() != want {
+		t.Errorf("synchronised: %v, the kernel says %d, %v", !want, state, err)
 	}
 }

@@ -39,10 +39,15 @@ const (
 )
 
 // Purger paces the removals of all pools of a node together.
-type Purger struct{ limit *rate.Limiter }
+type Purger struct {
+	limit *rate.Limiter
+	clock *Clock
+}
 
 // NewPurger returns the purger of a node.
-func NewPurger() *Purger { return &Purger{limit: rate.NewLimiter(stepsPerSecond, stepsPerSecond/10)} }
+func NewPurger(c *Clock) *Purger {
+	return &Purger{limit: rate.NewLimiter(stepsPerSecond, stepsPerSecond/10), clock: c}
+}
 
 // Summary is what a look at the trash found.
 type Summary struct {
@@ -56,9 +61,8 @@ type Summary struct {
 // costs no more than its listing. It is not safe for concurrent use.
 type Worker struct {
 	*Purger
-	spec  poolspec.Trash
-	clock *clock
-	log   *slog.Logger
+	spec poolspec.Trash
+	log  *slog.Logger
 	// All by entry and CLOCK_BOOTTIME: when to look at it; since when its limit is busy; when one from the future was
 	// seen; when its removal failed; since when it should be gone.
 	waiting, busy, seen, failed, due map[string]time.Duration
@@ -68,8 +72,8 @@ type Worker struct {
 }
 
 // For returns the worker of a pool.
-func (p *Purger) For(spec poolspec.Pool, now func() time.Time, log *slog.Logger) *Worker {
-	w := &Worker{Purger: p, spec: spec.Trash, clock: newClock(now), log: log.With(logging.KeyPool, spec.Name)}
+func (p *Purger) For(spec poolspec.Pool, log *slog.Logger) *Worker {
+	w := &Worker{Purger: p, spec: spec.Trash, log: log.With(logging.KeyPool, spec.Name)}
 	w.forget(nil)
 	return w
 }
@@ -105,9 +109,7 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 	}
 	w.forget(entries)
 	s.Due = w.longestDue()
-	if w.clock.jumped(w.retention()) {
-		w.log.Warn("the clock was set; nothing is purged by age until the pool's retention, or a day, has passed")
-	}
+	w.lookAtClock()
 	first, _ := slices.BinarySearchFunc(entries, w.last+"\x00", func(e Entry, name string) int {
 		return cmp.Compare(e.Name, name)
 	})
@@ -138,6 +140,16 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 		}
 	}
 	return s, errors.Join(append(errs, EnsureSpare(d))...)
+}
+
+func (w *Worker) lookAtClock() {
+	set, err := w.clock.look()
+	if set {
+		w.log.Warn("the clock was set; nothing is purged by age until the pool's retention, or a day, has passed")
+	}
+	if err != nil {
+		w.log.Warn("what was seen of the clock does not outlast a restart", logging.KeyError, err)
+	}
 }
 
 func byAge(a, b Entry) int { return a.Deleted.Compare(b.Deleted) }
@@ -240,7 +252,7 @@ func (w *Worker) wait(j job, r records.Record) time.Duration {
 		}
 		age = w.clock.boot() - w.seen[j.entry.Name]
 	}
-	return max(w.retention()-age, w.clock.untrusted())
+	return max(w.retention()-age, w.clock.doubt(w.retention()))
 }
 
 // remove removes data first, then the limit, and the record last: a removal cut short is taken up again.

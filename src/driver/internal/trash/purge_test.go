@@ -36,6 +36,8 @@ type machine struct {
 	limits *limits
 	wall   time.Time
 	boot   time.Duration
+	bootID string
+	unsure bool // the kernel does not call the clock synchronised
 	log    strings.Builder
 }
 
@@ -44,24 +46,32 @@ func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{
 		memory: disktest.New(), limits: &limits{}, wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), boot: time.Hour,
+		bootID: "first",
 	}
+	m.memory.AddDir("/state")
 	for _, dir := range []string{disk.VolumesDir, disk.TrashDir} {
 		m.memory.AddDir("/pool/csi/" + dir)
 	}
 	var err error
 	m.FS, err = m.memory.Open("/pool")
 	must(t, err)
-	m.start(poolspec.Trash{Retention: poolspec.Duration(time.Hour)})
+	m.start(t, poolspec.Trash{Retention: poolspec.Duration(time.Hour)})
 	return m
 }
 
 // start starts the worker of a pool, as after a start of the driver.
-func (m *machine) start(spec poolspec.Trash) {
+func (m *machine) start(t *testing.T, spec poolspec.Trash) {
+	t.Helper()
+	state, err := m.memory.OpenDir("/state")
+	must(t, err)
+	t.Cleanup(func() { _ = state.Close() })
+	c := NewClock(func() time.Time { return m.wall }, func() bool { return !m.unsure }, state)
+	c.boot, c.bootID = func() time.Duration { return m.boot }, func() string { return m.bootID }
+	c.known, c.written = kept{}, kept{}
+	c.trouble = c.recall()
 	log := slog.New(slog.NewTextHandler(&m.log, nil))
-	m.Worker = NewPurger().For(poolspec.Pool{Name: "local", Trash: spec}, time.Now, log)
+	m.Worker = NewPurger(c).For(poolspec.Pool{Name: "local", Trash: spec}, log)
 	m.Worker.limit = rate.NewLimiter(rate.Inf, 0)
-	m.Worker.clock = &clock{now: func() time.Time { return m.wall }, boot: func() time.Duration { return m.boot }}
-	m.Worker.clock.epoch = m.Worker.clock.start()
 }
 
 // pass lets both clocks go on.
@@ -269,6 +279,7 @@ func TestOneEntrysTroubleKeepsNoOther(t *testing.T) {
 // TestWhatCannotBeRemovedIsItsOwnTrouble: with an I/O error in its data.
 func TestWhatCannotBeRemovedIsItsOwnTrouble(t *testing.T) {
 	m := newMachine(t)
+	m.purge(t) // keeps what it sees of the clock
 	m.kept("pvc-1")
 	m.kept("pvc-2")
 	m.pass(2 * time.Hour)
@@ -341,7 +352,7 @@ func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 			var err error
 			again.FS, err = after.Open("/pool")
 			must(t, err)
-			again.start(poolspec.Trash{})
+			again.start(t, poolspec.Trash{})
 			for range 2 { // the second is for an entry whose record is gone
 				again.purge(t)
 				again.pass(time.Hour)

@@ -149,7 +149,7 @@ func TestPurgeWhenFull(t *testing.T) {
 		t.Error("nothing is said of the broken record")
 	}
 	m.wants(t, "the pool does not say purgeWhenFull", all...)
-	m.start(whenFull())
+	m.start(t, whenFull())
 	_, _ = m.Purge(t.Context(), m, m.limits, false)
 	m.wants(t, "there is room", all...)
 	m.short(t)
@@ -166,7 +166,7 @@ func TestPurgeWhenFull(t *testing.T) {
 // TestAnEvictionOnceBegunGoesOn, also when there is room meanwhile; what fails gives way to the next.
 func TestAnEvictionOnceBegunGoesOn(t *testing.T) {
 	m := newMachine(t)
-	m.start(whenFull())
+	m.start(t, whenFull())
 	name := m.trashed("pvc-1", m.wall, record("pvc-1", records.Trash, 0))
 	for i := range 3 * sliceSteps {
 		m.memory.AddFile(fmt.Sprintf("/pool/csi/.hpp/trash/%s/data/%d", name, i), nil)

@@ -18,9 +18,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// askAgain is how soon the Kubernetes API is asked again about untracked directories when it did not answer.
-const askAgain = 30 * time.Second
-
 // adoptNamed adopts the directory that a PersistentVolume names, if it has none of ours yet. A pool that the
 // PersistentVolume names and that cannot be used here is an error: the volume may be there.
 func (m *Manager) adoptNamed(ctx context.Context, pv pool.PersistentVolume) (adopted bool, err error) {
@@ -96,54 +93,6 @@ func restore(o *pool.Open, r records.Record) error {
 	o.Tracked(r.ID)
 	o.Log.Warn("put the record of a volume in its place that had none", logging.KeyID, r.ID)
 	return err
-}
-
-// AdoptAll adopts untracked directories that PersistentVolumes name, whenever a pool comes or changes, until ctx ends.
-func (l *Locked) AdoptAll(ctx context.Context) {
-	changed := l.Pools.Changed()
-	for {
-		var again <-chan time.Time
-		if err := l.AdoptUntracked(ctx); err != nil && ctx.Err() == nil {
-			l.Log.Warn("cannot adopt untracked directories yet", logging.KeyError, err)
-			again = time.After(askAgain)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-again:
-		}
-	}
-}
-
-// AdoptUntracked does that once, with one list of PersistentVolumes.
-func (l *Locked) AdoptUntracked(ctx context.Context) error {
-	untracked := l.Pools.Untracked()
-	if len(untracked) == 0 {
-		return nil
-	}
-	pvs, err := l.Cluster.List(ctx)
-	if err != nil {
-		return err
-	}
-	byHandle := make(map[string]pool.PersistentVolume, len(pvs))
-	for _, pv := range pvs {
-		byHandle[pv.Handle] = pv
-	}
-	var problems []error
-	for name, ids := range untracked {
-		for _, id := range ids {
-			pv, named := byHandle[id]
-			if in, ok := l.Pools.PoolOf(pv); !named || (ok && in != name) {
-				continue
-			}
-			problems = append(problems, l.do(ctx, id, func(ctx context.Context) error {
-				_, err := l.adopt(ctx, name, pv)
-				return err
-			}))
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // Adopt gives the record of a volume for which an admin wants a PersistentVolume made. A directory without a record

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"syscall"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -42,16 +43,22 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 	return v, err
 }
 
+// glance is how long a create in a shared pool waits for another one.
+const glance = 2 * time.Second
+
 // poolOf is the pool that has a volume, or the one that it is asked for in. What other nodes have just made in a shared
-// pool the ledger does not know yet.
+// pool the ledger does not know yet, so a create in one looks into the others, unless they hang.
 func (m *Manager) poolOf(ctx context.Context, s Spec) string {
 	if found, _, ok := m.Pools.Find(s.ID); ok {
 		return found
 	}
-	read := func(o *pool.Open) error { _, err := records.Read(o.Disk, s.ID); return err }
+	shared := func(name string) bool { return m.Pools.Spec(name).Scope == poolspec.ScopeShared }
+	read := func(o *pool.Open) (records.Record, error) { return records.Read(o.Disk, s.ID) }
 	for _, name := range m.Pools.Names() {
-		other := name != s.Pool && m.Pools.Spec(name).Scope == poolspec.ScopeShared
-		if other && m.Pools.Use(ctx, name, read) == nil {
+		if name == s.Pool || !shared(s.Pool) || !shared(name) {
+			continue
+		}
+		if _, err := pool.Within(ctx, m.Pools, name, glance, read); err == nil {
 			return name
 		}
 	}

@@ -16,11 +16,16 @@ import (
 
 // mounts is a mount table in memory.
 type mounts struct {
-	mu sync.Mutex
-	at map[string]bindmount.Mount
+	mu     sync.Mutex
+	at     map[string]bindmount.Mount
+	inline map[string]string // ids of inline volumes by target, as the kubelet has noted them
 }
 
-func newMounts() *mounts { return &mounts{at: map[string]bindmount.Mount{}} }
+func newMounts() *mounts {
+	return &mounts{at: map[string]bindmount.Mount{}, inline: map[string]string{}}
+}
+
+func (m *mounts) isInline(id, target string) bool { return m.inline[target] == id }
 
 func (m *mounts) Inspect(target string) (bindmount.Mount, error) {
 	m.mu.Lock()

@@ -119,13 +119,13 @@ func (s setup) start(options ...option) (*node, error) {
 	var err error
 	n.set, err = pool.New(pool.Config{
 		Specs: n.specs, Host: n.host, State: s.state, PVs: n.cluster, Events: n.events, Quotas: quota.New("/nowhere"),
-		Log: s.log, Now: n.clock.Now, SystemPaths: []string{"/"}, Node: s.name, Alone: true,
+		Log: s.log, Now: n.clock.Now, Synchronised: synchronised, SystemPaths: []string{"/"}, Node: s.name, Alone: true,
 	})
 	if err != nil {
 		return nil, err
 	}
 	manager, err := volume.New(volume.Config{
-		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now,
+		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now, IsInline: n.mounts.isInline,
 	})
 	if err != nil {
 		return nil, err
@@ -161,7 +161,12 @@ func (n *node) openPool(ctx context.Context, name string) error {
 func (n *node) purge(ctx context.Context) error {
 	var errs []error
 	for _, s := range n.specs {
-		worker := trash.NewPurger().For(s, n.clock.Now, slog.New(slog.DiscardHandler))
+		state, err := newDisk().OpenDir(statePath)
+		if err != nil {
+			return err
+		}
+		purger := trash.NewPurger(trash.NewClock(n.clock.Now, synchronised, state))
+		worker := purger.For(s, slog.New(slog.DiscardHandler))
 		errs = append(errs, n.set.Use(ctx, s.Name, func(o *pool.Open) error {
 			_, err := worker.Purge(ctx, o.Disk, o.Limits, false)
 			return err
@@ -169,6 +174,8 @@ func (n *node) purge(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+func synchronised() bool { return true }
 
 func spec(id string) volume.Spec {
 	return volume.Spec{

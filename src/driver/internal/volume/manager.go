@@ -46,6 +46,8 @@ type Config struct {
 	Cluster Cluster
 	Log     *slog.Logger
 	Now     func() time.Time
+	// IsInline reports whether the kubelet has noted that an id is that of an inline volume at a target.
+	IsInline func(id, target string) bool
 }
 
 // Manager does the work on volumes. It takes no locks: calls for one id must not overlap, which Locked sees to.
@@ -54,13 +56,16 @@ type Manager struct {
 	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
 	// checked has by id when Stats last looked whether all that is in a volume counts to it.
 	checked sync.Map
+	// missing is when a directory of a shared pool was first looked for in vain, by id.
+	missing sync.Map
 }
 
 type mountpoint struct{ id, target string }
 
 // New returns a manager that knows what is published on this node already.
 func New(c Config) (*Manager, error) {
-	if c.Pools == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil {
+	if c.Pools == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil ||
+		c.IsInline == nil {
 		return nil, errors.New("volume manager: a field of its Config is missing")
 	}
 	published, err := c.Mounter.Published()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -22,6 +21,18 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r records.Record) error { return m.publish(o, r, q) })
 	}
 	err := m.publishInline(ctx, q)
+	if errors.Is(err, records.ErrNotFound) {
+		is := records.Record{ID: q.ID, Bytes: q.Inline.Bytes, Claim: q.Inline.Claim}
+		in, tracked, err := m.trackInline(ctx, q.Target, is)
+		if err != nil {
+			return err
+		}
+		if tracked {
+			inline := *q.Inline
+			inline.Pool, q.Inline = in, &inline
+			return m.publishInline(ctx, q)
+		}
+	}
 	if !errors.Is(err, records.ErrNotFound) && !errors.Is(err, ErrLost) { // Create takes back what an earlier one left
 		return err
 	}
@@ -106,9 +117,6 @@ func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
 	return nil
 }
 
-// inlinePrefix begins the ids that the kubelet gives to inline volumes (pkg/volume/csi/csi_mounter.go).
-const inlinePrefix = "csi-"
-
 // Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which
 // its record says, is then deleted. Neither an absent pool nor another's trouble keeps a pod from ending.
 func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
@@ -120,16 +128,14 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	}
 	m.mounts.Delete(mountpoint{id, target})
 	m.checked.Delete(id)
-	_, v, known := m.Pools.Find(id)
-	inline := v.Ephemeral
-	if !known { // after a restart: a pool that hangs must not keep other pods from ending
-		inline = strings.HasPrefix(id, inlinePrefix) &&
-			slices.ContainsFunc(m.Pools.Names(), func(name string) bool { return m.Pools.Spec(name).Inline })
+	inline, known, err := m.wasInline(ctx, id, target)
+	if err != nil {
+		return err
 	}
 	if !inline || m.Published(id) {
 		return nil
 	}
-	err := m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
 		if !r.Ephemeral {
 			return nil
 		}
@@ -211,6 +217,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r records.Record) er
 	if !ok {
 		return m.retire(ctx, o, r)
 	}
+	m.missing.Delete(r.ID)
 	if err := m.unused(r.ID, info); err != nil {
 		return err
 	}
@@ -255,6 +262,9 @@ func (m *Manager) retire(ctx context.Context, o *pool.Open, r records.Record) er
 	}
 	switch s.Verdict() {
 	case recovery.LostData:
+		if err := m.confirmMissing(o, id); err != nil {
+			return err
+		}
 		o.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, id)
 		err = recovery.Retire(o.Disk, o.Limits, id)
 	case recovery.UndoCreate, recovery.FinishDelete:
@@ -268,6 +278,7 @@ func (m *Manager) retire(ctx context.Context, o *pool.Open, r records.Record) er
 		err = fmt.Errorf("%w: somebody else changed csi/%s meanwhile; try again", ErrBusy, id)
 	}
 	if err == nil {
+		m.missing.Delete(id)
 		o.Ledger.Drop(id)
 	}
 	return err

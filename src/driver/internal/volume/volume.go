@@ -31,6 +31,7 @@ var (
 	ErrUnsupported    = errors.New("that cannot be done with this volume")
 	ErrExists         = errors.New("volume exists with other properties")
 	ErrLost           = errors.New("volume has lost its data")
+	ErrUncertain      = errors.New("it is not certain that the volume is gone")
 	ErrBusy           = errors.New("volume is being worked on")
 	ErrPublished      = errors.New("volume is published")
 	ErrNamed          = errors.New("a PersistentVolume names the volume")
@@ -200,47 +201,57 @@ func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []
 	}
 	for name, here := range in {
 		here = slices.DeleteFunc(here, func(id string) bool { return id <= after || next != "" && id > next })
-		err := m.read(ctx, name, here, func(_ *pool.Open, v Volume) { volumes = append(volumes, v) })
+		found, err := m.read(ctx, name, here)
 		if err != nil {
 			return nil, "", err
 		}
+		volumes = append(volumes, found...)
 	}
 	slices.SortFunc(volumes, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
 	return volumes, next, nil
 }
 
-// atOnce is how many records Each reads while it has a pool open.
-const atOnce = 100
+// atOnce is how many records are read while a pool is open, and listed how long a list waits for that.
+const atOnce, listed = 100, 10 * time.Second
 
 // Each visits all volumes in pools that can be used, by pool and id, and ends with the first error of visit. No pool is
-// open meanwhile. A volume that vanishes is left out.
+// open meanwhile. A volume that vanishes is left out. A pool that hangs is an error once the others are visited.
 func (m *Manager) Each(ctx context.Context, visit func(Summary) error) error {
 	in := m.recorded()
+	var hanging []error
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		slices.Sort(in[name])
-		var usage map[quota.ID]quota.Use // read once, for all
-		for ids := range slices.Chunk(in[name], atOnce) {
-			var found []Summary
-			err := m.read(ctx, name, ids, func(o *pool.Open, v Volume) {
-				if usage == nil {
-					usage = usageOf(o)
-				}
-				s := Summary{Record: v.Record, Enforcement: v.Enforcement, Used: -1}
-				if use, known := usage[v.QuotaID]; known && v.Enforcement != quota.None {
-					s.Used = use.Bytes
-				}
-				found = append(found, s)
-			})
-			for i := 0; i < len(found) && err == nil; i++ {
-				found[i].Published = m.Published(found[i].ID)
-				err = visit(found[i])
+		err := m.eachIn(ctx, name, in[name], visit)
+		if err != nil && (!errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
+			return err
+		}
+		hanging = append(hanging, err)
+	}
+	return errors.Join(hanging...)
+}
+
+func (m *Manager) eachIn(ctx context.Context, name string, ids []string, visit func(Summary) error) error {
+	usage, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (map[quota.ID]quota.Use, error) {
+		return usageOf(o), nil // read once, for all
+	})
+	if errors.Is(err, pool.ErrAbsent) {
+		return nil
+	}
+	for some := range slices.Chunk(ids, atOnce) {
+		var volumes []Volume
+		if err == nil {
+			volumes, err = m.read(ctx, name, some)
+		}
+		for i := 0; i < len(volumes) && err == nil; i++ {
+			v := volumes[i]
+			s := Summary{Record: v.Record, Enforcement: v.Enforcement, Used: -1, Published: m.Published(v.ID)}
+			if use, known := usage[v.QuotaID]; known && v.Enforcement != quota.None {
+				s.Used = use.Bytes
 			}
-			if err != nil {
-				return err
-			}
+			err = visit(s)
 		}
 	}
-	return nil
+	return err
 }
 
 // usageOf is what counts to the IDs of a pool's volumes; nothing where that cannot be read.
@@ -264,22 +275,22 @@ func (m *Manager) recorded() map[string][]string {
 	return in
 }
 
-// read visits volumes of a pool. Those that have vanished are left out, all of them where the pool is absent.
-func (m *Manager) read(ctx context.Context, name string, ids []string, visit func(*pool.Open, Volume)) error {
+// read gives volumes of a pool, but not those that have vanished: none where the pool is absent.
+func (m *Manager) read(ctx context.Context, name string, ids []string) ([]Volume, error) {
 	if len(ids) == 0 {
-		return nil
+		return nil, nil
 	}
-	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
+	found, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (found []Volume, _ error) {
 		for _, id := range ids {
 			if r, err := records.Read(o.Disk, id); err == nil {
 				r.Pool = name
-				visit(o, answer(o, r))
+				found = append(found, answer(o, r))
 			}
 		}
-		return ctx.Err()
+		return found, ctx.Err()
 	})
 	if errors.Is(err, pool.ErrAbsent) {
-		return nil
+		return nil, nil
 	}
-	return err
+	return found, err
 }

@@ -3,6 +3,7 @@ package render_test
 import (
 	"encoding/json"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -246,7 +247,7 @@ func TestEveryPoolOption(t *testing.T) {
 	spec := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{
 		Name: "a", Path: "/a", Scope: "node", NodeSelector: map[string]string{"disk": "fast"}, RequireMount: &yes,
 		Quota: "required", Reserve: &reserve,
-		Overcommit: &factor, MaxVolumes: 1000000, Inline: true,
+		Overcommit: &factor, MaxVolumes: 1000000, Inline: true, SharedAccess: true,
 		Trash: &v1beta1.Trash{Retention: "24h", PurgeWhenFull: true},
 	}}}
 	bytes := intstr.FromInt32(1073741824)
@@ -258,10 +259,17 @@ func TestEveryPoolOption(t *testing.T) {
 			Quota: "required",
 			Reserve: poolspec.Reserve{
 				Percent: 5,
-			}, Overcommit: 1.5, MaxVolumes: 1000000, Inline: true,
+			}, Overcommit: 1.5, MaxVolumes: 1000000, Inline: true, SharedAccess: true,
 			Trash: poolspec.Trash{Retention: poolspec.Duration(24 * 3600e9), PurgeWhenFull: true},
 		},
 		{Name: "b", Path: "/b", Scope: "node", Quota: "auto", Reserve: poolspec.Reserve{Bytes: 1 << 30}},
+	}
+	for _, options := range []reflect.Value{reflect.ValueOf(want[0]), reflect.ValueOf(want[0].Trash)} {
+		for option, value := range options.Fields() {
+			if value.IsZero() && option.Name != "PVCTemplate" { // claims_test.go has that
+				t.Errorf("the test lacks %s.%s", options.Type(), option.Name)
+			}
+		}
 	}
 	if diff := cmp.Diff(want, served(t, result)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -662,6 +663,18 @@ func pathOf(of spec, pool int, path string) spec {
 	return changed(of, func(s *spec) { s.StoragePools[pool].Path = path })
 }
 
+func TestEveryValueHasEveryPoolOption(t *testing.T) {
+	t.Parallel()
+	first := everyValue().StoragePools[0]
+	for _, options := range []reflect.Value{reflect.ValueOf(first), reflect.ValueOf(*first.Trash)} {
+		for option, value := range options.Fields() {
+			if value.IsZero() {
+				t.Errorf("everyValue lacks %s.%s", options.Type(), option.Name)
+			}
+		}
+	}
+}
+
 func everyValue() spec {
 	return spec{
 		ImagePullPolicy: corev1.PullIfNotPresent,
@@ -672,6 +685,7 @@ func everyValue() spec {
 			Reserve: new(intstr.FromString("5%")),
 			Overcommit: new(
 				1.5), MaxVolumes: 40, Inline: true, Trash: &v1beta1.Trash{Retention: "36h", PurgeWhenFull: true},
+			SharedAccess: true,
 		}},
 		Workload:     v1beta1.Workload{NodeSelector: map[string]string{"kubernetes.io/os": "linux"}},
 		FeatureGates: []string{"Snapshotting"},

@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -88,7 +90,8 @@ func (c *Client) Get(ctx context.Context, id string) (pv pool.PersistentVolume, 
 	case err != nil:
 		return pv, false, err
 	case object != nil:
-		return c.describe(object), true, nil
+		pv, err = c.describe(object)
+		return pv, err == nil, err
 	}
 	all, err := c.List(ctx)
 	for _, other := range all {
@@ -101,24 +104,31 @@ func (c *Client) Get(ctx context.Context, id string) (pv pool.PersistentVolume, 
 
 // List gives all PersistentVolumes of this driver.
 func (c *Client) List(ctx context.Context) (all []pool.PersistentVolume, err error) {
+	var unknown error
 	err = list(ctx, &c.requests, "/api/v1/"+persistentVolumes, "", func(pv *persistentVolume) {
 		if pv.of(c.DriverName) {
-			all = append(all, c.describe(pv))
+			described, err := c.describe(pv)
+			all, unknown = append(all, described), cmp.Or(unknown, err)
 		}
 	})
-	if err != nil {
+	if err = cmp.Or(err, unknown); err != nil {
 		return nil, err
 	}
 	return all, nil
 }
 
-func (c *Client) describe(pv *persistentVolume) pool.PersistentVolume {
+// describe fails where a volume is placed by labels, and this node's are not known yet: it may be here.
+func (c *Client) describe(pv *persistentVolume) (pool.PersistentVolume, error) {
 	described := pv.describe(c.DriverName, c.TopologyKey)
+	if c.node.Load() == nil && pv.isByLabels(c.TopologyKey) {
+		return described, fmt.Errorf("%w: PersistentVolume %s is placed by labels, and those of node %s are not known yet",
+			volume.ErrClusterUnknown, pv.Name, c.NodeName)
+	}
 	described.Here = pv.isOn(c.NodeName, c.nodeLabels())
 	if len(described.Nodes) == 0 { // for people, and to know that it is not everybody's
 		_, described.Nodes = pv.nodes(c.TopologyKey)
 	}
-	return described
+	return described, nil
 }
 
 // nodeLabels are this node's as a volume's affinity sees them. The kubelet sets the topology label only once it has

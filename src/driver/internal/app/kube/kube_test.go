@@ -185,7 +185,10 @@ func TestAffinity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			object := pv("pvc-1", driver, "pvc-1", "")
 			object.Spec.NodeAffinity = affinity(test.terms...)
-			got, ok, err := client(t, serve(t, object)).Get(t.Context(), "pvc-1")
+			s := serve(t, object)
+			c := client(t, s)
+			knowNode(t, s, c, nil)
+			got, ok, err := c.Get(t.Context(), "pvc-1")
 			if err != nil || !ok {
 				t.Fatal(ok, err)
 			}
@@ -193,6 +196,47 @@ func TestAffinity(t *testing.T) {
 				t.Errorf("here: %v, nodes %q; want %v, %q", got.Here, got.Nodes, test.here, test.nodes)
 			}
 		})
+	}
+}
+
+// knowNode lets a client learn the labels of its node.
+func knowNode(t *testing.T, s *server, c *kube.Client, labels map[string]string) {
+	t.Helper()
+	s.nodes <- &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "uid-1", Labels: labels}}
+	learned := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, func(map[string]string) { learned <- struct{}{} }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	<-learned
+}
+
+// TestVolumesPlacedByLabels are on nobody knows which node before this one's labels are known.
+func TestVolumesPlacedByLabels(t *testing.T) {
+	object := pv("pvc-1", driver, "pvc-1", "")
+	object.Spec.NodeAffinity = affinity(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"w1"}},
+	}})
+	s := serve(t, object, pv("pvc-2", driver, "pvc-2", "worker-1"))
+	c := client(t, s)
+	if _, ok, err := c.Get(t.Context(), "pvc-1"); ok || !errors.Is(err, volume.ErrClusterUnknown) {
+		t.Errorf("get: %v, %v", ok, err)
+	}
+	if _, ok, err := c.Get(t.Context(), "pvc-2"); !ok || err != nil {
+		t.Errorf("get of one by the driver's key: %v, %v", ok, err)
+	}
+	if all, err := c.List(t.Context()); len(all) > 0 || !errors.Is(err, volume.ErrClusterUnknown) {
+		t.Errorf("list: %v, %v", all, err)
+	}
+	knowNode(t, s, c, map[string]string{corev1.LabelHostname: "w1"})
+	all, err := c.List(t.Context())
+	if err != nil || len(all) != 2 || !all[0].Here || !all[1].Here {
+		t.Errorf("list: %+v, %v", all, err)
 	}
 }
 

@@ -91,6 +91,13 @@ func (pv *persistentVolume) isOn(name string, of labels.Set) bool {
 	return slices.ContainsFunc(pv.Spec.NodeAffinity.Required.Terms, func(t nodeTerm) bool { return t.matches(name, of) })
 }
 
+// isByLabels reports whether a volume's affinity asks for another label than the driver's topology key.
+func (pv *persistentVolume) isByLabels(key string) bool {
+	return slices.ContainsFunc(pv.Spec.NodeAffinity.Required.Terms, func(t nodeTerm) bool {
+		return slices.ContainsFunc(t.Expressions, func(r nodeRequirement) bool { return r.Key != key })
+	})
+}
+
 // matches is true where every requirement is met; a term without any matches no node.
 func (t nodeTerm) matches(name string, of labels.Set) bool {
 	return len(t.Expressions)+len(t.Fields) > 0 && met(t.Expressions, of) &&

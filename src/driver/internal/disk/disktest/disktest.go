@@ -152,6 +152,7 @@ func (d *Disk) Inspect(path string) (disk.Facts, error) {
 	facts.Dev, facts.Ino = n.on.dev, n.ino
 	facts.FSID = fmt.Sprintf("%016x", n.on.dev)
 	facts.FSType = n.on.kind
+	facts.RemembersMissing = n.on.kind == "nfs"
 	facts.ReadOnly = n.on.readOnly
 	return facts, nil
 }

@@ -145,6 +145,7 @@ type Node struct {
 	pools   []*wire.Pool
 	shared  []*wire.SharedPool
 	volumes map[string]*wire.Volume
+	fails   error
 }
 
 // Show sets the node's pools.
@@ -221,7 +222,14 @@ func (n *Node) Volumes(_ context.Context, visit func(*wire.Volume) error) error 
 			return err
 		}
 	}
-	return nil
+	return n.fails
+}
+
+// Fail lets lists of volumes end with an error.
+func (n *Node) Fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fails = err
 }
 
 // Config is that of the node's end; address is the hub's, authorities are the ones that it trusts.
