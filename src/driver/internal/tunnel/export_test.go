@@ -22,3 +22,10 @@ func (n *Node) ResolveEvery(d time.Duration) { n.resolve, n.soon = d, d }
 
 // NewSingle is a listener of one connection.
 func NewSingle(conn net.Conn) net.Listener { return newSingle(conn) }
+
+// Strangers is how many connections have not shown who they are.
+func (h *Hub) Strangers() int {
+	h.strangers.mu.Lock()
+	defer h.strangers.mu.Unlock()
+	return h.strangers.count
+}

@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -182,6 +183,32 @@ func TestReview(t *testing.T) {
 		if node != "" || err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "s3cret") ||
 			errors.Is(err, volume.ErrClusterUnknown) {
 			t.Errorf("%s: %q, %v; want %q", name, node, err, test.says)
+		}
+	}
+}
+
+// TestClaimed: what a token says of itself decides whether the API is asked about it.
+func TestClaimed(t *testing.T) {
+	const account = "system:serviceaccount:storage:hpp"
+	for name, test := range map[string]struct{ claims, says string }{
+		"good":            {`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}},"exp":1}`, ""},
+		"audience a text": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`, ""},
+		"no audience":     {`{"sub":"SUB"}`, "for no audience"},
+		"other audience":  {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + names.ControllerAudience},
+		"other account":   {`{"aud":["AUD"],"sub":"system:serviceaccount:shop:hpp"}`, "that of system:serviceaccount:shop:hpp"},
+		"no object":       {`[]`, "no JSON web token"},
+	} {
+		claims := strings.NewReplacer("AUD", names.ControllerAudience, "SUB", account).Replace(test.claims)
+		token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".x"
+		node, err := controllerOf(t, serveAPI(t)).Claimed(token)
+		if test.says == "" && (node != "worker-1" || err != nil) ||
+			test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %q, %v; want %q", name, node, err, test.says)
+		}
+	}
+	for _, token := range []string{"", "x", "a.b.c"} {
+		if _, err := controllerOf(t, serveAPI(t)).Claimed(token); err == nil {
+			t.Errorf("%q may be a token", token)
 		}
 	}
 }
