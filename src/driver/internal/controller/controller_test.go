@@ -86,6 +86,32 @@ func TestRouting(t *testing.T) {
 	}
 }
 
+// TestTwoPersistentVolumesOfOneVolume: deleting one would take the other's data, also where they name the same node.
+// Everything else goes on.
+func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", gib), newNode("b", gib)
+	r := start(t, a, b)
+	for _, nodes := range [][]string{{"b"}, nil} {
+		second := named("v", nodes...)
+		second.Name = "retained"
+		b.Put(&wire.Volume{Id: "v", Pool: "local"})
+		r.set(func() { r.pvs = []pool.PersistentVolume{named("v", nodes...), second} })
+		wantCode(t, r.remove(t, "v"), codes.FailedPrecondition, "PersistentVolumes pv-v, retained all have the volumeHandle v")
+		wantCode(t, r.expand(t, "v"), codes.OK, "")
+		if asked := a.asked() + b.asked(); asked != "expand v" || !b.Has("v") {
+			t.Errorf("the nodes were asked for: %s", asked)
+		}
+		r.set(func() { r.syncing = true })
+		wantCode(t, r.remove(t, "v"), codes.Unavailable, "waiting for the Kubernetes API")
+		r.set(func() { r.syncing, r.pvs = false, []pool.PersistentVolume{second} })
+		wantCode(t, r.remove(t, "v"), codes.OK, "")
+		if asked := a.asked() + b.asked(); asked != "delete v" {
+			t.Errorf("the nodes were asked for: %s", asked)
+		}
+	}
+}
+
 // TestCodes: what a node answers is the answer, and an answer that is lost is asked for again.
 func TestCodes(t *testing.T) {
 	t.Parallel()

@@ -86,6 +86,15 @@ func (c *cluster) List() []pool.PersistentVolume {
 	return slices.Clone(c.pvs)
 }
 
+func (c *cluster) NamesOf(handle string) (names []string) {
+	for _, pv := range c.List() {
+		if pv.Handle == handle {
+			names = append(names, pv.Name)
+		}
+	}
+	return names
+}
+
 func (c *cluster) Synced() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

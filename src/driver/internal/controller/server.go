@@ -25,6 +25,8 @@ import (
 type PVs interface {
 	// Get finds the one whose volumeHandle is id; ok is false where there surely is none.
 	Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error)
+	// NamesOf gives the names of all known ones with that volumeHandle.
+	NamesOf(handle string) []string
 	List() []pool.PersistentVolume
 }
 

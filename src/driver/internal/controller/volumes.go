@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 )
@@ -56,6 +57,9 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if err := csi.CheckVolumeID(id); err != nil {
 		return nil, err
 	}
+	if err := s.deletable(id); err != nil {
+		return nil, err
+	}
 	node, err := s.locate(ctx, id)
 	if err != nil {
 		return nil, err
@@ -71,6 +75,21 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		return &pb.DeleteVolumeResponse{}, nil
 	}
 	return pb.NewControllerClient(p).DeleteVolume(ctx, q)
+}
+
+// deletable refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them, and the
+// data is that of the others too.
+func (s *Server) deletable(id string) error {
+	if !s.Members.Synced() {
+		return status.Errorf(codes.Unavailable, "waiting for the Kubernetes API to say which PersistentVolumes have the "+
+			"volumeHandle %s", id)
+	}
+	if names := s.PVs.NamesOf(id); len(names) > 1 {
+		return status.Errorf(codes.FailedPrecondition, "PersistentVolumes %s all have the volumeHandle %s, and its data is "+
+			"theirs; keep one of them, and set the reclaim policy of the others to Retain before you delete them",
+			guard.Abridge(names), id)
+	}
+	return nil
 }
 
 // deleteUnseen answers for a volume that no node has shown. Where a PersistentVolume names it, a node says whether it

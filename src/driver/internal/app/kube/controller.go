@@ -189,6 +189,18 @@ func (c *Controller) Get(ctx context.Context, id string) (pv pool.PersistentVolu
 	return object.describe(c.DriverName, c.TopologyKey), true, nil
 }
 
+// NamesOf gives the names of the known PersistentVolumes with a volumeHandle.
+func (c *Controller) NamesOf(handle string) (names []string) {
+	objects, _ := c.volumes.ByIndex(byHandle, handle) // fails only for an index that does not exist
+	for _, object := range objects {
+		if k, ok := object.(*kept); ok {
+			names = append(names, k.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // List gives all PersistentVolumes of this driver that are known.
 func (c *Controller) List() (all []pool.PersistentVolume) {
 	for _, object := range c.volumes.List() {

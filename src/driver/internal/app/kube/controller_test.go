@@ -118,6 +118,11 @@ func TestControllerKnowsVolumes(t *testing.T) {
 	if _, ok, err := c.Get(t.Context(), "pvc-4"); ok || !errors.Is(err, volume.ErrNamed) {
 		t.Errorf("two of one handle, on different nodes: %v, %v", ok, err)
 	}
+	for id, want := range map[string][]string{"pvc-4": {"a-copy", "pvc-4"}, "pvc-2": {"renamed"}, "pvc-3": nil} {
+		if got := c.NamesOf(id); !slices.Equal(got, want) {
+			t.Errorf("%s is the handle of %q, want %q", id, got, want)
+		}
+	}
 	if _, ok, err := c.Get(t.Context(), "pvc-6"); ok || !errors.Is(err, volume.ErrClusterUnknown) {
 		t.Errorf("the API is silent: %v, %v", ok, err)
 	}
