@@ -155,6 +155,40 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// TestAGoneNodeMayHaveAVolumeOfAnyNode: a PersistentVolume that names no node does not make the absence of one without
+// a Node object count sooner.
+func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]bool{"known as a node with the driver": false, "forgotten with its Node": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, c := newNode("a", gib), newNode("c", gib)
+			r := start(t, a)
+			r.set(func() { r.pvs, r.gone["c"] = []pool.PersistentVolume{named("v")}, r.now })
+			if forget {
+				r.server.Forget("c")
+			} else {
+				r.set(func() { r.drivers = append(r.drivers, "c") })
+			}
+			r.pass(time.Minute)
+			wantCode(t, r.remove(t, "v"), codes.Unavailable, "could not be asked: c (node c is not connected")
+			r.pass(9*time.Minute - time.Second)
+			wantCode(t, r.remove(t, "v"), codes.Unavailable, "could not be asked: c (node c is not connected")
+			if asked := a.asked(); asked != "" {
+				t.Errorf("node a was asked for: %s", asked)
+			}
+			r.pass(time.Second)
+			wantCode(t, r.remove(t, "v"), codes.OK, "")
+			c.Put(&wire.Volume{Id: "v", Pool: "local"})
+			r.hub.Connect(t, &c.Node) // it is back after all
+			wantCode(t, r.remove(t, "v"), codes.OK, "")
+			if asked := c.asked(); asked != "delete v" {
+				t.Errorf("node c was asked for: %s", asked)
+			}
+		})
+	}
+}
+
 // TestMissing: people hear of a node that is away for longer than its grace, once, and of its return.
 func TestMissing(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,8 @@ func (s *Server) locate(ctx context.Context, id string) (node string, err error)
 	return s.ask(ctx, id, pv.Nodes...)
 }
 
-// ask asks all nodes for a volume, those that have been here before and may return included.
+// ask asks all nodes for a volume, those that have been here before and may return included. One without a Node object
+// counts as empty only once it is gone for as long as that takes for a volume whose PersistentVolume names it.
 func (s *Server) ask(ctx context.Context, id string, more ...string) (node string, err error) {
 	var (
 		mu              sync.Mutex
@@ -121,7 +122,7 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 	)
 	more = append(more, s.names()...)
 	s.mu.Lock()
-	more = slices.AppendSeq(more, maps.Keys(s.left))
+	more = slices.AppendSeq(slices.AppendSeq(more, maps.Keys(s.left)), maps.Keys(s.gone))
 	s.mu.Unlock()
 	slices.Sort(more)
 	for _, name := range slices.Compact(more) {
@@ -130,7 +131,7 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 			found, in := false, ""
 			if err == nil {
 				in, found, err = p.Find(ctx, id)
-			} else if _, gone, goneErr := s.Members.NodeGone(ctx, name); goneErr == nil && gone {
+			} else if lost, _ := s.lost(ctx, name); lost {
 				return
 			}
 			mu.Lock()
@@ -156,6 +157,12 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 			id, strings.Join(unasked[:min(len(unasked), 5)], "; "))
 	}
 	return "", nil
+}
+
+// lost reports whether a node has been without a Node object for long enough.
+func (s *Server) lost(ctx context.Context, node string) (bool, error) {
+	since, gone, err := s.Members.NodeGone(ctx, node)
+	return err == nil && gone && s.Now().Sub(since) >= s.GoneAfter, err
 }
 
 // oneOf gives one of several nodes that have a volume, which only that of a shared pool may be.

@@ -90,8 +90,9 @@ type Server struct {
 
 	// mu is not locked while the hub is asked, which calls Changed under its own lock.
 	mu sync.Mutex
-	// left are the nodes that are not connected any more, since when; awaited those that have not been yet.
-	left, awaited map[string]time.Time
+	// left are the nodes that are not connected any more, since when; awaited those that have not been yet; gone those
+	// without a Node object, for GoneAfter.
+	left, awaited, gone map[string]time.Time
 	// found are the volumes that no PersistentVolume of their node names, by node and pool.
 	found map[string]map[string]orphans
 	// identities are the ids of the shared pools, as last loaded: never changed, only replaced.
@@ -107,8 +108,8 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		Config: c, start: c.Now(), arrived: make(chan string, 1024), left: map[string]time.Time{},
-		awaited: map[string]time.Time{},
-		found:   map[string]map[string]orphans{}, missed: map[string]bool{},
+		awaited: map[string]time.Time{}, gone: map[string]time.Time{},
+		found: map[string]map[string]orphans{}, missed: map[string]bool{},
 	}
 	for _, p := range c.Pools {
 		s.pools = append(s.pools, p.Name)

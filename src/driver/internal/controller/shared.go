@@ -226,8 +226,7 @@ func (s *Server) goneFrom(ctx context.Context, rooms []string) (gone []string) {
 		if s.hub.Get(node) != nil {
 			continue
 		}
-		since, is, err := s.Members.NodeGone(ctx, node)
-		if err == nil && is && s.Now().Sub(since) >= s.GoneAfter {
+		if lost, _ := s.lost(ctx, node); lost {
 			gone = append(gone, node)
 		}
 	}

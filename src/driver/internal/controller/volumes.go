@@ -128,8 +128,7 @@ func (s *Server) release(ctx context.Context, id, node string) (bool, error) {
 	}
 	why := fmt.Sprintf("its annotation gives up what is on node %s", node)
 	if pv.Released != node {
-		since, gone, err := s.Members.NodeGone(ctx, node)
-		if err != nil || !gone || s.Now().Sub(since) < s.GoneAfter {
+		if lost, err := s.lost(ctx, node); err != nil || !lost {
 			return false, err
 		}
 		why = fmt.Sprintf("node %s is gone", node)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ func (s *Server) Changed(node string, connected bool) {
 	}
 	delete(s.left, node)
 	delete(s.awaited, node)
+	delete(s.gone, node)
 	time.AfterFunc(s.Settling, func() {
 		select {
 		case s.arrived <- node:
@@ -47,10 +49,14 @@ func (s *Server) Changed(node string, connected bool) {
 	})
 }
 
-// Forget drops what is known of a node without a Node object.
+// Forget drops what is known of a node without a Node object, but for its name: a volume may be there until it counts as
+// lost.
 func (s *Server) Forget(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.Now()
+	maps.DeleteFunc(s.gone, func(_ string, since time.Time) bool { return now.Sub(since) >= s.GoneAfter })
+	s.gone[node] = now
 	delete(s.left, node)
 	delete(s.awaited, node)
 	delete(s.found, node)
