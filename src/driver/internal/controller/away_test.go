@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
 // TestANodeIsAway: within its grace nothing changes; after that claims go elsewhere, and its capacity is 0.
@@ -52,6 +53,10 @@ func TestANodeIsAway(t *testing.T) {
 		r.set(func() { r.silent = false })
 		wantCode(t, r.expand(t, "v"), codes.Unavailable, "node a is not connected")
 		wantCode(t, r.remove(t, "v"), codes.Unavailable, "node a is not connected")
+		r.set(func() { r.unsure = true })
+		wantCode(t, r.remove(t, "v"), codes.Unavailable, "see whether node a, which is not connected, is gone: "+
+			volume.ErrClusterUnknown.Error()+": forbidden")
+		r.set(func() { r.unsure = false })
 	}
 	away("it never came")
 	stop := r.hub.Connect(t, &a.Node)
@@ -365,4 +370,20 @@ func TestANodeHangs(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
+}
+
+// TestASilentNodeDoesNotHoldWhatAnotherHas: a call without a deadline of its own ends, and goes to the node that has the
+// volume; where none has, the silent one may.
+func TestASilentNodeDoesNotHoldWhatAnotherHas(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", gib), newNode("b", gib)
+	b.Search = func(ctx context.Context, _ string) (bool, error) { <-ctx.Done(); return false, ctx.Err() }
+	r := start(t, a, b)
+	a.Put(&wire.Volume{Id: "v", Pool: "local"})
+	ctx := context.WithoutCancel(t.Context())
+	if _, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"}); err != nil || a.asked() != "delete v" {
+		t.Errorf("got %v", err)
+	}
+	_, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"})
+	wantCode(t, err, codes.Unavailable, "could not be asked: b (context deadline exceeded)")
 }

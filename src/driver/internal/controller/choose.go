@@ -21,7 +21,7 @@ import (
 // the most room. That is written into the claim before anything is made, so that a repeated request, also to another
 // controller, comes to the same node.
 func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string, error) {
-	if err := csi.CheckVolumeID(q.GetName()); err != nil {
+	if err := csi.CheckVolumeID("name", q.GetName()); err != nil {
 		return "", err
 	}
 	allowed, err := s.allowed(q.GetAccessibilityRequirements())
@@ -42,7 +42,7 @@ func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string,
 	case err != nil:
 		return "", status.Errorf(codes.Unavailable, "%v", err)
 	case selected != "":
-		return selected, nil
+		return selected, holds(allowed, selected)
 	}
 	node, err := s.roomiest(q, allowed)
 	if err != nil {
@@ -51,7 +51,17 @@ func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string,
 	if selected, err = s.Claims.SelectNode(ctx, claim, node); err != nil {
 		return "", status.Errorf(codes.Unavailable, "%v", err)
 	}
-	return selected, nil
+	return selected, holds(allowed, selected)
+}
+
+// holds refuses a node that the claim carries and the class leaves out: whoever may write claims may write that, too.
+func holds(allowed []string, node string) error {
+	if len(allowed) == 0 || slices.Contains(allowed, node) {
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "the claim's annotation volume.kubernetes.io/selected-node names node %.253q, "+
+		"which is none of those that the class's allowedTopologies leave: %s; remove the annotation",
+		node, guard.Abridge(allowed))
 }
 
 // unclaimed gives the node for a volume whose claim is gone, or that nobody in Kubernetes asks for: an earlier request

@@ -201,7 +201,14 @@ func TestPlacement(t *testing.T) {
 		"claim gone":               {selected: none, code: codes.InvalidArgument, text: "claim default/claim is gone"},
 		"too large":                {bytes: 21 * gib, code: codes.ResourceExhausted, text: "the most is 21474836480"},
 		"API is silent":            {silent: true, code: codes.Unavailable, text: "connection refused"},
-		"allowed are away":         {allowed: []string{"c", "d"}, code: codes.ResourceExhausted, text: "no connected node"},
+		"selected, not allowed": {
+			selected: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument, text: `names node "b", which is none of`,
+		},
+		"selected by another, not allowed": {
+			other: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument, text: `names node "b", which is none of`,
+		},
+		"selected and allowed": {selected: "b", allowed: []string{"a", "b"}, want: "b"},
+		"allowed are away":     {allowed: []string{"c", "d"}, code: codes.ResourceExhausted, text: "no connected node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			uid := strings.NewReplacer(" ", "-", ",", "").Replace(name)
@@ -267,6 +274,12 @@ func TestBadPlacement(t *testing.T) {
 		q.Name = "pvc-1"
 		_, err := r.CreateVolume(t.Context(), q)
 		wantCode(t, err, codes.InvalidArgument, text)
+	}
+	for _, bad := range []string{"", "a/b"} {
+		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: bad})
+		if wantCode(t, err, codes.InvalidArgument, ": name: "); strings.Contains(err.Error(), "volume_id") {
+			t.Errorf("the name is called another: %v", err)
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type cluster struct {
 	now     time.Time
 	silent  bool // the API does not answer
 	syncing bool
+	unsure  bool // the API does not say whether a node is gone
 	pvs     []pool.PersistentVolume
 	drivers []string             // nodes with the driver
 	nvme    []string             // those of them with the label disk=nvme
@@ -117,6 +118,9 @@ func (c *cluster) NodeGone(_ context.Context, name string) (time.Time, bool, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	since := c.gone[name]
+	if c.unsure {
+		return since, false, fmt.Errorf("%w: forbidden", volume.ErrClusterUnknown)
+	}
 	return since, !since.IsZero() && !c.silent, c.err()
 }
 

@@ -23,6 +23,14 @@ import (
 // a worker of csi-provisioner waiting, of which there are 100 for all nodes.
 const patience = 5 * time.Second
 
+const (
+	// findTimeout bounds what one node may take to look for a volume: its disk may hang, and the call has half a minute.
+	findTimeout = 5 * time.Second
+	// findGrace is how long the others are waited for once one has the volume. Another may have it as well, which has to be
+	// seen; one that cannot answer does not count in any case.
+	findGrace = time.Second
+)
+
 // errOldDriver says of a node that it must be left alone.
 var errOldDriver = errors.New("its driver is of a version without a controller; it is updated when its pod is replaced")
 
@@ -125,12 +133,14 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 	more = slices.AppendSeq(slices.AppendSeq(more, maps.Keys(s.left)), maps.Keys(s.gone))
 	s.mu.Unlock()
 	slices.Sort(more)
+	asked, enough := context.WithTimeout(ctx, findTimeout)
+	defer enough()
 	for _, name := range slices.Compact(more) {
 		asking.Go(func() {
 			p, err := s.peer(name)
 			found, in := false, ""
 			if err == nil {
-				in, found, err = p.Find(ctx, id)
+				in, found, err = p.Find(asked, id)
 			} else if lost, _ := s.lost(ctx, name); lost {
 				return
 			}
@@ -140,6 +150,7 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 			case err != nil:
 				unasked = append(unasked, fmt.Sprintf("%s (%s)", name, status.Convert(err).Message()))
 			case found:
+				time.AfterFunc(findGrace, enough)
 				having, shared, busy = append(having, name), shared && s.shared(in), busy || in == ""
 			}
 		})

@@ -54,7 +54,7 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 // the volume is let go.
 func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
 	id := q.GetVolumeId()
-	if err := csi.CheckVolumeID(id); err != nil {
+	if err := csi.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
 	if err := s.deletable(id); err != nil {
@@ -69,7 +69,11 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	}
 	p, err := s.peer(node)
 	if err != nil {
-		if released, releaseErr := s.release(ctx, id, node); releaseErr != nil || !released {
+		released, unknown := s.release(ctx, id, node)
+		if unknown != nil {
+			return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v", node, unknown)
+		}
+		if !released {
 			return nil, err
 		}
 		return &pb.DeleteVolumeResponse{}, nil
@@ -162,7 +166,7 @@ func (s *Server) ValidateVolumeCapabilities(
 
 // client gives the node of a volume that must be there.
 func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, error) {
-	if err := csi.CheckVolumeID(id); err != nil {
+	if err := csi.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
 	node, err := s.locate(ctx, id)
