@@ -67,7 +67,7 @@ func holds(allowed []string, node string) error {
 // unclaimed gives the node for a volume whose claim is gone, or that nobody in Kubernetes asks for: an earlier request
 // may have been done.
 func (s *Server) unclaimed(ctx context.Context, q *pb.CreateVolumeRequest, allowed []string) (string, error) {
-	if node, err := s.ask(ctx, q.GetName()); err != nil || node != "" {
+	if node, _, err := s.ask(ctx, q.GetName()); err != nil || node != "" {
 		return node, err
 	}
 	if claim := claimOf(q); claim.Name != "" {

@@ -1,8 +1,8 @@
 package controller
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -108,12 +108,52 @@ func (s *Server) speaker(name string) string {
 	return ""
 }
 
+// smallest is the least of what the nodes that have a shared pool say of its room: none of them makes it larger for all.
+func (s *Server) smallest(name string) (room, largest int64) {
+	for i, p := range s.having(name) {
+		is := shown(p, name)
+		if i == 0 {
+			room, largest = is.GetRoom(), is.GetLargest()
+		}
+		room, largest = min(room, is.GetRoom()), min(largest, is.GetLargest())
+	}
+	return room, largest
+}
+
+// confirm asks another node whether a volume of a shared pool is gone that one says it has deleted.
+func (s *Server) confirm(ctx context.Context, name, id, deleter string) error {
+	asked, enough := context.WithTimeout(ctx, findTimeout)
+	defer enough()
+	silent := ""
+	for _, p := range s.having(name) {
+		if p.Name == deleter {
+			continue
+		}
+		_, found, err := p.Find(asked, id)
+		switch {
+		case err == nil && found:
+			return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and node %s still has it; they are "+
+				"asked again; see whether both have the same filesystem there", deleter, id, name, p.Name)
+		case err == nil:
+			return nil
+		}
+		silent = fmt.Sprintf("%s (%s)", p.Name, status.Convert(err).Message())
+	}
+	if silent == "" { // no other node has the pool
+		return nil
+	}
+	return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and no other node could confirm it: %s",
+		deleter, id, name, silent)
+}
+
 // sharing is what is known of shared pools. It belongs to the goroutine of shareAll.
 type sharing struct {
 	ids     map[string]string
 	version string
 	loaded  time.Time
 	told    map[*tunnel.Peer]*wire.ShareRequest
+	// made are the nodes that were told last to take a pool into use.
+	made map[string]string
 }
 
 // shareAll keeps all nodes told which filesystem each shared pool is, until ctx ends.
@@ -121,7 +161,7 @@ func (s *Server) shareAll(ctx context.Context) {
 	if !slices.ContainsFunc(s.pools, s.shared) {
 		return
 	}
-	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}}
+	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}, made: map[string]string{}}
 	tick := time.NewTicker(shareInterval)
 	defer tick.Stop()
 	for {
@@ -155,10 +195,7 @@ func (s *Server) learn(ctx context.Context, known *sharing) (err error) {
 		if !s.shared(name) || learned[name] != "" {
 			continue
 		}
-		id := ""
-		for _, p := range s.hub.All() {
-			id = cmp.Or(id, present(p, name))
-		}
+		id := s.believed(name, known.made[name])
 		taken := func(other string) bool { return s.shared(other) && learned[other] == id } // one directory, one pool
 		if id != "" && !slices.ContainsFunc(s.pools, taken) {
 			learned[name] = id
@@ -194,7 +231,36 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 			continue
 		}
 		known.told[p] = request
+		for _, is := range request.GetPools() {
+			if is.GetMake() {
+				known.made[is.GetName()] = p.Name
+			}
+		}
 	}
+}
+
+// believed is the first id of a shared pool, "" where none is sure. A node's token must not decide alone what all nodes
+// take for the pool: the id is that of the node that was told to make it, or one that two nodes show. A node that has
+// the pool alone is believed: nobody else could say otherwise.
+func (s *Server) believed(name, maker string) string {
+	var ids []string
+	users := 0
+	for _, p := range s.hub.All() {
+		id := present(p, name)
+		switch {
+		case id != "" && (p.Name == maker || slices.Contains(ids, id)):
+			return id
+		case id != "":
+			ids = append(ids, id)
+			users++
+		case shown(p, name).GetWaiting():
+			users++
+		}
+	}
+	if users == 1 && len(ids) == 1 {
+		return ids[0]
+	}
+	return ""
 }
 
 // share adds one pool to what the nodes are told. The first node that waits takes it into use where nobody has; the

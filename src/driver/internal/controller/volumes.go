@@ -60,7 +60,7 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if err := s.deletable(id); err != nil {
 		return nil, err
 	}
-	node, err := s.locate(ctx, id)
+	node, in, err := s.locate(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,14 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		}
 		return &pb.DeleteVolumeResponse{}, nil
 	}
-	return pb.NewControllerClient(p).DeleteVolume(ctx, q)
+	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
+	if err == nil && s.shared(in) {
+		err = s.confirm(ctx, in, id, node)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
 }
 
 // deletable refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them, and the
@@ -169,7 +176,7 @@ func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, er
 	if err := csi.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	node, err := s.locate(ctx, id)
+	node, _, err := s.locate(ctx, id)
 	if err == nil && node == "" {
 		err = status.Errorf(codes.NotFound, "no node has volume %s", id)
 	}
@@ -216,9 +223,10 @@ func (s *Server) room(node, name string) (room, largest int64, known bool) {
 		return 0, 0, false
 	}
 	is := shown(p, name)
-	if first := s.hub.Get(s.speaker(name)); first != nil && s.shared(name) && is.GetLargest() > 0 {
-		is = shown(first, name)
-	}
 	pools, _ := p.Pools()
+	if s.shared(name) && is.GetLargest() > 0 {
+		room, largest = s.smallest(name)
+		return room, largest, pools != nil
+	}
 	return is.GetRoom(), is.GetLargest(), pools != nil
 }
