@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -263,12 +264,20 @@ func TestOrphans(t *testing.T) {
 			for _, text := range want {
 				tunneltest.Until(t, text, func() bool { return len(r.told(text)) == 1 })
 			}
-		case 1: // it was searched again once the old capacity is removed
-			r.set(func() { r.cleared = map[string]bool{"a": true} })
+		case 1: // it is searched again, and nothing is new; but not twice in a minute
+			r.pass(time.Minute)
+			r.set(func() { r.gets = 0 })
+			r.server.Changed("a", true)
 			r.server.Changed("a", true)
 			tunneltest.Until(t, "it is searched", func() (done bool) {
-				r.set(func() { done = len(r.cleared) == 0 })
+				r.set(func() { done = r.gets >= 5 })
 				return done
+			})
+			time.Sleep(50 * time.Millisecond) // so that a second search would show
+			r.set(func() {
+				if r.gets != 5 { // all that are old, and not an inline volume in use
+					t.Errorf("%d PersistentVolumes were looked up", r.gets)
+				}
 			})
 		case 2:
 			r.pass(2 * time.Hour)
@@ -386,4 +395,25 @@ func TestASilentNodeDoesNotHoldWhatAnotherHas(t *testing.T) {
 	}
 	_, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"})
 	wantCode(t, err, codes.Unavailable, "could not be asked: b (context deadline exceeded)")
+}
+
+// TestANodeThatListsTooMuch: the API is not asked about whatever a node makes up.
+func TestANodeThatListsTooMuch(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t)
+	old := r.now.Add(-2 * time.Hour).Unix()
+	for i := range 1500 {
+		a.Put(&wire.Volume{Id: fmt.Sprint("made-up-", i), Pool: "local", Created: old})
+	}
+	a.Put(&wire.Volume{Id: "../x", Pool: "local", Created: old}, &wire.Volume{Id: "ok", Pool: "No Pool", Created: old})
+	r.look(t)
+	r.hub.Connect(t, &a.Node)
+	tunneltest.Until(t, "it is searched", func() bool { return len(r.told("VolumesOrphaned")) == 1 })
+	if got := r.samples(t, "hpp_controller_orphans"); r.gets != 1000 || got["unnamed a local"] != 1000 {
+		t.Errorf("%d were asked for, and %v are orphans", r.gets, got)
+	}
+	if all, err := r.server.Volumes(t.Context()); len(all) != 1500 || err != nil {
+		t.Errorf("%d volumes are listed, %v", len(all), err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -168,9 +169,21 @@ func TestALyingNode(t *testing.T) {
 	a.lie = func(v *pb.Volume) {
 		v.AccessibleTopology = []*pb.Topology{topology("victim")}
 		v.ContentSource = &pb.VolumeContentSource{}
+		v.VolumeContext = map[string]string{
+			csi.KeyPool: "victim", "enforcement": "strict", "uid": "0", "onDelete": "retain", "storage.kubernetes.io/x": "y",
+		}
 	}
 	if node, err := r.create(t, "1", gib, "a"); node != "a" || err != nil {
 		t.Errorf("it is on node %q, %v", node, err)
+	}
+	answer, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+		Name:                      "pvc-2",
+		Parameters:                map[string]string{csi.KeyPool: "local", "onDelete": "delete", csi.KeyClaimName: "claim"},
+		AccessibilityRequirements: &pb.TopologyRequirement{Requisite: []*pb.Topology{topology("a")}},
+	})
+	want := map[string]string{csi.KeyPool: "local", "enforcement": "strict", "onDelete": "delete"}
+	if got := answer.GetVolume().GetVolumeContext(); err != nil || !maps.Equal(got, want) {
+		t.Errorf("attributes are %v, want %v; %v", got, want, err)
 	}
 }
 

@@ -38,23 +38,25 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster is what the API server knows. It panics when it is asked about what a test has not set.
 type cluster struct {
-	mu      sync.Mutex
-	local   poolspec.Pool // configured, as the only one
-	now     time.Time
-	silent  bool // the API does not answer
-	syncing bool
-	unsure  bool // the API does not say whether a node is gone
-	pvs     []pool.PersistentVolume
-	drivers []string             // nodes with the driver
-	nvme    []string             // those of them with the label disk=nvme
-	tunnel  map[string]bool      // whether a node's driver has one
-	gone    map[string]time.Time // since when there is no Node object, zero where there is one
-	claims  map[string]string    // selected nodes, by uid of the claim
-	other   string               // is selected by somebody else at the moment of SelectNode
-	events  []string
-	cleared map[string]bool   // nodes whose old capacity was removed
-	ids     map[string]string // of shared pools
-	version int               // of ids
+	mu        sync.Mutex
+	local     poolspec.Pool // configured, as the only one
+	now       time.Time
+	silent    bool // the API does not answer
+	syncing   bool
+	unsure    bool // the API does not say whether a node is gone
+	pvs       []pool.PersistentVolume
+	drivers   []string             // nodes with the driver
+	nvme      []string             // those of them with the label disk=nvme
+	tunnel    map[string]bool      // whether a node's driver has one
+	gone      map[string]time.Time // since when there is no Node object, zero where there is one
+	claims    map[string]string    // selected nodes, by uid of the claim
+	other     string               // is selected by somebody else at the moment of SelectNode
+	events    []string
+	cleared   map[string]bool   // nodes whose old capacity was removed
+	ids       map[string]string // of shared pools
+	version   int               // of ids
+	goneAsked int               // how often NodeGone was asked
+	gets      int               // PersistentVolumes that were looked up
 }
 
 // set changes the cluster.
@@ -74,6 +76,7 @@ func (c *cluster) err() error {
 func (c *cluster) Get(_ context.Context, id string) (pool.PersistentVolume, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.gets++
 	i := slices.IndexFunc(c.pvs, func(pv pool.PersistentVolume) bool { return pv.Handle == id })
 	if i < 0 || c.silent {
 		return pool.PersistentVolume{}, false, c.err()
@@ -118,6 +121,7 @@ func (c *cluster) NodeGone(_ context.Context, name string) (time.Time, bool, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	since := c.gone[name]
+	c.goneAsked++
 	if c.unsure {
 		return since, false, fmt.Errorf("%w: forbidden", volume.ErrClusterUnknown)
 	}

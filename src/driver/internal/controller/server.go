@@ -99,6 +99,8 @@ type Server struct {
 	identities map[string]string
 	// missed are nodes whose absence was reported.
 	missed map[string]bool
+	// searched is when a node that had connected was asked for its volumes.
+	searched map[string]time.Time
 }
 
 // New returns a service without nodes.
@@ -110,6 +112,7 @@ func New(c Config) (*Server, error) {
 		Config: c, start: c.Now(), arrived: make(chan string, 1024), left: map[string]time.Time{},
 		awaited: map[string]time.Time{}, gone: map[string]time.Time{},
 		found: map[string]map[string]orphans{}, missed: map[string]bool{},
+		searched: map[string]time.Time{},
 	}
 	for _, p := range c.Pools {
 		s.pools = append(s.pools, p.Name)

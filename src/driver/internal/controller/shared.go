@@ -154,14 +154,27 @@ type sharing struct {
 	told    map[*tunnel.Peer]*wire.ShareRequest
 	// made are the nodes that were told last to take a pool into use.
 	made map[string]string
+	// rooms are the names that nodes gave for others, with what the API says of them.
+	rooms map[string]room
 }
+
+// room is whether a node that has left something in a shared pool will not come back.
+type room struct {
+	lost  bool
+	asked time.Time
+}
+
+const (
+	// roomMemory is how long that is good, roomsAtOnce how many the API is asked about in a second.
+	roomMemory, roomsAtOnce = 5 * time.Minute, 10
+)
 
 // shareAll keeps all nodes told which filesystem each shared pool is, until ctx ends.
 func (s *Server) shareAll(ctx context.Context) {
 	if !slices.ContainsFunc(s.pools, s.shared) {
 		return
 	}
-	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}, made: map[string]string{}}
+	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}, made: map[string]string{}, rooms: map[string]room{}}
 	tick := time.NewTicker(shareInterval)
 	defer tick.Stop()
 	for {
@@ -215,7 +228,7 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 	requests := map[*tunnel.Peer]*wire.ShareRequest{}
 	for _, name := range s.pools {
 		if s.shared(name) {
-			s.share(ctx, name, known.ids[name], peers, requests)
+			s.share(ctx, name, known, peers, requests)
 		}
 	}
 	for p, request := range requests {
@@ -266,9 +279,10 @@ func (s *Server) believed(name, maker string) string {
 // share adds one pool to what the nodes are told. The first node that waits takes it into use where nobody has; the
 // first that has it recovers what nodes without a Node object have left.
 func (s *Server) share(
-	ctx context.Context, name, id string, peers []*tunnel.Peer, requests map[*tunnel.Peer]*wire.ShareRequest,
+	ctx context.Context, name string, known *sharing, peers []*tunnel.Peer,
+	requests map[*tunnel.Peer]*wire.ShareRequest,
 ) {
-	waiting, heir := "", s.speaker(name)
+	waiting, heir, id := "", s.speaker(name), known.ids[name]
 	for _, p := range peers {
 		if id == "" && waiting == "" && shown(p, name).GetWaiting() {
 			waiting = p.Name
@@ -277,7 +291,7 @@ func (s *Server) share(
 	for _, p := range peers {
 		is := &wire.SharedPool{Name: name, Id: id, Make: p.Name == waiting}
 		if p.Name == heir {
-			is.Gone = s.goneFrom(ctx, shown(p, name).GetRooms())
+			is.Gone = s.goneFrom(ctx, known, shown(p, name).GetRooms())
 		}
 		if requests[p] == nil {
 			requests[p] = &wire.ShareRequest{}
@@ -286,13 +300,27 @@ func (s *Server) share(
 	}
 }
 
-// goneFrom are those nodes that have been without a Node object for long enough.
-func (s *Server) goneFrom(ctx context.Context, rooms []string) (gone []string) {
-	for _, node := range rooms {
+// goneFrom are those nodes that have been without a Node object for long enough. The names are a node's word: a few are
+// looked up at a time, and the answers are remembered.
+func (s *Server) goneFrom(ctx context.Context, known *sharing, names []string) (gone []string) {
+	now := s.Now()
+	maps.DeleteFunc(known.rooms, func(_ string, r room) bool { return now.Sub(r.asked) >= roomMemory })
+	asked := 0
+	for _, node := range names {
 		if s.hub.Get(node) != nil {
 			continue
 		}
-		if lost, _ := s.lost(ctx, node); lost {
+		r, ok := known.rooms[node]
+		if !ok && asked < roomsAtOnce {
+			asked++
+			lost, err := s.lost(ctx, node)
+			if err != nil {
+				continue
+			}
+			r = room{lost, now}
+			known.rooms[node] = r
+		}
+		if r.lost {
 			gone = append(gone, node)
 		}
 	}

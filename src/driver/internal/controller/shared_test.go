@@ -153,7 +153,7 @@ func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
 	if gone := b.told().GetGone(); len(gone) > 0 {
 		t.Errorf("node b is to clear %v", gone)
 	}
-	r.pass(10 * time.Minute)
+	r.pass(10 * time.Minute) // nobody remembers any more that it was there
 	eventually(t, "and what d left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c", "d"}) })
 }
 
@@ -363,4 +363,27 @@ func TestADeleteOfASharedVolumeIsConfirmed(t *testing.T) {
 	}
 	b.shows("", 0, false)
 	eventually(t, "the one that is left is believed", func() bool { return r.remove(t, "pvc-1") == nil })
+}
+
+// TestRoomsAreLookedUpAFewAtATime: they are a node's word.
+func TestRoomsAreLookedUpAFewAtATime(t *testing.T) {
+	t.Parallel()
+	var rooms []string
+	for i := range 35 {
+		rooms = append(rooms, fmt.Sprintf("room-%02d", i))
+	}
+	a := newNode("a", 0).shows("AAAA", gib, false, rooms...)
+	r := startShared(t, a)
+	r.set(func() {
+		for _, node := range rooms {
+			r.gone[node] = r.now.Add(-time.Hour)
+		}
+	})
+	r.look(t)
+	eventually(t, "all are found to be gone", func() bool { return slices.Equal(a.told().GetGone(), rooms) })
+	r.set(func() {
+		if r.goneAsked != len(rooms) {
+			t.Errorf("the API was asked %d times about %d nodes", r.goneAsked, len(rooms))
+		}
+	})
 }

@@ -44,6 +44,8 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 			"%d bytes", node, q.GetName(), v.GetVolumeId(), v.GetCapacityBytes())
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
+	v.VolumeContext = csi.Attributes(v.GetVolumeContext(), q.GetParameters(),
+		pool.Default(s.pools, q.GetParameters()[csi.KeyPool]))
 	if s.sharedPoolOf(q) != "" {
 		v.AccessibleTopology = nil
 	}

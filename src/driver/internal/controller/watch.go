@@ -24,6 +24,10 @@ const (
 	watchInterval  = 5 * time.Second
 	orphanInterval = time.Hour
 	syncInterval   = 100 * time.Millisecond
+	// searchPause is how soon a node that has connected again is asked again; the hourly search asks it in any case.
+	searchPause = time.Minute
+	// maxUnnamed is how many volumes of one node, which no known PersistentVolume names, the API is asked about at a time.
+	maxUnnamed = 1000
 	// searchers is how many nodes are asked at once.
 	searchers = 16
 	// askTimeout bounds what one node is asked for.
@@ -61,6 +65,7 @@ func (s *Server) Forget(node string) {
 	delete(s.awaited, node)
 	delete(s.found, node)
 	delete(s.missed, node)
+	delete(s.searched, node)
 	s.hub.Forget(node)
 }
 
@@ -98,6 +103,7 @@ func (s *Server) searchAll(ctx context.Context) {
 			for nodes = []string{node}; len(s.arrived) > 0; {
 				nodes = append(nodes, <-s.arrived)
 			}
+			nodes = slices.DeleteFunc(nodes, s.searchedJustNow)
 		case <-hourly.C:
 			for _, p := range s.hub.All() {
 				nodes = append(nodes, p.Name)
@@ -114,6 +120,17 @@ func (s *Server) searchAll(ctx context.Context) {
 		searching.Wait()
 		s.removeOldCapacity(ctx)
 	}
+}
+
+// searchedJustNow reports whether a node has connected, and was asked, a moment ago already.
+func (s *Server) searchedJustNow(node string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.Now(); now.Sub(s.searched[node]) >= searchPause {
+		s.searched[node] = now
+		return false
+	}
+	return true
 }
 
 // miss reports nodes that are away for longer than their grace, and those of them that are back.
@@ -206,7 +223,7 @@ func (s *Server) warn(node, name, reason, why string, ids []string) {
 }
 
 func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
-	found := map[string]orphans{}
+	found, asked := map[string]orphans{}, 0
 	err := p.Volumes(ctx, func(v *wire.Volume) error {
 		if !slices.Contains(s.pools, v.GetPool()) || (s.shared(v.GetPool()) && s.speaker(v.GetPool()) != p.Name) {
 			return nil
@@ -215,6 +232,11 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 		defer func() { found[v.GetPool()] = f }() // none, too: that is a figure
 		if !s.alone(v) {
 			return nil
+		}
+		if len(s.PVs.NamesOf(v.GetId())) == 0 {
+			if asked++; asked > maxUnnamed {
+				return nil
+			}
 		}
 		pv, _, err := s.PVs.Get(ctx, v.GetId())
 		if errors.Is(err, volume.ErrNamed) { // by more than one
@@ -231,6 +253,10 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 		}
 		return nil
 	})
+	if asked > maxUnnamed {
+		s.Log.WarnContext(ctx, "a node has more volumes that no PersistentVolume names than are looked at",
+			logging.KeyNode, p.Name, logging.KeyCount, asked)
+	}
 	for _, f := range found {
 		slices.Sort(f.unnamed)
 		slices.Sort(f.elsewhere)

@@ -17,6 +17,8 @@ import (
 )
 
 const (
+	// maxNews bounds one message of a session, in bytes; some hundred pools are less.
+	maxNews = 64 << 10
 	// helloField is the number of Hello in News.
 	helloField = 1
 	// maxHelloFields is how many fields a first message may have, features among them.
@@ -44,7 +46,8 @@ func (h *Hub) login(ctx context.Context, n *stranger) (p *Peer, stream newsStrea
 		}
 	}()
 	late := context.AfterFunc(brief, func() { n.end(context.Cause(brief)) })
-	stream, err = wire.NewNodeClient(client).Session(ctx, &wire.SessionRequest{Version: h.Version})
+	stream, err = wire.NewNodeClient(client).Session(ctx, &wire.SessionRequest{Version: h.Version},
+		grpc.MaxCallRecvMsgSize(maxNews))
 	if err == nil {
 		p, err = h.greet(ctx, stream, n.address)
 	}

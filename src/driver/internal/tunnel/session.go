@@ -77,7 +77,22 @@ func (t *told) pools(now []*wire.Pool) error {
 		return nil
 	}
 	t.known, t.at = now, time.Now()
-	return t.out.Send(&wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: now}}})
+	return t.out.Send(fitting(now))
+}
+
+// fitting is a message with pools that the controller reads. If all that they say is too much, it goes without the
+// texts, and without the nodes that have left something in shared ones.
+func fitting(pools []*wire.Pool) *wire.News {
+	news := &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: pools}}}
+	if proto.Size(news) <= maxNews {
+		return news
+	}
+	brief := make([]*wire.Pool, len(pools))
+	for i, p := range pools {
+		brief[i] = proto.CloneOf(p)
+		brief[i].Message, brief[i].Rooms = "too much to say: driver status on the node has it", nil
+	}
+	return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: brief}}}
 }
 
 // renewed sends the token as it is now. If it cannot be read, the controller ends the session when the old one expires.

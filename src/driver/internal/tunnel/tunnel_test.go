@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -65,7 +66,7 @@ func TestCalls(t *testing.T) {
 		pb.RegisterControllerServer(r, service{})
 	}}
 	node.Show(&wire.Pool{Name: "local", Largest: 1 << 40})
-	node.Put(&wire.Volume{Id: "pvc-1"}, &wire.Volume{Id: "pvc-2"})
+	node.Put(&wire.Volume{Id: "pvc-1", Pool: "local"}, &wire.Volume{Id: "pvc-2", Pool: "local"}, &wire.Volume{Id: "/"})
 	hub.Connect(t, node)
 	p := hub.Get("a")
 	if pools, seen := p.Pools(); pools[0].GetLargest() != 1<<40 || seen.Before(p.Since) || p.Version != "v1" {
@@ -368,6 +369,46 @@ func TestTheSecondConnectionReplacesTheFirst(t *testing.T) {
 	wantCode(t, p.Volumes(t.Context(), nil), codes.Unavailable, "too old for that (v0); upgrade it")
 	if err := stop(); err != nil || len(changes) != 3 || !changes[0] || !changes[1] || changes[2] {
 		t.Errorf("changes were %v; %v", changes, err)
+	}
+}
+
+// TestWhatANodeShowsIsBounded: what can be no pool is left out, and a message that is too large ends the connection.
+func TestWhatANodeShowsIsBounded(t *testing.T) {
+	t.Parallel()
+	hub := tunneltest.NewHub(t, local, nil)
+	hub.Start(t)
+	pools := func(count int) *wire.News {
+		all := []*wire.Pool{{Name: "local", Id: "AAAA"}, {Name: "No Pool"}, {Name: "nvme", Id: strings.Repeat("x", 65)}}
+		return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: append(all, make([]*wire.Pool, count)...)}}}
+	}
+	dial(t, hub, impostor{session: say(hello("a", nil), pools(30_000))})
+	tunneltest.Until(t, "its pools are shown", func() bool {
+		p := hub.Get("a")
+		if p == nil {
+			return false
+		}
+		all, _ := p.Pools()
+		return len(all) == 1 && all[0].GetName() == "local"
+	})
+	<-dial(t, hub, impostor{session: say(hello("b", nil), pools(40_000))})
+	logged(t, hub.Log, "received message larger than max")
+}
+
+// TestANodeWithTooMuchToSay: it says what fits.
+func TestANodeWithTooMuchToSay(t *testing.T) {
+	t.Parallel()
+	hub := tunneltest.NewHub(t, local, nil)
+	hub.Start(t)
+	node := &tunneltest.Node{Name: "a"}
+	var all []*wire.Pool
+	for i := range 100 {
+		all = append(all, &wire.Pool{Name: fmt.Sprint("pool-", i), Message: strings.Repeat("long ", 200), Largest: 1 << 40})
+	}
+	node.Show(all...)
+	hub.Connect(t, node)
+	pools, _ := hub.Get("a").Pools()
+	if len(pools) != 100 || pools[0].GetLargest() != 1<<40 || !strings.Contains(pools[0].GetMessage(), "driver status") {
+		t.Errorf("%d pools, the first is %v", len(pools), pools[0])
 	}
 }
 
