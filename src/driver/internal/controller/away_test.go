@@ -221,9 +221,34 @@ func TestMissing(t *testing.T) {
 	}
 	r.hub.Connect(t, &a.Node)
 	tunneltest.Until(t, "it is back", func() bool { return len(r.told("Normal a NodeConnected")) == 1 })
+	// What drivers without a controller have published is looked for after the grace, once an hour, until none is left.
+	listed := func(count int) {
+		t.Helper()
+		tunneltest.Until(t, fmt.Sprint(count, " lists of capacity"), func() (done bool) {
+			r.set(func() { done = r.lists >= count })
+			return done
+		})
+	}
+	listed(1)
+	r.pass(time.Hour)
+	listed(2)
 	r.set(func() {
 		if !maps.Equal(r.cleared, map[string]bool{"b": true}) || len(r.events) > 0 {
 			t.Errorf("old capacity is left of %v; more events: %q", r.cleared, r.events)
+		}
+		r.cleared = nil
+	})
+	r.pass(time.Hour)
+	listed(3)
+	r.set(func() { r.missed = 0 })
+	r.pass(time.Hour)
+	tunneltest.Until(t, "nodes are looked at again", func() (done bool) {
+		r.set(func() { done = r.missed > 1 })
+		return done
+	})
+	r.set(func() {
+		if r.lists != 3 {
+			t.Errorf("capacity was listed %d times, the last time without any", r.lists)
 		}
 	})
 	if got := r.samples(t, "hpp_controller_node_connected"); got["a"] != 1 {

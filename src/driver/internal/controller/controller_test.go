@@ -113,6 +113,112 @@ func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
 	}
 }
 
+// TestADeletionIsRemembered: who deletes twice is answered without a question to nodes or API, but only about the volume
+// that was deleted.
+func TestADeletionIsRemembered(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t, a)
+	of := func(uid string) pool.PersistentVolume {
+		pv := named("pvc-1", "a")
+		pv.UID = uid
+		return pv
+	}
+	for name, c := range map[string]struct {
+		between func()
+		asked   string
+	}{
+		"at once":               {between: func() {}},
+		"PV gone":               {between: func() { r.set(func() { r.pvs = nil }) }},
+		"PV gone, node as well": {between: func() { r.set(func() { r.pvs, r.drivers = nil, []string{"a", "b"} }) }},
+		"API silent":            {between: func() { r.set(func() { r.silent = true }) }},
+		"another PV":            {between: func() { r.set(func() { r.pvs = []pool.PersistentVolume{of("2")} }) }, asked: "delete pvc-1"},
+		"later":                 {between: func() { r.pass(10 * time.Minute) }, asked: "delete pvc-1"},
+		"made again": {
+			between: func() {
+				if _, err := r.create(t, "1", gib, "a"); err != nil {
+					t.Error(err)
+				}
+			},
+			asked: "create pvc-1, delete pvc-1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.set(func() { r.pvs, r.silent, r.drivers = []pool.PersistentVolume{of("1")}, false, []string{"a"} })
+			r.pass(time.Hour)
+			a.Put(&wire.Volume{Id: "pvc-1", Pool: "local"})
+			wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+			if asked := a.asked(); asked != "delete pvc-1" {
+				t.Errorf("the first time the node was asked for: %s", asked)
+			}
+			c.between()
+			wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+			if asked := a.asked(); asked != c.asked {
+				t.Errorf("then the node was asked for %q, want %q", asked, c.asked)
+			}
+		})
+	}
+	r.set(func() { r.pvs = []pool.PersistentVolume{of("3")} })
+	a.answers(func(context.Context, string) error { return status.Error(codes.FailedPrecondition, "mounted") })
+	for range 2 {
+		wantCode(t, r.remove(t, "pvc-1"), codes.FailedPrecondition, "mounted") // nothing is remembered of that
+	}
+	begun := make(chan struct{})
+	finish := make(chan struct{})
+	a.answers(func(_ context.Context, call string) error {
+		if strings.HasPrefix(call, "delete") {
+			begun <- struct{}{}
+			<-finish
+		}
+		return nil
+	})
+	slow := make(chan error)
+	go func() { slow <- r.remove(t, "pvc-1") }()
+	<-begun
+	if _, err := r.create(t, "1", gib, "a"); err != nil {
+		t.Error(err)
+	}
+	close(finish)
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+	a.answers(nil)
+	a.asked()
+	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+	if asked := a.asked(); asked != "delete pvc-1" {
+		t.Errorf("a volume that was made while another was deleted was not deleted: %q", asked)
+	}
+}
+
+// TestSizeNotEnforced: one event for each class and pool, not for each claim.
+func TestSizeNotEnforced(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	a.lie = func(v *pb.Volume) {
+		v.VolumeContext = map[string]string{csi.KeyPool: "local", "enforcement": "none", "uid": "1"}
+	}
+	r := start(t, a)
+	create := func(name, uid string) {
+		t.Helper()
+		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+			Name: name, Parameters: map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: name, "uid": uid},
+			AccessibilityRequirements: &pb.TopologyRequirement{Requisite: []*pb.Topology{topology("a")}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"pvc-1", "pvc-2", "pvc-1"} {
+		create(name, "1")
+	}
+	create("pvc-3", "2")
+	events := r.told("")
+	if len(events) != 2 || !strings.HasPrefix(events[0], "Normal default/pvc-1 SizeNotEnforced: pool local has no quota on node a") ||
+		!strings.HasPrefix(events[1], "Normal default/pvc-3 ") {
+		t.Errorf("told was %q", events)
+	}
+}
+
 // TestCodes: what a node answers is the answer, and an answer that is lost is asked for again.
 func TestCodes(t *testing.T) {
 	t.Parallel()

@@ -55,6 +55,8 @@ type cluster struct {
 	cleared   map[string]bool   // nodes whose old capacity was removed
 	ids       map[string]string // of shared pools
 	version   int               // of ids
+	missed    int               // how often it was asked which nodes there are
+	lists     int               // of old capacity
 	goneAsked int               // how often NodeGone was asked
 	gets      int               // PersistentVolumes that were looked up
 }
@@ -90,13 +92,8 @@ func (c *cluster) List() []pool.PersistentVolume {
 	return slices.Clone(c.pvs)
 }
 
-func (c *cluster) NamesOf(handle string) (names []string) {
-	for _, pv := range c.List() {
-		if pv.Handle == handle {
-			names = append(names, pv.Name)
-		}
-	}
-	return names
+func (c *cluster) Known(handle string) []pool.PersistentVolume {
+	return slices.DeleteFunc(c.List(), func(pv pool.PersistentVolume) bool { return pv.Handle != handle })
 }
 
 func (c *cluster) Synced() bool {
@@ -108,6 +105,7 @@ func (c *cluster) Synced() bool {
 func (c *cluster) NodesWithDriver(labels map[string]string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.missed++
 	switch {
 	case len(labels) == 0:
 		return slices.Clone(c.drivers)
@@ -172,6 +170,10 @@ func (c *cluster) TellVolume(pv pool.PersistentVolume, reason, message string) {
 	c.TellNode(pv.Name, "Warning", reason, message)
 }
 
+func (c *cluster) TellClaim(claim records.Claim, kind, reason, message string) {
+	c.TellNode(claim.String(), kind, reason, message)
+}
+
 // told are the events with a text, and forgets them.
 func (c *cluster) told(text string) (found []string) {
 	c.mu.Lock()
@@ -186,9 +188,13 @@ func (c *cluster) told(text string) (found []string) {
 	return found
 }
 
-func (c *cluster) removeOld(_ context.Context, connected func(string) bool) error {
-	c.set(func() { maps.DeleteFunc(c.cleared, func(node string, _ bool) bool { return connected(node) }) })
-	return c.err()
+func (c *cluster) removeOld(_ context.Context, connected func(string) bool) (found int, err error) {
+	c.set(func() {
+		c.lists++
+		found = len(c.cleared)
+		maps.DeleteFunc(c.cleared, func(node string, _ bool) bool { return connected(node) })
+	})
+	return found, c.err()
 }
 
 // node is a node with its CSI service.

@@ -25,8 +25,8 @@ import (
 type PVs interface {
 	// Get finds the one whose volumeHandle is id; ok is false where there surely is none.
 	Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error)
-	// NamesOf gives the names of all known ones with that volumeHandle.
-	NamesOf(handle string) []string
+	// Known gives all with that volumeHandle that are known without a question to the API, by name.
+	Known(handle string) []pool.PersistentVolume
 	List() []pool.PersistentVolume
 }
 
@@ -52,6 +52,7 @@ type Claims interface {
 type Events interface {
 	TellNode(node, kind, reason, message string)
 	TellVolume(pv pool.PersistentVolume, reason, message string)
+	TellClaim(claim records.Claim, kind, reason, message string)
 }
 
 // Config is what the service is made of; every field but Identities and Settling is required.
@@ -65,8 +66,9 @@ type Config struct {
 	Events  Events
 	// Identities is required where a pool is shared.
 	Identities Identities
-	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now.
-	RemoveOldCapacity func(ctx context.Context, connected func(node string) bool) error
+	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now, and gives
+	// how much there was, of all nodes.
+	RemoveOldCapacity func(ctx context.Context, connected func(node string) bool) (found int, err error)
 	// NodeGrace is how long a node may be away before claims go elsewhere; GoneAfter how long there must be no Node object
 	// before its volumes are let go; OrphanAge how old a volume must be before it counts as an orphan.
 	NodeGrace, GoneAfter, OrphanAge time.Duration
@@ -99,6 +101,10 @@ type Server struct {
 	identities map[string]string
 	// missed are nodes whose absence was reported.
 	missed map[string]bool
+	// deleted are the volumes that were deleted lately.
+	deleted map[string]*deletion
+	// unenforced are the classes, by pool and parameters, whose first volume that nothing keeps to its size was reported.
+	unenforced map[string]bool
 	// searched is when a node that had connected was asked for its volumes.
 	searched map[string]time.Time
 }
@@ -112,7 +118,7 @@ func New(c Config) (*Server, error) {
 		Config: c, start: c.Now(), arrived: make(chan string, 1024), left: map[string]time.Time{},
 		awaited: map[string]time.Time{}, gone: map[string]time.Time{},
 		found: map[string]map[string]orphans{}, missed: map[string]bool{},
-		searched: map[string]time.Time{},
+		searched: map[string]time.Time{}, deleted: map[string]*deletion{}, unenforced: map[string]bool{},
 	}
 	for _, p := range c.Pools {
 		s.pools = append(s.pools, p.Name)

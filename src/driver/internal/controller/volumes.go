@@ -19,6 +19,7 @@ import (
 
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
 func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
+	s.forgetDeletion(q.GetName())
 	node, err := s.choose(ctx, q)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,31 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	if s.sharedPoolOf(q) != "" {
 		v.AccessibleTopology = nil
 	}
+	s.forgetDeletion(q.GetName()) // one may have begun before, and ended meanwhile
+	s.reportUnenforced(q, v.GetVolumeContext(), node)
 	return answer, nil
+}
+
+// maxUnenforced is how many classes are remembered.
+const maxUnenforced = 1000
+
+// reportUnenforced tells the owner of a claim that nothing keeps its volume to its size: the first of each class, for
+// the volume's attribute says it of all.
+func (s *Server) reportUnenforced(q *pb.CreateVolumeRequest, attributes map[string]string, node string) {
+	claim := claimOf(q)
+	if claim.Name == "" || !csi.NotEnforced(attributes) {
+		return
+	}
+	class := fmt.Sprint(attributes) // printed in the order of its keys
+	s.mu.Lock()
+	told := s.unenforced[class] || len(s.unenforced) >= maxUnenforced
+	s.unenforced[class] = true
+	s.mu.Unlock()
+	if !told {
+		s.Events.TellClaim(claim, "Normal", "SizeNotEnforced", fmt.Sprintf("pool %s has no quota on node %s: nothing keeps "+
+			"this volume, or others of its StorageClass, to its size; each has the attribute enforcement=none",
+			attributes[csi.KeyPool], node))
+	}
 }
 
 // DeleteVolume implements csi.ControllerServer. It goes to the one node that has the volume; of a node that is gone,
@@ -62,6 +87,17 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if err := s.deletable(id); err != nil {
 		return nil, err
 	}
+	begun, done := s.beginDeletion(id)
+	if done {
+		return &pb.DeleteVolumeResponse{}, nil
+	}
+	answer, err := s.deleteVolume(ctx, q)
+	s.endDeletion(id, begun, err)
+	return answer, err
+}
+
+func (s *Server) deleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
+	id := q.GetVolumeId()
 	node, in, err := s.locate(ctx, id)
 	if err != nil {
 		return nil, err
@@ -97,7 +133,11 @@ func (s *Server) deletable(id string) error {
 		return status.Errorf(codes.Unavailable, "waiting for the Kubernetes API to say which PersistentVolumes have the "+
 			"volumeHandle %s", id)
 	}
-	if names := s.PVs.NamesOf(id); len(names) > 1 {
+	if known := s.PVs.Known(id); len(known) > 1 {
+		names := make([]string, len(known))
+		for i, pv := range known {
+			names[i] = pv.Name
+		}
 		return status.Errorf(codes.FailedPrecondition, "PersistentVolumes %s all have the volumeHandle %s, and its data is "+
 			"theirs; keep one of them, and set the reclaim policy of the others to Retain before you delete them",
 			guard.Abridge(names), id)

@@ -80,12 +80,16 @@ func (s *Server) Run(ctx context.Context) {
 	searching.Go(func() { s.shareAll(ctx) })
 	watch := time.NewTicker(watchInterval)
 	defer watch.Stop()
+	capacity := s.start.Add(s.NodeGrace)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-watch.C:
 			s.miss(ctx)
+			if now := s.Now(); !capacity.IsZero() && !now.Before(capacity) {
+				capacity = s.removeOldCapacity(ctx, now)
+			}
 		}
 	}
 }
@@ -118,7 +122,6 @@ func (s *Server) searchAll(ctx context.Context) {
 			})
 		}
 		searching.Wait()
-		s.removeOldCapacity(ctx)
 	}
 }
 
@@ -169,14 +172,19 @@ func (s *Server) reportAway(ctx context.Context, node string) bool {
 	return true
 }
 
-func (s *Server) removeOldCapacity(ctx context.Context) {
+// removeOldCapacity gives the time when it is to be done again, zero for never: once none is left, none comes.
+func (s *Server) removeOldCapacity(ctx context.Context, now time.Time) (next time.Time) {
 	brief, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	err := s.RemoveOldCapacity(brief, func(node string) bool { return s.hub.Get(node) != nil })
+	found, err := s.RemoveOldCapacity(brief, func(node string) bool { return s.hub.Get(node) != nil })
 	if err != nil && ctx.Err() == nil {
 		s.Log.WarnContext(ctx, "cannot remove capacity that a driver without controller has published",
 			logging.KeyError, err)
 	}
+	if err == nil && found == 0 {
+		return time.Time{}
+	}
+	return now.Add(orphanInterval)
 }
 
 // orphans are those of one pool on one node.
@@ -233,7 +241,7 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 		if !s.alone(v) {
 			return nil
 		}
-		if len(s.PVs.NamesOf(v.GetId())) == 0 {
+		if len(s.PVs.Known(v.GetId())) == 0 {
 			if asked++; asked > maxUnnamed {
 				return nil
 			}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -50,6 +51,7 @@ type Hub struct {
 	logins    *turns        // of strangers
 	renewals  *turns        // of nodes that are connected
 	patience  time.Duration // for everything up to a token that passes
+	retry     time.Duration // of the review of a renewed token
 
 	mu    sync.Mutex
 	nodes map[string]*Peer
@@ -64,7 +66,7 @@ func NewHub(c HubConfig) (*Hub, error) {
 	h := &Hub{
 		HubConfig: c, metrics: newMetrics(), nodes: map[string]*Peer{},
 		strangers: strangers{most: maxStrangers, byAddress: map[string][]*stranger{}},
-		logins:    newTurns(), renewals: newTurns(), patience: dialPatience,
+		logins:    newTurns(), renewals: newTurns(), patience: dialPatience, retry: renewalRetry,
 	}
 	if err := errors.Join(c.Metrics.Register(h.metrics.calls), c.Metrics.Register(h.metrics.hops)); err != nil {
 		return nil, fmt.Errorf("register the metrics of the tunnel: %w", err)
@@ -138,6 +140,11 @@ func (h *Hub) serve(ctx context.Context, n *stranger) error {
 		peer.Close(errors.New("its token has expired, and it has shown no other"))
 	})
 	defer peer.expiry.Stop()
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	session, end := context.WithCancel(ctx)
+	defer end()
+	renewing.Go(func() { h.renew(session, peer) })
 	h.enter(ctx, peer)
 	err = h.listen(ctx, stream, peer)
 	h.leave(ctx, peer)
@@ -181,12 +188,34 @@ func (h *Hub) listen(ctx context.Context, stream newsStream, p *Peer) error {
 		case *wire.News_Pools:
 			p.learn(said.Pools.GetPools())
 		case *wire.News_Token:
-			expires, err := h.review(ctx, h.renewals, p.Name, p.Name, said.Token)
-			if err != nil { // the old one is good until it expires
-				h.Log.WarnContext(ctx, "a renewed token is refused", logging.KeyNode, p.Name, logging.KeyError, err)
-				continue
+			select {
+			case <-p.renewed: // it was not reviewed yet
+			default:
 			}
+			p.renewed <- said.Token
+		}
+	}
+}
+
+// renew reviews renewed tokens until ctx ends. A node sends each one once: one that does not pass, as while the API does
+// not answer, is reviewed again until the old one expires.
+func (h *Hub) renew(ctx context.Context, p *Peer) {
+	var again <-chan time.Time
+	for token := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case token = <-p.renewed:
+		case <-again:
+		}
+		again = nil
+		expires, err := h.review(ctx, h.renewals, p.Name, p.Name, token)
+		switch {
+		case err == nil:
 			p.expiry.Reset(time.Until(expires))
+		case ctx.Err() == nil: // the old one is good until it expires
+			h.Log.WarnContext(ctx, "a renewed token is refused", logging.KeyNode, p.Name, logging.KeyError, err)
+			again = time.After(wait.Jitter(h.retry, 0.2))
 		}
 	}
 }

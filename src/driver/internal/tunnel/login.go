@@ -74,7 +74,7 @@ func (h *Hub) greet(ctx context.Context, stream newsStream, address string) (*Pe
 	}
 	p := &Peer{
 		Name: hello.GetNode(), Version: hello.GetVersion(), Since: time.Now(),
-		features: hello.GetFeatures(), metrics: h.metrics, seen: time.Now(),
+		features: hello.GetFeatures(), metrics: h.metrics, seen: time.Now(), renewed: make(chan string, 1),
 	}
 	p.expires, err = h.review(ctx, h.logins, address, p.Name, hello.GetToken())
 	return p, err

@@ -34,6 +34,7 @@ type Peer struct {
 	metrics  metrics
 	expires  time.Time // of the first token
 	expiry   *time.Timer
+	renewed  chan string // the last token that was not reviewed yet
 	end      context.CancelCauseFunc
 	calls    atomic.Int64 // under way
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,6 +103,10 @@ func TestCalls(t *testing.T) {
 		pools, _ := p.Pools()
 		return pools[0].GetLargest() == 1<<39
 	})
+	causes := map[string]float64{"changed": 2} // the first, and the change: no refresh has brought it
+	if got := tunneltest.Samples(t, node.Metrics, "hpp_node_pushes_total"); !maps.Equal(got, causes) {
+		t.Errorf("pushes were %v, want %v", got, causes)
+	}
 }
 
 // TestUntrusted: a node that cannot trust its controller says why, and connects once it can, without a restart.
@@ -346,6 +351,55 @@ func TestToken(t *testing.T) {
 		p := hub.Get("a")
 		return p != nil && time.Since(p.Since) > 3*time.Second
 	})
+}
+
+// TestARenewedTokenIsSentOnceAndReviewedAgain: the node sends it only when it is another, and the hub asks the API until
+// that answers.
+func TestARenewedTokenIsSentOnceAndReviewedAgain(t *testing.T) {
+	t.Parallel()
+	long := time.Now().Add(time.Hour).Unix()
+	first, second := tunneltest.Token("a", long), tunneltest.Token("a", long+1)
+	var mu sync.Mutex
+	var reviewed []string
+	passed := make(chan struct{})
+	hub := tunneltest.NewHub(t, local, func(c *tunnel.HubConfig) {
+		c.Review = func(ctx context.Context, token string) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch reviewed = append(reviewed, token); {
+			case len(reviewed) == 4:
+				close(passed)
+			case len(reviewed) > 1:
+				return "", errors.New("the API does not answer")
+			}
+			return tunneltest.Review(ctx, token)
+		}
+	})
+	hub.RetryAfter(10 * time.Millisecond)
+	hub.Start(t)
+	node := &tunneltest.Node{Name: "a"}
+	config := node.Config(hub.Address, hub.Authority.PEM)
+	var reads atomic.Int64
+	config.Token = func() (string, error) {
+		if reads.Add(1) < 10 {
+			return first, nil
+		}
+		return second, nil
+	}
+	end, err := tunnel.NewNode(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end.RenewEvery(5 * time.Millisecond)
+	tunneltest.Run(t, end)
+	<-passed
+	seen := reads.Load() + 10
+	tunneltest.Until(t, "it is read again and again", func() bool { return reads.Load() > seen })
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{first, second, second, second}; !slices.Equal(reviewed, want) {
+		t.Errorf("%d tokens were reviewed, want the first once and the second until it passed", len(reviewed))
+	}
 }
 
 func TestTheSecondConnectionReplacesTheFirst(t *testing.T) {

@@ -32,10 +32,6 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 		v, err = m.create(ctx, o, r)
 		return err
 	})
-	if err == nil && v.Enforcement == quota.None && !v.Ephemeral && v.Claim.Name != "" {
-		m.Cluster.Tell(v.Claim, "SizeNotEnforced",
-			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %d bytes", v.Pool, v.ID, v.Bytes))
-	}
 	return v, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -189,16 +191,16 @@ func (c *Controller) Get(ctx context.Context, id string) (pv pool.PersistentVolu
 	return object.describe(c.DriverName, c.TopologyKey), true, nil
 }
 
-// NamesOf gives the names of the known PersistentVolumes with a volumeHandle.
-func (c *Controller) NamesOf(handle string) (names []string) {
+// Known gives the PersistentVolumes with a volumeHandle that the informers know, by name.
+func (c *Controller) Known(handle string) (all []pool.PersistentVolume) {
 	objects, _ := c.volumes.ByIndex(byHandle, handle) // fails only for an index that does not exist
 	for _, object := range objects {
 		if k, ok := object.(*kept); ok {
-			names = append(names, k.Name)
+			all = append(all, k.volume)
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.SortFunc(all, func(a, b pool.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // List gives all PersistentVolumes of this driver that are known.
@@ -217,6 +219,12 @@ func (c *Controller) TellNode(name, kind, reason, message string) {
 	uid := c.nodes[name].uid
 	c.mu.Unlock()
 	c.tell(reference{Kind: "Node", Name: name, UID: uid}, kind, reason, message)
+}
+
+// TellClaim reports something to the owner of a claim.
+func (c *Controller) TellClaim(claim records.Claim, kind, reason, message string) {
+	object := reference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	c.tell(object, kind, reason, message)
 }
 
 // TellVolume reports something on a PersistentVolume that somebody should look at.

@@ -304,7 +304,7 @@ func TestRemoveOldCapacity(t *testing.T) {
 	})
 	c := controllerOf(t, a)
 	connected := func(node string) bool { return node == "worker-1" }
-	if err := c.RemoveOldCapacity(t.Context(), connected); err != nil {
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); err != nil {
 		t.Error(err)
 	}
 	want := []string{"old-2", "central", "other", "everywhere", "just-gone"}
@@ -312,11 +312,11 @@ func TestRemoveOldCapacity(t *testing.T) {
 		t.Error(diff)
 	}
 	a.on("DELETE "+capacityPath+"/old-1", silent())
-	if err := c.RemoveOldCapacity(t.Context(), connected); err == nil || !strings.Contains(err.Error(), "old-1") {
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); err == nil || !strings.Contains(err.Error(), "old-1") {
 		t.Errorf("an object that stays: %v", err)
 	}
 	a.on("GET "+capacityPath, silent())
-	if err := c.RemoveOldCapacity(t.Context(), connected); !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); !errors.Is(err, volume.ErrClusterUnknown) {
 		t.Errorf("the API is silent: %v", err)
 	}
 }
