@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 )
 
 // choose gives the node for a new volume: the one that is asked for, the one that the claim carries, or the one with
@@ -118,8 +119,8 @@ func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, 
 		}
 	}
 	if node == "" || most < q.GetCapacityRange().GetRequiredBytes() {
-		return "", status.Errorf(codes.ResourceExhausted, "no connected node has %d bytes in pool %s; the most is %d",
-			q.GetCapacityRange().GetRequiredBytes(), name, most)
+		return "", status.Errorf(codes.ResourceExhausted, "no connected node has %s in pool %s; the most is %s; %s",
+			bytesize.Format(q.GetCapacityRange().GetRequiredBytes()), name, bytesize.Format(most), s.standing(name))
 	}
 	return node, nil
 }

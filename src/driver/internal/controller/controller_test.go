@@ -318,7 +318,7 @@ func TestPlacement(t *testing.T) {
 		"of another controller":    {other: "a", want: "a"},
 		"claim gone, volume there": {selected: none, on: a, want: "a"},
 		"claim gone":               {selected: none, code: codes.InvalidArgument, text: "claim default/claim is gone"},
-		"too large":                {bytes: 21 * gib, code: codes.ResourceExhausted, text: "the most is 21474836480"},
+		"too large":                {bytes: 21 * gib, code: codes.ResourceExhausted, text: "no connected node has 21Gi in pool local; the most is 20Gi; pool local is present on 2 of 3 nodes; c: it is not connected"},
 		"API is silent":            {silent: true, code: codes.Unavailable, text: "connection refused"},
 		"selected, not allowed": {
 			selected: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument, text: `names node "b", which is none of`,

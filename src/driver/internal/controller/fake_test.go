@@ -55,10 +55,11 @@ type cluster struct {
 	cleared   map[string]bool   // nodes whose old capacity was removed
 	ids       map[string]string // of shared pools
 	version   int               // of ids
-	missed    int               // how often it was asked which nodes there are
-	lists     int               // of old capacity
-	goneAsked int               // how often NodeGone was asked
-	gets      int               // PersistentVolumes that were looked up
+	waiting   []pool.WaitingClaim
+	missed    int // how often it was asked which nodes there are
+	lists     int // of old capacity
+	goneAsked int // how often NodeGone was asked
+	gets      int // PersistentVolumes that were looked up
 }
 
 // set changes the cluster.
@@ -168,6 +169,12 @@ func (c *cluster) TellNode(node, kind, reason, message string) {
 
 func (c *cluster) TellVolume(pv pool.PersistentVolume, reason, message string) {
 	c.TellNode(pv.Name, "Warning", reason, message)
+}
+
+func (c *cluster) Waiting() []pool.WaitingClaim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.waiting)
 }
 
 func (c *cluster) TellClaim(claim records.Claim, kind, reason, message string) {

@@ -46,6 +46,8 @@ type Claims interface {
 	SelectedNode(ctx context.Context, claim records.Claim) (node string, err error)
 	// SelectNode selects a node unless one is selected, and gives the one that is.
 	SelectNode(ctx context.Context, claim records.Claim, node string) (selected string, err error)
+	// Waiting are those of the driver's classes that have no volume.
+	Waiting() []pool.WaitingClaim
 }
 
 // Events are told to people; kind is Normal or Warning.

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 )
 
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
@@ -42,7 +43,7 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	if v.GetVolumeId() != q.GetName() || v.GetCapacityBytes() < q.GetCapacityRange().GetRequiredBytes() ||
 		(limit > 0 && v.GetCapacityBytes() > limit) {
 		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another: id %.128q, "+
-			"%d bytes", node, q.GetName(), v.GetVolumeId(), v.GetCapacityBytes())
+			"%s", node, q.GetName(), v.GetVolumeId(), bytesize.Format(v.GetCapacityBytes()))
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
 	v.VolumeContext = csi.Attributes(v.GetVolumeContext(), q.GetParameters(),

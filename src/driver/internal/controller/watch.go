@@ -81,12 +81,14 @@ func (s *Server) Run(ctx context.Context) {
 	watch := time.NewTicker(watchInterval)
 	defer watch.Stop()
 	capacity := s.start.Add(s.NodeGrace)
+	told := map[string]string{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-watch.C:
 			s.miss(ctx)
+			told = s.explain(told)
 			if now := s.Now(); !capacity.IsZero() && !now.Before(capacity) {
 				capacity = s.removeOldCapacity(ctx, now)
 			}

@@ -29,7 +29,9 @@ const forgetDeleted = 7 * 24 * time.Hour
 type Controller struct {
 	requests
 	volumes, csiNodes cache.Indexer
+	claims, classes   cache.Indexer
 	informers         []cache.Controller
+	explaining        []cache.Controller // nothing but events waits for them
 	nodeGone          func(name string)
 
 	mu sync.Mutex
@@ -63,6 +65,10 @@ func NewController(config Config) (*Controller, error) {
 	handler.AddFunc, handler.DeleteFunc = c.seeNode, c.missNode
 	handler.UpdateFunc = func(_, now any) { c.seeNode(now) }
 	c.inform(config.API.watchNodes(""), &metav1.PartialObjectMetadata{}, handler)
+	needed := len(c.informers)
+	c.claims = c.inform(watch(core, claims), &volumeClaim{}, cache.ResourceEventHandlerFuncs{})
+	c.classes = c.inform(watch(storage, "storageclasses"), &storageClass{}, cache.ResourceEventHandlerFuncs{})
+	c.informers, c.explaining = c.informers[:needed], c.informers[needed:]
 	return c, nil
 }
 
@@ -77,6 +83,9 @@ func (c *Controller) Run(ctx context.Context, nodeGone func(name string)) error 
 	for _, informer := range c.informers {
 		running.Go(func() { informer.RunWithContext(ctx) })
 		synced = append(synced, informer.HasSynced)
+	}
+	for _, informer := range c.explaining {
+		running.Go(func() { informer.RunWithContext(ctx) })
 	}
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		c.mu.Lock()

@@ -45,9 +45,8 @@ func (c *Controller) Claimed(token string) (node string, err error) {
 		Subject    string          `json:"sub"`
 		Audience   json.RawMessage `json:"aud"` // a text or a list of them
 		Kubernetes struct {
-			Node struct {
-				Name string `json:"name"`
-			} `json:"node"`
+			Pod  reference `json:"pod"`
+			Node reference `json:"node"`
 		} `json:"kubernetes.io"`
 	}
 	if err := tunnel.DecodeToken(token, &claims); err != nil {
@@ -57,7 +56,10 @@ func (c *Controller) Claimed(token string) (node string, err error) {
 	if json.Unmarshal(claims.Audience, &audiences[0]) != nil && json.Unmarshal(claims.Audience, &audiences) != nil {
 		return "", errors.New("the token is for no audience")
 	}
-	return claims.Kubernetes.Node.Name, c.fits(audiences, claims.Subject)
+	if err := c.fits(audiences, claims.Subject); err != nil {
+		return "", err
+	}
+	return boundTo(claims.Kubernetes.Pod.Name, claims.Kubernetes.Node.Name)
 }
 
 // account is the user that the drivers of nodes are to the API.
@@ -108,9 +110,13 @@ func (r *tokenReview) node() (string, error) {
 	extra := func(key string) string {
 		return strings.Join(r.Status.User.Extra["authentication.kubernetes.io/"+key], ",")
 	}
-	node := extra("node-name")
+	return boundTo(extra("pod-name"), extra("node-name"))
+}
+
+// boundTo gives the node of a token that was made for a pod there.
+func boundTo(pod, node string) (string, error) {
 	switch {
-	case extra("pod-name") == "":
+	case pod == "":
 		return "", errors.New("the token was made for no pod: it has to be the one that the kubelet gives the driver's pod")
 	case node == "":
 		return "", errors.New("the token names no node: Kubernetes 1.30 or later is needed")
