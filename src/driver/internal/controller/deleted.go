@@ -37,21 +37,19 @@ func (s *Server) beginDeletion(id string) (begun *deletion, done bool) {
 		maps.DeleteFunc(s.deleted, func(_ string, d *deletion) bool { return now.Sub(d.done) >= deletedMemory })
 	}
 	begun = &deletion{pv: pv}
-	if len(s.deleted) < deletedMost {
+	if pv != "" && len(s.deleted) < deletedMost { // without one, nothing says which volume is meant
 		s.deleted[id] = begun
 	}
 	return begun, false
 }
 
-// endDeletion remembers a deletion that was confirmed, unless a volume of that id was asked for meanwhile.
-func (s *Server) endDeletion(id string, begun *deletion, err error) {
+// endDeletion remembers a deletion that the volume's node has confirmed, unless a volume of that id was asked for
+// meanwhile.
+func (s *Server) endDeletion(id string, begun *deletion) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.deleted[id] != begun {
-		return
-	}
-	if begun.done = s.Now(); err != nil {
-		delete(s.deleted, id)
+	if s.deleted[id] == begun {
+		begun.done = s.Now()
 	}
 }
 

@@ -92,13 +92,6 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if done {
 		return &pb.DeleteVolumeResponse{}, nil
 	}
-	answer, err := s.deleteVolume(ctx, q)
-	s.endDeletion(id, begun, err)
-	return answer, err
-}
-
-func (s *Server) deleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
-	id := q.GetVolumeId()
 	node, in, err := s.locate(ctx, id)
 	if err != nil {
 		return nil, err
@@ -124,6 +117,7 @@ func (s *Server) deleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	s.endDeletion(id, begun)
 	return answer, nil
 }
 
