@@ -60,8 +60,8 @@ func holds(allowed []string, node string) error {
 	if len(allowed) == 0 || slices.Contains(allowed, node) {
 		return nil
 	}
-	return status.Errorf(codes.InvalidArgument, "the claim's annotation volume.kubernetes.io/selected-node names node %.253q, "+
-		"which is none of those that the class's allowedTopologies leave: %s; remove the annotation",
+	return status.Errorf(codes.InvalidArgument, "the claim's annotation volume.kubernetes.io/selected-node names node "+
+		"%.253q, which is none of those that the class's allowedTopologies leave: %s; remove the annotation",
 		node, guard.Abridge(allowed))
 }
 

@@ -132,8 +132,10 @@ func TestADeletionIsRemembered(t *testing.T) {
 		"PV gone":               {between: func() { r.set(func() { r.pvs = nil }) }},
 		"PV gone, node as well": {between: func() { r.set(func() { r.pvs, r.drivers = nil, []string{"a", "b"} }) }},
 		"API silent":            {between: func() { r.set(func() { r.silent = true }) }},
-		"another PV":            {between: func() { r.set(func() { r.pvs = []pool.PersistentVolume{of("2")} }) }, asked: "delete pvc-1"},
-		"later":                 {between: func() { r.pass(10 * time.Minute) }, asked: "delete pvc-1"},
+		"another PV": {
+			between: func() { r.set(func() { r.pvs = []pool.PersistentVolume{of("2")} }) }, asked: "delete pvc-1",
+		},
+		"later": {between: func() { r.pass(10 * time.Minute) }, asked: "delete pvc-1"},
 		"made again": {
 			between: func() {
 				if _, err := r.create(t, "1", gib, "a"); err != nil {
@@ -213,7 +215,8 @@ func TestSizeNotEnforced(t *testing.T) {
 	}
 	create("pvc-3", "2")
 	events := r.told("")
-	if len(events) != 2 || !strings.HasPrefix(events[0], "Normal default/pvc-1 SizeNotEnforced: pool local has no quota on node a") ||
+	const first = "Normal default/pvc-1 SizeNotEnforced: pool local has no quota on node a"
+	if len(events) != 2 || !strings.HasPrefix(events[0], first) ||
 		!strings.HasPrefix(events[1], "Normal default/pvc-3 ") {
 		t.Errorf("told was %q", events)
 	}

@@ -7,7 +7,7 @@ import (
 
 const (
 	// deletedMemory is how long a deletion is remembered, deletedMost how many are. A provisioner often deletes twice: the
-	// second time nobody has the volume, and without the memory all nodes are asked, and the API for all PersistentVolumes.
+	// second time nobody has the volume, and without the memory all nodes are asked, and the API for all it has.
 	deletedMemory = 10 * time.Minute
 	deletedMost   = 4096
 )

@@ -26,8 +26,8 @@ const patience = 5 * time.Second
 const (
 	// findTimeout bounds what one node may take to look for a volume: its disk may hang, and the call has half a minute.
 	findTimeout = 5 * time.Second
-	// findGrace is how long the others are waited for once one has the volume. Another may have it as well, which has to be
-	// seen; one that cannot answer does not count in any case.
+	// findGrace is how long the others are waited for once one has the volume. Another may have it as well, which has to
+	// be seen; one that cannot answer does not count in any case.
 	findGrace = time.Second
 )
 

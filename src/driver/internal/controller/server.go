@@ -68,8 +68,8 @@ type Config struct {
 	Events  Events
 	// Identities is required where a pool is shared.
 	Identities Identities
-	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now, and gives
-	// how much there was, of all nodes.
+	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now, and
+	// gives how much there was, of all nodes.
 	RemoveOldCapacity func(ctx context.Context, connected func(node string) bool) (found int, err error)
 	// NodeGrace is how long a node may be away before claims go elsewhere; GoneAfter how long there must be no Node object
 	// before its volumes are let go; OrphanAge how old a volume must be before it counts as an orphan.

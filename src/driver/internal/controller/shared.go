@@ -108,6 +108,11 @@ func (s *Server) speaker(name string) string {
 	return ""
 }
 
+// speaksFor reports whether what a node lists of a pool counts: of a shared one, that is so for one node.
+func (s *Server) speaksFor(p *tunnel.Peer, name string) bool {
+	return slices.Contains(s.pools, name) && (!s.shared(name) || s.speaker(name) == p.Name)
+}
+
 // smallest is the least of what the nodes that have a shared pool say of its room: none of them makes it larger for all.
 func (s *Server) smallest(name string) (room, largest int64) {
 	for i, p := range s.having(name) {
@@ -132,8 +137,8 @@ func (s *Server) confirm(ctx context.Context, name, id, deleter string) error {
 		_, found, err := p.Find(asked, id)
 		switch {
 		case err == nil && found:
-			return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and node %s still has it; they are "+
-				"asked again; see whether both have the same filesystem there", deleter, id, name, p.Name)
+			return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and node %s still has it; they "+
+				"are asked again; see whether both have the same filesystem there", deleter, id, name, p.Name)
 		case err == nil:
 			return nil
 		}
@@ -142,7 +147,8 @@ func (s *Server) confirm(ctx context.Context, name, id, deleter string) error {
 	if silent == "" { // no other node has the pool
 		return nil
 	}
-	return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and no other node could confirm it: %s",
+	return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and no other node could confirm "+
+		"it: %s",
 		deleter, id, name, silent)
 }
 
@@ -157,17 +163,6 @@ type sharing struct {
 	// rooms are the names that nodes gave for others, with what the API says of them.
 	rooms map[string]room
 }
-
-// room is whether a node that has left something in a shared pool will not come back.
-type room struct {
-	lost  bool
-	asked time.Time
-}
-
-const (
-	// roomMemory is how long that is good, roomsAtOnce how many the API is asked about in a second.
-	roomMemory, roomsAtOnce = 5 * time.Minute, 10
-)
 
 // shareAll keeps all nodes told which filesystem each shared pool is, until ctx ends.
 func (s *Server) shareAll(ctx context.Context) {
@@ -298,31 +293,4 @@ func (s *Server) share(
 		}
 		requests[p].Pools = append(requests[p].Pools, is)
 	}
-}
-
-// goneFrom are those nodes that have been without a Node object for long enough. The names are a node's word: a few are
-// looked up at a time, and the answers are remembered.
-func (s *Server) goneFrom(ctx context.Context, known *sharing, names []string) (gone []string) {
-	now := s.Now()
-	maps.DeleteFunc(known.rooms, func(_ string, r room) bool { return now.Sub(r.asked) >= roomMemory })
-	asked := 0
-	for _, node := range names {
-		if s.hub.Get(node) != nil {
-			continue
-		}
-		r, ok := known.rooms[node]
-		if !ok && asked < roomsAtOnce {
-			asked++
-			lost, err := s.lost(ctx, node)
-			if err != nil {
-				continue
-			}
-			r = room{lost, now}
-			known.rooms[node] = r
-		}
-		if r.lost {
-			gone = append(gone, node)
-		}
-	}
-	return gone
 }

@@ -352,7 +352,8 @@ func TestADeleteOfASharedVolumeIsConfirmed(t *testing.T) {
 	r.set(func() {
 		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}}}
 	})
-	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "node a has deleted volume pvc-1 of pool local, and node b still has it")
+	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable,
+		"node a has deleted volume pvc-1 of pool local, and node b still has it")
 	b.absent.Store("pool", true)
 	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "no other node could confirm it: b (pool local is absent)")
 	b.absent.Delete("pool")

@@ -103,7 +103,8 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if err != nil {
 		released, unknown := s.release(ctx, id, node)
 		if unknown != nil {
-			return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v", node, unknown)
+			return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v",
+				node, unknown)
 		}
 		if !released {
 			return nil, err

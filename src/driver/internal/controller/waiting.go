@@ -60,9 +60,7 @@ func (is standing) String() string {
 		return fmt.Sprintf("the nodeSelector of pool %s selects no node that has the driver", is.pool)
 	}
 	text := fmt.Sprintf("pool %s is present on %d of %d nodes", is.pool, is.nodes-len(is.missing), is.nodes)
-	for _, why := range is.missing[:min(len(is.missing), most)] {
-		text += "; " + why
-	}
+	text = strings.Join(append([]string{text}, is.missing[:min(len(is.missing), most)]...), "; ")
 	if more := len(is.missing) - most; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
@@ -111,8 +109,9 @@ func (s *Server) reason(c pool.WaitingClaim, pools map[string]standing) (reason,
 		}
 		return "PoolMissing", message
 	case c.Bytes > is.whole:
-		return "ClaimTooLarge", fmt.Sprintf("the claim asks for %s, and no node could ever have that in pool %s: the most is %s, "+
-			"on node %s; ask for less, or make the pool larger", bytesize.Format(c.Bytes), name, bytesize.Format(is.whole), is.where)
+		return "ClaimTooLarge", fmt.Sprintf("the claim asks for %s, and no node could ever have that in pool %s: the most "+
+			"is %s, on node %s; ask for less, or make the pool larger",
+			bytesize.Format(c.Bytes), name, bytesize.Format(is.whole), is.where)
 	}
 	return "", "" // volumes that are there have the room
 }

@@ -235,7 +235,7 @@ func (s *Server) warn(node, name, reason, why string, ids []string) {
 func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
 	found, asked := map[string]orphans{}, 0
 	err := p.Volumes(ctx, func(v *wire.Volume) error {
-		if !slices.Contains(s.pools, v.GetPool()) || (s.shared(v.GetPool()) && s.speaker(v.GetPool()) != p.Name) {
+		if !s.speaksFor(p, v.GetPool()) {
 			return nil
 		}
 		f := found[v.GetPool()]

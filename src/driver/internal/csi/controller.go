@@ -181,7 +181,9 @@ func Attributes(answered, asked map[string]string, pool string) map[string]strin
 }
 
 // NotEnforced reports whether the attributes of a volume say that nothing keeps it to its size.
-func NotEnforced(attributes map[string]string) bool { return attributes[keyEnforcement] == string(quota.None) }
+func NotEnforced(attributes map[string]string) bool {
+	return attributes[keyEnforcement] == string(quota.None)
+}
 
 // tokenPrefix marks the page tokens of this format: the last id of the page before, in base64.
 const tokenPrefix = "after."

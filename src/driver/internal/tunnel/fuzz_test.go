@@ -107,7 +107,7 @@ func FuzzNews(f *testing.F) {
 		}
 		p.expiry = time.AfterFunc(time.Hour, func() {})
 		defer p.expiry.Stop()
-		if err := h.listen(t.Context(), stream, p); err == nil {
+		if err := h.listen(stream, p); err == nil {
 			t.Error("it listens no more, and says not why")
 		}
 		if all, _ := p.Pools(); p.Name != "a" || len(h.All()) != 0 || len(all) > len(second) {

@@ -146,7 +146,7 @@ func (h *Hub) serve(ctx context.Context, n *stranger) error {
 	defer end()
 	renewing.Go(func() { h.renew(session, peer) })
 	h.enter(ctx, peer)
-	err = h.listen(ctx, stream, peer)
+	err = h.listen(stream, peer)
 	h.leave(ctx, peer)
 	if errors.Is(err, io.EOF) { // the node stops, and answers what it has begun
 		peer.drain(stopGrace)
@@ -178,7 +178,7 @@ func dialled(conn net.Conn) (*grpc.ClientConn, error) {
 }
 
 // listen takes what a node has to say until it says no more.
-func (h *Hub) listen(ctx context.Context, stream newsStream, p *Peer) error {
+func (h *Hub) listen(stream newsStream, p *Peer) error {
 	for {
 		news, err := stream.Recv()
 		if err != nil {

@@ -60,7 +60,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	hub.SetPatience(time.Hour)
 	hub.Start(t)
 	waits := hello("stranger", func(h *wire.Hello) {
-		h.Token = strings.Replace(h.Token, ".signature", ".made-up", 1)
+		h.Token = strings.Replace(h.GetToken(), ".signature", ".made-up", 1)
 		h.Version = strings.Repeat("x", 12<<10)
 	})
 	for range most {
@@ -77,7 +77,6 @@ func TestStrangersAreBounded(t *testing.T) {
 	}
 	raw := new(wire.News)
 	raw.ProtoReflect().SetUnknown(large)
-	pools = nil
 	for range more {
 		dialFrom(t, "127.0.0.3", hub, impostor{session: say(raw)})
 	}
@@ -125,7 +124,7 @@ func TestStrangersInAHurry(t *testing.T) {
 	var rushing sync.WaitGroup
 	defer rushing.Wait()
 	defer stop()
-	madeUp := hello("a", func(h *wire.Hello) { h.Token = strings.Replace(h.Token, ".signature", ".made-up", 1) })
+	madeUp := hello("a", func(h *wire.Hello) { h.Token = strings.Replace(h.GetToken(), ".signature", ".made-up", 1) })
 	for range 20 {
 		rushing.Go(func() {
 			for ctx.Err() == nil {

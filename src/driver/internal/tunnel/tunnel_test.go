@@ -302,7 +302,7 @@ func TestStrangers(t *testing.T) {
 	logged(t, hub.Log, "did not show who it is in time")
 	tunneltest.Until(t, "all three are counted", func() bool {
 		all := 0
-		for _, line := range strings.Split(hub.Log.String(), "\n") {
+		for line := range strings.SplitSeq(hub.Log.String(), "\n") {
 			if _, after, ok := strings.Cut(line, " count="); ok {
 				all += int(after[0] - '0')
 			}

@@ -191,7 +191,7 @@ func TestReview(t *testing.T) {
 func TestClaimed(t *testing.T) {
 	const account = "system:serviceaccount:storage:hpp"
 	for name, test := range map[string]struct{ claims, says string }{
-		"good":            {`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}},"exp":1}`, ""},
+		"good":            {`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, ""},
 		"audience a text": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, ""},
 		"no pod":          {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`, "made for no pod"},
 		"no node":         {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"}}}`, "1.30"},

@@ -77,8 +77,8 @@ func NewHub(t testing.TB, address string, change func(*tunnel.HubConfig)) *Hub {
 	certificate := h.Authority.Issue(t, Host, time.Now().Add(-time.Minute))
 	c := tunnel.HubConfig{
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}},
-		TopologyKey: TopologyKey, Version: "v1", Claimed: Claimed, Review: Review, Changed: func(string, bool) {}, Metrics: h.Metrics,
-		Log: h.Log.Logger(),
+		TopologyKey: TopologyKey, Version: "v1", Claimed: Claimed, Review: Review, Changed: func(string, bool) {},
+		Metrics: h.Metrics, Log: h.Log.Logger(),
 	}
 	if change != nil {
 		change(&c)
