@@ -113,7 +113,7 @@ func (s *Server) speaksFor(p *tunnel.Peer, name string) bool {
 	return slices.Contains(s.pools, name) && (!s.shared(name) || s.speaker(name) == p.Name)
 }
 
-// smallest is the least of what the nodes that have a shared pool say of its room: none of them makes it larger for all.
+// smallest is the least of what the nodes that have a shared pool say of its room: none of them makes it larger.
 func (s *Server) smallest(name string) (room, largest int64) {
 	for i, p := range s.having(name) {
 		is := shown(p, name)

@@ -122,8 +122,8 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	return answer, nil
 }
 
-// deletable refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them, and the
-// data is that of the others too.
+// deletable refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them, and
+// the data is that of the others too.
 func (s *Server) deletable(id string) error {
 	if !s.Members.Synced() {
 		return status.Errorf(codes.Unavailable, "waiting for the Kubernetes API to say which PersistentVolumes have the "+

@@ -42,7 +42,8 @@ func (s *Server) standing(name string) standing {
 		case p == nil:
 			is.missing = append(is.missing, node+": it is not connected to the controller")
 		case seen.GetState() != control.Present:
-			is.missing = append(is.missing, node+": "+cmp.Or(seen.GetMessage(), seen.GetState(), "it has not shown its pools yet"))
+			why := cmp.Or(seen.GetMessage(), seen.GetState(), "it has not shown its pools yet")
+			is.missing = append(is.missing, node+": "+why)
 		case whole > is.whole:
 			is.whole, is.where = whole, node
 			fallthrough

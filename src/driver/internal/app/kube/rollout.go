@@ -53,8 +53,8 @@ func (c *Controller) HasTunnel(ctx context.Context, node string) (bool, error) {
 	return has, nil
 }
 
-// RemoveOldCapacity deletes the capacity objects that provisioners on connected nodes have left, and gives how many there
-// were. Those of other nodes stay: their provisioner may run.
+// RemoveOldCapacity deletes the capacity objects that provisioners on connected nodes have left, and gives how many
+// there were. Those of other nodes stay: their provisioner may run.
 func (c *Controller) RemoveOldCapacity(
 	ctx context.Context, connected func(node string) bool,
 ) (found int, err error) {
