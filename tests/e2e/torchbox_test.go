@@ -113,7 +113,7 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 			s.create(s.claim("inside", sharedClass+"-inside", "1Mi"))
 			s.said("PersistentVolumeClaim", "inside", "ProvisioningFailed", inside+" is or lies in a directory that is named "+
 				"like a volume's ("+kept+"), and what is in a volume its pods can exchange for a link to anything on the node")
-			s.staysPending("inside")
+			s.isPending("inside")
 			if left := s.list(first, inside); len(left) > 0 {
 				s.t.Errorf("%s has %v", inside, left)
 			}

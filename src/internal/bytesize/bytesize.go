@@ -3,9 +3,9 @@ package bytesize
 
 import "strconv"
 
-// Format writes a number of bytes in the largest binary unit that it fills: 10737418240 is "10Gi", 1610612736 is "1.5Gi",
-// 512 is "512". What needs more than one decimal is cut, not rounded: a size that is too small by one byte must not look
-// as if it were enough.
+// Format writes a number of bytes in the largest binary unit that it fills: 10737418240 is "10Gi", 1610612736 is
+// "1.5Gi", 512 is "512". What needs more than one decimal is cut, not rounded: a size that is too small by one byte
+// must not look as if it were enough.
 func Format(bytes int64) string {
 	const units = "KMGTPE"
 	sign, rest := "", uint64(bytes)

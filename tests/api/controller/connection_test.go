@@ -21,9 +21,21 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 )
 
-// connect: two controllers start at once, after the nodes. Both have all nodes, and what csi-provisioners on connected
-// nodes have published goes.
+// connect: two controllers start at once, after the nodes. Both have all nodes.
 func connect(t *testing.T, w *world) {
+	w.nodes["node-1"].says(t, "the controller's authorities (--controller-ca) are not there yet")
+	w.controller, w.replica = w.startController(addresses()[0]), w.startController(addresses()[1])
+	for _, controller := range []*program{w.controller, w.replica} {
+		controller.connected(t, slices.Sorted(maps.Keys(w.nodes))...)
+	}
+	meta := metav1.ObjectMeta{Namespace: harness.Namespace, Name: service + "-certificate"}
+	if secret := harness.Get(t, w.Server, &corev1.Secret{ObjectMeta: meta}); secret.Type != corev1.SecretTypeTLS {
+		t.Errorf("the certificate's Secret has type %s", secret.Type)
+	}
+}
+
+// upgraded: what csi-provisioners on connected nodes have published goes once the grace of nodes is over.
+func upgraded(t *testing.T, w *world) {
 	capacity := func(name, manager, node string) *storagev1.CSIStorageCapacity {
 		return &storagev1.CSIStorageCapacity{
 			ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: name, Labels: map[string]string{
@@ -37,19 +49,14 @@ func connect(t *testing.T, w *world) {
 	absent := capacity("absent", "external-provisioner-node-9", "node-9")
 	own := capacity("own", "external-provisioner", "node-1")
 	w.Create(t, old, absent, own)
-	w.nodes["node-1"].says(t, "the controller's authorities (--controller-ca) are not there yet")
-
-	w.controller, w.replica = w.startController(addresses()[0]), w.startController(addresses()[1])
-	for _, controller := range []*program{w.controller, w.replica} {
-		controller.connected(t, slices.Sorted(maps.Keys(w.nodes))...)
-	}
-	meta := metav1.ObjectMeta{Namespace: harness.Namespace, Name: service + "-certificate"}
-	if secret := harness.Get(t, w.Server, &corev1.Secret{ObjectMeta: meta}); secret.Type != corev1.SecretTypeTLS {
-		t.Errorf("the certificate's Secret has type %s", secret.Type)
-	}
+	w.controller.Kill(t)
+	w.controller = w.startController(addresses()[0], "--node-grace=5s")
 	w.Gone(t, old)
 	harness.Get(t, w.Server, absent)
 	harness.Get(t, w.Server, own)
+	w.controller.Kill(t)
+	w.controller = w.startController(addresses()[0])
+	w.controller.connected(t, slices.Sorted(maps.Keys(w.nodes))...)
 }
 
 // tokens: whom the controller refuses. An expired token cannot be had here, as the API makes none that ends within ten
@@ -57,22 +64,23 @@ func connect(t *testing.T, w *world) {
 func tokens(t *testing.T, w *world) {
 	account, other := w.driverPod.ServiceAccountName, w.controllerPod.ServiceAccountName
 	const audience = names.ControllerAudience
-	pod := func(account string) *corev1.Pod {
+	pod := func(account, node string) *corev1.Pod {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, GenerateName: "pod-"}}
-		pod.Spec = corev1.PodSpec{NodeName: "node-1", ServiceAccountName: account, Containers: []corev1.Container{{
+		pod.Spec = corev1.PodSpec{NodeName: node, ServiceAccountName: account, Containers: []corev1.Container{{
 			Name: "one", Image: "none",
 		}}}
 		w.Create(t, pod)
 		return pod
 	}
-	stranger, ended := pod(other), pod(account)
+	stranger, ended := pod(other, "node-1"), pod(account, "pod-ended")
 	late := w.Token(t, account, audience, ended)
 	w.Delete(t, ended, client.GracePeriodSeconds(0))
 	w.Gone(t, ended)
 	const notAccepted = `the token of node \"%s\": the API does not accept the token: `
+	const otherAudience = `the token of node \"%s\": the token is not for the audience ` + audience
 	refused := map[string]string{}
 	for name, test := range map[string]struct{ token, sentence string }{
-		"audience":  {w.Token(t, account, "somebody-else", w.pods["node-1"]), notAccepted},
+		"audience":  {w.Token(t, account, "somebody-else", w.pods["node-1"]), otherAudience},
 		"pod-ended": {late, notAccepted},
 		"no-pod":    {w.Token(t, account, audience, nil), `the token of node \"%s\": the token was made for no pod`},
 		"no-token":  {"", `the token of node \"%s\": there is no token`},

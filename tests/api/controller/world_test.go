@@ -90,6 +90,7 @@ func TestController(t *testing.T) {
 		{"sanity", sanity}, // before nodes go that may return: they have to be asked for a volume without a PV
 		{"metrics", documented},
 		{"tokens", tokens},
+		{"upgraded", upgraded},
 		{"trouble", func(t *testing.T, w *world) {
 			for name, test := range map[string]func(*testing.T, *world){
 				"misled": misled, "foreign-ca": foreignCA, "gone": gone, "frozen": frozen,
@@ -210,11 +211,14 @@ func (w *world) node(t *testing.T, name, token string, options ...string) *progr
 }
 
 // startController starts a controller at one of the Service's addresses.
-func (w *world) startController(address string) *program {
+func (w *world) startController(address string, options ...string) *program {
 	w.whole.Helper()
-	return w.run(w.whole, w.controllerPod, w.whole.TempDir(), "--kubeconfig="+w.controllerRights,
-		"--node-name=node-1", "--pod-name=controller-"+strings.ReplaceAll(address, ".", "-"), "--node-gone-after=2s",
-		"--certificate-interval=1s", "--tunnel-address="+net.JoinHostPort(address, strconv.Itoa(w.port)))
+	return w.run(w.whole, w.controllerPod, w.whole.TempDir(), append([]string{
+		"--kubeconfig=" + w.controllerRights, "--node-name=node-1",
+		"--pod-name=controller-" + strings.ReplaceAll(address, ".", "-"), "--node-gone-after=2s",
+		"--certificate-interval=1s",
+		"--tunnel-address=" + net.JoinHostPort(address, strconv.Itoa(w.port)),
+	}, options...)...)
 }
 
 // run starts the driver's container of a pod, in a directory of its own. Of an option that is repeated the last counts.

@@ -38,7 +38,9 @@ type api struct {
 func (a *api) Get(context.Context, string) (pv pool.PersistentVolume, ok bool, err error) {
 	return pv, false, nil
 }
+func (a *api) Known(string) []pool.PersistentVolume       { return nil }
 func (a *api) List() []pool.PersistentVolume              { return nil }
+func (a *api) Waiting() []pool.WaitingClaim               { return nil }
 func (a *api) Synced() bool                               { return true }
 func (a *api) NodesWithDriver(map[string]string) []string { return nil }
 func (a *api) NodeGone(context.Context, string) (since time.Time, gone bool, err error) {
@@ -47,6 +49,7 @@ func (a *api) NodeGone(context.Context, string) (since time.Time, gone bool, err
 func (a *api) HasTunnel(context.Context, string) (bool, error)  { return true, nil }
 func (a *api) TellNode(string, string, string, string)          {}
 func (a *api) TellVolume(pool.PersistentVolume, string, string) {}
+func (a *api) TellClaim(records.Claim, string, string, string)  {}
 func (a *api) Cluster(context.Context) (string, error)          { return a.uid, nil }
 
 func (a *api) Load(context.Context) (ids map[string]string, version string, err error) {
@@ -85,7 +88,7 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 	service, err := controller.New(controller.Config{
 		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey, Pools: []poolspec.Pool{spec},
 		PVs: a, Members: a, Claims: a, Events: a, Identities: a,
-		RemoveOldCapacity: func(context.Context, func(string) bool) error { return nil },
+		RemoveOldCapacity: func(context.Context, func(string) bool) (int, error) { return 0, nil },
 		NodeGrace:         time.Minute, GoneAfter: time.Minute, OrphanAge: time.Hour, Log: log, Now: time.Now,
 	})
 	must(t, err)
@@ -101,10 +104,12 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 	m.pools, err = pool.New(pool.Config{
 		Specs: []poolspec.Pool{spec}, Host: filesystem, State: state, PVs: standalone, Events: standalone,
 		Quotas: quota.New("/nowhere"), Log: log, Now: time.Now, Node: "worker-1", SystemPaths: []string{"/"},
+		Synchronised: func() bool { return true },
 	})
 	must(t, err)
 	manager, err := volume.New(volume.Config{
 		Pools: m.pools, Mounter: unmounted{}, Cluster: standalone, Log: log, Now: time.Now,
+		IsInline: func(string, string) bool { return false },
 	})
 	must(t, err)
 	m.volumes = volume.NewLocked(manager)

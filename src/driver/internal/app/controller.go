@@ -81,7 +81,8 @@ func (d *driver) addHub(
 		Store: cluster, Log: d.log, Now: time.Now, Interval: d.certificateInterval,
 	})
 	hub, err := tunnel.NewHub(tunnel.HubConfig{
-		TLS: serving.tls(), TopologyKey: d.topologyKey, Version: buildinfo.Version(), Review: cluster.Review,
+		TLS: serving.tls(), TopologyKey: d.topologyKey, Version: buildinfo.Version(),
+		Claimed: cluster.Claimed, Review: cluster.Review,
 		Changed: service.Changed, Metrics: d.registry, Log: d.log,
 	})
 	if err != nil {

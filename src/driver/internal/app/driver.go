@@ -31,13 +31,13 @@ import (
 )
 
 const (
-	// callTimeout is for clients that set none; external-provisioner's is 10 s, the kubelet's 2 min.
+	// callTimeout is for clients that set none; the sidecars have 30 s by the chart, the kubelet 2 min.
 	callTimeout = 2 * time.Minute
 	// callGrace and workGrace stay below a pod's 30 s of grace, together with 5 s each of registration and tunnel, all one
 	// after the other. Work that is cut off is recovered at the next start.
 	callGrace = 10 * time.Second
 	workGrace = 5 * time.Second
-	// apiTimeout bounds one request to the Kubernetes API, within external-provisioner's 10 s.
+	// apiTimeout bounds one request to the Kubernetes API, of which a call of the sidecars' 30 s may need several.
 	apiTimeout = 5 * time.Second
 	// nodeRequests and controllerRequests bound the requests to the API in a second. A node makes few, but a list of all
 	// PersistentVolumes comes in pages, and one that waits in its own client would count as unanswered. A controller that

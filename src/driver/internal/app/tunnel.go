@@ -33,7 +33,7 @@ func (d *driver) addTunnel(services interface{ RegisterController(r grpc.Service
 			services.RegisterController(server)
 			return server
 		},
-		Log: d.log,
+		Metrics: d.registry, Log: d.log,
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
 // TestANodeIsAway: within its grace nothing changes; after that claims go elsewhere, and its capacity is 0.
@@ -53,6 +55,10 @@ func TestANodeIsAway(t *testing.T) {
 		r.set(func() { r.silent = false })
 		wantCode(t, r.expand(t, "v"), codes.Unavailable, "node a is not connected")
 		wantCode(t, r.remove(t, "v"), codes.Unavailable, "node a is not connected")
+		r.set(func() { r.unsure = true })
+		wantCode(t, r.remove(t, "v"), codes.Unavailable, "see whether node a, which is not connected, is gone: "+
+			volume.ErrClusterUnknown.Error()+": forbidden")
+		r.set(func() { r.unsure = false })
 	}
 	away("it never came")
 	stop := r.hub.Connect(t, &a.Node)
@@ -156,6 +162,40 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// TestAGoneNodeMayHaveAVolumeOfAnyNode: a PersistentVolume that names no node does not make the absence of one without
+// a Node object count sooner.
+func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]bool{"known as a node with the driver": false, "forgotten with its Node": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, c := newNode("a", gib), newNode("c", gib)
+			r := start(t, a)
+			r.set(func() { r.pvs, r.gone["c"] = []pool.PersistentVolume{named("v")}, r.now })
+			if forget {
+				r.server.Forget("c")
+			} else {
+				r.set(func() { r.drivers = append(r.drivers, "c") })
+			}
+			r.pass(time.Minute)
+			wantCode(t, r.remove(t, "v"), codes.Unavailable, "could not be asked: c (node c is not connected")
+			r.pass(9*time.Minute - time.Second)
+			wantCode(t, r.remove(t, "v"), codes.Unavailable, "could not be asked: c (node c is not connected")
+			if asked := a.asked(); asked != "" {
+				t.Errorf("node a was asked for: %s", asked)
+			}
+			r.pass(time.Second)
+			wantCode(t, r.remove(t, "v"), codes.OK, "")
+			c.Put(&wire.Volume{Id: "v", Pool: "local"})
+			r.hub.Connect(t, &c.Node) // it is back after all
+			wantCode(t, r.remove(t, "v"), codes.OK, "")
+			if asked := c.asked(); asked != "delete v" {
+				t.Errorf("node c was asked for: %s", asked)
+			}
+		})
+	}
+}
+
 // TestMissing: people hear of a node that is away for longer than its grace, once, and of its return.
 func TestMissing(t *testing.T) {
 	t.Parallel()
@@ -182,9 +222,34 @@ func TestMissing(t *testing.T) {
 	}
 	r.hub.Connect(t, &a.Node)
 	tunneltest.Until(t, "it is back", func() bool { return len(r.told("Normal a NodeConnected")) == 1 })
+	// What drivers without a controller have published is looked for after the grace, once an hour, until none is left.
+	listed := func(count int) {
+		t.Helper()
+		tunneltest.Until(t, fmt.Sprint(count, " lists of capacity"), func() (done bool) {
+			r.set(func() { done = r.lists >= count })
+			return done
+		})
+	}
+	listed(1)
+	r.pass(time.Hour)
+	listed(2)
 	r.set(func() {
 		if !maps.Equal(r.cleared, map[string]bool{"b": true}) || len(r.events) > 0 {
 			t.Errorf("old capacity is left of %v; more events: %q", r.cleared, r.events)
+		}
+		r.cleared = nil
+	})
+	r.pass(time.Hour)
+	listed(3)
+	r.set(func() { r.missed = 0 })
+	r.pass(time.Hour)
+	tunneltest.Until(t, "nodes are looked at again", func() (done bool) {
+		r.set(func() { done = r.missed > 1 })
+		return done
+	})
+	r.set(func() {
+		if r.lists != 3 {
+			t.Errorf("capacity was listed %d times, the last time without any", r.lists)
 		}
 	})
 	if got := r.samples(t, "hpp_controller_node_connected"); got["a"] != 1 {
@@ -225,12 +290,20 @@ func TestOrphans(t *testing.T) {
 			for _, text := range want {
 				tunneltest.Until(t, text, func() bool { return len(r.told(text)) == 1 })
 			}
-		case 1: // it was searched again once the old capacity is removed
-			r.set(func() { r.cleared = map[string]bool{"a": true} })
+		case 1: // it is searched again, and nothing is new; but not twice in a minute
+			r.pass(time.Minute)
+			r.set(func() { r.gets = 0 })
+			r.server.Changed("a", true)
 			r.server.Changed("a", true)
 			tunneltest.Until(t, "it is searched", func() (done bool) {
-				r.set(func() { done = len(r.cleared) == 0 })
+				r.set(func() { done = r.gets >= 5 })
 				return done
+			})
+			time.Sleep(50 * time.Millisecond) // so that a second search would show
+			r.set(func() {
+				if r.gets != 5 { // all that are old, and not an inline volume in use
+					t.Errorf("%d PersistentVolumes were looked up", r.gets)
+				}
 			})
 		case 2:
 			r.pass(2 * time.Hour)
@@ -353,5 +426,42 @@ func TestANodeHangs(t *testing.T) {
 		if err := <-ended; status.Code(err) != codes.DeadlineExceeded && status.Code(err) != codes.Unavailable {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// TestASilentNodeDoesNotHoldWhatAnotherHas: a call without a deadline of its own ends, and goes to the node that has the
+// volume; where none has, the silent one may.
+func TestASilentNodeDoesNotHoldWhatAnotherHas(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", gib), newNode("b", gib)
+	b.Search = func(ctx context.Context, _ string) (bool, error) { <-ctx.Done(); return false, ctx.Err() }
+	r := start(t, a, b)
+	a.Put(&wire.Volume{Id: "v", Pool: "local"})
+	ctx := context.WithoutCancel(t.Context())
+	if _, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"}); err != nil || a.asked() != "delete v" {
+		t.Errorf("got %v", err)
+	}
+	_, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"})
+	wantCode(t, err, codes.Unavailable, "could not be asked: b (context deadline exceeded)")
+}
+
+// TestANodeThatListsTooMuch: the API is not asked about whatever a node makes up.
+func TestANodeThatListsTooMuch(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t)
+	old := r.now.Add(-2 * time.Hour).Unix()
+	for i := range 1500 {
+		a.Put(&wire.Volume{Id: fmt.Sprint("made-up-", i), Pool: "local", Created: old})
+	}
+	a.Put(&wire.Volume{Id: "../x", Pool: "local", Created: old}, &wire.Volume{Id: "ok", Pool: "No Pool", Created: old})
+	r.look(t)
+	r.hub.Connect(t, &a.Node)
+	tunneltest.Until(t, "it is searched", func() bool { return len(r.told("VolumesOrphaned")) == 1 })
+	if got := r.samples(t, "hpp_controller_orphans"); r.gets != 1000 || got["unnamed a local"] != 1000 {
+		t.Errorf("%d were asked for, and %v are orphans", r.gets, got)
+	}
+	if all, err := r.server.Volumes(t.Context()); len(all) != 1500 || err != nil {
+		t.Errorf("%d volumes are listed, %v", len(all), err)
 	}
 }

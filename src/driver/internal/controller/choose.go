@@ -15,13 +15,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 )
 
 // choose gives the node for a new volume: the one that is asked for, the one that the claim carries, or the one with
 // the most room. That is written into the claim before anything is made, so that a repeated request, also to another
 // controller, comes to the same node.
 func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string, error) {
-	if err := csi.CheckVolumeID(q.GetName()); err != nil {
+	if err := csi.CheckVolumeID("name", q.GetName()); err != nil {
 		return "", err
 	}
 	allowed, err := s.allowed(q.GetAccessibilityRequirements())
@@ -42,7 +43,7 @@ func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string,
 	case err != nil:
 		return "", status.Errorf(codes.Unavailable, "%v", err)
 	case selected != "":
-		return selected, nil
+		return selected, holds(allowed, selected)
 	}
 	node, err := s.roomiest(q, allowed)
 	if err != nil {
@@ -51,13 +52,23 @@ func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string,
 	if selected, err = s.Claims.SelectNode(ctx, claim, node); err != nil {
 		return "", status.Errorf(codes.Unavailable, "%v", err)
 	}
-	return selected, nil
+	return selected, holds(allowed, selected)
+}
+
+// holds refuses a node that the claim carries and the class leaves out: whoever may write claims may write that, too.
+func holds(allowed []string, node string) error {
+	if len(allowed) == 0 || slices.Contains(allowed, node) {
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "the claim's annotation volume.kubernetes.io/selected-node names node "+
+		"%.253q, which is none of those that the class's allowedTopologies leave: %s; remove the annotation",
+		node, guard.Abridge(allowed))
 }
 
 // unclaimed gives the node for a volume whose claim is gone, or that nobody in Kubernetes asks for: an earlier request
 // may have been done.
 func (s *Server) unclaimed(ctx context.Context, q *pb.CreateVolumeRequest, allowed []string) (string, error) {
-	if node, err := s.ask(ctx, q.GetName()); err != nil || node != "" {
+	if node, _, err := s.ask(ctx, q.GetName()); err != nil || node != "" {
 		return node, err
 	}
 	if claim := claimOf(q); claim.Name != "" {
@@ -108,8 +119,8 @@ func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, 
 		}
 	}
 	if node == "" || most < q.GetCapacityRange().GetRequiredBytes() {
-		return "", status.Errorf(codes.ResourceExhausted, "no connected node has %d bytes in pool %s; the most is %d",
-			q.GetCapacityRange().GetRequiredBytes(), name, most)
+		return "", status.Errorf(codes.ResourceExhausted, "no connected node has %s in pool %s; the most is %s; %s",
+			bytesize.Format(q.GetCapacityRange().GetRequiredBytes()), name, bytesize.Format(most), s.standing(name))
 	}
 	return node, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,141 @@ func TestRouting(t *testing.T) {
 	}
 }
 
+// TestTwoPersistentVolumesOfOneVolume: deleting one would take the other's data, also where they name the same node.
+// Everything else goes on.
+func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", gib), newNode("b", gib)
+	r := start(t, a, b)
+	for _, nodes := range [][]string{{"b"}, nil} {
+		second := named("v", nodes...)
+		second.Name = "retained"
+		b.Put(&wire.Volume{Id: "v", Pool: "local"})
+		r.set(func() { r.pvs = []pool.PersistentVolume{named("v", nodes...), second} })
+		wantCode(t, r.remove(t, "v"), codes.FailedPrecondition, "PersistentVolumes pv-v, retained all have the volumeHandle v")
+		wantCode(t, r.expand(t, "v"), codes.OK, "")
+		if asked := a.asked() + b.asked(); asked != "expand v" || !b.Has("v") {
+			t.Errorf("the nodes were asked for: %s", asked)
+		}
+		r.set(func() { r.syncing = true })
+		wantCode(t, r.remove(t, "v"), codes.Unavailable, "waiting for the Kubernetes API")
+		r.set(func() { r.syncing, r.pvs = false, []pool.PersistentVolume{second} })
+		wantCode(t, r.remove(t, "v"), codes.OK, "")
+		if asked := a.asked() + b.asked(); asked != "delete v" {
+			t.Errorf("the nodes were asked for: %s", asked)
+		}
+	}
+}
+
+// TestADeletionIsRemembered: who deletes twice is answered without a question to nodes or API, but only about the volume
+// that was deleted.
+func TestADeletionIsRemembered(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	r := start(t, a)
+	of := func(uid string) pool.PersistentVolume {
+		pv := named("pvc-1", "a")
+		pv.UID = uid
+		return pv
+	}
+	for name, c := range map[string]struct {
+		between func()
+		asked   string
+	}{
+		"at once":               {between: func() {}},
+		"PV gone":               {between: func() { r.set(func() { r.pvs = nil }) }},
+		"PV gone, node as well": {between: func() { r.set(func() { r.pvs, r.drivers = nil, []string{"a", "b"} }) }},
+		"API silent":            {between: func() { r.set(func() { r.silent = true }) }},
+		"another PV": {
+			between: func() { r.set(func() { r.pvs = []pool.PersistentVolume{of("2")} }) }, asked: "delete pvc-1",
+		},
+		"later": {between: func() { r.pass(10 * time.Minute) }, asked: "delete pvc-1"},
+		"made again": {
+			between: func() {
+				if _, err := r.create(t, "1", gib, "a"); err != nil {
+					t.Error(err)
+				}
+			},
+			asked: "create pvc-1, delete pvc-1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.set(func() { r.pvs, r.silent, r.drivers = []pool.PersistentVolume{of("1")}, false, []string{"a"} })
+			r.pass(time.Hour)
+			a.Put(&wire.Volume{Id: "pvc-1", Pool: "local"})
+			wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+			if asked := a.asked(); asked != "delete pvc-1" {
+				t.Errorf("the first time the node was asked for: %s", asked)
+			}
+			c.between()
+			wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+			if asked := a.asked(); asked != c.asked {
+				t.Errorf("then the node was asked for %q, want %q", asked, c.asked)
+			}
+		})
+	}
+	r.set(func() { r.pvs = []pool.PersistentVolume{of("3")} })
+	a.answers(func(context.Context, string) error { return status.Error(codes.FailedPrecondition, "mounted") })
+	for range 2 {
+		wantCode(t, r.remove(t, "pvc-1"), codes.FailedPrecondition, "mounted") // nothing is remembered of that
+	}
+	begun := make(chan struct{})
+	finish := make(chan struct{})
+	a.answers(func(_ context.Context, call string) error {
+		if strings.HasPrefix(call, "delete") {
+			begun <- struct{}{}
+			<-finish
+		}
+		return nil
+	})
+	slow := make(chan error)
+	go func() { slow <- r.remove(t, "pvc-1") }()
+	<-begun
+	if _, err := r.create(t, "1", gib, "a"); err != nil {
+		t.Error(err)
+	}
+	close(finish)
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+	a.answers(nil)
+	a.asked()
+	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+	if asked := a.asked(); asked != "delete pvc-1" {
+		t.Errorf("a volume that was made while another was deleted was not deleted: %q", asked)
+	}
+}
+
+// TestSizeNotEnforced: one event for each class and pool, not for each claim.
+func TestSizeNotEnforced(t *testing.T) {
+	t.Parallel()
+	a := newNode("a", gib)
+	a.lie = func(v *pb.Volume) {
+		v.VolumeContext = map[string]string{csi.KeyPool: "local", "enforcement": "none", "uid": "1"}
+	}
+	r := start(t, a)
+	create := func(name, uid string) {
+		t.Helper()
+		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+			Name: name, Parameters: map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: name, "uid": uid},
+			AccessibilityRequirements: &pb.TopologyRequirement{Requisite: []*pb.Topology{topology("a")}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"pvc-1", "pvc-2", "pvc-1"} {
+		create(name, "1")
+	}
+	create("pvc-3", "2")
+	events := r.told("")
+	const first = "Normal default/pvc-1 SizeNotEnforced: pool local has no quota on node a"
+	if len(events) != 2 || !strings.HasPrefix(events[0], first) ||
+		!strings.HasPrefix(events[1], "Normal default/pvc-3 ") {
+		t.Errorf("told was %q", events)
+	}
+}
+
 // TestCodes: what a node answers is the answer, and an answer that is lost is asked for again.
 func TestCodes(t *testing.T) {
 	t.Parallel()
@@ -142,9 +278,21 @@ func TestALyingNode(t *testing.T) {
 	a.lie = func(v *pb.Volume) {
 		v.AccessibleTopology = []*pb.Topology{topology("victim")}
 		v.ContentSource = &pb.VolumeContentSource{}
+		v.VolumeContext = map[string]string{
+			csi.KeyPool: "victim", "enforcement": "strict", "uid": "0", "onDelete": "retain", "storage.kubernetes.io/x": "y",
+		}
 	}
 	if node, err := r.create(t, "1", gib, "a"); node != "a" || err != nil {
 		t.Errorf("it is on node %q, %v", node, err)
+	}
+	answer, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
+		Name:                      "pvc-2",
+		Parameters:                map[string]string{csi.KeyPool: "local", "onDelete": "delete", csi.KeyClaimName: "claim"},
+		AccessibilityRequirements: &pb.TopologyRequirement{Requisite: []*pb.Topology{topology("a")}},
+	})
+	want := map[string]string{csi.KeyPool: "local", "enforcement": "strict", "onDelete": "delete"}
+	if got := answer.GetVolume().GetVolumeContext(); err != nil || !maps.Equal(got, want) {
+		t.Errorf("attributes are %v, want %v; %v", got, want, err)
 	}
 }
 
@@ -173,9 +321,16 @@ func TestPlacement(t *testing.T) {
 		"of another controller":    {other: "a", want: "a"},
 		"claim gone, volume there": {selected: none, on: a, want: "a"},
 		"claim gone":               {selected: none, code: codes.InvalidArgument, text: "claim default/claim is gone"},
-		"too large":                {bytes: 21 * gib, code: codes.ResourceExhausted, text: "the most is 21474836480"},
+		"too large":                {bytes: 21 * gib, code: codes.ResourceExhausted, text: "no connected node has 21Gi in pool local; the most is 20Gi; pool local is present on 2 of 3 nodes; c: it is not connected"},
 		"API is silent":            {silent: true, code: codes.Unavailable, text: "connection refused"},
-		"allowed are away":         {allowed: []string{"c", "d"}, code: codes.ResourceExhausted, text: "no connected node"},
+		"selected, not allowed": {
+			selected: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument, text: `names node "b", which is none of`,
+		},
+		"selected by another, not allowed": {
+			other: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument, text: `names node "b", which is none of`,
+		},
+		"selected and allowed": {selected: "b", allowed: []string{"a", "b"}, want: "b"},
+		"allowed are away":     {allowed: []string{"c", "d"}, code: codes.ResourceExhausted, text: "no connected node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			uid := strings.NewReplacer(" ", "-", ",", "").Replace(name)
@@ -241,6 +396,12 @@ func TestBadPlacement(t *testing.T) {
 		q.Name = "pvc-1"
 		_, err := r.CreateVolume(t.Context(), q)
 		wantCode(t, err, codes.InvalidArgument, text)
+	}
+	for _, bad := range []string{"", "a/b"} {
+		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: bad})
+		if wantCode(t, err, codes.InvalidArgument, ": name: "); strings.Contains(err.Error(), "volume_id") {
+			t.Errorf("the name is called another: %v", err)
+		}
 	}
 }
 

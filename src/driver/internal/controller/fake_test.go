@@ -38,22 +38,28 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster is what the API server knows. It panics when it is asked about what a test has not set.
 type cluster struct {
-	mu      sync.Mutex
-	local   poolspec.Pool // configured, as the only one
-	now     time.Time
-	silent  bool // the API does not answer
-	syncing bool
-	pvs     []pool.PersistentVolume
-	drivers []string             // nodes with the driver
-	nvme    []string             // those of them with the label disk=nvme
-	tunnel  map[string]bool      // whether a node's driver has one
-	gone    map[string]time.Time // since when there is no Node object, zero where there is one
-	claims  map[string]string    // selected nodes, by uid of the claim
-	other   string               // is selected by somebody else at the moment of SelectNode
-	events  []string
-	cleared map[string]bool   // nodes whose old capacity was removed
-	ids     map[string]string // of shared pools
-	version int               // of ids
+	mu        sync.Mutex
+	local     poolspec.Pool // configured, as the only one
+	now       time.Time
+	silent    bool // the API does not answer
+	syncing   bool
+	unsure    bool // the API does not say whether a node is gone
+	pvs       []pool.PersistentVolume
+	drivers   []string             // nodes with the driver
+	nvme      []string             // those of them with the label disk=nvme
+	tunnel    map[string]bool      // whether a node's driver has one
+	gone      map[string]time.Time // since when there is no Node object, zero where there is one
+	claims    map[string]string    // selected nodes, by uid of the claim
+	other     string               // is selected by somebody else at the moment of SelectNode
+	events    []string
+	cleared   map[string]bool   // nodes whose old capacity was removed
+	ids       map[string]string // of shared pools
+	version   int               // of ids
+	waiting   []pool.WaitingClaim
+	missed    int // how often it was asked which nodes there are
+	lists     int // of old capacity
+	goneAsked int // how often NodeGone was asked
+	gets      int // PersistentVolumes that were looked up
 }
 
 // set changes the cluster.
@@ -73,6 +79,7 @@ func (c *cluster) err() error {
 func (c *cluster) Get(_ context.Context, id string) (pool.PersistentVolume, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.gets++
 	i := slices.IndexFunc(c.pvs, func(pv pool.PersistentVolume) bool { return pv.Handle == id })
 	if i < 0 || c.silent {
 		return pool.PersistentVolume{}, false, c.err()
@@ -86,6 +93,10 @@ func (c *cluster) List() []pool.PersistentVolume {
 	return slices.Clone(c.pvs)
 }
 
+func (c *cluster) Known(handle string) []pool.PersistentVolume {
+	return slices.DeleteFunc(c.List(), func(pv pool.PersistentVolume) bool { return pv.Handle != handle })
+}
+
 func (c *cluster) Synced() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,6 +106,7 @@ func (c *cluster) Synced() bool {
 func (c *cluster) NodesWithDriver(labels map[string]string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.missed++
 	switch {
 	case len(labels) == 0:
 		return slices.Clone(c.drivers)
@@ -108,6 +120,10 @@ func (c *cluster) NodeGone(_ context.Context, name string) (time.Time, bool, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	since := c.gone[name]
+	c.goneAsked++
+	if c.unsure {
+		return since, false, fmt.Errorf("%w: forbidden", volume.ErrClusterUnknown)
+	}
 	return since, !since.IsZero() && !c.silent, c.err()
 }
 
@@ -155,6 +171,16 @@ func (c *cluster) TellVolume(pv pool.PersistentVolume, reason, message string) {
 	c.TellNode(pv.Name, "Warning", reason, message)
 }
 
+func (c *cluster) Waiting() []pool.WaitingClaim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.waiting)
+}
+
+func (c *cluster) TellClaim(claim records.Claim, kind, reason, message string) {
+	c.TellNode(claim.String(), kind, reason, message)
+}
+
 // told are the events with a text, and forgets them.
 func (c *cluster) told(text string) (found []string) {
 	c.mu.Lock()
@@ -169,9 +195,13 @@ func (c *cluster) told(text string) (found []string) {
 	return found
 }
 
-func (c *cluster) removeOld(_ context.Context, connected func(string) bool) error {
-	c.set(func() { maps.DeleteFunc(c.cleared, func(node string, _ bool) bool { return connected(node) }) })
-	return c.err()
+func (c *cluster) removeOld(_ context.Context, connected func(string) bool) (found int, err error) {
+	c.set(func() {
+		c.lists++
+		found = len(c.cleared)
+		maps.DeleteFunc(c.cleared, func(node string, _ bool) bool { return connected(node) })
+	})
+	return found, c.err()
 }
 
 // node is a node with its CSI service.

@@ -22,6 +22,14 @@ import (
 // a worker of csi-provisioner waiting, of which there are 100 for all nodes.
 const patience = 5 * time.Second
 
+const (
+	// findTimeout bounds what one node may take to look for a volume: its disk may hang, and the call has half a minute.
+	findTimeout = 5 * time.Second
+	// findGrace is how long the others are waited for once one has the volume. Another may have it as well, which has to
+	// be seen; one that cannot answer does not count in any case.
+	findGrace = time.Second
+)
+
 // errOldDriver says of a node that it must be left alone.
 var errOldDriver = errors.New("its driver is of a version without a controller; it is updated when its pod is replaced")
 
@@ -93,43 +101,47 @@ func (s *Server) reschedule(ctx context.Context, node string) error {
 }
 
 // locate finds the node of a volume that is there: that of its PersistentVolume, or else the one that has it; "" where
-// all nodes were asked and none has it.
-func (s *Server) locate(ctx context.Context, id string) (node string, err error) {
+// all nodes were asked and none has it. The pool is known where it is a shared one.
+func (s *Server) locate(ctx context.Context, id string) (node, in string, err error) {
 	pv, ok, err := s.PVs.Get(ctx, id)
+	in = s.poolOf(pv)
 	switch {
 	case errors.Is(err, volume.ErrNamed):
-		return "", status.Error(codes.FailedPrecondition, err.Error())
+		return "", "", status.Error(codes.FailedPrecondition, err.Error())
 	case err != nil:
-		return "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
-	case ok && s.shared(s.poolOf(pv)):
-		return s.anyOf(s.poolOf(pv), id, pv.Nodes)
+		return "", "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
+	case ok && s.shared(in):
+		node, err = s.anyOf(in, id, pv.Nodes)
+		return node, in, err
 	case ok && len(pv.Nodes) == 1:
-		return pv.Nodes[0], nil
+		return pv.Nodes[0], "", nil
 	}
 	return s.ask(ctx, id, pv.Nodes...)
 }
 
-// ask asks all nodes for a volume, those that have been here before and may return included.
-func (s *Server) ask(ctx context.Context, id string, more ...string) (node string, err error) {
+// ask asks all nodes for a volume, those that have been here before and may return included. One without a Node object
+// counts as empty only once it is gone for as long as that takes for a volume whose PersistentVolume names it.
+func (s *Server) ask(ctx context.Context, id string, more ...string) (node, in string, err error) {
 	var (
-		mu              sync.Mutex
-		having, unasked []string
-		shared          = true // all have it in a shared pool
-		busy            bool   // one does not know at the moment in which
-		asking          sync.WaitGroup
+		mu      sync.Mutex
+		having  = map[string]string{} // pools by node, "" where the node does not know it at the moment
+		unasked []string
+		asking  sync.WaitGroup
 	)
 	more = append(more, s.names()...)
 	s.mu.Lock()
-	more = slices.AppendSeq(more, maps.Keys(s.left))
+	more = slices.AppendSeq(slices.AppendSeq(more, maps.Keys(s.left)), maps.Keys(s.gone))
 	s.mu.Unlock()
 	slices.Sort(more)
+	asked, enough := context.WithTimeout(ctx, findTimeout)
+	defer enough()
 	for _, name := range slices.Compact(more) {
 		asking.Go(func() {
 			p, err := s.peer(name)
 			found, in := false, ""
 			if err == nil {
-				in, found, err = p.Find(ctx, id)
-			} else if _, gone, goneErr := s.Members.NodeGone(ctx, name); goneErr == nil && gone {
+				in, found, err = p.Find(asked, id)
+			} else if lost, _ := s.lost(ctx, name); lost {
 				return
 			}
 			mu.Lock()
@@ -138,37 +150,42 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node strin
 			case err != nil:
 				unasked = append(unasked, fmt.Sprintf("%s (%s)", name, status.Convert(err).Message()))
 			case found:
-				having, busy = append(having, name), busy || in == ""
-				shared = shared && (s.shared(in) || shown(p, in).GetShared())
+				time.AfterFunc(findGrace, enough)
+				having[name] = in
 			}
 		})
 	}
 	asking.Wait()
-	if len(having) > 1 {
-		return oneOf(id, having, shared, busy)
-	}
-	if len(having) == 1 {
-		return having[0], nil
-	}
-	if len(unasked) > 0 {
+	switch {
+	case len(having) > 0:
+		node, err = s.oneOf(id, having)
+		return node, having[node], err
+	case len(unasked) > 0:
 		slices.Sort(unasked)
-		return "", status.Errorf(codes.Unavailable, "volume %s may be on a node that could not be asked: %s",
+		return "", "", status.Errorf(codes.Unavailable, "volume %s may be on a node that could not be asked: %s",
 			id, strings.Join(unasked[:min(len(unasked), 5)], "; "))
 	}
-	return "", nil
+	return "", "", nil
 }
 
-// oneOf gives one of several nodes that have a volume, which only that of a shared pool may be.
-func oneOf(id string, having []string, shared, busy bool) (node string, err error) {
-	slices.Sort(having)
+// lost reports whether a node has been without a Node object for long enough.
+func (s *Server) lost(ctx context.Context, node string) (bool, error) {
+	since, gone, err := s.Members.NodeGone(ctx, node)
+	return err == nil && gone && s.Now().Sub(since) >= s.GoneAfter, err
+}
+
+// oneOf gives one of the nodes that have a volume. Several may have only that of a shared pool.
+func (s *Server) oneOf(id string, having map[string]string) (node string, err error) {
+	nodes := slices.Sorted(maps.Keys(having))
+	in := slices.Collect(maps.Values(having))
 	switch {
-	case shared:
-		return having[0], nil
-	case busy:
+	case len(nodes) == 1 || !slices.ContainsFunc(in, func(name string) bool { return !s.shared(name) }):
+		return nodes[0], nil
+	case slices.Contains(in, ""):
 		return "", status.Errorf(codes.Unavailable, "volume %s is being worked on; it is asked for again", id)
 	}
 	return "", status.Errorf(codes.FailedPrecondition, "nodes %s all have volume %s, and no PersistentVolume says which "+
-		"is meant; on the others: driver volume discard %s", strings.Join(having, ", "), id, id)
+		"is meant; on the others: driver volume discard %s", strings.Join(nodes, ", "), id, id)
 }
 
 // names are the nodes that are connected or ought to be, by name.

@@ -25,6 +25,8 @@ import (
 type PVs interface {
 	// Get finds the one whose volumeHandle is id; ok is false where there surely is none.
 	Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error)
+	// Known gives all with that volumeHandle that are known without a question to the API, by name.
+	Known(handle string) []pool.PersistentVolume
 	List() []pool.PersistentVolume
 }
 
@@ -44,12 +46,15 @@ type Claims interface {
 	SelectedNode(ctx context.Context, claim records.Claim) (node string, err error)
 	// SelectNode selects a node unless one is selected, and gives the one that is.
 	SelectNode(ctx context.Context, claim records.Claim, node string) (selected string, err error)
+	// Waiting are those of the driver's classes that have no volume.
+	Waiting() []pool.WaitingClaim
 }
 
 // Events are told to people; kind is Normal or Warning.
 type Events interface {
 	TellNode(node, kind, reason, message string)
 	TellVolume(pv pool.PersistentVolume, reason, message string)
+	TellClaim(claim records.Claim, kind, reason, message string)
 }
 
 // Config is what the service is made of; every field but Identities and Settling is required.
@@ -63,8 +68,9 @@ type Config struct {
 	Events  Events
 	// Identities is required where a pool is shared.
 	Identities Identities
-	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now.
-	RemoveOldCapacity func(ctx context.Context, connected func(node string) bool) error
+	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now, and
+	// gives how much there was, of all nodes.
+	RemoveOldCapacity func(ctx context.Context, connected func(node string) bool) (found int, err error)
 	// NodeGrace is how long a node may be away before claims go elsewhere; GoneAfter how long there must be no Node object
 	// before its volumes are let go; OrphanAge how old a volume must be before it counts as an orphan.
 	NodeGrace, GoneAfter, OrphanAge time.Duration
@@ -88,8 +94,9 @@ type Server struct {
 
 	// mu is not locked while the hub is asked, which calls Changed under its own lock.
 	mu sync.Mutex
-	// left are the nodes that are not connected any more, since when; awaited those that have not been yet.
-	left, awaited map[string]time.Time
+	// left are the nodes that are not connected any more, since when; awaited those that have not been yet; gone those
+	// without a Node object, for GoneAfter.
+	left, awaited, gone map[string]time.Time
 	// found are the volumes that no PersistentVolume of their node names, by node and pool.
 	found map[string]map[string]orphans
 	// identities are the ids of the shared pools, as last loaded: never changed, only replaced.
@@ -100,6 +107,12 @@ type Server struct {
 	// nodes that show one marker, of pools that are not. Never changed, only replaced.
 	leftPools map[string]bool
 	twins     map[poolID][]string
+	// deleted are the volumes that were deleted lately.
+	deleted map[string]*deletion
+	// unenforced are the classes, by pool and parameters, whose first volume that nothing keeps to its size was reported.
+	unenforced map[string]bool
+	// searched is when a node that had connected was asked for its volumes.
+	searched map[string]time.Time
 }
 
 // New returns a service without nodes.
@@ -109,8 +122,9 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		Config: c, start: c.Now(), arrived: make(chan string, 1024), left: map[string]time.Time{},
-		awaited: map[string]time.Time{},
-		found:   map[string]map[string]orphans{}, missed: map[string]bool{},
+		awaited: map[string]time.Time{}, gone: map[string]time.Time{},
+		found: map[string]map[string]orphans{}, missed: map[string]bool{},
+		searched: map[string]time.Time{}, deleted: map[string]*deletion{}, unenforced: map[string]bool{},
 	}
 	for _, p := range c.Pools {
 		s.pools = append(s.pools, p.Name)

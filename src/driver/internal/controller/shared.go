@@ -1,8 +1,8 @@
 package controller
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -114,6 +114,50 @@ func (s *Server) speaker(name string) string {
 	return ""
 }
 
+// speaksFor reports whether what a node lists of a pool counts: of a shared one, that is so for one node.
+func (s *Server) speaksFor(p *tunnel.Peer, name string) bool {
+	return slices.Contains(s.servedPools(), name) && (!s.shared(name) || s.speaker(name) == p.Name)
+}
+
+// smallest is the least of what the nodes that have a shared pool say of its room: none of them makes it larger.
+func (s *Server) smallest(name string) (room, largest int64) {
+	for i, p := range s.having(name) {
+		is := shown(p, name)
+		if i == 0 {
+			room, largest = is.GetRoom(), is.GetLargest()
+		}
+		room, largest = min(room, is.GetRoom()), min(largest, is.GetLargest())
+	}
+	return room, largest
+}
+
+// confirm asks another node whether a volume of a shared pool is gone that one says it has deleted.
+func (s *Server) confirm(ctx context.Context, name, id, deleter string) error {
+	asked, enough := context.WithTimeout(ctx, findTimeout)
+	defer enough()
+	silent := ""
+	for _, p := range s.having(name) {
+		if p.Name == deleter {
+			continue
+		}
+		_, found, err := p.Find(asked, id)
+		switch {
+		case err == nil && found:
+			return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and node %s still has it; they "+
+				"are asked again; see whether both have the same filesystem there", deleter, id, name, p.Name)
+		case err == nil:
+			return nil
+		}
+		silent = fmt.Sprintf("%s (%s)", p.Name, status.Convert(err).Message())
+	}
+	if silent == "" { // no other node has the pool
+		return nil
+	}
+	return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and no other node could confirm "+
+		"it: %s",
+		deleter, id, name, silent)
+}
+
 // sharing is what is known of shared pools. It belongs to the goroutine of shareAll.
 type sharing struct {
 	ids     map[string]string
@@ -121,11 +165,15 @@ type sharing struct {
 	version string
 	loaded  time.Time
 	told    map[*tunnel.Peer]*wire.ShareRequest
+	// made are the nodes that were told last to take a pool into use.
+	made map[string]string
+	// rooms are the names that nodes gave for others, with what the API says of them.
+	rooms map[string]room
 }
 
 // shareAll keeps all nodes told which filesystem each shared pool is, until ctx ends.
 func (s *Server) shareAll(ctx context.Context) {
-	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}}
+	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}, made: map[string]string{}, rooms: map[string]room{}}
 	tick := time.NewTicker(shareInterval)
 	defer tick.Stop()
 	for {
@@ -168,10 +216,7 @@ func (s *Server) learn(ctx context.Context, known *sharing) (err error) {
 		if !s.shared(name) || learned[name] != "" {
 			continue
 		}
-		id := ""
-		for _, p := range s.hub.All() {
-			id = cmp.Or(id, present(p, name))
-		}
+		id := s.believed(name, known.made[name])
 		taken := func(other string) bool { return s.shared(other) && learned[other] == id } // one directory, one pool
 		if id != "" && !slices.ContainsFunc(s.pools, taken) {
 			learned[name] = id
@@ -193,7 +238,7 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 	slices.Sort(names)
 	for _, name := range names {
 		if s.shared(name) {
-			s.share(ctx, &wire.SharedPool{Name: name, Id: known.ids[name], Owner: known.owner}, peers, requests)
+			s.share(ctx, &wire.SharedPool{Name: name, Id: known.ids[name], Owner: known.owner}, known, peers, requests)
 			continue
 		}
 		for _, p := range peers {
@@ -218,13 +263,43 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 			continue
 		}
 		known.told[p] = request
+		for _, is := range request.GetPools() {
+			if is.GetMake() {
+				known.made[is.GetName()] = p.Name
+			}
+		}
 	}
+}
+
+// believed is the first id of a shared pool, "" where none is sure. A node's token must not decide alone what all nodes
+// take for the pool: the id is that of the node that was told to make it, or one that two nodes show. A node that has
+// the pool alone is believed: nobody else could say otherwise.
+func (s *Server) believed(name, maker string) string {
+	var ids []string
+	users := 0
+	for _, p := range s.hub.All() {
+		id := present(p, name)
+		switch {
+		case id != "" && (p.Name == maker || slices.Contains(ids, id)):
+			return id
+		case id != "":
+			ids = append(ids, id)
+			users++
+		case shown(p, name).GetWaiting():
+			users++
+		}
+	}
+	if users == 1 && len(ids) == 1 {
+		return ids[0]
+	}
+	return ""
 }
 
 // share adds one pool to what the nodes are told. The first node that waits takes it into use where nobody has; the
 // first that has it recovers what nodes without a Node object have left.
 func (s *Server) share(
-	ctx context.Context, all *wire.SharedPool, peers []*tunnel.Peer, requests map[*tunnel.Peer]*wire.ShareRequest,
+	ctx context.Context, all *wire.SharedPool, known *sharing, peers []*tunnel.Peer,
+	requests map[*tunnel.Peer]*wire.ShareRequest,
 ) {
 	name := all.GetName()
 	waiting, heir := "", s.speaker(name)
@@ -237,7 +312,7 @@ func (s *Server) share(
 		is := proto.CloneOf(all)
 		is.Make = p.Name == waiting
 		if p.Name == heir && slices.Contains(s.pools, name) {
-			is.Gone = s.goneFrom(ctx, shown(p, name).GetRooms())
+			is.Gone = s.goneFrom(ctx, known, shown(p, name).GetRooms())
 		}
 		add(requests, p, is)
 	}
@@ -249,18 +324,4 @@ func add(requests map[*tunnel.Peer]*wire.ShareRequest, p *tunnel.Peer, pools ...
 		requests[p] = &wire.ShareRequest{}
 	}
 	requests[p].Pools = append(requests[p].Pools, pools...)
-}
-
-// goneFrom are those nodes that have been without a Node object for long enough.
-func (s *Server) goneFrom(ctx context.Context, rooms []string) (gone []string) {
-	for _, node := range rooms {
-		if s.hub.Get(node) != nil {
-			continue
-		}
-		since, is, err := s.Members.NodeGone(ctx, node)
-		if err == nil && is && s.Now().Sub(since) >= s.GoneAfter {
-			gone = append(gone, node)
-		}
-	}
-	return gone
 }

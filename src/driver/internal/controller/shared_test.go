@@ -164,7 +164,7 @@ func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
 	if gone := b.told().GetGone(); len(gone) > 0 {
 		t.Errorf("node b is to clear %v", gone)
 	}
-	r.pass(10 * time.Minute)
+	r.pass(10 * time.Minute) // nobody remembers any more that it was there
 	eventually(t, "and what d left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c", "d"}) })
 }
 
@@ -286,13 +286,14 @@ func TestSharedVolumes(t *testing.T) {
 		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}}
 	})
 	wantCode(t, r.expand(t, "pvc-1"), codes.OK, "")
+	c.Remove("pvc-1") // what b deletes is gone on c
 	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
 	if got := a.asked(); got != "" {
 		t.Errorf("the node without the pool was asked %q", got)
 	}
 	for _, name := range []string{"b", "c"} {
-		if got, err := r.capacity(t, name); err != nil || got != 2*gib {
-			t.Errorf("capacity of %s: %d, %v; want that of node b on all", name, got, err)
+		if got, err := r.capacity(t, name); err != nil || got != gib {
+			t.Errorf("capacity of %s: %d, %v; want the least that a node says", name, got, err)
 		}
 	}
 	if got, err := r.capacity(t, "a"); err != nil || got != 0 {
@@ -303,6 +304,9 @@ func TestSharedVolumes(t *testing.T) {
 		n.Put(&wire.Volume{Id: "pvc-9", Pool: "local"})
 		n.asked()
 	}
+	remove := func(context.Context, string) error { b.Remove("pvc-9"); c.Remove("pvc-9"); return nil }
+	b.answers(remove)
+	c.answers(remove)
 	wantCode(t, r.remove(t, "pvc-9"), codes.OK, "") // no PersistentVolume, and both have it
 	if b.asked()+c.asked() != "delete pvc-9" {
 		t.Error("not one node was asked to delete the volume that both have")
@@ -424,4 +428,82 @@ func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
 	if told := r.told("PoolOnSeveralNodes"); len(told) > 0 || len(r.samples(t, "hpp_controller_pool_twins")) > 0 {
 		t.Errorf("events %q", told)
 	}
+}
+
+// TestOneNodeDoesNotDecideWhatAPoolIs: the first id is that of the node that was to make it, or one that two show, or
+// that of a node that has the pool alone.
+func TestOneNodeDoesNotDecideWhatAPoolIs(t *testing.T) {
+	t.Parallel()
+	forger := newNode("a", 0).shows("FFFF", gib, false)
+	b, c := newNode("b", 0).shows("", 0, true), newNode("c", 0).shows("", 0, true)
+	r := startShared(t, forger, b, c)
+	r.look(t)
+	eventually(t, "node b takes the pool into use", func() bool { return b.told().GetMake() })
+	if id := r.remembered(); id != "" {
+		t.Errorf("remembered is %q, of a node that was not to make it", id)
+	}
+	b.shows("AAAA", gib, false)
+	eventually(t, "it is remembered", func() bool { return r.remembered() == "AAAA" })
+}
+
+func TestTwoNodesConfirmWhatAPoolIs(t *testing.T) {
+	t.Parallel()
+	forger, b := newNode("a", 0).shows("FFFF", gib, false), newNode("b", 0).shows("AAAA", gib, false)
+	c := newNode("c", 0).shows("AAAA", gib, false)
+	r := startShared(t, forger, b, c)
+	r.look(t)
+	eventually(t, "it is remembered", func() bool { return r.remembered() != "" })
+	if id := r.remembered(); id != "AAAA" {
+		t.Errorf("remembered is %q", id)
+	}
+	alone := newNode("a", 0).shows("BBBB", gib, false)
+	r = startShared(t, alone, newNode("b", 0).shows("", 0, false))
+	r.look(t)
+	eventually(t, "who has the pool alone is believed", func() bool { return r.remembered() == "BBBB" })
+}
+
+// TestADeleteOfASharedVolumeIsConfirmed: one node's word is not enough where another could see the volume.
+func TestADeleteOfASharedVolumeIsConfirmed(t *testing.T) {
+	t.Parallel()
+	a, b := newNode("a", 0).shows("AAAA", gib, false), newNode("b", 0).shows("AAAA", gib, false)
+	r := startKnown(t, a, b)
+	b.Put(&wire.Volume{Id: "pvc-1", Pool: "local"})
+	r.set(func() {
+		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}}}
+	})
+	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable,
+		"node a has deleted volume pvc-1 of pool local, and node b still has it")
+	b.absent.Store("pool", true)
+	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "no other node could confirm it: b (pool local is absent)")
+	b.absent.Delete("pool")
+	b.Remove("pvc-1")
+	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
+	if asked := a.asked(); asked != "delete pvc-1, delete pvc-1, delete pvc-1" {
+		t.Errorf("node a was asked for: %s", asked)
+	}
+	b.shows("", 0, false)
+	eventually(t, "the one that is left is believed", func() bool { return r.remove(t, "pvc-1") == nil })
+}
+
+// TestRoomsAreLookedUpAFewAtATime: they are a node's word.
+func TestRoomsAreLookedUpAFewAtATime(t *testing.T) {
+	t.Parallel()
+	var rooms []string
+	for i := range 35 {
+		rooms = append(rooms, fmt.Sprintf("room-%02d", i))
+	}
+	a := newNode("a", 0).shows("AAAA", gib, false, rooms...)
+	r := startShared(t, a)
+	r.set(func() {
+		for _, node := range rooms {
+			r.gone[node] = r.now.Add(-time.Hour)
+		}
+	})
+	r.look(t)
+	eventually(t, "all are found to be gone", func() bool { return slices.Equal(a.told().GetGone(), rooms) })
+	r.set(func() {
+		if r.goneAsked != len(rooms) {
+			t.Errorf("the API was asked %d times about %d nodes", r.goneAsked, len(rooms))
+		}
+	})
 }

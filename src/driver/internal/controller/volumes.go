@@ -12,12 +12,15 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 )
 
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
 func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
+	s.forgetDeletion(q.GetName())
 	node, err := s.choose(ctx, q)
 	if err != nil {
 		return nil, err
@@ -40,23 +43,56 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	if v.GetVolumeId() != q.GetName() || v.GetCapacityBytes() < q.GetCapacityRange().GetRequiredBytes() ||
 		(limit > 0 && v.GetCapacityBytes() > limit) {
 		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another: id %.128q, "+
-			"%d bytes", node, q.GetName(), v.GetVolumeId(), v.GetCapacityBytes())
+			"%s", node, q.GetName(), v.GetVolumeId(), bytesize.Format(v.GetCapacityBytes()))
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
+	v.VolumeContext = csi.Attributes(v.GetVolumeContext(), q.GetParameters(),
+		pool.Default(s.pools, q.GetParameters()[csi.KeyPool]))
 	if s.sharedPoolOf(q) != "" {
 		v.AccessibleTopology = nil
 	}
+	s.forgetDeletion(q.GetName()) // one may have begun before, and ended meanwhile
+	s.reportUnenforced(q, v.GetVolumeContext(), node)
 	return answer, nil
+}
+
+// maxUnenforced is how many classes are remembered.
+const maxUnenforced = 1000
+
+// reportUnenforced tells the owner of a claim that nothing keeps its volume to its size: the first of each class, for
+// the volume's attribute says it of all.
+func (s *Server) reportUnenforced(q *pb.CreateVolumeRequest, attributes map[string]string, node string) {
+	claim := claimOf(q)
+	if claim.Name == "" || !csi.NotEnforced(attributes) {
+		return
+	}
+	class := fmt.Sprint(attributes) // printed in the order of its keys
+	s.mu.Lock()
+	told := s.unenforced[class] || len(s.unenforced) >= maxUnenforced
+	s.unenforced[class] = true
+	s.mu.Unlock()
+	if !told {
+		s.Events.TellClaim(claim, "Normal", "SizeNotEnforced", fmt.Sprintf("pool %s has no quota on node %s: nothing keeps "+
+			"this volume, or others of its StorageClass, to its size; each has the attribute enforcement=none",
+			attributes[csi.KeyPool], node))
+	}
 }
 
 // DeleteVolume implements csi.ControllerServer. It goes to the one node that has the volume; of a node that is gone,
 // the volume is let go.
 func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
 	id := q.GetVolumeId()
-	if err := csi.CheckVolumeID(id); err != nil {
+	if err := csi.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	node, err := s.locate(ctx, id)
+	if err := s.deletable(id); err != nil {
+		return nil, err
+	}
+	begun, done := s.beginDeletion(id)
+	if done {
+		return &pb.DeleteVolumeResponse{}, nil
+	}
+	node, in, err := s.locate(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -65,12 +101,44 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	}
 	p, err := s.peer(node)
 	if err != nil {
-		if released, releaseErr := s.release(ctx, id, node); releaseErr != nil || !released {
+		released, unknown := s.release(ctx, id, node)
+		if unknown != nil {
+			return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v",
+				node, unknown)
+		}
+		if !released {
 			return nil, err
 		}
 		return &pb.DeleteVolumeResponse{}, nil
 	}
-	return pb.NewControllerClient(p).DeleteVolume(ctx, q)
+	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
+	if err == nil && s.shared(in) {
+		err = s.confirm(ctx, in, id, node)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.endDeletion(id, begun)
+	return answer, nil
+}
+
+// deletable refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them, and
+// the data is that of the others too.
+func (s *Server) deletable(id string) error {
+	if !s.Members.Synced() {
+		return status.Errorf(codes.Unavailable, "waiting for the Kubernetes API to say which PersistentVolumes have the "+
+			"volumeHandle %s", id)
+	}
+	if known := s.PVs.Known(id); len(known) > 1 {
+		names := make([]string, len(known))
+		for i, pv := range known {
+			names[i] = pv.Name
+		}
+		return status.Errorf(codes.FailedPrecondition, "PersistentVolumes %s all have the volumeHandle %s, and its data is "+
+			"theirs; keep one of them, and set the reclaim policy of the others to Retain before you delete them",
+			guard.Abridge(names), id)
+	}
+	return nil
 }
 
 // deleteUnseen answers for a volume that no node has shown. Where a PersistentVolume names it, a node says whether it
@@ -109,8 +177,7 @@ func (s *Server) release(ctx context.Context, id, node string) (bool, error) {
 	}
 	why := fmt.Sprintf("its annotation gives up what is on node %s", node)
 	if pv.Released != node {
-		since, gone, err := s.Members.NodeGone(ctx, node)
-		if err != nil || !gone || s.Now().Sub(since) < s.GoneAfter {
+		if lost, err := s.lost(ctx, node); err != nil || !lost {
 			return false, err
 		}
 		why = fmt.Sprintf("node %s is gone", node)
@@ -144,10 +211,10 @@ func (s *Server) ValidateVolumeCapabilities(
 
 // client gives the node of a volume that must be there.
 func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, error) {
-	if err := csi.CheckVolumeID(id); err != nil {
+	if err := csi.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	node, err := s.locate(ctx, id)
+	node, _, err := s.locate(ctx, id)
 	if err == nil && node == "" {
 		err = status.Errorf(codes.NotFound, "no node has volume %s", id)
 	}
@@ -194,9 +261,10 @@ func (s *Server) room(node, name string) (room, largest int64, known bool) {
 		return 0, 0, false
 	}
 	is := shown(p, name)
-	if first := s.hub.Get(s.speaker(name)); first != nil && s.shared(name) && is.GetLargest() > 0 {
-		is = shown(first, name)
-	}
 	pools, _ := p.Pools()
+	if s.shared(name) && is.GetLargest() > 0 {
+		room, largest = s.smallest(name)
+		return room, largest, pools != nil
+	}
 	return is.GetRoom(), is.GetLargest(), pools != nil
 }

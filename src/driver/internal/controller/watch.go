@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,10 @@ const (
 	watchInterval  = 5 * time.Second
 	orphanInterval = time.Hour
 	syncInterval   = 100 * time.Millisecond
+	// searchPause is how soon a node that has connected again is asked again; the hourly search asks it in any case.
+	searchPause = time.Minute
+	// maxUnnamed is how many volumes of one node, which no known PersistentVolume names, the API is asked about at a time.
+	maxUnnamed = 1000
 	// searchers is how many nodes are asked at once.
 	searchers = 16
 	// askTimeout bounds what one node is asked for.
@@ -41,6 +46,7 @@ func (s *Server) Changed(node string, connected bool) {
 	}
 	delete(s.left, node)
 	delete(s.awaited, node)
+	delete(s.gone, node)
 	time.AfterFunc(s.Settling, func() {
 		select {
 		case s.arrived <- node:
@@ -49,14 +55,19 @@ func (s *Server) Changed(node string, connected bool) {
 	})
 }
 
-// Forget drops what is known of a node without a Node object.
+// Forget drops what is known of a node without a Node object, but for its name: a volume may be there until it counts as
+// lost.
 func (s *Server) Forget(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.Now()
+	maps.DeleteFunc(s.gone, func(_ string, since time.Time) bool { return now.Sub(since) >= s.GoneAfter })
+	s.gone[node] = now
 	delete(s.left, node)
 	delete(s.awaited, node)
 	delete(s.found, node)
 	delete(s.missed, node)
+	delete(s.searched, node)
 	s.hub.Forget(node)
 }
 
@@ -71,12 +82,18 @@ func (s *Server) Run(ctx context.Context) {
 	searching.Go(func() { s.shareAll(ctx) })
 	watch := time.NewTicker(watchInterval)
 	defer watch.Stop()
+	capacity := s.start.Add(s.NodeGrace)
+	told := map[string]string{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-watch.C:
 			s.miss(ctx)
+			told = s.explain(told)
+			if now := s.Now(); !capacity.IsZero() && !now.Before(capacity) {
+				capacity = s.removeOldCapacity(ctx, now)
+			}
 		}
 	}
 }
@@ -94,6 +111,7 @@ func (s *Server) searchAll(ctx context.Context) {
 			for nodes = []string{node}; len(s.arrived) > 0; {
 				nodes = append(nodes, <-s.arrived)
 			}
+			nodes = slices.DeleteFunc(nodes, s.searchedJustNow)
 		case <-hourly.C:
 			for _, p := range s.hub.All() {
 				nodes = append(nodes, p.Name)
@@ -108,8 +126,18 @@ func (s *Server) searchAll(ctx context.Context) {
 			})
 		}
 		searching.Wait()
-		s.removeOldCapacity(ctx)
 	}
+}
+
+// searchedJustNow reports whether a node has connected, and was asked, a moment ago already.
+func (s *Server) searchedJustNow(node string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.Now(); now.Sub(s.searched[node]) >= searchPause {
+		s.searched[node] = now
+		return false
+	}
+	return true
 }
 
 // miss reports nodes that are away for longer than their grace, and those of them that are back.
@@ -148,14 +176,19 @@ func (s *Server) reportAway(ctx context.Context, node string) bool {
 	return true
 }
 
-func (s *Server) removeOldCapacity(ctx context.Context) {
+// removeOldCapacity gives the time when it is to be done again, zero for never: once none is left, none comes.
+func (s *Server) removeOldCapacity(ctx context.Context, now time.Time) (next time.Time) {
 	brief, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	err := s.RemoveOldCapacity(brief, func(node string) bool { return s.hub.Get(node) != nil })
+	found, err := s.RemoveOldCapacity(brief, func(node string) bool { return s.hub.Get(node) != nil })
 	if err != nil && ctx.Err() == nil {
 		s.Log.WarnContext(ctx, "cannot remove capacity that a driver without controller has published",
 			logging.KeyError, err)
 	}
+	if err == nil && found == 0 {
+		return time.Time{}
+	}
+	return now.Add(orphanInterval)
 }
 
 // orphans are those of one pool on one node.
@@ -209,15 +242,20 @@ func (s *Server) warn(node, name, reason, why string, ids []string) {
 }
 
 func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
-	found, served := map[string]orphans{}, s.servedPools()
+	found, asked := map[string]orphans{}, 0
 	err := p.Volumes(ctx, func(v *wire.Volume) error {
-		if !slices.Contains(served, v.GetPool()) || (s.shared(v.GetPool()) && s.speaker(v.GetPool()) != p.Name) {
+		if !s.speaksFor(p, v.GetPool()) {
 			return nil
 		}
 		f := found[v.GetPool()]
 		defer func() { found[v.GetPool()] = f }() // none, too: that is a figure
 		if !s.alone(v) {
 			return nil
+		}
+		if len(s.PVs.Known(v.GetId())) == 0 {
+			if asked++; asked > maxUnnamed {
+				return nil
+			}
 		}
 		pv, _, err := s.PVs.Get(ctx, v.GetId())
 		if errors.Is(err, volume.ErrNamed) { // by more than one
@@ -234,6 +272,10 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 		}
 		return nil
 	})
+	if asked > maxUnnamed {
+		s.Log.WarnContext(ctx, "a node has more volumes that no PersistentVolume names than are looked at",
+			logging.KeyNode, p.Name, logging.KeyCount, asked)
+	}
 	for _, f := range found {
 		slices.Sort(f.unnamed)
 		slices.Sort(f.elsewhere)

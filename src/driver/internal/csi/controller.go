@@ -11,6 +11,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
@@ -159,6 +160,29 @@ func (s *server) answer(v volume.Volume) *pb.Volume {
 		answer.AccessibleTopology = []*pb.Topology{s.topology()}
 	}
 	return answer
+}
+
+// Attributes are what a PersistentVolume gets of a node's answer about a new volume: what was asked for, its pool, and
+// how its size is enforced. A node says nothing else.
+func Attributes(answered, asked map[string]string, pool string) map[string]string {
+	attributes := map[string]string{}
+	for key := range answered {
+		value, ok := asked[key]
+		switch {
+		case key == KeyPool:
+			attributes[key] = pool
+		case key == keyEnforcement && len(answered[key]) <= len(quota.Cooperative):
+			attributes[key] = answered[key]
+		case ok && setters()[key] != nil:
+			attributes[key] = value
+		}
+	}
+	return attributes
+}
+
+// NotEnforced reports whether the attributes of a volume say that nothing keeps it to its size.
+func NotEnforced(attributes map[string]string) bool {
+	return attributes[keyEnforcement] == string(quota.None)
 }
 
 // tokenPrefix marks the page tokens of this format: the last id of the page before, in base64.

@@ -123,8 +123,8 @@ func volumeID(field, id string) error {
 	return nil
 }
 
-// CheckVolumeID is the status of a call about a volume whose id cannot be one, else nil.
-func CheckVolumeID(id string) error { return toStatus(read, volumeID("volume_id", id)) }
+// CheckVolumeID is the status of a call with a field that has to be a volume's id and cannot be one, else nil.
+func CheckVolumeID(field, id string) error { return toStatus(read, volumeID(field, id)) }
 
 // Identity is the identity service of a driver.
 type Identity struct {

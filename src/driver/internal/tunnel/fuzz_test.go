@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -37,17 +38,23 @@ type received struct {
 	messages [][]byte
 }
 
-func (r *received) Recv() (*wire.News, error) {
-	if len(r.messages) == 0 {
-		return nil, io.EOF
+func (r *received) RecvMsg(into any) error {
+	message, ok := into.(proto.Message)
+	if len(r.messages) == 0 || !ok {
+		return io.EOF
 	}
-	news := new(wire.News)
-	err := proto.Unmarshal(r.messages[0], news)
+	err := proto.Unmarshal(r.messages[0], message)
 	r.messages = r.messages[1:]
-	return news, err
+	return err
 }
 
-// FuzzNews: whatever comes, a node is let in only under the name that its token was reviewed for.
+func (r *received) Recv() (*wire.News, error) {
+	news := new(wire.News)
+	return news, r.RecvMsg(news)
+}
+
+// FuzzNews: whatever strangers say, a node is let in only under the name that its token was reviewed for, and what it
+// says first stays about as large in memory as it was on the wire.
 func FuzzNews(f *testing.F) {
 	const token = "e30.eyJleHAiOjk5OTk5OTk5OTk5fQ.x"
 	encode := func(n *wire.News) []byte {
@@ -66,11 +73,16 @@ func FuzzNews(f *testing.F) {
 	f.Add(hello, hello)
 	f.Add(pools, hello)
 	f.Add([]byte{}, []byte{0xff})
+	f.Add(bytes.Repeat([]byte{0x1a, 0}, 1000), hello)                                      // pools, again and again
+	f.Add(append([]byte{0x0a, 0xd0, 0x0f}, bytes.Repeat([]byte{0x1a, 0}, 1000)...), hello) // 1,000 features
+	f.Add(append(hello, hello...), pools)
+	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f}, hello)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		bound := ""
 		h, err := NewHub(HubConfig{
 			TopologyKey: "key", Version: "v1", Changed: func(string, bool) {}, TLS: &tls.Config{MinVersion: tls.VersionTLS13},
 			Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+			Claimed: func(string) (string, error) { return "a", nil },
 			Review: func(_ context.Context, shown string) (string, error) {
 				if shown != token {
 					return "", errors.New("refused")
@@ -83,16 +95,19 @@ func FuzzNews(f *testing.F) {
 			t.Fatal(err)
 		}
 		stream := &received{messages: [][]byte{first, second}}
-		p, err := h.greet(t.Context(), stream, nil)
+		p, err := h.greet(t.Context(), stream, "10.0.0.1")
 		if err != nil {
 			return
+		}
+		if len(p.features) > maxHelloFields {
+			t.Fatalf("a node was let in with %d features", len(p.features))
 		}
 		if p.Name != bound || bound != "a" || p.expires.IsZero() {
 			t.Fatalf("node %q was let in with the token of %q", p.Name, bound)
 		}
 		p.expiry = time.AfterFunc(time.Hour, func() {})
 		defer p.expiry.Stop()
-		if err := h.listen(t.Context(), stream, p); err == nil {
+		if err := h.listen(stream, p); err == nil {
 			t.Error("it listens no more, and says not why")
 		}
 		if all, _ := p.Pools(); p.Name != "a" || len(h.All()) != 0 || len(all) > len(second) {

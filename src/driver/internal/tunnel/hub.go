@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,22 +18,22 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-const (
-	// maxMessage bounds what a node sends at once, in bytes.
-	maxMessage = 1 << 20
-	// maxStrangers bounds the connections that have not shown who they are yet: anything in the cluster may dial.
-	maxStrangers = 512
-)
+// maxMessage bounds what a node sends at once, in bytes.
+const maxMessage = 1 << 20
 
 // HubConfig is what the controller's end is made of; every field is required.
 type HubConfig struct {
 	TLS                  *tls.Config
 	TopologyKey, Version string
+	// Claimed gives the node that a token says it is for, before anybody has verified that; an error where the token says
+	// of itself that it is not for this.
+	Claimed func(token string) (node string, err error)
 	// Review gives the node of the pod that a token is bound to; it ends by itself.
 	Review func(ctx context.Context, token string) (node string, err error)
 	// Changed is told when a node has come or gone, in that order; it must not ask the hub.
@@ -48,8 +46,12 @@ type HubConfig struct {
 type Hub struct {
 	HubConfig
 	metrics   metrics
-	strangers chan struct{}
+	strangers strangers
+	refusals  refusals
+	logins    *turns        // of strangers
+	renewals  *turns        // of nodes that are connected
 	patience  time.Duration // for everything up to a token that passes
+	retry     time.Duration // of the review of a renewed token
 
 	mu    sync.Mutex
 	nodes map[string]*Peer
@@ -57,13 +59,14 @@ type Hub struct {
 
 // NewHub returns an end that does not listen yet.
 func NewHub(c HubConfig) (*Hub, error) {
-	if c.TLS == nil || c.TopologyKey == "" || c.Version == "" || c.Review == nil || c.Changed == nil || c.Metrics == nil ||
-		c.Log == nil {
+	if c.TLS == nil || c.TopologyKey == "" || c.Version == "" || c.Claimed == nil || c.Review == nil || c.Changed == nil ||
+		c.Metrics == nil || c.Log == nil {
 		return nil, errors.New("tunnel: a field of the controller's Config is missing")
 	}
 	h := &Hub{
-		HubConfig: c, metrics: newMetrics(), nodes: map[string]*Peer{}, strangers: make(chan struct{}, maxStrangers),
-		patience: dialPatience,
+		HubConfig: c, metrics: newMetrics(), nodes: map[string]*Peer{},
+		strangers: strangers{most: maxStrangers, byAddress: map[string][]*stranger{}},
+		logins:    newTurns(), renewals: newTurns(), patience: dialPatience, retry: renewalRetry,
 	}
 	if err := errors.Join(c.Metrics.Register(h.metrics.calls), c.Metrics.Register(h.metrics.hops)); err != nil {
 		return nil, fmt.Errorf("register the metrics of the tunnel: %w", err)
@@ -98,8 +101,8 @@ func (h *Hub) Serve(ctx context.Context, listener net.Listener) error {
 	defer stop() // also where nodes can be accepted no more
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	h.Log.InfoContext(ctx, "waiting for nodes", logging.KeyAddress, listener.Addr().String())
+	connections.Go(func() { h.refusals.log(ctx, h.Log) })
 	for {
-		h.strangers <- struct{}{}
 		conn, err := listener.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
@@ -107,50 +110,43 @@ func (h *Hub) Serve(ctx context.Context, listener net.Listener) error {
 			}
 			return fmt.Errorf("accept nodes: %w", err)
 		}
+		own, cancel := context.WithCancelCause(ctx)
+		n := h.strangers.enter(conn, cancel)
 		connections.Go(func() {
-			known := sync.OnceFunc(func() { <-h.strangers })
-			defer known()
-			if err := h.serve(ctx, conn, known); err != nil && ctx.Err() == nil {
-				h.Log.WarnContext(ctx, "a node's connection has ended", logging.KeyAddress, conn.RemoteAddr().String(),
-					logging.KeyError, err)
+			defer close(n.ended)
+			defer cancel(nil)
+			err := h.serve(own, n)
+			_ = n.Close()
+			h.strangers.leave(n)
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case isClosed(n.known):
+				h.Log.WarnContext(ctx, "a node's connection has ended", logging.KeyAddress, n.address, logging.KeyError, err)
+			default:
+				h.refusals.add(n.address, err)
 			}
-			_ = conn.Close()
 		})
 	}
 }
 
 // serve is one connection, from its first byte to its last.
-func (h *Hub) serve(ctx context.Context, raw net.Conn, known func()) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	handshake, done := context.WithTimeoutCause(ctx, h.patience, errors.New("it did not show who it is in time"))
-	defer done()
-	conn := tls.Server(raw, h.TLS)
-	if err := conn.HandshakeContext(handshake); err != nil {
-		return fmt.Errorf("TLS: %w", err)
-	}
-	client, err := dialled(conn)
+func (h *Hub) serve(ctx context.Context, n *stranger) error {
+	peer, stream, err := h.login(ctx, n)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
-	late := context.AfterFunc(handshake, func() { cancel(context.Cause(handshake)) })
-	stream, err := wire.NewNodeClient(client).Session(ctx, &wire.SessionRequest{Version: h.Version})
-	if err != nil {
-		return cmp.Or(context.Cause(ctx), err)
-	}
-	peer, err := h.greet(ctx, stream, client)
-	if err != nil || !late() {
-		return cmp.Or(context.Cause(ctx), err)
-	}
-	known()
-	peer.end = cancel
+	defer func() { _ = peer.client.Close() }()
 	peer.expiry = time.AfterFunc(time.Until(peer.expires), func() {
 		peer.Close(errors.New("its token has expired, and it has shown no other"))
 	})
 	defer peer.expiry.Stop()
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	session, end := context.WithCancel(ctx)
+	defer end()
+	renewing.Go(func() { h.renew(session, peer) })
 	h.enter(ctx, peer)
-	err = h.listen(ctx, stream, peer)
+	err = h.listen(stream, peer)
 	h.leave(ctx, peer)
 	if errors.Is(err, io.EOF) { // the node stops, and answers what it has begun
 		peer.drain(stopGrace)
@@ -181,68 +177,8 @@ func dialled(conn net.Conn) (*grpc.ClientConn, error) {
 	)
 }
 
-// greet reads the first message and verifies who sent it.
-func (h *Hub) greet(
-	ctx context.Context, stream grpc.ServerStreamingClient[wire.News], client *grpc.ClientConn,
-) (*Peer, error) {
-	news, err := stream.Recv()
-	if err != nil {
-		return nil, fmt.Errorf("read its first message: %w", err)
-	}
-	hello := news.GetHello()
-	switch {
-	case hello == nil:
-		return nil, errors.New("its first message does not say who it is")
-	case hello.GetTopologyKey() != h.TopologyKey:
-		return nil, fmt.Errorf("node %.63q has the topology key %.317q, the controller %q; both come from driver.topologyKey",
-			hello.GetNode(), hello.GetTopologyKey(), h.TopologyKey)
-	case hello.GetTopologyValue() != hello.GetNode():
-		return nil, fmt.Errorf("node %.63q announces volumes of %.63q", hello.GetNode(), hello.GetTopologyValue())
-	}
-	p := &Peer{
-		Name: hello.GetNode(), Version: hello.GetVersion(), Since: time.Now(),
-		client: client, features: hello.GetFeatures(), metrics: h.metrics, seen: time.Now(),
-	}
-	p.expires, err = h.review(ctx, p.Name, hello.GetToken())
-	return p, err
-}
-
-// review verifies a token and gives the time of its end.
-func (h *Hub) review(ctx context.Context, node, token string) (expires time.Time, err error) {
-	bound, err := h.Review(ctx, token)
-	if err != nil {
-		return expires, fmt.Errorf("the token of node %.63q: %w", node, err)
-	}
-	if bound != node {
-		return expires, fmt.Errorf("node %.63q shows a token of node %q", node, bound)
-	}
-	return expiryOf(token)
-}
-
-// expiryOf reads the claim exp of a JSON web token (RFC 7519) that has been verified.
-func expiryOf(token string) (time.Time, error) {
-	var claims struct {
-		Expires int64 `json:"exp"`
-	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return time.Time{}, errors.New("the token is no JSON web token")
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err == nil {
-		err = json.Unmarshal(payload, &claims)
-	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("the token is no JSON web token: %w", err)
-	}
-	if claims.Expires == 0 {
-		return time.Time{}, errors.New("the token does not say when it ends")
-	}
-	return time.Unix(claims.Expires, 0), nil
-}
-
 // listen takes what a node has to say until it says no more.
-func (h *Hub) listen(ctx context.Context, stream grpc.ServerStreamingClient[wire.News], p *Peer) error {
+func (h *Hub) listen(stream newsStream, p *Peer) error {
 	for {
 		news, err := stream.Recv()
 		if err != nil {
@@ -252,12 +188,34 @@ func (h *Hub) listen(ctx context.Context, stream grpc.ServerStreamingClient[wire
 		case *wire.News_Pools:
 			p.learn(said.Pools.GetPools())
 		case *wire.News_Token:
-			expires, err := h.review(ctx, p.Name, said.Token)
-			if err != nil { // the old one is good until it expires
-				h.Log.WarnContext(ctx, "a renewed token is refused", logging.KeyNode, p.Name, logging.KeyError, err)
-				continue
+			select {
+			case <-p.renewed: // it was not reviewed yet
+			default:
 			}
+			p.renewed <- said.Token
+		}
+	}
+}
+
+// renew reviews renewed tokens until ctx ends. A node sends each one once: one that does not pass, as while the API does
+// not answer, is reviewed again until the old one expires.
+func (h *Hub) renew(ctx context.Context, p *Peer) {
+	var again <-chan time.Time
+	for token := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case token = <-p.renewed:
+		case <-again:
+		}
+		again = nil
+		expires, err := h.review(ctx, h.renewals, p.Name, p.Name, token)
+		switch {
+		case err == nil:
 			p.expiry.Reset(time.Until(expires))
+		case ctx.Err() == nil: // the old one is good until it expires
+			h.Log.WarnContext(ctx, "a renewed token is refused", logging.KeyNode, p.Name, logging.KeyError, err)
+			again = time.After(wait.Jitter(h.retry, 0.2))
 		}
 	}
 }

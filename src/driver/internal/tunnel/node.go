@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -74,8 +75,9 @@ type NodeConfig struct {
 	Authorities func(ctx context.Context) ([]byte, error)
 	Source      Source
 	// Server makes a gRPC server with everything that is served beside the session.
-	Server func(options ...grpc.ServerOption) *grpc.Server
-	Log    *slog.Logger
+	Server  func(options ...grpc.ServerOption) *grpc.Server
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Node is the node's end.
@@ -85,6 +87,9 @@ type Node struct {
 	lookup     func(ctx context.Context, host string) ([]string, error)
 	// How often addresses are looked up, how soon after there were none, and how often the token is read.
 	resolve, soon, renewal time.Duration
+	pause                  wait.Backoff // between connections
+	pushes                 *prometheus.CounterVec
+	troubles               troubles
 
 	mu        sync.Mutex
 	addresses []string
@@ -94,17 +99,26 @@ type Node struct {
 // NewNode returns an end that does not dial yet.
 func NewNode(c NodeConfig) (*Node, error) {
 	if slices.Contains([]string{c.Address, c.Node, c.TopologyKey, c.Version}, "") || c.Token == nil ||
-		c.Authorities == nil || c.Source == nil || c.Server == nil || c.Log == nil {
+		c.Authorities == nil || c.Source == nil || c.Server == nil || c.Metrics == nil || c.Log == nil {
 		return nil, errors.New("tunnel: a field of the node's Config is missing")
 	}
 	host, port, err := net.SplitHostPort(c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("address of the controller: %w", err)
 	}
-	return &Node{
+	n := &Node{
 		NodeConfig: c, host: host, port: port, lookup: new(net.Resolver).LookupHost,
-		resolve: resolveInterval, soon: resolveSoon, renewal: tokenInterval,
-	}, nil
+		resolve: resolveInterval, soon: resolveSoon, renewal: tokenInterval, pause: backoff(),
+		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hpp_node_pushes_total",
+			Help: "What this node told controllers of its pools: because something changed, or to refresh what they know.",
+		}, []string{"cause"}),
+		troubles: troubles{every: time.Minute, last: map[string]time.Time{}},
+	}
+	if err := c.Metrics.Register(n.pushes); err != nil {
+		return nil, fmt.Errorf("register the metrics of the tunnel: %w", err)
+	}
+	return n, nil
 }
 
 // Run keeps a connection to every address of the Service until ctx ends. Then calls under way get time to end.
@@ -117,7 +131,9 @@ func (n *Node) Run(ctx context.Context) {
 		found, err := n.lookup(ctx, n.host)
 		if err != nil { // those that are known may be right
 			pause = n.soon
-			n.Log.WarnContext(ctx, "cannot find the controller's Service", logging.KeyAddress, n.host, logging.KeyError, err)
+			if ctx.Err() == nil && n.troubles.fresh(n.host, err) {
+				n.Log.WarnContext(ctx, "cannot find the controller's Service", logging.KeyAddress, n.host, logging.KeyError, err)
+			}
 			found = n.known()
 		}
 		n.know(found)
@@ -164,18 +180,13 @@ func sleep(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// backoff spreads the nodes of a cluster whose controller has come back.
-func backoff() wait.Backoff {
-	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 30 * time.Second}
-}
-
 // keep connects to an address again and again, as long as the Service has it.
 func (n *Node) keep(ctx context.Context, address string) {
-	pause := backoff()
+	pause := n.pause
 	for ctx.Err() == nil && slices.Contains(n.known(), address) {
 		start := time.Now()
 		err := n.serve(ctx, address)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && n.troubles.fresh(address, err) {
 			n.Log.WarnContext(ctx, "no connection to the controller", logging.KeyAddress, address, logging.KeyError, err)
 		}
 		if errors.Is(err, ErrNoAuthorities) { // a new controller writes them at once
@@ -183,7 +194,7 @@ func (n *Node) keep(ctx context.Context, address string) {
 			continue
 		}
 		if time.Since(start) > lasting {
-			pause = backoff()
+			pause = n.pause
 		}
 		sleep(ctx, pause.Step())
 	}

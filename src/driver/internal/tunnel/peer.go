@@ -18,7 +18,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // Peer is a node that is connected, to its controller.
@@ -32,6 +34,7 @@ type Peer struct {
 	metrics  metrics
 	expires  time.Time // of the first token
 	expiry   *time.Timer
+	renewed  chan string // the last token that was not reviewed yet
 	end      context.CancelCauseFunc
 	calls    atomic.Int64 // under way
 
@@ -51,10 +54,17 @@ func (p *Peer) drain(grace time.Duration) {
 	}
 }
 
+// learn takes what a node shows of its pools, but for what can be none.
 func (p *Peer) learn(pools []*wire.Pool) {
+	legal := []*wire.Pool{}
+	for _, is := range pools {
+		if poolspec.ValidName(is.GetName()) && len(is.GetId()) <= maxPoolID {
+			legal = append(legal, is)
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pools, p.seen = append([]*wire.Pool{}, pools...), time.Now()
+	p.pools, p.seen = slices.Clip(legal), time.Now()
 }
 
 // Pools are those of the node as it showed them last, and when that was; nil before the first time.
@@ -79,10 +89,16 @@ func (p *Peer) Share(ctx context.Context, q *wire.ShareRequest) error {
 	return err
 }
 
-// maxVolumes is what a node may list at most: it is told apart from one that never ends.
-const maxVolumes = 1 << 20
+const (
+	// maxVolumes is what a node may list at most: it is told apart from one that never ends.
+	maxVolumes = 1 << 18
+	// maxVolume bounds what it says of one, in bytes: two names of a claim have 316 at most.
+	maxVolume = 2 << 10
+	// maxPoolID bounds the id of a pool's marker, in bytes; one has 36.
+	maxPoolID = 64
+)
 
-// Volumes visits all volumes of the node, until an error.
+// Volumes visits all volumes of the node, until an error. What can be none is left out.
 func (p *Peer) Volumes(ctx context.Context, visit func(*wire.Volume) error) error {
 	if !p.Has(FeatureVolumes) {
 		return status.Errorf(codes.Unavailable, "the driver on node %s is too old for that (%s); upgrade it",
@@ -90,10 +106,10 @@ func (p *Peer) Volumes(ctx context.Context, visit func(*wire.Volume) error) erro
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := wire.NewNodeClient(p).Volumes(ctx, &wire.VolumesRequest{})
+	stream, err := wire.NewNodeClient(p).Volumes(ctx, &wire.VolumesRequest{}, grpc.MaxCallRecvMsgSize(maxVolume))
 	for count := 0; err == nil; count++ {
 		var v *wire.Volume
-		if v, err = stream.Recv(); err == nil {
+		if v, err = stream.Recv(); err == nil && records.ValidateID(v.GetId()) == nil && poolspec.ValidName(v.GetPool()) {
 			err = visit(v)
 		}
 		if err == nil && count > maxVolumes {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -16,8 +17,8 @@ import (
 )
 
 const (
-	// newsInterval is how often a node looks for something new to say, tokenInterval how often it shows its token: the
-	// kubelet renews that when a fifth of its hour is left, so that the controller can verify each one twice.
+	// newsInterval is how often a node looks for something new to say, tokenInterval how often for a new token: the kubelet
+	// renews that when a fifth of its hour is left.
 	newsInterval, tokenInterval = 2 * time.Second, 5 * time.Minute
 	// refresh is how old what the controller shows of the pools may be.
 	refresh = time.Minute
@@ -49,7 +50,7 @@ func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer
 	news, renewal := time.NewTicker(newsInterval), time.NewTicker(s.renewal)
 	defer news.Stop()
 	defer renewal.Stop()
-	said := told{out: out}
+	said := told{out: out, token: token, pushes: s.pushes}
 	for err = said.pools(s.Source.Pools()); err == nil; {
 		select {
 		case <-out.Context().Done():
@@ -70,21 +71,46 @@ type told struct {
 	out   grpc.ServerStreamingServer[wire.News]
 	known []*wire.Pool
 	at    time.Time
+	token string
+	// pushes count messages about pools, by their cause.
+	pushes *prometheus.CounterVec
 }
 
 func (t *told) pools(now []*wire.Pool) error {
-	if t.known != nil && slices.EqualFunc(t.known, now, same) && time.Since(t.at) < refresh {
-		return nil
+	cause := "changed"
+	if t.known != nil && slices.EqualFunc(t.known, now, same) {
+		if time.Since(t.at) < refresh {
+			return nil
+		}
+		cause = "refresh"
 	}
 	t.known, t.at = now, time.Now()
-	return t.out.Send(&wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: now}}})
+	t.pushes.WithLabelValues(cause).Inc()
+	return t.out.Send(fitting(now))
 }
 
-// renewed sends the token as it is now. If it cannot be read, the controller ends the session when the old one expires.
+// fitting is a message with pools that the controller reads. If all that they say is too much, it goes without the
+// texts, and without the nodes that have left something in shared ones.
+func fitting(pools []*wire.Pool) *wire.News {
+	news := &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: pools}}}
+	if proto.Size(news) <= maxNews {
+		return news
+	}
+	brief := make([]*wire.Pool, len(pools))
+	for i, p := range pools {
+		brief[i] = proto.CloneOf(p)
+		brief[i].Message, brief[i].Rooms = "too much to say: driver status on the node has it", nil
+	}
+	return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: brief}}}
+}
+
+// renewed sends the token if it is another now. If it cannot be read, the controller ends the session when the old one
+// expires.
 func (t *told) renewed(token string, err error) error {
-	if err != nil {
+	if err != nil || token == t.token {
 		return nil //nolint:nilerr // see above
 	}
+	t.token = token
 	return t.out.Send(&wire.News{News: &wire.News_Token{Token: token}})
 }
 

@@ -3,8 +3,10 @@ package tunnel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -149,6 +151,39 @@ func TestTheServiceHasManyAddresses(t *testing.T) {
 	tunneltest.Until(t, "the one that is gone is dialled no more", func() bool { return asked.Load() > 20 })
 	if one.Get("a") != p {
 		t.Error("the connection to the one that stays has ended")
+	}
+}
+
+// TestWhatRepeatsItselfIsLoggedOnce: a Service, and then a controller, that is away.
+func TestWhatRepeatsItselfIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	closed, err := new(net.ListenConfig).Listen(t.Context(), "tcp", local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	node := &tunneltest.Node{Name: "a"}
+	config := node.Config(closed.Addr().String(), tunneltest.NewAuthority(t).PEM)
+	end, err := tunnel.NewNode(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	end.LookUp(func(context.Context, string) ([]string, error) {
+		if n := asked.Add(1); n < 20 {
+			return nil, fmt.Errorf("lookup from port %d: no such host", n)
+		}
+		return []string{"127.0.0.1"}, nil
+	})
+	end.ResolveEvery(time.Millisecond)
+	end.PauseFor(time.Millisecond)
+	tunneltest.Run(t, end)
+	logged(t, &node.Log, "no connection to the controller")
+	tunneltest.Until(t, "it has been away for long", func() bool { return asked.Load() > 200 })
+	for _, what := range []string{"cannot find the controller's Service", "no connection to the controller"} {
+		if n := strings.Count(node.Log.String(), what); n != 1 {
+			t.Errorf("%q was logged %d times", what, n)
+		}
 	}
 }
 

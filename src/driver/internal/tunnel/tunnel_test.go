@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,7 +67,7 @@ func TestCalls(t *testing.T) {
 		pb.RegisterControllerServer(r, service{})
 	}}
 	node.Show(&wire.Pool{Name: "local", Largest: 1 << 40})
-	node.Put(&wire.Volume{Id: "pvc-1"}, &wire.Volume{Id: "pvc-2"})
+	node.Put(&wire.Volume{Id: "pvc-1", Pool: "local"}, &wire.Volume{Id: "pvc-2", Pool: "local"}, &wire.Volume{Id: "/"})
 	hub.Connect(t, node)
 	p := hub.Get("a")
 	if pools, seen := p.Pools(); pools[0].GetLargest() != 1<<40 || seen.Before(p.Since) || p.Version != "v1" {
@@ -101,6 +103,10 @@ func TestCalls(t *testing.T) {
 		pools, _ := p.Pools()
 		return pools[0].GetLargest() == 1<<39
 	})
+	causes := map[string]float64{"changed": 2} // the first, and the change: no refresh has brought it
+	if got := tunneltest.Samples(t, node.Metrics, "hpp_node_pushes_total"); !maps.Equal(got, causes) {
+		t.Errorf("pushes were %v, want %v", got, causes)
+	}
 }
 
 // TestUntrusted: a node that cannot trust its controller says why, and connects once it can, without a restart.
@@ -238,12 +244,13 @@ func TestRefused(t *testing.T) {
 		"nothing":      {func(grpc.ServerStreamingServer[wire.News]) error { return nil }, "read its first message: EOF"},
 		"key":          {say(hello("a", func(h *wire.Hello) { h.TopologyKey = "zone" })), "come from driver.topologyKey"},
 		"value":        {say(hello("a", func(h *wire.Hello) { h.TopologyValue = "b" })), "announces volumes of \\\"b\\\""},
-		"no token":     {say(token("")), "the token is refused"},
-		"not a JWT":    {say(token("x")), "the token is refused"},
+		"many fields":  {say(hello("a", func(h *wire.Hello) { h.Features = make([]string, 64) })), "more than 64 fields"},
+		"no token":     {say(token("")), "the token is no JSON web token"},
+		"not a JWT":    {say(token("x")), "the token is no JSON web token"},
 		"forged":       {say(token(tunneltest.Token("a", 1<<40) + "x")), "the token is refused"},
 		"another node": {say(token(tunneltest.Token("b", 1<<40))), "shows a token of node \\\"b\\\""},
 		"no end":       {say(token(tunneltest.Token("a", 0))), "does not say when it ends"},
-		"too large":    {say(token(strings.Repeat("x", 2<<20))), "received message larger than max"},
+		"too large":    {say(token(strings.Repeat("x", 2<<20))), "did not show who it is in time"},
 		"error": {
 			func(grpc.ServerStreamingServer[wire.News]) error { return errors.New("no token file") }, "no token file",
 		},
@@ -252,7 +259,17 @@ func TestRefused(t *testing.T) {
 			t.Parallel()
 			hub := tunneltest.NewHub(t, local, func(c *tunnel.HubConfig) {
 				c.Changed = func(node string, _ bool) { t.Errorf("node %s was let in", node) }
+				review := c.Review
+				c.Review = func(ctx context.Context, token string) (string, error) {
+					if name != "forged" && name != "no end" {
+						t.Error("the API was asked about what says of itself that it is wrong")
+					}
+					return review(ctx, token)
+				}
 			})
+			if name == "too large" { // what is over its share is not read
+				hub.SetPatience(time.Second)
+			}
 			hub.Start(t)
 			<-dial(t, hub, impostor{session: c.session})
 			logged(t, hub.Log, c.want)
@@ -282,11 +299,18 @@ func TestStrangers(t *testing.T) {
 			t.Logf("cut off: %v", err)
 		}
 	}
-	tunneltest.Until(t, "the log has all three", func() bool {
-		return strings.Count(hub.Log.String(), "a node's connection has ended") == 3
+	logged(t, hub.Log, "did not show who it is in time")
+	tunneltest.Until(t, "all three are counted", func() bool {
+		all := 0
+		for line := range strings.SplitSeq(hub.Log.String(), "\n") {
+			if _, after, ok := strings.Cut(line, " count="); ok {
+				all += int(after[0] - '0')
+			}
+		}
+		return all == 3
 	})
-	if n := strings.Count(hub.Log.String(), "did not show who it is in time"); n < 2 || len(hub.All()) != 0 {
-		t.Errorf("%d nodes, and the log is: %s", len(hub.All()), hub.Log)
+	if len(hub.All()) != 0 {
+		t.Errorf("%d nodes are in", len(hub.All()))
 	}
 }
 
@@ -329,6 +353,55 @@ func TestToken(t *testing.T) {
 	})
 }
 
+// TestARenewedTokenIsSentOnceAndReviewedAgain: the node sends it only when it is another, and the hub asks the API until
+// that answers.
+func TestARenewedTokenIsSentOnceAndReviewedAgain(t *testing.T) {
+	t.Parallel()
+	long := time.Now().Add(time.Hour).Unix()
+	first, second := tunneltest.Token("a", long), tunneltest.Token("a", long+1)
+	var mu sync.Mutex
+	var reviewed []string
+	passed := make(chan struct{})
+	hub := tunneltest.NewHub(t, local, func(c *tunnel.HubConfig) {
+		c.Review = func(ctx context.Context, token string) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch reviewed = append(reviewed, token); {
+			case len(reviewed) == 4:
+				close(passed)
+			case len(reviewed) > 1:
+				return "", errors.New("the API does not answer")
+			}
+			return tunneltest.Review(ctx, token)
+		}
+	})
+	hub.RetryAfter(10 * time.Millisecond)
+	hub.Start(t)
+	node := &tunneltest.Node{Name: "a"}
+	config := node.Config(hub.Address, hub.Authority.PEM)
+	var reads atomic.Int64
+	config.Token = func() (string, error) {
+		if reads.Add(1) < 10 {
+			return first, nil
+		}
+		return second, nil
+	}
+	end, err := tunnel.NewNode(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end.RenewEvery(5 * time.Millisecond)
+	tunneltest.Run(t, end)
+	<-passed
+	seen := reads.Load() + 10
+	tunneltest.Until(t, "it is read again and again", func() bool { return reads.Load() > seen })
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{first, second, second, second}; !slices.Equal(reviewed, want) {
+		t.Errorf("%d tokens were reviewed, want the first once and the second until it passed", len(reviewed))
+	}
+}
+
 func TestTheSecondConnectionReplacesTheFirst(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -350,6 +423,46 @@ func TestTheSecondConnectionReplacesTheFirst(t *testing.T) {
 	wantCode(t, p.Volumes(t.Context(), nil), codes.Unavailable, "too old for that (v0); upgrade it")
 	if err := stop(); err != nil || len(changes) != 3 || !changes[0] || !changes[1] || changes[2] {
 		t.Errorf("changes were %v; %v", changes, err)
+	}
+}
+
+// TestWhatANodeShowsIsBounded: what can be no pool is left out, and a message that is too large ends the connection.
+func TestWhatANodeShowsIsBounded(t *testing.T) {
+	t.Parallel()
+	hub := tunneltest.NewHub(t, local, nil)
+	hub.Start(t)
+	pools := func(count int) *wire.News {
+		all := []*wire.Pool{{Name: "local", Id: "AAAA"}, {Name: "No Pool"}, {Name: "nvme", Id: strings.Repeat("x", 65)}}
+		return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: append(all, make([]*wire.Pool, count)...)}}}
+	}
+	dial(t, hub, impostor{session: say(hello("a", nil), pools(30_000))})
+	tunneltest.Until(t, "its pools are shown", func() bool {
+		p := hub.Get("a")
+		if p == nil {
+			return false
+		}
+		all, _ := p.Pools()
+		return len(all) == 1 && all[0].GetName() == "local"
+	})
+	<-dial(t, hub, impostor{session: say(hello("b", nil), pools(40_000))})
+	logged(t, hub.Log, "received message larger than max")
+}
+
+// TestANodeWithTooMuchToSay: it says what fits.
+func TestANodeWithTooMuchToSay(t *testing.T) {
+	t.Parallel()
+	hub := tunneltest.NewHub(t, local, nil)
+	hub.Start(t)
+	node := &tunneltest.Node{Name: "a"}
+	var all []*wire.Pool
+	for i := range 100 {
+		all = append(all, &wire.Pool{Name: fmt.Sprint("pool-", i), Message: strings.Repeat("long ", 200), Largest: 1 << 40})
+	}
+	node.Show(all...)
+	hub.Connect(t, node)
+	pools, _ := hub.Get("a").Pools()
+	if len(pools) != 100 || pools[0].GetLargest() != 1<<40 || !strings.Contains(pools[0].GetMessage(), "driver status") {
+		t.Errorf("%d pools, the first is %v", len(pools), pools[0])
 	}
 }
 

@@ -35,11 +35,6 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 		v, err = m.create(ctx, o, r)
 		return err
 	})
-	if err == nil && v.Enforcement == quota.None && !v.Ephemeral && v.Claim.Name != "" {
-		m.Cluster.Tell(v.Claim, "SizeNotEnforced",
-			fmt.Sprintf("pool %s has no quota on its node: nothing keeps volume %s to %s",
-				v.Pool, v.ID, bytesize.Format(v.Bytes)))
-	}
 	return v, err
 }
 

@@ -26,9 +26,6 @@ func TestCreateAnswersARepeatedRequest(t *testing.T) {
 		t.Errorf("again: %+v, %v; want %+v", again, err, first)
 	}
 	n.consistent(t, "after both")
-	if told := strings.Join(n.cluster.told, ";"); !strings.Contains(told, "ns/claim SizeNotEnforced") {
-		t.Errorf("the claim has the events %q", told)
-	}
 }
 
 func TestCreateRoundsUpToBlocks(t *testing.T) {

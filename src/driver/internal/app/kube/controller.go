@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -27,7 +29,9 @@ const forgetDeleted = 7 * 24 * time.Hour
 type Controller struct {
 	requests
 	volumes, csiNodes cache.Indexer
+	claims, classes   cache.Indexer
 	informers         []cache.Controller
+	explaining        []cache.Controller // nothing but events waits for them
 	nodeGone          func(name string)
 
 	mu sync.Mutex
@@ -61,6 +65,10 @@ func NewController(config Config) (*Controller, error) {
 	handler.AddFunc, handler.DeleteFunc = c.seeNode, c.missNode
 	handler.UpdateFunc = func(_, now any) { c.seeNode(now) }
 	c.inform(config.API.watchNodes(""), &metav1.PartialObjectMetadata{}, handler)
+	needed := len(c.informers)
+	c.claims = c.inform(watch(core, claims), &volumeClaim{}, cache.ResourceEventHandlerFuncs{})
+	c.classes = c.inform(watch(storage, "storageclasses"), &storageClass{}, cache.ResourceEventHandlerFuncs{})
+	c.informers, c.explaining = c.informers[:needed], c.informers[needed:]
 	return c, nil
 }
 
@@ -75,6 +83,9 @@ func (c *Controller) Run(ctx context.Context, nodeGone func(name string)) error 
 	for _, informer := range c.informers {
 		running.Go(func() { informer.RunWithContext(ctx) })
 		synced = append(synced, informer.HasSynced)
+	}
+	for _, informer := range c.explaining {
+		running.Go(func() { informer.RunWithContext(ctx) })
 	}
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		c.mu.Lock()
@@ -198,6 +209,18 @@ func (c *Controller) Get(ctx context.Context, id string) (pv pool.PersistentVolu
 	return object.describe(c.DriverName, c.TopologyKey), true, nil
 }
 
+// Known gives the PersistentVolumes with a volumeHandle that the informers know, by name.
+func (c *Controller) Known(handle string) (all []pool.PersistentVolume) {
+	objects, _ := c.volumes.ByIndex(byHandle, handle) // fails only for an index that does not exist
+	for _, object := range objects {
+		if k, ok := object.(*kept); ok {
+			all = append(all, k.volume)
+		}
+	}
+	slices.SortFunc(all, func(a, b pool.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 // List gives all PersistentVolumes of this driver that are known.
 func (c *Controller) List() (all []pool.PersistentVolume) {
 	for _, object := range c.volumes.List() {
@@ -214,6 +237,12 @@ func (c *Controller) TellNode(name, kind, reason, message string) {
 	uid := c.nodes[name].uid
 	c.mu.Unlock()
 	c.tell(reference{Kind: "Node", Name: name, UID: uid}, kind, reason, message)
+}
+
+// TellClaim reports something to the owner of a claim.
+func (c *Controller) TellClaim(claim records.Claim, kind, reason, message string) {
+	object := reference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	c.tell(object, kind, reason, message)
 }
 
 // TellVolume reports something on a PersistentVolume that somebody should look at.

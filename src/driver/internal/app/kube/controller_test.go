@@ -12,11 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -24,6 +26,8 @@ const (
 	volumesPath  = "/api/v1/persistentvolumes"
 	nodesPath    = "/api/v1/nodes"
 	csiNodesPath = "/apis/storage.k8s.io/v1/csinodes"
+	claimsPath   = "/api/v1/persistentvolumeclaims"
+	classesPath  = "/apis/storage.k8s.io/v1/storageclasses"
 )
 
 // world is an API server with what the informers watch.
@@ -50,6 +54,12 @@ func world(
 		csiNodes.Items = append(csiNodes.Items, csiNode)
 	}
 	a.watched(csiNodesPath, csiNodes)
+	a.watched(claimsPath, corev1.PersistentVolumeClaimList{TypeMeta: metav1.TypeMeta{
+		Kind: "PersistentVolumeClaimList", APIVersion: "v1",
+	}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}})
+	a.watched(classesPath, storagev1.StorageClassList{TypeMeta: metav1.TypeMeta{
+		Kind: "StorageClassList", APIVersion: "storage.k8s.io/v1",
+	}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}})
 	return a, a.watched(volumesPath, list), a.watched(nodesPath, partials(metas...))
 }
 
@@ -117,6 +127,15 @@ func TestControllerKnowsVolumes(t *testing.T) {
 	}
 	if _, ok, err := c.Get(t.Context(), "pvc-4"); ok || !errors.Is(err, volume.ErrNamed) {
 		t.Errorf("two of one handle, on different nodes: %v, %v", ok, err)
+	}
+	for id, want := range map[string][]string{"pvc-4": {"a-copy", "pvc-4"}, "pvc-2": {"renamed"}, "pvc-3": nil} {
+		var got []string
+		for _, pv := range c.Known(id) {
+			got = append(got, pv.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is the handle of %q, want %q", id, got, want)
+		}
 	}
 	if _, ok, err := c.Get(t.Context(), "pvc-6"); ok || !errors.Is(err, volume.ErrClusterUnknown) {
 		t.Errorf("the API is silent: %v, %v", ok, err)
@@ -288,4 +307,47 @@ func TestNewControllerWantsAllFields(t *testing.T) {
 	if _, err := kube.NewController(kube.Config{}); err == nil {
 		t.Error("a controller of nothing")
 	}
+}
+
+// TestWaitingClaims: those of the driver's classes without a volume, as long as they have none.
+func TestWaitingClaims(t *testing.T) {
+	a, _, _ := world(t, nil)
+	class := func(name, provisioner, in string) storagev1.StorageClass {
+		return storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: map[string]string{"storagePool": in},
+		}
+	}
+	a.watched(classesPath, storagev1.StorageClassList{
+		TypeMeta: metav1.TypeMeta{Kind: "StorageClassList", APIVersion: "storage.k8s.io/v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		Items:    []storagev1.StorageClass{class("ours", driver, "ssd"), class("theirs", "other.driver", "ssd")},
+	})
+	since := metav1.Unix(1e9, 0)
+	claim := func(name, class string, phase corev1.PersistentVolumeClaimPhase) corev1.PersistentVolumeClaim {
+		c := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: "uid-3", CreationTimestamp: since, ResourceVersion: "1",
+		}}
+		c.Kind, c.APIVersion, c.Spec.StorageClassName, c.Status.Phase = "PersistentVolumeClaim", "v1", &class, phase
+		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}
+		return c
+	}
+	changes := a.watched(claimsPath, corev1.PersistentVolumeClaimList{
+		TypeMeta: metav1.TypeMeta{Kind: "PersistentVolumeClaimList", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		Items: []corev1.PersistentVolumeClaim{
+			claim("waits", "ours", corev1.ClaimPending), claim("bound", "ours", corev1.ClaimBound),
+			claim("other", "theirs", corev1.ClaimPending), claim("none", "", corev1.ClaimPending),
+		},
+	})
+	c := controllerOf(t, a)
+	run(t, c, func(string) {})
+	until(func() bool { return len(c.Waiting()) > 0 })
+	want := []pool.WaitingClaim{{
+		Claim: records.Claim{Namespace: "shop", Name: "waits", UID: "uid-3"}, Pool: "ssd", Bytes: 10 << 30, Since: since.Time,
+	}}
+	if diff := cmp.Diff(want, c.Waiting()); diff != "" {
+		t.Error(diff)
+	}
+	changes <- change{"MODIFIED", claim("waits", "ours", corev1.ClaimBound)}
+	until(func() bool { return len(c.Waiting()) == 0 })
 }

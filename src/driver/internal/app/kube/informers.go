@@ -34,11 +34,12 @@ type (
 		} `json:"spec"`
 	}
 
-	// kept is a PersistentVolume, or a CSINode, in the memory of an informer.
+	// kept is a PersistentVolume, a CSINode, a StorageClass or a claim in the memory of an informer.
 	kept struct {
 		metav1.ObjectMeta
-		ours   bool // of this driver, or with it
-		volume pool.PersistentVolume
+		ours   bool                  // of this driver, or with it
+		volume pool.PersistentVolume // of a class, what volumes get
+		waits  *waiting              // a claim without a volume
 	}
 )
 
@@ -58,6 +59,11 @@ func addWatched(scheme *runtime.Scheme) {
 		{Version: "v1", Kind: "PersistentVolumeList"}: &objectList[persistentVolume]{},
 		storage.WithKind("CSINode"):                   &csiNode{},
 		storage.WithKind("CSINodeList"):               &objectList[csiNode]{},
+		storage.WithKind("StorageClass"):              &storageClass{},
+		storage.WithKind("StorageClassList"):          &objectList[storageClass]{},
+
+		{Version: "v1", Kind: "PersistentVolumeClaim"}:     &volumeClaim{},
+		{Version: "v1", Kind: "PersistentVolumeClaimList"}: &objectList[volumeClaim]{},
 	} {
 		scheme.AddKnownTypeWithName(kind, object)
 	}
@@ -88,6 +94,12 @@ func (c *Controller) keep(object any) (any, error) {
 	case *csiNode:
 		ours := slices.ContainsFunc(o.Spec.Drivers, func(d reference) bool { return d.Name == c.DriverName })
 		return &kept{ObjectMeta: bare(&o.ObjectMeta), ours: ours}, nil
+	case *storageClass:
+		k := &kept{ObjectMeta: bare(&o.ObjectMeta), ours: o.Provisioner == c.DriverName}
+		k.volume.Pool = o.Parameters[poolParameter]
+		return k, nil
+	case *volumeClaim:
+		return keepClaim(o), nil
 	case *metav1.PartialObjectMetadata:
 		node := &metav1.PartialObjectMetadata{ObjectMeta: bare(&o.ObjectMeta)}
 		node.Labels = maps.Clone(o.Labels)
@@ -103,7 +115,7 @@ func bare(m *metav1.ObjectMeta) metav1.ObjectMeta {
 }
 
 func handles(object any) ([]string, error) {
-	if k, ok := object.(*kept); ok && k.ours {
+	if k, ok := object.(*kept); ok && k.ours && k.volume.Handle != "" {
 		return []string{k.volume.Handle}, nil
 	}
 	return nil, nil

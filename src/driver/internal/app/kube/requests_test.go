@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -186,6 +187,34 @@ func TestReview(t *testing.T) {
 	}
 }
 
+// TestClaimed: what a token says of itself decides whether the API is asked about it.
+func TestClaimed(t *testing.T) {
+	const account = "system:serviceaccount:storage:hpp"
+	for name, test := range map[string]struct{ claims, says string }{
+		"good":            {`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, ""},
+		"audience a text": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, ""},
+		"no pod":          {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`, "made for no pod"},
+		"no node":         {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"}}}`, "1.30"},
+		"no audience":     {`{"sub":"SUB"}`, "for no audience"},
+		"other audience":  {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + names.ControllerAudience},
+		"other account":   {`{"aud":["AUD"],"sub":"system:serviceaccount:shop:hpp"}`, "that of system:serviceaccount:shop:hpp"},
+		"no object":       {`[]`, "no JSON web token"},
+	} {
+		claims := strings.NewReplacer("AUD", names.ControllerAudience, "SUB", account).Replace(test.claims)
+		token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".x"
+		node, err := controllerOf(t, serveAPI(t)).Claimed(token)
+		if test.says == "" && (node != "worker-1" || err != nil) ||
+			test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %q, %v; want %q", name, node, err, test.says)
+		}
+	}
+	for _, token := range []string{"", "x", "a.b.c"} {
+		if _, err := controllerOf(t, serveAPI(t)).Claimed(token); err == nil {
+			t.Errorf("%q may be a token", token)
+		}
+	}
+}
+
 func TestReviewWithoutAnswer(t *testing.T) {
 	a := serveAPI(t)
 	a.on("POST /apis/authentication.k8s.io/v1/tokenreviews", silent())
@@ -277,7 +306,7 @@ func TestRemoveOldCapacity(t *testing.T) {
 	})
 	c := controllerOf(t, a)
 	connected := func(node string) bool { return node == "worker-1" }
-	if err := c.RemoveOldCapacity(t.Context(), connected); err != nil {
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); err != nil {
 		t.Error(err)
 	}
 	want := []string{"old-2", "central", "other", "everywhere", "just-gone"}
@@ -285,11 +314,11 @@ func TestRemoveOldCapacity(t *testing.T) {
 		t.Error(diff)
 	}
 	a.on("DELETE "+capacityPath+"/old-1", silent())
-	if err := c.RemoveOldCapacity(t.Context(), connected); err == nil || !strings.Contains(err.Error(), "old-1") {
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); err == nil || !strings.Contains(err.Error(), "old-1") {
 		t.Errorf("an object that stays: %v", err)
 	}
 	a.on("GET "+capacityPath, silent())
-	if err := c.RemoveOldCapacity(t.Context(), connected); !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); !errors.Is(err, volume.ErrClusterUnknown) {
 		t.Errorf("the API is silent: %v", err)
 	}
 }

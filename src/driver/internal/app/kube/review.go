@@ -9,7 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/client-go/util/flowcontrol"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -32,6 +35,49 @@ type tokenReview struct {
 	} `json:"status"`
 }
 
+// Claimed gives the node that the token of a node's driver says it is for. Nothing of that is verified: it saves the
+// API a question where a token says of itself that it is another's. Its time is left out, for clocks differ.
+func (c *Controller) Claimed(token string) (node string, err error) {
+	if token == "" {
+		return "", errors.New("there is no token")
+	}
+	var claims struct {
+		Subject    string          `json:"sub"`
+		Audience   json.RawMessage `json:"aud"` // a text or a list of them
+		Kubernetes struct {
+			Pod  reference `json:"pod"`
+			Node reference `json:"node"`
+		} `json:"kubernetes.io"`
+	}
+	if err := tunnel.DecodeToken(token, &claims); err != nil {
+		return "", err
+	}
+	audiences := make([]string, 1)
+	if json.Unmarshal(claims.Audience, &audiences[0]) != nil && json.Unmarshal(claims.Audience, &audiences) != nil {
+		return "", errors.New("the token is for no audience")
+	}
+	if err := c.fits(audiences, claims.Subject); err != nil {
+		return "", err
+	}
+	return boundTo(claims.Kubernetes.Pod.Name, claims.Kubernetes.Node.Name)
+}
+
+// account is the user that the drivers of nodes are to the API.
+func (c *Controller) account() string {
+	return "system:serviceaccount:" + c.PodNamespace + ":" + c.NodeServiceAccount
+}
+
+// fits says what is wrong with whom a token is for, and whose it is.
+func (c *Controller) fits(audiences []string, user string) error {
+	switch {
+	case !slices.Contains(audiences, names.ControllerAudience):
+		return fmt.Errorf("the token is not for the audience %s", names.ControllerAudience)
+	case user != c.account():
+		return fmt.Errorf("the token is that of %.256s, not of %s", user, c.account())
+	}
+	return nil
+}
+
 // Review asks the API whose token this is and gives the node of the pod that it was made for. An error that does not
 // wrap volume.ErrClusterUnknown says what is wrong with the token, and nothing of what is in it.
 func (c *Controller) Review(ctx context.Context, token string) (node string, err error) {
@@ -45,28 +91,32 @@ func (c *Controller) Review(ctx context.Context, token string) (node string, err
 		return "", err
 	}
 	var answer tokenReview
-	if err := c.read(ctx, c.API.core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(body),
-		&answer); err != nil {
+	request := c.API.core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(body).
+		Throttle(flowcontrol.NewFakeAlwaysRateLimiter()) // the tunnel bounds them, so that no other request waits for them
+	if err := c.read(ctx, request, &answer); err != nil {
 		return "", fmt.Errorf("%w: review a node's token: %w", volume.ErrClusterUnknown, err)
 	}
 	if answer.Status.Error = strings.ReplaceAll(answer.Status.Error, token, "…"); !answer.Status.Authenticated {
 		return "", fmt.Errorf("the API does not accept the token: %s", cmp.Or(answer.Status.Error, "it gives no reason"))
 	}
-	return answer.node("system:serviceaccount:" + c.PodNamespace + ":" + c.NodeServiceAccount)
+	if err := c.fits(answer.Status.Audiences, answer.Status.User.Username); err != nil {
+		return "", err
+	}
+	return answer.node()
 }
 
 // node is where the pod is that the token of a ServiceAccount was made for.
-func (r *tokenReview) node(account string) (string, error) {
+func (r *tokenReview) node() (string, error) {
 	extra := func(key string) string {
 		return strings.Join(r.Status.User.Extra["authentication.kubernetes.io/"+key], ",")
 	}
-	node := extra("node-name")
+	return boundTo(extra("pod-name"), extra("node-name"))
+}
+
+// boundTo gives the node of a token that was made for a pod there.
+func boundTo(pod, node string) (string, error) {
 	switch {
-	case !slices.Contains(r.Status.Audiences, names.ControllerAudience):
-		return "", fmt.Errorf("the token is not for the audience %s", names.ControllerAudience)
-	case r.Status.User.Username != account:
-		return "", fmt.Errorf("the token is that of %s, not of %s", r.Status.User.Username, account)
-	case extra("pod-name") == "":
+	case pod == "":
 		return "", errors.New("the token was made for no pod: it has to be the one that the kubelet gives the driver's pod")
 	case node == "":
 		return "", errors.New("the token names no node: Kubernetes 1.30 or later is needed")

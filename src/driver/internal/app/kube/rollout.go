@@ -53,12 +53,15 @@ func (c *Controller) HasTunnel(ctx context.Context, node string) (bool, error) {
 	return has, nil
 }
 
-// RemoveOldCapacity deletes the capacity objects that provisioners on connected nodes have left. Those of other nodes
-// stay: their provisioner may run.
-func (c *Controller) RemoveOldCapacity(ctx context.Context, connected func(node string) bool) error {
+// RemoveOldCapacity deletes the capacity objects that provisioners on connected nodes have left, and gives how many
+// there were. Those of other nodes stay: their provisioner may run.
+func (c *Controller) RemoveOldCapacity(
+	ctx context.Context, connected func(node string) bool,
+) (found int, err error) {
 	path := "/apis/storage.k8s.io/v1/namespaces/" + c.PodNamespace + "/csistoragecapacities"
 	var old []string
-	err := list(ctx, &c.requests, path, fmt.Sprintf(oldCapacity, c.DriverName), func(s *storageCapacity) {
+	err = list(ctx, &c.requests, path, fmt.Sprintf(oldCapacity, c.DriverName), func(s *storageCapacity) {
+		found++
 		if node := s.NodeTopology.MatchLabels[c.TopologyKey]; node != "" && connected(node) {
 			old = append(old, s.Name)
 		}
@@ -69,5 +72,5 @@ func (c *Controller) RemoveOldCapacity(ctx context.Context, connected func(node 
 			err = errors.Join(err, fmt.Errorf("delete capacity object %s: %w", name, deleteErr))
 		}
 	}
-	return err
+	return found, err
 }

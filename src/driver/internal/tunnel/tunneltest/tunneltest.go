@@ -77,8 +77,8 @@ func NewHub(t testing.TB, address string, change func(*tunnel.HubConfig)) *Hub {
 	certificate := h.Authority.Issue(t, Host, time.Now().Add(-time.Minute))
 	c := tunnel.HubConfig{
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}},
-		TopologyKey: TopologyKey, Version: "v1", Review: Review, Changed: func(string, bool) {}, Metrics: h.Metrics,
-		Log: h.Log.Logger(),
+		TopologyKey: TopologyKey, Version: "v1", Claimed: Claimed, Review: Review, Changed: func(string, bool) {},
+		Metrics: h.Metrics, Log: h.Log.Logger(),
 	}
 	if change != nil {
 		change(&c)
@@ -140,6 +140,8 @@ type Node struct {
 	// Register adds services beside the session, unless it is nil.
 	Register func(grpc.ServiceRegistrar)
 	Log      Log
+	// Metrics are those of its end, once Config was called.
+	Metrics *prometheus.Registry
 
 	mu      sync.Mutex
 	pools   []*wire.Pool
@@ -234,7 +236,9 @@ func (n *Node) Fail(err error) {
 
 // Config is that of the node's end; address is the hub's, authorities are the ones that it trusts.
 func (n *Node) Config(address string, authorities []byte) tunnel.NodeConfig {
+	n.Metrics = prometheus.NewRegistry()
 	return tunnel.NodeConfig{
+		Metrics: n.Metrics,
 		Address: address, Node: n.Name, TopologyKey: TopologyKey, Version: "v1", Source: n, Log: n.Log.Logger(),
 		Token:       func() (string, error) { return Token(n.Name, time.Now().Add(time.Hour).Unix()), nil },
 		Authorities: func(context.Context) ([]byte, error) { return authorities, nil },
