@@ -113,7 +113,8 @@ func (s *suite) plain(ctx context.Context) error {
 }
 
 // mustBePlain is plain, before the first step of a feature. A release that could not be made once is not tried again:
-// that takes minutes for each of the features. It is not looked at again once features share it, which do not change it.
+// that takes minutes for each of the features. It is not looked at again once features share it, which do not change
+// it.
 func (s *suite) mustBePlain(t *testing.T, shared bool) {
 	t.Helper()
 	s.releasing.Lock()

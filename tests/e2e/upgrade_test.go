@@ -208,7 +208,8 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			s.vanishes(node, volumePath(poolLocal, volume))
 		}},
 		step{"PoolTakenOutOfTheValuesServesItsVolumes", func(s *scene) {
-			if status := s.driver(node, "status"); !strings.Contains(status, added+"  ") || !strings.Contains(status, "not configured") {
+			if status := s.driver(node, "status"); !strings.Contains(status, added+"  ") ||
+				!strings.Contains(status, "not configured") {
 				s.t.Errorf("driver status does not show the pool that was taken out: %s", status)
 			}
 			s.said("Node", node, "PoolNotConfigured", added)

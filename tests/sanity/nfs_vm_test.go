@@ -135,8 +135,8 @@ func again(ask func() error) error {
 	return err
 }
 
-// listed waits until a node lists that many volumes: NFS shows what another has done once its own copy of a directory is
-// old, which takes up to a minute (acdirmax of nfs(5)).
+// listed waits until a node lists that many volumes: NFS shows what another has done once its own copy of a directory
+// is old, which takes up to a minute (acdirmax of nfs(5)).
 func listed(t *testing.T, node pb.ControllerClient, number int) []string {
 	t.Helper()
 	const most = 200

@@ -114,7 +114,7 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 	must(t, err)
 	m.volumes = volume.NewLocked(manager)
 	config := (&tunneltest.Node{Name: "worker-1"}).Config(hub.Address, hub.Authority.PEM)
-	config.Source = shown{m.pools, m.volumes}
+	config.Source = shown(m)
 	end, err := tunnel.NewNode(config)
 	must(t, err)
 	tunneltest.Run(t, end)

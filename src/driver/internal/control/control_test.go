@@ -163,8 +163,10 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := control.Status{Driver: "hpp", Version: "0.1.0", Node: "worker-1"}
-	states := []string{control.Present, control.Present, control.Absent, control.NotSelected, control.NotConfigured,
-		control.Absent}
+	states := []string{
+		control.Present, control.Present, control.Absent, control.NotSelected, control.NotConfigured,
+		control.Absent,
+	}
 	for i, state := range states {
 		want.Pools = append(want.Pools, control.Pool{State: state, Status: pools[i]})
 	}

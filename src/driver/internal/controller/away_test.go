@@ -429,8 +429,8 @@ func TestANodeHangs(t *testing.T) {
 	}
 }
 
-// TestASilentNodeDoesNotHoldWhatAnotherHas: a call without a deadline of its own ends, and goes to the node that has the
-// volume; where none has, the silent one may.
+// TestASilentNodeDoesNotHoldWhatAnotherHas: a call without a deadline of its own ends, and goes to the node that has
+// the volume; where none has, the silent one may.
 func TestASilentNodeDoesNotHoldWhatAnotherHas(t *testing.T) {
 	t.Parallel()
 	a, b := newNode("a", gib), newNode("b", gib)

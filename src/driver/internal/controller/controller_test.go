@@ -98,7 +98,12 @@ func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
 		second.Name = "retained"
 		b.Put(&wire.Volume{Id: "v", Pool: "local"})
 		r.set(func() { r.pvs = []pool.PersistentVolume{named("v", nodes...), second} })
-		wantCode(t, r.remove(t, "v"), codes.FailedPrecondition, "PersistentVolumes pv-v, retained all have the volumeHandle v")
+		wantCode(
+			t,
+			r.remove(t, "v"),
+			codes.FailedPrecondition,
+			"PersistentVolumes pv-v, retained all have the volumeHandle v",
+		)
 		wantCode(t, r.expand(t, "v"), codes.OK, "")
 		if asked := a.asked() + b.asked(); asked != "expand v" || !b.Has("v") {
 			t.Errorf("the nodes were asked for: %s", asked)
@@ -113,8 +118,8 @@ func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
 	}
 }
 
-// TestADeletionIsRemembered: who deletes twice is answered without a question to nodes or API, but only about the volume
-// that was deleted.
+// TestADeletionIsRemembered: who deletes twice is answered without a question to nodes or API, but only about the
+// volume that was deleted.
 func TestADeletionIsRemembered(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)

@@ -35,6 +35,11 @@ func (s *Server) see() {
 	before := s.twins
 	s.leftPools, s.twins = left, showing
 	s.mu.Unlock()
+	s.reportTwins(before, showing)
+}
+
+// reportTwins says of pools that several nodes show what is new.
+func (s *Server) reportTwins(before, showing map[poolID][]string) {
 	for is, nodes := range showing {
 		if slices.Equal(before[is], nodes) {
 			continue

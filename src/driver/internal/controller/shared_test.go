@@ -414,7 +414,8 @@ func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
 	eventually(t, "both are told", func() bool {
 		return slices.Equal(a.told().GetTwins(), []string{"b"}) && slices.Equal(b.told().GetTwins(), []string{"a"})
 	})
-	if told := r.told("PoolOnSeveralNodes"); len(told) != 2 || !strings.Contains(told[0], "one filesystem on the nodes a, b") {
+	if told := r.told("PoolOnSeveralNodes"); len(told) != 2 ||
+		!strings.Contains(told[0], "one filesystem on the nodes a, b") {
 		t.Errorf("events %q", told)
 	}
 	if got := r.samples(t, "hpp_controller_pool_twins"); !maps.Equal(got, map[string]float64{"a local": 1, "b local": 1}) {

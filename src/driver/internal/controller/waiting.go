@@ -68,8 +68,8 @@ func (is standing) String() string {
 	return text
 }
 
-// explain tells the owners of claims that wait for a pool why they do, once for each reason; told is what they know. The
-// scheduler only says that no node has enough free storage.
+// explain tells the owners of claims that wait for a pool why they do, once for each reason; told is what they know.
+// The scheduler only says that no node has enough free storage.
 func (s *Server) explain(told map[string]string) map[string]string {
 	now, known, pools := s.Now(), map[string]string{}, map[string]standing{}
 	for _, c := range s.Claims.Waiting() {

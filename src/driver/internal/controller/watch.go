@@ -2,22 +2,11 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/util/wait"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -55,8 +44,8 @@ func (s *Server) Changed(node string, connected bool) {
 	})
 }
 
-// Forget drops what is known of a node without a Node object, but for its name: a volume may be there until it counts as
-// lost.
+// Forget drops what is known of a node without a Node object, but for its name: a volume may be there until it counts
+// as lost.
 func (s *Server) Forget(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,48 +85,6 @@ func (s *Server) Run(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// searchAll searches nodes that have connected, and each hour all.
-func (s *Server) searchAll(ctx context.Context) {
-	hourly := time.NewTicker(wait.Jitter(orphanInterval, 0.1))
-	defer hourly.Stop()
-	for {
-		var nodes []string
-		select {
-		case <-ctx.Done():
-			return
-		case node := <-s.arrived:
-			for nodes = []string{node}; len(s.arrived) > 0; {
-				nodes = append(nodes, <-s.arrived)
-			}
-			nodes = slices.DeleteFunc(nodes, s.searchedJustNow)
-		case <-hourly.C:
-			for _, p := range s.hub.All() {
-				nodes = append(nodes, p.Name)
-			}
-		}
-		var searching sync.WaitGroup
-		for some := range slices.Chunk(nodes, 1+len(nodes)/searchers) {
-			searching.Go(func() {
-				for _, node := range some {
-					s.searchNode(ctx, node)
-				}
-			})
-		}
-		searching.Wait()
-	}
-}
-
-// searchedJustNow reports whether a node has connected, and was asked, a moment ago already.
-func (s *Server) searchedJustNow(node string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := s.Now(); now.Sub(s.searched[node]) >= searchPause {
-		s.searched[node] = now
-		return false
-	}
-	return true
 }
 
 // miss reports nodes that are away for longer than their grace, and those of them that are back.
@@ -189,121 +136,4 @@ func (s *Server) removeOldCapacity(ctx context.Context, now time.Time) (next tim
 		return time.Time{}
 	}
 	return now.Add(orphanInterval)
-}
-
-// orphans are those of one pool on one node.
-type orphans struct {
-	unnamed, elsewhere []string
-}
-
-// searchNode looks among a node's volumes for those that no PersistentVolume names, or one of another node, and for
-// inline volumes that no pod has mounted: one whose pod ended while its pool was absent. They are reported, and never
-// removed for that.
-func (s *Server) searchNode(ctx context.Context, node string) {
-	p := s.hub.Get(node)
-	if p == nil {
-		return
-	}
-	brief, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	found, err := s.searchPeer(brief, p)
-	if err != nil && ctx.Err() == nil {
-		s.Log.WarnContext(ctx, "cannot look for orphans", logging.KeyNode, node, logging.KeyError, err)
-	}
-	if err != nil && status.Code(err) != codes.Unavailable {
-		return
-	}
-	s.mu.Lock()
-	before := s.found[node]
-	if err != nil { // a pool hangs: of it what was found last stands
-		for name, was := range before {
-			if _, again := found[name]; !again {
-				found[name] = was
-			}
-		}
-	}
-	s.found[node] = found
-	s.mu.Unlock()
-	for name, f := range found {
-		was := before[name]
-		if len(f.unnamed) > len(was.unnamed) {
-			s.warn(node, name, "VolumesOrphaned", "no PersistentVolume, and for inline volumes no pod, names", f.unnamed)
-		}
-		if len(f.elsewhere) > len(was.elsewhere) {
-			s.warn(node, name, "VolumesOfOtherNodes", "the PersistentVolume names another node", f.elsewhere)
-		}
-	}
-}
-
-func (s *Server) warn(node, name, reason, why string, ids []string) {
-	s.Log.Warn("volumes are orphaned", logging.KeyNode, node, logging.KeyPool, name, logging.KeyReason, reason,
-		logging.KeyVolumes, guard.Abridge(ids))
-	s.Events.TellNode(node, "Warning", reason, fmt.Sprintf("pool %s: %s: %s", name, why, guard.Abridge(ids)))
-}
-
-func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
-	found, asked := map[string]orphans{}, 0
-	err := p.Volumes(ctx, func(v *wire.Volume) error {
-		if !s.speaksFor(p, v.GetPool()) {
-			return nil
-		}
-		f := found[v.GetPool()]
-		defer func() { found[v.GetPool()] = f }() // none, too: that is a figure
-		if !s.alone(v) {
-			return nil
-		}
-		if len(s.PVs.Known(v.GetId())) == 0 {
-			if asked++; asked > maxUnnamed {
-				return nil
-			}
-		}
-		pv, _, err := s.PVs.Get(ctx, v.GetId())
-		if errors.Is(err, volume.ErrNamed) { // by more than one
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		switch s.orphaned(v, pv, p.Name) {
-		case unnamed:
-			f.unnamed = append(f.unnamed, v.GetId())
-		case elsewhere:
-			f.elsewhere = append(f.elsewhere, fmt.Sprintf("%s (node %s)", v.GetId(), guard.Abridge(pv.Nodes)))
-		}
-		return nil
-	})
-	if asked > maxUnnamed {
-		s.Log.WarnContext(ctx, "a node has more volumes that no PersistentVolume names than are looked at",
-			logging.KeyNode, p.Name, logging.KeyCount, asked)
-	}
-	for _, f := range found {
-		slices.Sort(f.unnamed)
-		slices.Sort(f.elsewhere)
-	}
-	return found, err
-}
-
-// Kinds of orphans.
-const (
-	unnamed   = "unnamed"
-	elsewhere = "elsewhere"
-)
-
-// alone reports whether a volume may be an orphan, whatever PersistentVolumes say: one that is young may be waiting for
-// its own.
-func (s *Server) alone(v *wire.Volume) bool {
-	return v.GetCreated() <= s.Now().Add(-s.OrphanAge).Unix() && !(v.GetEphemeral() && v.GetPublished())
-}
-
-// orphaned is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the
-// zero one. What is in a shared pool, every node has, whichever the PersistentVolume names.
-func (s *Server) orphaned(v *wire.Volume, pv pool.PersistentVolume, node string) string {
-	switch {
-	case v.GetEphemeral(), pv.Handle == "":
-		return unnamed
-	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node) && !s.shared(v.GetPool()):
-		return elsewhere
-	default:
-		return ""
-	}
 }

@@ -90,6 +90,24 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 	if spec.PVCTemplate != nil && !f.CSIMountPoint {
 		f.Marker, f.MarkerErr, f.SamePool = nil, nil, "" // of the directory that the claim is to be mounted on
 	}
+	if d := unusable(spec, f); d.Action == Refuse {
+		return d
+	}
+	switch {
+	case f.Told.ID != "" && f.Told.ID != f.Remembered.ID:
+		f.Remembered = Remembered{Memory: Memory{Forgotten: f.Remembered.Forgotten}}
+		return told(spec, f, first(spec, f))
+	case f.Remembered.ID != "":
+		return recognize(spec, f)
+	case spec.Scope == poolspec.ScopeShared && !f.Told.Make:
+		return untold(spec, first(spec, f))
+	default:
+		return first(spec, f)
+	}
+}
+
+// unusable refuses what no pool may be, whether this node has used it or not; else it decides nothing.
+func unusable(spec poolspec.Pool, f Facts) (d Decision) {
 	switch {
 	case f.Remembered.Err != nil:
 		return Absent("StateDamaged", "%v", f.Remembered.Err)
@@ -102,16 +120,8 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 	case f.SamePool != "":
 		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",
 			spec.Path, f.SamePool)
-	case f.Told.ID != "" && f.Told.ID != f.Remembered.ID:
-		f.Remembered = Remembered{Memory: Memory{Forgotten: f.Remembered.Forgotten}}
-		return told(spec, f, first(spec, f))
-	case f.Remembered.ID != "":
-		return recognize(spec, f)
-	case spec.Scope == poolspec.ScopeShared && !f.Told.Make:
-		return untold(spec, first(spec, f))
-	default:
-		return first(spec, f)
 	}
+	return d
 }
 
 // OtherCluster is the reason of a shared pool that belongs to another cluster.

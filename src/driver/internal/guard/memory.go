@@ -151,7 +151,7 @@ func ValidOwner(uid string) bool {
 }
 
 // Write makes a marker durable with disk.CreateFile, or with disk.ReplaceFile where there is one.
-func (m Marker) Write(d disk.FS, how func(disk.FS, string, []byte) error) error {
+func (m *Marker) Write(d disk.FS, how func(disk.FS, string, []byte) error) error {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the pool's marker: %w", err)

@@ -42,11 +42,14 @@ func without(t *testing.T, was poolspec.Pool, now ...poolspec.Pool) *node {
 // TestAPoolThatLeftTheConfiguration goes on with what it has, and gets nothing new.
 func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 	n := without(t, local(), other())
-	if s := n.status(t, "local"); !s.Present || s.Configured || s.Selected || s.Reason != NotConfigured || s.Volumes != 1 ||
-		s.Path != "/pool" || !strings.Contains(s.Message, "driver pool forget local") {
+	if s := n.status(t, "local"); !s.Present || s.Configured || s.Selected || s.Reason != NotConfigured ||
+		s.Volumes != 1 ||
+		s.Path != "/pool" ||
+		!strings.Contains(s.Message, "driver pool forget local") {
 		t.Errorf("%+v", s)
 	}
-	if absent := n.Absent(); len(absent) > 0 || n.events.count("PoolAbsent") > 0 || n.events.count("PoolNotConfigured") != 1 {
+	if absent := n.Absent(); len(absent) > 0 || n.events.count("PoolAbsent") > 0 ||
+		n.events.count("PoolNotConfigured") != 1 {
 		t.Errorf("absent %v, events %v", absent, n.events.all)
 	}
 	if _, largest := n.Capacity("local"); largest != 0 || n.status(t, "local").Allocatable != 0 {
@@ -166,10 +169,12 @@ func TestARenamedPool(t *testing.T) {
 	if s := n.status(t, "nvme"); s.Volumes != 1 || len(n.Status()) != 2 || len(n.Absent()) > 0 {
 		t.Errorf("%+v, absent %v", n.Status(), n.Absent())
 	}
-	if name, ok := n.PoolOf(PersistentVolume{Pool: "local"}); name != "nvme" || !ok || n.Usable(t.Context(), "local") != nil {
+	if name, ok := n.PoolOf(PersistentVolume{Pool: "local"}); name != "nvme" || !ok ||
+		n.Usable(t.Context(), "local") != nil {
 		t.Errorf("a PersistentVolume of the old name is in %q", name)
 	}
-	if err := n.Forget(t.Context(), "local"); !errors.Is(err, ErrPresent) || !strings.Contains(err.Error(), "local is nvme now") {
+	if err := n.Forget(t.Context(), "local"); !errors.Is(err, ErrPresent) ||
+		!strings.Contains(err.Error(), "local is nvme now") {
 		t.Errorf("forget of the old name: %v", err)
 	}
 	n = restart(t, n.memory.Crash(), again, other())
@@ -235,8 +240,9 @@ func TestAMemoryOfAnOlderDriver(t *testing.T) {
 		}
 	}
 	id := read(t, n.memory, disk.MarkerFile)
-	id = id[strings.Index(id, `"id": "`)+7:]
-	n.memory.AddFile("/state/pools/local.json", []byte(`{"id":"`+id[:strings.Index(id, `"`)]+`","path":"/pool"}`))
+	_, id, _ = strings.Cut(id, `"id": "`)
+	id, _, _ = strings.Cut(id, `"`)
+	n.memory.AddFile("/state/pools/local.json", []byte(`{"id":"`+id+`","path":"/pool"}`))
 	restart(t, n.memory, local()).is(t, "local", true, "") // which learns it
 	restart(t, n.memory, other()).is(t, "local", true, NotConfigured)
 }
@@ -312,7 +318,13 @@ func TestACrashWhileAPoolIsRenamed(t *testing.T) {
 		n := without(t, local(), other())
 		dying := disktest.NewFaulty(n.memory, step, nil)
 		state := &dyingState{}
-		crashed := newNode(t, dyingHost{dying, n.memory}, func(c *Config) { state.FS, c.State = c.State, state }, renamed, other())
+		crashed := newNode(
+			t,
+			dyingHost{dying, n.memory},
+			func(c *Config) { state.FS, c.State = c.State, state },
+			renamed,
+			other(),
+		)
 		state.with = dying
 		for _, p := range crashed.pools {
 			p.Check(t.Context())

@@ -48,15 +48,21 @@ func (p *Pool) own(o *Open) {
 		err = p.note(o.marker.ID)
 	}
 	if o.marker.Owner == "" && err == nil {
-		var m *guard.Marker
-		if m, err = guard.ReadMarker(o.Disk); err == nil && m != nil && m.ID == told.ID && m.Owner == "" {
-			m.Owner = told.Owner
-			err = m.Write(o.Disk, disk.ReplaceFile)
-		}
+		err = stampOwner(o.Disk, told)
 	}
 	if err != nil {
 		p.log.Warn("cannot note which cluster a shared pool belongs to", logging.KeyError, err)
 	}
+}
+
+// stampOwner writes the owner into a marker that names none.
+func stampOwner(d disk.FS, told guard.Told) error {
+	m, err := guard.ReadMarker(d)
+	if err != nil || m == nil || m.ID != told.ID || m.Owner != "" {
+		return err
+	}
+	m.Owner = told.Owner
+	return m.Write(d, disk.ReplaceFile)
 }
 
 // Take makes a shared pool this cluster's that belongs to another, which is gone: from is that one.

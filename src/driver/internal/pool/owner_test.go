@@ -99,7 +99,8 @@ func TestAnotherClustersPool(t *testing.T) {
 		second.wants(t, "everybodys", false, guard.OtherCluster)
 	}
 	s := second.status(t, "everybodys")
-	if !strings.Contains(s.Message, "driver pool take everybodys --from "+theirs) || second.events.count("PoolAbsent") != 1 {
+	if !strings.Contains(s.Message, "driver pool take everybodys --from "+theirs) ||
+		second.events.count("PoolAbsent") != 1 {
 		t.Errorf("%s, events %v", s.Message, second.events.all)
 	}
 	if after := tree(t, memory); after != before {

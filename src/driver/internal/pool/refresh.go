@@ -35,10 +35,7 @@ func (p *Pool) refresh(ctx context.Context) {
 	defer p.use.Unlock()
 	id := ""
 	if err == nil && now.Action <= guard.Create {
-		id, err = p.takeIntoUse(now, facts)
-	}
-	if err == nil && id != "" {
-		err = p.recover(ctx, id, now.Action != guard.Use)
+		id, err = p.enter(ctx, now, facts)
 	}
 	if err != nil {
 		id, now = "", guard.Failed(p.spec.Path, err)
@@ -57,6 +54,14 @@ func (p *Pool) refresh(ctx context.Context) {
 	p.announce(before.now, now)
 }
 
+// enter takes the pool into use and recovers it.
+func (p *Pool) enter(ctx context.Context, d guard.Decision, f guard.Facts) (id string, err error) {
+	if id, err = p.takeIntoUse(d, f); err != nil || id == "" {
+		return "", err
+	}
+	return id, p.recover(ctx, id, d.Action != guard.Use)
+}
+
 // decide looks at the pool's path. It changes nothing.
 func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
 	f, err := guard.Look(p.host, p.spec.Path, p.set.SystemPaths)
@@ -66,18 +71,23 @@ func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
 	f.Remembered, f.Told, f.Owner = p.set.remembered(p.spec.Name), p.told(), p.owner()
 	f.Selected = p.known().served || p.ledger.Selected()
 	f.Unlabelled = len(p.spec.NodeSelector) > 0 && !p.set.labelled.Load()
-	for _, other := range p.set.pools {
-		if other != p && !other.ended() && (p.left || !other.left) && f.Marker != nil &&
-			slices.Contains(p.set.idsOf(other.spec.Name), f.Marker.ID) {
-			f.SamePool = other.spec.Name
-			break
-		}
-	}
+	f.SamePool = p.sameAs(f.Marker)
 	d := guard.Decide(p.spec, f)
 	if p.left && d.Action != guard.Use && d.Action != guard.Refuse {
 		d = guard.Absent(NotConfigured, "%s is not what this node has used", p.spec.Path)
 	}
 	return d, f, nil
+}
+
+// sameAs is another pool that has a marker, "" where none has.
+func (p *Pool) sameAs(m *guard.Marker) string {
+	for _, other := range p.set.pools {
+		if m != nil && other != p && !other.ended() && (p.left || !other.left) &&
+			slices.Contains(p.set.idsOf(other.spec.Name), m.ID) {
+			return other.spec.Name
+		}
+	}
+	return ""
 }
 
 // takeIntoUse does what was decided, unless the pool has changed since: it remembers a marker, or makes one.

@@ -127,8 +127,8 @@ const suffix = ".json"
 // Path is where a volume's record lies, relative to csi/.
 func Path(id string) string { return path.Join(disk.VolumesDir, id+suffix) }
 
-// Prepare, Add and Replace refuse a record that Read would not take (ErrUnwritten), and change nothing then: without one
-// that can be read a volume cannot be deleted.
+// Prepare, Add and Replace refuse a record that Read would not take (ErrUnwritten), and change nothing then: without
+// one that can be read a volume cannot be deleted.
 
 // Prepare makes a record durable under a temporary name, where nobody looks for records. The name itself is durable
 // with whatever is changed on the filesystem after it, such as the limit that it names: XFS, ext4 and btrfs keep the

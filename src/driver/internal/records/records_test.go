@@ -45,7 +45,8 @@ func open(tb testing.TB, machine *disktest.Disk) disk.FS {
 func full() records.Record {
 	return records.Record{
 		Version: records.Version, ID: "pvc-1", Pool: "local", Bytes: 4096, Inodes: 100,
-		InodesFrom: records.FromAdmin, Backend: quota.Btrfs, QuotaID: 1 << 47, Mode: 0o2770, UID: 1000, GID: 2000, OnDelete: records.Retain,
+		InodesFrom: records.FromAdmin, Backend: quota.Btrfs, QuotaID: 1 << 47, Mode: 0o2770, UID: 1000, GID: 2000,
+		OnDelete:   records.Retain,
 		Claim:      records.Claim{Namespace: "ns", Name: "claim", UID: "u-1"},
 		Parameters: map[string]string{"storagePool": "local"}, Ephemeral: true, Node: "node-1", Adopted: true,
 		Created: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC),

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 const (
@@ -147,4 +150,29 @@ func (c *Clock) doubt(retention time.Duration) (left time.Duration) {
 		left = max(left, min(most-since, syncLook))
 	}
 	return left
+}
+
+func (w *Worker) lookAtClock() {
+	set, err := w.clock.look()
+	if set {
+		w.log.Warn("the clock was set; nothing is purged by age until the pool's retention, or a day, has passed")
+	}
+	if err != nil {
+		w.log.Warn("what was seen of the clock does not outlast a restart", logging.KeyError, err)
+	}
+}
+
+// noteDue remembers since when an entry should be gone.
+func (w *Worker) noteDue(entry string) {
+	if _, ok := w.due[entry]; !ok {
+		w.due[entry] = w.clock.boot()
+	}
+}
+
+// longestDue is since when the entry that is longest overdue should be gone, by the wall clock of now.
+func (w *Worker) longestDue() time.Time {
+	if len(w.due) == 0 {
+		return time.Time{}
+	}
+	return w.clock.now().Add(slices.Min(slices.Collect(maps.Values(w.due))) - w.clock.boot())
 }

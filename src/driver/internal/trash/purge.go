@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path"
 	"slices"
 	"syscall"
@@ -142,16 +141,6 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 	return s, errors.Join(append(errs, EnsureSpare(d))...)
 }
 
-func (w *Worker) lookAtClock() {
-	set, err := w.clock.look()
-	if set {
-		w.log.Warn("the clock was set; nothing is purged by age until the pool's retention, or a day, has passed")
-	}
-	if err != nil {
-		w.log.Warn("what was seen of the clock does not outlast a restart", logging.KeyError, err)
-	}
-}
-
 func byAge(a, b Entry) int { return a.Deleted.Compare(b.Deleted) }
 
 // evict gives the oldest entry whose data may go, "" where there is none.
@@ -218,21 +207,6 @@ func (w *Worker) purge(ctx context.Context, j job) (gone bool, err error) {
 		return false, fmt.Errorf("purge trash entry %s: %w", j.entry.Name, err)
 	}
 	return gone, nil
-}
-
-// noteDue remembers since when an entry should be gone.
-func (w *Worker) noteDue(entry string) {
-	if _, ok := w.due[entry]; !ok {
-		w.due[entry] = w.clock.boot()
-	}
-}
-
-// longestDue is since when the entry that is longest overdue should be gone, by the wall clock of now.
-func (w *Worker) longestDue() time.Time {
-	if len(w.due) == 0 {
-		return time.Time{}
-	}
-	return w.clock.now().Add(slices.Min(slices.Collect(maps.Values(w.due))) - w.clock.boot())
 }
 
 // wait is how long an entry is to be kept from now on; it is looked at again in between.

@@ -197,8 +197,8 @@ func (h *Hub) listen(stream newsStream, p *Peer) error {
 	}
 }
 
-// renew reviews renewed tokens until ctx ends. A node sends each one once: one that does not pass, as while the API does
-// not answer, is reviewed again until the old one expires.
+// renew reviews renewed tokens until ctx ends. A node sends each one once: one that does not pass, as while the API
+// does not answer, is reviewed again until the old one expires.
 func (h *Hub) renew(ctx context.Context, p *Peer) {
 	var again <-chan time.Time
 	for token := ""; ; {

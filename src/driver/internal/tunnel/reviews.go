@@ -18,7 +18,8 @@ const (
 	// reviewsPerSecond and reviewsAtOnce bound the requests to the API for tokens of strangers, and beside them for those
 	// of nodes that are connected. The burst lets all nodes of most clusters come back at once.
 	reviewsPerSecond, reviewsBurst, reviewsAtOnce = 100, 500, 16
-	// renewalRetry is after what pause a renewed token is reviewed again. The kubelet renews one 12 minutes before its end.
+	// renewalRetry is after what pause a renewed token is reviewed again. The kubelet renews one 12 minutes before its
+	// end.
 	renewalRetry = 30 * time.Second
 )
 

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// newsInterval is how often a node looks for something new to say, tokenInterval how often for a new token: the kubelet
-	// renews that when a fifth of its hour is left.
+	// newsInterval is how often a node looks for something new to say, tokenInterval how often for a new token: the
+	// kubelet renews that when a fifth of its hour is left.
 	newsInterval, tokenInterval = 2 * time.Second, 5 * time.Minute
 	// refresh is how old what the controller shows of the pools may be.
 	refresh = time.Minute

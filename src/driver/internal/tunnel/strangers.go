@@ -16,7 +16,8 @@ import (
 const (
 	// maxStrangers bounds the connections that have not shown who they are yet: anything in the cluster may dial.
 	maxStrangers = 512
-	// maxUnproven bounds what is read of such a connection, in bytes. TLS and a first message with a token have some 4 KiB.
+	// maxUnproven bounds what is read of such a connection, in bytes. TLS and a first message with a token have some 4
+	// KiB.
 	maxUnproven = 16 << 10
 	// refusalInterval is how often strangers are logged.
 	refusalInterval = time.Second

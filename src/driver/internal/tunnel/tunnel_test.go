@@ -353,8 +353,8 @@ func TestToken(t *testing.T) {
 	})
 }
 
-// TestARenewedTokenIsSentOnceAndReviewedAgain: the node sends it only when it is another, and the hub asks the API until
-// that answers.
+// TestARenewedTokenIsSentOnceAndReviewedAgain: the node sends it only when it is another, and the hub asks the API
+// until that answers.
 func TestARenewedTokenIsSentOnceAndReviewedAgain(t *testing.T) {
 	t.Parallel()
 	long := time.Now().Add(time.Hour).Unix()

@@ -17,8 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Block is what sizes are rounded up to, in bytes: a page, and the block of most filesystems. Where blocks are larger, a
-// volume may take up to a block less than its size.
+// Block is what sizes are rounded up to, in bytes: a page, and the block of most filesystems. Where blocks are larger,
+// a volume may take up to a block less than its size.
 const Block = 4096
 
 // Create makes a volume, or answers the one that an equal earlier request made. On error nothing half-made is left:
@@ -172,8 +172,8 @@ func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 }
 
 // build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place,
-// each durable before the next, but for a limit, which recovery sets again from the record. Where the backend keeps that
-// order by itself, one sync at the end makes all durable.
+// each durable before the next, but for a limit, which recovery sets again from the record. Where the backend keeps
+// that order by itself, one sync at the end makes all durable.
 func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Record, err error) {
 	space, err := o.Disk.Space()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// withInodes gives a record the inode limit that its size is worth, where its class names none. An inline volume gets no
-// more than that, whatever its pod says: the class is the admin's.
+// withInodes gives a record the inode limit that its size is worth, where its class names none. An inline volume gets
+// no more than that, whatever its pod says: the class is the admin's.
 func withInodes(b quota.Backend, r records.Record, space disk.Space) records.Record {
 	most := b.Inodes(r.Bytes, space)
 	if r.Ephemeral && most > 0 && (r.Inodes == 0 || r.Inodes > most) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
@@ -201,19 +202,11 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v 
 
 func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 	v, err := o.Enter(r)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = growable(o, r, v, size)
+	}
+	if err != nil {
 		return r, err
-	case r.QuotaID != 0 && !v.Counted:
-		return r, fmt.Errorf("%w, so a new size would mean nothing: %s", ErrNotEnforced, notEnforced(o, r))
-	case v.Counted:
-		usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
-		if err != nil {
-			return r, err
-		}
-		if used := usage[r.QuotaID].Bytes; used > size { // possible where it grew while the quota was off
-			return r, fmt.Errorf("%w: it uses %s; ask for at least as much", ErrBelowUse, bytesize.Format(used))
-		}
 	}
 	space, err := o.Disk.Space()
 	if err != nil {
@@ -242,6 +235,24 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 	o.Ledger.Put(r.ID, v)
 	o.Log.Info("expanded a volume", logging.KeyID, r.ID, logging.KeyBytes, size)
 	return grown, nil
+}
+
+// growable refuses a size that would mean nothing, and one below what is used already.
+func growable(o *pool.Open, r records.Record, v ledger.Volume, size int64) error {
+	switch {
+	case r.QuotaID != 0 && !v.Counted:
+		return fmt.Errorf("%w, so a new size would mean nothing: %s", ErrNotEnforced, notEnforced(o, r))
+	case !v.Counted:
+		return nil
+	}
+	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
+	if err != nil {
+		return err
+	}
+	if used := usage[r.QuotaID].Bytes; used > size { // possible where it grew while the quota was off
+		return fmt.Errorf("%w: it uses %s; ask for at least as much", ErrBelowUse, bytesize.Format(used))
+	}
+	return nil
 }
 
 // growShared looks whether there is room. Nothing holds a volume of a shared pool to a size, and a record that was

@@ -77,7 +77,8 @@ func TestRead(t *testing.T) {
 		offsets, data = append(offsets, at.offset), append(data, item...)
 	})
 	must(t, err)
-	if last.offset != math.MaxUint64 || !slices.Equal(offsets, []uint64{3, last.offset}) || string(data) != "\x07\x08\x09" {
+	if last.offset != math.MaxUint64 || !slices.Equal(offsets, []uint64{3, last.offset}) ||
+		string(data) != "\x07\x08\x09" {
 		t.Errorf("last %v, offsets %v, data %v", last, offsets, data)
 	}
 	for cut := range buf {

@@ -82,7 +82,8 @@ func processorTime(tb testing.TB) time.Duration {
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
-// BenchmarkRejoin says how long a look at 40,000 nested subvolumes takes, none of which is a stray. The budget is 100 ms.
+// BenchmarkRejoin says how long a look at 40,000 nested subvolumes takes, none of which is a stray. The budget is 100
+// ms.
 func BenchmarkRejoin(b *testing.B) {
 	top := simple(b)
 	dir, group := volume(b, top, "volume", 1, 4<<30)

@@ -149,7 +149,8 @@ func TestPathConfigInAVolume(t *testing.T) {
 	t.Parallel()
 	const in = "/var/hpvolumes/csi/pvc-145c785e-ab83-11e7-9432-4201ac1fd019/d"
 	found := pools.Validate(v1beta1.HostPathProvisionerSpec{PathConfig: &v1beta1.PathConfig{Path: in}})
-	want := `spec.pathConfig.path: Invalid value: "` + in + `": it is or lies in a directory that is named like a volume's ` +
+	want := `spec.pathConfig.path: Invalid value: "` + in +
+		`": it is or lies in a directory that is named like a volume's ` +
 		`(pvc-145c785e-ab83-11e7-9432-4201ac1fd019), which that volume's pods can exchange: want a directory that is in no ` +
 		`volume, such as /var/hpvolumes`
 	if len(found) != 1 || found[0].Error() != want {

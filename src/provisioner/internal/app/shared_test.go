@@ -39,19 +39,24 @@ func TestSharedOptions(t *testing.T) {
 		lease string
 	}{
 		"as torchbox prints it": {
-			args: "-kubeconfig /root/.kube/config", own: sharedOptions{name: torchbox, id: torchbox, path: "/", guarded: guarded{requireMount: true}},
+			args: "-kubeconfig /root/.kube/config",
+			own:  sharedOptions{name: torchbox, id: torchbox, path: "/", guarded: guarded{requireMount: true}},
 		},
 		"a proxy": {
 			args: "-master http://127.0.0.1:8001 -leader-election",
 			own: sharedOptions{
-				name: torchbox, id: torchbox, path: "/", master: "http://127.0.0.1:8001", guarded: guarded{requireMount: true}, election: &yes,
+				name: torchbox, id: torchbox, path: "/", master: "http://127.0.0.1:8001",
+				guarded: guarded{requireMount: true}, election: &yes,
 			},
 			lease: "default/torchbox.com-hostpath",
 		},
 		"in a pod": {
-			args:  "-host-mounts=/host/mountinfo -http-address=:9896",
-			http:  ":9896",
-			own:   sharedOptions{name: torchbox, id: torchbox, path: "/", guarded: guarded{requireMount: true, hostMounts: "/host/mountinfo"}},
+			args: "-host-mounts=/host/mountinfo -http-address=:9896",
+			http: ":9896",
+			own: sharedOptions{
+				name: torchbox, id: torchbox, path: "/",
+				guarded: guarded{requireMount: true, hostMounts: "/host/mountinfo"},
+			},
 			lease: "default/torchbox.com-hostpath",
 		},
 		"one of several": {
@@ -139,7 +144,8 @@ func TestASharedVolumesLife(t *testing.T) {
 	})
 	yes := true
 	s := sharedOptions{
-		name: names.SharedProvisioner, id: names.SharedProvisioner, path: storage, guarded: guarded{requireMount: true}, election: &yes,
+		name: names.SharedProvisioner, id: names.SharedProvisioner, path: storage,
+		guarded: guarded{requireMount: true}, election: &yes,
 	}
 	p, err := s.build(t.Context(), options{kubeconfig: "some", httpAddress: "127.0.0.1:0"}, cluster,
 		slog.New(slog.DiscardHandler))

@@ -247,7 +247,8 @@ func TestDeleteOfAForgedName(t *testing.T) {
 	} {
 		pv := persistentVolume(path)
 		pv.Name = name
-		want := `path "` + path + `" does not end in the name of PersistentVolume ` + name + "; nothing is removed: remove the " +
+		want := `path "` + path + `" does not end in the name of PersistentVolume ` + name +
+			"; nothing is removed: remove the " +
 			"directory by hand and delete the PersistentVolume"
 		if err := remove(t.Context(), p, pv); message(err) != want {
 			t.Errorf("error (-want +got):\n%s", cmp.Diff(want, message(err)))
@@ -300,7 +301,8 @@ func TestUnmounted(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(elsewhere, unix.MNT_DETACH) })
 	going.Status.Phase = corev1.VolumeReleased
 	going.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
-	want := "on node here: " + directory + " has none of the 1 volumes that the cluster has there (such as pvc-1), so it is " +
+	want := "on node here: " + directory +
+		" has none of the 1 volumes that the cluster has there (such as pvc-1), so it is " +
 		"not their storage, and nothing is made or removed: mount the right one, or delete their PersistentVolumes"
 	if err := remove(t.Context(), p, going); message(err) != want {
 		t.Errorf("delete: error (-want +got):\n%s", cmp.Diff(want, message(err)))
@@ -368,7 +370,8 @@ func TestInAVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Volumes = corelisters.NewPersistentVolumeLister(volumes)
-	want := "the directory of the volumes on node here: " + directory + " is or lies in the directory of PersistentVolume " +
+	want := "the directory of the volumes on node here: " + directory +
+		" is or lies in the directory of PersistentVolume " +
 		"tenants, and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or " +
 		"removed there: choose a directory that is in no volume"
 	_, _, err := p.Provision(t.Context(), options(nil))

@@ -27,8 +27,8 @@ func (p *Provisioner) directoryName(o controller.ProvisionOptions) string {
 	return o.PVC.Name[:min(len(o.PVC.Name), room)] + "-" + o.PVName
 }
 
-// open opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them, or with one
-// of the given names.
+// open opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them, or with
+// one of the given names.
 func (p *Provisioner) open(more ...string) (*volume.Directory, error) {
 	all, err := p.Volumes.List(labels.Everything())
 	if err != nil {

@@ -23,10 +23,12 @@ func TestInATenantsVolume(t *testing.T) {
 	}
 	const named = "pvc-00000000-1111-2222-3333-444455556666"
 	for below, source := range map[string]corev1.PersistentVolumeSource{
-		"a":                 {HostPath: &corev1.HostPathVolumeSource{Path: "STORAGE/a/"}},
-		"a/b/c":             {HostPath: &corev1.HostPathVolumeSource{Path: "STORAGE//a"}},
-		"l/d":               {Local: &corev1.LocalVolumeSource{Path: "STORAGE/l"}},
-		"csi/h/d":           {CSI: &corev1.CSIPersistentVolumeSource{Driver: "kubevirt.io.hostpath-provisioner", VolumeHandle: "h"}},
+		"a":     {HostPath: &corev1.HostPathVolumeSource{Path: "STORAGE/a/"}},
+		"a/b/c": {HostPath: &corev1.HostPathVolumeSource{Path: "STORAGE//a"}},
+		"l/d":   {Local: &corev1.LocalVolumeSource{Path: "STORAGE/l"}},
+		"csi/h/d": {CSI: &corev1.CSIPersistentVolumeSource{
+			Driver: "kubevirt.io.hostpath-provisioner", VolumeHandle: "h",
+		}},
 		"x-" + named + "/d": {},
 	} {
 		s := setUp(t)

@@ -40,7 +40,7 @@ func (p *Provisioner) open(ctx context.Context, path string, create bool) (*volu
 		return nil, fmt.Errorf("open the directory of the volumes: %w", err)
 	}
 	defer func() { _ = at.Close() }() // nothing was written through it
-	for _, name := range strings.Split(rest, "/") {
+	for name := range strings.SplitSeq(rest, "/") {
 		next, err := p.enter(at, name, path, create)
 		if err != nil {
 			return nil, err

@@ -314,7 +314,9 @@ func TestWaitingClaims(t *testing.T) {
 	a, _, _ := world(t, nil)
 	class := func(name, provisioner, in string) storagev1.StorageClass {
 		return storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: map[string]string{"storagePool": in},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name,
+			}, Provisioner: provisioner, Parameters: map[string]string{"storagePool": in},
 		}
 	}
 	a.watched(classesPath, storagev1.StorageClassList{

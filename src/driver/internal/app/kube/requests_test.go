@@ -191,14 +191,18 @@ func TestReview(t *testing.T) {
 func TestClaimed(t *testing.T) {
 	const account = "system:serviceaccount:storage:hpp"
 	for name, test := range map[string]struct{ claims, says string }{
-		"good":            {`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, ""},
+		"good": {
+			`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, "",
+		},
 		"audience a text": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, ""},
 		"no pod":          {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`, "made for no pod"},
 		"no node":         {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"}}}`, "1.30"},
 		"no audience":     {`{"sub":"SUB"}`, "for no audience"},
 		"other audience":  {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + names.ControllerAudience},
-		"other account":   {`{"aud":["AUD"],"sub":"system:serviceaccount:shop:hpp"}`, "that of system:serviceaccount:shop:hpp"},
-		"no object":       {`[]`, "no JSON web token"},
+		"other account": {
+			`{"aud":["AUD"],"sub":"system:serviceaccount:shop:hpp"}`, "that of system:serviceaccount:shop:hpp",
+		},
+		"no object": {`[]`, "no JSON web token"},
 	} {
 		claims := strings.NewReplacer("AUD", names.ControllerAudience, "SUB", account).Replace(test.claims)
 		token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".x"

@@ -88,8 +88,8 @@ func (m *Manager) removeAsked(r *http.Request) error {
 	return m.removed(r.Context(), name)
 }
 
-// removed says, after the last directory, that this node has none: should it go away now, it makes those of volumes that
-// come meanwhile when it is back.
+// removed says, after the last directory, that this node has none: should it go away now, it makes those of volumes
+// that come meanwhile when it is back.
 func (m *Manager) removed(ctx context.Context, name string) error {
 	all, err := m.volumes.List(labels.Everything())
 	if err != nil {

@@ -349,9 +349,16 @@ func TestBaseInAVolume(t *testing.T) {
 	tenants.Spec.HostPath = &corev1.HostPathVolumeSource{Path: filepath.Dir(n.Base)}
 	n.create(t, tenants)
 	until(t, "it is seen", func() bool { _, err := n.volumes.Get("tenants"); return err == nil })
-	n.expect(t, "make", http.StatusInternalServerError, n.Base+" is or lies in the directory of PersistentVolume tenants, "+
-		"and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or removed "+
-		"there: choose a directory that is in no volume")(n.send(t, http.MethodPost, good, n.fields()))
+	n.expect(
+		t,
+		"make",
+		http.StatusInternalServerError,
+		n.Base+" is or lies in the directory of PersistentVolume tenants, "+
+			"and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or removed "+
+			"there: choose a directory that is in no volume",
+	)(
+		n.send(t, http.MethodPost, good, n.fields()),
+	)
 }
 
 // TestStaleVolume: what is watched says that a volume is bound, and the API that it has ended meanwhile. Its directory
@@ -474,7 +481,8 @@ func TestRegisters(t *testing.T) {
 	}()
 	n.run(t, n.Base)
 	registry, err := maps.Get(t.Context(), "managers", metav1.GetOptions{})
-	if err != nil || registry.Data["there"] != "another node's" || !strings.HasSuffix(registry.Data["here"], string(n.public)) {
+	if err != nil || registry.Data["there"] != "another node's" ||
+		!strings.HasSuffix(registry.Data["here"], string(n.public)) {
 		t.Errorf("registry %v, error %v", registry.Data, err)
 	}
 	until(t, "the directory is made", func() bool { return len(list(t, n.Base)) == 1 })
