@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"slices"
 	"time"
 
 	"sigs.k8s.io/kind/pkg/cluster"
@@ -294,17 +293,4 @@ func (c *Cluster) writeKubeconfig(merge bool) error {
 		}
 	}
 	return nil
-}
-
-func (c *Cluster) nodeNames() ([]string, error) {
-	nodes, err := c.provider.ListInternalNodes(c.name)
-	if err != nil {
-		return nil, fmt.Errorf("list the nodes of cluster %s: %w", c.name, err)
-	}
-	names := make([]string, len(nodes))
-	for i, node := range nodes {
-		names[i] = node.String()
-	}
-	slices.Sort(names)
-	return names, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -253,4 +254,17 @@ func poll(ctx context.Context, limit time.Duration, what string, try func() erro
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+func (c *Cluster) nodeNames() ([]string, error) {
+	nodes, err := c.provider.ListInternalNodes(c.name)
+	if err != nil {
+		return nil, fmt.Errorf("list the nodes of cluster %s: %w", c.name, err)
+	}
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.String()
+	}
+	slices.Sort(names)
+	return names, nil
 }

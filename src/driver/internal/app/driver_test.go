@@ -77,10 +77,7 @@ func newMachine(t *testing.T, config string) *machine {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(m.path("config.yaml"), []byte(strings.ReplaceAll(config, "$POOL", m.path("pool"))),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	m.configure(t, config)
 	t.Cleanup(func() {
 		if m.process != nil {
 			_ = m.process.Process.Kill()
@@ -102,6 +99,15 @@ func freeAddress(t *testing.T) string {
 	}
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
+}
+
+// configure writes the configuration, which the driver reads when it starts.
+func (m *machine) configure(t *testing.T, config string) {
+	t.Helper()
+	config = strings.ReplaceAll(config, "$POOL", m.path("pool"))
+	if err := os.WriteFile(m.path("config.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }

@@ -69,8 +69,9 @@ func (s *Set) Status() []Status {
 func (p *Pool) status() Status {
 	s := p.known()
 	st := Status{
-		Name: p.spec.Name, Path: p.spec.Path, Present: s.id != "", Selected: p.ledger.Selected(), ID: s.id, Configured: !p.left,
-		Used: p.set.remembered(p.spec.Name).Used(), Unchecked: s.now.Reason == notChecked,
+		Name: p.spec.Name, Path: p.spec.Path, Present: s.id != "", Selected: p.ledger.Selected(), ID: s.id,
+		Configured: !p.left,
+		Used:       p.set.remembered(p.spec.Name).Used(), Unchecked: s.now.Reason == notChecked,
 		Aside: s.now.Action == guard.StayAside, Reason: s.now.Reason, Message: p.why(s.now), Inline: p.spec.Inline,
 		Shared: p.shared(), Rooms: s.rooms,
 		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,

@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -326,6 +328,18 @@ func TestTakenAddress(t *testing.T) {
 }
 
 // TestLogsAreJSON, those of the library included.
+// lockedWriter is for several goroutines.
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
 func TestLogsAreJSON(t *testing.T) {
 	var stderr bytes.Buffer
 	server := httptest.NewServer(http.NotFoundHandler())
@@ -343,9 +357,12 @@ func TestLogsAreJSON(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := serve(ctx, o, &stderr); err != nil {
+	log := &lockedWriter{to: &stderr} // the library's goroutines may end after it
+	if err := serve(ctx, o, log); err != nil {
 		t.Error(err)
 	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
 	decoder := json.NewDecoder(&stderr)
 	records := 0
 	for decoder.More() {
