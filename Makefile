@@ -19,7 +19,7 @@ ROOT := github.com/hostpath-provisioner/hostpath-provisioner
 DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/internal/pool driver/internal/volume \
   driver/internal/guard driver/internal/quota internal/kernel/bindmount internal/kernel/btrfs internal/kernel/mounts \
   internal/kernel/projectquota mounter/internal/app mounter/internal/claim provisioner/internal/app \
-  provisioner/internal/hostpath provisioner/internal/shared)
+  provisioner/internal/everynode/manager provisioner/internal/hostpath provisioner/internal/shared)
 # Crashes at every step, and trees of 100,000 files: one goroutine, for minutes with the race detector. They run without.
 MATRIX_TESTS := CrashAtEveryStep CrashDuringRecovery ErrorAtEveryStep AskedAgainThenPowerCut RandomLives \
   TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives Nested Wide Bushy ADeepTreeIsPurged

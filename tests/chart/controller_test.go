@@ -67,9 +67,9 @@ func TestControllerArguments(t *testing.T) {
 		t.Errorf("containers and their arguments (-want +got):\n%s", diff)
 	}
 	for name, want := range map[string][]string{
-		"driver":          {"NODE_NAME", "POD_NAME", "POD_NAMESPACE"},
-		"csi-provisioner": {"NAMESPACE", "POD_NAME"},
-		"csi-resizer":     nil,
+		"driver":          {"NODE_NAME", "POD_NAME", "POD_NAMESPACE", "GOMEMLIMIT=483183820"},
+		"csi-provisioner": {"NAMESPACE", "POD_NAME", "GOMEMLIMIT=966367641"},
+		"csi-resizer":     {"GOMEMLIMIT=966367641"},
 	} {
 		if diff := cmp.Diff(want, environment(container(t, spec, name).Env)); diff != "" {
 			t.Errorf("environment of %s (-want +got):\n%s", name, diff)
@@ -184,7 +184,8 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		"account's annotation": "annotation",
 		"pull policies":        []corev1.PullPolicy{corev1.PullAlways, corev1.PullAlways, corev1.PullAlways},
 		"environment": []string{
-			"NODE_NAME", "POD_NAME", "POD_NAMESPACE", "GOMEMLIMIT=128MiB", "NAMESPACE", "POD_NAME", "GOGC=50", "GOGC=60",
+			"NODE_NAME", "POD_NAME", "POD_NAMESPACE", "GOMEMLIMIT=128MiB",
+			"NAMESPACE", "POD_NAME", "GOMEMLIMIT=966367641", "GOGC=50", "GOMEMLIMIT=966367641", "GOGC=60",
 		},
 		"memory": []string{"72Mi", "96Mi", "48Mi"}, "service": int32(17443), "drain": "34%",
 	}

@@ -284,7 +284,7 @@ func TestEveryNodeRights(t *testing.T) {
 		},
 		manager: {
 			{"persistentvolumes: get list watch", "events: create patch", "tokenreviews: create"},
-			{"configmaps " + manager + ": patch"},
+			{"configmaps " + manager + ": get patch"},
 		},
 	} {
 		got := [2][]string{

@@ -161,6 +161,7 @@ the HostPathProvisioner. */}}
 storagePools:
   - name: local
     path: /var/lib/hostpath-provisioner
+    reserve: 10%
 storageClasses:
   - name: hostpath-local
     storagePool: local
@@ -195,6 +196,9 @@ changes it. A test compares with the maps of values.yaml that may lose keys. */}
 {{- range list (list "resources") (list "resources" "requests") (list "resources" "requests" "cpu") (list "resources" "requests" "memory") -}}
 {{- $paths = append $paths (concat $at .) -}}
 {{- end -}}
+{{- end -}}
+{{- range $at := list (list "driver") (list "controller") (list "sidecars" "provisioner") (list "sidecars" "resizer") -}}
+{{- $paths = concat $paths (list (concat $at (list "resources" "limits")) (concat $at (list "resources" "limits" "memory"))) -}}
 {{- end -}}
 {{- range $path := $paths -}}
 {{- $at := $ -}}

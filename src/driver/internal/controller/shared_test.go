@@ -368,6 +368,15 @@ func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 	if len(nodes) != 2 || nodes[0].Pools[1].State != control.NotConfigured || nodes[0].Pools[1].Volumes != 1 {
 		t.Errorf("%+v", nodes)
 	}
+	for _, n := range []*node{a, b} { // one filesystem: who deletes there takes it from both
+		n.answers(func(_ context.Context, call string) error {
+			if id, deletes := strings.CutPrefix(call, "delete "); deletes {
+				a.Remove(id)
+				b.Remove(id)
+			}
+			return nil
+		})
+	}
 	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
 	wantCode(t, r.remove(t, "pvc-2"), codes.OK, "") // no PersistentVolume, and both have it
 	if asked := a.asked() + b.asked(); asked != "delete pvc-1delete pvc-2" && asked != "delete pvc-1, delete pvc-2" {

@@ -148,6 +148,7 @@ type Node struct {
 	shared  []*wire.SharedPool
 	volumes map[string]*wire.Volume
 	fails   error
+	lists   int
 }
 
 // Show sets the node's pools.
@@ -219,12 +220,20 @@ func (n *Node) Remove(ids ...string) {
 func (n *Node) Volumes(_ context.Context, visit func(*wire.Volume) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.lists++
 	for _, v := range n.volumes {
 		if err := visit(v); err != nil {
 			return err
 		}
 	}
 	return n.fails
+}
+
+// Lists is how often the volumes were listed.
+func (n *Node) Lists() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lists
 }
 
 // Fail lets lists of volumes end with an error.
