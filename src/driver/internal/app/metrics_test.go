@@ -14,17 +14,17 @@ import (
 )
 
 // TestMetricsPage: what the driver of a node exports is what docs/reference/metrics.md lists, no more and no
-// less. One pool is there, one never was, and one left the configuration: between them they have every metric of a pool.
+// less. One pool is there, one never was, one left the configuration: between them they have every metric of a pool.
 func TestMetricsPage(t *testing.T) {
 	const pools = "storagePools: [{name: local, path: $POOL}, {name: tape, path: $POOL-tape, requireMount: true}"
 	m := newMachine(t, pools+", {name: old, path: $POOL-old}]")
-	controller, _ := m.start(t)
+	m.start(t)
 	m.shows(t, `hpp_pool_present{pool="old"} 1`)
 	if err := m.stop(t, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	m.configure(t, pools+"]")
-	controller, _ = m.start(t)
+	controller, _ := m.start(t)
 	if _, err := controller.GetCapacity(t.Context(), &pb.GetCapacityRequest{
 		Parameters: map[string]string{"storagePool": "local"},
 	}); err != nil {
@@ -41,7 +41,7 @@ func TestMetricsPage(t *testing.T) {
 func (m *machine) shows(t *testing.T, line string) (body string) {
 	t.Helper()
 	until(t, line, func() bool {
-		response, err := http.Get("http://" + m.http + "/metrics") //nolint:noctx // short, and on loopback
+		response, err := http.Get("http://" + m.http + "/metrics")
 		if err != nil {
 			return false // it is starting
 		}

@@ -27,7 +27,6 @@ func (s *Server) see() {
 			}
 		}
 	}
-	maps.DeleteFunc(showing, func(_ poolID, nodes []string) bool { return len(nodes) < 2 })
 	for _, nodes := range showing {
 		slices.Sort(nodes)
 	}
@@ -41,7 +40,7 @@ func (s *Server) see() {
 // reportTwins says of pools that several nodes show what is new.
 func (s *Server) reportTwins(before, showing map[poolID][]string) {
 	for is, nodes := range showing {
-		if slices.Equal(before[is], nodes) {
+		if len(nodes) < 2 || slices.Equal(before[is], nodes) {
 			continue
 		}
 		for _, node := range nodes {

@@ -88,6 +88,8 @@ func replaceable(kind schema.GroupKind) bool {
 		{Group: "storage.k8s.io", Kind: storageClass},
 		{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
 		{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
+		// An action that somebody added to its set may exclude ours.
+		{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"},
 	}, kind)
 }
 
