@@ -50,7 +50,7 @@ func upgraded(t *testing.T, w *world) {
 	own := capacity("own", "external-provisioner", "node-1")
 	w.Create(t, old, absent, own)
 	w.controller.Kill(t)
-	w.controller = w.startController(addresses()[0], "--node-grace=5s")
+	w.controller = w.startController(addresses()[0], "--node-grace=30s") // by then all nodes are back
 	w.Gone(t, old)
 	harness.Get(t, w.Server, absent)
 	harness.Get(t, w.Server, own)
