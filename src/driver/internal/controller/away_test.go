@@ -441,7 +441,7 @@ func TestASilentNodeDoesNotHoldWhatAnotherHas(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	_, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"})
-	wantCode(t, err, codes.Unavailable, "could not be asked: b (")
+	wantCode(t, err, codes.Unavailable, "could not be asked: b (context deadline exceeded)")
 }
 
 // TestANodeThatListsTooMuch: the API is not asked about whatever a node makes up.

@@ -140,7 +140,9 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node, in s
 			p, err := s.peer(name)
 			found, in := false, ""
 			if err == nil {
-				in, found, err = p.Find(asked, id)
+				if in, found, err = p.Find(asked, id); err != nil && asked.Err() != nil {
+					err = asked.Err() // not how the call was ended
+				}
 			} else if lost, _ := s.lost(ctx, name); lost {
 				return
 			}
