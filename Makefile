@@ -34,6 +34,7 @@ FUZZ_TIME ?= 100000x
 POWER_CUTS ?= 1
 POWER_TIMEOUT ?= 6h
 E2E_TIMEOUT ?= 60m
+TIMINGS ?= $(CURDIR)/artifacts/timings
 UNIT_TOOLS := gcc fio mkfs.ext4 mkfs.xfs mkfs.btrfs
 VM_TOOLS := qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs
 HELM_DOCS := --chart-search-root charts --template-files ./../tools/helm-docs/README.md.gotmpl
@@ -44,9 +45,23 @@ CRD := crd:allowDangerousTypes=true,maxDescLen=250 paths=./src/api/...
 # Shell words that show what a command prints and fail unless a line matches: go test is content with no test.
 saying = tee >(cat >&2) | grep '$(1)' >/dev/null
 
-# Shell words that test in a module, 1, what 2 says, show what go test shows and keep each test's seconds in
-# artifacts/timings. 3 is a part of the target, or -v. Vet is golangci-lint's.
-gotest = go -C $(1) test -vet=off -json $(2) | go -C $(CURDIR)/tools run ./suite record $(3) $@
+# Shell words that test in a module, 1, what 2 says, show what go test shows and keep each test's seconds in $(TIMINGS).
+# 3 is a part of the target. Vet is golangci-lint's.
+gotest = env -C $(1) $(call tool,gotestsum) --no-color --hide-summary=output \
+  --format standard-$(if $(findstring -v ,$(2)),verbose,quiet) \
+  --jsonfile-timing-events $(TIMINGS)/$@$(addprefix -,$(3)).json -- -vet=off $(2)
+
+# Shell words that make targets, 1, one after the other, also after one has failed, and say what each took.
+one_after_another = mkdir -p $(TIMINGS); failed=0; for target in $(1); do begin=$$SECONDS; how=passed; \
+  echo "$$(date +%T) make $$target"; $(MAKE) --no-print-directory "$$target" || { how=FAILED; failed=1; }; \
+  echo "make $$target: $$((SECONDS - begin)) s, $$how" | tee -a $(TIMINGS)/targets.txt; done; exit $$failed
+
+# Shell words that make the targets of 1 beside those of 2, and end with what each took and the ten slowest tests.
+lanes = rm -rf $(TIMINGS); failed=0; begin=$$SECONDS; \
+  $(MAKE) --no-print-directory -k -j2 -O computes waits COMPUTES="$(1)" WAITS="$(2)" || failed=1; \
+  echo; cat $(TIMINGS)/targets.txt; echo "make $@: $$((SECONDS - begin)) s"; echo; \
+  echo 'The ten slowest tests (all are in $(TIMINGS)):'; \
+  grep -hv '"Test":"[^"]*/' $(TIMINGS)/*.json | $(call tool,gotestsum) tool slowest --num 10; exit $$failed
 
 # Shell words that build a tool if it is not there yet and become its path.
 tool = $$(go -C $(CURDIR)/tools run ./install $(1))
@@ -77,12 +92,16 @@ check: ## While you work: lint and tests of the modules that differ from main, a
 	if differs '^tools/([^i]|install)'; then check tools ./...; fi
 
 test: deps ## All of it, as CI runs it: what computes beside what waits; each test's seconds go to artifacts/timings
-	@go -C tools run ./suite lanes "verify test-unit test-quota-vm test-sanity test-power" "e2e chart-test test-api"
+	@$(call lanes,verify test-unit test-quota-vm test-sanity test-power,e2e chart-test test-api)
 
 test-nightly: export HPP_E2E := nightly
 test-nightly: export POWER_CUTS := 30
 test-nightly: deps ## What is too slow for every change: all features, 30 power cuts, more crashes, fuzzing, NFS, 500 nodes
-	@go -C tools run ./suite lanes "test-crash test-nfs test-power fuzz" "e2e-nightly perf-controller"
+	@$(call lanes,test-crash test-nfs test-power fuzz,e2e-nightly perf-controller)
+
+.PHONY: computes waits
+computes: ; @$(call one_after_another,$(COMPUTES))
+waits: ; @$(call one_after_another,$(WAITS))
 
 deps: ## Install and compile what the tests need, so that no test's time pays for it (root; half an hour, the first time)
 	go -C tools run ./install -all >/dev/null
@@ -93,19 +112,19 @@ deps: ## Install and compile what the tests need, so that no test's time pays fo
 
 test-unit: ## Unit and crash tests of every module, with the race detector on what ships and is concurrent
 	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
-	$(call gotest,.,-count=1 -run '$(MATRICES)' $(MATRIX_PACKAGES),-part crashes)
-	CGO_ENABLED=1 $(call gotest,.,-race -count=1 -skip '$(MATRICES)' $(addprefix ./,$(DEVICES)),-part devices)
-	CGO_ENABLED=1 $(call gotest,.,-race $$(go list ./... | grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))),-part pure)
-	$(call gotest,tools,-count=1 ./...,-part tools)
-	$(call gotest,tools/images,-count=1 ./...,-part images)
-	$(call gotest,tests,-count=1 ./internal/... ./cluster/... ./perf/...,-part tests)
+	$(call gotest,.,-count=1 -run '$(MATRICES)' $(MATRIX_PACKAGES),crashes)
+	CGO_ENABLED=1 $(call gotest,.,-race -count=1 -skip '$(MATRICES)' $(addprefix ./,$(DEVICES)),devices)
+	CGO_ENABLED=1 $(call gotest,.,-race $$(go list ./... | grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))),pure)
+	$(call gotest,tools,-count=1 ./...,tools)
+	$(call gotest,tools/images,-count=1 ./...,images)
+	$(call gotest,tests,-count=1 ./internal/... ./cluster/... ./perf/...,tests)
 
 test-crash: export HPP_CRASH_SEEDS := 50
 test-crash: ## Every interruption of every operation, with 50 random crashes for each; the disk in memory at length (root)
 	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
-	$(call gotest,.,-count=1 -timeout 60m -run '$(MATRICES)' $(MATRIX_PACKAGES),-part crashes)
-	CGO_ENABLED=1 $(call gotest,.,-race -count=3 -timeout 40m -skip '$(MATRICES)' ./src/driver/...,-part race)
-	$(call gotest,.,-count=1 -timeout 30m ./src/driver/internal/disk -rapid.checks=20000,-part disk)
+	$(call gotest,.,-count=1 -timeout 60m -run '$(MATRICES)' $(MATRIX_PACKAGES),crashes)
+	CGO_ENABLED=1 $(call gotest,.,-race -count=3 -timeout 40m -skip '$(MATRICES)' ./src/driver/...,race)
+	$(call gotest,.,-count=1 -timeout 30m ./src/driver/internal/disk -rapid.checks=20000,disk)
 
 test-sanity: ## csi-sanity against the built driver's socket, on each filesystem that the kernel has (root)
 	@go -C tools run ./install mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
@@ -117,12 +136,12 @@ test-quota-vm: ## Project quota on XFS and ext4, csi-sanity on it too, in a VM w
 
 test-power: ## Cut the power of that VM POWER_CUTS (1) times on each of XFS, ext4 and btrfs, and look at the disk
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
-	HPP_POWER_CUTS=$(POWER_CUTS) $(call gotest,tests,-count=1 -timeout $(POWER_TIMEOUT) -v -run '^TestPowerCuts$$' ./vm,-v) \
+	HPP_POWER_CUTS=$(POWER_CUTS) $(call gotest,tests,-count=1 -timeout $(POWER_TIMEOUT) -v -run '^TestPowerCuts$$' ./vm) \
 	  | $(call saying,^--- PASS: TestPowerCuts)
 
 test-nfs: ## A pool that two drivers share over NFS, in a VM whose kernel serves and mounts it (nightly)
 	@go -C tools run ./install $(VM_TOOLS) >/dev/null
-	$(call gotest,tests,-count=1 -timeout 30m -v -run '^TestNFS$$' ./vm,-v) | $(call saying,^--- PASS: TestNFS)
+	$(call gotest,tests,-count=1 -timeout 30m -v -run '^TestNFS$$' ./vm) | $(call saying,^--- PASS: TestNFS)
 
 chart-test: ## Chart: lint, render into the real types, server-side dry run, Helm 3 and 4
 	@go -C tools run ./install helm3 helm4 ct promtool >/dev/null
@@ -137,7 +156,7 @@ test-api: ## Operator, custom resource, certificates, legacy provisioners on a r
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards; then chart-testing's installations
 	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
-	$(call gotest,tests,-count=1 -timeout $(E2E_TIMEOUT) -v ./e2e/...,-v)
+	$(call gotest,tests,-count=1 -timeout $(E2E_TIMEOUT) -v ./e2e/...)
 
 e2e-nightly: export HPP_E2E := nightly
 e2e-nightly: E2E_TIMEOUT = 110m

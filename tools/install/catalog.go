@@ -32,6 +32,7 @@ func goTools() map[string]goTool {
 			module: ".", pkg: "github.com/rhysd/actionlint/cmd/actionlint", versionVar: "github.com/rhysd/actionlint.version",
 		},
 		"benchstat": {module: ".", pkg: "golang.org/x/perf/cmd/benchstat"},
+		"gotestsum": {module: ".", pkg: "gotest.tools/gotestsum"},
 	}
 }
 
