@@ -20,6 +20,10 @@ DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/inte
   driver/internal/guard driver/internal/quota internal/kernel/bindmount internal/kernel/btrfs internal/kernel/mounts \
   internal/kernel/projectquota mounter/internal/app mounter/internal/claim provisioner/internal/app \
   provisioner/internal/everynode/manager provisioner/internal/hostpath provisioner/internal/shared)
+no_devices = grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))
+# What serves many at a time on nodes and in the controller. The operator's races are looked for at night: with what it
+# imports, the race detector compiles for minutes.
+RACING := $(patsubst %,./src/%/...,driver internal mounter provisioner)
 # Crashes at every step, and trees of 100,000 files: one goroutine, for minutes with the race detector. They run without.
 MATRIX_TESTS := CrashAtEveryStep CrashDuringRecovery ErrorAtEveryStep AskedAgainThenPowerCut RandomLives \
   TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives Nested Wide Bushy ADeepTreeIsPurged
@@ -78,7 +82,7 @@ down: ## Remove that cluster and all that belongs to it
 	go -C tests run ./cluster down
 
 ##@ Test
-.PHONY: check test test-nightly deps test-unit test-crash test-sanity test-quota-vm test-power chart-test test-api e2e e2e-nightly perf perf-controller fuzz
+.PHONY: check test test-nightly deps deps-cluster deps-tests test-unit test-crash test-sanity test-quota-vm test-power chart-test test-api e2e e2e-nightly perf perf-controller fuzz
 check: ## While you work: lint and tests of the modules that differ from main, as far as Go's cache does not know them
 	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
 	@base=$$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD); \
@@ -91,8 +95,8 @@ check: ## While you work: lint and tests of the modules that differ from main, a
 	if differs '^tools/images/'; then check tools/images ./...; fi; \
 	if differs '^tools/([^i]|install)'; then check tools ./...; fi
 
-test: deps ## All of it, as CI runs it: what computes beside what waits; each test's seconds go to artifacts/timings
-	@$(call lanes,verify test-unit test-quota-vm test-sanity test-power,e2e chart-test test-api)
+test: deps-cluster ## All of it, as CI runs it: what computes beside what waits; each test's seconds go to artifacts/timings
+	@$(call lanes,deps-tests verify test-unit test-quota-vm test-sanity test-power,e2e chart-test test-api)
 
 test-nightly: export HPP_E2E := nightly
 test-nightly: export POWER_CUTS := 30
@@ -103,18 +107,26 @@ test-nightly: deps ## What is too slow for every change: all features, 30 power 
 computes: ; @$(call one_after_another,$(COMPUTES))
 waits: ; @$(call one_after_another,$(WAITS))
 
-deps: ## Install and compile what the tests need, so that no test's time pays for it (root; half an hour, the first time)
-	go -C tools run ./install -all >/dev/null
-	go -C tests run ./cluster assets control-plane cert-manager csi-provisioner csi-resizer node-image vm-kernel
+deps: deps-cluster deps-tests ## Install and compile what the tests need, so that no test's time pays for it (root; 45 minutes, the first time)
+
+deps-cluster: ## … what a kind cluster and the tests on it need
+	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
+	go -C tests run ./cluster assets csi-provisioner csi-resizer node-image
 	@images=$$(mktemp -d); trap 'rm -rf "$$images"' EXIT; go -C tools/images run . --output "$$images" >/dev/null
-	CGO_ENABLED=1 go list -race -test -export ./... >/dev/null
+	go -C tests list -test -export ./e2e >/dev/null
+
+deps-tests: ## … what all the others need
+	@go -C tools run ./install -all >/dev/null
+	go -C tests run ./cluster assets control-plane cert-manager vm-kernel
+	CGO_ENABLED=1 go list -race -test -export $(RACING) >/dev/null
 	@for module in $(MODULES); do echo "go -C $$module list -test -export ./..."; go -C $$module list -test -export ./... >/dev/null; done
 
 test-unit: ## Unit and crash tests of every module, with the race detector on what ships and is concurrent
 	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
 	$(call gotest,.,-count=1 -run '$(MATRICES)' $(MATRIX_PACKAGES),crashes)
 	CGO_ENABLED=1 $(call gotest,.,-race -count=1 -skip '$(MATRICES)' $(addprefix ./,$(DEVICES)),devices)
-	CGO_ENABLED=1 $(call gotest,.,-race $$(go list ./... | grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))),pure)
+	CGO_ENABLED=1 $(call gotest,.,-race $$(go list $(RACING) | $(no_devices)),racing)
+	$(call gotest,.,$$(go list ./... | $(no_devices) | grep -vxF "$$(go list $(RACING))"),others)
 	$(call gotest,tools,-count=1 ./...,tools)
 	$(call gotest,tools/images,-count=1 ./...,images)
 	$(call gotest,tests,-count=1 ./internal/... ./cluster/... ./perf/...,tests)
@@ -124,6 +136,7 @@ test-crash: ## Every interruption of every operation, with 50 random crashes for
 	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
 	$(call gotest,.,-count=1 -timeout 60m -run '$(MATRICES)' $(MATRIX_PACKAGES),crashes)
 	CGO_ENABLED=1 $(call gotest,.,-race -count=3 -timeout 40m -skip '$(MATRICES)' ./src/driver/...,race)
+	CGO_ENABLED=1 $(call gotest,.,-race ./src/operator/...,operator)
 	$(call gotest,.,-count=1 -timeout 30m ./src/driver/internal/disk -rapid.checks=20000,disk)
 
 test-sanity: ## csi-sanity against the built driver's socket, on each filesystem that the kernel has (root)
