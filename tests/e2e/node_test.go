@@ -73,6 +73,17 @@ func (s *scene) grows(node, path string) {
 	})
 }
 
+// growsAfterRestart restarts a node, and waits until a pod there appends to the same file again.
+func (s *scene) growsAfterRestart(node, path string) {
+	s.t.Helper()
+	before := s.lines(node, path)
+	s.must(s.cluster.RestartNode(s.ctx, node))
+	s.eventually("the pod appends again, to the same file", func() (bool, string) {
+		now := s.lines(node, path)
+		return now > before, fmt.Sprintf("%d lines before, %d now", before, now)
+	})
+}
+
 // sum is the SHA-256 of a file on a node.
 func (s *scene) sum(node, path string) string {
 	s.t.Helper()

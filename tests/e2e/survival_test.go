@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,12 +35,7 @@ func TestDataSurvives(t *testing.T) {
 			s.output(on(node, s.pod("after", claimed("after"), writeData()...)))
 		}},
 		step{"NodeIsRestarted", func(s *scene) {
-			lines := s.lines(node, volumePath(poolLocal, volume)+"/lines")
-			s.must(s.cluster.RestartNode(s.ctx, node))
-			s.eventually("the pod appends again, to the same file", func() (bool, string) {
-				now := s.lines(node, volumePath(poolLocal, volume)+"/lines")
-				return now > lines, fmt.Sprintf("%d lines before, %d now", lines, now)
-			})
+			s.growsAfterRestart(node, volumePath(poolLocal, volume)+"/lines")
 		}},
 		step{"DataIsThereAfterTheRestart", func(s *scene) {
 			s.driverPod(node)

@@ -101,7 +101,7 @@ func (s *scene) adopted(node, pool string, want int) {
 func TestTakeoverFromKubevirt(t *testing.T) {
 	nightly(t)
 	node := world.workers[1]
-	extra := pool{Name: kubevirtPool, Path: pathOf(kubevirtPool)}
+	extra := pool{Name: kubevirtPool, Path: pathOf(kubevirtPool), Inline: true}
 	snapshots := pathOf(kubevirtPool) + "/csi/snapshots"
 	var first, second string
 	alone(t, "volumes that kubevirt's driver made are served and deleted properly",
@@ -138,6 +138,21 @@ func TestTakeoverFromKubevirt(t *testing.T) {
 			s.deletePod("new")
 			s.remove(s.claim("new", "", "0"))
 			s.gone(volume)
+		}},
+		step{"AnInlineVolumeLivesThroughARebootAndEndsWithItsPod", func(s *scene) {
+			csi := pathOf(kubevirtPool) + "/csi"
+			volume := inline(map[string]string{"storagePool": kubevirtPool, "size": "16Mi"})
+			s.create(on(node, s.pod("inline", volume, appendLines()...)))
+			s.running("inline")
+			directory := s.onNode(node, "ls -d "+csi+"/csi-*")
+			s.onNode(node, "rm "+csi+"/.hpp/volumes/csi-*.json") // kubevirt's driver made none
+			s.growsAfterRestart(node, directory+"/lines")
+			s.deletePod("inline")
+			s.vanishes(node, directory)
+			s.eventually("the records are those of two claims", func() (bool, string) {
+				records := s.list(node, csi+"/.hpp/volumes")
+				return len(records) == 2, strings.Join(records, " ")
+			})
 		}},
 		step{"TheyAreDeletedAndNothingElse", func(s *scene) {
 			for claim, volume := range map[string]string{"first": first, "second": second} {

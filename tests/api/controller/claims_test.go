@@ -81,14 +81,20 @@ func (w *world) bound(t *testing.T, node string) *corev1.PersistentVolume {
 	t.Helper()
 	_, q := w.request(t, 16*mib, node)
 	w.create(t, w.controller, q, node)
+	return w.persistentVolume(t, q.GetName(), q.GetName(), node)
+}
+
+// persistentVolume makes one of a volume on a node.
+func (w *world) persistentVolume(t *testing.T, name, handle, node string) *corev1.PersistentVolume {
+	t.Helper()
 	pv := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: q.GetName()},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, StorageClassName: "none",
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeHandle: q.GetName()},
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeHandle: handle},
 			},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{

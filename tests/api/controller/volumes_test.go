@@ -95,6 +95,43 @@ func growth(t *testing.T, w *world) {
 	w.deleted(t, pv.Name)
 }
 
+// oneHandle: several PersistentVolumes of one volume, as somebody makes them by hand. It is deleted with the last one.
+func oneHandle(t *testing.T, w *world) {
+	const node = "node-2"
+	first := w.bound(t, node)
+	id := first.Name
+	second, elsewhere := w.persistentVolume(t, "second", id, node), w.persistentVolume(t, "third", id, "node-1")
+	use := func(ctx context.Context) error {
+		_, err := w.controller.ControllerExpandVolume(ctx, &pb.ControllerExpandVolumeRequest{
+			VolumeId: id, CapacityRange: &pb.CapacityRange{RequiredBytes: mib},
+		})
+		return err
+	}
+	// What is watched comes in order: who knows the third, and that it is gone, knows the second.
+	harness.Eventually(t, "the controller knows all three", func(ctx context.Context) error {
+		if err := use(ctx); err == nil || !strings.Contains(err.Error(), "third") {
+			return fmt.Errorf("a volume of several nodes: %w", err)
+		}
+		return nil
+	})
+	w.Delete(t, elsewhere)
+	harness.Eventually(t, "the controller knows that the third is gone", use)
+	_, err := w.controller.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: id})
+	want := "PersistentVolumes " + id + ", second all have the volumeHandle " + id
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), want) {
+		t.Errorf("delete a volume of two: %v, want %s", err, want)
+	}
+	if !w.nodes[node].has(id) {
+		t.Error("the volume is gone while two PersistentVolumes have it")
+	}
+	w.Delete(t, second)
+	harness.Eventually(t, "the volume is deleted with the last one", func(ctx context.Context) error {
+		_, err := w.controller.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: id})
+		return err
+	})
+	w.deleted(t, id)
+}
+
 // gone: the volumes of a node that does not come back are let go once there is no Node object, or when somebody says
 // so.
 func gone(t *testing.T, w *world) {

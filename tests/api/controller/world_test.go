@@ -87,6 +87,7 @@ func TestController(t *testing.T) {
 		{"choose", choose},
 		{"scheduler", scheduler},
 		{"growth", growth},
+		{"one-handle", oneHandle},
 		{"sanity", sanity}, // before nodes go that may return: they have to be asked for a volume without a PV
 		{"metrics", documented},
 		{"tokens", tokens},

@@ -37,6 +37,9 @@ type room struct {
 // IsShared reports whether other nodes work on a pool's disk as well.
 func IsShared(d FS) bool { _, is := d.(room); return is }
 
+// NodeOf is the node whose room a disk is seen from, "" where it has none.
+func NodeOf(d FS) string { r, _ := d.(room); return r.node }
+
 // Whole is the disk with all rooms in it.
 func Whole(d FS) FS {
 	if r, is := d.(room); is {

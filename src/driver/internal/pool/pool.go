@@ -116,13 +116,9 @@ func (p *Pool) open() *Open {
 	if known.id != "" && p.set.expects(p.spec.Name, known.id) {
 		if d, marker, err := p.openOwn(known.id); err == nil {
 			b := known.backend
-			room := ""
-			if p.shared() {
-				room = p.set.Node
-			}
 			return &Open{
-				Name: p.spec.Name, Room: room, Disk: d, Limits: b.On(d), Backend: b, Ledger: p.ledger, Log: p.log, pool: p,
-				marker: marker,
+				Name: p.spec.Name, Room: disk.NodeOf(d), Disk: d, Limits: b.On(d), Backend: b, Ledger: p.ledger, Log: p.log,
+				pool: p, marker: marker,
 			}
 		}
 	}

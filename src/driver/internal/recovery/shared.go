@@ -79,7 +79,8 @@ func finishCreate(d disk.FS, node, id string) error {
 }
 
 // unprepare keeps the node whose room it is from placing its record after all: one that has paused may go on while its
-// room is cleared by another. A record that it has placed before is there to be finished.
+// room is cleared by another. A record that it has placed before is there to be finished; with another node's it has
+// lost, and nothing needs what is in its room.
 func unprepare(d disk.FS, id string) error {
 	if !disk.IsShared(d) {
 		return nil
@@ -87,8 +88,8 @@ func unprepare(d disk.FS, id string) error {
 	if err := records.Forget(d, id); err != nil {
 		return err
 	}
-	now, _, err := readRecord(d, id)
-	if err == nil && now.Record {
+	now, r, err := readRecord(d, id)
+	if err == nil && now.Record && r.Node == disk.NodeOf(d) {
 		err = fmt.Errorf("%w: %s; try again", ErrMoving, id)
 	}
 	return err

@@ -198,6 +198,7 @@ func TestASecondNodeAtEveryStep(t *testing.T) {
 					atLeast(t, step-1, 10)
 					return
 				}
+				a.settled(t, about+", before they start again")
 				e.ended(t, d, about)
 			}
 		})

@@ -461,7 +461,7 @@ func TestRegisters(t *testing.T) {
 	}
 	n.create(t, n.persistentVolume(corev1.VolumeBound))
 	asked := make(chan struct{}, 1)
-	n.cluster.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+	n.cluster.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		select {
 		case asked <- struct{}{}:
 		default:
