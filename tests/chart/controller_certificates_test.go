@@ -14,25 +14,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
-// TestControllerCertificates: who writes the Secret, whom the nodes trust, and what the controller may write.
+// TestControllerCertificates: who writes the Secret, whom the nodes trust, and what the controller may write: what Helm
+// has made for it, and nothing else.
 func TestControllerCertificates(t *testing.T) {
 	t.Parallel()
-	const certificate, ca = controller + "-certificate", controller + "-ca"
+	const certificate, own, ca = controller + "-certificate", controller + "-tls", controller + "-authorities"
 	type facts struct {
 		Secret, CA             string
 		Service, ConfigMap     map[string]string // annotations
 		Foreign                []string          // objects of cert-manager
+		Empty                  []string          // objects that Helm makes for the controller to fill
 		WritesSecret, WritesCA bool
 	}
 	for mode, want := range map[string]facts{
-		"self-managed": {Secret: certificate, CA: ca, WritesSecret: true, WritesCA: true},
+		"self-managed": {Secret: own, CA: ca, Empty: []string{own, ca}, WritesSecret: true, WritesCA: true},
 		"cert-manager": {
-			Secret: certificate, CA: ca, WritesCA: true,
+			Secret: certificate, CA: ca, Empty: []string{ca}, WritesCA: true,
 			Foreign: []string{"Certificate storage/" + certificate, "Issuer storage/" + controller + "-issuer"},
 		},
 		"openshift": {
@@ -40,7 +43,7 @@ func TestControllerCertificates(t *testing.T) {
 			Service:   map[string]string{"service.beta.openshift.io/serving-cert-secret-name": certificate},
 			ConfigMap: map[string]string{"service.beta.openshift.io/inject-cabundle": "true"},
 		},
-		"existingSecret": {Secret: "mine", CA: ca, WritesCA: true},
+		"existingSecret": {Secret: "mine", CA: ca, Empty: []string{ca}, WritesCA: true},
 	} {
 		values := helmcli.Values{Set: map[string]string{"controller.certificates": mode}}
 		if mode == "existingSecret" {
@@ -51,7 +54,7 @@ func TestControllerCertificates(t *testing.T) {
 		rules := helmcli.Find[*rbacv1.Role](t, objects, controller).Rules
 		got := facts{
 			Service:      helmcli.Find[*corev1.Service](t, objects, controller).Annotations,
-			WritesSecret: allowed(rules, right{"", "secrets", certificate, "update"}),
+			WritesSecret: allowed(rules, right{"", "secrets", own, "patch"}),
 			WritesCA:     allowed(rules, right{"", "configmaps", ca, "patch"}),
 		}
 		args := container(t, spec, "driver").Args
@@ -77,14 +80,60 @@ func TestControllerCertificates(t *testing.T) {
 			switch kind, _, _ := strings.Cut(id, " "); {
 			case kind == "Certificate" || kind == "Issuer":
 				got.Foreign = append(got.Foreign, id)
-			case kind == "ConfigMap" && strings.HasPrefix(objects[i].GetName(), controller):
+			case kind == "ConfigMap" && objects[i].GetName() == controller+"-service-ca":
 				got.ConfigMap = objects[i].GetAnnotations()
+			case (kind == "ConfigMap" || kind == "Secret") && strings.HasPrefix(objects[i].GetName(), controller):
+				got.Empty = append(got.Empty, objects[i].GetName())
+				withoutData(t, objects[i])
+			}
+		}
+		for _, resource := range []string{"secrets", "configmaps"} {
+			if allowed(rules, right{"", resource, "", "create"}) {
+				t.Errorf("%s: the controller may create %s", mode, resource)
 			}
 		}
 		slices.Sort(got.Foreign)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", mode, diff)
 		}
+	}
+}
+
+// withoutData wants an object without data: then neither Helm nor kubectl takes away what somebody has written into it.
+func withoutData(t *testing.T, object client.Object) {
+	t.Helper()
+	var data int
+	switch o := object.(type) {
+	case *corev1.Secret:
+		data = len(o.Data) + len(o.StringData)
+	case *corev1.ConfigMap:
+		data = len(o.Data) + len(o.BinaryData)
+	}
+	if data > 0 {
+		t.Errorf("%s is not empty: %+v", object.GetName(), object)
+	}
+}
+
+// TestTheOperatorsRenderingLeavesOutWhatIsFilled: it takes back what it did not write. Helm makes these objects.
+func TestTheOperatorsRenderingLeavesOutWhatIsFilled(t *testing.T) {
+	t.Parallel()
+	filled := []string{
+		"Secret storage/" + controller + "-tls", "ConfigMap storage/" + controller + "-authorities",
+		"ConfigMap storage/hpp-hostpath-provisioner-shared-pool-ids",
+	}
+	of := func(values helmcli.Values) (found []string) {
+		for _, id := range helmcli.Ids(helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))) {
+			if slices.Contains(filled, id) {
+				found = append(found, id)
+			}
+		}
+		return found
+	}
+	if got := of(withOperator(helmcli.Values{}, nil)); len(got) != len(filled) {
+		t.Errorf("beside the operator Helm makes %v, want %v", got, filled)
+	}
+	if got := of(helmcli.Values{Set: set("mounter.managed", "true")}); len(got) > 0 {
+		t.Errorf("the operator would apply %v", got)
 	}
 }
 

@@ -55,8 +55,8 @@ func TestControllerArguments(t *testing.T) {
 			"--state-dir=/var/lib/hostpath-provisioner-state", "--http-address=:9898",
 			"--log-level=info", "--log-format=json",
 			"--tunnel-address=:7443", "--serving-name=" + controller + ".storage.svc", "--certificates=self-managed",
-			"--certificate-secret=" + controller + "-certificate", "--controller-ca=" + controller + "-ca",
-			"--shared-pools=hpp-hostpath-provisioner-shared-pools",
+			"--certificate-secret=" + controller + "-tls", "--controller-ca=" + controller + "-authorities",
+			"--shared-pools=hpp-hostpath-provisioner-shared-pool-ids",
 			"--node-service-account=hpp-hostpath-provisioner-csi",
 			"--node-pods=app.kubernetes.io/component=csi-driver,app.kubernetes.io/instance=hpp," +
 				"app.kubernetes.io/name=hostpath-provisioner",

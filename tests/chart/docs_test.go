@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
@@ -19,10 +20,9 @@ import (
 var (
 	fence   = regexp.MustCompile("(?ms)^( *)```(yaml|sh)\n(.*?)^ *```$")
 	heredoc = regexp.MustCompile(`(?ms)<<EOF$\n(.*?)^ *EOF$`)
-	pools   = regexp.MustCompile(`(?m)^storagePools:`)
 )
 
-// TestYAMLInDocs: objects in the docs decode strictly into their types, and the chart takes the values that have pools.
+// TestYAMLInDocs: objects in the docs decode strictly into their types, and the chart takes the values.
 func TestYAMLInDocs(t *testing.T) {
 	t.Parallel()
 	helm := helmsdk.Newest()
@@ -33,7 +33,7 @@ func TestYAMLInDocs(t *testing.T) {
 	decoder := serializer.NewCodecFactory(all, serializer.EnableStrict).UniversalDeserializer()
 	objects, values := 0, 0
 	eachYAML(t, func(file, block string) {
-		if pools.MatchString(block) {
+		if areValues(t, file, block) {
 			values++
 			path := filepath.Join(t.TempDir(), "values.yaml")
 			if err := os.WriteFile(path, []byte(block), 0o600); err != nil {
@@ -59,9 +59,35 @@ func TestYAMLInDocs(t *testing.T) {
 			objects++
 		}
 	})
-	if objects < 10 || values < 5 {
+	if objects < 10 || values < 12 {
 		t.Errorf("%d objects and %d sets of values in the docs: the test does not find them", objects, values)
 	}
+}
+
+// areValues reports whether a block has values of the chart: all its keys are such, or the block is wrong.
+func areValues(t *testing.T, file, block string) bool {
+	t.Helper()
+	var all, keys map[string]any
+	if err := yaml.Unmarshal([]byte(block), &keys); err != nil || keys["apiVersion"] != nil {
+		return false // a list, or objects, which the decoder reads
+	}
+	text, err := os.ReadFile(filepath.Join(helmcli.ChartDir(t), "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	for key := range keys {
+		if _, is := all[key]; is {
+			known++
+		}
+	}
+	if known > 0 && known < len(keys) {
+		t.Errorf("%s: some of these are no values of the chart:\n%s", file, block)
+	}
+	return known > 0
 }
 
 // eachYAML calls look with each block of YAML, and with what a shell block hands to kubectl.

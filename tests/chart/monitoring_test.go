@@ -372,7 +372,7 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 			"self-managed": {"operator", map[string]string{"operator.webhook.certificates": "self-managed"}, []endpoint{
 				{
 					"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
-					"Secret hpp-hostpath-provisioner-operator-certificate ca.crt",
+					"Secret hpp-hostpath-provisioner-operator-tls ca.crt",
 				},
 			}},
 			"cert-manager": {"operator", map[string]string{"operator.webhook.certificates": "cert-manager"}, []endpoint{

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,14 +18,15 @@ import (
 // TestCertificateModes: who writes the Secret, who writes the caBundle, and which Secret the operator is told to read.
 func TestCertificateModes(t *testing.T) {
 	t.Parallel()
-	const certificate = operator + "-certificate"
+	const certificate, own = operator + "-certificate", operator + "-tls"
 	type facts struct {
 		Secret           string
 		Webhook, Service map[string]string // annotations
 		Foreign          []string          // objects of cert-manager
+		Empty            []string          // Secrets that Helm makes for the operator to fill
 	}
 	for mode, want := range map[string]facts{
-		"self-managed": {Secret: certificate},
+		"self-managed": {Secret: own, Empty: []string{own}},
 		"cert-manager": {
 			Secret: certificate, Webhook: map[string]string{"cert-manager.io/inject-ca-from": "storage/" + certificate},
 			Foreign: []string{"Certificate storage/" + certificate, "Issuer storage/" + operator + "-issuer"},
@@ -44,9 +46,13 @@ func TestCertificateModes(t *testing.T) {
 			Webhook: helmcli.Find[*admissionv1.ValidatingWebhookConfiguration](t, objects, operator).Annotations,
 			Service: helmcli.Find[*corev1.Service](t, objects, operator).Annotations,
 		}
-		for _, id := range helmcli.Ids(objects) {
+		for i, id := range helmcli.Ids(objects) {
 			if slices.Contains([]string{"Certificate storage/" + certificate, "Issuer storage/" + operator + "-issuer"}, id) {
 				got.Foreign = append(got.Foreign, id)
+			}
+			if strings.HasPrefix(id, "Secret storage/"+operator) {
+				got.Empty = append(got.Empty, objects[i].GetName())
+				withoutData(t, objects[i])
 			}
 		}
 		slices.Sort(got.Foreign)

@@ -67,20 +67,22 @@ func allowed(rules []rbacv1.PolicyRule, wanted right) bool {
 func driverSides() map[string]helmcli.Values {
 	everything := renderings()["everything"]
 	everything.JSON = map[string]string{
-		"extraObjects": "[]", "driver.reportPools": "true", "legacyProvisioner.enabled": "true",
+		"extraObjects": "[]", "driver.reportPools": "true", "mounter.managed": "true", "legacyProvisioner.enabled": "true",
 		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
 		"legacyProvisioner.everyNode.enabled": "true",
 	}
 	return map[string]helmcli.Values{
 		"everything": everything,
 		"default": {JSON: map[string]string{
-			"driver.reportPools": "true", "legacyProvisioner.enabled": "true", "openshift": "true",
+			"driver.reportPools": "true", "mounter.managed": "true", "legacyProvisioner.enabled": "true", "openshift": "true",
 			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
 			"legacyProvisioner.everyNode.enabled": "true",
 			"networkPolicies.enabled":             "true",
 			"monitoring.serviceMonitor.enabled":   "true", "monitoring.prometheusRule.enabled": "true",
 		}},
-		"cert-manager": {JSON: map[string]string{"controller.certificates": `"cert-manager"`, "controller.replicas": "2"}},
+		"cert-manager": {JSON: map[string]string{
+			"controller.certificates": `"cert-manager"`, "controller.replicas": "2", "mounter.managed": "true",
+		}},
 	}
 }
 
@@ -179,6 +181,7 @@ func TestOperatorRightsAreLeast(t *testing.T) {
 		{"security.openshift.io", "securitycontextconstraints", "", "delete"},
 		{"", "secrets", "", "get"},
 		{"", "secrets", "", "list"},
+		{"", "secrets", "", "create"},
 		{"", "pods", "", "create"},
 		{"", "pods/exec", "", "create"},
 		{"", "serviceaccounts/token", "", "create"},
@@ -214,14 +217,13 @@ func TestOperatorRightsAreLeast(t *testing.T) {
 	}
 }
 
-// TestOperatorReadsItsCertificate in every mode, and writes it in one.
+// TestOperatorReadsItsCertificate in every mode, and writes it in one. It makes no Secret, and hands out no such right.
 func TestOperatorReadsItsCertificate(t *testing.T) {
 	t.Parallel()
 	for mode, secret := range map[string]string{
-		"self-managed": operator + "-certificate", "cert-manager": operator + "-certificate",
+		"self-managed": operator + "-tls", "cert-manager": operator + "-certificate",
 		"openshift": operator + "-certificate", "existingSecret": "mine",
 	} {
-		// In self-managed mode the controller has the right to make a Secret, and the operator hands it out.
 		set := map[string]string{"operator.webhook.certificates": mode, "controller.certificates": mode}
 		if mode == "existingSecret" {
 			set["operator.webhook.existingSecret"], set["controller.existingSecret"] = secret, "the-controllers"
@@ -235,7 +237,7 @@ func TestOperatorReadsItsCertificate(t *testing.T) {
 		got["create"] = allowed(own.in(true), right{"", "secrets", "", "create"})
 		writes := mode == "self-managed"
 		want := map[string]bool{
-			"get": true, "watch": true, "update": writes, "patch": writes, "create": writes, "delete": false,
+			"get": true, "watch": true, "update": writes, "patch": false, "create": false, "delete": false,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: rights to Secret %s (-want +got):\n%s", mode, secret, diff)

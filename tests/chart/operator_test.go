@@ -38,7 +38,7 @@ func TestOperatorArguments(t *testing.T) {
 	want := []string{
 		"--release-name=hpp", "--base-config=" + operator + "-base", "--driver-name=kubevirt.io.hostpath-provisioner",
 		"--service=" + operator, "--webhook-configuration=" + operator, "--webhook-port=9443", "--certificates=self-managed",
-		"--certificate-secret=" + operator + "-certificate", "--metrics-address=:8443", "--health-address=:8081",
+		"--certificate-secret=" + operator + "-tls", "--metrics-address=:8443", "--health-address=:8081",
 		"--log-level=info", "--log-format=json",
 	}
 	manager := container(t, spec, "operator")

@@ -49,7 +49,8 @@ func TestContainersAndArguments(t *testing.T) {
 			"--driver-name=kubevirt.io.hostpath-provisioner", "--topology-key=topology.hostpath.csi/node",
 			"--config=/etc/hostpath-provisioner/config.yaml", "--state-dir=/var/lib/hostpath-provisioner-state",
 			"--host-root=/host", "--kubelet-dir=/var/lib/kubelet", "--http-address=:9898", "--log-level=info",
-			"--log-format=json", "--controller=" + controller + ".storage.svc:7443", "--controller-ca=" + controller + "-ca",
+			"--log-format=json", "--controller=" + controller + ".storage.svc:7443",
+			"--controller-ca=" + controller + "-authorities",
 			"--controller-token=/var/run/secrets/hostpath-provisioner/token", "--daemon-set=hpp-hostpath-provisioner-csi",
 		},
 	}

@@ -118,10 +118,6 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"two pools at one path": {json: both(one+`,{"name":"two","path":"/srv/one"}`, ""), want: []string{
 				`storagePools[1] "two": its path /srv/one and that of storagePools[0] "one" (/srv/one) lie inside each other`,
 			}},
-			"kube-system": {set: map[string]string{"namespaceOverride": "kube-system"}, want: []string{
-				"controller.certificates is self-managed, which takes the right to create Secrets, and one made in kube-system " +
-					"can let a node join; install into another namespace, or choose another kind of certificate.",
-			}},
 			"pool around stateDir": {
 				json: both(`{"name":"one","path":"/var/lib/hostpath-provisioner-state/x"}`, ""),
 				want: []string{

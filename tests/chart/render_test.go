@@ -231,6 +231,11 @@ func TestObjectsOfEachRendering(t *testing.T) {
 		"ConfigMap storage/hpp-hostpath-provisioner-csi", "DaemonSet storage/hpp-hostpath-provisioner-csi",
 		"ServiceAccount storage/hpp-hostpath-provisioner-csi",
 	}
+	filled := []string{
+		"Secret storage/" + controller + "-tls", "ConfigMap storage/" + controller + "-authorities",
+		"ConfigMap storage/hpp-hostpath-provisioner-shared-pool-ids",
+	}
+	base = append(base, filled...)
 	class := []string{"StorageClass /hostpath-local", "Pod storage/hpp-hostpath-provisioner-test-hostpath-local"}
 	scc := []string{
 		"SecurityContextConstraints /hpp-hostpath-provisioner-csi",
@@ -247,6 +252,7 @@ func TestObjectsOfEachRendering(t *testing.T) {
 		"Service storage/" + operator,
 		"ServiceAccount storage/" + operator, "ValidatingWebhookConfiguration /" + operator,
 	}
+	own = append(own, filled...)
 	for name, want := range map[string][]string{
 		"operator, openshift":       own,
 		"operator, existing secret": own,
@@ -273,7 +279,7 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 		kinds[object.GetObjectKind().GroupVersionKind().Kind]++
 	}
 	want := map[string]int{
-		"CSIDriver": 1, "ClusterRole": 3, "ClusterRoleBinding": 2, "ConfigMap": 3, "DaemonSet": 1, "Deployment": 1,
+		"CSIDriver": 1, "ClusterRole": 3, "ClusterRoleBinding": 2, "ConfigMap": 4, "DaemonSet": 1, "Deployment": 1,
 		"NetworkPolicy": 2, "Pod": 1, "PodDisruptionBudget": 1, "PodMonitor": 2, "PrometheusRule": 1, "Role": 2,
 		"RoleBinding": 3, "Secret": 1, "SecurityContextConstraints": 1, "Service": 1, "ServiceAccount": 2, "StorageClass": 2,
 	}

@@ -33,17 +33,16 @@ func TestRolesAreLeast(t *testing.T) {
 	const lease = "kubevirt-io-hostpath-provisioner"
 	for name, want := range map[string][]rbacv1.PolicyRule{
 		"hpp-hostpath-provisioner-csi-driver": {
-			named(rule("", "configmaps", "get"), controller+"-ca"),
+			named(rule("", "configmaps", "get"), controller+"-authorities"),
 			named(rule("apps", "daemonsets", "get"), "hpp-hostpath-provisioner-csi"),
 		},
 		controller: {
 			rule("storage.k8s.io", "csistoragecapacities", "list", "delete"), // those of per-node provisioners
 			rule("", "pods", "list"), // is a node's of an older version?
-			named(rule("", "configmaps", "get", "patch"), controller+"-ca"),
+			named(rule("", "configmaps", "get", "patch"), controller+"-authorities"),
+			named(rule("", "secrets", "get", "patch"), controller+"-tls"),
 			// which filesystem each shared pool is
-			named(rule("", "configmaps", "get", "update"), "hpp-hostpath-provisioner-shared-pools"),
-			named(rule("", "secrets", "get", "update"), controller+"-certificate"),
-			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}},
+			named(rule("", "configmaps", "get", "patch"), "hpp-hostpath-provisioner-shared-pool-ids"),
 			// csi-provisioner
 			rule("storage.k8s.io", "csistoragecapacities", "get", "list", "watch", "create", "update", "delete"),
 			rule("", "pods", "get"), rule("apps", "replicasets", "get"), // level 2 of the owner chain

@@ -24,7 +24,8 @@ import (
 const (
 	controllerService = fullName + "-controller"
 	controllerSecret  = fullName + "-controller-certificate"
-	controllerCA      = fullName + "-controller-ca"
+	selfManagedSecret = fullName + "-controller-tls"
+	controllerCA      = fullName + "-controller-authorities"
 	// serviceCA is the ConfigMap that OpenShift's service CA fills in, and its key.
 	serviceCA    = fullName + "-controller-service-ca"
 	serviceCAKey = "service-ca.crt"
@@ -39,7 +40,7 @@ func TestControllerCertificates(t *testing.T) {
 			s.whenDone(func(ctx context.Context) error { return s.install(ctx, s.values("info")) })
 		}},
 		step{"SelfManaged", func(s *scene) {
-			s.trusts(controllerCA, "ca.crt", s.authorityOf(controllerSecret))
+			s.trusts(controllerCA, "ca.crt", s.authorityOf(selfManagedSecret))
 			s.serves("self-managed")
 		}},
 		step{"ExistingSecret", func(s *scene) {
@@ -54,7 +55,6 @@ func TestControllerCertificates(t *testing.T) {
 		}},
 		// The test is its service CA. It comes before cert-manager, which would make the Secret again.
 		step{"OpenShift", func(s *scene) {
-			s.kubectl("delete", "secret", controllerSecret, "--namespace", namespace)
 			authority := s.writeCertificate(controllerSecret)
 			injected := make(chan error, 1)
 			go func() { injected <- s.inject(authority) }()
@@ -75,7 +75,7 @@ func TestControllerCertificates(t *testing.T) {
 		}},
 		step{"SelfManagedAgain", func(s *scene) {
 			s.must(s.install(s.ctx, s.values("info")))
-			s.trusts(controllerCA, "ca.crt", s.authorityOf(controllerSecret))
+			s.trusts(controllerCA, "ca.crt", s.authorityOf(selfManagedSecret))
 			s.serves("again")
 		}},
 	)

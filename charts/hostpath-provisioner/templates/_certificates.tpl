@@ -38,6 +38,18 @@ spec:
     {{- toYaml $issuer | nindent 4 }}
 {{- end -}}
 
+{{/* An object without data, which somebody else fills: a Secret is Opaque, since one for TLS could not be empty. Takes (list $ "component" "Kind"
+"name" annotations). */}}
+{{- define "hostpath-provisioner.empty" -}}
+{{- $root := index . 0 -}}
+apiVersion: v1
+kind: {{ index . 2 }}
+metadata:
+  name: {{ index . 3 }}
+  namespace: {{ include "hostpath-provisioner.namespace" $root }}
+  {{- include "hostpath-provisioner.marks" (list $root (index . 1) dict (index . 4)) | nindent 2 }}
+{{- end -}}
+
 {{/* What is wrong with the values that choose a certificate, as a YAML list of sentences. Takes (list $ "path of the values" values). */}}
 {{- define "hostpath-provisioner.problems.certificates" -}}
 {{- $problems := list -}}
@@ -49,9 +61,6 @@ spec:
 {{- $problems = append $problems (printf "%s.certificates is existingSecret, and %s.existingSecret is empty; name a Secret of the namespace with tls.crt, tls.key and ca.crt." $at $at) -}}
 {{- else if and (ne $mode "existingSecret") $values.existingSecret -}}
 {{- $problems = append $problems (printf "%s.existingSecret is %q, and %s.certificates is %s; set that to existingSecret, or remove the name." $at $values.existingSecret $at $mode) -}}
-{{- end -}}
-{{- if and (eq $mode "self-managed") (eq (include "hostpath-provisioner.namespace" $root) "kube-system") -}}
-{{- $problems = append $problems (printf "%s.certificates is self-managed, which takes the right to create Secrets, and one made in kube-system can let a node join; install into another namespace, or choose another kind of certificate." $at) -}}
 {{- end -}}
 {{- with $values.certManager.issuerRef -}}
 {{- if ne $mode "cert-manager" -}}

@@ -20,7 +20,7 @@ import (
 
 // Modes: who makes the Secret, and who publishes the authorities that clients trust.
 const (
-	// SelfManaged: who serves does both.
+	// SelfManaged: the chart makes the Secret, without data; who serves fills it, and publishes the authorities.
 	SelfManaged = "self-managed"
 	// CertManager: cert-manager makes the Secret.
 	CertManager = "cert-manager"
@@ -49,7 +49,7 @@ type Source struct {
 	Secret string
 	// DNSName is <service>.<namespace>.svc.
 	DNSName string
-	// Maker says who makes a self-managed Secret, and where to look when it does not.
+	// Maker says who fills a self-managed Secret, and where to look when that does not happen.
 	Maker string
 }
 

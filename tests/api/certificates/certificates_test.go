@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ import (
 
 const (
 	secretName = harness.OperatorName + "-certificate"
+	ownName    = harness.OperatorName + "-tls"
 	host       = harness.OperatorName + "." + harness.Namespace + ".svc"
 )
 
@@ -65,31 +67,42 @@ func (w *world) install(t *testing.T, mode string, more helmcli.Values) {
 	})
 }
 
+// secret is that of cert-manager or of OpenShift.
 func secret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: secretName}}
 }
 
-// selfManaged: nobody does anything, also not when the Secret is lost.
+// own is the Secret that Helm makes without data, and the operator fills.
+func own() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: ownName}}
+}
+
+// selfManaged: nobody does anything, also not when the certificate is lost, and an upgrade keeps it. A Secret that
+// somebody has deleted comes back with an upgrade: the operator may not make one.
 func selfManaged(t *testing.T, w *world) {
+	values := helmcli.Values{Set: map[string]string{"operator.webhook.certificates": "self-managed"}}
 	w.install(t, "self-managed", helmcli.Values{})
 	w.Ready(t)
 	w.answers(t)
-	lost := harness.Get(t, w.Server, secret())
-	w.Delete(t, secret())
-	harness.Until(t, w.Server, "another certificate", secret(), func(s *corev1.Secret) error {
-		if string(s.Data["tls.crt"]) == string(lost.Data["tls.crt"]) {
-			return fmt.Errorf("it is the lost one")
-		}
-		return nil
+	first := harness.Get(t, w.Server, own())
+	values.Set["commonLabels.upgraded"] = "once"
+	w.Upgrade(t, values)
+	kept := harness.Get(t, w.Server, own())
+	if !reflect.DeepEqual(kept.Data, first.Data) || kept.Labels["upgraded"] != "once" {
+		t.Errorf("an upgrade has changed the certificate, or nothing at all: labels %v", kept.Labels)
+	}
+	w.renewed(t, func() {
+		harness.Change(t, w.Server, own(), func(s *corev1.Secret) { s.Data = nil })
 	})
-	w.serves(t, "tls.crt")
-	w.Ready(t)
-	w.answers(t)
+	w.renewed(t, func() {
+		w.Delete(t, own())
+		w.Upgrade(t, values)
+	})
 	// A caBundle that somebody spoils is mended.
 	w.inject(t, []byte(authority(t, "another").certificate))
 	harness.Until(t, w.Server, "the caBundle", configuration(),
 		func(c *admissionregistrationv1.ValidatingWebhookConfiguration) error {
-			got, want := c.Webhooks[0].ClientConfig.CABundle, harness.Get(t, w.Server, secret()).Data["ca.crt"]
+			got, want := c.Webhooks[0].ClientConfig.CABundle, harness.Get(t, w.Server, own()).Data["ca.crt"]
 			if string(got) != string(want) {
 				return fmt.Errorf("it is\n%s\nwant\n%s", got, want)
 			}
@@ -98,20 +111,36 @@ func selfManaged(t *testing.T, w *world) {
 	w.answers(t)
 }
 
+// renewed wants another certificate to be made and served after the own one is lost.
+func (w *world) renewed(t *testing.T, lose func()) {
+	t.Helper()
+	lost := harness.Get(t, w.Server, own())
+	lose()
+	made := harness.Until(t, w.Server, "another certificate", own(), func(s *corev1.Secret) error {
+		if len(s.Data["tls.crt"]) == 0 || string(s.Data["tls.crt"]) == string(lost.Data["tls.crt"]) {
+			return fmt.Errorf("it is the lost one, or none")
+		}
+		return nil
+	})
+	w.servesPEM(t, made.Data["tls.crt"])
+	w.Ready(t)
+	w.answers(t)
+}
+
 // existingSecret: the administrator makes and renews it, under a name of his own.
 func existingSecret(t *testing.T, w *world) {
 	w.install(t, "existingSecret", helmcli.Values{Set: map[string]string{"operator.webhook.existingSecret": "mine"}})
 	w.unready(t, `no certificate to serve from the Secret storage/mine: it is not there`)
-	own := &corev1.Secret{
+	mine := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "mine"}, Type: corev1.SecretTypeTLS,
 	}
-	own.Data = authority(t, "first").secret(t)
-	w.Create(t, own)
-	defer w.Delete(t, own)
+	mine.Data = authority(t, "first").secret(t)
+	w.Create(t, mine)
+	defer w.Delete(t, mine)
 	w.Ready(t)
 	w.answers(t)
 	renewed := authority(t, "second").secret(t)
-	harness.Change(t, w.Server, own, func(s *corev1.Secret) { s.Data = renewed })
+	harness.Change(t, w.Server, mine, func(s *corev1.Secret) { s.Data = renewed })
 	w.servesPEM(t, renewed["tls.crt"])
 	w.Ready(t)
 	w.answers(t)
@@ -196,12 +225,7 @@ func (w *world) unready(t *testing.T, words string) {
 	})
 }
 
-// serves waits until both servers show the certificate that is in the Secret now.
-func (w *world) serves(t *testing.T, key string) {
-	t.Helper()
-	w.servesPEM(t, harness.Get(t, w.Server, secret()).Data[key])
-}
-
+// servesPEM waits until both servers show a certificate.
 func (w *world) servesPEM(t *testing.T, certificate []byte) {
 	t.Helper()
 	block, _ := pem.Decode(certificate)

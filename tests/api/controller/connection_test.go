@@ -28,9 +28,19 @@ func connect(t *testing.T, w *world) {
 	for _, controller := range []*program{w.controller, w.replica} {
 		controller.connected(t, slices.Sorted(maps.Keys(w.nodes))...)
 	}
-	meta := metav1.ObjectMeta{Namespace: harness.Namespace, Name: service + "-certificate"}
-	if secret := harness.Get(t, w.Server, &corev1.Secret{ObjectMeta: meta}); secret.Type != corev1.SecretTypeTLS {
-		t.Errorf("the certificate's Secret has type %s", secret.Type)
+	// What they wrote is in objects that are Helm's as before: it would not adopt them otherwise.
+	meta := metav1.ObjectMeta{Namespace: harness.Namespace, Name: service + "-tls"}
+	secret := harness.Get(t, w.Server, &corev1.Secret{ObjectMeta: meta})
+	meta.Name = caConfigMap
+	authorities := harness.Get(t, w.Server, &corev1.ConfigMap{ObjectMeta: meta})
+	if string(secret.Data["ca.crt"]) != authorities.Data["ca.crt"] || authorities.Data["ca.crt"] == "" {
+		t.Errorf("the nodes are to trust\n%s\nand the Secret has\n%s", authorities.Data["ca.crt"], secret.Data["ca.crt"])
+	}
+	for _, object := range []client.Object{secret, authorities} {
+		if object.GetLabels()["app.kubernetes.io/managed-by"] != "Helm" ||
+			object.GetAnnotations()["meta.helm.sh/release-name"] != harness.Release {
+			t.Errorf("%s: labels %v, annotations %v", object.GetName(), object.GetLabels(), object.GetAnnotations())
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 	full        = harness.Release + "-hostpath-provisioner"
 	service     = full + "-controller"
 	host        = service + "." + harness.Namespace + ".svc"
-	caConfigMap = full + "-controller-ca"
+	caConfigMap = full + "-controller-authorities"
 	poolName    = "local"
 	topologyKey = "topology.hostpath.csi/node"
 	immediate   = "immediate"

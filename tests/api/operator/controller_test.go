@@ -64,24 +64,31 @@ func olderVersion(t *testing.T, w *world) {
 	}
 }
 
-// serviceCA: what OpenShift writes into the controller's ConfigMap stays there, and what the controller itself
-// writes where it makes its own certificate is nobody's to remove.
+// serviceCA: what OpenShift writes into the controller's ConfigMap stays there, and so does what the controller itself
+// writes where it makes its own certificate: neither an upgrade nor the operator takes it away.
 func serviceCA(t *testing.T, w *world) {
 	own := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: full + "-controller-ca"},
-		Data:       map[string]string{"ca.crt": "the controller's"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: full + "-controller-authorities"},
 	}
-	w.Create(t, own)
+	harness.Change(t, w.Server, own, func(own *corev1.ConfigMap) {
+		own.Data = map[string]string{"ca.crt": "the controller's"}
+	})
+	w.Create(t, withPools("local", "/var/hpvolumes"))
+	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
+	w.operator.Upgrade(t, helmcli.Values{Files: []string{baseValues}})
+	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
+	if got := harness.Get(t, w.Server, own).Data["ca.crt"]; got != "the controller's" {
+		t.Errorf("the CA that the controller wrote is %q", got)
+	}
 	defer w.operator.Upgrade(t, helmcli.Values{Files: []string{baseValues}})
 	w.operator.Upgrade(t, helmcli.Values{
 		Files: []string{baseValues}, Set: map[string]string{"controller.certificates": "openshift"},
 	})
-	w.Create(t, withPools("local", "/var/hpvolumes"))
-	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 	const part = "app.kubernetes.io/part-of"
 	config := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: full + "-controller-service-ca"},
 	}
+	harness.Until(t, w.Server, "the ConfigMap for OpenShift", config, func(*corev1.ConfigMap) error { return nil })
 	harness.Change(t, w.Server, config, func(config *corev1.ConfigMap) {
 		config.Data = map[string]string{"service-ca.crt": "OpenShift's"}
 		delete(config.Labels, part)
@@ -95,6 +102,4 @@ func serviceCA(t *testing.T, w *world) {
 	if got := config.Data["service-ca.crt"]; got != "OpenShift's" {
 		t.Errorf("the CA that OpenShift wrote is %q", got)
 	}
-	harness.Get(t, w.Server, own)
-	w.Delete(t, own)
 }

@@ -99,7 +99,7 @@ func olderBesideNewer(t *testing.T, w *world) {
 	served(ownVersion)
 }
 
-// uninstallLeaves what docs/how-to/uninstall.md says, of what the operator wrote. The controller does not run here.
+// uninstallLeaves what docs/how-to/uninstall.md says.
 func uninstallLeaves(t *testing.T, w *world) {
 	w.operator.Stop()
 	w.operator.Uninstall(t)
@@ -122,7 +122,7 @@ func uninstallLeaves(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"*v1.Secret " + harness.OperatorName + "-certificate", "*v1.Lease " + manager}
+	want := []string{"*v1.ConfigMap " + full + "-shared-pool-ids", "*v1.Lease " + manager}
 	if !slices.Equal(left, want) {
 		t.Errorf("left are %v, want %v", left, want)
 	}

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -93,13 +95,15 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 	get(t, s, client.ObjectKey{Name: before.Spec.Template.Annotations["openshift.io/required-scc"]},
 		&securityv1.SecurityContextConstraints{})
 	permissions(t, s)
+	fill(t, s)
 
-	run(helmcli.Values{JSON: map[string]string{
+	run(helmcli.Values{Set: map[string]string{label: "upgraded"}, JSON: map[string]string{
 		"storagePools": `[{"name":"local","path":"/var/lib/hostpath-provisioner"},` +
 			`{"name":"two","path":"/srv/two","maxVolumes":1000000}]`,
 		"storageClasses": `[{"name":"hostpath-local","storagePool":"local"},` +
 			`{"name":"two","storagePool":"two","default":true}]`,
 	}}, "upgrade", helmcli.Release, chart)
+	stillFilled(t, s, "upgraded")
 	after := get(t, s, pods, &appsv1.DaemonSet{})
 	const checksum = "checksum/config"
 	if before.UID != after.UID || before.Spec.Template.Annotations[checksum] == after.Spec.Template.Annotations[checksum] {
@@ -123,6 +127,73 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 			t.Errorf("%T %s is still there after uninstall: %v", object, key, err)
 		}
 	}
+	get(t, s, client.ObjectKeyFromObject(filled()[0]), filled()[0])
+	for _, how := range [][]string{nil, {"--server-side"}} {
+		applied(t, s, helm, how)
+	}
+}
+
+// label is a value that changes all objects of the chart.
+const label = "commonLabels.how"
+
+// filled are the objects that the chart makes without data, for the controller to fill. The first one is kept.
+func filled() []client.Object {
+	meta := func(suffix string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: helmcli.Namespace, Name: "hpp-hostpath-provisioner-" + suffix}
+	}
+	return []client.Object{
+		&corev1.ConfigMap{ObjectMeta: meta("shared-pool-ids")},
+		&corev1.ConfigMap{ObjectMeta: meta("controller-authorities")}, &corev1.Secret{ObjectMeta: meta("controller-tls")},
+	}
+}
+
+// fill does what the controller does with them.
+func fill(t *testing.T, s *server) {
+	t.Helper()
+	for _, object := range filled() {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"key":"b25l"}}`))
+		if err := s.client.Patch(t.Context(), object, patch, client.FieldOwner("the controller")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stillFilled wants the data where it was after the chart's objects have got another label.
+func stillFilled(t *testing.T, s *server, how string) {
+	t.Helper()
+	for _, object := range filled() {
+		get(t, s, client.ObjectKeyFromObject(object), object)
+		var data string
+		switch o := object.(type) {
+		case *corev1.ConfigMap:
+			data = o.Data["key"]
+		case *corev1.Secret:
+			data = string(o.Data["key"])
+		}
+		if data != "b25l" && data != "one" || object.GetLabels()["how"] != how {
+			t.Errorf("%s: %T %s has key %q, labels %v", how, object, object.GetName(), data, object.GetLabels())
+		}
+	}
+}
+
+// applied is for those who hand the rendered chart to kubectl: what the controller has written stays.
+func applied(t *testing.T, s *server, helm helmcli.Helm, how []string) {
+	t.Helper()
+	kubectl := func(how, command string, flags ...string) {
+		t.Helper()
+		text := helm.MustTemplate(t, helmcli.Values{Set: map[string]string{label: how}, NoHooks: true})
+		run := exec.CommandContext(t.Context(), filepath.Join(helmcli.Assets(t), "kubectl"),
+			append([]string{command, "--kubeconfig", s.kubeconfig, "--filename", "-"}, flags...)...)
+		run.Stdin = strings.NewReader(text)
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", run, err, out)
+		}
+	}
+	kubectl("first", "apply", how...)
+	fill(t, s)
+	kubectl("second", "apply", how...)
+	stillFilled(t, s, "second")
+	kubectl("second", "delete")
 }
 
 // flip turns the operator on: Helm removes the driver, and an upgrade keeps the caBundle that somebody else wrote.
@@ -171,15 +242,15 @@ func permissions(t *testing.T, s *server) {
 		{true, node, "watch", "", "nodes", "", ""},
 		{true, node, "list", "", "persistentvolumes", "", ""},
 		{true, node, "create", "", "events", "default", ""},
-		{true, node, "get", "", "configmaps", helmcli.Namespace, controller + "-ca"},
+		{true, node, "get", "", "configmaps", helmcli.Namespace, controller + "-authorities"},
 		{true, node, "get", "apps", "daemonsets", helmcli.Namespace, node},
 		{false, node, "get", "", "configmaps", helmcli.Namespace, "another"},
-		{false, node, "patch", "", "configmaps", helmcli.Namespace, controller + "-ca"},
+		{false, node, "patch", "", "configmaps", helmcli.Namespace, controller + "-authorities"},
 		{false, node, "patch", "", "nodes", "", ""},
 		{false, node, "create", "", "persistentvolumes", "", ""},
 		{false, node, "get", "", "persistentvolumeclaims", "elsewhere", ""},
 		{false, node, "list", "storage.k8s.io", "csistoragecapacities", helmcli.Namespace, ""},
-		{false, node, "get", "", "secrets", helmcli.Namespace, controller + "-certificate"},
+		{false, node, "get", "", "secrets", helmcli.Namespace, controller + "-tls"},
 		{false, node, "get", "", "pods", helmcli.Namespace, ""},
 		{true, controller, "create", "", "persistentvolumes", "", ""},
 		{true, controller, "patch", "", "persistentvolumeclaims", "elsewhere", ""},
@@ -189,7 +260,9 @@ func permissions(t *testing.T, s *server) {
 		{false, controller, "list", "", "namespaces", "", ""},
 		{true, controller, "create", "storage.k8s.io", "csistoragecapacities", helmcli.Namespace, ""},
 		{true, controller, "get", "apps", "replicasets", helmcli.Namespace, ""},
-		{true, controller, "update", "", "secrets", helmcli.Namespace, controller + "-certificate"},
+		{true, controller, "patch", "", "secrets", helmcli.Namespace, controller + "-tls"},
+		{false, controller, "create", "", "secrets", helmcli.Namespace, ""},
+		{false, controller, "create", "", "configmaps", helmcli.Namespace, ""},
 		{true, controller, "update", "coordination.k8s.io", "leases", helmcli.Namespace, "kubevirt-io-hostpath-provisioner"},
 		{false, controller, "get", "", "secrets", helmcli.Namespace, "another"},
 		{false, controller, "patch", "", "configmaps", helmcli.Namespace, "another"},

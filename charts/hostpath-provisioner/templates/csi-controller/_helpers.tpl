@@ -13,18 +13,17 @@
 {{- include "hostpath-provisioner.controller.name" . }}.{{ include "hostpath-provisioner.namespace" . }}.svc
 {{- end -}}
 
-{{/* The ConfigMap with the CA that nodes trust. OpenShift's has a name of its own: the controller writes the other one itself, so that Helm and
-the operator would refuse to take it over. */}}
+{{/* The ConfigMap with the CA that nodes trust. OpenShift's has a name of its own: the operator makes that one. */}}
 {{- define "hostpath-provisioner.controller.ca" -}}
-{{- include "hostpath-provisioner.suffixed" (list . (ternary "controller-service-ca" "controller-ca" (eq .Values.controller.certificates "openshift"))) -}}
+{{- include "hostpath-provisioner.suffixed" (list . (ternary "controller-service-ca" "controller-authorities" (eq .Values.controller.certificates "openshift"))) -}}
 {{- end -}}
 
-{{/* The Secret with the certificate, whoever writes it. */}}
+{{/* The Secret with the certificate. The controller writes one that Helm has made; another maker gets a name that is free. */}}
 {{- define "hostpath-provisioner.controller.certificateSecret" -}}
 {{- if eq .Values.controller.certificates "existingSecret" -}}
 {{- .Values.controller.existingSecret -}}
 {{- else -}}
-{{- include "hostpath-provisioner.suffixed" (list . "controller-certificate") -}}
+{{- include "hostpath-provisioner.suffixed" (list . (ternary "controller-tls" "controller-certificate" (eq .Values.controller.certificates "self-managed"))) -}}
 {{- end -}}
 {{- end -}}
 
@@ -78,5 +77,5 @@ livenessProbe:
 
 {{/* The ConfigMap in which the controller remembers which filesystem each shared pool is. Nobody else writes or removes it. */}}
 {{- define "hostpath-provisioner.controller.sharedPools" -}}
-{{- include "hostpath-provisioner.suffixed" (list . "shared-pools") -}}
+{{- include "hostpath-provisioner.suffixed" (list . "shared-pool-ids") -}}
 {{- end -}}

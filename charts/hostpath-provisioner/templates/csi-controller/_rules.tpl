@@ -39,25 +39,20 @@ what it has. */}}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]
-{{- $self := eq .Values.controller.certificates "self-managed" }}
-{{- $writes := ne .Values.controller.certificates "openshift" }}
 # The CA that nodes trust, and the certificate.
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}]
-  verbs: [get{{ if $writes }}, patch{{ end }}]
+  verbs: [get{{ if ne .Values.controller.certificates "openshift" }}, patch{{ end }}]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "hostpath-provisioner.controller.certificateSecret" . }}]
+  verbs: [get{{ if eq .Values.controller.certificates "self-managed" }}, patch{{ end }}]
 # Which filesystem each shared pool is.
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [{{ include "hostpath-provisioner.controller.sharedPools" . }}]
-  verbs: [get, update]
-- apiGroups: [""]
-  resources: [secrets]
-  resourceNames: [{{ include "hostpath-provisioner.controller.certificateSecret" . }}]
-  verbs: [get{{ if $self }}, update{{ end }}]
-- apiGroups: [""]
-  resources: [configmaps{{ if $self }}, secrets{{ end }}]
-  verbs: [create]
+  verbs: [get, patch]
 {{- end -}}
 
 {{/* csi-provisioner, in the whole cluster. */}}

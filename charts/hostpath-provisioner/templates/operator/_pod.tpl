@@ -34,11 +34,11 @@ securityContext:
   {{- include "hostpath-provisioner.pod.over" (list "{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}" .Values.operator.securityContext) | nindent 2 }}
 {{- end -}}
 
-{{/* The Secret with the serving certificate, whoever writes it. */}}
+{{/* The Secret with the serving certificate. The operator writes one that Helm has made; another maker gets a name that is free. */}}
 {{- define "hostpath-provisioner.operator.certificateSecret" -}}
 {{- if eq .Values.operator.webhook.certificates "existingSecret" -}}
 {{- .Values.operator.webhook.existingSecret -}}
 {{- else -}}
-{{- include "hostpath-provisioner.suffixed" (list . "operator-certificate") -}}
+{{- include "hostpath-provisioner.suffixed" (list . (ternary "operator-tls" "operator-certificate" (eq .Values.operator.webhook.certificates "self-managed"))) -}}
 {{- end -}}
 {{- end -}}

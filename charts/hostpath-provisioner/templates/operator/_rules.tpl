@@ -122,12 +122,12 @@ and removing can, wherever the release fixes the names. */}}
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: [{{ include "hostpath-provisioner.operator.certificateSecret" . }}]
-  verbs: [get, list, watch{{ if eq .Values.operator.webhook.certificates "self-managed" }}, update, patch{{ end }}]
-{{- if eq .Values.operator.webhook.certificates "self-managed" }}
+  verbs: [get, list, watch{{ if eq .Values.operator.webhook.certificates "self-managed" }}, update{{ end }}]
+# The controller's certificate, whoever makes it: whoever changes the base values by hand does not render these rights again.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [create]
-{{- end }}
+  resourceNames: [{{ include "hostpath-provisioner.suffixed" (list . "controller-tls") }}, {{ include "hostpath-provisioner.suffixed" (list . "controller-certificate") }}]
+  verbs: [get, patch]
 # Which of its pods leads.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -22,7 +22,7 @@ const (
 	certificateAttempts = 5
 )
 
-// certificateStore is the API. What is not there is nil, and a Secret's version then "".
+// certificateStore is the API. What is not there is nil, and a Secret's version then "". Writing makes nothing.
 type certificateStore interface {
 	Secret(ctx context.Context, name string) (data map[string][]byte, version string, err error)
 	WriteSecret(ctx context.Context, name, version string, data map[string][]byte) error
@@ -35,7 +35,7 @@ type certificateConfig struct {
 	Mode string
 	// DNSName is what the nodes expect in the certificate: <service>.<namespace>.svc.
 	DNSName string
-	// SecretName is made here in certificates.SelfManaged, and only read in the other modes.
+	// SecretName is filled here in certificates.SelfManaged, and only read in the other modes.
 	SecretName string
 	// ConfigMapName contains the authorities that the nodes trust.
 	ConfigMapName string
@@ -121,7 +121,8 @@ func (c *certificate) look(ctx context.Context) bool {
 func (c *certificate) explain(fault error) error {
 	return certificates.Source{
 		Mode: c.Mode, Secret: c.SecretName, DNSName: c.DNSName,
-		Maker: "the controller makes it: it has to be allowed to create, get and update it",
+		Maker: "the chart makes it for the controller to fill, which has to be allowed to get and patch it: upgrade the " +
+			"release to get it and its rights back",
 	}.Missing(fault)
 }
 
@@ -164,7 +165,7 @@ func (c *certificate) source(ctx context.Context) (map[string][]byte, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case c.Mode != certificates.SelfManaged && version == "":
+		case version == "":
 			return nil, errors.New("it is not there")
 		case c.Mode != certificates.SelfManaged:
 			return data, nil

@@ -85,8 +85,8 @@ func TestReplicasThatStartTogetherShareOneCertificate(t *testing.T) {
 				t.Error("the replicas serve different certificates")
 			}
 		}
-		if api.version != 1 {
-			t.Errorf("the Secret was written %d times", api.version)
+		if api.filled != 1 {
+			t.Errorf("the Secret was written %d times", api.filled)
 		}
 	}
 }
@@ -99,8 +99,8 @@ func TestSecretOfAnotherReplicaIsReadAgain(t *testing.T) {
 		api.writes = func() {}
 		fast.look(t.Context())
 	}
-	if !slow.look(t.Context()) || !slow.pair.Leaf.Equal(fast.pair.Leaf) || api.version != 1 {
-		t.Errorf("the Secret was written %d times (%v)", api.version, slow.fault)
+	if !slow.look(t.Context()) || !slow.pair.Leaf.Equal(fast.pair.Leaf) || api.filled != 1 {
+		t.Errorf("the Secret was written %d times (%v)", api.filled, slow.fault)
 	}
 	if strings.Contains(api.log.String(), "WARN") {
 		t.Error("a conflict is no fault: " + api.log.String())
@@ -109,8 +109,8 @@ func TestSecretOfAnotherReplicaIsReadAgain(t *testing.T) {
 
 func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 	for name, spoil := range map[string]func(*certificateAPI){
-		"Secret deleted":    func(a *certificateAPI) { a.secret, a.version = nil, 0 },
-		"Secret emptied":    func(a *certificateAPI) { a.secret = map[string][]byte{"tls.crt": []byte("x")} },
+		"Secret emptied":    func(a *certificateAPI) { a.secret = nil },
+		"Secret spoilt":     func(a *certificateAPI) { a.secret = map[string][]byte{"tls.crt": []byte("x")} },
 		"ConfigMap deleted": func(a *certificateAPI) { a.trusted = nil },
 		"ConfigMap spoilt":  func(a *certificateAPI) { a.trusted = map[string]string{"ca.crt": "x"} },
 	} {
@@ -125,6 +125,25 @@ func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 			api.verify()
 		})
 	}
+}
+
+// A Secret that somebody has deleted is not made again, which would take a right to make any. Until an upgrade of the
+// release does that, the certificate from before is served.
+func TestDeletedSecretComesBackWithTheRelease(t *testing.T) {
+	api := newCertificateAPI(t)
+	c := api.replica(certificates.SelfManaged)
+	c.look(t.Context())
+	api.put(nil)
+	if c.look(t.Context()) || c.ready() != nil || !strings.Contains(api.log.String(), "upgrade the release") {
+		t.Errorf("without its Secret: %v\n%s", c.ready(), api.log.String())
+	}
+	api.verify()
+	lost := c.pair
+	api.put(map[string][]byte{})
+	if !c.look(t.Context()) || c.pair.Leaf.Equal(lost.Leaf) {
+		t.Errorf("with a Secret again: %v", c.fault)
+	}
+	api.verify()
 }
 
 // One replica looks later than the other, and the authority is another one.
@@ -194,8 +213,8 @@ func TestCertificateNotReadySaysWhatToDo(t *testing.T) {
 	const before = "no certificate to serve from the Secret hpp/controller-certificate: "
 	const absent = "it is not there; "
 	for mode, want := range map[string]string{
-		certificates.SelfManaged: "secrets is forbidden; the controller makes it: it has to be allowed to create, get and " +
-			"update it",
+		certificates.SelfManaged: "secrets is forbidden; the chart makes it for the controller to fill, which has to be " +
+			"allowed to get and patch it: upgrade the release to get it and its rights back",
 		certificates.CertManager: absent + "cert-manager makes it: see whether it runs, and `kubectl -n hpp describe " +
 			"certificate`",
 		certificates.OpenShift: absent + "OpenShift's service CA makes it for the Service controller: see its annotations " +
@@ -360,6 +379,7 @@ type certificateAPI struct {
 	mu      sync.Mutex
 	secret  map[string][]byte
 	version int // of the Secret, 0 without
+	filled  int // how often the Secret was written
 	trusted map[string]string
 	written int // how often the ConfigMap was
 }
@@ -379,6 +399,9 @@ func (a *certificateAPI) replica(mode string) *certificate {
 		Log: a.logger, Now: func() time.Time { return a.now }, Interval: 10 * time.Second,
 	})
 	a.replicas = append(a.replicas, c)
+	if mode == certificates.SelfManaged && a.version == 0 {
+		a.put(map[string][]byte{}) // the chart's
+	}
 	return c
 }
 
@@ -413,12 +436,13 @@ func (a *certificateAPI) WriteSecret(_ context.Context, name, version string, da
 	a.must(name == secretName)
 	a.writes()
 	a.mu.Lock()
-	if have := a.version; version != strconv.Itoa(have) && (have != 0 || version != "") {
+	if a.version == 0 || version != strconv.Itoa(a.version) {
 		a.mu.Unlock()
 		return errors.New("conflict: the Secret has another version")
 	}
 	a.secret = maps.Clone(data)
 	a.version++
+	a.filled++
 	a.mu.Unlock()
 	a.verify()
 	a.wrote()

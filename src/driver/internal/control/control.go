@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 )
 
 // SocketName is the file of the socket in the state directory.
@@ -166,6 +167,7 @@ func WriteTable(w io.Writer, s Status, now time.Time) error {
 }
 
 func writePools(table *tabwriter.Writer, s Status, now time.Time) {
+	size := bytesize.Format
 	fmt.Fprintf(table, "%s %s on node %s\n\n", s.Driver, s.Version, s.Node)
 	fmt.Fprintln(table, "POOL\tSTATE\tSEEN\tBACKEND\tENFORCEMENT\tSIZE\tFREE\tALLOCATABLE\tPROMISED\tVOLUMES\tTRASH\t"+
 		"LOST\tUNCOUNTED\tUNTRACKED\tPATH")
@@ -191,6 +193,7 @@ func writePools(table *tabwriter.Writer, s Status, now time.Time) {
 
 // writeNodes writes what the controller knows: one line per node and pool, and below it what is wrong.
 func writeNodes(table *tabwriter.Writer, s Status, now time.Time) {
+	size := bytesize.Format
 	fmt.Fprintf(table, "%s %s, controller\n\n", s.Driver, s.Version)
 	fmt.Fprintln(table, "NODE\tSTATE\tVERSION\tSEEN\tPOOL\tPRESENCE\tBACKEND\tENFORCEMENT\tSIZE\tFREE\tALLOCATABLE\t"+
 		"PROMISED\tVOLUMES")
@@ -228,10 +231,10 @@ func WriteVolumes(w io.Writer, all []Volume) error {
 	for _, v := range all {
 		used := "-"
 		if v.Used >= 0 {
-			used = size(v.Used)
+			used = bytesize.Format(v.Used)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Node, orNone(v.Pool), orNone(v.Claim), size(v.Bytes),
-			used, orNone(v.Enforcement), orNone(v.State))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Node, orNone(v.Pool), orNone(v.Claim),
+			bytesize.Format(v.Bytes), used, orNone(v.Enforcement), orNone(v.State))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the volumes: %w", err)
@@ -247,17 +250,4 @@ func ago(at, now time.Time) string {
 		return "never"
 	}
 	return duration.HumanDuration(max(0, now.Sub(at))) + " ago"
-}
-
-// size is a number of bytes for a person.
-func size(bytes int64) string {
-	const unit = 1024
-	if bytes < unit {
-		return fmt.Sprintf("%d", bytes)
-	}
-	value, suffix := float64(bytes)/unit, "KMGTPE"
-	for value >= unit && len(suffix) > 1 {
-		value, suffix = value/unit, suffix[1:]
-	}
-	return fmt.Sprintf("%.1f%ci", value, suffix[0])
 }

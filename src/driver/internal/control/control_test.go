@@ -180,14 +180,14 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := strings.Split(table.String(), "\n"); !slices.Equal(strings.Fields(lines[3]), []string{
-		"local", "present", "2s", "ago", "plain", "none", "100.0Gi", "60.0Gi", "50.0Gi", "1.5Ki", "3", "2", "9", "0", "13",
+		"local", "present", "2s", "ago", "plain", "none", "100Gi", "60Gi", "50Gi", "1.5Ki", "3", "2", "9", "0", "13",
 		"/pool",
 	}) || len(strings.Fields(lines[5])) != len(strings.Fields(lines[2])) {
 		t.Errorf("the table:\n%s", table.String())
 	}
 	for _, part := range []string{
-		"hpp 0.1.0 on node worker-1", "100.0Gi", "1.5Ki", "not configured", "2s ago", "90s ago", "present, read-only",
-		"never", "3.0Mi",
+		"hpp 0.1.0 on node worker-1", "100Gi", "1.5Ki", "not configured", "2s ago", "90s ago", "present, read-only",
+		"never", "3Mi",
 		"away: MarkerMissing: mount it", "hangs: ReadOnly: its filesystem is read-only",
 	} {
 		if !strings.Contains(table.String(), part) {

@@ -76,7 +76,7 @@ func TestNodes(t *testing.T) {
 	shows(t, func(out *bytes.Buffer) error { return control.WriteTable(out, got, now) },
 		"hpp 0.1.0, controller",
 		"NODE STATE VERSION SEEN POOL PRESENCE BACKEND ENFORCEMENT SIZE FREE ALLOCATABLE PROMISED VOLUMES",
-		"worker-1 connected 0.2.0 1s ago local present btrfs strict 100.0Gi 60.0Gi 50.0Gi 1.5Ki 3",
+		"worker-1 connected 0.2.0 1s ago local present btrfs strict 100Gi 60Gi 50Gi 1.5Ki 3",
 		"worker-1 connected 0.2.0 1s ago slow absent - - - - - - -",
 		"worker-2 not connected - never - - - - - - - - -",
 		"worker-1: slow: MarkerMissing: mount it",
@@ -113,9 +113,9 @@ func TestVolumesOfAllNodes(t *testing.T) {
 	}
 	shows(t, func(out *bytes.Buffer) error { return control.WriteVolumes(out, got) },
 		"ID NODE POOL CLAIM SIZE USED ENFORCEMENT STATE",
-		"pvc-1 worker-1 local - 1.0Gi 0 - node not connected",
-		"pvc-3 worker-1 local shop/data 10.0Gi 512.0Mi strict -",
-		"pvc-2 worker-2 local - 1.0Gi - - orphan")
+		"pvc-1 worker-1 local - 1Gi 0 - node not connected",
+		"pvc-3 worker-1 local shop/data 10Gi 512Mi strict -",
+		"pvc-2 worker-2 local - 1Gi - - orphan")
 	c.err = errors.New("no node answers")
 	_, err = client.Volumes(t.Context())
 	says(t, err, "refused", "no node answers")

@@ -25,7 +25,7 @@ type Identities interface {
 	Cluster(ctx context.Context) (uid string, err error)
 	// Load gives the ids by pool, and a version for Store.
 	Load(ctx context.Context) (ids map[string]string, version string, err error)
-	// Store replaces them. It fails where another controller has done that since Load.
+	// Store adds to them. It fails where another controller has done that since Load.
 	Store(ctx context.Context, version string, ids map[string]string) error
 }
 

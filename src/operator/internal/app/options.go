@@ -46,7 +46,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook")
 	flags.StringVar(&o.certificates, "certificates", certificates.SelfManaged,
 		"where the webhook's certificate comes from: "+strings.Join(certificates.Modes(), ", "))
-	flags.StringVar(&o.certificateSecret, "certificate-secret", "hostpath-provisioner-operator-certificate",
+	flags.StringVar(&o.certificateSecret, "certificate-secret", "hostpath-provisioner-operator-tls",
 		"Secret with the webhook's certificate")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443", "address of /metrics, served over TLS; 0 for none")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /livez and /readyz")

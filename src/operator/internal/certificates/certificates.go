@@ -1,5 +1,5 @@
 // Package certificates keeps the certificate of the operator's webhook and metrics servers: it serves what stands in a
-// Secret, makes that Secret in one of the four modes, and reports whether the API server can trust it.
+// Secret, fills that Secret in one of the four modes, and reports whether the API server can trust it.
 package certificates
 
 import (

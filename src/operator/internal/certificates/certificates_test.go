@@ -36,7 +36,7 @@ func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 // each month: what is served is trusted at every moment, also between two writes.
 func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 	now := start()
-	c := newCluster(t, configuration(nil))
+	c := newCluster(t, configuration(nil), empty())
 	c.put(t, step(t, nil, start().AddDate(-7, -6, 0)))
 	w := &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: func() time.Time { return now }}
 	k := &Keeper{options: options(certificates.SelfManaged), reader: c, now: func() time.Time { return now }}
@@ -67,12 +67,6 @@ func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 
 func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, c *cluster){
-		"Secret deleted": func(t *testing.T, c *cluster) {
-			c.must(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "hpp",
-				Name:      "operator-certificate",
-			}}))
-		},
 		"Secret emptied":   func(t *testing.T, c *cluster) { c.put(t, nil) },
 		"caBundle deleted": func(t *testing.T, c *cluster) { c.trust(t, nil) },
 		"caBundle of someone else": func(t *testing.T, c *cluster) {
@@ -80,7 +74,7 @@ func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, configuration(nil))
+			c := newCluster(t, configuration(nil), empty())
 			w := &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: start}
 			k := &Keeper{options: options(certificates.SelfManaged), reader: c, now: start}
 			reconciled(t, w)
@@ -91,6 +85,34 @@ func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A Secret that somebody has deleted is not made again, which would take a right to make any: an upgrade of the release
+// does that. What the release said of it stays.
+func TestDeletedSecretComesBackWithTheRelease(t *testing.T) {
+	c := newCluster(t, configuration(nil), empty())
+	w := &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: start}
+	k := &Keeper{options: options(certificates.SelfManaged), reader: c, now: start}
+	reconciled(t, w)
+	c.must(t, c.Delete(t.Context(), empty()))
+	if result := reconciled(t, w); result.RequeueAfter != 0 {
+		t.Error("waits for a time, not for the Secret")
+	}
+	reconciled(t, k)
+	if err := k.Ready(nil); err == nil || !strings.Contains(err.Error(), "it is not there; the chart makes it") {
+		t.Errorf("without its Secret: %v", err)
+	}
+	c.must(t, c.Create(t.Context(), empty()))
+	reconciled(t, w)
+	reconciled(t, k)
+	if err := k.Ready(nil); err != nil {
+		t.Error(err)
+	}
+	var found corev1.Secret
+	c.must(t, c.Get(t.Context(), client.ObjectKeyFromObject(empty()), &found))
+	if diff := cmp.Diff(empty().Labels, found.Labels); diff != "" || found.Type != empty().Type {
+		t.Errorf("type %s, labels (-want +got):\n%s", found.Type, diff)
 	}
 }
 
@@ -127,7 +149,7 @@ func TestTheCaBundleAloneIsWritten(t *testing.T) {
 	before := configuration(nil)
 	before.Annotations = map[string]string{"of": "others"}
 	before.Webhooks[0].FailurePolicy = &fail
-	c := newCluster(t, before)
+	c := newCluster(t, before, empty())
 	reconciled(t, &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: start})
 	after := c.configuration(t)
 	bundle := after.Webhooks[0].ClientConfig.CABundle
@@ -151,6 +173,8 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	const configured = "in the ValidatingWebhookConfiguration operator does not verify the certificate that is served: "
+	const fills = "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see the " +
+		"logs of the pod that holds the Lease"
 	for name, test := range map[string]struct {
 		mode   string
 		data   map[string][]byte // nil: no Secret
@@ -166,13 +190,11 @@ func TestReady(t *testing.T) {
 		},
 		"nothing read yet": {
 			mode: certificates.SelfManaged, unread: true,
-			want: "no certificate to serve from the Secret hpp/operator-certificate: it has not been read yet; " +
-				"the operator's leader makes it: see the logs of the pod that holds the Lease",
+			want: "no certificate to serve from the Secret hpp/operator-certificate: it has not been read yet; " + fills,
 		},
 		"no Secret, self-managed": {
 			mode: certificates.SelfManaged,
-			want: "no certificate to serve from the Secret hpp/operator-certificate: it is not there; " +
-				"the operator's leader makes it: see the logs of the pod that holds the Lease",
+			want: "no certificate to serve from the Secret hpp/operator-certificate: it is not there; " + fills,
 		},
 		"no Secret, cert-manager": {
 			mode: certificates.CertManager,
@@ -350,6 +372,13 @@ func (c *cluster) secret(t *testing.T) map[string][]byte {
 	var found corev1.Secret
 	c.must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "hpp", Name: "operator-certificate"}, &found))
 	return found.Data
+}
+
+// empty is the Secret as the chart makes it.
+func empty() *corev1.Secret {
+	return &corev1.Secret{Type: corev1.SecretTypeOpaque, ObjectMeta: metav1.ObjectMeta{
+		Namespace: "hpp", Name: "operator-certificate", Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
+	}}
 }
 
 // put is what somebody else writes into the Secret.

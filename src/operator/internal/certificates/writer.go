@@ -14,14 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 )
 
 // owner is the field manager of what is written here.
 const owner = client.FieldOwner("hostpath-provisioner-operator-certificates")
 
-// writer makes the Secret where that is the operator's task, and writes the authority to trust into the webhook
+// writer fills the Secret where that is the operator's task, and writes the authority to trust into the webhook
 // configuration. Only the leader runs it.
 type writer struct {
 	options Options
@@ -47,16 +46,17 @@ func (w *writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 }
 
-// secret gives what the Secret contains, after the next step where the operator makes it. Nil: there is none to wait
-// for.
+// secret gives what the Secret contains, after the next step where the operator fills it. Nil: there is none to wait
+// for. The operator makes no Secret, because that right cannot be held to one name; its coming is watched.
 func (w *writer) secret(ctx context.Context) (data map[string][]byte, stepped bool, err error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.options.Namespace, Name: w.options.Secret}}
 	err = w.reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
-	absent := apierrors.IsNotFound(err)
-	if err != nil && !absent {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, nil
+	case err != nil:
 		return nil, false, fmt.Errorf("read the webhook's certificate: %w", err)
-	}
-	if w.options.Mode != certificates.SelfManaged {
+	case w.options.Mode != certificates.SelfManaged:
 		return secret.Data, false, nil
 	}
 	next, stepped, err := certificates.Issue(secret.Data, w.options.DNSName(), w.now())
@@ -64,14 +64,7 @@ func (w *writer) secret(ctx context.Context) (data map[string][]byte, stepped bo
 		return next, false, err
 	}
 	secret.Data = next
-	if absent {
-		secret.Type = corev1.SecretTypeTLS
-		secret.Labels = map[string]string{"app.kubernetes.io/managed-by": names.CustomResource + "-operator"}
-		err = w.client.Create(ctx, secret, owner)
-	} else {
-		err = w.client.Update(ctx, secret, owner)
-	}
-	if err != nil {
+	if err := w.client.Update(ctx, secret, owner); err != nil {
 		return nil, false, fmt.Errorf("write the webhook's certificate: %w", err)
 	}
 	ctrl.LoggerFrom(ctx).Info("the webhook's certificate was renewed")

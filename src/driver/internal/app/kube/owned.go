@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -14,24 +13,13 @@ const (
 	configMaps = "configmaps"
 )
 
-// dataOf is a Secret, whose values are bytes, or a ConfigMap, whose values are text.
+// dataOf is a Secret, whose values are bytes, or a ConfigMap, whose values are text. The chart makes those that the
+// controller fills, so that it needs no right to create any: what they are beside their data is Helm's.
 type dataOf[T []byte | string] struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Type              string       `json:"type,omitempty"`
-	Data              map[string]T `json:"data,omitempty"`
-}
-
-// own makes an object that the controller writes.
-func own[T []byte | string](kind, namespace, name string, data map[string]T) dataOf[T] {
-	return dataOf[T]{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name,
-			Labels: map[string]string{"app.kubernetes.io/managed-by": reporter + "-controller"},
-		},
-		Data: data,
-	}
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion,omitempty"`
+	} `json:"metadata"`
+	Data map[string]T `json:"data,omitempty"`
 }
 
 // Secret gives what a Secret of the driver's namespace has; version is "" where there is none.
@@ -44,24 +32,20 @@ func (c *Controller) Secret(ctx context.Context, name string) (data map[string][
 	if err != nil {
 		return nil, "", fmt.Errorf("get Secret %s/%s: %w", c.PodNamespace, name, err)
 	}
-	return secret.Data, secret.ResourceVersion, nil
+	return secret.Data, secret.Metadata.ResourceVersion, nil
 }
 
-// WriteSecret makes a Secret with a certificate, or replaces the one of a version that Secret gave. It fails where
-// another replica was first.
+// WriteSecret writes keys into the Secret of a version that Secret gave. It fails where another replica was first.
 func (c *Controller) WriteSecret(ctx context.Context, name, version string, data map[string][]byte) error {
-	secret := own("Secret", c.PodNamespace, name, data)
-	secret.Type, secret.ResourceVersion = "kubernetes.io/tls", version
-	if err := c.put(ctx, secrets, secret.ObjectMeta, secret); err != nil {
+	if err := writeData(ctx, c, secrets, name, newData(version, data)); err != nil {
 		return fmt.Errorf("write Secret %s/%s: %w", c.PodNamespace, name, err)
 	}
 	return nil
 }
 
-// WriteConfigMap makes a ConfigMap of the driver's namespace what it should be.
+// WriteConfigMap writes keys into a ConfigMap of the driver's namespace.
 func (c *Controller) WriteConfigMap(ctx context.Context, name string, data map[string]string) error {
-	request := c.API.core.Patch(types.ApplyYAMLPatchType).Namespace(c.PodNamespace).Resource(configMaps).Name(name)
-	if err := c.apply(ctx, request, own("ConfigMap", c.PodNamespace, name, data)); err != nil {
+	if err := writeData(ctx, c, configMaps, name, newData("", data)); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", c.PodNamespace, name, err)
 	}
 	return nil
@@ -73,36 +57,46 @@ type Identities struct {
 	ConfigMap string
 }
 
-// Load implements controller.Identities; version is "" where there is no ConfigMap.
+// Load implements controller.Identities.
 func (i Identities) Load(ctx context.Context) (ids map[string]string, version string, err error) {
 	var object dataOf[string]
 	err = i.read(ctx, i.API.core.Get().Namespace(i.PodNamespace).Resource(configMaps).Name(i.ConfigMap), &object)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, "", fmt.Errorf("get ConfigMap %s/%s: %w", i.PodNamespace, i.ConfigMap, err)
+	if err != nil {
+		return nil, "", fmt.Errorf("get ConfigMap %s/%s: %w", i.PodNamespace, i.ConfigMap, advise(err))
 	}
 	if object.Data == nil {
 		object.Data = map[string]string{}
 	}
-	return object.Data, object.ResourceVersion, nil
+	return object.Data, object.Metadata.ResourceVersion, nil
 }
 
 // Store implements controller.Identities.
 func (i Identities) Store(ctx context.Context, version string, ids map[string]string) error {
-	object := own("ConfigMap", i.PodNamespace, i.ConfigMap, ids)
-	object.ResourceVersion = version
-	if err := i.put(ctx, configMaps, object.ObjectMeta, object); err != nil {
+	if err := writeData(ctx, i.Controller, configMaps, i.ConfigMap, newData(version, ids)); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", i.PodNamespace, i.ConfigMap, err)
 	}
 	return nil
 }
 
-// put makes an object, or replaces the one of its resource version. It fails where another replica was first.
-func (c *Controller) put(ctx context.Context, resource string, meta metav1.ObjectMeta, object any) error {
-	request := c.API.core.Post()
-	if meta.ResourceVersion != "" {
-		request = c.API.core.Put().Name(meta.Name)
+// newData is data of an object that has a version, or of whichever is there if that is "".
+func newData[T []byte | string](version string, data map[string]T) dataOf[T] {
+	object := dataOf[T]{Data: data}
+	object.Metadata.ResourceVersion = version
+	return object
+}
+
+// writeData merges keys into an object. It fails if that has another version.
+func writeData[T []byte | string](ctx context.Context, c *Controller, resource, name string, patch dataOf[T]) error {
+	request := c.API.core.Patch(types.MergePatchType).Namespace(c.PodNamespace).Resource(resource).Name(name)
+	return advise(c.send(ctx, request.Param("fieldManager", reporter), patch))
+}
+
+// advise says how an object that the chart makes comes back.
+func advise(err error) error {
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w; the chart makes it: upgrade the release to get it back", err)
 	}
-	return c.send(ctx, request.Namespace(meta.Namespace).Resource(resource), object)
+	return err
 }
 
 // ConfigMap gives what a ConfigMap of the driver's namespace has, nil where there is none.

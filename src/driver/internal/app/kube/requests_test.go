@@ -15,10 +15,12 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
@@ -327,52 +329,87 @@ func TestRemoveOldCapacity(t *testing.T) {
 	}
 }
 
+// filled is an object that the chart has made, without data.
+type filled struct {
+	Metadata struct{ ResourceVersion string }
+	Data     map[string]any
+}
+
+// patches takes merge patches of an object: only data, and of the version that was read.
+func patches(t *testing.T, a *api, path string) {
+	t.Helper()
+	object := filled{}
+	object.Metadata.ResourceVersion = "v"
+	a.on("GET "+path, func(w http.ResponseWriter, r *http.Request) { give(object)(w, r) })
+	a.on("PATCH "+path, func(w http.ResponseWriter, r *http.Request) {
+		var patch filled
+		decoder := json.NewDecoder(r.Body)
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&patch); err != nil || r.Header.Get("Content-Type") != "application/merge-patch+json" ||
+			r.URL.Query().Get("fieldManager") == "" {
+			t.Errorf("patch: %v, %v, %v", err, r.Header, r.URL)
+		}
+		if patch.Metadata != object.Metadata {
+			fail(http.StatusConflict, metav1.StatusReasonConflict)(w, r)
+			return
+		}
+		object.Data = patch.Data
+		object.Metadata.ResourceVersion += "v"
+		give(object)(w, r)
+	})
+}
+
 func TestSecret(t *testing.T) {
 	a := serveAPI(t)
 	c := controllerOf(t, a)
 	if data, version, err := c.Secret(t.Context(), "cert"); data != nil || version != "" || err != nil {
 		t.Errorf("none: %v, %q, %v", data, version, err)
 	}
-	var secret corev1.Secret
-	write := func(w http.ResponseWriter, r *http.Request) {
-		var got corev1.Secret
-		decoder := json.NewDecoder(r.Body)
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&got); err != nil {
-			t.Error(err)
-		}
-		if got.ResourceVersion != secret.ResourceVersion {
-			fail(http.StatusConflict, metav1.StatusReasonConflict)(w, r)
-			return
-		}
-		secret = got
-		secret.ResourceVersion = "v" + secret.ResourceVersion
-		give(secret)(w, r)
+	err := c.WriteSecret(t.Context(), "cert", "v", nil)
+	if err == nil || !strings.Contains(err.Error(), "upgrade the release") {
+		t.Errorf("none: %v", err)
 	}
-	a.on("POST "+secretsPath, write)
-	a.on("PUT "+secretsPath+"/cert", write)
+	patches(t, a, secretsPath+"/cert")
 	a.on("GET "+secretsPath+"/other", silent())
-	if err := c.WriteSecret(t.Context(), "cert", "", map[string][]byte{"tls.key": []byte("one")}); err != nil {
+	data, version, err := c.Secret(t.Context(), "cert")
+	if data != nil || version != "v" || err != nil {
+		t.Errorf("empty: %v, %q, %v", data, version, err)
+	}
+	if err := c.WriteSecret(t.Context(), "cert", version, map[string][]byte{"tls.key": []byte("one")}); err != nil {
 		t.Error(err)
 	}
-	if secret.Type != corev1.SecretTypeTLS || secret.Labels["app.kubernetes.io/managed-by"] == "" ||
-		secret.Name != "cert" {
-		t.Errorf("made %+v", secret)
+	if err := c.WriteSecret(t.Context(), "cert", version, nil); !apierrors.IsConflict(err) {
+		t.Errorf("another replica was first: %v", err)
 	}
-	a.on("GET "+secretsPath+"/cert", func(w http.ResponseWriter, r *http.Request) { give(secret)(w, r) })
-	data, version, err := c.Secret(t.Context(), "cert")
-	if string(data["tls.key"]) != "one" || version != "v" || err != nil {
+	data, version, err = c.Secret(t.Context(), "cert")
+	if string(data["tls.key"]) != "one" || version != "vv" || err != nil {
 		t.Errorf("read %q, %q, %v", data, version, err)
-	}
-	if err := c.WriteSecret(t.Context(), "cert", version, map[string][]byte{"tls.key": []byte("two")}); err != nil ||
-		string(secret.Data["tls.key"]) != "two" {
-		t.Errorf("replaced: %v, %q", err, secret.Data)
-	}
-	if err := c.WriteSecret(t.Context(), "cert", version, nil); err == nil || string(secret.Data["tls.key"]) != "two" {
-		t.Errorf("another replica was first: %v, %q", err, secret.Data)
 	}
 	if _, _, err := c.Secret(t.Context(), "other"); err == nil {
 		t.Error("the API is silent")
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	a := serveAPI(t)
+	ids := kube.Identities{Controller: controllerOf(t, a), ConfigMap: "ids"}
+	if _, _, err := ids.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "upgrade the release") {
+		t.Errorf("none: %v", err)
+	}
+	patches(t, a, "/api/v1/namespaces/storage/configmaps/ids")
+	known, version, err := ids.Load(t.Context())
+	if diff := cmp.Diff(map[string]string{}, known); diff != "" || err != nil {
+		t.Errorf("empty: %v (-want +got):\n%s", err, diff)
+	}
+	if err := ids.Store(t.Context(), version, map[string]string{"local": "one"}); err != nil {
+		t.Error(err)
+	}
+	if err := ids.Store(t.Context(), version, nil); !apierrors.IsConflict(err) {
+		t.Errorf("another controller was first: %v", err)
+	}
+	known, _, err = ids.Load(t.Context())
+	if diff := cmp.Diff(map[string]string{"local": "one"}, known); diff != "" || err != nil {
+		t.Errorf("stored: %v (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -384,13 +421,12 @@ func TestConfigMap(t *testing.T) {
 	}
 	a.on("PATCH "+mapPath, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil || r.Header.Get("Content-Type") != "application/apply-patch+yaml" ||
-			r.URL.Query().Get("fieldManager") == "" {
-			t.Errorf("applied %v, %v, %v", err, r.Header, r.URL)
+		if err != nil || r.Header.Get("Content-Type") != "application/merge-patch+json" {
+			t.Errorf("patch: %v, %v", err, r.Header)
 		}
 		var object corev1.ConfigMap
-		if err := json.Unmarshal(body, &object); err != nil || object.Kind != "ConfigMap" {
-			t.Errorf("applied %s: %v", body, err)
+		if err := json.Unmarshal(body, &object); err != nil || strings.Contains(string(body), "resourceVersion") {
+			t.Errorf("patch %s: %v", body, err)
 		}
 		a.on("GET "+mapPath, give(object))
 		give(object)(w, r)
