@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/vm"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
@@ -62,18 +63,9 @@ func mountPool(t *testing.T, filesystem, pool, image string) {
 		return
 	}
 	kind := filesystem[strings.LastIndexByte(filesystem, '-')+1:]
-	mkfs, err := exec.LookPath("mkfs." + kind)
-	if err != nil {
-		t.Fatalf("mkfs.%s is missing: run `go -C tools run ./install mkfs.%s`, which installs it with apt: %v",
-			kind, kind, err)
-	}
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
+	if err := vm.Image(t.Context(), image, diskBytes, "mkfs."+kind); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(image, diskBytes); err != nil {
-		t.Fatal(err)
-	}
-	command(t, mkfs, "-q", image)
 	command(t, "mount", "-o", "loop", image, pool)
 	if strings.HasPrefix(filesystem, qgroups) {
 		command(t, "btrfs", "quota", "enable", pool)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,27 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
-// mountImage makes a filesystem in a file and mounts it until the test is over.
-func mountImage(t *testing.T, path string, bytes int64, mkfs ...string) {
+// mountDisk mounts a new filesystem at a path until the test is over.
+func mountDisk(t *testing.T, path, kind string) {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, bytes); err != nil {
-		t.Fatal(err)
-	}
+	mounttest.Image(t, image, kind, 512<<20)
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{append(mkfs, image), {"mount", "-o", "loop", image, path}} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
-	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+	mounttest.Loop(t, image, path)
+	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // the driver may have it open: it ends later
 }
 
 // Numbers of the calls of fsfreeze(8): _IOWR('X', 119, int) and _IOWR('X', 120, int) of linux/fs.h.
@@ -114,7 +105,7 @@ func (m *machine) goroutines(t *testing.T) (n int) {
 // while that lasts, from what was seen last, and no call leaves anything behind.
 func TestAPoolThatHangs(t *testing.T) {
 	m := newMachine(t, "storagePools: [{name: local, path: $POOL}, {name: stuck, path: $POOL.stuck}]")
-	mountImage(t, m.path("pool.stuck"), 512<<20, "mkfs.ext4", "-q")
+	mountDisk(t, m.path("pool.stuck"), "ext4")
 	controller, node := m.start(t)
 	request := &pb.CreateVolumeRequest{
 		Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20},
@@ -177,7 +168,7 @@ func TestAPoolThatHangs(t *testing.T) {
 // TestStartWithAPoolThatHangs: it cannot even be recovered.
 func TestStartWithAPoolThatHangs(t *testing.T) {
 	m := newMachine(t, "storagePools: [{name: local, path: $POOL}, {name: stuck, path: $POOL.stuck}]")
-	mountImage(t, m.path("pool.stuck"), 512<<20, "mkfs.ext4", "-q")
+	mountDisk(t, m.path("pool.stuck"), "ext4")
 	m.start(t)
 	until(t, "the pool is used", func() bool {
 		_, err := os.Stat(m.path("pool.stuck/csi/.hpp/pool.json"))

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/projectquota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -31,13 +32,8 @@ func mounted(kind, options string) func(tb testing.TB) string {
 	return func(tb testing.TB) string {
 		tb.Helper()
 		root := tb.TempDir()
-		if err := unix.Mount("/dev/disk/"+kind, root, kind, 0, options); err != nil {
-			tb.Fatalf("mount %s: %v", kind, err)
-		}
-		tb.Cleanup(func() { // for the next test, with nothing in it
-			must(tb, os.RemoveAll(root+"/pool"))
-			must(tb, unix.Unmount(root, 0))
-		})
+		mounttest.Mount(tb, "/dev/disk/"+kind, root, kind, options)
+		tb.Cleanup(func() { must(tb, os.RemoveAll(root+"/pool")) }) // nothing is in it for the next test
 		return root
 	}
 }
