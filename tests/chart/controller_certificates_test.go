@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
 // TestControllerCertificates: who writes the Secret, whom the nodes trust, and what the controller may write.
@@ -190,5 +191,5 @@ func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 		}
 		args = append(args, argument)
 	}
-	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"}, buildDriver(t), args...)
+	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"}, process.Build(t, "./src/driver"), args...)
 }

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/vm"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 // filesystems are what pools lie on in these tests: a directory, and each
@@ -86,15 +85,7 @@ func command(t *testing.T, name string, args ...string) {
 }
 
 // buildDriver compiles the driver as it is shipped and returns the binary.
-func buildDriver(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "driver")
-	root := filepath.Join("..", "..")
-	if err := compile.Run(t.Context(), product.Target(root, "./src/driver", "0.0.0-dev", binary)); err != nil {
-		t.Fatal(err)
-	}
-	return binary
-}
+func buildDriver(t *testing.T) string { t.Helper(); return process.Build(t, "./src/driver") }
 
 // keepLog puts the log where CI picks it up.
 func (d *instance) keepLog(t *testing.T) {
@@ -104,7 +95,7 @@ func (d *instance) keepLog(t *testing.T) {
 		t.Error(err)
 	}
 	file := filepath.Join(folder, "driver-on-"+d.filesystem+".log")
-	if err := os.WriteFile(file, []byte(d.logged(t)), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(d.Log()), 0o644); err != nil {
 		t.Error(err)
 	}
 	t.Logf("log of the driver on %s: %s", d.filesystem, file)

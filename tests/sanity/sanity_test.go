@@ -46,7 +46,7 @@ func TestSanity(t *testing.T) {
 	for _, d := range drivers {
 		checkSkips(t, d.filesystem, report)
 		d.checkClean(t)
-		if want := " enforcement=" + enforcement(d.filesystem) + " "; !strings.Contains(d.logged(t), want) {
+		if want := " enforcement=" + enforcement(d.filesystem) + " "; !strings.Contains(d.Log(), want) {
 			t.Errorf("%s: the driver's log does not say%s", d.filesystem, want)
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )
@@ -148,7 +148,7 @@ const registryRepository = "localhost/hostpath-provisioner/registry"
 // RegistryImage compiles the cluster's registry and gives it to Docker, unless
 // Docker has it already. The tag is the binary's checksum.
 func RegistryImage(ctx context.Context) (string, error) {
-	tests, err := repo.Tests(ctx)
+	root, err := repo.Root()
 	if err != nil {
 		return "", err
 	}
@@ -159,7 +159,7 @@ func RegistryImage(ctx context.Context) (string, error) {
 	defer os.RemoveAll(work)
 	binary := filepath.Join(work, "registryd")
 	target := compile.Target{
-		Dir: tests, Package: "./cluster/fromsource/internal/registryd", OS: "linux", Arch: runtime.GOARCH, Output: binary,
+		Dir: filepath.Join(root, "tests"), Package: "./cluster/fromsource/internal/registryd", OS: "linux", Arch: runtime.GOARCH, Output: binary,
 	}
 	if err := compile.Run(ctx, target); err != nil {
 		return "", err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
@@ -32,7 +32,7 @@ func (c *Cluster) PushProduct(ctx context.Context, version string, names ...stri
 func (c *Cluster) PushProductWithReport(
 	ctx context.Context, version string, report func(string), names ...string,
 ) (map[string]string, error) {
-	root, err := repo.Root(ctx)
+	root, err := repo.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (c *Cluster) pushProduct(ctx context.Context, o product.Options) (map[strin
 
 // BuildProduct is the first half of PushProduct, which needs no cluster; PushBuilt is the other.
 func BuildProduct(ctx context.Context, version string, names ...string) ([]product.Built, error) {
-	root, err := repo.Root(ctx)
+	root, err := repo.Root()
 	if err != nil {
 		return nil, err
 	}

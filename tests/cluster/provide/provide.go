@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 )
 
 // Sidecars makes sure that nodes can pull csi-provisioner and csi-resizer.
@@ -49,7 +49,7 @@ func Program(ctx context.Context, c *kindcluster.Cluster, module, version, image
 
 // Helm returns the path of Helm at the version that tools/ pins, which is built if the cache does not have it.
 func Helm(ctx context.Context, c *kindcluster.Cluster) (binary string, err error) {
-	root, err := repo.Root(ctx)
+	root, err := repo.Root()
 	if err != nil {
 		return "", err
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/rootfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )
@@ -123,12 +123,12 @@ func assemble(ctx context.Context, p parts, image string, report func(string)) (
 }
 
 func compilePause(ctx context.Context, folder string) error {
-	tests, err := repo.Tests(ctx)
+	root, err := repo.Root()
 	if err != nil {
 		return err
 	}
 	return compile.Run(ctx, compile.Target{
-		Dir: tests, Package: "./cluster/fromsource/internal/pause", OS: "linux", Arch: runtime.GOARCH,
+		Dir: filepath.Join(root, "tests"), Package: "./cluster/fromsource/internal/pause", OS: "linux", Arch: runtime.GOARCH,
 		Output: filepath.Join(folder, "pause"),
 	})
 }
