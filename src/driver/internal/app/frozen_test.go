@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
@@ -76,18 +77,6 @@ func (m *machine) seen(t *testing.T) map[string]time.Duration {
 	return ages
 }
 
-// until tries every 100 ms for a minute.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for range 600 {
-		if done() {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("a minute has passed, and not yet: %s", what)
-}
-
 // goroutines are those of the driver.
 func (m *machine) goroutines(t *testing.T) (n int) {
 	t.Helper()
@@ -127,12 +116,12 @@ func TestAPoolThatHangs(t *testing.T) {
 		}
 		return got.GetAvailableCapacity()
 	}
-	until(t, "both pools are there", func() bool { return capacity("local") > 0 && capacity("stuck") > 0 })
+	tunneltest.Until(t, "both pools are there", func() bool { return capacity("local") > 0 && capacity("stuck") > 0 })
 	if _, err := controller.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "pvc-1"}); err != nil {
 		t.Fatal(err)
 	}
 	thaw := freeze(t, m.path("pool.stuck"))
-	until(t, "the watcher hangs", func() bool { return m.seen(t)["stuck"] > 6*time.Second })
+	tunneltest.Until(t, "the watcher hangs", func() bool { return m.seen(t)["stuck"] > 6*time.Second })
 	askAll := func() {
 		if ages := m.seen(t); ages["local"] >= ages["stuck"] {
 			t.Errorf("the other pool is not looked at any more: %v", ages)
@@ -162,7 +151,7 @@ func TestAPoolThatHangs(t *testing.T) {
 		t.Errorf("create in the other pool: %v", err)
 	}
 	thaw()
-	until(t, "the pool is looked at again", func() bool { return m.seen(t)["stuck"] < 5*time.Second })
+	tunneltest.Until(t, "the pool is looked at again", func() bool { return m.seen(t)["stuck"] < 5*time.Second })
 }
 
 // TestStartWithAPoolThatHangs: it cannot even be recovered.
@@ -170,7 +159,7 @@ func TestStartWithAPoolThatHangs(t *testing.T) {
 	m := newMachine(t, "storagePools: [{name: local, path: $POOL}, {name: stuck, path: $POOL.stuck}]")
 	mountDisk(t, m.path("pool.stuck"), "ext4")
 	m.start(t)
-	until(t, "the pool is used", func() bool {
+	tunneltest.Until(t, "the pool is used", func() bool {
 		_, err := os.Stat(m.path("pool.stuck/csi/.hpp/pool.json"))
 		return err == nil
 	})
@@ -188,7 +177,7 @@ func TestStartWithAPoolThatHangs(t *testing.T) {
 		})
 		return err
 	}
-	until(t, "the other pool is there", func() bool { return create("local") == nil })
+	tunneltest.Until(t, "the other pool is there", func() bool { return create("local") == nil })
 	if err := create("stuck"); err == nil {
 		t.Error("made a volume on a frozen disk")
 	}
@@ -199,5 +188,5 @@ func TestStartWithAPoolThatHangs(t *testing.T) {
 		t.Error("the pool is not called absent")
 	}
 	thaw()
-	until(t, "the pool is there", func() bool { return create("stuck") == nil })
+	tunneltest.Until(t, "the pool is there", func() bool { return create("stuck") == nil })
 }
