@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -68,20 +67,6 @@ func TestDetectBtrfs(t *testing.T) {
 	if b, err := q.Detect(p, poolspec.QuotaNone, false); err != nil || !strings.Contains(b.Reason, "quota: none") {
 		t.Errorf("%+v, %v", b, err)
 	}
-}
-
-// asWithout does something as root without one capability.
-func asWithout(capability uint, do func() error) error {
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var data [2]unix.CapUserData
-		err := unix.Capget(&header, &data[0])
-		data[capability/32].Effective &^= 1 << (capability % 32)
-		result <- errors.Join(err, unix.Capset(&header, &data[0]), do())
-	}()
-	return <-result
 }
 
 func TestDetectWithoutProjectQuota(t *testing.T) {
