@@ -159,7 +159,8 @@ func RegistryImage(ctx context.Context) (string, error) {
 	defer os.RemoveAll(work)
 	binary := filepath.Join(work, "registryd")
 	target := compile.Target{
-		Dir: filepath.Join(root, "tests"), Package: "./cluster/fromsource/internal/registryd", OS: "linux", Arch: runtime.GOARCH, Output: binary,
+		Dir: filepath.Join(root, "tests"), Package: "./cluster/fromsource/internal/registryd",
+		OS: "linux", Arch: runtime.GOARCH, Output: binary,
 	}
 	if err := compile.Run(ctx, target); err != nil {
 		return "", err

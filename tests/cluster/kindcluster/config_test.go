@@ -20,7 +20,9 @@ func TestConfigIsWhatKindReads(t *testing.T) {
 		"public image": {
 			2, "", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole, v1alpha4.WorkerRole},
 		},
-		"built here":     {1, "networking:\n  disableDefaultCNI: true\n", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole}},
+		"built here": {
+			1, "networking:\n  disableDefaultCNI: true\n", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole},
+		},
 		"without worker": {0, "", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole}},
 	} {
 		t.Run(name, func(t *testing.T) {
