@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
 // TestControllerCertificates: who writes the Secret, whom the nodes trust, and what the controller may write: what Helm
@@ -239,5 +240,5 @@ func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 		}
 		args = append(args, argument)
 	}
-	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"}, buildDriver(t), args...)
+	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"}, process.Build(t, "./src/driver"), args...)
 }

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,12 +15,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,15 +27,14 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
 // TestDriverTakesWhatTheChartWrites starts the built driver with the rendered flags and the rendered configuration
 // file, in folders of the test's own. It serves, and its metrics are those that the alerts ask for.
 func TestDriverTakesWhatTheChartWrites(t *testing.T) {
 	t.Parallel()
-	binary := buildDriver(t)
+	binary := process.Build(t, "./src/driver")
 	for _, name := range []string{"default", "two pools", "no pools", "everything"} {
 		values := renderings()[name]
 		if name == "everything" {
@@ -58,15 +54,6 @@ func TestDriverTakesWhatTheChartWrites(t *testing.T) {
 			serve(t, binary, values, wanted)
 		})
 	}
-}
-
-func buildDriver(t *testing.T) (binary string) {
-	t.Helper()
-	binary = filepath.Join(t.TempDir(), "driver")
-	if err := compile.Run(t.Context(), product.Target(helmcli.Root(t), "./src/driver", "0.0.0-dev", binary)); err != nil {
-		t.Fatal(err)
-	}
-	return binary
 }
 
 // TestEveryPoolField: everyPoolField has what the schema has, which has what the driver reads.
@@ -121,38 +108,21 @@ func serve(t *testing.T, binary string, values helmcli.Values, wanted []string) 
 // runUntil runs a driver until a page has all metrics that are wanted, then stops it with SIGTERM.
 func runUntil(t *testing.T, client *http.Client, metrics string, wanted []string, binary string, args ...string) {
 	t.Helper()
-	// Only so that a driver that never gets there fails this test and not the whole run.
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, binary, args...)
-	command.Env = append(os.Environ(), "NODE_NAME=node-1", "POD_NAME=csi-x7k2p", "POD_NAMESPACE=storage")
-	var log bytes.Buffer
-	command.Stdout, command.Stderr = &log, &log
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- command.Wait() }()
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
-		select {
-		case err := <-exited:
-			return false, errors.Join(errors.New("it has ended"), err)
-		default:
-		}
-		page := fetch(t, client, metrics)
-		wanted = slices.DeleteFunc(wanted, func(name string) bool {
-			return strings.Contains(page, "\n"+name+"{") || strings.Contains(page, "\n"+name+" ")
+	p := process.Run(t, binary, []string{"NODE_NAME=node-1", "POD_NAME=csi-x7k2p", "POD_NAMESPACE=storage"}, args...)
+	// A driver that never gets there fails this test and not the whole run.
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true,
+		func(context.Context) (bool, error) {
+			page := fetch(t, client, metrics)
+			wanted = slices.DeleteFunc(wanted, func(name string) bool {
+				return strings.Contains(page, "\n"+name+"{") || strings.Contains(page, "\n"+name+" ")
+			})
+			return len(wanted) == 0, p.Running()
 		})
-		return len(wanted) == 0, nil
-	})
 	if err != nil {
-		t.Fatalf("%s: /metrics lacks %v: %v\n%s", command, wanted, err, log.String())
+		t.Fatalf("/metrics lacks %v: %v\n%s", wanted, err, p.Log())
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-exited; err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, log.String())
+	if err := p.Stop(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, p.Log())
 	}
 }
 

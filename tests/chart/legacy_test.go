@@ -222,24 +222,26 @@ func TestLegacyAdmissionPolicy(t *testing.T) {
 	}
 }
 
+// describeClass is what a class says, of all but its parameters.
+func describeClass(t *testing.T, objects []client.Object, name string) string {
+	t.Helper()
+	c := helmcli.Find[*storagev1.StorageClass](t, objects, name)
+	return strings.Join([]string{
+		c.Provisioner, string(*c.ReclaimPolicy), string(*c.VolumeBindingMode),
+		c.Annotations["storageclass.kubernetes.io/is-default-class"], c.Labels["tier"], c.Annotations["example.com/class"],
+	}, "|")
+}
+
 func TestLegacyClasses(t *testing.T) {
 	t.Parallel()
 	_, full := legacyValues()
 	objects := legacyObjects(t, full)
-	plain, old := helmcli.Find[*storagev1.StorageClass](t, objects,
-		"hostpath-provisioner"), helmcli.Find[*storagev1.StorageClass](t, objects, "old")
-	describe := func(c *storagev1.StorageClass) string {
-		return strings.Join([]string{
-			c.Provisioner, string(*c.ReclaimPolicy), string(*c.VolumeBindingMode),
-			c.Annotations["storageclass.kubernetes.io/is-default-class"],
-			c.Labels["tier"], c.Annotations["example.com/class"],
-		}, "|")
-	}
-	if got := describe(plain); got != "kubevirt.io/hostpath-provisioner|Delete|WaitForFirstConsumer|||" {
-		t.Errorf("class with defaults: %s", got)
-	}
-	if got := describe(old); got != "kubevirt.io/hostpath-provisioner|Retain|Immediate|true|old|annotation" {
-		t.Errorf("class with everything: %s", got)
+	for name, want := range map[string]string{
+		"hostpath-provisioner": "Delete|WaitForFirstConsumer|||", "old": "Retain|Immediate|true|old|annotation",
+	} {
+		if got := describeClass(t, objects, name); got != "kubevirt.io/hostpath-provisioner|"+want {
+			t.Errorf("class %s: %s", name, got)
+		}
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/vm"
 )
 
 // filesystems are what pools lie on in these tests: a directory, and each
@@ -62,18 +62,9 @@ func mountPool(t *testing.T, filesystem, pool, image string) {
 		return
 	}
 	kind := filesystem[strings.LastIndexByte(filesystem, '-')+1:]
-	mkfs, err := exec.LookPath("mkfs." + kind)
-	if err != nil {
-		t.Fatalf("mkfs.%s is missing: run `go -C tools run ./install mkfs.%s`, which installs it with apt: %v",
-			kind, kind, err)
-	}
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
+	if err := vm.Image(t.Context(), image, diskBytes, "mkfs."+kind); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(image, diskBytes); err != nil {
-		t.Fatal(err)
-	}
-	command(t, mkfs, "-q", image)
 	command(t, "mount", "-o", "loop", image, pool)
 	if strings.HasPrefix(filesystem, qgroups) {
 		command(t, "btrfs", "quota", "enable", pool)
@@ -94,15 +85,7 @@ func command(t *testing.T, name string, args ...string) {
 }
 
 // buildDriver compiles the driver as it is shipped and returns the binary.
-func buildDriver(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "driver")
-	root := filepath.Join("..", "..")
-	if err := compile.Run(t.Context(), product.Target(root, "./src/driver", "0.0.0-dev", binary)); err != nil {
-		t.Fatal(err)
-	}
-	return binary
-}
+func buildDriver(t *testing.T) string { t.Helper(); return process.Build(t, "./src/driver") }
 
 // keepLog puts the log where CI picks it up.
 func (d *instance) keepLog(t *testing.T) {
@@ -112,7 +95,7 @@ func (d *instance) keepLog(t *testing.T) {
 		t.Error(err)
 	}
 	file := filepath.Join(folder, "driver-on-"+d.filesystem+".log")
-	if err := os.WriteFile(file, []byte(d.logged(t)), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(d.Log()), 0o644); err != nil {
 		t.Error(err)
 	}
 	t.Logf("log of the driver on %s: %s", d.filesystem, file)

@@ -53,5 +53,5 @@ func buildDriver(*testing.T) string { return "/driver" }
 // keepLog shows the log: no file leaves the VM.
 func (d *instance) keepLog(t *testing.T) {
 	t.Helper()
-	t.Logf("log of the driver on %s:\n%s", d.filesystem, d.logged(t))
+	t.Logf("log of the driver on %s:\n%s", d.filesystem, d.Log())
 }

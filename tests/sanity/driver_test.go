@@ -2,14 +2,15 @@ package sanity_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
 // patience is for things that take milliseconds unless they never come.
@@ -20,14 +21,12 @@ const directory = "directory"
 
 // instance is one running driver with one pool.
 type instance struct {
+	*process.Process
 	filesystem string
 	node       string
 	socket     string
 	kubelet    string // its kubelet directory, which targets must lie in
 	csi        string // the pool's csi/
-	log        string
-	process    *exec.Cmd
-	exited     chan error
 }
 
 // start runs the driver on a pool that lies on filesystem, and stops it when
@@ -49,8 +48,6 @@ func startNode(t *testing.T, binary, filesystem, node string) *instance {
 		socket:     filepath.Join(dir, "csi.sock"),
 		kubelet:    filepath.Join(dir, "kubelet"),
 		csi:        filepath.Join(pool, "csi"),
-		log:        filepath.Join(dir, "driver.log"),
-		exited:     make(chan error, 1),
 	}
 	for _, sub := range []string{"kubelet", "state"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
@@ -68,80 +65,27 @@ func startNode(t *testing.T, binary, filesystem, node string) *instance {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// t.Context() ends before the clean-up that stops the driver in the way it is to be stopped.
-	d.process = exec.CommandContext(context.WithoutCancel(t.Context()), binary,
+	d.Process = process.Run(t, binary, nil,
 		"--standalone", "--registration=false", "--node-name="+node, "--http-address=", "--log-format=text",
 		"--endpoint=unix://"+d.socket, "--config="+config, "--host-root=/",
 		"--state-dir="+filepath.Join(dir, "state"), "--kubelet-dir="+d.kubelet)
-	d.run(t)
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Errorf("the driver on %s did not end well after SIGTERM: %v", filesystem, err)
+		}
+		if t.Failed() {
+			d.keepLog(t)
+		}
+	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			_, missing := os.Stat(d.socket)
+			return missing == nil, d.Running()
+		})
+	if err != nil {
+		t.Fatalf("the driver on %s does not serve at %s: %v\n%s", filesystem, d.socket, err, d.Log())
+	}
 	return d
-}
-
-func (d *instance) run(t *testing.T) {
-	t.Helper()
-	log, err := os.Create(d.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.process.Stdout, d.process.Stderr = log, log
-	if err := errors.Join(d.process.Start(), log.Close()); err != nil {
-		t.Fatalf("start the driver: %v", err)
-	}
-	go func() { d.exited <- d.process.Wait() }()
-	t.Cleanup(func() { d.stop(t) })
-	d.awaitSocket(t)
-}
-
-func (d *instance) awaitSocket(t *testing.T) {
-	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if _, err := os.Stat(d.socket); err == nil {
-			return
-		}
-		select {
-		case err := <-d.exited:
-			d.exited <- err // stop waits for it too
-			t.Fatalf("the driver on %s ended before it served: %v\n%s", d.filesystem, err, d.logged(t))
-		case <-timeout:
-			t.Fatalf("the driver on %s does not serve at %s after %s\n%s", d.filesystem, d.socket, patience, d.logged(t))
-		case <-tick.C:
-		}
-	}
-}
-
-// stop sends the first SIGTERM, which the driver has to obey.
-func (d *instance) stop(t *testing.T) {
-	t.Helper()
-	if err := d.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("send SIGTERM to the driver on %s: %v", d.filesystem, err)
-	}
-	select {
-	case err := <-d.exited:
-		if err != nil {
-			t.Errorf("the driver on %s did not end well after SIGTERM: %v", d.filesystem, err)
-		}
-	case <-time.After(patience):
-		t.Errorf("the driver on %s has not obeyed SIGTERM after %s", d.filesystem, patience)
-		if err := d.process.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		<-d.exited
-	}
-	if t.Failed() {
-		d.keepLog(t)
-	}
-}
-
-func (d *instance) logged(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(d.log)
-	if err != nil {
-		t.Errorf("read the driver's log: %v", err)
-	}
-	return string(text)
 }
 
 // leftovers lists what a pool holds besides the driver's own directories.

@@ -4,6 +4,7 @@
 package sanity_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // volumeBytes is the size of the volumes that the specs make; some ask for twice as much.
@@ -46,7 +48,7 @@ func TestSanity(t *testing.T) {
 	for _, d := range drivers {
 		checkSkips(t, d.filesystem, report)
 		d.checkClean(t)
-		if want := " enforcement=" + enforcement(d.filesystem) + " "; !strings.Contains(d.logged(t), want) {
+		if want := " enforcement=" + enforcement(d.filesystem) + " "; !strings.Contains(d.Log(), want) {
 			t.Errorf("%s: the driver's log does not say%s", d.filesystem, want)
 		}
 	}
@@ -92,23 +94,13 @@ func checkSkips(t *testing.T, filesystem string, report types.Report) {
 // made, they deleted, and the trash is purged in the background.
 func (d *instance) checkClean(t *testing.T) {
 	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		left, err := d.leftovers()
-		if err != nil {
-			t.Errorf("look into the pool on %s: %v", d.filesystem, err)
-			return
-		}
-		if len(left) == 0 {
-			return
-		}
-		select {
-		case <-timeout:
-			t.Errorf("what is left in the pool on %s after %s: %s", d.filesystem, patience, strings.Join(left, ", "))
-			return
-		case <-tick.C:
-		}
+	var left []string
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (_ bool, err error) {
+			left, err = d.leftovers()
+			return len(left) == 0, err
+		})
+	if err != nil {
+		t.Errorf("what is left in the pool on %s: %s: %v", d.filesystem, strings.Join(left, ", "), err)
 	}
 }

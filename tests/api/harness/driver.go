@@ -1,12 +1,13 @@
 package harness
 
 import (
-	"syscall"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
 // Token makes a token of a ServiceAccount in Namespace for one audience, bound to a pod unless that is nil.
@@ -25,25 +26,17 @@ func (s *Server) Token(t *testing.T, account, audience string, pod *corev1.Pod) 
 	return request.Status.Token
 }
 
-// Kill ends the program as a failing machine would.
-func (p *Process) Kill(t *testing.T) {
+// Process is a program that runs beside the test.
+type Process = process.Process
+
+// Run is process.Run.
+func (*Server) Run(t *testing.T, binary string, environment []string, args ...string) *Process {
 	t.Helper()
-	p.signal(t, syscall.SIGKILL)
-	<-p.ended
+	return process.Run(t, binary, environment, args...)
 }
 
-// Freeze stops the program until it is thawed, or until the test ends.
-func (p *Process) Freeze(t *testing.T) (thaw func()) {
+// Build is process.Build.
+func (*Server) Build(t *testing.T, program string) string {
 	t.Helper()
-	p.signal(t, syscall.SIGSTOP)
-	thaw = func() { _ = p.command.Process.Signal(syscall.SIGCONT) } // it may have ended
-	t.Cleanup(thaw)
-	return thaw
-}
-
-func (p *Process) signal(t *testing.T, signal syscall.Signal) {
-	t.Helper()
-	if err := p.command.Process.Signal(signal); err != nil {
-		t.Fatalf("send %s to %s: %v", signal, p.command, err)
-	}
+	return process.Build(t, program)
 }

@@ -109,8 +109,8 @@ func (o *Operator) Uninstall(t *testing.T) {
 // Restart ends the operator, starts it again with more environment, and waits until it is ready.
 func (o *Operator) Restart(t *testing.T, environment ...string) {
 	t.Helper()
-	o.Stop()
-	o.shown = true // it ended as it was asked to
+	_ = o.Stop()
+	o.Shown = true // it ended as it was asked to
 	o.Process = o.s.Run(o.install, o.Binary, append(slices.Clip(o.environment), environment...), o.args...)
 	o.Ready(t)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
 // storedVersions: kubevirt's definition had a version that is gone, and remembers it for ever.
@@ -63,7 +64,7 @@ func storedVersions(t *testing.T, w *world) {
 func olderBesideNewer(t *testing.T, w *world) {
 	w.create(t, withPools("local", "/var/hpvolumes"))
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
-	newer := w.operator.Beside(t, w.BuildVersion(t, "./src/operator", newerVersion))
+	newer := w.operator.Beside(t, process.BuildVersion(t, "./src/operator", newerVersion))
 	newer.Ready(t)
 	// The older one leads.
 	w.appliedBy(t, ownVersion)

@@ -9,14 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
 
@@ -135,29 +134,15 @@ func remove(t *testing.T, s *server) {
 	objects := &unstructured.UnstructuredList{}
 	objects.SetAPIVersion("hostpathprovisioner.kubevirt.io/v1beta1")
 	objects.SetKind("HostPathProvisionerList")
-	until(t, "it is served", func() error { return s.client.List(t.Context(), objects) })
+	harness.Eventually(t, "it is served", func(context.Context) error { return s.client.List(t.Context(), objects) })
 	if err := s.client.Delete(t.Context(), definition()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is gone", func() error {
+	harness.Eventually(t, "it is gone", func(context.Context) error {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(definition()), definition())
 		if err == nil {
 			return errors.New("it is there")
 		}
 		return client.IgnoreNotFound(err)
 	})
-}
-
-// until tries until there is no error.
-func until(t *testing.T, what string, try func() error) {
-	t.Helper()
-	const patience, interval = 3 * time.Minute, 100 * time.Millisecond
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(context.Context) (bool, error) {
-		last = try()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: not within %s (%v): %v", what, patience, err, last)
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 )
 
 // Release and Namespace are what every rendering uses.
@@ -134,20 +136,11 @@ func (v Values) arguments() (args []string) {
 // Root is the repository's root folder: the nearest one above the test that holds ct.yaml.
 func Root(t *testing.T) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "ct.yaml")); err == nil {
-			return dir
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			t.Fatal("no folder above the test holds ct.yaml: run the tests inside a clone of the repository")
-		}
-		dir = parent
-	}
+	return root
 }
 
 // ChartDir is the chart's folder.

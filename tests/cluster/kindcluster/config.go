@@ -25,19 +25,16 @@ const patches = `kubeadmConfigPatches:
       node-monitor-period: 2s
 `
 
-// Config is kind's configuration file of a cluster. ownNetwork leaves out
-// kind's network daemon, for images built from source that lack it.
-func Config(name string, workers int, ownNetwork bool) string {
+// Config is kind's configuration file of a cluster, with the lines that the
+// image of its nodes needs.
+func Config(name string, workers int, lines string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nname: %s\n", name)
 	b.WriteString("featureGates:\n")
 	for _, gate := range featureGates() {
 		fmt.Fprintf(&b, "  %s: true\n", gate)
 	}
-	if ownNetwork {
-		b.WriteString("networking:\n  disableDefaultCNI: true\n")
-	}
-	b.WriteString(patches)
+	b.WriteString(lines + patches)
 	b.WriteString("nodes:\n- role: control-plane\n")
 	b.WriteString(strings.Repeat("- role: worker\n", workers))
 	return b.String()

@@ -13,19 +13,21 @@ import (
 
 func TestConfigIsWhatKindReads(t *testing.T) {
 	for name, test := range map[string]struct {
-		workers    int
-		ownNetwork bool
-		roles      []v1alpha4.NodeRole
+		workers int
+		lines   string
+		roles   []v1alpha4.NodeRole
 	}{
 		"public image": {
-			2, false, []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole, v1alpha4.WorkerRole},
+			2, "", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole, v1alpha4.WorkerRole},
 		},
-		"built here":     {1, true, []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole}},
-		"without worker": {0, true, []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole}},
+		"built here": {
+			1, "networking:\n  disableDefaultCNI: true\n", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole},
+		},
+		"without worker": {0, "", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got v1alpha4.Cluster
-			if err := yaml.UnmarshalStrict([]byte(kindcluster.Config("c", test.workers, test.ownNetwork)), &got); err != nil {
+			if err := yaml.UnmarshalStrict([]byte(kindcluster.Config("c", test.workers, test.lines)), &got); err != nil {
 				t.Fatal(err)
 			}
 			var roles []v1alpha4.NodeRole
@@ -35,8 +37,8 @@ func TestConfigIsWhatKindReads(t *testing.T) {
 			if diff := cmp.Diff(test.roles, roles); diff != "" {
 				t.Errorf("nodes (-want +got):\n%s", diff)
 			}
-			if got.Networking.DisableDefaultCNI != test.ownNetwork {
-				t.Errorf("kind's network left out: %t, want %t", got.Networking.DisableDefaultCNI, test.ownNetwork)
+			if want := test.lines != ""; got.Networking.DisableDefaultCNI != want {
+				t.Errorf("kind's network left out: %t, want %t", got.Networking.DisableDefaultCNI, want)
 			}
 			if !got.FeatureGates["CSIVolumeHealth"] {
 				t.Error("CSIVolumeHealth is off: the kubelet would never call the health RPCs")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,28 +14,19 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/log"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
 )
 
-// prepareDocker makes the folder of the cluster and, where Docker cannot
-// start privileged containers, puts the stand-in first on PATH.
+// prepareDocker makes the folder of the cluster and what kind needs to start
+// nodes with Docker.
 func (c *Cluster) prepareDocker(ctx context.Context) error {
 	if err := os.MkdirAll(c.folder(), 0o755); err != nil {
 		return fmt.Errorf("make a folder for cluster %s: %w", c.name, err)
 	}
-	needed, err := dockercli.StandInNeeded()
-	if err != nil {
+	if err := fromsource.PrepareDocker(c.folder("bin"), c.steps.Note); err != nil {
 		return err
-	}
-	c.standIn = needed
-	if needed {
-		if err := dockercli.UseStandIn(c.folder("bin")); err != nil {
-			return err
-		}
-		c.steps.Note("This host cannot start privileged containers (no CAP_SYS_RESOURCE): nodes get the same rights by " +
-			"other means; nothing on the host changes.")
 	}
 	c.provider = cluster.NewProvider(cluster.ProviderWithDocker())
 	return ctx.Err()
@@ -42,23 +34,13 @@ func (c *Cluster) prepareDocker(ctx context.Context) error {
 
 // withKindEnv runs do with the variables that kind takes settings from which
 // its configuration file does not have, and puts back what was there.
-func (c *Cluster) withKindEnv(ctx context.Context, image string, do func() error) error {
-	env := map[string]string{
-		// A network of its own for each cluster, so that removing one cluster
-		// removes all of it.
-		"KIND_EXPERIMENTAL_DOCKER_NETWORK": c.network(),
-	}
+func (c *Cluster) withKindEnv(image fromsource.Image, do func() error) error {
+	// A network of its own for each cluster, so that removing one cluster
+	// removes all of it.
+	env := map[string]string{"KIND_EXPERIMENTAL_DOCKER_NETWORK": c.network()}
+	maps.Copy(env, image.Env)
 	if noProxy := addNoProxy(os.Getenv, registry.Container(c.name)); noProxy != "" {
 		env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
-	}
-	driver, err := dockercli.Output(ctx, "info", "--format", "{{.Driver}}")
-	if err != nil {
-		return err
-	}
-	if driver == "fuse-overlayfs" && nodeimage.IsBuilt(image) {
-		// kind would choose a snapshotter that the image lacks. The nodes'
-		// /var is a volume, outside Docker's storage driver.
-		env["KIND_EXPERIMENTAL_CONTAINERD_SNAPSHOTTER"] = "overlayfs"
 	}
 	restore, err := setEnv(env)
 	if err != nil {

@@ -2,16 +2,13 @@ package kindcluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync/atomic"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
@@ -35,7 +32,7 @@ func (c *Cluster) PushProduct(ctx context.Context, version string, names ...stri
 func (c *Cluster) PushProductWithReport(
 	ctx context.Context, version string, report func(string), names ...string,
 ) (map[string]string, error) {
-	root, err := repo.Root(ctx)
+	root, err := repo.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +59,7 @@ func (c *Cluster) pushProduct(ctx context.Context, o product.Options) (map[strin
 
 // BuildProduct is the first half of PushProduct, which needs no cluster; PushBuilt is the other.
 func BuildProduct(ctx context.Context, version string, names ...string) ([]product.Built, error) {
-	root, err := repo.Root(ctx)
+	root, err := repo.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -116,21 +113,4 @@ func (c *Cluster) removeRegistry(ctx context.Context) error {
 		return err
 	}
 	return dockercli.Remove(ctx, "container", container)
-}
-
-// PurgeImages removes the images that this program gave to Docker: node
-// images built here and the registry's. The next cluster takes longer.
-func PurgeImages(ctx context.Context) error {
-	var errs []error
-	for _, repository := range []string{nodeimage.Repository, registry.Repository} {
-		ids, err := dockercli.Output(ctx, "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", repository)
-		errs = append(errs, err)
-		for image := range strings.FieldsSeq(ids) {
-			errs = append(errs, dockercli.Run(ctx, "rmi", image))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove images: %w", err)
-	}
-	return nil
 }

@@ -14,8 +14,8 @@ import (
 
 	"sigs.k8s.io/kind/pkg/cluster"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/preflight"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
@@ -45,8 +45,6 @@ type Cluster struct {
 	dir      cache.Dir
 	steps    *progress.Printer
 	provider *cluster.Provider
-	// standIn is true where Docker cannot start privileged containers.
-	standIn bool
 }
 
 // createSteps is how many steps Create prints when nothing must be built.
@@ -160,21 +158,21 @@ func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options)
 	if err := preflight.Watchers(host, 1+o.Workers); err != nil {
 		return err
 	}
-	image, err := c.image(ctx, host)
+	image, err := fromsource.NodeImage(ctx, c.dir, c.steps)
 	if err != nil {
 		return err
 	}
-	config := Config(o.Name, o.Workers, nodeimage.IsBuilt(image))
+	config := Config(o.Name, o.Workers, image.Config)
 	if err := os.WriteFile(c.folder("kind.yaml"), []byte(config), 0o644); err != nil {
 		return fmt.Errorf("keep the cluster's configuration: %w", err)
 	}
-	what := fmt.Sprintf("kind cluster %s: 1 control plane, %d workers, %s", o.Name, o.Workers, image)
+	what := fmt.Sprintf("kind cluster %s: 1 control plane, %d workers, %s", o.Name, o.Workers, image.Name)
 	return c.steps.Step(what, 40*time.Second, func(report func(string)) error {
-		return c.withKindEnv(ctx, image, func() error {
+		return c.withKindEnv(image, func() error {
 			provider := cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(&logger{report: report}))
 			options := []cluster.CreateOption{
 				cluster.CreateWithRawConfig([]byte(config)),
-				cluster.CreateWithNodeImage(image),
+				cluster.CreateWithNodeImage(image.Name),
 				cluster.CreateWithKubeconfigPath(c.Kubeconfig()),
 			}
 			if err := provider.Create(o.Name, options...); err != nil {
@@ -187,39 +185,15 @@ func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options)
 
 // PrepareImage pulls the node image, or builds it where it cannot be pulled, and gives its name; it makes no cluster.
 func PrepareImage(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
-	host := preflight.ThisHost(ctx)
-	if err := preflight.Basic(host, string(dir)); err != nil {
+	if err := preflight.Basic(preflight.ThisHost(ctx), string(dir)); err != nil {
 		return "", err
 	}
 	c := &Cluster{name: "image", dir: dir, steps: progress.New(out, 0)}
 	if err := c.prepareDocker(ctx); err != nil {
 		return "", err
 	}
-	return c.image(ctx, host)
-}
-
-// image is the one for nodes, which is pulled or built if Docker does not have it.
-func (c *Cluster) image(ctx context.Context, host preflight.Host) (string, error) {
-	image, ready, err := nodeimage.Choose(ctx, c.standIn, c.steps.Note)
-	if err != nil || ready {
-		return image, err
-	}
-	if err := c.prepareSource(ctx, host); err != nil {
-		return "", err
-	}
-	return nodeimage.Build(ctx, c.dir, c.steps)
-}
-
-// prepareSource checks for, and installs, what only a build from source needs.
-func (c *Cluster) prepareSource(ctx context.Context, host preflight.Host) error {
-	packages, err := preflight.Source(host, string(c.dir))
-	if err != nil || len(packages) == 0 {
-		return err
-	}
-	c.steps.Expect(1)
-	return c.steps.Step(fmt.Sprintf("install with apt: %v", packages), 0, func(func(string)) error {
-		return preflight.Install(ctx, packages)
-	})
+	image, err := fromsource.NodeImage(ctx, dir, c.steps)
+	return image.Name, err
 }
 
 // adopt takes a cluster that is there, and starts its nodes if they are stopped.
@@ -240,8 +214,8 @@ func (c *Cluster) adopt(ctx context.Context, o Options, have int) error {
 		return err
 	}
 	nodes, err := c.Nodes(ctx)
-	if err == nil && nodeimage.IsBuilt(nodes[0].Image) && nodes[0].Image != nodeimage.BuiltName() {
-		c.steps.Note("Its nodes run an older image than %s: `down` and `up` replace them.", nodeimage.BuiltName())
+	if err == nil && fromsource.Outdated(nodes[0].Image) {
+		c.steps.Note("Its nodes run an older image than new ones would: `down` and `up` replace them.")
 	}
 	return err
 }

@@ -14,9 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/network"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
 )
 
 // roleLabel is what kind writes on its containers.
@@ -174,48 +175,18 @@ func (c *Cluster) heartbeat(ctx context.Context, node string) (string, error) {
 	return c.Kubectl(ctx, nil, "get", "lease", "-n", "kube-node-lease", node, "-o", "jsonpath={.spec.renewTime}")
 }
 
-// ReapplyRoutes makes every pod reachable from every node. It is needed after
-// a node's container was restarted, and does nothing where the node image
-// brings a network of its own.
+// ReapplyRoutes makes every pod reachable from every node, which is needed after
+// a node's container was restarted.
 func (c *Cluster) ReapplyRoutes(ctx context.Context) error {
 	nodes, err := c.Nodes(ctx)
-	if err != nil {
+	if err != nil || len(nodes) == 0 {
 		return err
 	}
-	if len(nodes) == 0 || !nodeimage.IsBuilt(nodes[0].Image) {
-		return nil
+	addresses := map[string]netip.Addr{}
+	for _, node := range nodes {
+		addresses[node.Name] = node.Address
 	}
-	return poll(ctx, 2*time.Minute, "each node has a range of pod addresses", func() error {
-		ranges, err := c.podRanges(ctx)
-		if err != nil {
-			return err
-		}
-		list := make([]network.Node, len(nodes))
-		for i, node := range nodes {
-			pods, ok := ranges[node.Name]
-			if !ok {
-				return fmt.Errorf("node %s has none yet", node.Name)
-			}
-			list[i] = network.Node{Name: node.Name, Address: node.Address, Pods: pods}
-		}
-		return network.Apply(ctx, list)
-	})
-}
-
-func (c *Cluster) podRanges(ctx context.Context) (map[string]netip.Prefix, error) {
-	const format = `jsonpath={range .items[*]}{.metadata.name} {.spec.podCIDR}{"\n"}{end}`
-	out, err := c.Kubectl(ctx, nil, "get", "nodes", "-o", format)
-	if err != nil {
-		return nil, err
-	}
-	ranges := map[string]netip.Prefix{}
-	for line := range strings.Lines(out) {
-		name, cidr, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if prefix, err := netip.ParsePrefix(cidr); err == nil {
-			ranges[name] = prefix
-		}
-	}
-	return ranges, nil
+	return fromsource.PodRoutes(ctx, nodes[0].Image, addresses, c.Kubectl)
 }
 
 // WaitReady waits until all nodes are Ready and the name service runs.
@@ -241,19 +212,15 @@ func (c *Cluster) WaitReady(ctx context.Context, limit time.Duration, report fun
 // poll tries until try succeeds or the time is over; the error says what was
 // waited for and why the last attempt failed.
 func poll(ctx context.Context, limit time.Duration, what string, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waited %s for this: %s: %w", limit, what, err)
-		case <-time.After(500 * time.Millisecond):
-		}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		last = try()
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waited %s for this: %s: %w", limit, what, errors.Join(err, last))
 	}
+	return nil
 }
 
 func (c *Cluster) nodeNames() ([]string, error) {

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 )
 
 // large is more than a record may have.
@@ -50,7 +52,7 @@ func TestLargeAttributesOfAnInlineVolume(t *testing.T) {
 			}
 		})
 	}
-	until(t, "the pool is as it was before", func() bool {
+	tunneltest.Until(t, "the pool is as it was before", func() bool {
 		return cmp.Equal(before, everythingIn(t, m.path("pool/csi")))
 	})
 }

@@ -1,16 +1,10 @@
 package app_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -21,6 +15,8 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates/certificatestest"
 )
 
 // kubernetes is as much of a cluster's API as a driver without volumes asks for. What is applied to pods' status
@@ -111,30 +107,15 @@ func TestPoolsAreReportedOnThePod(t *testing.T) {
 	})
 }
 
-// writeCertificate makes a certificate for 127.0.0.1 and gives what trusts it.
+// writeCertificate makes a certificate for localhost and gives what trusts it.
 func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	pair := certificatestest.SelfSigned(t, "localhost", time.Now().Add(-time.Hour))
+	for name, data := range pair {
+		writeFile(t, filepath.Join(dir, name), string(data))
 	}
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour),
-	}
-	crt, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: crt})
-	writeFile(t, filepath.Join(dir, "tls.crt"), string(encoded))
-	writeFile(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(encoded)
+	trusted.AppendCertsFromPEM(pair["ca.crt"])
 	return trusted
 }
 
@@ -150,7 +131,7 @@ func TestMetricsOverTLS(t *testing.T) {
 	get := func(trusted *x509.CertPool, path string) (int, string) {
 		t.Helper()
 		transport := &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true,
+			TLSClientConfig: &tls.Config{RootCAs: trusted, ServerName: "localhost"}, DisableKeepAlives: true,
 			ForceAttemptHTTP2: true,
 		}
 		return fetch(t, &http.Client{Transport: transport}, "https://"+address+path)

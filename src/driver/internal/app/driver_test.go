@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -27,6 +25,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 )
 
 // asDriver makes this test binary be the driver, so that the tests have a real process to start, signal and kill.
@@ -43,27 +42,9 @@ func TestMain(m *testing.M) {
 type machine struct {
 	dir, http string
 	process   *exec.Cmd
-	log       *logBuffer
+	log       *loggingtest.Log
 	// args come after all others.
 	args []string
-}
-
-// logBuffer is what a process writes, readable meanwhile.
-type logBuffer struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.String()
 }
 
 func newMachine(t *testing.T, config string) *machine {
@@ -135,7 +116,7 @@ func (m *machine) serveArgs() []string {
 // start starts the driver and gives clients that wait for it.
 func (m *machine) start(t *testing.T) (pb.ControllerClient, pb.NodeClient) {
 	t.Helper()
-	m.log = &logBuffer{}
+	m.log = &loggingtest.Log{}
 	m.process = m.command(context.WithoutCancel(t.Context()), m.serveArgs()...)
 	m.process.Stderr = m.log
 	if err := m.process.Start(); err != nil {

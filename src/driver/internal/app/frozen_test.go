@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,27 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
-// mountImage makes a filesystem in a file and mounts it until the test is over.
-func mountImage(t *testing.T, path string, bytes int64, mkfs ...string) {
+// mountDisk mounts a new filesystem at a path until the test is over.
+func mountDisk(t *testing.T, path, kind string) {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, bytes); err != nil {
-		t.Fatal(err)
-	}
+	mounttest.Image(t, image, kind, 512<<20)
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{append(mkfs, image), {"mount", "-o", "loop", image, path}} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
-	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+	mounttest.Loop(t, image, path)
+	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // the driver may have it open: it ends later
 }
 
 // Numbers of the calls of fsfreeze(8): _IOWR('X', 119, int) and _IOWR('X', 120, int) of linux/fs.h.
@@ -85,18 +77,6 @@ func (m *machine) seen(t *testing.T) map[string]time.Duration {
 	return ages
 }
 
-// until tries every 100 ms for a minute.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for range 600 {
-		if done() {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("a minute has passed, and not yet: %s", what)
-}
-
 // goroutines are those of the driver.
 func (m *machine) goroutines(t *testing.T) (n int) {
 	t.Helper()
@@ -114,7 +94,7 @@ func (m *machine) goroutines(t *testing.T) (n int) {
 // while that lasts, from what was seen last, and no call leaves anything behind.
 func TestAPoolThatHangs(t *testing.T) {
 	m := newMachine(t, "storagePools: [{name: local, path: $POOL}, {name: stuck, path: $POOL.stuck}]")
-	mountImage(t, m.path("pool.stuck"), 512<<20, "mkfs.ext4", "-q")
+	mountDisk(t, m.path("pool.stuck"), "ext4")
 	controller, node := m.start(t)
 	request := &pb.CreateVolumeRequest{
 		Name: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20},
@@ -136,12 +116,12 @@ func TestAPoolThatHangs(t *testing.T) {
 		}
 		return got.GetAvailableCapacity()
 	}
-	until(t, "both pools are there", func() bool { return capacity("local") > 0 && capacity("stuck") > 0 })
+	tunneltest.Until(t, "both pools are there", func() bool { return capacity("local") > 0 && capacity("stuck") > 0 })
 	if _, err := controller.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "pvc-1"}); err != nil {
 		t.Fatal(err)
 	}
 	thaw := freeze(t, m.path("pool.stuck"))
-	until(t, "the watcher hangs", func() bool { return m.seen(t)["stuck"] > 6*time.Second })
+	tunneltest.Until(t, "the watcher hangs", func() bool { return m.seen(t)["stuck"] > 6*time.Second })
 	askAll := func() {
 		if ages := m.seen(t); ages["local"] >= ages["stuck"] {
 			t.Errorf("the other pool is not looked at any more: %v", ages)
@@ -171,15 +151,15 @@ func TestAPoolThatHangs(t *testing.T) {
 		t.Errorf("create in the other pool: %v", err)
 	}
 	thaw()
-	until(t, "the pool is looked at again", func() bool { return m.seen(t)["stuck"] < 5*time.Second })
+	tunneltest.Until(t, "the pool is looked at again", func() bool { return m.seen(t)["stuck"] < 5*time.Second })
 }
 
 // TestStartWithAPoolThatHangs: it cannot even be recovered.
 func TestStartWithAPoolThatHangs(t *testing.T) {
 	m := newMachine(t, "storagePools: [{name: local, path: $POOL}, {name: stuck, path: $POOL.stuck}]")
-	mountImage(t, m.path("pool.stuck"), 512<<20, "mkfs.ext4", "-q")
+	mountDisk(t, m.path("pool.stuck"), "ext4")
 	m.start(t)
-	until(t, "the pool is used", func() bool {
+	tunneltest.Until(t, "the pool is used", func() bool {
 		_, err := os.Stat(m.path("pool.stuck/csi/.hpp/pool.json"))
 		return err == nil
 	})
@@ -197,7 +177,7 @@ func TestStartWithAPoolThatHangs(t *testing.T) {
 		})
 		return err
 	}
-	until(t, "the other pool is there", func() bool { return create("local") == nil })
+	tunneltest.Until(t, "the other pool is there", func() bool { return create("local") == nil })
 	if err := create("stuck"); err == nil {
 		t.Error("made a volume on a frozen disk")
 	}
@@ -208,5 +188,5 @@ func TestStartWithAPoolThatHangs(t *testing.T) {
 		t.Error("the pool is not called absent")
 	}
 	thaw()
-	until(t, "the pool is there", func() bool { return create("stuck") == nil })
+	tunneltest.Until(t, "the pool is there", func() bool { return create("stuck") == nil })
 }

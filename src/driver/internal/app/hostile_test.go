@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // mountTmpfs mounts an empty tmpfs at a path until the test is over.
@@ -22,10 +24,7 @@ func mountTmpfs(t *testing.T, path, options string) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", path, "tmpfs", 0, options); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+	mounttest.Tmpfs(t, path, options)
 }
 
 func writeFile(t *testing.T, path, content string) {

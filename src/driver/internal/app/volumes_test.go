@@ -53,7 +53,7 @@ func enforce(args ...string) []string { return append([]string{"volume", "enforc
 // into a plain directory.
 func TestEnforceCommand(t *testing.T) {
 	m := newMachine(t, "storagePools: [{name: btrfs, path: $POOL.btrfs, quota: required}, {name: local, path: $POOL}]")
-	mountImage(t, m.path("pool.btrfs"), 512<<20, "mkfs.btrfs", "-q")
+	mountDisk(t, m.path("pool.btrfs"), "btrfs")
 	controller, node := m.start(t)
 	volume := func(id, pool string) *pb.NodePublishVolumeRequest {
 		v, err := controller.CreateVolume(t.Context(), &pb.CreateVolumeRequest{

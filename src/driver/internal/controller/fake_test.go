@@ -29,6 +29,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -329,7 +330,7 @@ func newServer(t *testing.T, c *cluster) *controller.Server {
 	s, err := controller.New(controller.Config{
 		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey, Pools: []poolspec.Pool{c.local},
 		PVs: c, Members: c, Claims: c, Events: c, Identities: c, RemoveOldCapacity: c.removeOld,
-		NodeGrace: time.Minute, GoneAfter: 10 * time.Minute, OrphanAge: time.Hour, Log: (&tunneltest.Log{}).Logger(),
+		NodeGrace: time.Minute, GoneAfter: 10 * time.Minute, OrphanAge: time.Hour, Log: (&loggingtest.Log{}).Logger(),
 		Now: func() time.Time {
 			c.mu.Lock()
 			defer c.mu.Unlock()

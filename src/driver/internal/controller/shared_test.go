@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -89,19 +90,9 @@ func startKnown(t *testing.T, nodes ...*node) running {
 	r.set(func() { r.ids = map[string]string{"local": "AAAA"} })
 	r.look(t)
 	for _, n := range nodes {
-		eventually(t, "the node is told", func() bool { return n.told().GetId() == "AAAA" })
+		tunneltest.Until(t, "the node is told", func() bool { return n.told().GetId() == "AAAA" })
 	}
 	return r
-}
-
-// eventually waits for what comes with the next look at the nodes.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never came: %s", what)
-		}
-	}
 }
 
 func TestOneNodeTakesASharedPoolIntoUseAndAllFollow(t *testing.T) {
@@ -109,13 +100,13 @@ func TestOneNodeTakesASharedPoolIntoUseAndAllFollow(t *testing.T) {
 	a, b, c := newNode("a", 0).shows("", 0, false), newNode("b", 0).shows("", 0, true), newNode("c", 0).shows("", 0, true)
 	r := startShared(t, a, b, c)
 	r.look(t)
-	eventually(t, "node b takes the pool into use", func() bool { return b.told().GetMake() })
+	tunneltest.Until(t, "node b takes the pool into use", func() bool { return b.told().GetMake() })
 	if a.told().GetMake() || c.told().GetMake() {
 		t.Error("several nodes are to take the pool into use")
 	}
 	b.shows("AAAA", gib, false)
 	for _, n := range []*node{a, b, c} {
-		eventually(t, "all know the id", func() bool { return n.told().GetId() == "AAAA" && !n.told().GetMake() })
+		tunneltest.Until(t, "all know the id", func() bool { return n.told().GetId() == "AAAA" && !n.told().GetMake() })
 	}
 	if id := r.remembered(); id != "AAAA" {
 		t.Errorf("remembered is %q", id)
@@ -129,7 +120,7 @@ func TestTheFirstIdOfASharedPoolStays(t *testing.T) {
 	r.set(func() { r.ids = map[string]string{"local": "AAAA"} })
 	r.look(t)
 	for _, n := range []*node{a, b} {
-		eventually(t, "they are told the old id", func() bool { return n.told().GetId() == "AAAA" })
+		tunneltest.Until(t, "they are told the old id", func() bool { return n.told().GetId() == "AAAA" })
 		if n.told().GetMake() {
 			t.Error("a node is to take the pool into use that others have")
 		}
@@ -145,12 +136,12 @@ func TestAnotherControllerWasFaster(t *testing.T) {
 	r := startShared(t, a)
 	r.set(func() { r.ids, r.silent = map[string]string{"local": "AAAA"}, true })
 	r.look(t)
-	eventually(t, "the node connects", func() bool { return r.hub.Get("a") != nil })
+	tunneltest.Until(t, "the node connects", func() bool { return r.hub.Get("a") != nil })
 	if got := a.told().GetId(); got != "" {
 		t.Errorf("told %q while nothing is known", got)
 	}
 	r.set(func() { r.silent = false })
-	eventually(t, "it is told what is remembered", func() bool { return a.told().GetId() == "AAAA" })
+	tunneltest.Until(t, "it is told what is remembered", func() bool { return a.told().GetId() == "AAAA" })
 }
 
 func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
@@ -160,12 +151,12 @@ func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
 	r := startShared(t, a, b)
 	r.set(func() { r.gone["c"] = r.now.Add(-time.Hour); r.gone["d"] = r.now.Add(-time.Minute) })
 	r.look(t)
-	eventually(t, "node a is to clear what c left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c"}) })
+	tunneltest.Until(t, "node a is to clear what c left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c"}) })
 	if gone := b.told().GetGone(); len(gone) > 0 {
 		t.Errorf("node b is to clear %v", gone)
 	}
 	r.pass(10 * time.Minute) // nobody remembers any more that it was there
-	eventually(t, "and what d left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c", "d"}) })
+	tunneltest.Until(t, "and what d left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c", "d"}) })
 }
 
 // shared makes a volume of the shared pool, for a pod on one of the nodes.
@@ -229,9 +220,9 @@ func TestARenamedSharedPool(t *testing.T) {
 	r := startShared(t, a)
 	r.set(func() { r.ids = map[string]string{"old": "AAAA"} })
 	r.look(t)
-	eventually(t, "the node takes the pool into use", func() bool { return a.told().GetMake() })
+	tunneltest.Until(t, "the node takes the pool into use", func() bool { return a.told().GetMake() })
 	a.shows("AAAA", gib, false)
-	eventually(t, "the id is confirmed", func() bool { return a.told().GetId() == "AAAA" })
+	tunneltest.Until(t, "the id is confirmed", func() bool { return a.told().GetId() == "AAAA" })
 }
 
 // TestASharedVolumeIsOnAllNodes: it is no orphan where its PersistentVolume names one of them.
@@ -264,7 +255,7 @@ func TestAPoolThatNobodyKnows(t *testing.T) {
 	})
 	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "node a: pool nfs is not configured")
 	a.Show(&wire.Pool{Name: "local", State: "absent"})
-	eventually(t, "the node that has the pool is asked", func() bool { return r.remove(t, "pvc-2") == nil })
+	tunneltest.Until(t, "the node that has the pool is asked", func() bool { return r.remove(t, "pvc-2") == nil })
 }
 
 // TestSharedVolumes: any node that has the pool serves a call, the preferred one if it has, and the answer names none.
@@ -313,7 +304,7 @@ func TestSharedVolumes(t *testing.T) {
 	}
 	b.shows("", 0, false)
 	c.shows("", 0, false)
-	eventually(t, "no node has the pool", func() bool {
+	tunneltest.Until(t, "no node has the pool", func() bool {
 		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "pvc-3"})
 		return err != nil
 	})
@@ -353,7 +344,7 @@ func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs", Bytes: gib}}
 	})
 	r.look(t)
-	eventually(t, "the nodes are told which filesystem it is", func() bool {
+	tunneltest.Until(t, "the nodes are told which filesystem it is", func() bool {
 		return a.told().GetId() == "AAAA" && b.told().GetOwner() == ourCluster && !b.told().GetMake()
 	})
 	wantCode(t, r.expand(t, "pvc-1"), codes.OK, "")
@@ -397,7 +388,7 @@ func TestANodesPoolThatLeftTheConfiguration(t *testing.T) {
 	})
 	r.look(t)
 	a.Put(&wire.Volume{Id: "pvc-1", Pool: "old", Created: 1})
-	eventually(t, "it is seen", func() bool {
+	tunneltest.Until(t, "it is seen", func() bool {
 		all, err := r.server.Volumes(t.Context())
 		return err == nil && len(all) == 2 && all[0].ID == "pvc-1" && all[0].State == ""
 	})
@@ -420,7 +411,7 @@ func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
 	show(c, "CCCC")
 	r := start(t, a, b, c)
 	r.look(t)
-	eventually(t, "both are told", func() bool {
+	tunneltest.Until(t, "both are told", func() bool {
 		return slices.Equal(a.told().GetTwins(), []string{"b"}) && slices.Equal(b.told().GetTwins(), []string{"a"})
 	})
 	if told := r.told("PoolOnSeveralNodes"); len(told) != 2 ||
@@ -438,7 +429,7 @@ func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
 		t.Errorf("status %+v", nodes)
 	}
 	show(b, "BBBB")
-	eventually(t, "they are told that it is over", func() bool { return len(a.Told()) == 0 && len(b.Told()) == 0 })
+	tunneltest.Until(t, "they are told that it is over", func() bool { return len(a.Told()) == 0 && len(b.Told()) == 0 })
 	if told := r.told("PoolOnSeveralNodes"); len(told) > 0 {
 		t.Errorf("events %q", told)
 	}
@@ -453,12 +444,12 @@ func TestOneNodeDoesNotDecideWhatAPoolIs(t *testing.T) {
 	b, c := newNode("b", 0).shows("", 0, true), newNode("c", 0).shows("", 0, true)
 	r := startShared(t, forger, b, c)
 	r.look(t)
-	eventually(t, "node b takes the pool into use", func() bool { return b.told().GetMake() })
+	tunneltest.Until(t, "node b takes the pool into use", func() bool { return b.told().GetMake() })
 	if id := r.remembered(); id != "" {
 		t.Errorf("remembered is %q, of a node that was not to make it", id)
 	}
 	b.shows("AAAA", gib, false)
-	eventually(t, "it is remembered", func() bool { return r.remembered() == "AAAA" })
+	tunneltest.Until(t, "it is remembered", func() bool { return r.remembered() == "AAAA" })
 }
 
 func TestTwoNodesConfirmWhatAPoolIs(t *testing.T) {
@@ -467,14 +458,14 @@ func TestTwoNodesConfirmWhatAPoolIs(t *testing.T) {
 	c := newNode("c", 0).shows("AAAA", gib, false)
 	r := startShared(t, forger, b, c)
 	r.look(t)
-	eventually(t, "it is remembered", func() bool { return r.remembered() != "" })
+	tunneltest.Until(t, "it is remembered", func() bool { return r.remembered() != "" })
 	if id := r.remembered(); id != "AAAA" {
 		t.Errorf("remembered is %q", id)
 	}
 	alone := newNode("a", 0).shows("BBBB", gib, false)
 	r = startShared(t, alone, newNode("b", 0).shows("", 0, false))
 	r.look(t)
-	eventually(t, "who has the pool alone is believed", func() bool { return r.remembered() == "BBBB" })
+	tunneltest.Until(t, "who has the pool alone is believed", func() bool { return r.remembered() == "BBBB" })
 }
 
 // TestADeleteOfASharedVolumeIsConfirmed: one node's word is not enough where another could see the volume.
@@ -497,7 +488,7 @@ func TestADeleteOfASharedVolumeIsConfirmed(t *testing.T) {
 		t.Errorf("node a was asked for: %s", asked)
 	}
 	b.shows("", 0, false)
-	eventually(t, "the one that is left is believed", func() bool { return r.remove(t, "pvc-1") == nil })
+	tunneltest.Until(t, "the one that is left is believed", func() bool { return r.remove(t, "pvc-1") == nil })
 }
 
 // TestRoomsAreLookedUpAFewAtATime: they are a node's word.
@@ -515,7 +506,7 @@ func TestRoomsAreLookedUpAFewAtATime(t *testing.T) {
 		}
 	})
 	r.look(t)
-	eventually(t, "all are found to be gone", func() bool { return slices.Equal(a.told().GetGone(), rooms) })
+	tunneltest.Until(t, "all are found to be gone", func() bool { return slices.Equal(a.told().GetGone(), rooms) })
 	r.set(func() {
 		if r.goneAsked != len(rooms) {
 			t.Errorf("the API was asked %d times about %d nodes", r.goneAsked, len(rooms))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // TestNoDrift does the same random things to a pool in memory and to a real one: each call must answer the same, and
@@ -21,7 +22,7 @@ import (
 func TestNoDrift(t *testing.T) {
 	requireRoot(t)
 	root := t.TempDir()
-	mustMount(t, "hpp-test", root, "tmpfs", 0)
+	mounttest.Tmpfs(t, root, "")
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++

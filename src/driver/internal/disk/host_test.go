@@ -3,8 +3,6 @@ package disk_test
 import (
 	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,17 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // What only the real disk can show: mounts and filesystems.
-
-func mustMount(t *testing.T, source, target, kind string, flags uintptr) {
-	t.Helper()
-	if err := unix.Mount(source, target, kind, flags, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
-}
 
 // TestMountedLater mounts a disk over a pool between two operations, and takes it away again: each operation sees what
 // is there, and none keeps the disk busy.
@@ -39,7 +30,7 @@ func TestMountedLater(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mustMount(t, "hpp-test", root+over, "tmpfs", 0)
+			mounttest.Tmpfs(t, root+over, "")
 			if err := h.Create("/pool"); err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +76,7 @@ func TestMountBelowCSI(t *testing.T) {
 	if err := os.Mkdir(root+"/pool/csi/volume", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	mustMount(t, "hpp-test", root+"/pool/csi/volume", "tmpfs", 0)
+	mounttest.Tmpfs(t, root+"/pool/csi/volume", "")
 	f, err := h.Open("/pool")
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +93,7 @@ func TestReadOnlyFilesystem(t *testing.T) {
 	requireRoot(t)
 	root := t.TempDir()
 	h := disk.NewHost(root)
-	mustMount(t, "hpp-test", root, "tmpfs", 0)
+	mounttest.Tmpfs(t, root, "")
 	if err := h.Create("/pool"); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +115,7 @@ func TestFilesystems(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			requireRoot(t)
 			const size = 512 << 20
-			root := loop(t, kind, size)
+			root := mounttest.Disk(t, kind, size)
 			h := disk.NewHost(root)
 			if err := h.Create("/pool"); err != nil {
 				t.Fatal(err)
@@ -153,33 +144,6 @@ func TestFilesystems(t *testing.T) {
 			}
 		})
 	}
-}
-
-// loop makes a filesystem in a file and mounts it.
-func loop(t *testing.T, kind string, size int64) string {
-	t.Helper()
-	mkfs := "mkfs." + kind
-	if _, err := exec.LookPath(mkfs); err != nil {
-		t.Fatalf("%v: install the package e2fsprogs, xfsprogs or btrfs-progs that has it", err)
-	}
-	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, size); err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range [][]string{{mkfs, "-q", image}, {"mount", "-o", "loop", image, dir}} {
-		if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", command, err, out)
-		}
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Errorf("umount %s: %v", dir, err)
-		}
-	})
-	return dir
 }
 
 // TestClusterFilesystems by the numbers that statfs(2) has for them.

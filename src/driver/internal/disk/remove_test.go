@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/ioctl"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 var errTired = errors.New("tired")
@@ -139,10 +140,10 @@ func TestNested(t *testing.T) {
 func filesystem(t *testing.T, kind string) string {
 	t.Helper()
 	if kind != "tmpfs" {
-		return loop(t, kind, 512<<20)
+		return mounttest.Disk(t, kind, 512<<20)
 	}
 	path := t.TempDir()
-	mustMount(t, "hpp-test", path, "tmpfs", 0)
+	mounttest.Tmpfs(t, path, "")
 	return path
 }
 
@@ -208,7 +209,7 @@ func TestDescriptors(t *testing.T) {
 // TestMovedIntoTheTop lets a project that the directory hands on refuse what is moved beside the name. (XFS checks it
 // without quota too.)
 func TestMovedIntoTheTop(t *testing.T) {
-	path := loop(t, "xfs", 512<<20)
+	path := mounttest.Disk(t, "xfs", 512<<20)
 	d := openAt(t, path)
 	must(t, d.Mkdir("entry", 0o700))
 	must(t, d.Mkdir("entry/tree", 0o700))
@@ -248,7 +249,7 @@ func TestFlags(t *testing.T) {
 			for _, at := range []string{"tree", "tree/a", "tree/a/file", "tree" + strings.Repeat("/x", 100)} {
 				name := at[:min(len(at), 11)]
 				t.Run(kind+" "+flag+" "+name, func(t *testing.T) {
-					path := loop(t, kind, 512<<20)
+					path := mounttest.Disk(t, kind, 512<<20)
 					d := openAt(t, path)
 					must(t, os.MkdirAll(path+"/top/tree/a/b", 0o700))
 					must(t, os.WriteFile(path+"/top/tree/a/file", nil, 0o600))
@@ -277,7 +278,7 @@ func TestUnlock(t *testing.T) {
 
 // TestSubvolumes removes subvolumes and read-only snapshots of a plain directory on btrfs without quota.
 func TestSubvolumes(t *testing.T) {
-	path := loop(t, "btrfs", 512<<20)
+	path := mounttest.Disk(t, "btrfs", 512<<20)
 	d := openAt(t, path)
 	must(t, os.MkdirAll(path+"/tree/dir", 0o700))
 	run(t, "btrfs", "subvolume", "create", path+"/tree/dir/nested")
@@ -301,9 +302,9 @@ func TestWhatStays(t *testing.T) {
 	must(t, os.MkdirAll(path+"/tree/b/c", 0o700))
 	dig(t, path+"/tree", "x", 200)
 	deep := path + "/tree" + strings.Repeat("/x", 150)
-	mustMount(t, "hpp-test", path+"/tree/a/mounted", "tmpfs", 0)
+	mounttest.Tmpfs(t, path+"/tree/a/mounted", "")
 	must(t, os.WriteFile(path+"/tree/a/mounted/file", nil, 0o600))
-	mustMount(t, "hpp-test", deep, "tmpfs", 0)
+	mounttest.Tmpfs(t, deep, "")
 	err := d.RemoveTree(t.Context(), "tree", nil)
 	var named *fs.PathError
 	if !errors.As(err, &named) || !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), "and 1 more") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // walked lists what a walk visits, directories with a slash at the end, in the order of the visits.
@@ -56,7 +57,7 @@ func TestWalk(t *testing.T) {
 	must(t, os.Symlink("file", path+"/tree/dir/link"))
 	must(t, unix.Mkfifo(path+"/tree/fifo", 0o600))
 	must(t, unix.Mknod(path+"/tree/device", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
-	mustMount(t, "none", path+"/tree/mounted", "tmpfs", 0)
+	mounttest.Tmpfs(t, path+"/tree/mounted", "")
 	must(t, os.WriteFile(path+"/tree/mounted/other", nil, 0o600))
 	got := walked(t, d, path)
 	dir, sub := slices.Index(got, "dir/"), slices.Index(got, "dir/sub/")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -98,7 +98,7 @@ type node struct {
 	cluster *cluster
 	events  *events
 	clock   *clock
-	log     *logged
+	log     *loggingtest.Log
 }
 
 type clock struct {
@@ -116,18 +116,6 @@ func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
-}
-
-// logged is a log that several goroutines write.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
 }
 
 func local() poolspec.Pool {
@@ -162,12 +150,12 @@ func newNode(t *testing.T, host host, change func(*Config), specs ...poolspec.Po
 	must(t, err)
 	t.Cleanup(func() { _ = state.Close() })
 	n := &node{
-		cluster: &cluster{}, events: &events{}, log: &logged{},
+		cluster: &cluster{}, events: &events{}, log: &loggingtest.Log{},
 		clock: &clock{now: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)},
 	}
 	c := Config{
 		Specs: specs, Host: host, State: state, PVs: n.cluster, Events: n.events, Quotas: quota.New(t.TempDir()),
-		Log: slog.New(slog.NewTextHandler(n.log, nil)), Now: n.clock.Now, SystemPaths: []string{"/"},
+		Log: n.log.Logger(), Now: n.clock.Now, SystemPaths: []string{"/"},
 		Synchronised: func() bool { return true }, Node: "this", Alone: true, OSPaths: []string{"/"},
 	}
 	change(&c)

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -73,8 +74,7 @@ func TestADeepTreeIsPurged(t *testing.T) {
 	spec.Quota = poolspec.QuotaNone
 	root := t.TempDir()
 	// A filesystem of the kernel's whose speed is not that of a disk; package disk tests such trees on the host's disk.
-	must(t, unix.Mount("tmpfs", root, "tmpfs", 0, "size=1g"))
-	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	mounttest.Tmpfs(t, root, "size=1g")
 	// No pool is first used on one: this one has been.
 	must(t, os.MkdirAll(filepath.Join(root, "pool/csi/.hpp"), 0o700))
 	must(t, os.WriteFile(filepath.Join(root, "pool/csi/.hpp/pool.json"), []byte(`{"version":2,"id":"AAAA"}`), 0o600))

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,15 +16,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
-
-func run(tb testing.TB, command ...string) {
-	tb.Helper()
-	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-		tb.Fatalf("%v: %v\n%s", command, err, out)
-	}
-}
 
 // enable is `btrfs quota enable --simple`, which older tools do not have.
 func enable(t *testing.T, root string) {
@@ -38,14 +31,7 @@ func enable(t *testing.T, root string) {
 // onBtrfs is a node whose root is a new btrfs.
 func onBtrfs(t *testing.T, specs ...poolspec.Pool) (n *node, root string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("this test must run as root: it mounts a loop device")
-	}
-	image, root := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	must(t, errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 1<<30)))
-	run(t, "mkfs.btrfs", "-q", image)
-	run(t, "mount", "-o", "loop", image, root)
-	t.Cleanup(func() { run(t, "umount", root) })
+	root = mounttest.Disk(t, "btrfs", 1<<30)
 	return onMachine(t, root, specs...), root
 }
 
@@ -105,7 +91,7 @@ func (n *node) switchedOff(t *testing.T, root string, want poolspec.Quota) {
 	if want == poolspec.QuotaRequired {
 		reason = NoNewVolumes
 	}
-	run(t, "btrfs", "quota", "disable", root)
+	mounttest.Run(t, "btrfs", "quota", "disable", root)
 	for range 2 {
 		n.is(t, "local", true, reason)
 	}
@@ -187,7 +173,7 @@ func TestUsageIsReadForAll(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "pool/csi/pvc-1/file"), make([]byte, 6<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "sync", "-f", root)
+	mounttest.Run(t, "sync", "-f", root)
 	n.clock.pass(usageInterval)
 	n.check(t)
 	after, _ := n.Capacity("local")

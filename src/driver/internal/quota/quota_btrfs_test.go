@@ -5,9 +5,7 @@ package quota
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -25,35 +24,9 @@ func reals() map[string]real {
 	return map[string]real{"btrfs": {Btrfs, btrfsDisk}}
 }
 
-func run(tb testing.TB, command ...string) {
-	tb.Helper()
-	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-		tb.Fatalf("%v: %v\n%s", command, err, out)
-	}
-}
-
-func image(tb testing.TB, path, mkfs string) {
-	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Fatal("this test must run as root: it mounts a loop device")
-	}
-	must(tb, errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<30)))
-	run(tb, mkfs, "-q", path)
-}
-
-// loop mounts a new filesystem.
-func loop(tb testing.TB, mkfs string) (root string) {
-	tb.Helper()
-	file, root := filepath.Join(tb.TempDir(), "image"), tb.TempDir()
-	image(tb, file, mkfs)
-	run(tb, "mount", "-o", "loop", file, root)
-	tb.Cleanup(func() { run(tb, "umount", root) })
-	return root
-}
-
 func btrfsDisk(tb testing.TB) string {
 	tb.Helper()
-	return loop(tb, "mkfs.btrfs")
+	return mounttest.Disk(tb, "btrfs", 1<<30)
 }
 
 func TestDetectBtrfs(t *testing.T) {
@@ -88,31 +61,17 @@ func TestDetectBtrfs(t *testing.T) {
 		}
 		return nil
 	}))
-	run(t, "btrfs", "quota", "disable", p.root)
-	run(t, "btrfs", "quota", "enable", p.root)
+	mounttest.Run(t, "btrfs", "quota", "disable", p.root)
+	mounttest.Run(t, "btrfs", "quota", "enable", p.root)
 	looks(true, Plain, "btrfs quota disable", "btrfs quota enable --simple", "forgotten")
 	if b, err := q.Detect(p, poolspec.QuotaNone, false); err != nil || !strings.Contains(b.Reason, "quota: none") {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
 
-// asWithout does something as root without one capability.
-func asWithout(capability uint, do func() error) error {
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var data [2]unix.CapUserData
-		err := unix.Capget(&header, &data[0])
-		data[capability/32].Effective &^= 1 << (capability % 32)
-		result <- errors.Join(err, unix.Capset(&header, &data[0]), do())
-	}()
-	return <-result
-}
-
 func TestDetectWithoutProjectQuota(t *testing.T) {
 	for _, kind := range []string{"xfs", "ext4"} {
-		b, err := New(t.TempDir()).Detect(open(t, loop(t, "mkfs."+kind)), poolspec.QuotaRequired, true)
+		b, err := New(t.TempDir()).Detect(open(t, mounttest.Disk(t, kind, 1<<30)), poolspec.QuotaRequired, true)
 		if err != nil || b.Name != Plain || !strings.Contains(b.Reason, "prjquota") {
 			t.Errorf("%s: %+v, %v", kind, b, err)
 		}
@@ -153,7 +112,7 @@ func TestCheckRejoins(t *testing.T) {
 	l := detect(t, New(t.TempDir()), p).On(p)
 	id, err := l.Make("v", 0o700, Limit{Bytes: 64 * mib}, claimed)
 	must(t, err)
-	run(t, "btrfs", "subvolume", "create", p.dir+"/v/nested")
+	mounttest.Run(t, "btrfs", "subvolume", "create", p.dir+"/v/nested")
 	must(t, with(p, ".", func(top *os.File) error {
 		return with(p, "v/nested", func(nested *os.File) error {
 			n, err := btrfs.SubvolumeID(nested)
@@ -175,7 +134,7 @@ func TestEnforceBtrfs(t *testing.T) {
 	l := b.On(p)
 	other, err := l.Make("other", 0o700, Limit{Bytes: 64 * mib}, claimed)
 	must(t, err)
-	run(t, "btrfs", "subvolume", "create", p.dir+"/v")
+	mounttest.Run(t, "btrfs", "subvolume", "create", p.dir+"/v")
 	must(t, l.(btrfsLimits).inspect("v", func(top *os.File, n uint64, _ []btrfs.QgroupID) error {
 		return btrfs.AssignQgroup(top, btrfs.NewQgroupID(0, n), group(other)) // it counts to another volume
 	}))
@@ -251,16 +210,15 @@ func powerCut(t *testing.T, do func(pool) error) disk.FS {
 	t.Helper()
 	dir, root := t.TempDir(), t.TempDir()
 	before, left := filepath.Join(dir, "image"), filepath.Join(dir, "left")
-	image(t, before, "mkfs.btrfs")
-	run(t, "mount", "-o", "loop", before, root)
+	mounttest.Image(t, before, "btrfs", 1<<30)
+	mounttest.Loop(t, before, root)
 	p := open(t, root)
 	err := do(p)
-	run(t, "cp", "--sparse=always", before, left)
+	mounttest.Run(t, "cp", "--sparse=always", before, left)
 	_ = p.Close()
-	run(t, "umount", root)
+	mounttest.Run(t, "umount", root)
 	must(t, err)
-	run(t, "mount", "-o", "loop", left, root)
-	t.Cleanup(func() { run(t, "umount", root) })
+	mounttest.Loop(t, left, root)
 	after, err := disk.NewHost("/").Open(filepath.Join(root, "pool"))
 	must(t, err)
 	t.Cleanup(func() { _ = after.Close() })

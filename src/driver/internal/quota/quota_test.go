@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -310,4 +311,18 @@ func TestNamedIDs(t *testing.T) {
 	if _, err := (&filesystem{etc: etc}).named(); err == nil {
 		t.Error("a file that cannot be read is passed over")
 	}
+}
+
+// asWithout does something as root without one capability.
+func asWithout(capability uint, do func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		err := unix.Capget(&header, &data[0])
+		data[capability/32].Effective &^= 1 << (capability % 32)
+		result <- errors.Join(err, unix.Capset(&header, &data[0]), do())
+	}()
+	return <-result
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/projectquota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -31,13 +31,8 @@ func mounted(kind, options string) func(tb testing.TB) string {
 	return func(tb testing.TB) string {
 		tb.Helper()
 		root := tb.TempDir()
-		if err := unix.Mount("/dev/disk/"+kind, root, kind, 0, options); err != nil {
-			tb.Fatalf("mount %s: %v", kind, err)
-		}
-		tb.Cleanup(func() { // for the next test, with nothing in it
-			must(tb, os.RemoveAll(root+"/pool"))
-			must(tb, unix.Unmount(root, 0))
-		})
+		mounttest.Mount(tb, "/dev/disk/"+kind, root, kind, options)
+		tb.Cleanup(func() { must(tb, os.RemoveAll(root+"/pool")) }) // nothing is in it for the next test
 		return root
 	}
 }
@@ -160,7 +155,7 @@ func TestVMDetect(t *testing.T) {
 			if b = detect(t, q, p); b.Changes != nil {
 				t.Errorf("again: %+v", b)
 			}
-			must(t, without(unix.CAP_SYS_ADMIN, func() error {
+			must(t, asWithout(unix.CAP_SYS_ADMIN, func() error {
 				b, err := New(t.TempDir()).Detect(p, poolspec.QuotaRequired, true)
 				if err != nil || b.Name != Plain || !strings.Contains(b.Reason, "may not set limits") {
 					t.Errorf("without the right to set limits: %+v, %v", b, err)
@@ -169,20 +164,6 @@ func TestVMDetect(t *testing.T) {
 			}))
 		})
 	}
-}
-
-// without does something as root without one capability.
-func without(capability uint, do func() error) error {
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var data [2]unix.CapUserData
-		err := unix.Capget(&header, &data[0])
-		data[capability/32].Effective &^= 1 << (capability % 32)
-		result <- errors.Join(err, unix.Capset(&header, &data[0]), do())
-	}()
-	return <-result
 }
 
 // TestVMAdminsProject: one that has a limit is left only where quota is required.

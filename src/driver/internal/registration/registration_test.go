@@ -18,6 +18,7 @@ import (
 	pluginregistration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,17 +73,6 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// waitFor polls; the test's own time limit ends it.
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	for !condition() {
-		if t.Context().Err() != nil {
-			t.Fatal("the test ended first")
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func TestRegisters(t *testing.T) {
 	server, socket, stop := start(t, t.TempDir())
 	if err := server.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "has not answered yet") {
@@ -116,7 +106,7 @@ func TestStaysForTheNextDriver(t *testing.T) {
 			}
 			return leaving
 		})
-		waitFor(t, func() bool { return registered(t, socket) })
+		tunneltest.Until(t, "it is registered", func() bool { return registered(t, socket) })
 		stop()
 		if exists(socket) == leaving {
 			t.Errorf("leaving: %v, and the socket is there: %v", leaving, exists(socket))
@@ -145,7 +135,7 @@ func TestComesBackWhenTheFileVanishes(t *testing.T) {
 		if err := os.Remove(socket); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, func() bool { return exists(socket) })
+		tunneltest.Until(t, "the socket is there", func() bool { return exists(socket) })
 	}
 	kubelet(t, socket, &pluginregistration.RegistrationStatus{PluginRegistered: true})
 }
@@ -162,7 +152,9 @@ func TestTakesTheNameBack(t *testing.T) {
 		defer func() { _ = foreign.Close() }()
 		foreign.(*net.UnixListener).SetUnlinkOnClose(false)
 	}
-	waitFor(t, func() bool { return registered(t, socket) && server.Check(t.Context()) == nil })
+	tunneltest.Until(t, "it is registered again", func() bool {
+		return registered(t, socket) && server.Check(t.Context()) == nil
+	})
 }
 
 // registered registers if somebody answers within a moment.

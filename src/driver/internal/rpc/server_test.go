@@ -1,7 +1,6 @@
 package rpc_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -23,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 )
 
 // services answers with functions of the test; a call without one panics, as a bug would.
@@ -42,25 +42,11 @@ func (s *services) GetCapacity(ctx context.Context, _ *pb.GetCapacityRequest) (*
 	return &pb.GetCapacityResponse{}, s.capacity(ctx)
 }
 
-// buffer is a log that goroutines may write to.
-type buffer struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
 // records are the log's records of one message.
-func (b *buffer) records(t *testing.T, message string) []map[string]any {
+func (r running) records(t *testing.T, message string) []map[string]any {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var found []map[string]any
-	for line := range strings.Lines(b.out.String()) {
+	for line := range strings.Lines(r.log.String()) {
 		var record map[string]any
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
 			t.Fatal(err)
@@ -75,7 +61,7 @@ func (b *buffer) records(t *testing.T, message string) []map[string]any {
 type running struct {
 	client   pb.ControllerClient
 	socket   string
-	log      *buffer
+	log      *loggingtest.Log
 	registry *prometheus.Registry
 	// stop ends the server and waits for it.
 	stop func() error
@@ -84,7 +70,7 @@ type running struct {
 func start(t *testing.T, s *services, level slog.Level, grace time.Duration) running {
 	t.Helper()
 	r := running{
-		socket: filepath.Join(t.TempDir(), "plugin", "csi.sock"), log: &buffer{},
+		socket: filepath.Join(t.TempDir(), "plugin", "csi.sock"), log: &loggingtest.Log{},
 		registry: prometheus.NewRegistry(),
 	}
 	log := slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: level}))
@@ -132,7 +118,7 @@ func TestOneRecordPerCall(t *testing.T) {
 	if _, err := r.client.GetCapacity(t.Context(), &pb.GetCapacityRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	records := r.log.records(t, "answered a call")
+	records := r.records(t, "answered a call")
 	if len(records) != 1 {
 		t.Fatalf("%d records, want one for CreateVolume and none for GetCapacity: %v", len(records), records)
 	}
@@ -160,7 +146,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	records := r.log.records(t, "answered a call")
+	records := r.records(t, "answered a call")
 	if len(records) != 1 {
 		t.Fatalf("records: %v", records)
 	}
@@ -179,11 +165,11 @@ func TestAPanicIsAnError(t *testing.T) {
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "no such luck") {
 		t.Errorf("got %v, want Internal without the panic's words", err)
 	}
-	if records := r.log.records(t, "a call panicked"); len(records) != 1 || records[0]["panic"] != "no such luck" ||
+	if records := r.records(t, "a call panicked"); len(records) != 1 || records[0]["panic"] != "no such luck" ||
 		!strings.Contains(records[0]["stack"].(string), "server_test.go") {
 		t.Errorf("logged: %v", records)
 	}
-	if records := r.log.records(t, "answered a call"); len(records) != 1 || records[0]["code"] != "Internal" ||
+	if records := r.records(t, "answered a call"); len(records) != 1 || records[0]["code"] != "Internal" ||
 		records[0]["level"] != "ERROR" {
 		t.Errorf("logged: %v", records)
 	}

@@ -1,48 +1,27 @@
 package servingtls_test
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates/certificatestest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 )
 
 // writePair makes a certificate and puts it where the server reads it.
 func writePair(t *testing.T, dir, name string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour),
-	}
-	crt, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, filepath.Join(dir, "tls.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: crt}))
-	put(t, filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	pair := certificatestest.SelfSigned(t, name, time.Now().Add(-time.Hour))
+	put(t, filepath.Join(dir, "tls.crt"), pair["tls.crt"])
+	put(t, filepath.Join(dir, "tls.key"), pair["tls.key"])
 }
 
 // put replaces a file by another, as the kubelet does.
@@ -88,28 +67,10 @@ func greet(t *testing.T, address string, client *tls.Config) (tls.ConnectionStat
 	return conn.(*tls.Conn).ConnectionState(), nil
 }
 
-// logBuffer is what the server's goroutines log.
-type logBuffer struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.String()
-}
-
 func TestRenewedCertificatesAreServed(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, "first")
-	log := &logBuffer{}
+	log := &loggingtest.Log{}
 	config, err := servingtls.New(servingtls.Options{CertDir: dir}, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -24,13 +24,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 )
 
 const local = "127.0.0.1:0"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func logged(t *testing.T, log *tunneltest.Log, want string) {
+func logged(t *testing.T, log *loggingtest.Log, want string) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {

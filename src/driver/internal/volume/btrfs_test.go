@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // TestQuotaSwitchedOff: btrfs forgets all limits then. When quota is on again, no volume counts to anything, until an
@@ -23,7 +24,7 @@ func TestQuotaSwitchedOff(t *testing.T) {
 	n := startAt(t, root, required)
 	mustCreate(t, n, "pvc-1")
 	n.fill(t, "pvc-1")
-	run(t, "btrfs", "quota", "disable", root)
+	mounttest.Run(t, "btrfs", "quota", "disable", root)
 	n = startAt(t, root, required)
 	must(t, openPool(t.Context(), n))
 	if s := n.status(); !s.Present || !s.EnforcementLost || !n.events.has("EnforcementLost", "quota is off") {

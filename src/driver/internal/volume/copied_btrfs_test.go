@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // twoPools are local and other, on one filesystem.
@@ -30,8 +31,8 @@ func copied(t *testing.T) (root string, n *node) {
 	mustCreate(t, both, "pvc-1")
 	both.fill(t, "pvc-1")
 	from, to := filepath.Join(root, "pool/csi"), filepath.Join(root, "other/csi")
-	run(t, "cp", "-a", from+"/pvc-1", to+"/pvc-1")
-	run(t, "cp", "-a", from+"/"+records.Path("pvc-1"), to+"/"+records.Path("pvc-1"))
+	mounttest.Run(t, "cp", "-a", from+"/pvc-1", to+"/pvc-1")
+	mounttest.Run(t, "cp", "-a", from+"/"+records.Path("pvc-1"), to+"/"+records.Path("pvc-1"))
 	return root, startOther(t, root)
 }
 
@@ -103,7 +104,7 @@ func TestCopyIsEnforced(t *testing.T) {
 	must(t, both.openPool(t.Context(), "local"), both.openPool(t.Context(), "other"))
 	err = both.Enforce(t.Context(), "pvc-2", nil, func(int64) {})
 	wants(t, err, quota.ErrUnsupported, "btrfs subvolume create pvc-2.new", "mv pvc-2.new pvc-2")
-	run(t, "sh", "-ec", "cd "+csi+"; btrfs -q subvolume create pvc-2.new; cp -a --reflink=never pvc-2/. pvc-2.new/; "+
+	mounttest.Run(t, "sh", "-ec", "cd "+csi+"; btrfs -q subvolume create pvc-2.new; cp -a --reflink=never pvc-2/. pvc-2.new/; "+
 		"mv pvc-2 old; mv pvc-2.new pvc-2; rm -r old")
 	must(t, both.Enforce(t.Context(), "pvc-2", nil, func(int64) {}))
 	v, _, err := both.Get(t.Context(), "pvc-2")
@@ -126,7 +127,7 @@ func TestFlagsOnAVolume(t *testing.T) {
 			mustCreate(t, n, "pvc-1")
 			n.fill(t, "pvc-1")
 			must(t, os.Mkdir(n.path("pvc-1", "below"), 0o700))
-			run(t, "chattr", flags, n.path("pvc-1", "below"), n.path("pvc-1"))
+			mounttest.Run(t, "chattr", flags, n.path("pvc-1", "below"), n.path("pvc-1"))
 			must(t, n.Delete(t.Context(), "pvc-1"))
 			n.consistent(t, "deleted")
 			n.purgeAll(t)
@@ -144,7 +145,7 @@ func TestReadOnlySnapshotIsPurged(t *testing.T) {
 			n.fill(t, "pvc-1")
 			subvolume(t, n.path("pvc-1", "inner"))
 			must(t, os.WriteFile(n.path("pvc-1", "inner", "file"), []byte("x"), 0o600))
-			run(t, "btrfs", "-q", "subvolume", "snapshot", "-r", n.path("pvc-1", "inner"), n.path("pvc-1", "snapshot"))
+			mounttest.Run(t, "btrfs", "-q", "subvolume", "snapshot", "-r", n.path("pvc-1", "inner"), n.path("pvc-1", "snapshot"))
 			must(t, n.Delete(t.Context(), "pvc-1"))
 			n.purgeAll(t)
 			n.unlimited(t)

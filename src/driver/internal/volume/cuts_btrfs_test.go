@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // TestPowerCutsOnRealBtrfs cuts the power while many volumes are made and deleted at once, on the kernel that is here.
@@ -21,10 +21,7 @@ import (
 func TestPowerCutsOnRealBtrfs(t *testing.T) {
 	outer := btrfsDisk(t)
 	image := filepath.Join(outer, "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 1<<30)); err != nil {
-		t.Fatal(err)
-	}
-	run(t, "mkfs.btrfs", "-q", image)
+	mounttest.Image(t, image, "btrfs", 1<<30)
 	var cuts []cut
 	t.Run("work", func(t *testing.T) {
 		cuts = workAndCut(t, startAt(t, mounted(t, image), required), image)
@@ -37,8 +34,7 @@ func TestPowerCutsOnRealBtrfs(t *testing.T) {
 func mounted(t *testing.T, image string) (root string) {
 	t.Helper()
 	root = t.TempDir()
-	run(t, "mount", "-o", "loop", image, root)
-	t.Cleanup(func() { run(t, "umount", root) })
+	mounttest.Loop(t, image, root)
 	return root
 }
 
@@ -98,7 +94,7 @@ func workAndCut(t *testing.T, n *node, image string) (cuts []cut) {
 		}
 		before := a.now()
 		c := cut{image: fmt.Sprintf("%s-%d", image, seen)}
-		run(t, "cp", "--reflink=always", image, c.image)
+		mounttest.Run(t, "cp", "--reflink=always", image, c.image)
 		after := a.now()
 		maps.DeleteFunc(before, func(id string, is answer) bool { return after[id] != is })
 		c.of = before

@@ -5,15 +5,14 @@ package volume_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // enforcedDisks are those that an ordinary kernel has.
@@ -23,33 +22,16 @@ func enforcedDisks() map[string]enforcedDisk {
 	}
 }
 
-func run(tb testing.TB, name string, arguments ...string) {
-	tb.Helper()
-	if out, err := exec.Command(name, arguments...).CombinedOutput(); err != nil {
-		tb.Fatalf("%s %s: %v\n%s", name, strings.Join(arguments, " "), err, out)
-	}
-}
-
 // btrfsDisk mounts a new btrfs of 2 GiB.
-func btrfsDisk(tb testing.TB) (root string) {
+func btrfsDisk(tb testing.TB) string {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Fatal("this test must run as root: it mounts a loop device")
-	}
-	image, root := filepath.Join(tb.TempDir(), "image"), tb.TempDir()
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 2<<30)); err != nil {
-		tb.Fatal(err)
-	}
-	run(tb, "mkfs.btrfs", "-q", image)
-	run(tb, "mount", "-o", "loop", image, root)
-	tb.Cleanup(func() { run(tb, "umount", root) })
-	return root
+	return mounttest.Disk(tb, "btrfs", 2<<30)
 }
 
 // subvolume makes a subvolume, as an admin does who restores a volume.
 func subvolume(tb testing.TB, path string) {
 	tb.Helper()
-	run(tb, "btrfs", "-q", "subvolume", "create", path)
+	mounttest.Run(tb, "btrfs", "-q", "subvolume", "create", path)
 }
 
 // checkNested makes a subvolume inside a volume: it counts to the volume, and no limit that somebody clears stays so.
@@ -67,7 +49,7 @@ func checkNested(t *testing.T, n *node, dir string, v volume.Volume) {
 	if got := n.limits(t)[v.QuotaID]; got != 96*mebibyte {
 		t.Errorf("after a publish the limit is %d", got)
 	}
-	run(t, "btrfs", "filesystem", "sync", dir) // brings the counts up to date
+	mounttest.Run(t, "btrfs", "filesystem", "sync", dir) // brings the counts up to date
 	stats, err := n.Stats(t.Context(), v.ID, target)
 	if err != nil || stats.Bytes != 96*mebibyte || stats.BytesUsed < 79*mebibyte ||
 		stats.BytesUsed+stats.BytesAvailable != stats.Bytes || stats.Inodes != 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // enforcedDisks are /dev/disk/{xfs,ext4} of a VM of tests/vm, whose kernel has project quota.
@@ -30,14 +31,7 @@ func mountKind(tb testing.TB, kind string) (root string) {
 	tb.Helper()
 	root = tb.TempDir()
 	filesystem, _, _ := strings.Cut(kind, "-")
-	if err := unix.Mount("/dev/disk/"+kind, root, filesystem, 0, "prjquota"); err != nil {
-		tb.Fatalf("mount %s: %v", kind, err)
-	}
-	tb.Cleanup(func() {
-		if err := unix.Unmount(root, 0); err != nil {
-			tb.Errorf("unmount %s: %v", kind, err)
-		}
-	})
+	mounttest.Mount(tb, "/dev/disk/"+kind, root, filesystem, "prjquota")
 	return root
 }
 

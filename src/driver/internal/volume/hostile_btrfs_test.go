@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // TestReadOnlySubvolumeIsDeleted: whoever owns a volume's root on btrfs may make it read-only, without any capability.
@@ -25,10 +26,10 @@ func TestReadOnlySubvolumeIsDeleted(t *testing.T) {
 	must(t, err)
 	at := t.TempDir() // a pod gets there by its bind mount
 	must(t, os.Chmod(at, 0o777), os.Chmod(at+"/..", 0o777))
-	run(t, "mount", "--bind", n.path("pvc-1", "."), at)
-	run(t, "sh", "-c", "cd "+at+" && setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set=-all "+
+	mounttest.Run(t, "mount", "--bind", n.path("pvc-1", "."), at)
+	mounttest.Run(t, "sh", "-c", "cd "+at+" && setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set=-all "+
 		"btrfs property set -ts . ro true")
-	run(t, "umount", at)
+	mounttest.Run(t, "umount", at)
 	must(t, n.Delete(t.Context(), "pvc-1"))
 	n.purgeAll(t)
 	n.consistent(t, "purged")

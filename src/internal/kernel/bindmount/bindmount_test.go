@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // bench is a kubelet's directory and a volume, each on a mount of its own that goes with the test.
@@ -22,12 +24,8 @@ type bench struct {
 
 func newBench(tb testing.TB) bench {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Fatal("this test must run as root: it mounts")
-	}
 	root := tb.TempDir()
-	must(tb, unix.Mount("hpp-test", root, "tmpfs", 0, ""))
-	tb.Cleanup(func() { must(tb, unix.Unmount(root, unix.MNT_DETACH)) })
+	mounttest.Tmpfs(tb, root, "")
 	must(tb, unix.Mount("", root, "", unix.MS_SHARED, ""))
 	kubelet := filepath.Join(root, "kubelet")
 	volume := filepath.Join(root, "pool", "pvc-1")

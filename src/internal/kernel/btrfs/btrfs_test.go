@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 const mib = 1 << 20
@@ -36,30 +37,10 @@ func wants(tb testing.TB, err, want error) {
 	}
 }
 
-func run(tb testing.TB, name string, arguments ...string) {
-	tb.Helper()
-	if out, err := exec.Command(name, arguments...).CombinedOutput(); err != nil {
-		tb.Fatalf("%s %s: %v\n%s", name, strings.Join(arguments, " "), err, out)
-	}
-}
-
 // disk makes a btrfs filesystem in a file, mounts it with what options there are, and opens its top directory.
 func disk(tb testing.TB, options ...string) *os.File {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Fatal("this test must run as root: it mounts a loop device")
-	}
-	if _, err := exec.LookPath("mkfs.btrfs"); err != nil {
-		tb.Fatalf("%v: install the package btrfs-progs", err)
-	}
-	image, dir := filepath.Join(tb.TempDir(), "image"), tb.TempDir()
-	must(tb, os.Chmod(filepath.Dir(dir), 0o755)) // other users must come through
-	must(tb, os.WriteFile(image, nil, 0o600))
-	must(tb, os.Truncate(image, 4<<30)) // 40,000 subvolumes take 1.3 GiB
-	run(tb, "mkfs.btrfs", "-q", image)
-	run(tb, "mount", "-o", strings.Join(append(options, "loop"), ","), image, dir)
-	tb.Cleanup(func() { run(tb, "umount", dir) })
-	return open(tb, dir)
+	return open(tb, mounttest.Disk(tb, "btrfs", 4<<30, options...)) // 40,000 subvolumes take 1.3 GiB
 }
 
 func open(tb testing.TB, path string) *os.File {
@@ -200,7 +181,7 @@ func TestNestedSubvolumeCountsUnderSimpleQuota(t *testing.T) {
 	must(t, os.Chown(dir, 1000, 1000))
 	must(t, as(t, 1000, func() error { return nest(dir, "nested", 0) }))
 	must(t, as(t, 1000, func() error { return fill(dir+"/nested/fits", 6*mib) }))
-	run(t, "btrfs", "subvolume", "snapshot", dir+"/nested", dir+"/snapshot")
+	mounttest.Run(t, "btrfs", "subvolume", "snapshot", dir+"/nested", dir+"/snapshot")
 	must(t, as(t, 1000, func() error { return fill(dir+"/snapshot/fits", 4*mib) }))
 	full(t, as(t, 1000, func() error { return fill(dir+"/snapshot/past", 16*mib) }))
 	full(t, as(t, 1000, func() error { return fill(dir+"/nested/past", 16*mib) }))
@@ -322,12 +303,12 @@ func TestDestroyTreeLeavesAllLimits(t *testing.T) {
 	must(t, CreateQgroup(top, shared))
 	must(t, AssignQgroup(top, NewQgroupID(0, subvolume(t, dir)), shared))
 	must(t, SetQgroupLimit(top, shared, 16*mib))
-	run(t, "btrfs", "subvolume", "create", dir+"/nested")
+	mounttest.Run(t, "btrfs", "subvolume", "create", dir+"/nested")
 	must(t, fill(dir+"/nested/file", mib))
-	run(t, "btrfs", "subvolume", "create", dir+"/nested/deep")
-	run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/nested/deep", dir+"/nested/read-only")
+	mounttest.Run(t, "btrfs", "subvolume", "create", dir+"/nested/deep")
+	mounttest.Run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/nested/deep", dir+"/nested/read-only")
 	full(t, fill(dir+"/file", 32*mib))
-	run(t, "btrfs", "subvolume", "create", top.Name()+"/copy")
+	mounttest.Run(t, "btrfs", "subvolume", "create", top.Name()+"/copy")
 	copied := NewQgroupID(0, subvolume(t, top.Name()+"/copy"))
 	must(t, AssignQgroup(top, copied, group))
 	commit(t, top)
@@ -345,7 +326,7 @@ func TestDestroyTreeLeavesAllLimits(t *testing.T) {
 func TestDestroyTreeWithALimitOfItsOwn(t *testing.T) {
 	top := simple(t)
 	dir, _ := volume(t, top, "volume", 1<<30, 64*mib)
-	run(t, "btrfs", "subvolume", "create", dir+"/nested")
+	mounttest.Run(t, "btrfs", "subvolume", "create", dir+"/nested")
 	must(t, SetQgroupLimit(top, NewQgroupID(0, subvolume(t, dir)), 8*mib))
 	full(t, fill(dir+"/file", 16*mib))
 	must(t, DestroyTree(t.Context(), top, "volume", pass))
@@ -356,10 +337,10 @@ func TestDestroyTreeReadOnly(t *testing.T) {
 	top := simple(t)
 	dir, _ := volume(t, top, "volume", 1<<30, 64*mib)
 	for _, nested := range []string{"/a", "/a/b", "/a/b/c", "/d"} {
-		run(t, "btrfs", "subvolume", "create", dir+nested)
+		mounttest.Run(t, "btrfs", "subvolume", "create", dir+nested)
 	}
 	for _, nested := range []string{"/a/b/c", "/a/b", "/a", ""} {
-		run(t, "btrfs", "property", "set", dir+nested, "ro", "true")
+		mounttest.Run(t, "btrfs", "property", "set", dir+nested, "ro", "true")
 	}
 	must(t, DestroyTree(t.Context(), top, "volume", pass))
 }
@@ -368,7 +349,7 @@ func TestDestroyTreeReadOnly(t *testing.T) {
 func TestRemoveQgroup(t *testing.T) {
 	top := simple(t)
 	dir, group := volume(t, top, "volume", 1<<30, 64*mib)
-	run(t, "btrfs", "subvolume", "create", dir+"/nested")
+	mounttest.Run(t, "btrfs", "subvolume", "create", dir+"/nested")
 	must(t, fill(dir+"/nested/file", mib))
 	must(t, os.Rename(dir+"/nested", top.Name()+"/moved"))
 	must(t, DestroySubvolume(top, "volume"))
@@ -385,8 +366,8 @@ func TestRemoveQgroup(t *testing.T) {
 func TestDestroyTreeInSlices(t *testing.T) {
 	top := simple(t)
 	dir, _ := volume(t, top, "volume", 1<<30, 64*mib)
-	run(t, "btrfs", "subvolume", "create", dir+"/a")
-	run(t, "btrfs", "subvolume", "create", dir+"/b")
+	mounttest.Run(t, "btrfs", "subvolume", "create", dir+"/a")
+	mounttest.Run(t, "btrfs", "subvolume", "create", dir+"/b")
 	for range 2 {
 		calls := 0
 		wants(t, DestroyTree(t.Context(), top, "volume", func(context.Context) error {
@@ -405,10 +386,10 @@ func TestDestroyTreeInSlices(t *testing.T) {
 func TestDestroyTree(t *testing.T) {
 	top := simple(t, "commit=1") // the kernel's cleaner runs after a commit
 	dir, group := volume(t, top, "volume", 1, 16*mib)
-	run(t, "btrfs", "subvolume", "create", dir+"/a")
+	mounttest.Run(t, "btrfs", "subvolume", "create", dir+"/a")
 	must(t, os.MkdirAll(dir+"/a/x/y", 0o755))
-	run(t, "btrfs", "subvolume", "create", dir+"/a/x/y/b")
-	run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/a/x/y/b", dir+"/a/x/read-only")
+	mounttest.Run(t, "btrfs", "subvolume", "create", dir+"/a/x/y/b")
+	mounttest.Run(t, "btrfs", "subvolume", "snapshot", "-r", dir+"/a/x/y/b", dir+"/a/x/read-only")
 	full(t, fill(dir+"/file", 32*mib))
 	ids := []uint64{}
 	for _, path := range []string{"", "/a", "/a/x/y/b", "/a/x/read-only"} {
@@ -428,7 +409,7 @@ func TestDestroyTree(t *testing.T) {
 	_, err = os.Lstat(dir)
 	wants(t, err, fs.ErrNotExist)
 	must(t, RemoveQgroup(top, group))
-	run(t, "btrfs", append([]string{"subvolume", "sync", top.Name()}, numbers(ids)...)...)
+	mounttest.Run(t, "btrfs", append([]string{"subvolume", "sync", top.Name()}, numbers(ids)...)...)
 }
 
 func numbers(ids []uint64) []string {
@@ -453,7 +434,7 @@ func subvolume(t *testing.T, path string) uint64 {
 func TestDestroyTreeStops(t *testing.T) {
 	top := disk(t) // quota is off
 	must(t, nest(top.Name(), "volume", 0))
-	run(t, "btrfs", "subvolume", "create", top.Name()+"/volume/nested")
+	mounttest.Run(t, "btrfs", "subvolume", "create", top.Name()+"/volume/nested")
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	wants(t, DestroyTree(ctx, top, "volume", pass), context.Canceled)
@@ -505,9 +486,9 @@ func TestQuotaMode(t *testing.T) {
 	must(t, EnableSimpleQuota(top))
 	mode(top, Simple)
 
-	run(t, "btrfs", "quota", "disable", top.Name())
+	mounttest.Run(t, "btrfs", "quota", "disable", top.Name())
 	mode(top, Off)
-	run(t, "btrfs", "quota", "enable", top.Name())
+	mounttest.Run(t, "btrfs", "quota", "enable", top.Name())
 	mode(top, Full)
 	wants(t, EnableSimpleQuota(top), syscall.EBUSY)
 
@@ -524,11 +505,11 @@ func TestDurable(t *testing.T) {
 	commit(t, top)
 	must(t, SetQgroupLimit(top, NewQgroupID(1, 1), 32*mib)) // not yet
 	before := filepath.Join(filepath.Dir(top.Name()), "before")
-	run(t, "cp", "--sparse=always", filepath.Join(filepath.Dir(top.Name()), "001", "image"), before)
+	mounttest.Run(t, "cp", "--sparse=always", filepath.Join(filepath.Dir(top.Name()), "001", "image"), before)
 	t.Cleanup(func() { must(t, os.Remove(before)) })
 	must(t, top.Close())
-	run(t, "umount", top.Name())
-	run(t, "mount", "-o", "loop", before, top.Name())
+	mounttest.Run(t, "umount", top.Name())
+	mounttest.Loop(t, before, top.Name())
 	after := open(t, top.Name())
 	defer after.Close()
 	got, err := QgroupUsage(after, NewQgroupID(1, 1))

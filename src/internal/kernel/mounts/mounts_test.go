@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 func table(t *testing.T, text string) Table {
@@ -59,10 +59,7 @@ func TestOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer before.Close()
-	if err := unix.Mount("none", path, "tmpfs", 0, ""); err != nil {
-		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+	mounttest.Tmpfs(t, path, "")
 	after, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

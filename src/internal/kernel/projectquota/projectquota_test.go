@@ -4,12 +4,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // What needs a kernel with project quota is in vm_test.go and runs in a VM: `make test-quota-vm`. Here is what holds on
@@ -37,24 +37,6 @@ func open(tb testing.TB, path string) *os.File {
 	return f
 }
 
-// loop makes a filesystem in a file, mounts it without options and opens its top directory.
-func loop(t *testing.T, mkfs string) *os.File {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("this test must run as root: it mounts a loop device")
-	}
-	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	must(t, os.WriteFile(image, nil, 0o600))
-	must(t, os.Truncate(image, 512<<20))
-	for _, command := range [][]string{{mkfs, "-q", image}, {"mount", "-o", "loop", image, dir}} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", command, err, out)
-		}
-	}
-	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
-	return open(t, dir)
-}
-
 // TestProbeWithoutQuota checks that quota which is off is seen, and that the reason names the remedy.
 func TestProbeWithoutQuota(t *testing.T) {
 	for _, test := range []struct{ filesystem, reason string }{
@@ -62,7 +44,7 @@ func TestProbeWithoutQuota(t *testing.T) {
 		{"ext4", "tune2fs -O quota,project"},
 	} {
 		t.Run(test.filesystem, func(t *testing.T) {
-			dir := loop(t, "mkfs."+test.filesystem)
+			dir := open(t, mounttest.Disk(t, test.filesystem, 512<<20))
 			s, err := Probe(dir)
 			must(t, err)
 			if s.Accounting || s.Enforcing || !strings.Contains(s.Reason, test.reason) {
@@ -78,8 +60,7 @@ func TestProbeWithoutQuota(t *testing.T) {
 
 func TestProbeElsewhere(t *testing.T) {
 	dir := t.TempDir()
-	must(t, unix.Mount("hpp-test", dir, "tmpfs", 0, "size=1m"))
-	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
+	mounttest.Tmpfs(t, dir, "size=1m")
 	f := open(t, dir)
 	defer f.Close()
 	s, err := Probe(f)

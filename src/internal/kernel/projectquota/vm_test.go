@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // These run in the VM of tests/vm, which has the disks /dev/disk/{xfs,ext4,ext4-plain}.
@@ -27,10 +29,7 @@ func mounted(t *testing.T, disk, filesystem, options string) *os.File {
 	t.Helper()
 	dir := t.TempDir()
 	must(t, os.Chmod(filepath.Dir(dir), 0o755)) // other users must come through
-	if err := unix.Mount("/dev/disk/"+disk, dir, filesystem, 0, options); err != nil {
-		t.Fatalf("mount %s with %q: %v", disk, options, err)
-	}
-	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
+	mounttest.Mount(t, "/dev/disk/"+disk, dir, filesystem, options)
 	return open(t, dir)
 }
 

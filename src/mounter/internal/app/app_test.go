@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // asMounter makes this test binary the mounter.
@@ -44,12 +45,8 @@ type pool struct{ root, host, pod string }
 
 func newPool(tb testing.TB) pool {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Fatal("this test must run as root: it mounts")
-	}
 	root := tb.TempDir()
-	must(tb, unix.Mount("hpp-test", root, "tmpfs", 0, ""))
-	tb.Cleanup(func() { must(tb, unix.Unmount(root, unix.MNT_DETACH)) })
+	mounttest.Tmpfs(tb, root, "")
 	must(tb, unix.Mount("", root, "", unix.MS_PRIVATE, ""))
 	p := pool{root: root, host: filepath.Join(root, "host"), pod: filepath.Join(root, "pod")}
 	must(tb, errors.Join(os.Mkdir(p.host, 0o755), os.Mkdir(p.pod, 0o755)))
@@ -232,15 +229,8 @@ func TestKilled(t *testing.T) {
 func blank(tb testing.TB) string {
 	tb.Helper()
 	image := filepath.Join(tb.TempDir(), "disk")
-	must(tb, os.WriteFile(image, nil, 0o600))
-	must(tb, os.Truncate(image, 320<<20)) // mkfs.xfs wants 300 MB
-	out, err := exec.CommandContext(tb.Context(), "losetup", "--find", "--show", image).Output()
-	must(tb, err)
-	device := strings.TrimSpace(string(out))
-	tb.Cleanup(func() {
-		must(tb, exec.CommandContext(context.WithoutCancel(tb.Context()), "losetup", "--detach", device).Run())
-	})
-	return device
+	mounttest.Image(tb, image, "", 320<<20) // mkfs.xfs wants 300 MB
+	return mounttest.Device(tb, image)
 }
 
 func TestOptions(t *testing.T) {

@@ -1,12 +1,10 @@
 package claim
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // node is a host's directory of a pool and the same one in two pods, the mounter's and another, that share it as
@@ -25,12 +24,8 @@ type node struct {
 
 func newNode(tb testing.TB) node {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Fatal("this test must run as root: it mounts")
-	}
 	n := node{root: tb.TempDir()}
-	must(tb, unix.Mount("hpp-test", n.root, "tmpfs", 0, ""))
-	tb.Cleanup(func() { must(tb, unix.Unmount(n.root, unix.MNT_DETACH)) })
+	mounttest.Tmpfs(tb, n.root, "")
 	must(tb, unix.Mount("", n.root, "", unix.MS_PRIVATE, ""))
 	n.host, n.pod, n.other = n.dir(tb, "host/pool"), n.dir(tb, "pod"), n.dir(tb, "other")
 	must(tb, unix.Mount(filepath.Dir(n.host), filepath.Dir(n.host), "", unix.MS_BIND, ""))
@@ -316,11 +311,3 @@ func TestReleaseLeavesWhatIsBelow(t *testing.T) {
 }
 
 // run runs a program of the machine.
-func run(tb testing.TB, name string, args ...string) string {
-	tb.Helper()
-	out, err := exec.CommandContext(context.WithoutCancel(tb.Context()), name, args...).CombinedOutput()
-	if err != nil {
-		tb.Fatalf("%s %v: %v: %s", name, args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 // leastXFS is more than mkfs.xfs wants at least, 300 MB.
@@ -21,23 +22,9 @@ const leastXFS = 320 << 20
 // disk makes a blank device of a size in bytes.
 func disk(tb testing.TB, size int64, options ...string) (device, image string) {
 	tb.Helper()
-	for _, needed := range []string{"losetup", "blkid", "mkfs.xfs", "mkfs.ext4", "mkfs.btrfs"} {
-		if _, err := exec.LookPath(needed); err != nil {
-			tb.Fatalf("%v: install the package util-linux, e2fsprogs, xfsprogs or btrfs-progs that has it", err)
-		}
-	}
 	image = filepath.Join(tb.TempDir(), "disk")
-	must(tb, os.WriteFile(image, nil, 0o600))
-	must(tb, os.Truncate(image, size))
-	return loop(tb, image, options...), image
-}
-
-// loop makes a device of an image.
-func loop(tb testing.TB, image string, options ...string) string {
-	tb.Helper()
-	device := run(tb, "losetup", append(options, "--find", "--show", image)...)
-	tb.Cleanup(func() { run(tb, "losetup", "--detach", device) })
-	return device
+	mounttest.Image(tb, image, "", size)
+	return mounttest.Device(tb, image, options...), image
 }
 
 func TestBlankDevice(t *testing.T) {
@@ -71,7 +58,7 @@ func TestDeviceWithFilesystem(t *testing.T) {
 	for kind, size := range map[string]int64{"xfs": leastXFS, "ext4": 16 << 20, "btrfs": 128 << 20} {
 		t.Run(kind, func(t *testing.T) {
 			device, _ := disk(t, size)
-			run(t, "mkfs."+kind, "-q", device)
+			mounttest.Run(t, "mkfs."+kind, "-q", device)
 			n := newNode(t)
 			elsewhere := n.dir(t, "elsewhere")
 			must(t, unix.Mount(device, elsewhere, kind, 0, ""))
@@ -93,9 +80,9 @@ func TestDeviceWithFilesystem(t *testing.T) {
 
 func TestReadOnlyDevice(t *testing.T) {
 	writable, image := disk(t, 16<<20)
-	run(t, "mkfs.ext4", "-q", writable)
+	mounttest.Run(t, "mkfs.ext4", "-q", writable)
 	n := newNode(t)
-	c := n.claim(Source{Device: loop(t, image, "--read-only")})
+	c := n.claim(Source{Device: mounttest.Device(t, image, "--read-only")})
 	n.ensures(t, c, true)
 	if is := mounted(t, filepath.Join(n.host, "csi")); !is.ReadOnly {
 		t.Errorf("%+v", is)
@@ -130,26 +117,29 @@ func TestDeviceWithData(t *testing.T) {
 		// One entry of type 83, which begins at sector 2048.
 		"partitions": {at(446, "\x00\x20\x21\x00\x83\x20\x21\x00\x00\x08\x00\x00\x00\x40\x00\x00"+
 			strings.Repeat("\x00", 48)+"\x55\xaa"), "a signature of dos"},
-		"swap": {func(t *testing.T, device string) { t.Helper(); run(t, "mkswap", device) }, "a signature of swap"},
-		"ext3": {func(t *testing.T, device string) { t.Helper(); run(t, "mkfs.ext4", "-q", "-t", "ext3", device) }, "ext3"},
+		"swap": {func(t *testing.T, device string) { t.Helper(); mounttest.Run(t, "mkswap", device) }, "a signature of swap"},
+		"ext3": {func(t *testing.T, device string) {
+			t.Helper()
+			mounttest.Run(t, "mkfs.ext4", "-q", "-t", "ext3", device)
+		}, "ext3"},
 		"two at once": {func(t *testing.T, device string) {
 			t.Helper()
 			other, _ := disk(t, leastXFS)
-			run(t, "mkfs.xfs", "-q", other)
+			mounttest.Run(t, "mkfs.xfs", "-q", other)
 			f, err := os.Open(other)
 			must(t, err)
 			defer func() { _ = f.Close() }()
 			superblock := make([]byte, 512)
 			_, err = f.Read(superblock)
 			must(t, err)
-			run(t, "mkfs.ext4", "-q", device)
+			mounttest.Run(t, "mkfs.ext4", "-q", device)
 			at(0, string(superblock))(t, device)
 		}, "several filesystems"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			device, image := disk(t, size)
 			test.write(t, device)
-			run(t, "sync", device)
+			mounttest.Run(t, "sync", device)
 			before, err := os.ReadFile(image)
 			must(t, err)
 			n := newNode(t)
@@ -172,11 +162,11 @@ func TestDeviceWithData(t *testing.T) {
 // TestDataMayGo: after the one command that the refusal names, the claim is mounted.
 func TestDataMayGo(t *testing.T) {
 	device, _ := disk(t, leastXFS)
-	run(t, "mkfs.ext4", "-q", "-t", "ext3", device)
+	mounttest.Run(t, "mkfs.ext4", "-q", "-t", "ext3", device)
 	n := newNode(t)
 	c := n.claim(Source{Device: device})
 	refuses(t, c, ErrNotBlank, "; if its data may go, run in this pod: mkfs.xfs -f "+device)
-	run(t, "mkfs.xfs", "-q", "-f", device)
+	mounttest.Run(t, "mkfs.xfs", "-q", "-f", device)
 	n.ensures(t, c, true)
 }
 

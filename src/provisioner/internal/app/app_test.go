@@ -5,14 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 )
 
 func environment(change map[string]string) func(string) string {
@@ -328,20 +327,8 @@ func TestTakenAddress(t *testing.T) {
 }
 
 // TestLogsAreJSON, those of the library included.
-// lockedWriter is for several goroutines.
-type lockedWriter struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-func (w *lockedWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.to.Write(p)
-}
-
 func TestLogsAreJSON(t *testing.T) {
-	var stderr bytes.Buffer
+	log := &loggingtest.Log{}
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close() // an API that does not answer
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -351,19 +338,16 @@ func TestLogsAreJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, err := parse([]string{"--kubeconfig=" + kubeconfig, "--http-address="},
-		environment(map[string]string{"PV_DIR": t.TempDir()}), &stderr)
+		environment(map[string]string{"PV_DIR": t.TempDir()}), log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	log := &lockedWriter{to: &stderr} // the library's goroutines may end after it
 	if err := serve(ctx, o, log); err != nil {
 		t.Error(err)
 	}
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	decoder := json.NewDecoder(&stderr)
+	decoder := json.NewDecoder(strings.NewReader(log.String())) // the library's goroutines may still log
 	records := 0
 	for decoder.More() {
 		var record struct{ Msg string }

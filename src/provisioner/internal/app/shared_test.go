@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
 func TestSharedOptions(t *testing.T) {
@@ -134,10 +134,7 @@ func TestRefusedSharedStarts(t *testing.T) {
 // and with the claim the volume goes. Needs root.
 func TestASharedVolumesLife(t *testing.T) {
 	storage, class := t.TempDir(), "cephfs"
-	if err := unix.Mount("none", storage, "tmpfs", 0, ""); err != nil {
-		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(storage, unix.MNT_DETACH) })
+	mounttest.Tmpfs(t, storage, "")
 	cluster := fake.NewClientset(&storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: names.SharedProvisioner,
 		Parameters: map[string]string{"pvDir": storage + "/pvs"},

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
@@ -147,11 +148,9 @@ func TestDeleteStopsAtMounts(t *testing.T) {
 	if err := os.MkdirAll(point, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("none", point, "tmpfs", 0, ""); err != nil {
-		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
-	}
+	mounttest.Tmpfs(t, point, "")
 	mounted := filepath.Join(directory, ".deleted-"+pvName, "mounted") // the mount moves with the rename
-	t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH); _ = unix.Unmount(point, unix.MNT_DETACH) })
+	t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) })
 	fill(t, filepath.Join(point, "data"), "/nowhere")
 	pv := persistentVolume(filepath.Join(directory, pvName))
 	err := remove(t.Context(), p, pv)
@@ -280,10 +279,7 @@ func TestSavedMeanwhile(t *testing.T) {
 // TestUnmounted: where none of the node's volumes is, their disk is not. Needs root.
 func TestUnmounted(t *testing.T) {
 	p, directory := provisioner(t, nil)
-	if err := unix.Mount("none", directory, "tmpfs", 0, ""); err != nil {
-		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
+	mounttest.Tmpfs(t, directory, "")
 	going, kept := persistentVolume(filepath.Join(directory, pvName)), persistentVolume(filepath.Join(directory, "pvc-1"))
 	kept.Name, kept.Status.Phase = "pvc-1", corev1.VolumeBound
 	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)

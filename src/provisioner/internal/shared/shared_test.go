@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
@@ -84,10 +85,7 @@ func (s *scene) Delete(ctx context.Context, pv *corev1.PersistentVolume) error {
 
 func (s *scene) mount() {
 	s.t.Helper()
-	if err := unix.Mount("none", s.storage, "tmpfs", 0, ""); err != nil {
-		s.t.Fatalf("mount a tmpfs (this test needs root): %v", err)
-	}
-	s.t.Cleanup(func() { _ = unix.Unmount(s.storage, unix.MNT_DETACH) })
+	mounttest.Tmpfs(s.t, s.storage, "")
 }
 
 func (s *scene) unmount() {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/assets"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/install"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
@@ -81,7 +81,7 @@ func downCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := kindcluster.Delete(cmd.Context(), name)
 			if err == nil && purge {
-				err = kindcluster.PurgeImages(cmd.Context())
+				err = fromsource.PurgeImages(cmd.Context())
 			}
 			if err != nil {
 				return err
@@ -122,24 +122,25 @@ func routesCommand() *cobra.Command {
 
 func assetsCommand() *cobra.Command {
 	assetsOf := map[string]func(context.Context, cache.Dir, io.Writer) (string, error){
-		"control-plane":   assets.Folder,
-		"cert-manager":    assets.CertManager,
-		"csi-provisioner": assets.CSIProvisioner,
-		"csi-resizer":     assets.CSIResizer,
-		"node-image":      kindcluster.PrepareImage,
-		"vm-kernel":       kernel,
+		"node-image": kindcluster.PrepareImage,
+		"vm-kernel":  kernel,
+	}
+	for _, name := range fromsource.Programs() {
+		assetsOf[name] = func(ctx context.Context, dir cache.Dir, out io.Writer) (string, error) {
+			return fromsource.Program(ctx, dir, out, name)
+		}
 	}
 	names := slices.Sorted(maps.Keys(assetsOf))
 	return &cobra.Command{
 		Use:   "assets [" + strings.Join(names, "|") + "]...",
 		Short: "Print where the programs are that tests start; build them if needed",
-		Long: "control-plane (the default): a folder with kube-apiserver, etcd, kubectl and kube-controller-manager, for " +
-			"KUBEBUILDER_ASSETS. The others are what `make deps` makes before any test.",
+		Long: fromsource.ControlPlane + " (the default): a folder with kube-apiserver, etcd, kubectl and " +
+			"kube-controller-manager, for KUBEBUILDER_ASSETS. The others are what `make deps` makes before any test.",
 		Args:      cobra.OnlyValidArgs,
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				args = []string{"control-plane"}
+				args = []string{fromsource.ControlPlane}
 			}
 			dir, err := cache.Open()
 			if err != nil {

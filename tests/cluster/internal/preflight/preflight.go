@@ -14,18 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/debian"
 )
 
-// Bytes that must be free: for the cache and Docker together, when all comes
-// ready-made, and when everything is compiled here (Go's own caches included).
-const (
-	diskToRun   = 6 << 30
-	diskToBuild = 20 << 30
-)
-
-// memoryToBuild is what linking Kubernetes' binaries takes at its peak, in bytes.
-const memoryToBuild = 5 << 30
+// diskToRun is how many bytes must be free for the cache and Docker together.
+const diskToRun = 6 << 30
 
 // Host is what the checks ask; tests fake it.
 type Host struct {
@@ -72,7 +64,7 @@ func Basic(h Host, cacheDir string) error {
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, docker(h.Docker()), disk(h, cacheDir, diskToRun))
+		errs = append(errs, docker(h.Docker()), Disk(h, cacheDir, diskToRun))
 	}
 	return errors.Join(errs...)
 }
@@ -91,7 +83,8 @@ func docker(err error) error {
 	}
 }
 
-func disk(h Host, dir string, want uint64) error {
+// Disk checks that as many bytes are free in a folder.
+func Disk(h Host, dir string, want uint64) error {
 	have, err := h.Free(dir)
 	if err != nil {
 		return fmt.Errorf("ask how much room is left in %s: %w", dir, err)
@@ -99,60 +92,6 @@ func disk(h Host, dir string, want uint64) error {
 	if have < want {
 		return fmt.Errorf("only %d GiB are free in %s, and %d GiB are needed: make room or "+
 			"set HPP_CACHE to a folder on a larger disk", have>>30, dir, want>>30)
-	}
-	return nil
-}
-
-// Source checks what only building a node image from source needs, and names
-// the OS packages that are missing.
-func Source(h Host, cacheDir string) (packages []string, err error) {
-	if h.OS != "linux" {
-		return nil, fmt.Errorf("a node image can be built from source on Linux only, this is %s: let Docker reach a "+
-			"registry that has the kindest/node image", h.OS)
-	}
-	errs := []error{disk(h, cacheDir, diskToBuild), memory(h)}
-	if h.UID != 0 {
-		errs = append(errs, errors.New("building a node image from source needs root, for debootstrap: run it once with "+
-			"sudo -E, or let Docker reach a registry that has the kindest/node image"))
-	}
-	for _, tool := range []string{"debootstrap", "gpgv", "tar"} { // gpgv is what debootstrap checks signatures with
-		if _, err := h.LookPath(tool); err != nil {
-			packages = append(packages, tool)
-		}
-	}
-	if !h.Exists(debian.Keyring) {
-		packages = append(packages, debian.KeyringPackage)
-	}
-	if _, err := h.LookPath("apt-get"); err != nil && len(packages) > 0 {
-		errs = append(errs, fmt.Errorf("%s is missing and there is no apt-get here to install it with: install it the way "+
-			"this system does", strings.Join(packages, ", ")))
-	}
-	return packages, errors.Join(errs...)
-}
-
-func memory(h Host) error {
-	have, err := h.Memory()
-	if err != nil {
-		return fmt.Errorf("ask how much memory is available: %w", err)
-	}
-	if have < memoryToBuild {
-		return fmt.Errorf("only %d GiB of memory are available, and compiling Kubernetes takes %d GiB: "+
-			"stop something, or add swap", have>>30, uint64(memoryToBuild)>>30)
-	}
-	return nil
-}
-
-// Install installs Debian packages, as root.
-func Install(ctx context.Context, packages []string) error {
-	for _, args := range [][]string{
-		{"update", "--quiet"},
-		append([]string{"install", "--yes", "--quiet", "--no-install-recommends"}, packages...),
-	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
 	}
 	return nil
 }

@@ -16,12 +16,9 @@ import (
 func healthy() preflight.Host {
 	return preflight.Host{
 		LookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
-		Exists:   func(string) bool { return true },
 		Docker:   func() error { return nil },
 		Free:     func(string) (uint64, error) { return 100 << 30, nil },
-		Memory:   func() (uint64, error) { return 32 << 30, nil },
 		Watchers: func() (used, limit int, err error) { return 60, 128, nil },
-		OS:       "linux",
 	}
 }
 
@@ -91,49 +88,6 @@ func TestThisHostCountsWatchers(t *testing.T) {
 	}
 	if after, _, err := preflight.ThisHost(t.Context()).Watchers(); err != nil || after < len(fds) {
 		t.Errorf("%d watchers, %v; want at least the %d of this test", after, err, len(fds))
-	}
-}
-
-func TestSourceNamesWhatIsMissingAndTheRemedy(t *testing.T) {
-	for name, test := range map[string]struct {
-		change   func(*preflight.Host)
-		want     []string
-		packages []string
-	}{
-		"nothing missing": {func(*preflight.Host) {}, nil, nil},
-		"apt can help":    {func(h *preflight.Host) { h.LookPath = without("debootstrap") }, nil, []string{"debootstrap"}},
-		"nothing to check signatures with": {
-			func(h *preflight.Host) {
-				h.LookPath, h.Exists = without("gpgv"), func(string) bool { return false }
-			}, nil, []string{"gpgv", "debian-archive-keyring"},
-		},
-		"no apt": {
-			func(h *preflight.Host) { h.LookPath = without("debootstrap", "apt-get") },
-			[]string{"debootstrap is missing and there is no apt-get"},
-			[]string{"debootstrap"},
-		},
-		"not root": {func(h *preflight.Host) { h.UID = 1000 }, []string{"needs root"}, nil},
-		"macOS":    {func(h *preflight.Host) { h.OS = "darwin" }, []string{"on Linux only, this is darwin"}, nil},
-		"little memory": {
-			func(h *preflight.Host) { h.Memory = func() (uint64, error) { return 2 << 30, nil } },
-			[]string{"only 2 GiB of memory are available, and compiling Kubernetes takes 5 GiB"},
-			nil,
-		},
-		"little disk": {
-			func(h *preflight.Host) { h.Free = func(string) (uint64, error) { return 10 << 30, nil } },
-			[]string{"only 10 GiB are free in /cache, and 20 GiB are needed"},
-			nil,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := healthy()
-			test.change(&h)
-			packages, err := preflight.Source(h, "/cache")
-			check(t, err, test.want)
-			if !slices.Equal(packages, test.packages) {
-				t.Errorf("packages %v, want %v", packages, test.packages)
-			}
-		})
 	}
 }
 

@@ -4,25 +4,17 @@ package registry
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/nodeimage"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
-)
+	"k8s.io/apimachinery/pkg/util/wait"
 
-// Repository holds the registry's own image in Docker's store.
-const Repository = "localhost/hostpath-provisioner/registry"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
+)
 
 const port = "5000/tcp"
 
@@ -49,7 +41,7 @@ func Ensure(ctx context.Context, cluster, network string) (string, error) {
 }
 
 func create(ctx context.Context, container, cluster, network string) error {
-	image, err := ensureImage(ctx)
+	image, err := fromsource.RegistryImage(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,19 +59,16 @@ func Address(ctx context.Context, cluster string) (string, error) {
 	}
 	first, _, _ := strings.Cut(out, "\n")
 	address := "localhost" + first[strings.LastIndex(first, ":"):]
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the registry did not answer within 30 s"))
-	defer cancel()
-	for {
-		err := ping(ctx, address)
-		if err == nil {
-			return address, nil
-		}
-		select {
-		case <-ctx.Done():
-			return "", errors.Join(context.Cause(ctx), err)
-		case <-time.After(100 * time.Millisecond):
-		}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			last = ping(ctx, address)
+			return last == nil, nil
+		})
+	if err != nil {
+		return "", fmt.Errorf("wait for the registry's answer: %w", errors.Join(err, last))
 	}
+	return address, nil
 }
 
 func ping(ctx context.Context, address string) error {
@@ -95,41 +84,6 @@ func ping(ctx context.Context, address string) error {
 		err = fmt.Errorf("registry at %s: %s", address, response.Status)
 	}
 	return errors.Join(err, response.Body.Close())
-}
-
-// ensureImage compiles the registry and gives it to Docker, unless Docker has
-// it already. The tag is the binary's checksum.
-func ensureImage(ctx context.Context) (string, error) {
-	tests, err := repo.Tests(ctx)
-	if err != nil {
-		return "", err
-	}
-	work, err := os.MkdirTemp("", "hpp-registry-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(work)
-	binary := filepath.Join(work, "registryd")
-	target := compile.Target{
-		Dir: tests, Package: "./cluster/internal/registryd", OS: "linux", Arch: runtime.GOARCH, Output: binary,
-	}
-	if err := compile.Run(ctx, target); err != nil {
-		return "", err
-	}
-	content, err := os.ReadFile(binary)
-	if err != nil {
-		return "", err
-	}
-	image := fmt.Sprintf("%s:%x", Repository, sha256.Sum256(content))[:len(Repository)+13]
-	if have, err := dockercli.HasImage(ctx, image); have || err != nil {
-		return image, err
-	}
-	img, err := scratch.Image(scratch.Config{OS: "linux", Arch: runtime.GOARCH, Entrypoint: []string{"/registryd"}},
-		scratch.File{Path: "/registryd", Data: content}, scratch.File{Path: "/data", Dir: true})
-	if err != nil {
-		return "", err
-	}
-	return image, nodeimage.LoadIntoDocker(ctx, image, img)
 }
 
 // TeachNode makes a node look in the cluster's registry first for images of

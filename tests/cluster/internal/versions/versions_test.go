@@ -12,26 +12,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 )
 
-func TestKeySeparatesItsParts(t *testing.T) {
-	if a, b := versions.Key("ab", "c"), versions.Key("a", "bc"); a == b {
-		t.Errorf("two lists that join to the same text have one key: %s", a)
-	}
-	if got := versions.Key("a"); !regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString(got) {
-		t.Errorf("key %q, want twelve hexadecimal digits", got)
-	}
-}
-
-func TestStagingVersionFollowsKubernetes(t *testing.T) {
-	p := versions.KubernetesProgram()
-	want := "v0." + strings.TrimPrefix(p.Version, "v1.")
-	if p.StagingVersion != want {
-		t.Errorf("staging modules at %s with Kubernetes %s, want %s", p.StagingVersion, p.Version, want)
-	}
-	if !strings.Contains(p.Ldflags, "gitVersion="+p.Version) || !strings.Contains(p.Ldflags, "gitMajor=1 ") {
-		t.Errorf("kubeadm would not know its version: %s", p.Ldflags)
-	}
-}
-
 // The node files come from the module of kind, the cluster from its library:
 // they must be of one version.
 func TestKindIsTheVersionInGoMod(t *testing.T) {
@@ -77,38 +57,6 @@ func TestSidecarsAreTheVersionsInTheChart(t *testing.T) {
 		tag := regexp.MustCompile(`(?m)^\s*tag: "?([^"\n]*)`).FindStringSubmatch(after)
 		if tag == nil || tag[1] != version {
 			t.Errorf("the chart's %s is %v, the cluster's %s", name, tag, version)
-		}
-	}
-}
-
-func TestProgramsHaveKeysOfTheirOwn(t *testing.T) {
-	seen := map[string]bool{}
-	for _, p := range []versions.Program{
-		versions.KubernetesProgram(), versions.EtcdProgram(), versions.ContainerdProgram(),
-		versions.CoreDNSProgram(), versions.CSIProvisionerProgram(), versions.CSIResizerProgram(),
-		versions.CertManagerProgram(),
-	} {
-		if seen[p.Key()] || !strings.Contains(p.Key(), p.Version) {
-			t.Errorf("cache key %q of %s: want one of its own, with its version", p.Key(), p.Name)
-		}
-		seen[p.Key()] = true
-	}
-}
-
-// TestKeyHoldsEverythingThatABinaryIsMadeFrom: with the old key a changed flag would keep the old binary.
-func TestKeyHoldsEverythingThatABinaryIsMadeFrom(t *testing.T) {
-	base := versions.Program{Name: "p", Module: "m", Version: "v1.0.0", Packages: []string{"m/a"}}
-	for name, change := range map[string]func(*versions.Program){
-		"tags":     func(p *versions.Program) { p.Tags = "x" },
-		"ldflags":  func(p *versions.Program) { p.Ldflags = "x" },
-		"packages": func(p *versions.Program) { p.Packages = []string{"m/a", "m/b"} },
-		"module":   func(p *versions.Program) { p.Module = "n" },
-		"staging":  func(p *versions.Program) { p.StagingVersion = "v0.1.0" },
-	} {
-		p := base
-		change(&p)
-		if p.Key() == base.Key() {
-			t.Errorf("another value of %s has the same key %s", name, p.Key())
 		}
 	}
 }

@@ -2,10 +2,8 @@
 package tunneltest
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 )
 
 // Host is the name in the controller's certificate, TopologyKey what all nodes announce.
@@ -37,35 +36,12 @@ func Until(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// Log is what was logged.
-type Log struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(p)
-}
-
-// String is all of it.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.String()
-}
-
-// Logger writes there.
-func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
 // Hub is a controller's end on a port of its own.
 type Hub struct {
 	*tunnel.Hub
 	Authority *Authority
 	Address   string
-	Log       *Log
+	Log       *loggingtest.Log
 	Metrics   *prometheus.Registry
 	listener  net.Listener
 }
@@ -73,7 +49,7 @@ type Hub struct {
 // NewHub makes one that is served by Start; change may be nil.
 func NewHub(t testing.TB, address string, change func(*tunnel.HubConfig)) *Hub {
 	t.Helper()
-	h := &Hub{Authority: NewAuthority(t), Log: &Log{}, Metrics: prometheus.NewRegistry()}
+	h := &Hub{Authority: NewAuthority(t), Log: &loggingtest.Log{}, Metrics: prometheus.NewRegistry()}
 	certificate := h.Authority.Issue(t, Host, time.Now().Add(-time.Minute))
 	c := tunnel.HubConfig{
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}},
@@ -139,7 +115,7 @@ type Node struct {
 	Search func(ctx context.Context, id string) (bool, error)
 	// Register adds services beside the session, unless it is nil.
 	Register func(grpc.ServiceRegistrar)
-	Log      Log
+	Log      loggingtest.Log
 	// Metrics are those of its end, once Config was called.
 	Metrics *prometheus.Registry
 

@@ -21,6 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/wire"
 )
 
@@ -273,10 +274,7 @@ func TestKeepsWhatItLacks(t *testing.T) {
 func TestUnmounted(t *testing.T) {
 	n := start(t)
 	n.stop()
-	if err := unix.Mount("none", n.Base, "tmpfs", 0, ""); err != nil {
-		t.Fatalf("mount a tmpfs (this test needs root): %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(n.Base, unix.MNT_DETACH) })
+	mounttest.Tmpfs(t, n.Base, "")
 	other := n.persistentVolume(corev1.VolumeBound)
 	other.Name, other.Spec.HostPath.Path = "pvc-other", filepath.Join(n.Base, "shop-data-pvc-other")
 	n.create(t, n.persistentVolume(corev1.VolumeBound))

@@ -16,13 +16,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/gobuild"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/rootfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/gobuild"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/progress"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/repo"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/rootfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )
@@ -38,7 +39,7 @@ func Build(ctx context.Context, dir cache.Dir, steps *progress.Printer) (string,
 	if err != nil {
 		return "", err
 	}
-	image := BuiltName()
+	image := Name()
 	err = steps.Step("node image: put together, load the control plane into it",
 		40*time.Second, func(report func(string)) error {
 			return assemble(ctx, p, image, report)
@@ -65,19 +66,19 @@ func collect(ctx context.Context, dir cache.Dir, steps *progress.Printer) (parts
 			})
 		})
 	}
-	program := func(target *string, usual time.Duration, v versions.Program) {
-		step(target, "compile "+v.Name+" "+v.Version, usual, gobuild.Folder(v), func(report func(string)) (string, error) {
+	program := func(target *string, v programs.Program) {
+		step(target, "compile "+v.Name+" "+v.Version, v.Usual, gobuild.Folder(v), func(report func(string)) (string, error) {
 			return gobuild.Build(building, dir, v, report)
 		})
 	}
-	step(&p.system, "root filesystem: Debian "+versions.Debian, 110*time.Second, rootfs.Folder(),
+	step(&p.system, "root filesystem: Debian "+programs.Debian, 110*time.Second, rootfs.Folder(),
 		func(report func(string)) (string, error) {
 			return rootfs.Build(building, dir, report)
 		})
-	program(&p.kubernetes, 9*time.Minute, versions.KubernetesProgram())
-	program(&p.containerd, 110*time.Second, versions.ContainerdProgram())
-	program(&p.etcd, 75*time.Second, versions.EtcdProgram())
-	program(&p.coredns, 110*time.Second, versions.CoreDNSProgram())
+	program(&p.kubernetes, programs.Kubernetes())
+	program(&p.containerd, programs.Containerd())
+	program(&p.etcd, programs.Etcd())
+	program(&p.coredns, programs.CoreDNS())
 	if err := group.Wait(); err != nil {
 		return p, err
 	}
@@ -122,12 +123,12 @@ func assemble(ctx context.Context, p parts, image string, report func(string)) (
 }
 
 func compilePause(ctx context.Context, folder string) error {
-	tests, err := repo.Tests(ctx)
+	root, err := repo.Root()
 	if err != nil {
 		return err
 	}
 	return compile.Run(ctx, compile.Target{
-		Dir: tests, Package: "./cluster/internal/pause", OS: "linux", Arch: runtime.GOARCH,
+		Dir: filepath.Join(root, "tests"), Package: "./cluster/fromsource/internal/pause", OS: "linux", Arch: runtime.GOARCH,
 		Output: filepath.Join(folder, "pause"),
 	})
 }

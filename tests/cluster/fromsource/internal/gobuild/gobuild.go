@@ -12,17 +12,17 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 )
 
 // Folder is where the program's binaries are, or will be, in the cache.
-func Folder(p versions.Program) string { return "bin/" + p.Key() }
+func Folder(p programs.Program) string { return "bin/" + p.Key() }
 
 // Build returns the folder with the program's static binaries for this
 // machine, compiling them when the cache does not have them. report gets a
 // word about how far the compiler is.
-func Build(ctx context.Context, dir cache.Dir, p versions.Program, report func(string)) (string, error) {
+func Build(ctx context.Context, dir cache.Dir, p programs.Program, report func(string)) (string, error) {
 	return dir.Once(Folder(p), func(out string) error {
 		module, err := os.MkdirTemp("", "hpp-build-"+p.Name+"-")
 		if err != nil {
@@ -39,7 +39,7 @@ func Build(ctx context.Context, dir cache.Dir, p versions.Program, report func(s
 // writeModule writes a module that requires the program and nothing else.
 // `go install PACKAGE@VERSION` would refuse the modules that have replace
 // directives; seen from another module they are ignored.
-func writeModule(ctx context.Context, dir string, p versions.Program) error {
+func writeModule(ctx context.Context, dir string, p programs.Program) error {
 	text := "module wrapper\n\ngo 1.26.0\n\nrequire " + p.Module + " " + p.Version + "\n"
 	if p.StagingVersion != "" {
 		raw, err := goMod(ctx, p.Module, p.Version)
@@ -97,7 +97,7 @@ func goMod(ctx context.Context, module, version string) ([]byte, error) {
 	return os.ReadFile(d.GoMod)
 }
 
-func compile(ctx context.Context, module, out string, p versions.Program, report func(string)) error {
+func compile(ctx context.Context, module, out string, p programs.Program, report func(string)) error {
 	packages := p.Packages
 	if len(packages) == 0 {
 		packages = []string{p.Module}
@@ -148,7 +148,7 @@ func follow(stderr io.Reader, report func(string)) []string {
 
 // nameAfterProgram renames the one binary of a module whose root is a main
 // package: the compiler names it after the module's path ("server").
-func nameAfterProgram(dir string, p versions.Program) error {
+func nameAfterProgram(dir string, p programs.Program) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

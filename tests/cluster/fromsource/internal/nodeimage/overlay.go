@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )
 
@@ -40,7 +40,7 @@ func overlay(ctx context.Context, p parts) ([]scratch.File, error) {
 		scratch.File{Path: "/etc/containerd/cri-base.json", Data: spec, Mode: 0o644},
 		scratch.File{Path: "/etc/kubernetes/manifests", Dir: true},
 		scratch.File{Path: "/hostpath-provisioner/entrypoint", Data: []byte(entrypoint)},
-		scratch.File{Path: "/kind/version", Data: []byte(versions.Kubernetes), Mode: 0o644},
+		scratch.File{Path: "/kind/version", Data: []byte(programs.KubernetesVersion), Mode: 0o644},
 		// kind reads both before it looks at its own settings. The network
 		// plugin comes after creation; storage is what we are here to bring,
 		// so there is only something harmless to apply.

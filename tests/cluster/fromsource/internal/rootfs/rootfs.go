@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/debian"
 )
@@ -32,11 +32,11 @@ const (
 )
 
 // Folder names the entry in the cache.
-func Folder() string { return "rootfs/" + versions.Debian + "-" + Key() }
+func Folder() string { return "rootfs/" + programs.Debian + "-" + Key() }
 
 // Key changes with the packages and with this package's recipe.
 func Key() string {
-	return versions.Key(append([]string{recipe, versions.Debian}, versions.DebianPackages()...)...)
+	return programs.Key(append([]string{recipe, programs.Debian}, programs.DebianPackages()...)...)
 }
 
 // Build returns the folder with both archives, making them when the cache
@@ -68,7 +68,7 @@ func Build(ctx context.Context, dir cache.Dir, report func(string)) (string, err
 func debootstrap(ctx context.Context, tree string, report func(string)) error {
 	// Without the keys, as on Ubuntu, debootstrap would take packages that nobody has signed, and only warn.
 	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--keyring="+debian.Keyring, "--force-check-gpg",
-		"--include="+strings.Join(versions.DebianPackages(), ","), versions.Debian, tree)
+		"--include="+strings.Join(programs.DebianPackages(), ","), programs.Debian, tree)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	stdout, err := cmd.StdoutPipe()
@@ -82,7 +82,7 @@ func debootstrap(ctx context.Context, tree string, report func(string)) error {
 	tail := watch(stdout, report)
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("debootstrap of Debian %s (needs root and a reachable Debian mirror): %w\n%s",
-			versions.Debian, err, strings.Join(tail, "\n"))
+			programs.Debian, err, strings.Join(tail, "\n"))
 	}
 	return nil
 }

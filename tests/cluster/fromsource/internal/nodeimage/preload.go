@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 )
 
@@ -49,19 +51,16 @@ func preload(ctx context.Context, base, podImages, image string) (err error) {
 }
 
 func waitForContainerd(ctx context.Context, container string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("containerd did not answer within a minute"))
-	defer cancel()
-	for {
-		err := dockercli.Run(ctx, "exec", container, "ctr", "version")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		case <-time.After(200 * time.Millisecond):
-		}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			last = dockercli.Run(ctx, "exec", container, "ctr", "version")
+			return last == nil, nil
+		})
+	if err != nil {
+		return fmt.Errorf("wait for containerd: %w", errors.Join(err, last))
 	}
+	return nil
 }
 
 // commit keeps the base image's stop signal and environment, and sets the

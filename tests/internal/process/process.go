@@ -1,4 +1,5 @@
-package harness
+// Package process builds this repository's programs and runs programs beside a test.
+package process
 
 import (
 	"context"
@@ -11,8 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
@@ -20,21 +22,26 @@ import (
 // logTail is how many lines of a process's log a failed test shows.
 const logTail = 25
 
+// patience is more than any program takes to end.
+const patience = 2 * time.Minute
+
 // Process is a program that runs beside the test.
 type Process struct {
+	// Shown is true when a test that fails has no need of the end of the log any more.
+	Shown bool
+
 	command *exec.Cmd
 	log     string
 	ended   chan struct{}
 	err     error // once ended is closed
-	shown   bool
 }
 
 // Run starts a program and ends it with the test, if it has not ended before. A failed test
 // shows the end of what it wrote.
-func (s *Server) Run(t *testing.T, binary string, environment []string, args ...string) *Process {
+func Run(t *testing.T, binary string, environment []string, args ...string) *Process {
 	t.Helper()
 	name := filepath.Base(binary)
-	log, err := os.CreateTemp(s.dir, name+"-*.log")
+	log, err := os.CreateTemp(t.TempDir(), name+"-*.log")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +60,7 @@ func (s *Server) Run(t *testing.T, binary string, environment []string, args ...
 		close(p.ended)
 	}()
 	t.Cleanup(func() {
-		p.Stop()
+		_ = p.Stop() // how it ends is for those to say who ask
 		p.Show(t)
 	})
 	return p
@@ -63,16 +70,46 @@ func (s *Server) Run(t *testing.T, binary string, environment []string, args ...
 // failure spares its parents the same.
 func (p *Process) Show(t *testing.T) {
 	t.Helper()
-	if t.Failed() && !p.shown {
-		p.shown = true
+	if t.Failed() && !p.Shown {
+		p.Shown = true
 		t.Logf("%s\n%s", p.command, p.tail())
 	}
 }
 
-// Stop asks the program to end and waits until it has.
-func (p *Process) Stop() {
-	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
+// Kill ends the program as a failing machine would.
+func (p *Process) Kill(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGKILL)
 	<-p.ended
+}
+
+// Freeze stops the program until it is thawed, or until the test ends.
+func (p *Process) Freeze(t *testing.T) (thaw func()) {
+	t.Helper()
+	p.signal(t, syscall.SIGSTOP)
+	thaw = func() { _ = p.command.Process.Signal(syscall.SIGCONT) } // it may have ended
+	t.Cleanup(thaw)
+	return thaw
+}
+
+func (p *Process) signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := p.command.Process.Signal(signal); err != nil {
+		t.Fatalf("send %s to %s: %v", signal, p.command, err)
+	}
+}
+
+// Stop asks the program to end, waits until it has, and says how it did.
+func (p *Process) Stop() error {
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-p.ended:
+		return p.err
+	case <-time.After(patience):
+		err := p.command.Process.Kill()
+		<-p.ended
+		return errors.Join(fmt.Errorf("it has not obeyed SIGTERM after %s", patience), err)
+	}
 }
 
 // Running is nil while the program runs, and else says how it ended.
@@ -102,16 +139,20 @@ func (p *Process) tail() string {
 }
 
 // Build compiles a program such as ./src/operator as it is shipped, and gives the path of the binary.
-func (s *Server) Build(t *testing.T, program string) string {
+func Build(t *testing.T, program string) string {
 	t.Helper()
-	return s.BuildVersion(t, program, "0.0.0-dev") // what a binary says that was built without a version
+	return BuildVersion(t, program, "0.0.0-dev") // what a binary says that was built without a version
 }
 
 // BuildVersion is Build of a program that says it is of that version.
-func (*Server) BuildVersion(t *testing.T, program, version string) string {
+func BuildVersion(t *testing.T, program, version string) string {
 	t.Helper()
+	root, err := repo.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
 	binary := filepath.Join(t.TempDir(), filepath.Base(program))
-	if err := compile.Run(t.Context(), product.Target(helmcli.Root(t), program, version, binary)); err != nil {
+	if err := compile.Run(t.Context(), product.Target(root, program, version, binary)); err != nil {
 		t.Fatal(err)
 	}
 	return binary

@@ -1,4 +1,5 @@
-package dockercli
+// Package standin starts nodes where Docker cannot start privileged containers, in the same way to kind's eyes.
+package standin
 
 import (
 	_ "embed"
@@ -18,9 +19,9 @@ var script string
 // capSysResource is the bit of CAP_SYS_RESOURCE, capability 24 in capabilities(7).
 const capSysResource = 24
 
-// StandInNeeded reports whether this host cannot start privileged containers:
+// Needed reports whether this host cannot start privileged containers:
 // they need every capability, and some sandboxes have given one up for good.
-func StandInNeeded() (bool, error) {
+func Needed() (bool, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if os.IsNotExist(err) {
 		return false, nil // not Linux: Docker runs in a machine of its own
@@ -45,10 +46,10 @@ func lacksSysResource(status string) (bool, error) {
 	return false, fmt.Errorf("no CapBnd in /proc/self/status")
 }
 
-// UseStandIn writes the stand-in to folder and puts folder first on this
+// Use writes the stand-in to folder and puts folder first on this
 // process's PATH, for kind, which looks docker up there. Nothing on the host
 // changes. Calling it again does nothing more.
-func UseStandIn(folder string) error {
+func Use(folder string) error {
 	path := strings.Join(without(filepath.SplitList(os.Getenv("PATH")), folder), string(filepath.ListSeparator))
 	if err := os.Setenv("PATH", path); err != nil {
 		return err

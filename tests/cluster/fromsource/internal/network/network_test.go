@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/network"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/network"
 )
 
 func nodes() []network.Node {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
 )
 
 func TestReplacesNamesTheStagingModulesAlone(t *testing.T) {
@@ -52,7 +52,7 @@ func TestFollowCountsAndKeepsTheEnd(t *testing.T) {
 }
 
 func TestNameAfterProgramWantsOneBinary(t *testing.T) {
-	dir, p := t.TempDir(), versions.Program{Name: "etcd"}
+	dir, p := t.TempDir(), programs.Program{Name: "etcd"}
 	if err := nameAfterProgram(dir, p); err == nil {
 		t.Error("no error for a folder without a binary")
 	}

@@ -14,8 +14,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/rootfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/rootfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )
 
@@ -45,7 +45,7 @@ func writePodImages(ctx context.Context, p parts, sandbox, target string) error 
 // kubeadmImages asks kubeadm what it will run.
 func kubeadmImages(ctx context.Context, kubeadm string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, kubeadm, "config", "images", "list", "--kubernetes-version",
-		versions.Kubernetes).Output()
+		programs.KubernetesVersion).Output()
 	if err != nil {
 		return nil, fmt.Errorf("ask kubeadm which images it needs: %w", err)
 	}

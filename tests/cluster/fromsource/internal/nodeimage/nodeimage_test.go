@@ -7,31 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
 )
 
-func TestWantedFollowsTheVariable(t *testing.T) {
-	for value, want := range map[string]string{
-		"":                     versions.PublicNodeImage,
-		"source":               "",
-		"kindest/node:v1.34.0": "kindest/node:v1.34.0",
-	} {
-		t.Setenv(Variable, value)
-		if got := Wanted(); got != want {
-			t.Errorf("%s=%q: %q, want %q", Variable, value, got, want)
-		}
-	}
-}
-
-func TestBuiltImagesAreKnownByName(t *testing.T) {
-	if !IsBuilt(BuiltName()) {
-		t.Errorf("%s is not known as built here", BuiltName())
-	}
-	if IsBuilt(versions.PublicNodeImage) {
-		t.Error("the public image counts as built here: its network would be replaced")
-	}
-	if !strings.Contains(BuiltName(), ":"+versions.Kubernetes+"-") {
-		t.Errorf("%s does not say which Kubernetes it has", BuiltName())
+func TestNameSaysWhichKubernetesItHas(t *testing.T) {
+	if !strings.HasPrefix(Name(), Repository+":"+programs.KubernetesVersion+"-") {
+		t.Errorf("%s does not say which Kubernetes it has", Name())
 	}
 }
 

@@ -1,4 +1,4 @@
-package dockercli
+package standin
 
 import (
 	"os"
@@ -39,7 +39,7 @@ func TestStandInAsksForTheSameByOtherMeans(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	folder := t.TempDir()
 	for range 2 { // the second call must not make the stand-in call itself
-		if err := UseStandIn(folder); err != nil {
+		if err := Use(folder); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,19 +88,4 @@ func join(lists ...[]string) []string {
 		all = append(all, list...)
 	}
 	return all
-}
-
-func TestSaysMissingKnowsOldAndNewWords(t *testing.T) {
-	for said, want := range map[string]bool{
-		"Error: No such image: x":                              true,
-		"Error: No such container: x":                          true,
-		"Error response from daemon: network x not found":      true,
-		"Error: No such network: x":                            true,
-		"Cannot connect to the Docker daemon. Is it running?":  false,
-		"Error response from daemon: permission denied for x.": false,
-	} {
-		if got := saysMissing(said); got != want {
-			t.Errorf("%q: %t, want %t", said, got, want)
-		}
-	}
 }
