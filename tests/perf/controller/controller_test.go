@@ -63,7 +63,7 @@ func TestController(t *testing.T) {
 		t.Skipf("%s is not set: `make perf-controller` measures", variable)
 	}
 	o := parse(t, strings.Fields(flags))
-	r := report.Report{Version: report.Version, Started: time.Now().UTC().Truncate(time.Second)}
+	r := report.Report{Started: time.Now().UTC().Truncate(time.Second)}
 	var err error
 	if r.Machine, err = machine.Describe(t.Context(), helmcli.Root(t)); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestController(t *testing.T) {
 	if err := app.Write(dir, r); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("\n%s\nWritten to %s", r.Markdown(""), dir)
+	t.Logf("\n%s\nWritten to %s", r.Markdown(), dir)
 }
 
 // processes are the names of those that provision.
@@ -172,8 +172,9 @@ func compare(t *testing.T, w *world) {
 	for i, phase := range phases() {
 		s.Figures = append(s.Figures,
 			report.Quotient("processor time of the API server, "+phase+", one controller / per node",
-				costs[one][i].cpu, costs[many][i].cpu, nil),
-			report.Quotient("bytes read, "+phase+", one controller / per node", costs[one][i].bytes, costs[many][i].bytes, nil))
+				[]float64{costs[one][i].cpu}, []float64{costs[many][i].cpu}, nil),
+			report.Quotient("bytes read, "+phase+", one controller / per node",
+				[]float64{costs[one][i].bytes}, []float64{costs[many][i].bytes}, nil))
 	}
 	w.sections = append(w.sections, s)
 }
@@ -191,7 +192,7 @@ func large(t *testing.T, w *world) {
 	watches, figures := w.resident(t, before, 600)
 	s.Figures = append(append(s.Figures, seconds("all connected", took.Seconds())), figures...)
 	s.Figures = append(s.Figures, report.Quotient(
-		fmt.Sprintf("watches, %d nodes / %d nodes", w.nodes, few), watches, w.few, report.AtMost(1)))
+		fmt.Sprintf("watches, %d nodes / %d nodes", w.nodes, few), []float64{watches}, []float64{w.few}, report.AtMost(1)))
 	s.Figures = append(s.Figures, w.hop(t, l)...)
 	l.driver.Kill(t)
 	began := time.Now()
@@ -243,9 +244,9 @@ func (w *world) hop(t *testing.T, l *layout) (figures []report.Figure) {
 	}
 	is, was := stat.Summarize(times[0]), stat.Summarize(times[1])
 	ms("through the controller p50", is.P50, nil)
-	ms("through the controller p99", is.P99, nil)
+	ms("through the controller "+is.TailName(), is.Tail, nil)
 	ms("at the node p50", was.P50, nil)
-	ms("at the node p99", was.P99, nil)
+	ms("at the node "+was.TailName(), was.Tail, nil)
 	ms("p50, the hop (difference)", is.P50-was.P50, report.AtMost(2))
 	var next atomic.Int64
 	began := time.Now()
