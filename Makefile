@@ -175,11 +175,11 @@ e2e-nightly: export HPP_E2E := nightly
 e2e-nightly: E2E_TIMEOUT = 110m
 e2e-nightly: e2e ## The same, and the features that are too slow for every change
 
-perf: ## Measure (root); the report, a plot and JSON go to artifacts/perf
+perf: ## Measure (root, an hour and a half); the report goes to artifacts/perf, with its rounds for benchstat
 	@go -C tools run ./install benchstat fio helm4 mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null
 	go -C tests run ./perf -out $(CURDIR)/artifacts/perf
 
-perf-controller: ## Measure the controller with 500 simulated nodes (root; FLAGS="-nodes 20 -volumes 200": fewer)
+perf-controller: ## Measure the controller with 500 simulated nodes (root, a quarter of an hour; FLAGS="-nodes 20 -volumes 200": fewer)
 	@go -C tools run ./install helm3 helm4 >/dev/null
 	HPP_PERF_CONTROLLER="-out $(CURDIR)/artifacts/perf/controller $(FLAGS)" \
 	  go -C tests test -count=1 -timeout 3h -v -run '^TestController$$' ./perf/controller \

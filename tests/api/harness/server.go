@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -52,13 +53,17 @@ type Server struct {
 	crd envtest.CRDInstallOptions
 }
 
-// Start runs the control plane until the test ends. It knows no foreign kinds yet, and not the chart's own.
-func Start(t *testing.T) *Server {
+// Start runs the control plane until the test ends. It knows no foreign kinds yet, and not the chart's own. The flags,
+// as name=value, are the API server's.
+func Start(t *testing.T, flags ...string) *Server {
 	t.Helper()
 	assets := helmcli.Assets(t)
 	environment := &envtest.Environment{Scheme: scheme(t)}
 	// Services of webhooks are resolved here, through their EndpointSlices: no kube-proxy would do it.
-	environment.ControlPlane.GetAPIServer().Configure().Append("enable-aggregator-routing", "true")
+	for _, flag := range append(flags, "enable-aggregator-routing=true") {
+		name, value, _ := strings.Cut(flag, "=")
+		environment.ControlPlane.GetAPIServer().Configure().Append(name, value)
+	}
 	config := helmcli.StartAPIServer(t, environment)
 	// The tests' own pace is nobody's subject.
 	config.QPS, config.Burst = 200, 400

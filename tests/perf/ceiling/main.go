@@ -1,5 +1,5 @@
-// Command ceiling is a CSI driver that does nothing: it answers every call at once and stores nothing. What a cluster
-// does with it is the most that any driver of its layout could reach there.
+// Command ceiling is a CSI driver that binds a mount and does nothing else: it answers every call at once and stores
+// nothing. What a cluster does with it is the most that any driver of its layout could reach there.
 package main
 
 import (
@@ -39,6 +39,9 @@ func serve(ctx context.Context, node string) error {
 		return errors.New("want the node's name in NODE_NAME")
 	}
 	n := &nothing{node: node, socket: filepath.Join(kubeletDir, "plugins", driver, "csi.sock")}
+	if err := os.MkdirAll(n.data(), 0o777); err != nil {
+		return err
+	}
 	drivers := grpc.NewServer()
 	csi.RegisterIdentityServer(drivers, n)
 	csi.RegisterControllerServer(drivers, n)

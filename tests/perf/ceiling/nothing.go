@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// nothing answers yes to everything.
+// nothing answers yes to everything, and only mounts.
 type nothing struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
@@ -104,11 +106,17 @@ func (n *nothing) NodeGetCapabilities(
 	}}}, nil
 }
 
-// NodePublishVolume makes the directory that the pod gets: the least for which a container starts.
+// data is the directory that all volumes are.
+func (n *nothing) data() string { return filepath.Join(filepath.Dir(n.socket), "data") }
+
+// NodePublishVolume binds a mount, as every driver of directories does.
 func (n *nothing) NodePublishVolume(
 	_ context.Context, q *csi.NodePublishVolumeRequest,
 ) (*csi.NodePublishVolumeResponse, error) {
 	if err := os.Mkdir(q.GetTargetPath(), 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	if err := unix.Mount(n.data(), q.GetTargetPath(), "", unix.MS_BIND, ""); err != nil {
 		return nil, err
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
@@ -117,7 +125,11 @@ func (n *nothing) NodePublishVolume(
 func (n *nothing) NodeUnpublishVolume(
 	_ context.Context, q *csi.NodeUnpublishVolumeRequest,
 ) (*csi.NodeUnpublishVolumeResponse, error) {
-	if err := os.RemoveAll(q.GetTargetPath()); err != nil {
+	err := unix.Unmount(q.GetTargetPath(), 0)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // it was done before
+		return nil, err
+	}
+	if err := os.Remove(q.GetTargetPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil

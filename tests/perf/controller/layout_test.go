@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,13 +42,16 @@ type layout struct {
 	port, http  int
 	driver      *harness.Process
 	all         []*harness.Process
+	sidecars    map[string]*harness.Process // of the controller
+	killed      bool                        // the driver was: its sidecars may end, too
+	revived     int                         // how often one of them was started anew
 }
 
 // start prepares one.
 func (w *world) start(t *testing.T) *layout {
 	t.Helper()
 	w.forget(t)
-	l := &layout{world: w, dir: t.TempDir(), rights: w.KubeconfigOf(t, w.account)}
+	l := &layout{world: w, dir: t.TempDir(), rights: w.KubeconfigOf(t, w.account), sidecars: map[string]*harness.Process{}}
 	l.port, l.http = harness.FreePort(t), harness.FreePort(t)
 	err := errors.Join(
 		os.Mkdir(l.path("tokens"), 0o700), os.Mkdir(l.path("sockets"), 0o700),
@@ -70,10 +72,21 @@ func (l *layout) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }
 
-// running is nil while all processes run.
-func (l *layout) running() (err error) {
+// running is nil while all processes run. A sidecar ends when it has lost its driver: after a kill of that it is
+// started anew, as by a kubelet.
+func (l *layout) running(t *testing.T) (err error) {
+	t.Helper()
 	for _, p := range l.all {
 		err = errors.Join(err, p.Running())
+	}
+	for name, p := range l.sidecars {
+		ended := p.Running()
+		if ended != nil && l.killed && l.revived < 10 {
+			l.revived++
+			ended = nil
+			l.startSidecar(t, name)
+		}
+		err = errors.Join(err, ended)
 	}
 	return err
 }
@@ -86,7 +99,7 @@ func (l *layout) until(t *testing.T, what string, reached func() (bool, error)) 
 		if ok && err == nil {
 			return
 		}
-		if ended := l.running(); ended != nil || time.Now().After(deadline) {
+		if ended := l.running(t); ended != nil || time.Now().After(deadline) {
 			t.Fatalf("%s: %v", what, errors.Join(ended, err))
 		}
 	}
@@ -98,19 +111,43 @@ func (l *layout) run(t *testing.T, name, pod string, args ...string) *harness.Pr
 	environment := []string{
 		"POD_NAMESPACE=" + harness.Namespace, "NAMESPACE=" + harness.Namespace, "POD_NAME=" + pod, "NODE_NAME=" + pod,
 	}
-	p := l.Run(t, l.programs[name], environment, append(args, "--kubeconfig="+l.rights)...)
-	l.all = append(l.all, p)
-	return p
+	for _, variable := range l.containers[name].Env {
+		if variable.Value != "" { // such as GOMEMLIMIT
+			environment = append(environment, variable.Name+"="+variable.Value)
+		}
+	}
+	return l.Run(t, l.programs[name], environment, append(args, "--kubeconfig="+l.rights)...)
+}
+
+// startSidecar starts one of the controller's.
+func (l *layout) startSidecar(t *testing.T, name string) {
+	t.Helper()
+	args := slices.Concat(l.containers[name].Args, []string{
+		"--csi-address=" + l.path("csi.sock"), "--leader-election-namespace=" + harness.Namespace,
+	})
+	if name == "csi-provisioner" { // nobody owns what it publishes: there is no pod
+		args = append(args, "--capacity-ownerref-level=-1")
+	}
+	l.sidecars[name] = l.run(t, name, "controller", args...)
+}
+
+// kill ends the driver as a failing machine would, and starts it anew.
+func (l *layout) kill(t *testing.T) {
+	t.Helper()
+	l.killed = true
+	l.driver.Kill(t)
+	l.all = slices.DeleteFunc(l.all, func(p *harness.Process) bool { return p == l.driver })
+	l.drive(t)
 }
 
 // drive starts the controller.
 func (l *layout) drive(t *testing.T) {
 	t.Helper()
-	l.all = slices.DeleteFunc(l.all, func(p *harness.Process) bool { return p == l.driver }) // it was killed
 	l.driver = l.run(t, "driver", "controller", append(l.containers["driver"].Args,
 		"--endpoint=unix://"+l.path("csi.sock"), "--config="+l.path("config"), "--state-dir="+l.dir,
 		fmt.Sprintf("--http-address=127.0.0.1:%d", l.http),
 		fmt.Sprintf("--tunnel-address=127.0.0.1:%d", l.port))...)
+	l.all = append(l.all, l.driver)
 	l.until(t, "the controller answers", func() (bool, error) { _, err := l.connected(t); return err == nil, err })
 }
 
@@ -176,13 +213,7 @@ func (l *layout) control(t *testing.T, volumes int) (took time.Duration) {
 	l.join(t)
 	took = time.Since(began)
 	for _, name := range []string{"csi-provisioner", "csi-resizer"} {
-		args := slices.Concat(l.containers[name].Args, []string{
-			"--csi-address=" + l.path("csi.sock"), "--leader-election-namespace=" + harness.Namespace,
-		})
-		if name == "csi-provisioner" { // nobody owns what it publishes: there is no pod
-			args = append(args, "--capacity-ownerref-level=-1")
-		}
-		l.run(t, name, "controller", args...)
+		l.startSidecar(t, name)
 	}
 	l.published(t)
 	return took
@@ -195,46 +226,10 @@ func (l *layout) beside(t *testing.T) {
 	for _, pod := range l.pods {
 		socket := l.path("sockets", pod.Name+".sock")
 		l.until(t, "a node serves", func() (bool, error) { _, err := os.Stat(socket); return err == nil, err })
-		l.run(t, "csi-provisioner", pod.Name, "--csi-address="+socket, "--node-deployment",
+		l.all = append(l.all, l.run(t, "csi-provisioner", pod.Name, "--csi-address="+socket, "--node-deployment",
 			"--node-deployment-base-delay=1s", "--strict-topology", "--extra-create-metadata", "--enable-capacity",
 			"--capacity-ownerref-level=-1", "--capacity-for-immediate-binding", "--capacity-poll-interval=5s",
-			"--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-capacity-qps=2", "--kube-api-capacity-burst=10")
+			"--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-capacity-qps=2", "--kube-api-capacity-burst=10"))
 	}
 	l.published(t)
-}
-
-// used is what processes use: resident memory, processor time in seconds, and bytes read.
-type used struct{ rss, cpu, read float64 }
-
-// use adds up this process's children of these names.
-func use(t *testing.T, of ...string) (u used) {
-	t.Helper()
-	all, err := procfs.AllProcs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, process := range all {
-		stat, err := process.Stat()
-		if err != nil || stat.PPID != os.Getpid() || !slices.Contains(of, stat.Comm) { // it may have ended
-			continue
-		}
-		io, err := process.IO()
-		if err != nil {
-			t.Fatal(err)
-		}
-		u = used{u.rss + float64(stat.ResidentMemory()), u.cpu + stat.CPUTime(), u.read + float64(io.RChar)}
-	}
-	return u
-}
-
-// cost is processor time of the API server, and what the provisioning processes read.
-type cost struct{ seconds, cpu, bytes float64 }
-
-// spend is what it costs to do something.
-func spend(t *testing.T, do func()) cost {
-	t.Helper()
-	const server = "kube-apiserver"
-	began, cpu, read := time.Now(), use(t, server).cpu, use(t, processes()...).read
-	do()
-	return cost{time.Since(began).Seconds(), use(t, server).cpu - cpu, use(t, processes()...).read - read}
 }

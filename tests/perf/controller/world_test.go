@@ -2,7 +2,6 @@ package controller_test
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -48,13 +47,17 @@ type world struct {
 	pods       []*corev1.Pod               // one for each node
 	made       int                         // volumes
 	few        float64                     // watches with few nodes
+	audit      string                      // file with a line for each request of a ServiceAccount
 	sections   []report.Section
 }
 
 func install(t *testing.T, o options) *world {
 	t.Helper()
-	s := harness.Start(t)
-	w := &world{Server: s, options: o, containers: map[string]corev1.Container{}, programs: map[string]string{}}
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	s := harness.Start(t, auditFlags(t, audit)...)
+	w := &world{
+		Server: s, options: o, containers: map[string]corev1.Container{}, programs: map[string]string{}, audit: audit,
+	}
 	config := rest.CopyConfig(s.Config)
 	config.QPS, config.Burst = 2000, 4000
 	var err error
@@ -182,38 +185,6 @@ func (w *world) addVolumes(t *testing.T) {
 		return w.client.Status().Update(t.Context(), c)
 	})
 	w.made = share * len(w.pods)
-}
-
-// burst makes claims for nodes in turn, as the scheduler leaves them, and waits until all are bound.
-func (w *world) burst(t *testing.T, name string) {
-	t.Helper()
-	labels := client.MatchingLabels{"burst": name}
-	events, err := w.client.Watch(t.Context(), &corev1.PersistentVolumeClaimList{}, labels)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Stop()
-	each(t, 0, w.claims, func(i int) error {
-		c := claim(fmt.Sprintf("%s-%d", name, i), class, map[string]string{
-			"volume.kubernetes.io/selected-node": w.pods[i%len(w.pods)].Name,
-		})
-		c.Labels = maps.Clone(labels)
-		return w.client.Create(t.Context(), c)
-	})
-	late := time.After(patience)
-	for bound := map[string]bool{}; len(bound) < w.claims; {
-		select {
-		case <-late:
-			t.Fatalf("%d of %d claims are bound after %s", len(bound), w.claims, patience)
-		case event, ok := <-events.ResultChan():
-			if !ok {
-				t.Fatal("the watch of the burst's claims has ended")
-			}
-			if c, is := event.Object.(*corev1.PersistentVolumeClaim); is && c.Status.Phase == corev1.ClaimBound {
-				bound[c.Name] = true
-			}
-		}
-	}
 }
 
 // forget removes what the processes of another layout have left.

@@ -24,9 +24,6 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.against != "" {
-		return compareFiles(o.compare, o.against, stdout)
-	}
 	root, err := machine.Root(ctx)
 	if err != nil {
 		return err
@@ -35,7 +32,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if s.report.Machine, err = machine.Describe(ctx, root); err != nil {
 		return err
 	}
-	s.report.Version, s.report.Started = report.Version, time.Now().UTC().Truncate(time.Second)
+	s.report.Started = time.Now().UTC().Truncate(time.Second)
 	for _, part := range o.parts {
 		do := map[string]func(context.Context) error{"driver": s.driver, "burst": s.burst}[part]
 		if err := do(ctx); err != nil {
@@ -59,6 +56,25 @@ type session struct {
 // log says what is being done.
 func (s *session) log(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.stderr, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...) // nobody left to tell
+}
+
+// folder is where the report goes.
+func (s *session) folder() string {
+	parent := s.out
+	if parent == "" {
+		parent = filepath.Join(s.root, "artifacts", "perf")
+	}
+	return filepath.Join(parent, s.report.Started.Format("20060102T150405Z"))
+}
+
+// quiet waits until something can be measured that needs so many cores while nothing happens, or notes that there was
+// other work.
+func (s *session) quiet(ctx context.Context, what string, idle float64) error {
+	note, err := machine.Quiet(ctx, what, idle+s.busy)
+	if note != "" {
+		s.report.Notes = append(s.report.Notes, note)
+	}
+	return err
 }
 
 // driver measures the driver alone on every disk there can be.
@@ -97,11 +113,9 @@ func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
 		return err
 	}
 	o := driverrun.Options{
-		Binary: binary, Disks: disks, Volumes: volumes, Rounds: s.rounds, Files: []int{100_000},
+		Binary: binary, Disks: disks, Volumes: volumes, Rounds: s.rounds, Files: s.files,
 		Idle: name == "host", Log: s.log,
-	}
-	if s.million && name == "host" {
-		o.Files = append(o.Files, 1_000_000)
+		Quiet: func(ctx context.Context, what string) error { return s.quiet(ctx, what, 0) },
 	}
 	result, err := driverrun.Run(ctx, o)
 	if err != nil {
@@ -109,7 +123,6 @@ func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
 	}
 	s.report.Sections = append(s.report.Sections, result.Section)
 	s.report.Bench = append(s.report.Bench, result.Bench...)
-	s.report.Panels = append(s.report.Panels, result.Panel)
 	return nil
 }
 
@@ -144,83 +157,28 @@ func closeAll(disks []workdisk.Disk) error {
 	return errors.Join(errs...)
 }
 
-// finish writes the report and prints the part that people want to see.
+// finish writes the report and prints it.
 func (s *session) finish(stdout io.Writer) error {
-	if len(s.report.Bench) > 0 {
-		s.report.Notes = append(s.report.Notes,
-			"bench.txt holds every round; two runs compare with `benchstat old/bench.txt new/bench.txt`.")
-	}
-	parent := s.out
-	if parent == "" {
-		parent = filepath.Join(s.root, "artifacts", "perf")
-	}
-	dir := filepath.Join(parent, s.report.Started.Format("20060102T150405Z"))
-	if err := Write(dir, s.report); err != nil {
+	if err := Write(s.folder(), s.report); err != nil {
 		return err
 	}
-	text := s.report.Markdown("")
-	if s.compare != "" {
-		older, err := read(s.compare)
-		if err != nil {
-			return err
-		}
-		text += "\n## Compared with " + s.compare + "\n\n" + report.Compare(older, s.report)
-	}
-	_, err := fmt.Fprintf(stdout, "%s\nWritten to %s\n", text, dir)
+	_, err := fmt.Fprintf(stdout, "%s\nWritten to %s\n", s.report.Markdown(), s.folder())
 	return err
 }
 
-// Write puts a report and what belongs to it into a new folder.
+// Write puts a report, and its rounds for benchstat, into a new folder.
 func Write(dir string, r report.Report) error {
-	data, err := r.JSON()
-	if err != nil {
-		return err
-	}
-	svg, err := r.SVG()
-	if err != nil {
-		return err
-	}
-	plot := ""
-	if svg != "" {
-		plot = "plot.svg"
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the report's folder (flag -out): %w", err)
 	}
-	for name, text := range map[string]string{
-		"report.json": string(data), "report.md": r.Markdown(plot), "plot.svg": svg, "bench.txt": r.BenchText(),
-	} {
-		if name == "plot.svg" && svg == "" || name == "bench.txt" && len(r.Bench) == 0 {
-			continue
-		}
+	files := map[string]string{"report.md": r.Markdown()}
+	if len(r.Bench) > 0 {
+		files["bench.txt"] = r.BenchText()
+	}
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 	}
 	return nil
-}
-
-func read(file string) (report.Report, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return report.Report{}, fmt.Errorf("read an earlier report: %w", err)
-	}
-	r, err := report.Parse(data)
-	if err != nil {
-		return report.Report{}, fmt.Errorf("%s: %w", file, err)
-	}
-	return r, nil
-}
-
-func compareFiles(older, newer string, stdout io.Writer) error {
-	was, err := read(older)
-	if err != nil {
-		return err
-	}
-	is, err := read(newer)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(stdout, report.Compare(was, is))
-	return err
 }

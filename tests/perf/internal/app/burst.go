@@ -36,7 +36,10 @@ const (
 	podVersion = "perf"
 )
 
-// burst measures every system in one cluster, one after the other.
+// idleCluster is how many cores three nodes of kind and their control plane take while nothing happens.
+const idleCluster = 0.6
+
+// burst lets all systems take turns in one cluster.
 func (s *session) burst(ctx context.Context) (err error) {
 	name := s.cluster
 	if name == "" {
@@ -60,12 +63,41 @@ func (s *session) burst(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	systems := []burst.System{found.system}
+	for _, other := range s.systems {
+		switch other {
+		case burst.LocalPath:
+			s.log("build and install local-path %s", localpath.Version)
+			defer func() { err = errors.Join(err, localpath.Remove(ctx, c)) }()
+			err = localpath.Install(ctx, c)
+			systems = append(systems, burst.System{
+				Name: burst.LocalPath, Class: localpath.Class, Namespace: localpath.Namespace,
+				Accounts: []string{localpath.Account}, Processes: []string{"local-path-prov"},
+			})
+		case burst.Ceiling:
+			s.log("build and install a driver that only mounts")
+			defer func() { err = errors.Join(err, ceiling.Remove(ctx, c)) }()
+			err = ceiling.Install(ctx, c, client, found.provisioner, filepath.Join(s.root, "tests"))
+			systems = append(systems, ceiling.System())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.measureBursts(ctx, c, client, systems)
+}
+
+// measureBursts measures systems that are installed, ours first.
+func (s *session) measureBursts(
+	ctx context.Context, c *kindcluster.Cluster, client kubernetes.Interface, systems []burst.System,
+) error {
 	s.log("build and push the pods' image")
 	if _, err := c.PushProduct(ctx, podVersion, "selftest"); err != nil {
 		return err
 	}
 	o := burst.Options{
-		Client: client, Claims: s.claims, Image: "ghcr.io/hostpath-provisioner/selftest:" + podVersion, Log: s.log,
+		Client: client, Claims: s.claims, Rounds: s.bursts, Image: "ghcr.io/hostpath-provisioner/selftest:" + podVersion,
+		Log: s.log,
 		Memory: func(ctx context.Context, names []string) (burst.Memory, error) {
 			nodes, err := c.Workers(ctx)
 			if err != nil {
@@ -73,83 +105,44 @@ func (s *session) burst(ctx context.Context) (err error) {
 			}
 			return burst.ReadMemory(ctx, nodes, names, c.NodeExec)
 		},
+		Quiet: func(ctx context.Context, what string) error { return s.quiet(ctx, what, idleCluster) },
 	}
-	outcome, err := burst.Run(ctx, o, found.system)
+	if s.profile {
+		if err := raise(ctx, c, client); err != nil {
+			return err
+		}
+		o.Beside = func(ctx context.Context, of burst.System) error { return saveProfiles(ctx, client, of, s.folder()) }
+	}
+	all, err := burst.Run(ctx, o, systems)
 	if err != nil {
 		return err
 	}
-	others, err := s.others(ctx, c, o, found.provisioner)
-	if err != nil {
-		return err
+	s.report.Sections = append(s.report.Sections, burst.Against(all[0], all[1:]))
+	for _, outcome := range all {
+		s.report.Sections = append(s.report.Sections, outcome.Section())
+		s.report.Bench = append(s.report.Bench, outcome.Bench()...)
 	}
-	s.addBurst(outcome, others)
+	s.addNotes()
 	return nil
 }
 
-// others measures what ours is compared with.
-func (s *session) others(
-	ctx context.Context, c *kindcluster.Cluster, o burst.Options, image string,
-) ([]burst.Outcome, error) {
-	var all []burst.Outcome
-	for _, system := range s.systems {
-		var other burst.Outcome
-		var err error
-		switch system {
-		case burst.LocalPath:
-			other, err = s.peer(ctx, c, o)
-		case burst.Ceiling:
-			other, err = s.ceiling(ctx, c, o, image)
-		default: // -systems ""
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, other)
-	}
-	return all, nil
-}
-
-// peer measures local-path.
-func (s *session) peer(ctx context.Context, c *kindcluster.Cluster, o burst.Options) (_ burst.Outcome, err error) {
-	s.log("build and install local-path %s", localpath.Version)
-	defer func() { err = errors.Join(err, localpath.Remove(ctx, c)) }()
-	if err := localpath.Install(ctx, c); err != nil {
-		return burst.Outcome{}, err
-	}
-	return burst.Run(ctx, o, burst.System{
-		Name: burst.LocalPath, Class: localpath.Class, Namespace: localpath.Namespace,
-		Accounts: []string{localpath.Account}, Processes: []string{"local-path-prov"},
-	})
-}
-
-// ceiling measures a driver that does nothing, with an image of csi-provisioner.
-func (s *session) ceiling(
-	ctx context.Context, c *kindcluster.Cluster, o burst.Options, image string,
-) (_ burst.Outcome, err error) {
-	s.log("build and install a driver that does nothing")
-	defer func() { err = errors.Join(err, ceiling.Remove(ctx, c)) }()
-	if err := ceiling.Install(ctx, c, o.Client, image, filepath.Join(s.root, "tests")); err != nil {
-		return burst.Outcome{}, err
-	}
-	return burst.Run(ctx, o, ceiling.System())
-}
-
-func (s *session) addBurst(ours burst.Outcome, others []burst.Outcome) {
-	all := append([]burst.Outcome{ours}, others...)
-	s.report.Sections = append(s.report.Sections, burst.Against(ours, others))
-	for _, o := range all {
-		s.report.Sections = append(s.report.Sections, o.Section())
-	}
-	s.report.Panels = append(s.report.Panels, burst.Panels(all)...)
+// addNotes says what a reader of the bursts has to know.
+func (s *session) addNotes() {
 	s.report.Notes = append(s.report.Notes,
 		"API requests are counted exactly by the API server itself: a FlowSchema for each provisioner's ServiceAccounts and "+
 			"kind of object, and the metric apiserver_flowcontrol_dispatched_requests_total. Ours are the accounts of the "+
 			"nodes and of the controller, its sidecars included. What the kubelet, scheduler and controller manager send for "+
 			"local-path's helper pods is not in its figure.",
-		"ceiling is a driver that does nothing, with a csi-provisioner on every node: what is left of its times is "+
-			"Kubernetes' own. Our idle driver runs beside it, and local-path's.",
+		"CPU is what the kubelets read in the cgroups, from some seconds before the first claim to some seconds after the "+
+			"last volume was gone. Containers that ended meanwhile, as local-path's helper pods, are only in \"all on the "+
+			"nodes\", and so are the other systems, which are installed all the time and idle.",
 		fmt.Sprintf("Memory is VmRSS while all %d pods run, on the node where it is most.", s.claims))
+	if s.profile {
+		s.report.Notes = append(s.report.Notes, fmt.Sprintf("The controller manager and the scheduler might send %d "+
+			"requests a second. `go tool pprof -top FILE.pprof` shows the profiles beside this report, of each system's last "+
+			"burst.",
+			raisedQPS))
+	}
 }
 
 // makeCluster does what `make up` does, without the demo and without touching the user's kubeconfig.
@@ -160,7 +153,16 @@ func (s *session) makeCluster(ctx context.Context, name string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	s.log("make cluster %s and install the chart", name)
-	cmd := exec.CommandContext(ctx, "go", "run", "./cluster", "up", "--name", name, "--demo=false")
+	args := []string{"run", "./cluster", "up", "--name", name, "--demo=false"}
+	if s.profile {
+		values := filepath.Join(dir, "values.yaml")
+		text := "sidecars:\n  provisioner:\n    extraArgs: [--enable-pprof]\n"
+		if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
+			return fmt.Errorf("write values for the chart: %w", err)
+		}
+		args = append(args, "--values", values)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(s.root, "tests")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "config"))
 	cmd.Stdout, cmd.Stderr = s.stderr, s.stderr

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,10 +15,9 @@ import (
 
 // options are the command line.
 type options struct {
-	parts   []string // "driver", "burst"
-	out     string
-	compare string
-	against string // the report to compare with compare, when nothing is measured
+	parts []string // "driver", "burst"
+	out   string
+	busy  float64
 
 	dir     string
 	disks   []string
@@ -27,22 +25,23 @@ type options struct {
 	// subvolumes are volumes on btrfs.
 	subvolumes []int
 	rounds     int
-	million    bool
+	files      int
 
 	systems []string
 	cluster string
 	keep    bool
 	claims  int
+	bursts  int
+	profile bool
 }
 
 const usage = `usage: perf [flags] [driver|burst|all]
-       perf -compare OLDER.json report NEWER.json
 
 driver  the built driver alone over its socket, on a directory and on filesystems in files (root)
-burst   claims with a pod each on a kind cluster, beside rancher local-path
+burst   claims with a pod each on a kind cluster, beside rancher local-path and a driver that only mounts
 all     both (default)
 
-The report goes to a new folder below -out: report.md, report.json, plot.svg and bench.txt for benchstat.
+The report goes to a new folder below -out: report.md, and bench.txt for benchstat, which compares two runs.
 
 flags:
 `
@@ -58,19 +57,23 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		set.PrintDefaults()
 	}
 	set.StringVar(&o.out, "out", "", "`folder` for reports (default artifacts/perf in the repository)")
-	set.StringVar(&o.compare, "compare", "", "earlier report.json to compare with")
+	set.Float64Var(&o.busy, "busy", 0.3,
+		"`cores` that something else may use when a measurement begins: it waits for two minutes, and says so in the report")
 	set.StringVar(&o.dir, "dir", "/var/tmp", "`directory` on the disk to measure; not a tmpfs")
 	set.StringVar(&disks, "disks", "host,ext4,xfs,btrfs,btrfs-plain",
 		"host, and filesystems to make in files; btrfs has simple quota on")
 	set.StringVar(&volumes, "volumes", "100,100000", "numbers of volumes in the pools, at least two")
 	set.StringVar(&subvolumes, "subvolumes", "100,10000", "the same on btrfs, where each pool has a filesystem of its own")
 	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
-	set.BoolVar(&o.million, "million", false, "also delete volumes of 1,000,000 files (minutes)")
+	set.IntVar(&o.files, "files", 10_000, "files in a volume whose deletion is timed; a million in all volumes together")
 	set.StringVar(&systems, "systems", "local-path,ceiling",
-		"what the burst measures beside ours; ceiling is a driver that does nothing, with a csi-provisioner on every node")
+		"what the burst measures beside ours; ceiling is a driver that only mounts, with a csi-provisioner on every node")
 	set.StringVar(&o.cluster, "cluster", "", "kind cluster to use as it is; without, hpp-perf is made and removed")
 	set.BoolVar(&o.keep, "keep", false, "do not remove the cluster hpp-perf afterwards")
-	set.IntVar(&o.claims, "claims", 60, "claims in the burst")
+	set.IntVar(&o.claims, "claims", 60, "claims in a burst")
+	set.IntVar(&o.bursts, "bursts", 4, "how often the systems take turns at the burst")
+	set.BoolVar(&o.profile, "profile", false, "find out where a burst's time goes: raise the request rates of the "+
+		"controller manager and the scheduler, and keep CPU profiles of the API server and csi-provisioner")
 	var words []string
 	for rest := args; ; {
 		if err := set.Parse(rest); err != nil {
@@ -88,11 +91,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 
 func (o *options) setParts(words []string) error {
 	switch {
-	case len(words) == 2 && words[0] == "report":
-		o.against = words[1]
-		if o.compare == "" {
-			return errors.New("report NEWER.json needs -compare OLDER.json")
-		}
 	case len(words) == 0 || len(words) == 1 && words[0] == "all":
 		o.parts = []string{"driver", "burst"}
 	case len(words) == 1 && (words[0] == "driver" || words[0] == "burst"):
@@ -154,13 +152,14 @@ func (o *options) check() error {
 		return fmt.Errorf("-rounds: %d: want 1 or more", o.rounds)
 	case o.claims < 1:
 		return fmt.Errorf("-claims: %d: want 1 or more", o.claims)
+	case o.bursts < 1:
+		return fmt.Errorf("-bursts: %d: want 1 or more", o.bursts)
+	case o.files < 1:
+		return fmt.Errorf("-files: %d: want 1 or more", o.files)
+	case o.busy <= 0:
+		return fmt.Errorf("-busy: %v: want more than 0 cores", o.busy)
 	case !filepath.IsAbs(o.dir):
 		return fmt.Errorf("-dir: %q: want an absolute path", o.dir)
-	}
-	if o.compare != "" {
-		if _, err := os.Stat(o.compare); err != nil {
-			return fmt.Errorf("-compare: %w", err)
-		}
 	}
 	return nil
 }

@@ -23,20 +23,21 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for line, field := range map[string]string{
-		"drive":                 "drive",
-		"driver burst":          "driver burst",
-		"-disks ram":            "-disks",
-		"-volumes 100":          "-volumes",
-		"-volumes 0,5":          "-volumes",
-		"-subvolumes 5":         "-subvolumes",
-		"-rounds 0":             "-rounds",
-		"-claims -1":            "-claims",
-		"-systems mine":         "-systems",
-		"-dir here":             "-dir",
-		"-compare /nowhere":     "-compare",
-		"report /tmp/new.json":  "-compare",
-		"-nonsense":             "nonsense",
-		"burst -compare /nope/": "-compare",
+		"drive":         "drive",
+		"report NEWER":  "report",
+		"driver burst":  "driver burst",
+		"-disks ram":    "-disks",
+		"-volumes 100":  "-volumes",
+		"-volumes 0,5":  "-volumes",
+		"-subvolumes 5": "-subvolumes",
+		"-rounds 0":     "-rounds",
+		"-claims -1":    "-claims",
+		"-bursts 0":     "-bursts",
+		"-files 0":      "-files",
+		"-busy 0":       "-busy",
+		"-systems mine": "-systems",
+		"-dir here":     "-dir",
+		"-nonsense":     "nonsense",
 	} {
 		if _, err := parse(strings.Fields(line), io.Discard); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%q: %v, want an error that names %q", line, err, field)

@@ -9,12 +9,15 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/stat"
 )
 
 // System is a provisioner under test.
@@ -37,17 +40,30 @@ type Options struct {
 	Client kubernetes.Interface
 	// Claims is how many claims there are, each with a pod.
 	Claims int
+	// Rounds is how often the systems take turns.
+	Rounds int
 	// Image is what the pods run; it has to sleep when told "sleep".
 	Image string
-	// Memory reads the processes' memory; nil where it is not wanted.
+	// Memory reads the processes' memory.
 	Memory func(context.Context, []string) (Memory, error)
+	// Quiet waits until the machine does nothing else, for what is about to be measured.
+	Quiet func(ctx context.Context, what string) error
+	// Beside is what to do meanwhile in a system's last round; nil for nothing.
+	Beside func(context.Context, System) error
 	// Log says what is being done.
 	Log func(format string, args ...any)
 }
 
-// Outcome is what was measured. All times but those of single claims count from the first request.
+// Outcome is what was measured of one system.
 type Outcome struct {
 	System System
+	Rounds []Round
+	// IdlePerMinute is how many requests the accounts send while nothing happens.
+	IdlePerMinute float64
+}
+
+// Round is one burst. All times but those of single claims count from the first request.
+type Round struct {
 	// Bound and Running are when each claim was bound and each pod ran, Gone when each volume was gone, in rising order;
 	// Gone counts from the request for deletion.
 	Bound, Running, Gone []time.Duration
@@ -55,8 +71,8 @@ type Outcome struct {
 	ToBound, ToRunning []time.Duration
 	// Requests counts those of the system's accounts from the first claim to the last volume gone, by kind of object.
 	Requests Requests
-	// IdlePerMinute is how many requests the accounts send while nothing happens.
-	IdlePerMinute float64
+	// CPU is what everything used, from shortly before the first claim until shortly after the last volume was gone.
+	CPU CPU
 	// Memory is what the system's processes hold on each node while all pods run.
 	Memory Memory
 }
@@ -64,83 +80,150 @@ type Outcome struct {
 // patience ends a burst that does not come to an end. It is an error, not a measurement.
 const patience = 20 * time.Minute
 
-// idle is for how long the requests of a system without work are counted.
-const idle = 30 * time.Second
+// idle is for how long the requests of systems without work are counted.
+const idle = time.Minute
 
-// Run measures one system. Whatever it made is removed again.
-func Run(ctx context.Context, o Options, s System) (_ Outcome, err error) {
-	ctx, cancel := context.WithTimeoutCause(
-		ctx, patience, fmt.Errorf("the burst of %s did not end in %s", s.Name, patience),
-	)
-	defer cancel()
-	counter, err := newCounter(ctx, o.Client, s)
-	if err != nil {
-		return Outcome{}, err
-	}
-	defer func() { err = errors.Join(err, counter.close()) }()
-	namespace := "perf-" + s.Name
-	if err := makeNamespace(ctx, o.Client, namespace); err != nil {
-		return Outcome{}, err
-	}
-	defer func() { err = errors.Join(err, removeNamespace(o.Client, namespace)) }()
-
-	o.Log("%s: warm up, so that every node has the images", s.Name)
-	warm := o
-	warm.Claims, warm.Memory = 6, nil
-	if _, err := measure(ctx, warm, s, namespace); err != nil {
-		return Outcome{}, fmt.Errorf("%s: warm up: %w", s.Name, err)
-	}
-	perMinute, err := counter.idle(ctx, idle, o.Log)
-	if err != nil {
-		return Outcome{}, err
-	}
-	before, err := counter.read(ctx)
-	if err != nil {
-		return Outcome{}, err
-	}
-	out, err := measure(ctx, o, s, namespace)
-	if err != nil {
-		return Outcome{}, fmt.Errorf("%s: %w", s.Name, err)
-	}
-	after, err := counter.read(ctx)
-	out.Requests, out.IdlePerMinute = after.since(before), perMinute
-	return out, err
+// contestant is a system that takes its turns.
+type contestant struct {
+	Outcome
+	namespace string
+	counter   *counter
 }
 
-// measure makes the claims and pods, waits, deletes them, and waits again.
-func measure(ctx context.Context, o Options, s System, namespace string) (Outcome, error) {
-	out := Outcome{System: s}
-	w, err := startWatch(ctx, o.Client, namespace)
-	if err != nil {
-		return out, err
+// Run lets systems that are all installed take turns, another one first in each round. Whatever it made is removed
+// again.
+func Run(ctx context.Context, o Options, systems []System) (all []Outcome, err error) {
+	var contestants []*contestant
+	for _, s := range systems {
+		c := &contestant{Outcome: Outcome{System: s}, namespace: "perf-" + s.Name}
+		if c.counter, err = newCounter(ctx, o.Client, s); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, c.counter.close()) }()
+		if err := makeNamespace(ctx, o.Client, c.namespace); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, removeNamespace(o.Client, c.namespace)) }()
+		o.Log("%s: warm up, so that every node has the images", s.Name)
+		warm := o
+		warm.Claims = 6
+		if _, err := c.burst(ctx, warm); err != nil {
+			return nil, fmt.Errorf("%s: warm up: %w", s.Name, err)
+		}
+		contestants = append(contestants, c)
 	}
-	defer w.stop()
-	o.Log("%s: %d claims, each with a pod", s.Name, o.Claims)
-	start := time.Now()
-	if err := createAll(ctx, o, s, namespace, w); err != nil {
-		return out, err
+	if err := countIdle(ctx, o, contestants); err != nil {
+		return nil, err
 	}
-	if err := w.await(ctx, "all pods run", func() bool { return w.running.len() >= o.Claims }); err != nil {
-		return out, errors.Join(err, firstTrouble(ctx, o.Client, namespace))
-	}
-	out.Bound, out.Running = w.bound.since(start), w.running.since(start)
-	out.ToBound, out.ToRunning = w.bound.after(&w.created), w.running.after(&w.created)
-	if o.Memory != nil {
-		if out.Memory, err = o.Memory(ctx, s.Processes); err != nil {
-			return out, err
+	for i := range o.Rounds {
+		for _, c := range stat.Rotated(contestants, i) {
+			if err := c.round(ctx, o, i); err != nil {
+				return nil, fmt.Errorf("%s: %w", c.System.Name, err)
+			}
 		}
 	}
-	o.Log("%s: all pods run after %s; delete everything", s.Name, time.Since(start).Round(100*time.Millisecond))
+	for _, c := range contestants {
+		all = append(all, c.Outcome)
+	}
+	return all, nil
+}
+
+// countIdle counts the requests of all of them while nothing happens.
+func countIdle(ctx context.Context, o Options, contestants []*contestant) error {
+	if err := o.Quiet(ctx, "counting the requests of idle systems"); err != nil {
+		return err
+	}
+	o.Log("count the requests of idle systems for %s", idle)
+	before := map[*contestant]Requests{}
+	var err error
+	for _, c := range contestants {
+		if before[c], err = c.counter.read(ctx); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(idle):
+	}
+	for _, c := range contestants {
+		after, err := c.counter.read(ctx)
+		if err != nil {
+			return err
+		}
+		c.IdlePerMinute = after.since(before[c]).Total() / idle.Minutes()
+	}
+	return nil
+}
+
+// round is one burst with all that it costs.
+func (c *contestant) round(ctx context.Context, o Options, i int) error {
+	if err := o.Quiet(ctx, fmt.Sprintf("burst %d of %s", i+1, c.System.Name)); err != nil {
+		return err
+	}
+	cpu, err := readCPU(ctx, o.Client)
+	if err != nil {
+		return err
+	}
+	requests, err := c.counter.read(ctx)
+	if err != nil {
+		return err
+	}
+	var beside errgroup.Group
+	if o.Beside != nil && i == o.Rounds-1 {
+		beside.Go(func() error { return o.Beside(ctx, c.System) })
+	}
+	r, err := c.burst(ctx, o)
+	if err = errors.Join(err, beside.Wait()); err != nil {
+		return err
+	}
+	if r.Requests, err = c.counter.read(ctx); err != nil {
+		return err
+	}
+	if r.CPU, err = readCPU(ctx, o.Client); err != nil {
+		return err
+	}
+	r.Requests, r.CPU = r.Requests.since(requests), r.CPU.since(cpu)
+	c.Rounds = append(c.Rounds, r)
+	return nil
+}
+
+// burst makes the claims and pods, waits, deletes them, and waits again.
+func (c *contestant) burst(ctx context.Context, o Options) (r Round, err error) {
+	ctx, cancel := context.WithTimeoutCause(
+		ctx, patience, fmt.Errorf("the burst of %s did not end in %s", c.System.Name, patience),
+	)
+	defer cancel()
+	w, err := startWatch(ctx, o.Client, c.namespace)
+	if err != nil {
+		return r, err
+	}
+	defer w.stop()
+	name := c.System.Name
+	o.Log("%s: %d claims, each with a pod", name, o.Claims)
+	start := time.Now()
+	if err := createAll(ctx, o, c.System, c.namespace, w); err != nil {
+		return r, err
+	}
+	if err := w.await(ctx, "all pods run", func() bool { return w.running.len() >= o.Claims }); err != nil {
+		return r, errors.Join(err, firstTrouble(ctx, o.Client, c.namespace))
+	}
+	r.Bound, r.Running = w.bound.since(start), w.running.since(start)
+	r.ToBound, r.ToRunning = w.bound.after(&w.created), w.running.after(&w.created)
+	if r.Memory, err = o.Memory(ctx, c.System.Processes); err != nil {
+		return r, err
+	}
+	o.Log("%s: all pods run after %s; delete everything", name, time.Since(start).Round(100*time.Millisecond))
 	start = time.Now()
-	if err := deleteAll(ctx, o.Client, namespace); err != nil {
-		return out, err
+	if err := deleteAll(ctx, o.Client, c.namespace); err != nil {
+		return r, err
 	}
 	if err := w.await(ctx, "all volumes are gone", func() bool { return w.gone.len() >= o.Claims }); err != nil {
-		return out, err
+		return r, err
 	}
-	out.Gone = w.gone.since(start)
-	o.Log("%s: all volumes gone after %s", s.Name, time.Since(start).Round(100*time.Millisecond))
-	return out, w.await(ctx, "all claims and pods are gone", w.empty)
+	r.Gone = w.gone.since(start)
+	o.Log("%s: all volumes gone after %s", name, time.Since(start).Round(100*time.Millisecond))
+	return r, w.await(ctx, "all claims and pods are gone", w.empty)
 }
 
 func makeNamespace(ctx context.Context, client kubernetes.Interface, name string) error {

@@ -74,19 +74,59 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// outcome has n claims, the last one bound after the time given.
+func TestParseCPU(t *testing.T) {
+	text := `# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu time
+# TYPE container_cpu_usage_seconds_total counter
+container_cpu_usage_seconds_total{container="driver",namespace="ours",pod="csi-1"} 4.5 1763935000000
+container_cpu_usage_seconds_total{container="driver",namespace="ours",pod="csi-2"} 1.5 1763935000000
+container_cpu_usage_seconds_total{container="kube-apiserver",namespace="kube-system",pod="api"} 90 1763935000000
+# TYPE node_cpu_usage_seconds_total counter
+node_cpu_usage_seconds_total 120.25 1763935000000
+`
+	got, err := parseCPU([]byte(text), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grown := got.since(CPU{{Node: "a", Namespace: "ours", Pod: "csi-1", Container: "driver"}: 2, {Node: "a"}: 20})
+	for name, c := range map[string]struct{ got, want float64 }{
+		"a namespace":  {grown.of("ours", ""), 4},
+		"a container":  {grown.of("ours", "driver"), 4},
+		"of another":   {grown.of("ours", "kube-apiserver"), 0},
+		"unseen until": {grown.of("kube-system", "kube-apiserver"), 90},
+		"the node":     {grown.of("", ""), 100.25},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v s, want %v", name, c.got, c.want)
+		}
+	}
+	_, err = parseCPU([]byte("# TYPE node_cpu_usage_seconds_total counter\nnode_cpu_usage_seconds_total 1\n"), "a")
+	if err == nil {
+		t.Error("a kubelet that does not know its containers was accepted")
+	}
+}
+
+// outcome has two rounds of n claims, the last one bound after the time given.
 func outcome(name string, n int, lastBound time.Duration) Outcome {
-	o := Outcome{
-		System:   System{Name: name, Processes: []string{"driver", "csi-provisioner"}, Central: "csi-provisioner"},
+	r := Round{
 		Requests: Requests{"events": 120, other: 60},
+		CPU: CPU{
+			{Node: "a", Namespace: name, Container: "driver"}:                  lastBound.Seconds(),
+			{Node: "a", Namespace: "kube-system", Container: "kube-apiserver"}: lastBound.Seconds(),
+			{Node: "a"}: 100,
+		},
+		Memory: Memory{"worker": {"driver": 50 << 20, "csi-provisioner": 60 << 20}, "worker2": {"driver": 20 << 20}},
 	}
 	for i := range n {
 		d := lastBound * time.Duration(i+1) / time.Duration(n)
-		o.Bound, o.Running, o.Gone = append(o.Bound, d), append(o.Running, 2*d), append(o.Gone, d)
-		o.ToBound, o.ToRunning = append(o.ToBound, d), append(o.ToRunning, 2*d)
+		r.Bound, r.Running, r.Gone = append(r.Bound, d), append(r.Running, 2*d), append(r.Gone, d)
+		r.ToBound, r.ToRunning = append(r.ToBound, d), append(r.ToRunning, 2*d)
 	}
-	o.Memory = Memory{"worker": {"driver": 50 << 20, "csi-provisioner": 60 << 20}, "worker2": {"driver": 20 << 20}}
-	return o
+	return Outcome{
+		System: System{
+			Name: name, Namespace: name, Processes: []string{"driver", "csi-provisioner"}, Central: "csi-provisioner",
+		},
+		Rounds: []Round{r, r},
+	}
 }
 
 func figures(sections ...report.Section) map[string]report.Figure {
@@ -104,16 +144,19 @@ func TestAgainst(t *testing.T) {
 	most := outcome(Ceiling, 60, 10*time.Second)
 	got := figures(ours.Section(), Against(ours, []Outcome{peer, most}))
 	for name, want := range map[string]float64{
-		"ours: Bound per second":                       5,
-		"ours: all Running":                            24,
-		"ours: API requests per volume life":           3,
-		"ours: API requests per volume life, events":   2,
-		"Bound per second, ours / local-path":          10,
-		"all Running, ours / local-path":               0.1,
-		"RSS of all our containers on a node":          20,
-		"RSS of the controller's pod":                  90,
-		"Bound per second, ceiling / local-path":       12,
-		"API requests per volume life, ours / ceiling": 1,
+		"ours: Bound per second":                                                5,
+		"ours: all Running":                                                     24,
+		"ours: API requests per volume life":                                    3,
+		"ours: API requests per volume life, events":                            2,
+		"Bound per second, ours / local-path":                                   10,
+		"all Running, ours / local-path":                                        0.1,
+		"RSS of all our containers on a node":                                   20,
+		"RSS of the controller's pod":                                           90,
+		"ours: claim→Running p99":                                               24,
+		"ours: CPU per claim, all on the nodes":                                 100_000. / 60,
+		"ours: CPU per claim, ours/driver":                                      200,
+		"CPU of the system's pods and the API server per claim, ours / ceiling": 1.2,
+		"API requests per volume life, ours / ceiling":                          1,
 	} {
 		f, ok := got[name]
 		if !ok {
@@ -123,18 +166,10 @@ func TestAgainst(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, f.Value, want)
 		}
 	}
-	if f := got["Bound per second, ours / local-path"]; f.Budget == nil || !f.Met() {
-		t.Errorf("ten times as fast as local-path: budget %v", f.Budget)
+	if f := got["Bound per second, ours / local-path"]; f.Verdict() != report.Met {
+		t.Errorf("ten times as fast as local-path: %s, budget %v", f.Verdict(), f.Budget)
 	}
-}
-
-func TestPanels(t *testing.T) {
-	panels := Panels([]Outcome{outcome("ours", 3, 3*time.Second), outcome(LocalPath, 2, 8*time.Second)})
-	want := report.Curve{Name: "ours", Points: []report.Point{{}, {X: 1, Y: 1}, {X: 2, Y: 2}, {X: 3, Y: 3}}}
-	if diff := cmp.Diff(want, panels[0].Curves[0]); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if len(panels) != 3 || len(panels[2].Curves) != 2 {
-		t.Errorf("%d panels", len(panels))
+	if lines := ours.Bench(); len(lines) != 2 || lines[0].Values["cpu-s/claim"] != 0.4 {
+		t.Errorf("for benchstat: %v", lines)
 	}
 }

@@ -139,22 +139,6 @@ func (c *counter) read(ctx context.Context) (Requests, error) {
 	return parseRequests(text, c.prefix)
 }
 
-// idle counts for a while and gives requests per minute.
-func (c *counter) idle(ctx context.Context, while time.Duration, log func(string, ...any)) (float64, error) {
-	log("count the requests of an idle system for %s", while)
-	before, err := c.read(ctx)
-	if err != nil {
-		return 0, err
-	}
-	select {
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	case <-time.After(while):
-	}
-	after, err := c.read(ctx)
-	return after.since(before).Total() / while.Minutes(), err
-}
-
 // parseRequests takes the counts of schemas with a prefix out of metrics in Prometheus' text format.
 func parseRequests(text []byte, prefix string) (Requests, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)

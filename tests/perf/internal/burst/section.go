@@ -1,133 +1,182 @@
 package burst
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/stat"
 )
 
-// last is when the last of them happened.
-func last(rising []time.Duration) time.Duration {
+const (
+	// LocalPath is the name of the peer that docs/explanation/performance.md sets a budget against.
+	LocalPath = "local-path"
+	// Ceiling is the name of a driver that only mounts, with a csi-provisioner on every node.
+	Ceiling = "ceiling"
+)
+
+// last is when the last of them happened, in seconds.
+func last(rising []time.Duration) float64 {
 	if len(rising) == 0 {
 		return 0
 	}
-	return rising[len(rising)-1]
+	return rising[len(rising)-1].Seconds()
 }
 
 // boundPerSecond counts from the first claim to the last one bound.
-func (o Outcome) boundPerSecond() float64 { return stat.Rate(len(o.Bound), last(o.Bound)) }
+func (r Round) boundPerSecond() float64 { return float64(len(r.Bound)) / max(last(r.Bound), 1e-9) }
+
+func (r Round) allRunning() float64 { return last(r.Running) }
+func (r Round) allGone() float64    { return last(r.Gone) }
+
+// per is a quantity for each claim.
+func (r Round) per(quantity float64) float64 { return quantity / float64(max(1, len(r.Bound))) }
+
+// cost is the processor time of the system's pods and of the API server for each claim, in seconds.
+func (o Outcome) cost(r Round) float64 {
+	return r.per(r.CPU.of(o.System.Namespace, "") + r.CPU.of("kube-system", "kube-apiserver"))
+}
+
+// each gives one quantity of all rounds.
+func (o Outcome) each(of func(Round) float64) (all []float64) {
+	for _, r := range o.Rounds {
+		all = append(all, of(r))
+	}
+	return all
+}
+
+// samples are those of all rounds together.
+func (o Outcome) samples(of func(Round) []time.Duration) stat.Summary {
+	var all []time.Duration
+	for _, r := range o.Rounds {
+		all = append(all, of(r)...)
+	}
+	return stat.Summarize(all)
+}
+
+// memory is that of the last round.
+func (o Outcome) memory() Memory { return o.Rounds[len(o.Rounds)-1].Memory }
 
 // Section is the outcome of one system as a table.
 func (o Outcome) Section() report.Section {
-	bound, running := stat.Summarize(o.ToBound), stat.Summarize(o.ToRunning)
-	n, name := len(o.Bound), o.System.Name+": "
-	seconds := func(what string, d time.Duration, samples int) report.Figure {
-		return report.Figure{Name: name + what, Value: d.Seconds(), Unit: report.Seconds, Samples: samples}
+	bound := o.samples(func(r Round) []time.Duration { return r.ToBound })
+	running := o.samples(func(r Round) []time.Duration { return r.ToRunning })
+	name := o.System.Name + ": "
+	figure := func(what string, value float64, unit report.Unit, samples int) report.Figure {
+		return report.Figure{Name: name + what, Value: value, Unit: unit, Samples: samples}
+	}
+	median := func(what string, unit report.Unit, of func(Round) float64) report.Figure {
+		return figure(what, stat.Median(o.each(of)), unit, len(o.Rounds))
 	}
 	s := report.Section{
-		Title: fmt.Sprintf("Burst of %d: %s", n, o.System.Name),
+		Title: fmt.Sprintf("Bursts of %d: %s", len(o.Rounds[0].Bound), o.System.Name),
 		About: "Claims of a class with WaitForFirstConsumer, each with a pod of one container, created by 16 clients as " +
-			"fast as the API server took them.",
+			"fast as the API server took them. Medians of the rounds, and of all claims.",
 		Figures: []report.Figure{
-			seconds("all Bound", last(o.Bound), n),
-			{Name: name + "Bound per second", Value: o.boundPerSecond(), Unit: report.PerSecond},
-			seconds("claim→Bound p50", bound.P50, bound.N),
-			seconds("claim→Bound p99", bound.P99, bound.N),
-			seconds("all Running", last(o.Running), n),
-			seconds("claim→Running p50", running.P50, running.N),
-			seconds("claim→Running p99", running.P99, running.N),
-			seconds("all PVs gone after delete", last(o.Gone), len(o.Gone)),
+			median("Bound per second", report.PerSecond, Round.boundPerSecond),
+			median("all Running", report.Seconds, Round.allRunning),
+			median("all PVs gone after delete", report.Seconds, Round.allGone),
+			figure("claim→Bound p50", bound.P50.Seconds(), report.Seconds, bound.N),
+			figure("claim→Bound "+bound.TailName(), bound.Tail.Seconds(), report.Seconds, bound.N),
+			figure("claim→Running p50", running.P50.Seconds(), report.Seconds, running.N),
+			figure("claim→Running "+running.TailName(), running.Tail.Seconds(), report.Seconds, running.N),
+			median("API requests per volume life", report.Count, requestsPerLife),
 		},
 	}
-	s.Figures = append(s.Figures, o.requestFigures()...)
+	for _, kind := range kinds() {
+		per := func(r Round) float64 { return r.per(r.Requests[kind]) }
+		if stat.Median(o.each(per)) > 0 {
+			s.Figures = append(s.Figures, median("API requests per volume life, "+kind, report.Count, per))
+		}
+	}
+	s.Figures = append(s.Figures, figure("API requests, idle", o.IdlePerMinute, report.PerMinute, 0))
+	s.Figures = append(s.Figures, o.cpuFigures(median)...)
 	for _, process := range o.System.Processes {
-		s.Figures = append(s.Figures, report.Memory(name+"RSS of "+process+" on a node, most", o.Memory.MostOf(process), nil))
+		most := o.memory().MostOf(process)
+		s.Figures = append(s.Figures, report.Memory(name+"RSS of "+process+" on a node, most", most, nil))
 	}
 	return s
 }
 
-// requestFigures are the requests per volume life, in all and by kind of object.
-func (o Outcome) requestFigures() []report.Figure {
-	per := float64(max(1, len(o.Bound)))
-	name := o.System.Name + ": API requests"
-	figures := []report.Figure{{Name: name + " per volume life", Value: o.Requests.Total() / per}}
-	for _, kind := range kinds() {
-		if n := o.Requests[kind]; n > 0 {
-			figures = append(figures, report.Figure{Name: name + " per volume life, " + kind, Value: n / per})
+func requestsPerLife(r Round) float64 { return r.per(r.Requests.Total()) }
+
+// cpuFigures say where the time goes, the most first.
+func (o Outcome) cpuFigures(median func(string, report.Unit, func(Round) float64) report.Figure) []report.Figure {
+	names := map[string]Consumer{"all on the nodes": {}}
+	for _, r := range o.Rounds {
+		for c := range r.CPU {
+			if c.Namespace == o.System.Namespace || c.Namespace == "kube-system" {
+				names[c.Namespace+"/"+c.Container] = c
+			}
 		}
 	}
-	return append(figures, report.Figure{Name: name + " per minute, idle", Value: o.IdlePerMinute})
+	var figures []report.Figure
+	for name, c := range names {
+		f := median("CPU per claim, "+name, report.Milliseconds, func(r Round) float64 {
+			return r.per(r.CPU.of(c.Namespace, c.Container)) * 1000
+		})
+		if f.Value >= 1 {
+			figures = append(figures, f)
+		}
+	}
+	slices.SortFunc(figures, func(a, b report.Figure) int { return cmp.Compare(b.Value, a.Value) })
+	return figures
+}
+
+// Bench are its rounds for benchstat.
+func (o Outcome) Bench() (lines []report.BenchLine) {
+	for _, r := range o.Rounds {
+		lines = append(lines, report.BenchLine{
+			Name: "Burst/system=" + o.System.Name, N: len(r.Bound), Values: map[string]float64{
+				"bound/s": r.boundPerSecond(), "running-s": r.allRunning(), "gone-s": r.allGone(),
+				"requests/claim": requestsPerLife(r), "cpu-s/claim": o.cost(r),
+			},
+		})
+	}
+	return lines
 }
 
 // Against compares ours with the others of the same run.
 func Against(ours Outcome, others []Outcome) report.Section {
 	s := report.Section{
-		Title: "Burst: ours beside the others",
-		About: "Ratios of this run. The ceiling is what a driver that does nothing reaches with a csi-provisioner on every " +
-			"node, as kubevirt's driver has it.",
+		Title: "Bursts: ours beside the others",
+		About: "Ratios of the rounds of this run, in brackets their 95 % interval. The ceiling is a driver that binds a " +
+			"mount and does nothing else, with a csi-provisioner on every node, as kubevirt's driver has it.",
 	}
 	for _, o := range others {
 		s.Figures = append(s.Figures, beside(ours, o)...)
-		for _, peer := range others {
-			if o.System.Name == Ceiling && peer.System.Name != Ceiling {
-				s.Figures = append(
-					s.Figures,
-					report.Quotient("Bound per second, ceiling / "+peer.System.Name, o.boundPerSecond(), peer.boundPerSecond(), nil),
-				)
-			}
-		}
 	}
-	node := ours.Memory.Without(ours.System.Central).Most()
+	node := ours.memory().Without(ours.System.Central).Most()
 	s.Figures = append(s.Figures,
-		report.Memory("RSS of all our containers on a node", node, report.AtMost(28)),             // 30 MB
-		report.Memory("RSS of the controller's pod", ours.Memory.Most()-node, report.AtMost(238)), // 250 MB
+		report.Memory("RSS of all our containers on a node", node, report.AtMost(28)),               // 30 MB
+		report.Memory("RSS of the controller's pod", ours.memory().Most()-node, report.AtMost(238)), // 250 MB
 	)
 	return s
 }
 
 // beside compares ours with one other system.
 func beside(ours, o Outcome) []report.Figure {
-	var bound, time, requests *report.Budget
+	var bound, running, gone, cost, requests *report.Budget
 	switch o.System.Name {
 	case LocalPath:
 		bound = report.AtLeast(6)
 	case Ceiling:
-		// Its driver sends no requests: the figure is what the sidecars need by themselves. What is idle differs by chance.
-		bound, time, requests = report.AtLeast(1), report.AtMost(0.9), report.AtMost(1.1)
+		// Its driver sends no requests: the figure is what the sidecars need by themselves.
+		bound, running, gone = report.AtLeast(1), report.AtMost(1.05), report.AtMost(0.75)
+		cost, requests = report.AtMost(0.5), report.AtMost(1.1)
 	}
-	with := "ours / " + o.System.Name
+	with := ", ours / " + o.System.Name
+	compare := func(what string, of func(Round) float64, budget *report.Budget) report.Figure {
+		return report.Quotient(what+with, ours.each(of), o.each(of), budget)
+	}
 	return []report.Figure{
-		report.Quotient("Bound per second, "+with, ours.boundPerSecond(), o.boundPerSecond(), bound),
-		report.Quotient("all Running, "+with, last(ours.Running).Seconds(), last(o.Running).Seconds(), time),
-		report.Quotient("all PVs gone, "+with, last(ours.Gone).Seconds(), last(o.Gone).Seconds(), time),
-		report.Quotient("API requests per volume life, "+with, ours.Requests.Total(), o.Requests.Total(), requests),
+		compare("Bound per second", Round.boundPerSecond, bound),
+		compare("all Running", Round.allRunning, running),
+		compare("all PVs gone", Round.allGone, gone),
+		compare("API requests per volume life", requestsPerLife, requests),
+		report.Quotient("CPU of the system's pods and the API server per claim"+with,
+			ours.each(ours.cost), o.each(o.cost), cost),
 	}
-}
-
-const (
-	// LocalPath is the name of the peer that docs/explanation/performance.md sets a budget against.
-	LocalPath = "local-path"
-	// Ceiling is the name of a driver that does nothing, with a csi-provisioner on every node.
-	Ceiling = "ceiling"
-)
-
-// Panels plot every system's claims, pods and volumes over time.
-func Panels(all []Outcome) []report.Panel {
-	panels := []report.Panel{
-		{Title: "Claims Bound", X: "seconds after the first claim", Y: "claims"},
-		{Title: "Pods Running", X: "seconds after the first claim", Y: "pods"},
-		{Title: "Volumes gone", X: "seconds after the request for deletion", Y: "volumes"},
-	}
-	for _, o := range all {
-		for i, rising := range [][]time.Duration{o.Bound, o.Running, o.Gone} {
-			curve := report.Curve{Name: o.System.Name, Points: []report.Point{{}}}
-			for n, d := range rising {
-				curve.Points = append(curve.Points, report.Point{X: d.Seconds(), Y: float64(n + 1)})
-			}
-			panels[i].Curves = append(panels[i].Curves, curve)
-		}
-	}
-	return panels
 }

@@ -1,4 +1,4 @@
-// Package ceiling puts a driver that does nothing into a cluster, with a csi-provisioner on every node: what the burst
+// Package ceiling puts a driver that only mounts into a cluster, with a csi-provisioner on every node: what the burst
 // reaches with it is the most that Kubernetes lets any driver of that layout reach there.
 package ceiling
 
@@ -43,7 +43,7 @@ func Install(
 	}
 	objects := strings.ReplaceAll(manifest, "PROVISIONER", provisioner)
 	if _, err := c.Kubectl(ctx, strings.NewReader(objects), "apply", "-f", "-"); err != nil {
-		return fmt.Errorf("install a driver that does nothing: %w", err)
+		return fmt.Errorf("install a driver that only mounts: %w", err)
 	}
 	_, err := c.Kubectl(ctx, nil, "rollout", "status", "daemonset/"+name, "-n", namespace, "--timeout=120s")
 	if err != nil {
@@ -55,7 +55,7 @@ func Install(
 func push(ctx context.Context, c *kindcluster.Cluster, tests string) error {
 	dir, err := os.MkdirTemp("", "hpp-ceiling-")
 	if err != nil {
-		return fmt.Errorf("make a folder for the driver that does nothing: %w", err)
+		return fmt.Errorf("make a folder for the driver that only mounts: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, name)
@@ -73,7 +73,7 @@ func push(ctx context.Context, c *kindcluster.Cluster, tests string) error {
 func published(ctx context.Context, client kubernetes.Interface) error {
 	set, err := client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read the DaemonSet of the driver that does nothing: %w", err)
+		return fmt.Errorf("read the DaemonSet of the driver that only mounts: %w", err)
 	}
 	have, want := 0, int(set.Status.DesiredNumberScheduled)
 	err = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 2*time.Minute, true,
@@ -86,7 +86,7 @@ func published(ctx context.Context, client kubernetes.Interface) error {
 			return have == want, nil
 		})
 	if err != nil {
-		return fmt.Errorf("the driver that does nothing has %d capacity objects, want one for each of %d nodes: %w",
+		return fmt.Errorf("the driver that only mounts has %d capacity objects, want one for each of %d nodes: %w",
 			have, want, err)
 	}
 	return nil

@@ -106,6 +106,20 @@ func (s *subject) createMany(ctx context.Context, n int) ([]time.Duration, error
 	})
 }
 
+// repeat asks n times for a volume that is there already.
+func (s *subject) repeat(ctx context.Context, n int) ([]time.Duration, error) {
+	id := s.ids[len(s.ids)-1]
+	return timed(n, func(int) error { return s.create(ctx, id) })
+}
+
+// empty asks n times for what needs no disk.
+func (s *subject) empty(ctx context.Context, n int) ([]time.Duration, error) {
+	return timed(n, func(int) error {
+		_, err := s.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
+		return err
+	})
+}
+
 // createParallel makes n volumes with so many clients at once; all is how long it took together.
 func (s *subject) createParallel(
 	ctx context.Context, n, clients int,
@@ -194,9 +208,9 @@ func (s *subject) deleteMany(ctx context.Context, n int) ([]time.Duration, error
 	return timed(n, func(i int) error { return s.remove(ctx, ids[i]) })
 }
 
-// deleteFull makes and deletes n volumes with many files each.
-func (s *subject) deleteFull(ctx context.Context, n, files int) ([]time.Duration, error) {
-	const bytes = 2 << 30 // btrfs counts what files need besides their data
+// deleteFull makes n volumes with many files each and, after a pause, deletes them.
+func (s *subject) deleteFull(ctx context.Context, n, files int, pause func() error) ([]time.Duration, error) {
+	bytes := int64(64<<20 + files*2048) // btrfs counts what files need besides their data
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = s.nextID()
@@ -208,6 +222,9 @@ func (s *subject) deleteFull(ctx context.Context, n, files int) ([]time.Duration
 		if err := pooldir.Fill(pooldir.Data(s.Path, id), files); err != nil {
 			return nil, err
 		}
+	}
+	if err := pause(); err != nil {
+		return nil, err
 	}
 	return timed(n, func(i int) error { return s.remove(ctx, ids[i]) })
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/fio"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/stat"
 )
 
 // dataPath lets fio take turns in the bind mount of a published volume and in a directory beside the pool.
@@ -39,7 +39,7 @@ func (r *run) compareRates(ctx context.Context, job fio.Job, volume, beside stri
 	const turns = 3
 	rates, dirs := map[string][]float64{}, []string{volume, beside}
 	for turn := range 1 + turns {
-		for _, dir := range dirs {
+		for _, dir := range stat.Rotated(dirs, turn) {
 			rate, err := fio.Run(ctx, dir, job)
 			if err != nil && !errors.Is(err, fio.ErrMissing) {
 				return err
@@ -48,22 +48,15 @@ func (r *run) compareRates(ctx context.Context, job fio.Job, volume, beside stri
 				rates[dir] = append(rates[dir], rate)
 			}
 		}
-		slices.Reverse(dirs) // neither is always the first
 	}
 	name := r.disk.Name + ": fio, " + job.Name
-	in, on := median(rates[volume]), median(rates[beside])
-	figure := func(where string, value float64) report.Figure {
+	figure := func(where, dir string) report.Figure {
+		value := stat.Median(rates[dir])
 		return report.Figure{
 			Name: name + where, Value: value, Unit: job.Unit, Samples: turns, NotMeasured: value <= 0,
 		}
 	}
-	r.extra = append(r.extra, figure(" in a volume", in), figure(" on the disk", on),
-		report.Quotient(name+", volume / disk", in, on, nil))
+	r.extra = append(r.extra, figure(" in a volume", volume), figure(" on the disk", beside),
+		report.Quotient(name+", volume / disk", rates[volume], rates[beside], nil))
 	return nil
-}
-
-// median is the middle one; of an even number the lower.
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[(len(sorted)-1)/2]
 }

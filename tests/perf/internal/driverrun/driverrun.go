@@ -26,10 +26,12 @@ type Options struct {
 	Volumes []int
 	// Rounds is how often the subjects take turns.
 	Rounds int
-	// Files are the numbers of files in the volumes whose deletion is timed.
-	Files []int
+	// Files is how many files the full volumes have whose deletion is timed.
+	Files int
 	// Idle also measures what a driver uses that has nothing to do.
 	Idle bool
+	// Quiet waits until the machine does nothing else, for what is about to be measured.
+	Quiet func(ctx context.Context, what string) error
 	// Log says what is being done.
 	Log func(format string, args ...any)
 }
@@ -38,7 +40,6 @@ type Options struct {
 type Result struct {
 	Section report.Section
 	Bench   []report.BenchLine
-	Panel   report.Panel
 }
 
 // Calls in a round of each kind, and for what is done once.
@@ -48,8 +49,8 @@ const (
 	deletes   = 20
 	together  = 480 // creations by all clients of a round
 	clients   = 16
-	asks      = 50 // NodeGetVolumeStats
-	full      = 3  // deletions of a volume full of files
+	asks      = 50        // of one volume, or of nothing
+	fullFiles = 1_000_000 // in all volumes together that are deleted full of files
 )
 
 // run is a measurement under way.
@@ -97,11 +98,24 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 		{"DeleteVolume of full volumes", r.deletesFull},
 	} {
 		o.Log("%s: %s", disk.Name, phase.name)
+		if err := r.settle(ctx, phase.name); err != nil {
+			return Result{}, err
+		}
 		if err := phase.do(ctx); err != nil {
 			return Result{}, fmt.Errorf("%s: %s: %w", disk.Name, phase.name, err)
 		}
 	}
-	return Result{Section: r.section(), Bench: r.bench, Panel: r.panel()}, nil
+	return Result{Section: r.section(), Bench: r.bench}, nil
+}
+
+// settle waits for what the filesystems write by themselves, so that nobody's fsync pays for it.
+func (r *run) settle(ctx context.Context, what string) error {
+	for _, disk := range r.Disks {
+		if err := pooldir.Sync(disk.Path); err != nil {
+			return err
+		}
+	}
+	return r.Quiet(ctx, r.disk.Name+": "+what)
 }
 
 func (r *run) close() error {

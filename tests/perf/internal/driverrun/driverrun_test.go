@@ -58,7 +58,7 @@ func TestDriverTakesAPreMadePool(t *testing.T) {
 	if _, err := os.Stat(pooldir.Data(path, s.ids[1])); err != nil {
 		t.Errorf("a new volume is not where pre-made ones are: %v", err)
 	}
-	if _, err := s.deleteFull(t.Context(), 1, 1500); err != nil {
+	if _, err := s.deleteFull(t.Context(), 1, 1500, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if rss, err := d.RSS(); err != nil || rss < 1<<20 {

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/btrfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/stat"
 )
 
 // warmUp does everything a few times without recording it.
@@ -30,32 +31,60 @@ func (r *run) warmUp(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, disk := range r.Disks {
-		if err := pooldir.Sync(disk.Path); err != nil {
-			return err
+	return nil
+}
+
+// rounds lets the baselines and the drivers take turns.
+func (r *run) rounds(ctx context.Context) error {
+	contestants := []func() error{r.baselines}
+	for _, s := range r.subjects {
+		contestants = append(contestants, func() error { return r.round(ctx, s) })
+	}
+	for i := range r.Rounds {
+		for _, measure := range stat.Rotated(contestants, i) {
+			if err := measure(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// rounds lets baselines and drivers take turns.
-func (r *run) rounds(ctx context.Context) error {
-	for range r.Rounds {
-		if err := r.baselines(); err != nil {
-			return err
-		}
-		for _, s := range r.subjects {
-			if err := r.createRound(ctx, s); err != nil {
+// round is what one driver does in its turn.
+func (r *run) round(ctx context.Context, s *subject) error {
+	if err := r.createRound(ctx, s); err != nil {
+		return err
+	}
+	up, down, err := s.publishMany(ctx, publishes)
+	if err != nil {
+		return err
+	}
+	r.add(opPublish, s.volumes, up)
+	r.add(opUnpublish, s.volumes, down)
+	if err := r.measure(ctx, opRepeat, s, asks, s.repeat); err != nil {
+		return err
+	}
+	return r.measure(ctx, opEmpty, s, asks, s.empty)
+}
+
+// measure keeps what n calls of a kind take.
+func (r *run) measure(
+	ctx context.Context, op string, s *subject, n int, calls func(context.Context, int) ([]time.Duration, error),
+) error {
+	took, err := calls(ctx, n)
+	if err == nil {
+		r.add(op, s.volumes, took)
+	}
+	return err
+}
+
+// turns lets the drivers take so many turns, another one first each time.
+func (r *run) turns(n int, measure func(s *subject) error) error {
+	for i := range n {
+		for _, s := range stat.Rotated(r.subjects, i) {
+			if err := measure(s); err != nil {
 				return err
 			}
-		}
-		for _, s := range r.subjects {
-			up, down, err := s.publishMany(ctx, publishes)
-			if err != nil {
-				return err
-			}
-			r.add(opPublish, s.volumes, up)
-			r.add(opUnpublish, s.volumes, down)
 		}
 	}
 	return nil
@@ -104,59 +133,38 @@ func (r *run) baselines() error {
 }
 
 func (r *run) parallel(ctx context.Context) error {
-	for range r.Rounds/2 + 1 {
-		for _, s := range r.subjects {
-			took, all, err := s.createParallel(ctx, together, clients)
-			if err != nil {
-				return err
-			}
+	return r.turns(r.Rounds/2+1, func(s *subject) error {
+		took, all, err := s.createParallel(ctx, together, clients)
+		if err == nil {
 			r.addParallel(s.volumes, took, all)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 func (r *run) stats(ctx context.Context) error {
-	for range r.Rounds {
-		for _, s := range r.subjects {
-			took, err := s.statsMany(ctx, asks)
-			if err != nil {
-				return err
-			}
-			r.add(opStats, s.volumes, took)
-		}
-	}
-	return nil
+	return r.turns(r.Rounds, func(s *subject) error {
+		return r.measure(ctx, opStats, s, asks, s.statsMany)
+	})
 }
 
 func (r *run) deletes(ctx context.Context) error {
-	for range r.Rounds {
-		for _, s := range r.subjects {
-			took, err := s.deleteMany(ctx, deletes)
-			if err != nil {
-				return err
-			}
-			r.add(opDelete, s.volumes, took)
-		}
-	}
-	return nil
+	return r.turns(r.Rounds, func(s *subject) error {
+		return r.measure(ctx, opDelete, s, deletes, s.deleteMany)
+	})
 }
 
 // deletesFull comes last: purging what it deletes goes on for a while, and creation is timed beside that.
 func (r *run) deletesFull(ctx context.Context) error {
-	s := r.subjects[0]
-	for _, files := range r.Files {
-		took, err := s.deleteFull(ctx, full, files)
-		if err != nil {
+	s, op := r.subjects[0], fmt.Sprintf(opFull, r.Files)
+	took, err := s.deleteFull(ctx, max(1, fullFiles/r.Files), r.Files, func() error { return r.settle(ctx, op) })
+	if err != nil {
+		return err
+	}
+	r.add(op, s.volumes, took)
+	for range r.Rounds {
+		if err := r.measure(ctx, opPurging, s, creates, s.createMany); err != nil {
 			return err
-		}
-		r.add(fmt.Sprintf(opFull, files), s.volumes, took)
-		for range r.Rounds {
-			took, err := s.createMany(ctx, creates)
-			if err != nil {
-				return err
-			}
-			r.add(opPurging, s.volumes, took)
 		}
 	}
 	return nil

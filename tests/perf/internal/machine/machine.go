@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 
@@ -61,4 +62,37 @@ func Load() (float64, error) {
 		return 0, fmt.Errorf("read the load average: %w", err)
 	}
 	return load.Load1, nil
+}
+
+// Quiet waits until everything that runs here takes no more than so many cores together, waiting for a disk included.
+// When that does not come it gives a note for the report about what begins regardless. The load average would take
+// minutes to fall.
+func Quiet(ctx context.Context, what string, cores float64) (note string, err error) {
+	const look, looks = 5 * time.Second, 24
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return "", fmt.Errorf("read what the processors do: %w", err)
+	}
+	var taken float64
+	for range looks {
+		before, err := proc.Stat()
+		if err != nil {
+			return "", fmt.Errorf("read what the processors do: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(look):
+		}
+		after, err := proc.Stat()
+		if err != nil {
+			return "", fmt.Errorf("read what the processors do: %w", err)
+		}
+		taken = float64(runtime.NumCPU()) - (after.CPUTotal.Idle-before.CPUTotal.Idle)/look.Seconds()
+		if taken <= cores {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("**Not quiet**: %s began while %.1f cores were busy; at most %.1f were wanted.",
+		what, taken, cores), nil
 }

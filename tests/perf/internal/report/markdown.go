@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Markdown is the report for people. plot is the file name of the picture beside it, "" where there is none.
-func (r Report) Markdown(plot string) string {
+// Markdown is the report for people.
+func (r Report) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Performance, %s\n\n", r.Started.UTC().Format(time.RFC3339))
 	fmt.Fprintf(&b, "Driver %s on %s (%d cores), kernel %s. Load average before %s, after %s.\n",
@@ -17,9 +17,6 @@ func (r Report) Markdown(plot string) string {
 	b.WriteString("Absolute figures mean nothing on another machine: compare them with the baselines and peers of the " +
 		"same run.\n\n")
 	b.WriteString(r.verdict())
-	if plot != "" {
-		fmt.Fprintf(&b, "\n![plot](%s)\n", plot)
-	}
 	for _, s := range r.Sections {
 		fmt.Fprintf(&b, "\n## %s\n\n", s.Title)
 		if s.About != "" {
@@ -38,54 +35,58 @@ func (r Report) Markdown(plot string) string {
 
 // verdict is the summary of all budgets.
 func (r Report) verdict() string {
-	total := 0
+	met, total, rest := 0, 0, ""
 	for _, s := range r.Sections {
 		for _, f := range s.Figures {
-			if f.Budget != nil {
-				total++
+			switch f.Verdict() {
+			case Unbudgeted:
+				continue
+			case Met:
+				met++
+			case Missed, Open:
+				rest += fmt.Sprintf("- %s: %s, budget %s: %s\n", f.Name, f.quantity(), f.Budget, f.Verdict())
 			}
+			total++
 		}
 	}
-	missed := r.Missed()
-	if len(missed) == 0 {
-		return fmt.Sprintf("Budgets: all %d met.\n", total)
+	if rest != "" {
+		rest = " The others, open where the budget is within the interval:\n\n" + rest
+	} else {
+		rest = "\n"
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Budgets: %d of %d met. Missed:\n\n", total-len(missed), total)
-	for _, f := range missed {
-		fmt.Fprintf(&b, "- %s: %s, budget %s\n", f.Name, f.quantity(), f.Budget)
-	}
-	return b.String()
+	return fmt.Sprintf("Budgets: %d of %d met.", met, total) + rest
 }
 
 func (s Section) table() string {
 	var b strings.Builder
 	b.WriteString("| what | measured | n | budget | |\n|---|---:|---:|---:|---|\n")
 	for _, f := range s.Figures {
-		samples, budget, met := "", "", ""
+		samples, budget := "", ""
 		if f.Samples > 0 {
 			samples = strconv.Itoa(f.Samples)
 		}
 		if f.Budget != nil {
-			budget, met = f.Budget.String(), "**missed**"
-			if f.Met() {
-				met = "met"
-			}
+			budget = f.Budget.String()
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", f.Name, f.quantity(), samples, budget, met)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", f.Name, f.quantity(), samples, budget, f.Verdict())
 	}
 	return b.String()
 }
 
-// quantity is the value with its unit.
+// quantity is the value with its unit and its interval.
 func (f Figure) quantity() string {
 	if f.NotMeasured {
 		return "not measured"
 	}
-	if f.Unit == Ratio || f.Unit == Count {
-		return number(f.Value) + string(f.Unit)
+	text := number(f.Value)
+	if f.Unit != Ratio && f.Unit != Count {
+		text += " "
 	}
-	return number(f.Value) + " " + string(f.Unit)
+	text += string(f.Unit)
+	if f.Low != 0 || f.High != 0 {
+		text += fmt.Sprintf(" (%s to %s)", number(f.Low), number(f.High))
+	}
+	return text
 }
 
 // number writes three significant digits, and whole numbers in full.

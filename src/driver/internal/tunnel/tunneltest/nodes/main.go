@@ -161,6 +161,15 @@ func (n *node) CreateVolume(_ context.Context, q *pb.CreateVolumeRequest) (*pb.C
 	}}, nil
 }
 
+// ListVolumes implements csi.ControllerServer, for whoever looks for a volume on more than one node.
+func (n *node) ListVolumes(ctx context.Context, _ *pb.ListVolumesRequest) (*pb.ListVolumesResponse, error) {
+	all := &pb.ListVolumesResponse{}
+	return all, n.memory.Volumes(ctx, func(v *wire.Volume) error {
+		all.Entries = append(all.Entries, &pb.ListVolumesResponse_Entry{Volume: &pb.Volume{VolumeId: v.GetId()}})
+		return nil
+	})
+}
+
 // GetCapacity implements csi.ControllerServer.
 func (*node) GetCapacity(context.Context, *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
 	return csi.Capacity(room, room), nil
