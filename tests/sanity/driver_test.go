@@ -13,8 +13,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
-// patience is for things that take milliseconds unless they never come.
-const patience = 30 * time.Second
+// patience is for things that take milliseconds unless they never come, but for what an NFS client remembers of a
+// directory: up to a minute (acdirmax of nfs(5)).
+const patience = 2 * time.Minute
 
 // directory stands for a pool that is a plain directory on the machine's own disk.
 const directory = "directory"
