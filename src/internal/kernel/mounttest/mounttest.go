@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Image makes a file of a size in bytes, of which only what is written takes room, and a filesystem in it unless kind is
-// "".
+// Image makes a file of a size in bytes, of which only what is written takes room, and a filesystem in it unless kind
+// is "".
 func Image(tb testing.TB, path, kind string, bytes int64) {
 	tb.Helper()
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes)); err != nil {
@@ -37,7 +37,7 @@ func Device(tb testing.TB, image string, options ...string) string {
 func Disk(tb testing.TB, kind string, bytes int64, options ...string) (root string) {
 	tb.Helper()
 	image, root := filepath.Join(tb.TempDir(), "image"), tb.TempDir()
-	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil {
+	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil { //nolint:gosec // see above
 		tb.Fatal(err)
 	}
 	Image(tb, image, kind, bytes)
@@ -83,7 +83,7 @@ func unmount(tb testing.TB, path string) {
 // Run runs a program and returns what it prints. It also works in a clean-up, when the test's context is over.
 func Run(tb testing.TB, program string, args ...string) string {
 	tb.Helper()
-	out, err := exec.Command(program, args...).CombinedOutput() //nolint:noctx // see above
+	out, err := exec.Command(program, args...).CombinedOutput() //nolint:gosec,noctx // a test's own
 	if err != nil {
 		tb.Fatalf("%s %v (this needs root, util-linux, e2fsprogs, xfsprogs and btrfs-progs): %v\n%s", program, args, err, out)
 	}
