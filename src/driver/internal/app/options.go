@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
@@ -31,7 +32,6 @@ const (
 
 // Defaults that the chart and the documentation name as well.
 const (
-	defaultDriverName  = "kubevirt.io.hostpath-provisioner"
 	defaultTopologyKey = "topology.hostpath.csi/node"
 	defaultStateDir    = "/var/lib/hostpath-provisioner-state"
 	defaultKubeletDir  = "/var/lib/kubelet"
@@ -56,9 +56,9 @@ type options struct {
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
-	flags.StringVar(&o.endpoint, "endpoint", "unix://"+defaultKubeletDir+"/plugins/"+defaultDriverName+"/csi.sock",
+	flags.StringVar(&o.endpoint, "endpoint", "unix://"+defaultKubeletDir+"/plugins/"+names.Driver+"/csi.sock",
 		"the CSI socket, as unix:///path; the kubelet must see it at the same path")
-	flags.StringVar(&o.driverName, "driver-name", defaultDriverName, "name of the CSI driver")
+	flags.StringVar(&o.driverName, "driver-name", names.Driver, "name of the CSI driver")
 	flags.StringVar(&o.topologyKey, "topology-key", defaultTopologyKey, "topology segment that names a volume's node")
 	flags.StringVar(&o.nodeName, "node-name", getenv("NODE_NAME"), "name of this node (environment: NODE_NAME)")
 	flags.StringVar(&o.config, "config", "/etc/hostpath-provisioner/config.yaml", "file with the storage pools")

@@ -72,13 +72,7 @@ func (s *Server) twinsOf(node, name string) []string {
 // poolOf is the pool of a PersistentVolume, "" where it may be in any. One that names none is older than this
 // configuration may be.
 func (s *Server) poolOf(pv pool.PersistentVolume) string {
-	names := s.pools
-	if pv.Pool == "" {
-		s.mu.Lock()
-		names = slices.AppendSeq(slices.Clone(names), maps.Keys(s.leftPools))
-		s.mu.Unlock()
-	}
-	return pool.Default(names, pv.Pool)
+	return pool.Default(s.servedPools(), pv.Pool)
 }
 
 // servedPools are the configured pools, and those that left the configuration and that nodes serve.

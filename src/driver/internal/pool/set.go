@@ -213,7 +213,11 @@ func (s *Set) remembered(name string) guard.Remembered {
 	return s.memory[name]
 }
 
+// remember writes what the node is to know of a pool, unless it knows that already.
 func (s *Set) remember(name string, m guard.Memory) error {
+	if known := s.remembered(name); known.Err == nil && known.Equal(m) {
+		return nil
+	}
 	if err := s.state.Put(name, m); err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -237,12 +236,6 @@ func (c *Controller) TellNode(name, kind, reason, message string) {
 	uid := c.nodes[name].uid
 	c.mu.Unlock()
 	c.tell(reference{Kind: "Node", Name: name, UID: uid}, kind, reason, message)
-}
-
-// TellClaim reports something to the owner of a claim.
-func (c *Controller) TellClaim(claim records.Claim, kind, reason, message string) {
-	object := reference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
-	c.tell(object, kind, reason, message)
 }
 
 // TellVolume reports something on a PersistentVolume that somebody should look at.

@@ -34,8 +34,13 @@ func (c *Client) Warning(reason, message string) { c.event("Warning", reason, me
 
 // Tell reports something to the owner of a claim that is as it should be.
 func (c *Client) Tell(claim records.Claim, reason, message string) {
+	c.TellClaim(claim, "Normal", reason, message)
+}
+
+// TellClaim reports something to the owner of a claim; kind is Normal or Warning.
+func (r *requests) TellClaim(claim records.Claim, kind, reason, message string) {
 	object := reference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
-	c.tell(object, "Normal", reason, message)
+	r.tell(object, kind, reason, message)
 }
 
 // event queues an event on the Node object.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 )
 
@@ -96,7 +97,7 @@ func (c *Controller) keep(object any) (any, error) {
 		return &kept{ObjectMeta: bare(&o.ObjectMeta), ours: ours}, nil
 	case *storageClass:
 		k := &kept{ObjectMeta: bare(&o.ObjectMeta), ours: o.Provisioner == c.DriverName}
-		k.volume.Pool = o.Parameters[poolParameter]
+		k.volume.Pool = o.Parameters[names.StoragePoolParameter]
 		return k, nil
 	case *volumeClaim:
 		return keepClaim(o), nil

@@ -11,9 +11,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 )
 
-// poolParameter is the parameter of a StorageClass that names the pool (docs/reference/storageclass.md).
-const poolParameter = "storagePool"
-
 type (
 	storageClass struct {
 		metav1.TypeMeta   `json:",inline"`
