@@ -23,6 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -336,13 +337,13 @@ func TestEnforceEndsWithItsClient(t *testing.T) {
 
 func TestAdopt(t *testing.T) {
 	record := records.Record{
-		ID: "pvc-1", Pool: "local", Bytes: 10 << 30, Claim: records.Claim{Namespace: "shop", Name: "data", UID: "77"},
+		ID: "pvc-1", Pool: "local", Bytes: 10 << 30, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"},
 	}
 	shared := []pool.Status{{Name: "local"}, {Name: "everybodys", Shared: true}}
 	client, _ := serve(t, &domain{status: shared, adopt: func(id string, bytes int64) (records.Record, error) {
 		switch {
 		case id == "named":
-			return records.Record{}, fmt.Errorf("%w: pvc-1", volume.ErrNamed)
+			return records.Record{}, fmt.Errorf("%w: pvc-1", nodeapi.ErrNamed)
 		case bytes != 5:
 			t.Errorf("adopted with %d bytes", bytes)
 		}
@@ -387,7 +388,7 @@ spec:
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
-	record.Claim = records.Claim{}
+	record.Claim = nodeapi.Claim{}
 	if got, err := client.Adopt(t.Context(), "pvc-1", control.Adoption{Bytes: 5}); err != nil ||
 		strings.Contains(string(got), "claimRef") {
 		t.Errorf("of no claim: %s, %v", got, err)
@@ -411,7 +412,7 @@ func TestDiscard(t *testing.T) {
 	}}, me())
 	says(t, client.Discard(t.Context(), "pvc-1", "worker-2"))
 	for _, refusal := range []error{
-		records.ErrNotFound, volume.ErrPublished, volume.ErrNamed, volume.ErrClusterUnknown, pool.ErrAbsent,
+		records.ErrNotFound, volume.ErrPublished, nodeapi.ErrNamed, nodeapi.ErrClusterUnknown, pool.ErrAbsent,
 	} {
 		answer = fmt.Errorf("%w: because", refusal)
 		says(t, client.Discard(t.Context(), "pvc-1", "worker-2"), "refused", refusal.Error(), "because")
@@ -436,10 +437,10 @@ func TestHTTPCodes(t *testing.T) {
 		{nil, "{}", http.StatusNoContent},
 		{nil, "", http.StatusBadRequest},
 		{nil, `{"pvOnn": "x"}`, http.StatusBadRequest},
-		{records.ErrInvalidID, "{}", http.StatusBadRequest},
+		{nodeapi.ErrInvalidID, "{}", http.StatusBadRequest},
 		{records.ErrNotFound, "{}", http.StatusNotFound},
 		{volume.ErrPublished, "{}", http.StatusConflict},
-		{volume.ErrClusterUnknown, "{}", http.StatusServiceUnavailable},
+		{nodeapi.ErrClusterUnknown, "{}", http.StatusServiceUnavailable},
 		{os.ErrPermission, "{}", http.StatusInternalServerError},
 	} {
 		answer = test.answer

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // cluster stands in for what the controller knows.
@@ -125,7 +126,7 @@ func TestVolumesOfANode(t *testing.T) {
 	d := &domain{all: []volume.Summary{
 		{
 			Record: records.Record{
-				ID: "pvc-1", Pool: "local", Bytes: 1 << 30, Claim: records.Claim{Namespace: "shop", Name: "data"},
+				ID: "pvc-1", Pool: "local", Bytes: 1 << 30, Claim: nodeapi.Claim{Namespace: "shop", Name: "data"},
 			},
 			Enforcement: quota.Strict, Used: 5,
 		},

@@ -21,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Pools is what an admin can ask about and change.
@@ -213,16 +214,16 @@ func (s *Server) refusing(do func(w http.ResponseWriter, r *http.Request) error)
 func (s *Server) refusal(r *http.Request, err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
-	case slices.ContainsFunc([]error{errBadRequest, records.ErrInvalidID, volume.ErrInvalid, volume.ErrOutOfRange}, is):
+	case slices.ContainsFunc([]error{errBadRequest, nodeapi.ErrInvalidID, volume.ErrInvalid, volume.ErrOutOfRange}, is):
 		return http.StatusBadRequest
 	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown, errOfNode}, is):
 		return http.StatusNotFound
 	case slices.ContainsFunc([]error{
 		pool.ErrPresent, pool.ErrOtherCluster, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy,
-		volume.ErrLost, volume.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
+		volume.ErrLost, nodeapi.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
 	}, is):
 		return http.StatusConflict
-	case is(volume.ErrClusterUnknown):
+	case is(nodeapi.ErrClusterUnknown):
 		return http.StatusServiceUnavailable
 	}
 	s.Log.ErrorContext(r.Context(), "cannot do what an admin asked for", logging.KeyRequest, r.URL.Path,

@@ -13,12 +13,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // TestANodeIsAway: within its grace nothing changes; after that claims go elsewhere, and its capacity is 0.
@@ -26,7 +24,7 @@ func TestANodeIsAway(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t)
-	r.drivers, r.pvs = []string{"a"}, []pool.PersistentVolume{named("v", "a")}
+	r.drivers, r.pvs = []string{"a"}, []nodeapi.PersistentVolume{named("v", "a")}
 	r.gone["a"] = time.Time{}
 	away := func(why string) {
 		t.Helper()
@@ -57,7 +55,7 @@ func TestANodeIsAway(t *testing.T) {
 		wantCode(t, r.remove(t, "v"), codes.Unavailable, "node a is not connected")
 		r.set(func() { r.unsure = true })
 		wantCode(t, r.remove(t, "v"), codes.Unavailable, "see whether node a, which is not connected, is gone: "+
-			volume.ErrClusterUnknown.Error()+": forbidden")
+			nodeapi.ErrClusterUnknown.Error()+": forbidden")
 		r.set(func() { r.unsure = false })
 	}
 	away("it never came")
@@ -141,7 +139,7 @@ func TestRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pv := named("v", "z")
 			pv.Released = c.released
-			r.set(func() { r.pvs, r.gone = []pool.PersistentVolume{pv}, map[string]time.Time{"z": c.gone} })
+			r.set(func() { r.pvs, r.gone = []nodeapi.PersistentVolume{pv}, map[string]time.Time{"z": c.gone} })
 			wantCode(t, r.expand(t, "v"), codes.Unavailable, "node z is not connected")
 			wantCode(t, r.remove(t, "v"), c.want, "node z is not connected")
 			events := r.told("")
@@ -156,7 +154,7 @@ func TestRelease(t *testing.T) {
 	r.hub.Connect(t, &z.Node)
 	pv := named("v", "z")
 	pv.Released = "z"
-	r.set(func() { r.pvs = []pool.PersistentVolume{pv} })
+	r.set(func() { r.pvs = []nodeapi.PersistentVolume{pv} })
 	if err := r.remove(t, "v"); err != nil || z.asked() != "delete v" || len(r.told("")) > 0 {
 		t.Errorf("connected: %v", err)
 	}
@@ -171,7 +169,7 @@ func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
 			t.Parallel()
 			a, c := newNode("a", gib), newNode("c", gib)
 			r := start(t, a)
-			r.set(func() { r.pvs, r.gone["c"] = []pool.PersistentVolume{named("v")}, r.now })
+			r.set(func() { r.pvs, r.gone["c"] = []nodeapi.PersistentVolume{named("v")}, r.now })
 			if forget {
 				r.server.Forget("c")
 			} else {
@@ -275,7 +273,7 @@ func TestOrphans(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t)
-	r.pvs = []pool.PersistentVolume{named("good", "a"), named("elsewhere", "b"), named("everywhere")}
+	r.pvs = []nodeapi.PersistentVolume{named("good", "a"), named("elsewhere", "b"), named("everywhere")}
 	a.Put(suspects(r)...)
 	r.look(t)
 	for round := range 3 {
@@ -356,13 +354,13 @@ func TestOverview(t *testing.T) {
 	a, b := newNode("a", gib), newNode("b", 2*gib)
 	r := start(t, a, b)
 	lost := named("lost", "c")
-	lost.Claim = records.Claim{Namespace: "default", Name: "lost"}
+	lost.Claim = nodeapi.Claim{Namespace: "default", Name: "lost"}
 	former := named("former", "b")
 	unsaid := named("unsaid", "b") // of the default pool
 	former.Pool, unsaid.Pool = "former", ""
 	r.set(func() {
 		r.drivers = append(r.drivers, "c")
-		r.pvs = []pool.PersistentVolume{
+		r.pvs = []nodeapi.PersistentVolume{
 			named("good", "a"), named("elsewhere", "b"), named("everywhere"), lost, named("missing", "b"), former, unsaid,
 		}
 	})
@@ -408,7 +406,7 @@ func TestANodeHangs(t *testing.T) {
 	b.Search = func(ctx context.Context, _ string) (bool, error) { return false, hang(ctx) }
 	b.answers(func(ctx context.Context, _ string) error { return hang(ctx) })
 	r := start(t, a, b)
-	r.pvs = []pool.PersistentVolume{named("on-a", "a"), named("on-b", "b")}
+	r.pvs = []nodeapi.PersistentVolume{named("on-a", "a"), named("on-b", "b")}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	ended := make(chan error, 20)

@@ -6,7 +6,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -21,7 +21,7 @@ func TestManyNodesInAPoolForOne(t *testing.T) {
 	create := func(uid, node string, mode pb.VolumeCapability_AccessMode_Mode) error {
 		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
 			Name: "pvc-" + uid, CapacityRange: &pb.CapacityRange{RequiredBytes: 1},
-			Parameters: map[string]string{csi.KeyPool: "local"},
+			Parameters: map[string]string{names.StoragePoolParameter: "local"},
 			VolumeCapabilities: []*pb.VolumeCapability{{
 				AccessMode: &pb.VolumeCapability_AccessMode{Mode: mode},
 				AccessType: &pb.VolumeCapability_Mount{Mount: &pb.VolumeCapability_MountVolume{}},

@@ -12,12 +12,11 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // orphans are those of one pool on one node.
@@ -108,8 +107,8 @@ func (s *Server) searchNode(ctx context.Context, node string) {
 
 func (s *Server) warn(node, name, reason, why string, ids []string) {
 	s.Log.Warn("volumes are orphaned", logging.KeyNode, node, logging.KeyPool, name, logging.KeyReason, reason,
-		logging.KeyVolumes, guard.Abridge(ids))
-	s.Events.TellNode(node, "Warning", reason, fmt.Sprintf("pool %s: %s: %s", name, why, guard.Abridge(ids)))
+		logging.KeyVolumes, abridge.Names(ids))
+	s.Events.TellNode(node, "Warning", reason, fmt.Sprintf("pool %s: %s: %s", name, why, abridge.Names(ids)))
 }
 
 func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
@@ -129,7 +128,7 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 			}
 		}
 		pv, _, err := s.PVs.Get(ctx, v.GetId())
-		if errors.Is(err, volume.ErrNamed) { // by more than one
+		if errors.Is(err, nodeapi.ErrNamed) { // by more than one
 			return nil
 		}
 		if err != nil {
@@ -139,7 +138,7 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 		case unnamed:
 			f.unnamed = append(f.unnamed, v.GetId())
 		case elsewhere:
-			f.elsewhere = append(f.elsewhere, fmt.Sprintf("%s (node %s)", v.GetId(), guard.Abridge(pv.Nodes)))
+			f.elsewhere = append(f.elsewhere, fmt.Sprintf("%s (node %s)", v.GetId(), abridge.Names(pv.Nodes)))
 		}
 		return nil
 	})
@@ -162,7 +161,7 @@ func (s *Server) alone(v *wire.Volume) bool {
 
 // orphaned is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the
 // zero one. What is in a shared pool, every node has, whichever the PersistentVolume names.
-func (s *Server) orphaned(v *wire.Volume, pv pool.PersistentVolume, node string) string {
+func (s *Server) orphaned(v *wire.Volume, pv nodeapi.PersistentVolume, node string) string {
 	switch {
 	case v.GetEphemeral(), pv.Handle == "":
 		return unnamed

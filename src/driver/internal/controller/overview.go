@@ -12,10 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Nodes implements control.Overview.
@@ -54,7 +53,7 @@ const listTimeout = 20 * time.Second
 
 // Volumes implements control.Overview: those of the connected nodes, and those that only a PersistentVolume names.
 func (s *Server) Volumes(ctx context.Context) ([]control.Volume, error) {
-	named := map[string]pool.PersistentVolume{}
+	named := map[string]nodeapi.PersistentVolume{}
 	for _, pv := range s.PVs.List() {
 		named[pv.Handle] = pv
 	}
@@ -91,7 +90,7 @@ func (s *Server) Volumes(ctx context.Context) ([]control.Volume, error) {
 }
 
 func (s *Server) volumesOf(
-	ctx context.Context, p *tunnel.Peer, named map[string]pool.PersistentVolume,
+	ctx context.Context, p *tunnel.Peer, named map[string]nodeapi.PersistentVolume,
 ) (found []control.Volume, err error) {
 	err = p.Volumes(ctx, func(v *wire.Volume) error {
 		pv := named[v.GetId()]
@@ -101,7 +100,7 @@ func (s *Server) volumesOf(
 		shown := control.Volume{
 			ID: v.GetId(), Node: p.Name, Pool: v.GetPool(), Bytes: v.GetBytes(), Used: v.GetUsed(), PV: pv.Name,
 			Enforcement: v.GetEnforcement(),
-			Claim:       records.Claim{Namespace: v.GetClaimNamespace(), Name: v.GetClaimName()}.String(),
+			Claim:       nodeapi.Claim{Namespace: v.GetClaimNamespace(), Name: v.GetClaimName()}.String(),
 		}
 		if s.alone(v) {
 			shown.State = map[string]string{
@@ -115,7 +114,7 @@ func (s *Server) volumesOf(
 }
 
 // unseen is a volume that no node has shown.
-func (s *Server) unseen(pv pool.PersistentVolume, silent map[string]string) control.Volume {
+func (s *Server) unseen(pv nodeapi.PersistentVolume, silent map[string]string) control.Volume {
 	v := control.Volume{
 		ID: pv.Handle, Node: strings.Join(pv.Nodes, ","), Pool: pv.Pool, Bytes: pv.Bytes, Used: -1, PV: pv.Name,
 		Claim: pv.Claim.String(), State: "not found",

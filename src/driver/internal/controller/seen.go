@@ -6,8 +6,9 @@ import (
 	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // see takes note of the pools that left the configuration and that nodes serve, and of pools that several nodes show.
@@ -54,7 +55,7 @@ type poolID struct{ name, id string }
 
 func severalNodes(name string, nodes []string) string {
 	return fmt.Sprintf("pool %s has scope node, and is one filesystem on the nodes %s: what one of them does not know "+
-		"it may undo; give each node a filesystem of its own, or the pool the scope shared", name, guard.Abridge(nodes))
+		"it may undo; give each node a filesystem of its own, or the pool the scope shared", name, abridge.Names(nodes))
 }
 
 // twinsOf are the other nodes that show the same filesystem as a node's pool, which is not shared.
@@ -71,7 +72,7 @@ func (s *Server) twinsOf(node, name string) []string {
 
 // poolOf is the pool of a PersistentVolume, "" where it may be in any. One that names none is older than this
 // configuration may be.
-func (s *Server) poolOf(pv pool.PersistentVolume) string {
+func (s *Server) poolOf(pv nodeapi.PersistentVolume) string {
 	return pool.Default(s.servedPools(), pv.Pool)
 }
 

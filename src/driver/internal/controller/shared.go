@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
@@ -97,7 +97,7 @@ func (s *Server) anyOf(name, id string, preferred []string) (node string, err er
 
 // sharedPoolOf is the shared pool that a request is about, "" for another pool.
 func (s *Server) sharedPoolOf(q *pb.CreateVolumeRequest) string {
-	if name := pool.Default(s.pools, q.GetParameters()[csi.KeyPool]); s.shared(name) {
+	if name := pool.Default(s.pools, q.GetParameters()[names.StoragePoolParameter]); s.shared(name) {
 		return name
 	}
 	return ""

@@ -15,10 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -164,7 +163,7 @@ func (r running) shared(t *testing.T, id string, nodes ...string) {
 	t.Helper()
 	q := &pb.CreateVolumeRequest{
 		Name: id, CapacityRange: &pb.CapacityRange{RequiredBytes: gib},
-		Parameters:                map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: "claim"},
+		Parameters:                map[string]string{nodeapi.KeyClaimNS: "default", nodeapi.KeyClaimName: "claim"},
 		AccessibilityRequirements: &pb.TopologyRequirement{},
 	}
 	for _, n := range nodes {
@@ -186,7 +185,7 @@ func TestANodeWithAnotherFilesystemServesNothing(t *testing.T) {
 	r := startKnown(t, a, b)
 	r.shared(t, "pvc-9", "a")
 	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3", "pvc-4"} {
-		r.set(func() { r.pvs = append(r.pvs, pool.PersistentVolume{Name: id, Handle: id, Pool: "local"}) })
+		r.set(func() { r.pvs = append(r.pvs, nodeapi.PersistentVolume{Name: id, Handle: id, Pool: "local"}) })
 		wantCode(t, r.remove(t, id), codes.OK, "")
 	}
 	if got := a.asked(); got != "" {
@@ -209,7 +208,7 @@ func TestNodesWithoutRoomInASharedPool(t *testing.T) {
 		t.Errorf("capacity of the selected node: %d, %v", got, err)
 	}
 	b.shows("AAAA", 0, false) // full
-	r.set(func() { r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}} })
+	r.set(func() { r.pvs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}} })
 	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
 }
 
@@ -233,7 +232,7 @@ func TestASharedVolumeIsOnAllNodes(t *testing.T) {
 		n.Put(&wire.Volume{Id: "pvc-1", Pool: "local", Created: 1})
 	}
 	r := startKnown(t, a, b)
-	r.set(func() { r.pvs = []pool.PersistentVolume{named("pvc-1", "b")} })
+	r.set(func() { r.pvs = []nodeapi.PersistentVolume{named("pvc-1", "b")} })
 	all, err := r.server.Volumes(t.Context())
 	if err != nil || len(all) != 1 || all[0].State != "" {
 		t.Errorf("shown are %+v, %v", all, err)
@@ -249,7 +248,7 @@ func TestAPoolThatNobodyKnows(t *testing.T) {
 	})
 	r := start(t, a, b)
 	r.set(func() {
-		r.pvs = []pool.PersistentVolume{
+		r.pvs = []nodeapi.PersistentVolume{
 			{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs"}, {Name: "pvc-2", Handle: "pvc-2", Pool: "local"},
 		}
 	})
@@ -274,7 +273,7 @@ func TestSharedVolumes(t *testing.T) {
 		t.Errorf("a repeated request came to %q", got)
 	}
 	r.set(func() {
-		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}}
+		r.pvs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}}
 	})
 	wantCode(t, r.expand(t, "pvc-1"), codes.OK, "")
 	c.Remove("pvc-1") // what b deletes is gone on c
@@ -341,7 +340,7 @@ func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 	r := start(t, a, b)
 	r.set(func() {
 		r.ids = map[string]string{"nfs": "AAAA"}
-		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs", Bytes: gib}}
+		r.pvs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs", Bytes: gib}}
 	})
 	r.look(t)
 	tunneltest.Until(t, "the nodes are told which filesystem it is", func() bool {
@@ -383,7 +382,7 @@ func TestANodesPoolThatLeftTheConfiguration(t *testing.T) {
 	b.Show(left("old", "BBBB", true))
 	r := start(t, a, b)
 	r.set(func() {
-		r.pvs = []pool.PersistentVolume{named("pvc-1", "a"), named("pvc-2", "a")}
+		r.pvs = []nodeapi.PersistentVolume{named("pvc-1", "a"), named("pvc-2", "a")}
 		r.pvs[0].Pool, r.pvs[1].Pool = "old", ""
 	})
 	r.look(t)
@@ -475,7 +474,7 @@ func TestADeleteOfASharedVolumeIsConfirmed(t *testing.T) {
 	r := startKnown(t, a, b)
 	b.Put(&wire.Volume{Id: "pvc-1", Pool: "local"})
 	r.set(func() {
-		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}}}
+		r.pvs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}}}
 	})
 	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable,
 		"node a has deleted volume pvc-1 of pool local, and node b still has it")

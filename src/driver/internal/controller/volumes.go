@@ -10,12 +10,13 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 )
 
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
@@ -47,7 +48,7 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
 	v.VolumeContext = csi.Attributes(v.GetVolumeContext(), q.GetParameters(),
-		pool.Default(s.pools, q.GetParameters()[csi.KeyPool]))
+		pool.Default(s.pools, q.GetParameters()[names.StoragePoolParameter]))
 	if s.sharedPoolOf(q) != "" {
 		v.AccessibleTopology = nil
 	}
@@ -74,7 +75,7 @@ func (s *Server) reportUnenforced(q *pb.CreateVolumeRequest, attributes map[stri
 	if !told {
 		s.Events.TellClaim(claim, "Normal", "SizeNotEnforced", fmt.Sprintf("pool %s has no quota on node %s: nothing keeps "+
 			"this volume, or others of its StorageClass, to its size; each has the attribute enforcement=none",
-			attributes[csi.KeyPool], node))
+			attributes[names.StoragePoolParameter], node))
 	}
 }
 
@@ -136,7 +137,7 @@ func (s *Server) deletable(id string) error {
 		}
 		return status.Errorf(codes.FailedPrecondition, "PersistentVolumes %s all have the volumeHandle %s, and its data is "+
 			"theirs; keep one of them, and set the reclaim policy of the others to Retain before you delete them",
-			guard.Abridge(names), id)
+			abridge.Names(names), id)
 	}
 	return nil
 }
@@ -231,7 +232,7 @@ func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, er
 // GetCapacity implements csi.ControllerServer from what the nodes have said last. An error leaves the figures that are
 // published: so it is while a node is away, until the scheduler is to choose another.
 func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	name := pool.Default(s.pools, q.GetParameters()[csi.KeyPool])
+	name := pool.Default(s.pools, q.GetParameters()[names.StoragePoolParameter])
 	segments := q.GetAccessibleTopology().GetSegments()
 	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
 		var room, largest int64

@@ -7,12 +7,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
+
+// WaitingClaim is a claim of one of the driver's StorageClasses that has no volume.
+type WaitingClaim struct {
+	Claim nodeapi.Claim
+	Pool  string // the class's storagePool
+	Bytes int64
+	Since time.Time // its creation
+}
 
 // claimPatience is how long a claim may wait before its owner is told why: volumes take a second.
 const claimPatience = 30 * time.Second
@@ -88,11 +97,11 @@ func (s *Server) explain(told map[string]string) map[string]string {
 }
 
 // reason is why a claim waits, "" where its pool is not to blame.
-func (s *Server) reason(c pool.WaitingClaim, pools map[string]standing) (reason, message string) {
+func (s *Server) reason(c WaitingClaim, pools map[string]standing) (reason, message string) {
 	name := pool.Default(s.pools, c.Pool)
 	if !slices.Contains(s.pools, name) {
 		return "PoolUnknown", fmt.Sprintf("%s of the StorageClass: %.64q is in no configuration; want one of %s",
-			csi.KeyPool, c.Pool, strings.Join(s.pools, ", "))
+			names.StoragePoolParameter, c.Pool, strings.Join(s.pools, ", "))
 	}
 	is, ok := pools[name]
 	if !ok {

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // TestWhyClaimsWait: their owners are told once, on which nodes the pool is missing and why.
@@ -19,15 +19,15 @@ func TestWhyClaimsWait(t *testing.T) {
 		n.Show(&wire.Pool{Name: "local", State: "absent", Message: "nothing is mounted at /mnt/ssd"})
 	}
 	r := start(t, a, b)
-	claim := func(name, in string, bytes int64, since time.Time) pool.WaitingClaim {
-		return pool.WaitingClaim{
-			Claim: records.Claim{Namespace: "shop", Name: name, UID: name}, Pool: in, Bytes: bytes, Since: since,
+	claim := func(name, in string, bytes int64, since time.Time) controller.WaitingClaim {
+		return controller.WaitingClaim{
+			Claim: nodeapi.Claim{Namespace: "shop", Name: name, UID: name}, Pool: in, Bytes: bytes, Since: since,
 		}
 	}
 	old := r.now.Add(-time.Minute)
 	r.set(func() {
 		r.drivers = append(r.drivers, "c", "d", "e")
-		r.waiting = []pool.WaitingClaim{
+		r.waiting = []controller.WaitingClaim{
 			claim("small", "", gib/2, old), claim("large", "local", 10*gib, old), claim("unknown", "ssd", 1, old),
 			claim("new", "local", gib, r.now),
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 )
 
 func (s *server) NodeGetCapabilities(
@@ -46,7 +47,7 @@ func (s *server) NodePublishVolume(
 		ID: q.GetVolumeId(), Target: target, Options: options,
 		SingleWriter: mode == pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 	}
-	err := cmp.Or(volumeID("volume_id", q.GetVolumeId()), targetErr, optionsErr)
+	err := cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), targetErr, optionsErr)
 	if err == nil && attributes[keyEphemeral] == "true" {
 		request.Inline, err = s.inlineSpec(q.GetVolumeId(), attributes)
 	}
@@ -60,7 +61,7 @@ func (s *server) NodeUnpublishVolume(
 	ctx context.Context, q *pb.NodeUnpublishVolumeRequest,
 ) (*pb.NodeUnpublishVolumeResponse, error) {
 	target, err := s.target(q.GetTargetPath())
-	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), err); err == nil {
+	if err = cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), err); err == nil {
 		err = s.Publisher.Unpublish(ctx, q.GetVolumeId(), target)
 	}
 	return answered(unpublish, &pb.NodeUnpublishVolumeResponse{}, err)
@@ -70,7 +71,7 @@ func (s *server) NodeGetVolumeStats(
 	ctx context.Context, q *pb.NodeGetVolumeStatsRequest,
 ) (*pb.NodeGetVolumeStatsResponse, error) {
 	var stats volume.Stats
-	err := cmp.Or(volumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()))
+	err := cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()))
 	if err == nil {
 		stats, err = s.Publisher.Stats(ctx, q.GetVolumeId(), path.Clean(q.GetVolumePath()))
 	}
@@ -91,7 +92,7 @@ func (s *server) NodeExpandVolume(
 ) (*pb.NodeExpandVolumeResponse, error) {
 	bytes, limit, err := growth(q.GetCapacityRange())
 	var v volume.Volume
-	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()), err); err == nil {
+	if err = cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()), err); err == nil {
 		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit)
 	}
 	return answered(expand, &pb.NodeExpandVolumeResponse{CapacityBytes: v.Bytes}, err)
@@ -120,7 +121,7 @@ func (s *server) NodeGetVolumeHealth(
 	ctx context.Context, q *pb.NodeGetVolumeHealthRequest,
 ) (*pb.NodeGetVolumeHealthResponse, error) {
 	var health volume.Health
-	err := volumeID("volume_id", q.GetVolumeId())
+	err := csi.CheckVolumeID("volume_id", q.GetVolumeId())
 	if err == nil {
 		_, health, err = s.Volumes.Get(ctx, q.GetVolumeId())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -226,7 +227,7 @@ func TestPublishInline(t *testing.T) {
 	}
 	want := volume.PublishRequest{ID: "csi-0a", Target: target, Inline: &volume.Spec{
 		ID: "csi-0a", Pool: "local", Bytes: 2 << 30, Inodes: 100, Mode: 0o777, OnDelete: records.Purge, Ephemeral: true,
-		Claim:      records.Claim{Namespace: "shop", Name: "web-0", UID: "77"},
+		Claim:      nodeapi.Claim{Namespace: "shop", Name: "web-0", UID: "77"},
 		Parameters: map[string]string{"size": "2Gi", "inodeLimit": "100"},
 	}}
 	if diff := cmp.Diff(want, asked); diff != "" {

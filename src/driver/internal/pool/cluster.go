@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -39,7 +40,7 @@ func (s *Set) Resolve(name string) (string, error) {
 
 // PoolOf names the pool that a PersistentVolume is in; ok is false where it may be in any. One that names none is older
 // than this configuration may be.
-func (s *Set) PoolOf(pv PersistentVolume) (name string, ok bool) {
+func (s *Set) PoolOf(pv nodeapi.PersistentVolume) (name string, ok bool) {
 	name = Default(s.Names(), pv.Pool)
 	return s.nameNow(name), name != ""
 }
@@ -84,12 +85,12 @@ func (s *Set) SetNodeLabels(labels map[string]string) {
 type pvCache struct {
 	mu  sync.Mutex
 	at  time.Time
-	pvs []PersistentVolume
+	pvs []nodeapi.PersistentVolume
 	err error
 }
 
 // listed gives the PersistentVolumes of the driver, as they were at most askAgain ago.
-func (s *Set) listed(ctx context.Context) ([]PersistentVolume, error) {
+func (s *Set) listed(ctx context.Context) ([]nodeapi.PersistentVolume, error) {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	old := s.Now().Sub(s.cache.at)

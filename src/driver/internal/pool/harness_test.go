@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -31,14 +32,14 @@ func must(tb testing.TB, err error) {
 // cluster is the PersistentVolumes that the API knows.
 type cluster struct {
 	mu    sync.Mutex
-	pvs   []PersistentVolume
+	pvs   []nodeapi.PersistentVolume
 	err   error
 	asked int
 	// arrived, if set, receives when the API is asked, which answers once answer is closed.
 	arrived, answer chan struct{}
 }
 
-func (c *cluster) List(context.Context) ([]PersistentVolume, error) {
+func (c *cluster) List(context.Context) ([]nodeapi.PersistentVolume, error) {
 	c.mu.Lock()
 	c.asked++
 	arrived, answer := c.arrived, c.answer
@@ -52,15 +53,15 @@ func (c *cluster) List(context.Context) ([]PersistentVolume, error) {
 	return slices.Clone(c.pvs), c.err
 }
 
-func (c *cluster) knows(err error, pvs ...PersistentVolume) {
+func (c *cluster) knows(err error, pvs ...nodeapi.PersistentVolume) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pvs, c.err = pvs, err
 }
 
-// here is a PersistentVolume of this node.
-func here(handle, pool string) PersistentVolume {
-	return PersistentVolume{Name: handle, Handle: handle, Pool: pool, Here: true, Nodes: []string{"this"}}
+// here is a nodeapi.PersistentVolume of this node.
+func here(handle, pool string) nodeapi.PersistentVolume {
+	return nodeapi.PersistentVolume{Name: handle, Handle: handle, Pool: pool, Here: true, Nodes: []string{"this"}}
 }
 
 // events are those on the Node.

@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -33,25 +33,9 @@ var (
 	ErrPresent   = errors.New("pool is present")
 )
 
-// PersistentVolume is what the cluster says about a volume of this driver.
-type PersistentVolume struct {
-	Name, UID string
-	Handle    string // volumeHandle, our id
-	Pool      string // attribute storagePool; "" on PVs that name none
-	// Here reports that the node affinity names this node; Nodes are those that it names by the driver's topology key.
-	Here  bool
-	Nodes []string
-	Bytes int64 // capacity
-	// OnDelete is the attribute of that name where the PV has a valid one, else "".
-	OnDelete records.Disposal
-	// Released is the node that the annotation <driver name>/release-volume names, "" without one.
-	Released string
-	Claim    records.Claim
-}
-
 // PVs lists the PersistentVolumes of this driver, on all nodes.
 type PVs interface {
-	List(ctx context.Context) ([]PersistentVolume, error)
+	List(ctx context.Context) ([]nodeapi.PersistentVolume, error)
 }
 
 // Events are told to people on the Node object.

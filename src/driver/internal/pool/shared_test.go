@@ -9,6 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -100,7 +101,7 @@ func TestAVolumeThatIsMissingKeepsNoNodeAway(t *testing.T) {
 	n.check(t)
 	joining := join(t, n.memory, everybodys())
 	joining.Set.memory = map[string]guard.Remembered{}
-	joining.cluster.knows(nil, PersistentVolume{Name: "typo", Handle: "typo", Pool: "everybodys"})
+	joining.cluster.knows(nil, nodeapi.PersistentVolume{Name: "typo", Handle: "typo", Pool: "everybodys"})
 	joining.tell(guard.Told{ID: n.status(t, "everybodys").ID})
 	joining.check(t)
 	joining.wants(t, "everybodys", true, "")

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -109,7 +109,7 @@ func (p *Peer) Volumes(ctx context.Context, visit func(*wire.Volume) error) erro
 	stream, err := wire.NewNodeClient(p).Volumes(ctx, &wire.VolumesRequest{}, grpc.MaxCallRecvMsgSize(maxVolume))
 	for count := 0; err == nil; count++ {
 		var v *wire.Volume
-		if v, err = stream.Recv(); err == nil && records.ValidateID(v.GetId()) == nil && poolspec.ValidName(v.GetPool()) {
+		if v, err = stream.Recv(); err == nil && nodeapi.ValidateID(v.GetId()) == nil && poolspec.ValidName(v.GetPool()) {
 			err = visit(v)
 		}
 		if err == nil && count > maxVolumes {

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -61,7 +62,7 @@ func (m *Manager) poolOf(ctx context.Context, s Spec) string {
 }
 
 func (m *Manager) record(s Spec) (records.Record, error) {
-	if err := records.ValidateID(s.ID); err != nil {
+	if err := nodeapi.ValidateID(s.ID); err != nil {
 		return records.Record{}, err
 	}
 	size, err := WholeBlocks(s.Bytes, s.MaxBytes)

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -180,7 +181,7 @@ func synchronised() bool { return true }
 func spec(id string) volume.Spec {
 	return volume.Spec{
 		ID: id, Pool: "local", Bytes: mebibyte, Mode: 0o777, OnDelete: records.Trash,
-		Claim: records.Claim{Namespace: "ns", Name: "claim"},
+		Claim: nodeapi.Claim{Namespace: "ns", Name: "claim"},
 	}
 }
 

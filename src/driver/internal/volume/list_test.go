@@ -11,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // has fails the test unless a node's answer about an id is the one that is wanted.
@@ -53,7 +54,7 @@ type slowCluster struct {
 	begun, goOn chan struct{}
 }
 
-func (s *slowCluster) Get(ctx context.Context, id string) (pool.PersistentVolume, bool, error) {
+func (s *slowCluster) Get(ctx context.Context, id string) (nodeapi.PersistentVolume, bool, error) {
 	close(s.begun)
 	<-s.goOn
 	return s.cluster.Get(ctx, id)

@@ -20,24 +20,23 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Errors of volumes; package csi maps them, with those of the rooms below, to gRPC codes in one table.
 var (
-	ErrInvalid        = errors.New("invalid request") // bad input; the message names the field
-	ErrOutOfRange     = errors.New("size outside the limits")
-	ErrBelowUse       = errors.New("size is below what the volume uses")
-	ErrNotEnforced    = errors.New("the volume is not held to its size")
-	ErrUnsupported    = errors.New("that cannot be done with this volume")
-	ErrExists         = errors.New("volume exists with other properties")
-	ErrLost           = errors.New("volume has lost its data")
-	ErrUncertain      = errors.New("it is not certain that the volume is gone")
-	ErrBusy           = errors.New("volume is being worked on")
-	ErrPublished      = errors.New("volume is published")
-	ErrNamed          = errors.New("a PersistentVolume names the volume")
-	ErrTargetTaken    = errors.New("target path is taken")
-	ErrSingleWriter   = errors.New("volume is already published elsewhere on this node")
-	ErrClusterUnknown = errors.New("the Kubernetes API did not answer")
+	ErrInvalid      = errors.New("invalid request") // bad input; the message names the field
+	ErrOutOfRange   = errors.New("size outside the limits")
+	ErrBelowUse     = errors.New("size is below what the volume uses")
+	ErrNotEnforced  = errors.New("the volume is not held to its size")
+	ErrUnsupported  = errors.New("that cannot be done with this volume")
+	ErrExists       = errors.New("volume exists with other properties")
+	ErrLost         = errors.New("volume has lost its data")
+	ErrUncertain    = errors.New("it is not certain that the volume is gone")
+	ErrBusy         = errors.New("volume is being worked on")
+	ErrPublished    = errors.New("volume is published")
+	ErrTargetTaken  = errors.New("target path is taken")
+	ErrSingleWriter = errors.New("volume is already published elsewhere on this node")
 )
 
 // Spec is a request for a volume, complete and validated by the caller except for the id.
@@ -50,7 +49,7 @@ type Spec struct {
 	Mode       fs.FileMode // of the volume's root directory, as UID and GID
 	UID, GID   int
 	OnDelete   records.Disposal
-	Claim      records.Claim
+	Claim      nodeapi.Claim
 	Parameters map[string]string // kept in the record as they were given
 	Ephemeral  bool              // an inline volume, the only kind that Unpublish deletes
 }

@@ -22,10 +22,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
