@@ -238,13 +238,11 @@ func (o *options) pools() ([]poolspec.Pool, error) {
 func (o *options) apart(pools []poolspec.Pool) error {
 	var problems []error
 	for i, p := range pools {
-		if poolspec.Within(p.Path, o.stateDir) || poolspec.Within(o.stateDir, p.Path) {
-			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and --state-dir %s lie in one another; want "+
-				"separate directories", i, p.Path, o.stateDir))
-		}
-		if poolspec.Within(p.Path, o.kubeletDir) {
-			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q lies in --kubelet-dir %s; want a directory of "+
-				"its own", i, p.Path, o.kubeletDir))
+		other := poolspec.Clash(p.Path, poolspec.Directory{What: "--state-dir", Path: o.stateDir},
+			poolspec.Directory{What: "--kubelet-dir", Path: o.kubeletDir})
+		if other != "" {
+			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and %s lie in one another; want separate "+
+				"directories", i, p.Path, other))
 		}
 	}
 	return errors.Join(problems...)

@@ -11,12 +11,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // choose gives the node for a new volume: the one that is asked for, the one that the claim carries, or the one with
@@ -104,7 +104,7 @@ func claimOf(q *pb.CreateVolumeRequest) nodeapi.Claim {
 // roomiest is the connected node with the most room, among those allowed.
 func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, error) {
 	asked := q.GetParameters()[names.StoragePoolParameter]
-	name := pool.Default(s.pools, asked)
+	name := poolspec.DefaultPool(s.pools, asked)
 	if !slices.Contains(s.pools, name) {
 		return "", status.Errorf(codes.InvalidArgument, "parameters.%s: %.64q is in no configuration; want one of %s",
 			names.StoragePoolParameter, asked, strings.Join(s.pools, ", "))
@@ -129,7 +129,7 @@ func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, 
 // allowMany refuses a volume for many nodes in a pool that has sharedAccess for a single one, once the nodeSelector
 // selects a second, connected or not. What an earlier request has made before that stays, like all such volumes.
 func (s *Server) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *tunnel.Peer) error {
-	name := pool.Default(s.pools, q.GetParameters()[names.StoragePoolParameter])
+	name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter])
 	i := slices.Index(s.pools, name)
 	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) || i < 0 || !s.Pools[i].SharedAccess {
 		return nil // or the node refuses it

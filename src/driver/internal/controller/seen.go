@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // see takes note of the pools that left the configuration and that nodes serve, and of pools that several nodes show.
@@ -73,7 +73,7 @@ func (s *Server) twinsOf(node, name string) []string {
 // poolOf is the pool of a PersistentVolume, "" where it may be in any. One that names none is older than this
 // configuration may be.
 func (s *Server) poolOf(pv nodeapi.PersistentVolume) string {
-	return pool.Default(s.servedPools(), pv.Pool)
+	return poolspec.DefaultPool(s.servedPools(), pv.Pool)
 }
 
 // servedPools are the configured pools, and those that left the configuration and that nodes serve.

@@ -144,7 +144,7 @@ func (c Config) validate() error {
 	if min(c.NodeGrace, c.GoneAfter, c.OrphanAge) <= 0 {
 		return errors.New("controller: want positive times")
 	}
-	isShared := func(p poolspec.Pool) bool { return p.Scope == poolspec.ScopeShared }
+	isShared := func(p poolspec.Pool) bool { return p.Shared() }
 	if slices.ContainsFunc(c.Pools, isShared) && c.Identities == nil {
 		return errors.New("controller: a pool is shared, and Identities of its Config is missing")
 	}

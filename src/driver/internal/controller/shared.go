@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -39,7 +38,7 @@ const (
 func (s *Server) shared(name string) bool {
 	i := slices.IndexFunc(s.Pools, func(p poolspec.Pool) bool { return p.Name == name })
 	if i >= 0 {
-		return s.Pools[i].Scope == poolspec.ScopeShared
+		return s.Pools[i].Shared()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +96,7 @@ func (s *Server) anyOf(name, id string, preferred []string) (node string, err er
 
 // sharedPoolOf is the shared pool that a request is about, "" for another pool.
 func (s *Server) sharedPoolOf(q *pb.CreateVolumeRequest) string {
-	if name := pool.Default(s.pools, q.GetParameters()[names.StoragePoolParameter]); s.shared(name) {
+	if name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter]); s.shared(name) {
 		return name
 	}
 	return ""

@@ -12,11 +12,11 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
@@ -48,7 +48,7 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
 	v.VolumeContext = csi.Attributes(v.GetVolumeContext(), q.GetParameters(),
-		pool.Default(s.pools, q.GetParameters()[names.StoragePoolParameter]))
+		poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter]))
 	if s.sharedPoolOf(q) != "" {
 		v.AccessibleTopology = nil
 	}
@@ -232,7 +232,7 @@ func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, er
 // GetCapacity implements csi.ControllerServer from what the nodes have said last. An error leaves the figures that are
 // published: so it is while a node is away, until the scheduler is to choose another.
 func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	name := pool.Default(s.pools, q.GetParameters()[names.StoragePoolParameter])
+	name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter])
 	segments := q.GetAccessibleTopology().GetSegments()
 	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
 		var room, largest int64

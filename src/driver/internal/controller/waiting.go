@@ -9,10 +9,10 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // WaitingClaim is a claim of one of the driver's StorageClasses that has no volume.
@@ -98,7 +98,7 @@ func (s *Server) explain(told map[string]string) map[string]string {
 
 // reason is why a claim waits, "" where its pool is not to blame.
 func (s *Server) reason(c WaitingClaim, pools map[string]standing) (reason, message string) {
-	name := pool.Default(s.pools, c.Pool)
+	name := poolspec.DefaultPool(s.pools, c.Pool)
 	if !slices.Contains(s.pools, name) {
 		return "PoolUnknown", fmt.Sprintf("%s of the StorageClass: %.64q is in no configuration; want one of %s",
 			names.StoragePoolParameter, c.Pool, strings.Join(s.pools, ", "))

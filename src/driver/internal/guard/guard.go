@@ -99,7 +99,7 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 		return told(spec, f, first(spec, f))
 	case f.Remembered.ID != "":
 		return recognize(spec, f)
-	case spec.Scope == poolspec.ScopeShared && !f.Told.Make:
+	case spec.Shared() && !f.Told.Make:
 		return untold(spec, first(spec, f))
 	default:
 		return first(spec, f)
@@ -113,7 +113,7 @@ func unusable(spec poolspec.Pool, f Facts) (d Decision) {
 		return Absent("StateDamaged", "%v", f.Remembered.Err)
 	case f.MarkerErr != nil:
 		return Absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, disk.MarkerFile, f.MarkerErr)
-	case spec.Scope == poolspec.ScopeShared && f.Marker.IsForeign(f.Owner):
+	case spec.Shared() && f.Marker.IsForeign(f.Owner):
 		return Absent(OtherCluster, "%s belongs to the cluster whose namespace kube-system has the UID %s: give each "+
 			"cluster a directory of its own; if that cluster is gone: driver pool take %s --from %s",
 			spec.Path, f.Marker.Owner, spec.Name, f.Marker.Owner)

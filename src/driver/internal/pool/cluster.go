@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 )
 
 const (
-	// LegacyPool is the pool of volumes whose class names none, as kubevirt's driver had it.
-	LegacyPool = "legacy"
 	// askAgain is how long an answer of the Kubernetes API is good for, and afterSilence how soon it is asked again when
 	// it did not answer: pools that cannot be used are looked at every few seconds and at every call, and must not list
 	// all PersistentVolumes each time.
@@ -31,7 +28,7 @@ func (s *Set) Spec(name string) poolspec.Pool {
 
 // Resolve names the pool of a class: the one it asks for, else the pool legacy, else the only one.
 func (s *Set) Resolve(name string) (string, error) {
-	if name = Default(s.configuredNames(), name); name == "" {
+	if name = poolspec.DefaultPool(s.configuredNames(), name); name == "" {
 		return "", fmt.Errorf("%w: the StorageClass parameter storagePool is missing; configured are: %s",
 			ErrAmbiguous, s.names())
 	}
@@ -41,7 +38,7 @@ func (s *Set) Resolve(name string) (string, error) {
 // PoolOf names the pool that a PersistentVolume is in; ok is false where it may be in any. One that names none is older
 // than this configuration may be.
 func (s *Set) PoolOf(pv nodeapi.PersistentVolume) (name string, ok bool) {
-	name = Default(s.Names(), pv.Pool)
+	name = poolspec.DefaultPool(s.Names(), pv.Pool)
 	return s.nameNow(name), name != ""
 }
 
@@ -51,20 +48,6 @@ func (s *Set) nameNow(name string) string {
 		return p.spec.Name
 	}
 	return name
-}
-
-// Default is the pool that a name means where these are configured, "" where it means none.
-func Default(configured []string, name string) string {
-	switch {
-	case name != "":
-		return name
-	case slices.Contains(configured, LegacyPool):
-		return LegacyPool
-	case len(configured) == 1:
-		return configured[0]
-	default:
-		return ""
-	}
 }
 
 // SetNodeLabels decides anew in which pools this node makes volumes. Until it is first called, a pool with a

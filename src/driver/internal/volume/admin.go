@@ -16,7 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // adoptNamed adopts the directory that a PersistentVolume names, if it has none of ours yet. A pool that the
@@ -46,7 +45,7 @@ func (m *Manager) adoptNamed(ctx context.Context, pv nodeapi.PersistentVolume) (
 // adopt writes the record of a directory that another driver made and a PersistentVolume names. The directory stays
 // as it is. One that a PersistentVolume of another node names is not this node's to adopt, unless all nodes have it.
 func (m *Manager) adopt(ctx context.Context, name string, pv nodeapi.PersistentVolume) (adopted bool, err error) {
-	if !pv.Here && len(pv.Nodes) > 0 && m.Pools.Spec(name).Scope != poolspec.ScopeShared {
+	if !pv.Here && len(pv.Nodes) > 0 && !m.Pools.Spec(name).Shared() {
 		return false, nil
 	}
 	r := records.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: records.Disposal(pv.OnDelete), Claim: pv.Claim}
