@@ -140,7 +140,7 @@ func (m member) becomes(t *testing.T, present bool, reason string) {
 	t.Helper()
 	tunneltest.Until(t, "the pool is "+reason, func() bool {
 		s := m.pools.Status()[0]
-		return s.Present == present && s.Reason == reason
+		return s.Served() == present && s.Reason == reason
 	})
 }
 

@@ -26,7 +26,7 @@ import (
 
 // Pools is what an admin can ask about and change.
 type Pools interface {
-	Status() []pool.Status
+	Status() []nodeapi.PoolStatus
 	Forget(ctx context.Context, name string) error
 	Take(ctx context.Context, name, from string) error
 	Find(id string) (pool string, v ledger.Volume, ok bool)
@@ -35,7 +35,7 @@ type Pools interface {
 
 // Volumes is what an admin can do with single volumes, and all of them.
 type Volumes interface {
-	Each(ctx context.Context, visit func(volume.Summary) error) error
+	Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (records.Record, error)
 	Discard(ctx context.Context, id, node string) error
@@ -43,8 +43,8 @@ type Volumes interface {
 
 // Overview is what the controller knows of the nodes.
 type Overview interface {
-	Nodes() []Node
-	Volumes(ctx context.Context) ([]Volume, error)
+	Nodes() []nodeapi.NodeStatus
+	Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error)
 }
 
 // Config is what a server is made of. Required are Overview in the controller, and Node, TopologyKey, Pools and Volumes
@@ -161,22 +161,20 @@ func (s *Server) onlyOwner(next http.Handler) http.Handler {
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	answer := Status{Driver: s.Driver, Version: s.Build, Pools: []Pool{}}
+	answer := Status{Driver: s.Driver, Version: s.Build, Pools: []nodeapi.PoolStatus{}}
 	if s.Overview != nil {
 		answer.Nodes = s.Overview.Nodes()
 		s.reply(w, http.StatusOK, answer)
 		return
 	}
 	answer.Node = s.Node
-	for _, p := range s.Pools.Status() {
-		answer.Pools = append(answer.Pools, Pool{State: State(p), Status: p})
-	}
+	answer.Pools = append(answer.Pools, s.Pools.Status()...)
 	s.reply(w, http.StatusOK, answer)
 }
 
 func (s *Server) forget(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
-	known := slices.ContainsFunc(s.Pools.Status(), func(p pool.Status) bool { return p.Name == name && p.Used })
+	known := slices.ContainsFunc(s.Pools.Status(), func(p nodeapi.PoolStatus) bool { return p.Name == name && p.Used })
 	if err := s.Pools.Forget(r.Context(), name); err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -91,7 +90,7 @@ type slow struct {
 	show chan struct{}
 }
 
-func (s slow) Pools() []*wire.Pool {
+func (s slow) Pools() []nodeapi.PoolStatus {
 	<-s.show
 	return s.node.Pools()
 }
@@ -184,7 +183,7 @@ func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
 			}
 			r.pass(time.Second)
 			wantCode(t, r.remove(t, "v"), codes.OK, "")
-			c.Put(&wire.Volume{Id: "v", Pool: "local"})
+			c.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 			r.hub.Connect(t, &c.Node) // it is back after all
 			wantCode(t, r.remove(t, "v"), codes.OK, "")
 			if asked := c.asked(); asked != "delete v" {
@@ -256,16 +255,16 @@ func TestMissing(t *testing.T) {
 }
 
 // suspects are volumes of node a, some of them orphans.
-func suspects(r running) []*wire.Volume {
-	old := r.now.Add(-2 * time.Hour).Unix()
-	return []*wire.Volume{
-		{Id: "good", Pool: "local", Created: old, Bytes: gib, Used: 5, ClaimNamespace: "default", ClaimName: "claim"},
-		{Id: "unnamed", Pool: "local", Created: old, Used: -1},
-		{Id: "young", Pool: "local", Created: r.now.Unix()},
-		{Id: "elsewhere", Pool: "local", Created: old},
-		{Id: "everywhere", Pool: "local", Created: old},
-		{Id: "csi-used", Pool: "local", Created: old, Ephemeral: true, Published: true},
-		{Id: "csi-left", Pool: "local", Created: old, Ephemeral: true},
+func suspects(r running) []nodeapi.VolumeStatus {
+	old := r.now.Add(-2 * time.Hour)
+	return []nodeapi.VolumeStatus{
+		{ID: "good", Pool: "local", Created: old, Bytes: gib, Used: 5, Claim: "default/claim"},
+		{ID: "unnamed", Pool: "local", Created: old, Used: -1},
+		{ID: "young", Pool: "local", Created: r.now},
+		{ID: "elsewhere", Pool: "local", Created: old},
+		{ID: "everywhere", Pool: "local", Created: old},
+		{ID: "csi-used", Pool: "local", Created: old, Ephemeral: true, Published: true},
+		{ID: "csi-left", Pool: "local", Created: old, Ephemeral: true},
 	}
 }
 
@@ -333,7 +332,7 @@ func TestOrphansBesideAPoolThatHangs(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t, a)
-	a.Put(&wire.Volume{Id: "unnamed", Pool: "local", Created: r.now.Add(-2 * time.Hour).Unix()})
+	a.Put(nodeapi.VolumeStatus{ID: "unnamed", Pool: "local", Created: r.now.Add(-2 * time.Hour)})
 	a.Fail(errors.New("pool nfs does not answer"))
 	r.look(t)
 	for round := range 4 {
@@ -433,7 +432,7 @@ func TestASilentNodeDoesNotHoldWhatAnotherHas(t *testing.T) {
 	a, b := newNode("a", gib), newNode("b", gib)
 	b.Search = func(ctx context.Context, _ string) (bool, error) { <-ctx.Done(); return false, ctx.Err() }
 	r := start(t, a, b)
-	a.Put(&wire.Volume{Id: "v", Pool: "local"})
+	a.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 	ctx := context.WithoutCancel(t.Context())
 	if _, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"}); err != nil || a.asked() != "delete v" {
 		t.Errorf("got %v", err)
@@ -447,11 +446,12 @@ func TestANodeThatListsTooMuch(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t)
-	old := r.now.Add(-2 * time.Hour).Unix()
+	old := r.now.Add(-2 * time.Hour)
 	for i := range 1500 {
-		a.Put(&wire.Volume{Id: fmt.Sprint("made-up-", i), Pool: "local", Created: old})
+		a.Put(nodeapi.VolumeStatus{ID: fmt.Sprint("made-up-", i), Pool: "local", Created: old})
 	}
-	a.Put(&wire.Volume{Id: "../x", Pool: "local", Created: old}, &wire.Volume{Id: "ok", Pool: "No Pool", Created: old})
+	a.Put(nodeapi.VolumeStatus{ID: "../x", Pool: "local", Created: old})
+	a.Put(nodeapi.VolumeStatus{ID: "ok", Pool: "No Pool", Created: old})
 	r.look(t)
 	r.hub.Connect(t, &a.Node)
 	tunneltest.Until(t, "it is searched", func() bool { return len(r.told("VolumesOrphaned")) == 1 })

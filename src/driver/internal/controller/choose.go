@@ -142,7 +142,7 @@ func (s *Server) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *tu
 		return nil
 	}
 	_, found, err := p.Find(ctx, q.GetName())
-	if found || err != nil && shown(p, name).GetId() == "" { // other pools of the node may be absent
+	if found || err != nil && shown(p, name).ID == "" { // other pools of the node may be absent
 		return err
 	}
 	slices.Sort(nodes)

@@ -17,7 +17,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -65,7 +64,7 @@ func TestRouting(t *testing.T) {
 			a.Remove()
 			b.Remove()
 			for _, n := range c.on {
-				n.Put(&wire.Volume{Id: "v", Pool: "local"})
+				n.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 			}
 			calls := ""
 			if c.asked != nil {
@@ -96,7 +95,7 @@ func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
 	for _, nodes := range [][]string{{"b"}, nil} {
 		second := named("v", nodes...)
 		second.Name = "retained"
-		b.Put(&wire.Volume{Id: "v", Pool: "local"})
+		b.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 		r.set(func() { r.pvs = []nodeapi.PersistentVolume{named("v", nodes...), second} })
 		wantCode(
 			t,
@@ -153,7 +152,7 @@ func TestADeletionIsRemembered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r.set(func() { r.pvs, r.silent, r.drivers = []nodeapi.PersistentVolume{of("1")}, false, []string{"a"} })
 			r.pass(time.Hour)
-			a.Put(&wire.Volume{Id: "pvc-1", Pool: "local"})
+			a.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "local"})
 			wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
 			if asked := a.asked(); asked != "delete pvc-1" {
 				t.Errorf("the first time the node was asked for: %s", asked)
@@ -349,7 +348,7 @@ func TestPlacement(t *testing.T) {
 				r.drivers = []string{"a", "b", "c"}
 				if c.on != nil {
 					r.drivers = []string{"a", "b"}
-					c.on.Put(&wire.Volume{Id: "pvc-" + uid})
+					c.on.Put(nodeapi.VolumeStatus{ID: "pvc-" + uid})
 				}
 				if c.selected == none {
 					r.drivers = []string{"a", "b"}
@@ -423,10 +422,10 @@ func TestOneClaimHasOneNode(t *testing.T) {
 	r := start(t, a, b)
 	r.claims["1"] = ""
 	show := func(n *node, largest int64) {
-		n.Show(&wire.Pool{Name: "local", Largest: largest})
+		n.Show(nodeapi.PoolStatus{Name: "local", Allocatable: largest})
 		tunneltest.Until(t, n.Name+" has shown its room", func() bool {
 			pools, _ := r.hub.Get(n.Name).Pools()
-			return pools[0].GetLargest() == largest
+			return pools[0].Allocatable == largest
 		})
 	}
 	unclaimed := &pb.CreateVolumeRequest{Name: "sanity"}

@@ -25,7 +25,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -224,7 +223,7 @@ func newNode(name string, room int64) *node {
 		}
 		return n.Has(id), nil
 	}
-	n.Show(&wire.Pool{Name: "local", Room: room, Largest: room, State: "present"})
+	n.Show(nodeapi.PoolStatus{Name: "local", Growable: room, Allocatable: room, State: "present"})
 	return n
 }
 
@@ -263,7 +262,7 @@ func (n *node) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb
 		return nil, err
 	}
 	bytes := q.GetCapacityRange().GetRequiredBytes()
-	n.Put(&wire.Volume{Id: q.GetName(), Pool: "local", Bytes: bytes})
+	n.Put(nodeapi.VolumeStatus{ID: q.GetName(), Pool: "local", Bytes: bytes})
 	answer := &pb.CreateVolumeResponse{Volume: &pb.Volume{
 		VolumeId: q.GetName(), AccessibleTopology: here, CapacityBytes: bytes,
 	}}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -17,12 +16,12 @@ func (s *Server) see() {
 	for _, p := range s.hub.All() {
 		pools, _ := p.Pools()
 		for _, is := range pools {
-			key := poolID{is.GetName(), is.GetId()}
+			key := poolID{is.Name, is.ID}
 			switch configured := slices.Contains(s.pools, key.name); {
-			case key.id == "" || !control.Served(is.GetState()):
+			case key.id == "" || !is.Served():
 			case !configured: // no single node makes others' pool a shared one
 				shared, seen := left[key.name]
-				left[key.name] = is.GetShared() && (shared || !seen)
+				left[key.name] = is.Shared && (shared || !seen)
 			case !s.shared(key.name):
 				showing[key] = append(showing[key], p.Name)
 			}

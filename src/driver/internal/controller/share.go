@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 // sharing is what is known of shared pools. It belongs to the goroutine of shareAll.
@@ -104,7 +104,7 @@ func (s *Server) believed(name, maker string) string {
 		case id != "":
 			ids = append(ids, id)
 			users++
-		case shown(p, name).GetWaiting():
+		case shown(p, name).Waiting:
 			users++
 		}
 	}
@@ -159,7 +159,7 @@ func (s *Server) addPool(
 		heir = s.speaker(name)
 	}
 	for p := range requests {
-		if id == "" && shown(p, name).GetWaiting() && (maker == "" || p.Name < maker) {
+		if id == "" && shown(p, name).Waiting && (maker == "" || p.Name < maker) {
 			maker = p.Name
 		}
 	}
@@ -171,7 +171,7 @@ func (s *Server) addPool(
 			continue
 		}
 		if p.Name == heir && slices.Contains(s.pools, name) {
-			is.Gone = s.goneFrom(ctx, known, shown(p, name).GetRooms())
+			is.Gone = s.goneFrom(ctx, known, shown(p, name).NodeDirs)
 		}
 		request.Pools = append(request.Pools, is)
 	}

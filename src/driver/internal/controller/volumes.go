@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
@@ -158,7 +157,7 @@ func (s *Server) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", id)
 	}
 	name := s.poolOf(pv)
-	has := func(p *tunnel.Peer) bool { return control.Served(shown(p, name).GetState()) }
+	has := func(p *tunnel.Peer) bool { return shown(p, name).Served() }
 	p := peers[max(0, slices.IndexFunc(peers, has))]
 	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
 	if err != nil {
@@ -263,9 +262,9 @@ func (s *Server) room(node, name string) (room, largest int64, known bool) {
 	}
 	is := shown(p, name)
 	pools, _ := p.Pools()
-	if s.shared(name) && is.GetLargest() > 0 {
+	if s.shared(name) && is.Allocatable > 0 {
 		room, largest = s.smallest(name)
 		return room, largest, pools != nil
 	}
-	return is.GetRoom(), is.GetLargest(), pools != nil
+	return is.Growable, is.Allocatable, pools != nil
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -43,21 +41,21 @@ func (s *Server) standing(name string) standing {
 	for _, node := range nodes {
 		is.nodes++
 		p := s.hub.Get(node)
-		var seen *wire.Pool
+		var seen nodeapi.PoolStatus
 		if p != nil {
 			seen = shown(p, name)
 		}
-		switch whole := max(seen.GetSize(), seen.GetLargest(), seen.GetPromised()+seen.GetRoom()); {
+		switch whole := max(seen.Size, seen.Allocatable, seen.Promised+seen.Growable); {
 		case p == nil:
 			is.missing = append(is.missing, node+": it is not connected to the controller")
-		case seen.GetState() != control.Present:
-			why := cmp.Or(seen.GetMessage(), seen.GetState(), "it has not shown its pools yet")
+		case seen.State != nodeapi.StatePresent:
+			why := cmp.Or(seen.Message, seen.State, "it has not shown its pools yet")
 			is.missing = append(is.missing, node+": "+why)
 		case whole > is.whole:
 			is.whole, is.where = whole, node
 			fallthrough
 		default:
-			is.largest = max(is.largest, seen.GetLargest())
+			is.largest = max(is.largest, seen.Allocatable)
 		}
 	}
 	return is

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -43,14 +44,8 @@ type Pools interface {
 	Capacity(pool string) (room, largest int64)
 	// Spec is the configuration of the pool, the zero one of a pool that is not configured.
 	Spec(pool string) poolspec.Pool
-	// Health is that of every pool that this node has or should have.
-	Health() []PoolHealth
-}
-
-// PoolHealth is a pool with its health.
-type PoolHealth struct {
-	Pool string
-	volume.Health
+	// Status is the state of every pool.
+	Status() []nodeapi.PoolStatus
 }
 
 // Config is what the services are made of; every field is required.

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 func (s *server) NodeGetCapabilities(
@@ -152,22 +153,42 @@ func (s *server) NodeGetStorageHealth(
 ) (*pb.NodeGetStorageHealthResponse, error) {
 	response := &pb.NodeGetStorageHealthResponse{}
 	type entry = pb.NodeGetStorageHealthResponse_StorageBackendHealth
-	for _, p := range s.Pools.Health() {
+	for _, p := range s.Pools.Status() {
+		if !p.Selected && !p.Used { // no business of this node
+			continue
+		}
+		health := poolHealth(p)
 		kind, unwell := map[volume.Condition]pb.StorageHealthErrorType{
 			volume.Degraded:     pb.StorageHealthErrorType_STORAGE_DEGRADED,
 			volume.Inaccessible: pb.StorageHealthErrorType_STORAGE_UNREACHABLE,
-			volume.DataLoss:     pb.StorageHealthErrorType_STORAGE_UNREACHABLE,
-		}[p.Condition]
+		}[health.Condition]
 		if !unwell {
 			continue
 		}
-		sentence := "pool " + p.Pool + ": " + p.Message
-		same := func(e *entry) bool { return e.GetStatus() == kind && e.GetReason() == p.Reason }
+		sentence := "pool " + p.Name + ": " + health.Message
+		same := func(e *entry) bool { return e.GetStatus() == kind && e.GetReason() == health.Reason }
 		if i := slices.IndexFunc(response.GetBackendHealth(), same); i >= 0 {
 			response.BackendHealth[i].Message += "; " + sentence
 			continue
 		}
-		response.BackendHealth = append(response.BackendHealth, &entry{Status: kind, Reason: p.Reason, Message: sentence})
+		response.BackendHealth = append(response.BackendHealth, &entry{Status: kind, Reason: health.Reason, Message: sentence})
 	}
 	return response, nil
+}
+
+func poolHealth(s nodeapi.PoolStatus) volume.Health {
+	switch {
+	case !s.Served():
+		return volume.Health{Condition: volume.Inaccessible, Reason: s.Reason, Message: s.Message}
+	case s.Lost > 0 || s.Refused > 0:
+		return volume.Health{
+			Condition: volume.Degraded, Reason: "VolumesUnusable",
+			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a "+
+				"limit that cannot be removed; the driver's log names them", s.Lost, s.Refused),
+		}
+	case s.Reason != "" && s.Reason != pool.NotConfigured:
+		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}
+	default:
+		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}
+	}
 }

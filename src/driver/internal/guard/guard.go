@@ -158,6 +158,9 @@ func untold(spec poolspec.Pool, d Decision) Decision {
 	return Absent(Untold, "waiting for the controller to say which filesystem all nodes have at %s", spec.Path)
 }
 
+// NotSelected is the reason of a pool that this node is not selected for and never used.
+const NotSelected = "NotSelected"
+
 // first decides about a pool that this node does not remember.
 func first(spec poolspec.Pool, f Facts) Decision {
 	switch {
@@ -166,7 +169,7 @@ func first(spec poolspec.Pool, f Facts) Decision {
 			"is used", spec.Path)
 	case f.Marker == nil && !f.Selected:
 		return Decision{
-			Action: StayAside, Reason: "NotSelected", Message: "this node's labels do not match the pool's nodeSelector",
+			Action: StayAside, Reason: NotSelected, Message: "this node's labels do not match the pool's nodeSelector",
 		}
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -205,7 +206,7 @@ func TestNodeSelector(t *testing.T) {
 	n.is(t, "local", false, "NodeUnknown")
 	n.SetNodeLabels(map[string]string{"disk": "hdd"})
 	n.is(t, "local", false, "NotSelected")
-	if s := n.status(t, "local"); !s.Aside || s.Selected {
+	if s := n.status(t, "local"); s.Reason != guard.NotSelected || s.Selected {
 		t.Errorf("%+v", s)
 	}
 	if err := n.use(t, "local"); !errors.Is(err, ErrNotHere) {

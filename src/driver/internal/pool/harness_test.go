@@ -209,7 +209,7 @@ func (n *node) check(t *testing.T) {
 }
 
 // status is that of one pool.
-func (n *node) status(t *testing.T, name string) Status {
+func (n *node) status(t *testing.T, name string) nodeapi.PoolStatus {
 	t.Helper()
 	for _, s := range n.Status() {
 		if s.Name == name {
@@ -217,15 +217,15 @@ func (n *node) status(t *testing.T, name string) Status {
 		}
 	}
 	t.Fatalf("no status of %s", name)
-	return Status{}
+	return nodeapi.PoolStatus{}
 }
 
 // wants compares whether a pool can be used and the reason that its status has, and what Use says of it.
 func (n *node) wants(t *testing.T, name string, present bool, reason string) {
 	t.Helper()
 	s := n.status(t, name)
-	if s.Present != present || s.Reason != reason || (reason == "") != (s.Message == "") {
-		t.Errorf("pool %s is present %v, %q (%s); want %v, %q", name, s.Present, s.Reason, s.Message, present, reason)
+	if s.Served() != present || s.Reason != reason || (reason == "") != (s.Message == "") {
+		t.Errorf("pool %s is present %v, %q (%s); want %v, %q", name, s.Served(), s.Reason, s.Message, present, reason)
 	}
 	if room, largest := n.Capacity(name); !present && room+largest != 0 {
 		t.Errorf("pool %s is absent and has a capacity of %d, %d", name, room, largest)

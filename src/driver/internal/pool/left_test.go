@@ -43,7 +43,7 @@ func without(t *testing.T, was poolspec.Pool, now ...poolspec.Pool) *node {
 // TestAPoolThatLeftTheConfiguration goes on with what it has, and gets nothing new.
 func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 	n := without(t, local(), other())
-	if s := n.status(t, "local"); !s.Present || s.Configured || s.Selected || s.Reason != NotConfigured ||
+	if s := n.status(t, "local"); !s.Served() || s.Configured || s.Selected || s.Reason != NotConfigured ||
 		s.Volumes != 1 ||
 		s.Path != "/pool" ||
 		!strings.Contains(s.Message, "driver pool forget local") {
@@ -233,7 +233,7 @@ func TestAMemoryOfAnOlderDriver(t *testing.T) {
 		if absent := again.Absent(); len(absent) != 1 || !strings.Contains(absent[0], "no longer has it") {
 			t.Errorf("%s: absent %v", content, absent)
 		}
-		if s := again.status(t, "local"); s.Configured || s.Present || s.Reason != NotConfigured {
+		if s := again.status(t, "local"); s.Configured || s.Served() || s.Reason != NotConfigured {
 			t.Errorf("%s: %+v", content, s)
 		}
 		if err := again.use(t, "local"); !errors.Is(err, ErrAbsent) || again.Usable(t.Context(), "local") == nil {

@@ -225,23 +225,14 @@ func notConfigured(name string) string {
 	return "the configuration no longer has it; put it back, or if its volumes are gone: driver pool forget " + name
 }
 
-// Absent says which pools that this node has ever used cannot be used now, and why.
+// Absent says which pools that this node has ever used, or that all nodes have, cannot be used now, and why.
 func (s *Set) Absent() []string {
 	var absent []string
-	add := func(name, why string) { absent = append(absent, fmt.Sprintf("pool %s: %s", name, why)) }
-	for _, p := range s.pools {
-		if p.ended() {
-			continue
+	for _, p := range s.Status() {
+		expected := p.Used || p.Shared && !s.remembered(p.Name).Forgotten && p.Reason != guard.NotSelected
+		if expected && !p.Served() {
+			absent = append(absent, fmt.Sprintf("pool %s: %s", p.Name, p.Message))
 		}
-		known := p.known()
-		remembered := s.remembered(p.spec.Name)
-		expected := remembered.Used() || (p.shared() && !remembered.Forgotten && known.now.Action != guard.StayAside)
-		if known.id == "" && expected {
-			add(p.spec.Name, p.why(known.now))
-		}
-	}
-	for name := range s.abandoned() {
-		add(name, notConfigured(name))
 	}
 	slices.Sort(absent)
 	return absent

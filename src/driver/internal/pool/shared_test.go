@@ -140,8 +140,8 @@ func TestWhatOthersDoIsCounted(t *testing.T) {
 		t.Helper()
 		n.clock.pass(catchUpInterval)
 		n.check(t)
-		if got := n.status(t, "everybodys"); got.Volumes != volumes || !slices.Equal(got.Rooms, []string{"b"}) {
-			t.Errorf("%d volumes, rooms %v; want %d, and that of b", got.Volumes, got.Rooms, volumes)
+		if got := n.status(t, "everybodys"); got.Volumes != volumes || !slices.Equal(got.NodeDirs, []string{"b"}) {
+			t.Errorf("%d volumes, rooms %v; want %d, and that of b", got.Volumes, got.NodeDirs, volumes)
 		}
 	}
 	wants(1)

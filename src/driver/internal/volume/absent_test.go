@@ -72,7 +72,7 @@ func TestPoolThatNeverWasHere(t *testing.T) {
 			must(t, n.set.Forget(t.Context(), "other"), n.Delete(t.Context(), "pvc-1"),
 				n.Delete(t.Context(), "pvc-2"))
 			for _, s := range n.set.Status() {
-				if s.Name == "other" && (s.Used || s.Present) {
+				if s.Name == "other" && (s.Used || s.Served()) {
 					t.Errorf("%+v", s)
 				}
 			}

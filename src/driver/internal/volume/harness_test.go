@@ -300,7 +300,7 @@ func (n *node) ls(t reporter, dir string) []string {
 }
 
 // status is that of the pool local.
-func (n *node) status() pool.Status {
+func (n *node) status() nodeapi.PoolStatus {
 	all := n.set.Status()
-	return all[slices.IndexFunc(all, func(s pool.Status) bool { return s.Name == "local" })]
+	return all[slices.IndexFunc(all, func(s nodeapi.PoolStatus) bool { return s.Name == "local" })]
 }
