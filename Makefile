@@ -43,7 +43,7 @@ UNIT_TOOLS := gcc fio mkfs.ext4 mkfs.xfs mkfs.btrfs
 VM_TOOLS := qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs
 HELM_DOCS := --chart-search-root charts --template-files ./../tools/helm-docs/README.md.gotmpl
 
-TUNNEL := src/driver/internal/tunnel/wire
+TUNNEL := src/internal/nodeapi/wire
 CRD := crd:allowDangerousTypes=true,maxDescLen=250 paths=./src/api/...
 
 # Shell words that show what a command prints and fail unless a line matches: go test is content with no test.

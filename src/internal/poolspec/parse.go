@@ -46,7 +46,7 @@ func (c Config) WithDefaults() Config {
 			scope = ScopeShared
 		}
 		pools[i].Scope = cmp.Or(pools[i].Scope, scope)
-		if pools[i].Scope == ScopeShared {
+		if pools[i].Shared() {
 			quota = QuotaNone
 		}
 		pools[i].Quota = cmp.Or(pools[i].Quota, quota)

@@ -98,8 +98,11 @@ func (p Pool) MountRequired() bool {
 	return p.Scope == ScopeShared || p.PVCTemplate != nil
 }
 
+// Shared reports whether the pool is one filesystem that all nodes have.
+func (p Pool) Shared() bool { return p.Scope == ScopeShared }
+
 // AllowsMany reports whether claims may ask for ReadWriteMany or ReadOnlyMany.
-func (p Pool) AllowsMany() bool { return p.SharedAccess || p.Scope == ScopeShared }
+func (p Pool) AllowsMany() bool { return p.SharedAccess || p.Shared() }
 
 // UnmarshalJSON reads a Go duration: "36h", "90m", "0s", or a bare 0.
 func (d *Duration) UnmarshalJSON(data []byte) error {

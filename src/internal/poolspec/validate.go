@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
 const (
@@ -47,7 +49,7 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 	invalid(system != "", "path", p.Path, fmt.Sprintf("it is or lies in %s, a directory of the system: "+
 		"want one that belongs to the pool alone, such as /var/lib/hostpath-provisioner", system))
 	invalid(p.wrongScope() != "", "scope", p.Scope, p.wrongScope())
-	invalid(p.SharedAccess && p.Scope == ScopeShared, "sharedAccess", true,
+	invalid(p.SharedAccess && p.Shared(), "sharedAccess", true,
 		"scope shared allows ReadWriteMany on all nodes: leave sharedAccess out")
 	invalid(p.PVCTemplate != nil && !p.MountRequired(), "requireMount", false,
 		"a pool with pvcTemplate is used only where its claim is mounted: leave requireMount out")
@@ -60,7 +62,7 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 		fmt.Sprintf("want a factor from 0 (the backend's default) to %d", maxOvercommit))
 	invalid(p.MaxVolumes < 0, "maxVolumes", p.MaxVolumes, "want 0 (no limit) or more")
 	invalid(p.Trash.Retention < 0, "trash.retention", p.Trash.Retention, "want 0s (purge at once) or more")
-	if p.Scope == ScopeShared {
+	if p.Shared() {
 		const nodeOnly = "a pool with scope shared has it not: no node knows alone what all of them use; leave it out"
 		invalid(p.Quota != QuotaNone, "quota", p.Quota, "a pool with scope shared has no quota: leave it out, or say none")
 		invalid(p.Overcommit != 0, "overcommit", p.Overcommit, nodeOnly)
@@ -83,7 +85,7 @@ func (p Pool) wrongScope() string {
 	case p.Scope == ScopeNode && p.sharedTemplate():
 		return "one claim for all nodes (pvcTemplate with ReadWriteMany) is a filesystem that they share: leave scope out, " +
 			"or use ReadWriteOnce for a claim on each node"
-	case p.Scope == ScopeShared && p.PVCTemplate != nil && !p.sharedTemplate():
+	case p.Shared() && p.PVCTemplate != nil && !p.sharedTemplate():
 		return "a claim on each node (pvcTemplate without ReadWriteMany) is no filesystem that they share: leave scope " +
 			"out, or use ReadWriteMany for one claim of all nodes"
 	default:
@@ -111,13 +113,26 @@ func (p Pool) validateSelector(at *field.Path) field.ErrorList {
 	return found
 }
 
-func overlap(a, b string) bool {
-	a, b = path.Clean(a), path.Clean(b)
-	return Within(a, b) || Within(b, a)
+// Directory is one that is no pool's, and what it is called.
+type Directory struct{ What, Path string }
+
+// Clash names the first directory that a pool's path lies in or contains, "" if there is none.
+func Clash(name string, others ...Directory) string {
+	for _, other := range others {
+		if overlap(name, other.Path) {
+			return other.What + " " + other.Path
+		}
+	}
+	return ""
 }
 
-// Within reports whether a clean absolute path is the directory or lies below it.
-func Within(name, directory string) bool {
+func overlap(a, b string) bool {
+	a, b = path.Clean(a), path.Clean(b)
+	return within(a, b) || within(b, a)
+}
+
+// within reports whether a clean absolute path is the directory or lies below it.
+func within(name, directory string) bool {
 	return name == directory || directory == "/" || strings.HasPrefix(name, directory+"/")
 }
 
@@ -135,7 +150,7 @@ func systemDirectory(name string) string {
 		return clean
 	}
 	for _, directory := range whole {
-		if Within(clean, directory) && !Within(clean, "/usr/local") {
+		if within(clean, directory) && !within(clean, "/usr/local") {
 			return directory
 		}
 	}
@@ -144,3 +159,18 @@ func systemDirectory(name string) string {
 
 // ValidName reports whether a name could be that of a pool.
 func ValidName(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
+
+// DefaultPool is the pool that a StorageClass or a volume means where these pools are there: the one that it names,
+// else the pool legacy, else the only one; "" where it means none.
+func DefaultPool(pools []string, named string) string {
+	switch {
+	case named != "":
+		return named
+	case slices.Contains(pools, names.LegacyPool):
+		return names.LegacyPool
+	case len(pools) == 1:
+		return pools[0]
+	default:
+		return ""
+	}
+}

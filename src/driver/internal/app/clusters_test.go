@@ -21,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -35,22 +36,22 @@ type api struct {
 	version string
 }
 
-func (a *api) Get(context.Context, string) (pv pool.PersistentVolume, ok bool, err error) {
+func (a *api) Get(context.Context, string) (pv nodeapi.PersistentVolume, ok bool, err error) {
 	return pv, false, nil
 }
-func (a *api) Known(string) []pool.PersistentVolume       { return nil }
-func (a *api) List() []pool.PersistentVolume              { return nil }
-func (a *api) Waiting() []pool.WaitingClaim               { return nil }
+func (a *api) Known(string) []nodeapi.PersistentVolume    { return nil }
+func (a *api) List() []nodeapi.PersistentVolume           { return nil }
+func (a *api) Waiting() []controller.WaitingClaim         { return nil }
 func (a *api) Synced() bool                               { return true }
 func (a *api) NodesWithDriver(map[string]string) []string { return nil }
 func (a *api) NodeGone(context.Context, string) (since time.Time, gone bool, err error) {
 	return since, true, nil
 }
-func (a *api) HasTunnel(context.Context, string) (bool, error)  { return true, nil }
-func (a *api) TellNode(string, string, string, string)          {}
-func (a *api) TellVolume(pool.PersistentVolume, string, string) {}
-func (a *api) TellClaim(records.Claim, string, string, string)  {}
-func (a *api) Cluster(context.Context) (string, error)          { return a.uid, nil }
+func (a *api) HasTunnel(context.Context, string) (bool, error)     { return true, nil }
+func (a *api) TellNode(string, string, string, string)             {}
+func (a *api) TellVolume(nodeapi.PersistentVolume, string, string) {}
+func (a *api) TellClaim(nodeapi.Claim, string, string, string)     {}
+func (a *api) Cluster(context.Context) (string, error)             { return a.uid, nil }
 
 func (a *api) Load(context.Context) (ids map[string]string, version string, err error) {
 	a.mu.Lock()
@@ -139,7 +140,7 @@ func (m member) becomes(t *testing.T, present bool, reason string) {
 	t.Helper()
 	tunneltest.Until(t, "the pool is "+reason, func() bool {
 		s := m.pools.Status()[0]
-		return s.Present == present && s.Reason == reason
+		return s.Served() == present && s.Reason == reason
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -58,7 +59,9 @@ func newStatus(stateDir *string) *cobra.Command {
 }
 
 func newList(stateDir *string) *cobra.Command {
-	ask := func(ctx context.Context) ([]control.Volume, error) { return control.NewClient(*stateDir).Volumes(ctx) }
+	ask := func(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
+		return control.NewClient(*stateDir).Volumes(ctx)
+	}
 	return showing("list", "List the volumes of this node, or in the controller those of all nodes", ask,
 		control.WriteVolumes)
 }

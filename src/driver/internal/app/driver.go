@@ -226,7 +226,7 @@ func (d *driver) addControl(ctx context.Context, overview control.Overview) erro
 func (d *driver) addServices(ctx context.Context) error {
 	services, err := csi.New(csi.Config{
 		DriverName: d.driverName, Version: buildinfo.Version(), NodeName: d.nodeName, TopologyKey: d.topologyKey,
-		KubeletDir: d.kubeletDir, Volumes: d.volumes, Publisher: d.volumes, Pools: pools{d.pools},
+		KubeletDir: d.kubeletDir, Volumes: d.volumes, Publisher: d.volumes, Pools: d.pools,
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
@@ -31,7 +32,6 @@ const (
 
 // Defaults that the chart and the documentation name as well.
 const (
-	defaultDriverName  = "kubevirt.io.hostpath-provisioner"
 	defaultTopologyKey = "topology.hostpath.csi/node"
 	defaultStateDir    = "/var/lib/hostpath-provisioner-state"
 	defaultKubeletDir  = "/var/lib/kubelet"
@@ -56,9 +56,9 @@ type options struct {
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
-	flags.StringVar(&o.endpoint, "endpoint", "unix://"+defaultKubeletDir+"/plugins/"+defaultDriverName+"/csi.sock",
+	flags.StringVar(&o.endpoint, "endpoint", "unix://"+defaultKubeletDir+"/plugins/"+names.Driver+"/csi.sock",
 		"the CSI socket, as unix:///path; the kubelet must see it at the same path")
-	flags.StringVar(&o.driverName, "driver-name", defaultDriverName, "name of the CSI driver")
+	flags.StringVar(&o.driverName, "driver-name", names.Driver, "name of the CSI driver")
 	flags.StringVar(&o.topologyKey, "topology-key", defaultTopologyKey, "topology segment that names a volume's node")
 	flags.StringVar(&o.nodeName, "node-name", getenv("NODE_NAME"), "name of this node (environment: NODE_NAME)")
 	flags.StringVar(&o.config, "config", "/etc/hostpath-provisioner/config.yaml", "file with the storage pools")
@@ -238,13 +238,11 @@ func (o *options) pools() ([]poolspec.Pool, error) {
 func (o *options) apart(pools []poolspec.Pool) error {
 	var problems []error
 	for i, p := range pools {
-		if poolspec.Within(p.Path, o.stateDir) || poolspec.Within(o.stateDir, p.Path) {
-			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and --state-dir %s lie in one another; want "+
-				"separate directories", i, p.Path, o.stateDir))
-		}
-		if poolspec.Within(p.Path, o.kubeletDir) {
-			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q lies in --kubelet-dir %s; want a directory of "+
-				"its own", i, p.Path, o.kubeletDir))
+		other := poolspec.Clash(p.Path, poolspec.Directory{What: "--state-dir", Path: o.stateDir},
+			poolspec.Directory{What: "--kubelet-dir", Path: o.kubeletDir})
+		if other != "" {
+			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and %s lie in one another; want separate "+
+				"directories", i, p.Path, other))
 		}
 	}
 	return errors.Join(problems...)

@@ -12,10 +12,10 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // reportPause is how long a report that failed waits before it is sent again: longer each time, and not at the same
@@ -28,7 +28,7 @@ func reportPause() wait.Backoff {
 // while that fails.
 type reporter struct {
 	pools interface {
-		Status() []pool.Status
+		Status() []nodeapi.PoolStatus
 		Changed() <-chan struct{}
 	}
 	report func(context.Context, []kube.Condition) error
@@ -77,9 +77,9 @@ func (r *reporter) step(ctx context.Context) error {
 // what the driver said before it was restarted is better than that.
 func (r *reporter) conditions() (all []kube.Condition, known bool) {
 	all = []kube.Condition{}
-	pools := slices.DeleteFunc(r.pools.Status(), func(p pool.Status) bool { return !p.Configured })
+	pools := slices.DeleteFunc(r.pools.Status(), func(p nodeapi.PoolStatus) bool { return !p.Configured })
 	for _, p := range pools {
-		if !p.Unchecked {
+		if p.Reason != pool.NotChecked {
 			all = append(all, r.since(condition(p)))
 		}
 	}
@@ -103,59 +103,28 @@ func (r *reporter) since(c kube.Condition) kube.Condition {
 }
 
 // condition says what a pool is, to whoever looks at the pod; the operator makes storagePoolStatuses of it.
-func condition(p pool.Status) kube.Condition {
+func condition(p nodeapi.PoolStatus) kube.Condition {
 	c := kube.Condition{
 		Type: names.PoolCondition + p.Name, Status: metav1.ConditionFalse, Cause: p.Reason, Message: p.Message,
 	}
-	if p.Present {
+	if p.Served() {
 		c.Status = metav1.ConditionTrue
 	}
 	switch {
-	case p.Present && p.Reason == pool.NoNewVolumes:
+	case p.Served() && p.Reason == pool.NoNewVolumes:
 		c.Reason = names.PoolDegraded
 		c.Message = fmt.Sprintf("%s: its volumes are served, and none can be made: %s", p.Path, p.Message)
-	case p.Present && p.Reason != "":
+	case p.Served() && p.Reason != "":
 		c.Reason = names.PoolDegraded
 		c.Message = fmt.Sprintf("%s can be used, but %s", p.Path, p.Message)
-	case p.Present:
+	case p.Served():
 		c.Reason = names.PoolPresent
 		c.Message = fmt.Sprintf("%s can be used; enforcement of sizes: %s", p.Path, p.Enforcement)
-	case p.Aside:
+	case p.Reason == guard.NotSelected:
 		c.Reason = names.PoolNotSelected
 	default:
 		c.Reason = names.PoolAbsent
 		c.Message = fmt.Sprintf("%s: %s", p.Reason, p.Message)
 	}
 	return c
-}
-
-// pools shows a set of pools to package csi.
-type pools struct{ *pool.Set }
-
-// Health is the health of every pool that this node uses or should use.
-func (p pools) Health() []csi.PoolHealth {
-	var all []csi.PoolHealth
-	for _, s := range p.Status() {
-		if s.Selected || s.Used { // the others are no business of this node
-			all = append(all, csi.PoolHealth{Pool: s.Name, Health: poolHealth(s)})
-		}
-	}
-	return all
-}
-
-func poolHealth(s pool.Status) volume.Health {
-	switch {
-	case !s.Present:
-		return volume.Health{Condition: volume.Inaccessible, Reason: s.Reason, Message: s.Message}
-	case s.Lost > 0 || s.Refused > 0:
-		return volume.Health{
-			Condition: volume.Degraded, Reason: "VolumesUnusable",
-			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a "+
-				"limit that cannot be removed; the driver's log names them", s.Lost, s.Refused),
-		}
-	case s.Reason != "" && s.Reason != pool.NotConfigured:
-		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}
-	default:
-		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}
-	}
 }

@@ -13,25 +13,25 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // states are pools whose state a test sets.
 type states struct {
-	pools   []pool.Status
+	pools   []nodeapi.PoolStatus
 	changed chan struct{}
 }
 
-func (s *states) Status() []pool.Status    { return s.pools }
-func (s *states) Changed() <-chan struct{} { return s.changed }
+func (s *states) Status() []nodeapi.PoolStatus { return s.pools }
+func (s *states) Changed() <-chan struct{}     { return s.changed }
 
 const prefix = "pool.hostpathprovisioner.kubevirt.io/"
 
 // localPool is the pool local, in one of its states.
-func localPool(present bool, reason, message string) pool.Status {
-	return pool.Status{
-		Name: "local", Path: "/srv/local", Configured: true, Present: present, Selected: true,
-		Enforcement: "none",
-		Reason:      reason, Message: message,
+func localPool(state, reason, message string) nodeapi.PoolStatus {
+	return nodeapi.PoolStatus{
+		Name: "local", Path: "/srv/local", Configured: true, State: state, Selected: true, Enforcement: "none",
+		Reason: reason, Message: message,
 	}
 }
 
@@ -40,21 +40,22 @@ func localPool(present bool, reason, message string) pool.Status {
 func TestReporter(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
-	present := localPool(true, "", "")
-	missing := localPool(false, "MarkerMissing", "/srv/local holds no marker")
-	reread := localPool(false, "MarkerMissing", "/srv/local holds no marker, in other words")
-	full := localPool(true, pool.NoNewVolumes, "no room")
-	unlimited := localPool(true, pool.EnforcementLost, "nothing keeps volumes to their size any more: quota is off")
-	differs := localPool(false, "MarkerDiffers", "/srv/local is another pool")
-	aside := pool.Status{
-		Name: "slow", Path: "/srv/slow", Configured: true, Aside: true, Reason: "NotSelected",
+	present := localPool(nodeapi.StatePresent, "", "")
+	missing := localPool(nodeapi.StateAbsent, "MarkerMissing", "/srv/local holds no marker")
+	reread := localPool(nodeapi.StateAbsent, "MarkerMissing", "/srv/local holds no marker, in other words")
+	full := localPool(nodeapi.StatePresent, pool.NoNewVolumes, "no room")
+	unlimited := localPool(nodeapi.StatePresent, pool.EnforcementLost,
+		"nothing keeps volumes to their size any more: quota is off")
+	differs := localPool(nodeapi.StateAbsent, "MarkerDiffers", "/srv/local is another pool")
+	aside := nodeapi.PoolStatus{
+		Name: "slow", Path: "/srv/slow", Configured: true, Reason: "NotSelected",
 		Message: "the labels do not match",
 	}
-	unchecked := pool.Status{
-		Name: "slow", Path: "/srv/slow", Configured: true, Unchecked: true, Reason: "NotChecked",
+	unchecked := nodeapi.PoolStatus{
+		Name: "slow", Path: "/srv/slow", Configured: true, Reason: "NotChecked",
 		Message: "not looked at yet",
 	}
-	former := pool.Status{Name: "slow", Path: "/srv/slow", Used: true, Reason: "NotConfigured"}
+	former := nodeapi.PoolStatus{Name: "slow", Path: "/srv/slow", Used: true, Reason: "NotConfigured"}
 	var sent [][]kube.Condition
 	var failure error
 	now := start
@@ -94,36 +95,36 @@ func TestReporter(t *testing.T) {
 	firstPresent.Since, laterPresent.Since = metav1.NewTime(minute(1)), metav1.NewTime(minute(8))
 	for i, step := range []struct {
 		what  string
-		pools []pool.Status
+		pools []nodeapi.PoolStatus
 		fails error
 		want  []kube.Condition // nil: no request
 	}{
-		{"nothing looked at", []pool.Status{unchecked}, nil, nil},
-		{"one pool looked at", []pool.Status{present, unchecked}, nil, []kube.Condition{firstPresent}},
-		{"the other as well", []pool.Status{present, aside}, nil, []kube.Condition{firstPresent, isAside}},
+		{"nothing looked at", []nodeapi.PoolStatus{unchecked}, nil, nil},
+		{"one pool looked at", []nodeapi.PoolStatus{present, unchecked}, nil, []kube.Condition{firstPresent}},
+		{"the other as well", []nodeapi.PoolStatus{present, aside}, nil, []kube.Condition{firstPresent, isAside}},
 		{
 			"absent, and the API is away",
-			[]pool.Status{missing, aside},
+			[]nodeapi.PoolStatus{missing, aside},
 			errors.New("no answer"),
 			[]kube.Condition{isMissing, isAside},
 		},
-		{"still so, and the API is back", []pool.Status{missing, aside}, nil, []kube.Condition{{
+		{"still so, and the API is back", []nodeapi.PoolStatus{missing, aside}, nil, []kube.Condition{{
 			Type: prefix + "local", Status: "False", Reason: "PoolAbsent", Cause: "MarkerMissing",
 			Message: "MarkerMissing: /srv/local holds no marker", Since: metav1.NewTime(minute(4)),
 		}, isAside}},
-		{"another wording", []pool.Status{reread, aside}, nil, nil},
-		{"another reason", []pool.Status{differs, aside}, nil, []kube.Condition{withSince(isOther, minute(4)), isAside}},
-		{"no change", []pool.Status{differs, aside}, nil, nil},
-		{"back", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
-		{"no volume can be made", []pool.Status{full, aside}, nil, []kube.Condition{isFull, isAside}},
+		{"another wording", []nodeapi.PoolStatus{reread, aside}, nil, nil},
+		{"another reason", []nodeapi.PoolStatus{differs, aside}, nil, []kube.Condition{withSince(isOther, minute(4)), isAside}},
+		{"no change", []nodeapi.PoolStatus{differs, aside}, nil, nil},
+		{"back", []nodeapi.PoolStatus{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
+		{"no volume can be made", []nodeapi.PoolStatus{full, aside}, nil, []kube.Condition{isFull, isAside}},
 		{
 			"volumes can be made, and nothing limits them",
-			[]pool.Status{unlimited, aside},
+			[]nodeapi.PoolStatus{unlimited, aside},
 			nil,
 			[]kube.Condition{isUnlimited, isAside},
 		},
-		{"all is well again", []pool.Status{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
-		{"taken out of the configuration", []pool.Status{present, former}, nil, []kube.Condition{laterPresent}},
+		{"all is well again", []nodeapi.PoolStatus{present, aside}, nil, []kube.Condition{laterPresent, isAside}},
+		{"taken out of the configuration", []nodeapi.PoolStatus{present, former}, nil, []kube.Condition{laterPresent}},
 		{"all taken out", nil, nil, []kube.Condition{}},
 	} {
 		sent, failure, now, of.pools = nil, step.fails, minute(i), step.pools
@@ -152,7 +153,7 @@ func withSince(c kube.Condition, since time.Time) kube.Condition {
 
 // TestReporterTriesAgain: a report that failed is sent again without a change, one that arrived is not.
 func TestReporterTriesAgain(t *testing.T) {
-	of := &states{pools: []pool.Status{localPool(true, "", "")}, changed: make(chan struct{})}
+	of := &states{pools: []nodeapi.PoolStatus{localPool(nodeapi.StatePresent, "", "")}, changed: make(chan struct{})}
 	attempts := make(chan string)
 	ctx, cancel := context.WithCancel(t.Context())
 	fail := 2

@@ -8,14 +8,14 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 // addTunnel adds the connection to the controller, on which that calls the node's controller service.
@@ -61,18 +61,7 @@ type shown struct {
 }
 
 // Pools implements tunnel.Source.
-func (s shown) Pools() []*wire.Pool {
-	all := []*wire.Pool{}
-	for _, p := range s.pools.Status() {
-		room, largest := s.pools.Capacity(p.Name)
-		all = append(all, &wire.Pool{
-			Name: p.Name, Id: p.ID, State: control.State(p), Message: p.Message, Backend: p.Backend,
-			Enforcement: p.Enforcement, Size: p.Size, Free: p.Free, Promised: p.Promised, Room: room, Largest: largest,
-			Volumes: int64(p.Volumes), Waiting: p.Reason == guard.Untold, Rooms: p.Rooms, Shared: p.Shared,
-		})
-	}
-	return all
-}
+func (s shown) Pools() []nodeapi.PoolStatus { return s.pools.Status() }
 
 // Find implements tunnel.Source.
 func (s shown) Find(ctx context.Context, id string) (pool string, found bool, err error) {
@@ -91,12 +80,6 @@ func (s shown) Share(pools []*wire.SharedPool) {
 }
 
 // Volumes implements tunnel.Source.
-func (s shown) Volumes(ctx context.Context, visit func(*wire.Volume) error) error {
-	return s.volumes.Each(ctx, func(v volume.Summary) error {
-		return visit(&wire.Volume{
-			Id: v.ID, Pool: v.Pool, Bytes: v.Bytes, Used: v.Used, Enforcement: string(v.Enforcement),
-			ClaimNamespace: v.Claim.Namespace, ClaimName: v.Claim.Name, Created: v.Created.Unix(), Ephemeral: v.Ephemeral,
-			Published: v.Published,
-		})
-	})
+func (s shown) Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error {
+	return s.volumes.Each(ctx, visit)
 }

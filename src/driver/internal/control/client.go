@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // patience is how long a command waits for an answer that has no progress to show.
@@ -42,8 +44,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 }
 
 // Volumes asks for all volumes that the driver knows.
-func (c *Client) Volumes(ctx context.Context) ([]Volume, error) {
-	return ask[[]Volume](ctx, c, http.MethodGet, pathVolumes)
+func (c *Client) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
+	return ask[[]nodeapi.VolumeStatus](ctx, c, http.MethodGet, pathVolumes)
 }
 
 // Forget makes the node forget the identity of a pool that is absent; known reports whether it had used the pool.

@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // SocketName is the file of the socket in the state directory.
@@ -32,81 +32,11 @@ const (
 
 // Status is the driver with all its pools; of the controller, which has no node, with all nodes.
 type Status struct {
-	Driver  string `json:"driver"`
-	Version string `json:"version"`
-	Node    string `json:"node,omitempty"`
-	Pools   []Pool `json:"pools"`
-	Nodes   []Node `json:"nodes,omitempty"`
-}
-
-// States of a pool.
-const (
-	Present       = "present"
-	Absent        = "absent"
-	NotSelected   = "not selected"   // the node's labels do not match, and it never used the pool
-	NotConfigured = "not configured" // it left the configuration: what it has is served, nothing new is made
-)
-
-// Pool is the state of one pool. Sizes are in bytes.
-type Pool struct {
-	State string `json:"state"`
-	pool.Status
-}
-
-// State is what a pool is, in a word or two.
-func State(s pool.Status) string {
-	switch {
-	case s.Present && !s.Configured:
-		return NotConfigured
-	case s.Present:
-		return Present
-	case !s.Selected && !s.Used:
-		return NotSelected
-	default:
-		return Absent
-	}
-}
-
-// Served reports whether a pool of a state can be used for the volumes that it has.
-func Served(state string) bool { return state == Present || state == NotConfigured }
-
-// Node is a node as the controller sees it.
-type Node struct {
-	Name string `json:"name"`
-	// State is "connected" or "not connected", Since when it is connected, and Seen when the node was last heard of.
-	State   string     `json:"state"`
-	Version string     `json:"version,omitempty"`
-	Since   time.Time  `json:"since,omitzero"`
-	Seen    time.Time  `json:"seen,omitzero"`
-	Message string     `json:"message,omitempty"`
-	Pools   []NodePool `json:"pools,omitempty"`
-}
-
-// NodePool is a pool of a node. Sizes are in bytes.
-type NodePool struct {
-	Name        string `json:"name"`
-	State       string `json:"state"` // as that of Pool
-	Message     string `json:"message,omitempty"`
-	Backend     string `json:"backend,omitempty"`
-	Enforcement string `json:"enforcement,omitempty"`
-	Size        int64  `json:"size"`
-	Free        int64  `json:"free"`
-	Allocatable int64  `json:"allocatable"` // largest new volume
-	Promised    int64  `json:"promised"`
-	Volumes     int    `json:"volumes"`
-}
-
-// Volume is a volume of a node. Sizes are in bytes.
-type Volume struct {
-	ID          string `json:"id"`
-	Node        string `json:"node"`
-	Pool        string `json:"pool"`
-	Claim       string `json:"claim,omitempty"` // namespace/name; of an inline volume the pod's
-	PV          string `json:"pv,omitempty"`
-	Bytes       int64  `json:"bytes"`
-	Used        int64  `json:"used"` // -1 where that is not known
-	Enforcement string `json:"enforcement,omitempty"`
-	State       string `json:"state,omitempty"` // what is unusual about it, such as "orphan"
+	Driver  string               `json:"driver"`
+	Version string               `json:"version"`
+	Node    string               `json:"node,omitempty"`
+	Pools   []nodeapi.PoolStatus `json:"pools"`
+	Nodes   []nodeapi.NodeStatus `json:"nodes,omitempty"`
 }
 
 // Selection are the volumes to enforce: those of IDs, which must be in Pool where that is given, or all in Pool that
@@ -173,7 +103,7 @@ func writePools(table *tabwriter.Writer, s Status, now time.Time) {
 		"LOST\tUNCOUNTED\tUNTRACKED\tPATH")
 	for _, p := range s.Pools {
 		seen, is := ago(p.Seen, now), p.State
-		if !Served(is) {
+		if !p.Served() {
 			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", p.Name, is, seen, p.Path)
 			continue
 		}
@@ -211,7 +141,7 @@ func writeNodes(table *tabwriter.Writer, s Status, now time.Time) {
 		}
 		for _, p := range n.Pools {
 			say(n.Name+": "+p.Name, p.Message)
-			if !Served(p.State) {
+			if !p.Served() {
 				fmt.Fprintf(table, "%s\t%s\t%s%s\n", node, p.Name, p.State, strings.Repeat("\t-", 7))
 				continue
 			}
@@ -225,7 +155,7 @@ func writeNodes(table *tabwriter.Writer, s Status, now time.Time) {
 }
 
 // WriteVolumes writes volumes for a person, one line each.
-func WriteVolumes(w io.Writer, all []Volume) error {
+func WriteVolumes(w io.Writer, all []nodeapi.VolumeStatus) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tNODE\tPOOL\tCLAIM\tSIZE\tUSED\tENFORCEMENT\tSTATE")
 	for _, v := range all {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
@@ -23,13 +22,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // domain stands in for pools and volumes; a call that the test did not expect panics.
 type domain struct {
-	status  []pool.Status
+	status  []nodeapi.PoolStatus
 	forget  func(name string) error
 	take    func(name, from string) error
 	volumes map[string]entry
@@ -37,13 +37,13 @@ type domain struct {
 	inodes  *int64 // of the last enforcement
 	adopt   func(id string, bytes int64) (records.Record, error)
 	discard func(id, node string) error
-	all     []volume.Summary
+	all     []nodeapi.VolumeStatus
 }
 
 // volumes has another Each than the pools.
 type volumes struct{ *domain }
 
-func (v volumes) Each(_ context.Context, visit func(volume.Summary) error) error {
+func (v volumes) Each(_ context.Context, visit func(nodeapi.VolumeStatus) error) error {
 	for _, s := range v.all {
 		if err := visit(s); err != nil {
 			return err
@@ -57,7 +57,7 @@ type entry struct {
 	ledger.Volume
 }
 
-func (d *domain) Status() []pool.Status                       { return d.status }
+func (d *domain) Status() []nodeapi.PoolStatus                { return d.status }
 func (d *domain) Forget(_ context.Context, name string) error { return d.forget(name) }
 
 func (d *domain) Take(_ context.Context, name, from string) error { return d.take(name, from) }
@@ -134,45 +134,40 @@ func says(t *testing.T, err error, parts ...string) {
 
 func TestStatus(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	pools := []pool.Status{
+	pools := []nodeapi.PoolStatus{
 		{
-			Name: "local", Path: "/pool", Present: true, Configured: true, Selected: true, Used: true, ID: "id-1",
+			Name: "local", Path: "/pool", State: nodeapi.StatePresent, Selected: true, Used: true, ID: "id-1",
 			Backend: "plain", Enforcement: "none", Inline: true, Size: 100 << 30, Free: 60 << 30, Allocatable: 50 << 30,
 			Promised: 1536, Volumes: 3, TrashEntries: 2, OldestTrash: now, Lost: 4, Refused: 5, Untracked: 13,
 			Seen: now.Add(-2 * time.Second),
 		},
 		{
-			Name: "hangs", Path: "/hangs", Present: true, Configured: true, Used: true, Enforcement: "cooperative",
+			Name: "hangs", Path: "/hangs", State: nodeapi.StatePresent, Used: true, Enforcement: "cooperative",
 			ReadOnly:  true,
 			Uncounted: 7, Reason: "ReadOnly", Message: "its filesystem is read-only", Seen: now.Add(-90 * time.Second),
 		},
 		{
-			Name: "away", Path: "/away", Configured: true, Selected: true, Used: true, Reason: "MarkerMissing",
+			Name: "away", Path: "/away", State: nodeapi.StateAbsent, Selected: true, Used: true, Reason: "MarkerMissing",
 			Message: "mount it", ID: "id-2",
 		},
-		{Name: "other", Path: "/other", Configured: true, Reason: "NotSelected", Message: "labels"},
+		{Name: "other", Path: "/other", State: nodeapi.StateNotSelected, Reason: "NotSelected", Message: "labels"},
 		{
-			Name: "old", Path: "/old", Used: true, Present: true, Reason: "NotConfigured", Message: "taken out", ID: "id-3",
+			Name: "old", Path: "/old", Used: true, State: nodeapi.StateNotConfigured, Reason: "NotConfigured",
+			Message: "taken out", ID: "id-3",
 			Size: 3 << 20, Volumes: 2,
 		},
-		{Name: "older", Path: "/older", Used: true, Reason: "MarkerMissing", Message: "taken out", ID: "id-4"},
+		{
+			Name: "older", Path: "/older", State: nodeapi.StateAbsent, Used: true, Reason: "MarkerMissing",
+			Message: "taken out", ID: "id-4",
+		},
 	}
 	client, _ := serve(t, &domain{status: pools}, me())
 	got, err := client.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := control.Status{Driver: "hpp", Version: "0.1.0", Node: "worker-1"}
-	states := []string{
-		control.Present, control.Present, control.Absent, control.NotSelected, control.NotConfigured,
-		control.Absent,
-	}
-	for i, state := range states {
-		want.Pools = append(want.Pools, control.Pool{State: state, Status: pools[i]})
-	}
-	// what state says already does not travel
-	ignore := cmpopts.IgnoreFields(pool.Status{}, "Present", "Configured")
-	if diff := cmp.Diff(want, got, ignore); diff != "" {
+	want := control.Status{Driver: "hpp", Version: "0.1.0", Node: "worker-1", Pools: pools}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	var table bytes.Buffer
@@ -216,7 +211,7 @@ func TestForget(t *testing.T) {
 	var asked string
 	answer := error(nil)
 	client, _ := serve(t, &domain{
-		status: []pool.Status{{Name: "fast/../x", Used: true}, {Name: "slow"}},
+		status: []nodeapi.PoolStatus{{Name: "fast/../x", Used: true}, {Name: "slow"}},
 		forget: func(name string) error { asked = name; return answer },
 	}, me())
 	for _, test := range []struct {
@@ -251,8 +246,10 @@ func enforced(t *testing.T, c *control.Client, s control.Selection) (lines []con
 func TestEnforce(t *testing.T) {
 	uncounted := ledger.Volume{QuotaID: 7}
 	client, _ := serve(t, &domain{
-		status: []pool.Status{
-			{Name: "local", Present: true}, {Name: "fine", Present: true}, {Name: "away", Message: "mount it"},
+		status: []nodeapi.PoolStatus{
+			{Name: "local", State: nodeapi.StatePresent},
+			{Name: "fine", State: nodeapi.StatePresent},
+			{Name: "away", Message: "mount it"},
 		},
 		volumes: map[string]entry{
 			"a": {"local", uncounted}, "b": {"local", uncounted}, "c": {"local", uncounted},
@@ -336,13 +333,13 @@ func TestEnforceEndsWithItsClient(t *testing.T) {
 
 func TestAdopt(t *testing.T) {
 	record := records.Record{
-		ID: "pvc-1", Pool: "local", Bytes: 10 << 30, Claim: records.Claim{Namespace: "shop", Name: "data", UID: "77"},
+		ID: "pvc-1", Pool: "local", Bytes: 10 << 30, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"},
 	}
-	shared := []pool.Status{{Name: "local"}, {Name: "everybodys", Shared: true}}
+	shared := []nodeapi.PoolStatus{{Name: "local"}, {Name: "everybodys", Shared: true}}
 	client, _ := serve(t, &domain{status: shared, adopt: func(id string, bytes int64) (records.Record, error) {
 		switch {
 		case id == "named":
-			return records.Record{}, fmt.Errorf("%w: pvc-1", volume.ErrNamed)
+			return records.Record{}, fmt.Errorf("%w: pvc-1", nodeapi.ErrNamed)
 		case bytes != 5:
 			t.Errorf("adopted with %d bytes", bytes)
 		}
@@ -387,7 +384,7 @@ spec:
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
-	record.Claim = records.Claim{}
+	record.Claim = nodeapi.Claim{}
 	if got, err := client.Adopt(t.Context(), "pvc-1", control.Adoption{Bytes: 5}); err != nil ||
 		strings.Contains(string(got), "claimRef") {
 		t.Errorf("of no claim: %s, %v", got, err)
@@ -411,7 +408,7 @@ func TestDiscard(t *testing.T) {
 	}}, me())
 	says(t, client.Discard(t.Context(), "pvc-1", "worker-2"))
 	for _, refusal := range []error{
-		records.ErrNotFound, volume.ErrPublished, volume.ErrNamed, volume.ErrClusterUnknown, pool.ErrAbsent,
+		records.ErrNotFound, volume.ErrPublished, nodeapi.ErrNamed, nodeapi.ErrClusterUnknown, pool.ErrAbsent,
 	} {
 		answer = fmt.Errorf("%w: because", refusal)
 		says(t, client.Discard(t.Context(), "pvc-1", "worker-2"), "refused", refusal.Error(), "because")
@@ -436,10 +433,10 @@ func TestHTTPCodes(t *testing.T) {
 		{nil, "{}", http.StatusNoContent},
 		{nil, "", http.StatusBadRequest},
 		{nil, `{"pvOnn": "x"}`, http.StatusBadRequest},
-		{records.ErrInvalidID, "{}", http.StatusBadRequest},
+		{nodeapi.ErrInvalidID, "{}", http.StatusBadRequest},
 		{records.ErrNotFound, "{}", http.StatusNotFound},
 		{volume.ErrPublished, "{}", http.StatusConflict},
-		{volume.ErrClusterUnknown, "{}", http.StatusServiceUnavailable},
+		{nodeapi.ErrClusterUnknown, "{}", http.StatusServiceUnavailable},
 		{os.ErrPermission, "{}", http.StatusInternalServerError},
 	} {
 		answer = test.answer

@@ -13,21 +13,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // cluster stands in for what the controller knows.
 type cluster struct {
-	nodes   []control.Node
-	volumes []control.Volume
+	nodes   []nodeapi.NodeStatus
+	volumes []nodeapi.VolumeStatus
 	err     error
 }
 
-func (c *cluster) Nodes() []control.Node { return c.nodes }
+func (c *cluster) Nodes() []nodeapi.NodeStatus { return c.nodes }
 
-func (c *cluster) Volumes(context.Context) ([]control.Volume, error) {
+func (c *cluster) Volumes(context.Context) ([]nodeapi.VolumeStatus, error) {
 	return slices.Clone(c.volumes), c.err
 }
 
@@ -51,15 +49,15 @@ func shows(t *testing.T, write func(*bytes.Buffer) error, want ...string) {
 
 func TestNodes(t *testing.T) {
 	now := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
-	c := &cluster{nodes: []control.Node{
+	c := &cluster{nodes: []nodeapi.NodeStatus{
 		{
 			Name: "worker-1", State: "connected", Version: "0.2.0", Since: now.Add(-time.Hour), Seen: now.Add(-time.Second),
-			Pools: []control.NodePool{
+			Pools: []nodeapi.PoolStatus{
 				{
-					Name: "local", State: control.Present, Backend: "btrfs", Enforcement: "strict", Size: 100 << 30,
+					Name: "local", State: nodeapi.StatePresent, Backend: "btrfs", Enforcement: "strict", Size: 100 << 30,
 					Free: 60 << 30, Allocatable: 50 << 30, Promised: 1536, Volumes: 3,
 				},
-				{Name: "slow", State: control.Absent, Message: "MarkerMissing: mount it"},
+				{Name: "slow", State: nodeapi.StateAbsent, Message: "MarkerMissing: mount it"},
 			},
 		},
 		{Name: "worker-2", State: "not connected", Message: "its driver does not reach the controller"},
@@ -69,7 +67,7 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := control.Status{Driver: "hpp", Version: "0.1.0", Pools: []control.Pool{}, Nodes: c.nodes}
+	want := control.Status{Driver: "hpp", Version: "0.1.0", Pools: []nodeapi.PoolStatus{}, Nodes: c.nodes}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -95,7 +93,7 @@ func TestTheControllerHasNoPools(t *testing.T) {
 }
 
 func TestVolumesOfAllNodes(t *testing.T) {
-	c := &cluster{volumes: []control.Volume{
+	c := &cluster{volumes: []nodeapi.VolumeStatus{
 		{ID: "pvc-2", Node: "worker-2", Pool: "local", Bytes: 1 << 30, Used: -1, State: "orphan"},
 		{
 			ID: "pvc-3", Node: "worker-1", Pool: "local", Claim: "shop/data", PV: "pvc-3", Bytes: 10 << 30, Used: 512 << 20,
@@ -108,7 +106,7 @@ func TestVolumesOfAllNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]control.Volume{c.volumes[2], c.volumes[1], c.volumes[0]}, got); diff != "" {
+	if diff := cmp.Diff([]nodeapi.VolumeStatus{c.volumes[2], c.volumes[1], c.volumes[0]}, got); diff != "" {
 		t.Error(diff)
 	}
 	shows(t, func(out *bytes.Buffer) error { return control.WriteVolumes(out, got) },
@@ -122,21 +120,16 @@ func TestVolumesOfAllNodes(t *testing.T) {
 }
 
 func TestVolumesOfANode(t *testing.T) {
-	d := &domain{all: []volume.Summary{
-		{
-			Record: records.Record{
-				ID: "pvc-1", Pool: "local", Bytes: 1 << 30, Claim: records.Claim{Namespace: "shop", Name: "data"},
-			},
-			Enforcement: quota.Strict, Used: 5,
-		},
-		{Record: records.Record{ID: "csi-2", Pool: "local", Ephemeral: true}, Enforcement: quota.None, Used: -1},
+	d := &domain{all: []nodeapi.VolumeStatus{
+		{ID: "pvc-1", Pool: "local", Bytes: 1 << 30, Claim: "shop/data", Enforcement: "strict", Used: 5},
+		{ID: "csi-2", Pool: "local", Ephemeral: true, Enforcement: "none", Used: -1},
 	}}
 	client, _ := serve(t, d, me())
 	got, err := client.Volumes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]control.Volume{
+	if diff := cmp.Diff([]nodeapi.VolumeStatus{
 		{ID: "csi-2", Node: "worker-1", Pool: "local", Used: -1, Enforcement: "none", State: "inline"},
 		{
 			ID: "pvc-1", Node: "worker-1", Pool: "local", Claim: "shop/data", Bytes: 1 << 30, Used: 5,

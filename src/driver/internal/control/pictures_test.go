@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // textInPicture is one piece of text, with the number of its line.
@@ -55,36 +55,34 @@ func TestPictures(t *testing.T) {
 func pictured(now time.Time) map[string]control.Status {
 	const driver, version = "kubevirt.io.hostpath-provisioner", "0.1.0"
 	const size, free, disk = 252 << 30, 53200 << 20, 600 << 20
-	local := func(promised int64, volumes int) control.NodePool {
-		return control.NodePool{
-			Name: "local", State: control.Present, Backend: "plain", Enforcement: "none",
+	local := func(promised int64, volumes int) nodeapi.PoolStatus {
+		return nodeapi.PoolStatus{
+			Name: "local", State: nodeapi.StatePresent, Backend: "plain", Enforcement: "none",
 			Size: size, Free: free, Allocatable: free, Promised: promised, Volumes: volumes,
 		}
 	}
-	ssd := func(used int64, volumes int) control.NodePool {
-		return control.NodePool{
-			Name: "ssd", State: control.Present, Backend: "btrfs", Enforcement: "strict",
+	ssd := func(used int64, volumes int) nodeapi.PoolStatus {
+		return nodeapi.PoolStatus{
+			Name: "ssd", State: nodeapi.StatePresent, Backend: "btrfs", Enforcement: "strict",
 			Size: disk, Free: 519<<20 - used, Allocatable: 489<<20 - used, Promised: used, Volumes: volumes,
 		}
 	}
-	node := func(name string, pools ...control.NodePool) control.Node {
-		return control.Node{
+	node := func(name string, pools ...nodeapi.PoolStatus) nodeapi.NodeStatus {
+		return nodeapi.NodeStatus{
 			Name: name, State: "connected", Version: version, Seen: now.Add(-30 * time.Second), Pools: pools,
 		}
 	}
-	of := func(p control.NodePool, path string) control.Pool {
-		return control.Pool{State: p.State, Status: pool.Status{
-			Name: p.Name, Path: path, Backend: p.Backend, Enforcement: p.Enforcement, Seen: now,
-			Size: p.Size, Free: p.Free, Allocatable: p.Allocatable, Promised: p.Promised, Volumes: p.Volumes,
-		}}
+	at := func(p nodeapi.PoolStatus, path string) nodeapi.PoolStatus {
+		p.Path, p.Seen = path, now
+		return p
 	}
 	return map[string]control.Status{
-		"status-node": {Driver: driver, Version: version, Node: "hpp-worker2", Pools: []control.Pool{
-			of(local(21<<30, 1), "/var/lib/hostpath-provisioner"), of(ssd(100<<20, 1), "/mnt/ssd"),
+		"status-node": {Driver: driver, Version: version, Node: "hpp-worker2", Pools: []nodeapi.PoolStatus{
+			at(local(21<<30, 1), "/var/lib/hostpath-provisioner"), at(ssd(100<<20, 1), "/mnt/ssd"),
 		}},
-		"status-controller": {Driver: driver, Version: version, Nodes: []control.Node{
-			node("hpp-control-plane", local(0, 0), control.NodePool{
-				Name: "ssd", State: control.Absent,
+		"status-controller": {Driver: driver, Version: version, Nodes: []nodeapi.NodeStatus{
+			node("hpp-control-plane", local(0, 0), nodeapi.PoolStatus{
+				Name: "ssd", State: nodeapi.StateAbsent,
 				Message: "requireMount is set and no filesystem of its own is mounted at /mnt/ssd",
 			}),
 			node("hpp-worker", local(2<<30, 1), ssd(0, 0)),

@@ -21,11 +21,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Pools is what an admin can ask about and change.
 type Pools interface {
-	Status() []pool.Status
+	Status() []nodeapi.PoolStatus
 	Forget(ctx context.Context, name string) error
 	Take(ctx context.Context, name, from string) error
 	Find(id string) (pool string, v ledger.Volume, ok bool)
@@ -34,7 +35,7 @@ type Pools interface {
 
 // Volumes is what an admin can do with single volumes, and all of them.
 type Volumes interface {
-	Each(ctx context.Context, visit func(volume.Summary) error) error
+	Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (records.Record, error)
 	Discard(ctx context.Context, id, node string) error
@@ -42,8 +43,8 @@ type Volumes interface {
 
 // Overview is what the controller knows of the nodes.
 type Overview interface {
-	Nodes() []Node
-	Volumes(ctx context.Context) ([]Volume, error)
+	Nodes() []nodeapi.NodeStatus
+	Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error)
 }
 
 // Config is what a server is made of. Required are Overview in the controller, and Node, TopologyKey, Pools and Volumes
@@ -160,22 +161,20 @@ func (s *Server) onlyOwner(next http.Handler) http.Handler {
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	answer := Status{Driver: s.Driver, Version: s.Build, Pools: []Pool{}}
+	answer := Status{Driver: s.Driver, Version: s.Build, Pools: []nodeapi.PoolStatus{}}
 	if s.Overview != nil {
 		answer.Nodes = s.Overview.Nodes()
 		s.reply(w, http.StatusOK, answer)
 		return
 	}
 	answer.Node = s.Node
-	for _, p := range s.Pools.Status() {
-		answer.Pools = append(answer.Pools, Pool{State: State(p), Status: p})
-	}
+	answer.Pools = append(answer.Pools, s.Pools.Status()...)
 	s.reply(w, http.StatusOK, answer)
 }
 
 func (s *Server) forget(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
-	known := slices.ContainsFunc(s.Pools.Status(), func(p pool.Status) bool { return p.Name == name && p.Used })
+	known := slices.ContainsFunc(s.Pools.Status(), func(p nodeapi.PoolStatus) bool { return p.Name == name && p.Used })
 	if err := s.Pools.Forget(r.Context(), name); err != nil {
 		return err
 	}
@@ -213,16 +212,16 @@ func (s *Server) refusing(do func(w http.ResponseWriter, r *http.Request) error)
 func (s *Server) refusal(r *http.Request, err error) int {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
-	case slices.ContainsFunc([]error{errBadRequest, records.ErrInvalidID, volume.ErrInvalid, volume.ErrOutOfRange}, is):
+	case slices.ContainsFunc([]error{errBadRequest, nodeapi.ErrInvalidID, volume.ErrInvalid, volume.ErrOutOfRange}, is):
 		return http.StatusBadRequest
 	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown, errOfNode}, is):
 		return http.StatusNotFound
 	case slices.ContainsFunc([]error{
 		pool.ErrPresent, pool.ErrOtherCluster, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy,
-		volume.ErrLost, volume.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
+		volume.ErrLost, nodeapi.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
 	}, is):
 		return http.StatusConflict
-	case is(volume.ErrClusterUnknown):
+	case is(nodeapi.ErrClusterUnknown):
 		return http.StatusServiceUnavailable
 	}
 	s.Log.ErrorContext(r.Context(), "cannot do what an admin asked for", logging.KeyRequest, r.URL.Path,

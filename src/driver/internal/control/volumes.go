@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // longestRequest bounds the body of a request, in bytes.
@@ -35,35 +36,27 @@ func body[T any](w http.ResponseWriter, r *http.Request) (wanted T, err error) {
 
 // volumes answers with those of all nodes, or of the driver's own.
 func (s *Server) volumes(w http.ResponseWriter, r *http.Request) error {
-	all := []Volume{}
+	all := []nodeapi.VolumeStatus{}
 	var err error
 	if s.Overview != nil {
 		all, err = s.Overview.Volumes(r.Context())
 	} else {
-		err = s.Volumes.Each(r.Context(), func(v volume.Summary) error {
-			all = append(all, s.own(v))
+		err = s.Volumes.Each(r.Context(), func(v nodeapi.VolumeStatus) error {
+			if v.Node = s.Node; v.Ephemeral {
+				v.State = "inline"
+			}
+			all = append(all, v)
 			return nil
 		})
 	}
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b Volume) int {
+	slices.SortFunc(all, func(a, b nodeapi.VolumeStatus) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Pool, b.Pool), strings.Compare(a.ID, b.ID))
 	})
 	s.reply(w, http.StatusOK, all)
 	return nil
-}
-
-func (s *Server) own(v volume.Summary) Volume {
-	listed := Volume{
-		ID: v.ID, Node: s.Node, Pool: v.Pool, Bytes: v.Bytes, Used: v.Used, Enforcement: string(v.Enforcement),
-		Claim: v.Claim.String(),
-	}
-	if v.Ephemeral {
-		listed.State = "inline"
-	}
-	return listed
 }
 
 // enforce works on one volume after another until the client leaves, and sends a line of progress now and then.
@@ -122,11 +115,11 @@ func (s *Server) selected(wanted Selection) (ids []string, err error) {
 		return ids, nil
 	}
 	all := s.Pools.Status()
-	i := slices.IndexFunc(all, func(p pool.Status) bool { return p.Name == wanted.Pool })
+	i := slices.IndexFunc(all, func(p nodeapi.PoolStatus) bool { return p.Name == wanted.Pool })
 	switch {
 	case i < 0:
 		return nil, fmt.Errorf("%w: %s", pool.ErrUnknown, wanted.Pool)
-	case !all[i].Present:
+	case !all[i].Served():
 		return nil, fmt.Errorf("%w: pool %s: %s", pool.ErrAbsent, wanted.Pool, all[i].Message)
 	}
 	s.Pools.Each(func(in, id string, v ledger.Volume) {
@@ -179,7 +172,7 @@ func (s *Server) adopt(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) shared(name string) bool {
-	return slices.ContainsFunc(s.Pools.Status(), func(is pool.Status) bool { return is.Name == name && is.Shared })
+	return slices.ContainsFunc(s.Pools.Status(), func(is nodeapi.PoolStatus) bool { return is.Name == name && is.Shared })
 }
 
 // object is a part of an object of the Kubernetes API, with the API's names.

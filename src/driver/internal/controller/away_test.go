@@ -13,12 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // TestANodeIsAway: within its grace nothing changes; after that claims go elsewhere, and its capacity is 0.
@@ -26,7 +23,7 @@ func TestANodeIsAway(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t)
-	r.drivers, r.pvs = []string{"a"}, []pool.PersistentVolume{named("v", "a")}
+	r.drivers, r.pvs = []string{"a"}, []nodeapi.PersistentVolume{named("v", "a")}
 	r.gone["a"] = time.Time{}
 	away := func(why string) {
 		t.Helper()
@@ -57,7 +54,7 @@ func TestANodeIsAway(t *testing.T) {
 		wantCode(t, r.remove(t, "v"), codes.Unavailable, "node a is not connected")
 		r.set(func() { r.unsure = true })
 		wantCode(t, r.remove(t, "v"), codes.Unavailable, "see whether node a, which is not connected, is gone: "+
-			volume.ErrClusterUnknown.Error()+": forbidden")
+			nodeapi.ErrClusterUnknown.Error()+": forbidden")
 		r.set(func() { r.unsure = false })
 	}
 	away("it never came")
@@ -93,7 +90,7 @@ type slow struct {
 	show chan struct{}
 }
 
-func (s slow) Pools() []*wire.Pool {
+func (s slow) Pools() []nodeapi.PoolStatus {
 	<-s.show
 	return s.node.Pools()
 }
@@ -141,7 +138,7 @@ func TestRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pv := named("v", "z")
 			pv.Released = c.released
-			r.set(func() { r.pvs, r.gone = []pool.PersistentVolume{pv}, map[string]time.Time{"z": c.gone} })
+			r.set(func() { r.pvs, r.gone = []nodeapi.PersistentVolume{pv}, map[string]time.Time{"z": c.gone} })
 			wantCode(t, r.expand(t, "v"), codes.Unavailable, "node z is not connected")
 			wantCode(t, r.remove(t, "v"), c.want, "node z is not connected")
 			events := r.told("")
@@ -156,7 +153,7 @@ func TestRelease(t *testing.T) {
 	r.hub.Connect(t, &z.Node)
 	pv := named("v", "z")
 	pv.Released = "z"
-	r.set(func() { r.pvs = []pool.PersistentVolume{pv} })
+	r.set(func() { r.pvs = []nodeapi.PersistentVolume{pv} })
 	if err := r.remove(t, "v"); err != nil || z.asked() != "delete v" || len(r.told("")) > 0 {
 		t.Errorf("connected: %v", err)
 	}
@@ -171,7 +168,7 @@ func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
 			t.Parallel()
 			a, c := newNode("a", gib), newNode("c", gib)
 			r := start(t, a)
-			r.set(func() { r.pvs, r.gone["c"] = []pool.PersistentVolume{named("v")}, r.now })
+			r.set(func() { r.pvs, r.gone["c"] = []nodeapi.PersistentVolume{named("v")}, r.now })
 			if forget {
 				r.server.Forget("c")
 			} else {
@@ -186,7 +183,7 @@ func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
 			}
 			r.pass(time.Second)
 			wantCode(t, r.remove(t, "v"), codes.OK, "")
-			c.Put(&wire.Volume{Id: "v", Pool: "local"})
+			c.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 			r.hub.Connect(t, &c.Node) // it is back after all
 			wantCode(t, r.remove(t, "v"), codes.OK, "")
 			if asked := c.asked(); asked != "delete v" {
@@ -258,16 +255,16 @@ func TestMissing(t *testing.T) {
 }
 
 // suspects are volumes of node a, some of them orphans.
-func suspects(r running) []*wire.Volume {
-	old := r.now.Add(-2 * time.Hour).Unix()
-	return []*wire.Volume{
-		{Id: "good", Pool: "local", Created: old, Bytes: gib, Used: 5, ClaimNamespace: "default", ClaimName: "claim"},
-		{Id: "unnamed", Pool: "local", Created: old, Used: -1},
-		{Id: "young", Pool: "local", Created: r.now.Unix()},
-		{Id: "elsewhere", Pool: "local", Created: old},
-		{Id: "everywhere", Pool: "local", Created: old},
-		{Id: "csi-used", Pool: "local", Created: old, Ephemeral: true, Published: true},
-		{Id: "csi-left", Pool: "local", Created: old, Ephemeral: true},
+func suspects(r running) []nodeapi.VolumeStatus {
+	old := r.now.Add(-2 * time.Hour)
+	return []nodeapi.VolumeStatus{
+		{ID: "good", Pool: "local", Created: old, Bytes: gib, Used: 5, Claim: "default/claim"},
+		{ID: "unnamed", Pool: "local", Created: old, Used: -1},
+		{ID: "young", Pool: "local", Created: r.now},
+		{ID: "elsewhere", Pool: "local", Created: old},
+		{ID: "everywhere", Pool: "local", Created: old},
+		{ID: "csi-used", Pool: "local", Created: old, Ephemeral: true, Published: true},
+		{ID: "csi-left", Pool: "local", Created: old, Ephemeral: true},
 	}
 }
 
@@ -275,7 +272,7 @@ func TestOrphans(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t)
-	r.pvs = []pool.PersistentVolume{named("good", "a"), named("elsewhere", "b"), named("everywhere")}
+	r.pvs = []nodeapi.PersistentVolume{named("good", "a"), named("elsewhere", "b"), named("everywhere")}
 	a.Put(suspects(r)...)
 	r.look(t)
 	for round := range 3 {
@@ -335,7 +332,7 @@ func TestOrphansBesideAPoolThatHangs(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t, a)
-	a.Put(&wire.Volume{Id: "unnamed", Pool: "local", Created: r.now.Add(-2 * time.Hour).Unix()})
+	a.Put(nodeapi.VolumeStatus{ID: "unnamed", Pool: "local", Created: r.now.Add(-2 * time.Hour)})
 	a.Fail(errors.New("pool nfs does not answer"))
 	r.look(t)
 	for round := range 4 {
@@ -356,13 +353,13 @@ func TestOverview(t *testing.T) {
 	a, b := newNode("a", gib), newNode("b", 2*gib)
 	r := start(t, a, b)
 	lost := named("lost", "c")
-	lost.Claim = records.Claim{Namespace: "default", Name: "lost"}
+	lost.Claim = nodeapi.Claim{Namespace: "default", Name: "lost"}
 	former := named("former", "b")
 	unsaid := named("unsaid", "b") // of the default pool
 	former.Pool, unsaid.Pool = "former", ""
 	r.set(func() {
 		r.drivers = append(r.drivers, "c")
-		r.pvs = []pool.PersistentVolume{
+		r.pvs = []nodeapi.PersistentVolume{
 			named("good", "a"), named("elsewhere", "b"), named("everywhere"), lost, named("missing", "b"), former, unsaid,
 		}
 	})
@@ -408,7 +405,7 @@ func TestANodeHangs(t *testing.T) {
 	b.Search = func(ctx context.Context, _ string) (bool, error) { return false, hang(ctx) }
 	b.answers(func(ctx context.Context, _ string) error { return hang(ctx) })
 	r := start(t, a, b)
-	r.pvs = []pool.PersistentVolume{named("on-a", "a"), named("on-b", "b")}
+	r.pvs = []nodeapi.PersistentVolume{named("on-a", "a"), named("on-b", "b")}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	ended := make(chan error, 20)
@@ -435,7 +432,7 @@ func TestASilentNodeDoesNotHoldWhatAnotherHas(t *testing.T) {
 	a, b := newNode("a", gib), newNode("b", gib)
 	b.Search = func(ctx context.Context, _ string) (bool, error) { <-ctx.Done(); return false, ctx.Err() }
 	r := start(t, a, b)
-	a.Put(&wire.Volume{Id: "v", Pool: "local"})
+	a.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 	ctx := context.WithoutCancel(t.Context())
 	if _, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"}); err != nil || a.asked() != "delete v" {
 		t.Errorf("got %v", err)
@@ -449,11 +446,12 @@ func TestANodeThatListsTooMuch(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t)
-	old := r.now.Add(-2 * time.Hour).Unix()
+	old := r.now.Add(-2 * time.Hour)
 	for i := range 1500 {
-		a.Put(&wire.Volume{Id: fmt.Sprint("made-up-", i), Pool: "local", Created: old})
+		a.Put(nodeapi.VolumeStatus{ID: fmt.Sprint("made-up-", i), Pool: "local", Created: old})
 	}
-	a.Put(&wire.Volume{Id: "../x", Pool: "local", Created: old}, &wire.Volume{Id: "ok", Pool: "No Pool", Created: old})
+	a.Put(nodeapi.VolumeStatus{ID: "../x", Pool: "local", Created: old})
+	a.Put(nodeapi.VolumeStatus{ID: "ok", Pool: "No Pool", Created: old})
 	r.look(t)
 	r.hub.Connect(t, &a.Node)
 	tunneltest.Until(t, "it is searched", func() bool { return len(r.told("VolumesOrphaned")) == 1 })

@@ -10,12 +10,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // choose gives the node for a new volume: the one that is asked for, the one that the claim carries, or the one with
@@ -38,7 +39,7 @@ func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string,
 	}
 	selected, err := s.Claims.SelectedNode(ctx, claim)
 	switch {
-	case errors.Is(err, records.ErrNotFound):
+	case errors.Is(err, ErrClaimGone):
 		return s.unclaimed(ctx, q, allowed)
 	case err != nil:
 		return "", status.Errorf(codes.Unavailable, "%v", err)
@@ -62,7 +63,7 @@ func holds(allowed []string, node string) error {
 	}
 	return status.Errorf(codes.InvalidArgument, "the claim's annotation volume.kubernetes.io/selected-node names node "+
 		"%.253q, which is none of those that the class's allowedTopologies leave: %s; remove the annotation",
-		node, guard.Abridge(allowed))
+		node, abridge.Names(allowed))
 }
 
 // unclaimed gives the node for a volume whose claim is gone, or that nobody in Kubernetes asks for: an earlier request
@@ -93,20 +94,20 @@ func (s *Server) allowed(r *pb.TopologyRequirement) (nodes []string, err error) 
 
 // claimOf is the claim that csi-provisioner makes a volume for, with --extra-create-metadata. It never passes the
 // claim's uid, but names the volume after it.
-func claimOf(q *pb.CreateVolumeRequest) records.Claim {
+func claimOf(q *pb.CreateVolumeRequest) nodeapi.Claim {
 	uid, _ := strings.CutPrefix(q.GetName(), "pvc-")
-	return records.Claim{
-		Namespace: q.GetParameters()[csi.KeyClaimNS], Name: q.GetParameters()[csi.KeyClaimName], UID: uid,
+	return nodeapi.Claim{
+		Namespace: q.GetParameters()[nodeapi.KeyClaimNS], Name: q.GetParameters()[nodeapi.KeyClaimName], UID: uid,
 	}
 }
 
 // roomiest is the connected node with the most room, among those allowed.
 func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, error) {
-	asked := q.GetParameters()[csi.KeyPool]
-	name := pool.Default(s.pools, asked)
+	asked := q.GetParameters()[names.StoragePoolParameter]
+	name := poolspec.DefaultPool(s.pools, asked)
 	if !slices.Contains(s.pools, name) {
 		return "", status.Errorf(codes.InvalidArgument, "parameters.%s: %.64q is in no configuration; want one of %s",
-			csi.KeyPool, asked, strings.Join(s.pools, ", "))
+			names.StoragePoolParameter, asked, strings.Join(s.pools, ", "))
 	}
 	var node string
 	var most int64
@@ -128,7 +129,7 @@ func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, 
 // allowMany refuses a volume for many nodes in a pool that has sharedAccess for a single one, once the nodeSelector
 // selects a second, connected or not. What an earlier request has made before that stays, like all such volumes.
 func (s *Server) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *tunnel.Peer) error {
-	name := pool.Default(s.pools, q.GetParameters()[csi.KeyPool])
+	name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter])
 	i := slices.Index(s.pools, name)
 	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) || i < 0 || !s.Pools[i].SharedAccess {
 		return nil // or the node refuses it
@@ -141,11 +142,11 @@ func (s *Server) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *tu
 		return nil
 	}
 	_, found, err := p.Find(ctx, q.GetName())
-	if found || err != nil && shown(p, name).GetId() == "" { // other pools of the node may be absent
+	if found || err != nil && shown(p, name).ID == "" { // other pools of the node may be absent
 		return err
 	}
 	slices.Sort(nodes)
 	return status.Errorf(codes.InvalidArgument, "volume_capabilities: ReadWriteMany and ReadOnlyMany are for one node in "+
 		"pool %s, which has sharedAccess, and %d nodes are selected: %s; let the pool's nodeSelector select one of them, or "+
-		"ask for ReadWriteOnce; volumes that are there stay as they are", name, len(nodes), guard.Abridge(nodes))
+		"ask for ReadWriteOnce; volumes that are there stay as they are", name, len(nodes), abridge.Names(nodes))
 }

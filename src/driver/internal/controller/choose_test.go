@@ -6,8 +6,8 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -15,13 +15,13 @@ import (
 // before stays, and is not refused where a node cannot look.
 func TestManyNodesInAPoolForOne(t *testing.T) {
 	a, b := newNode("a", gib), newNode("b", gib)
-	a.Show(&wire.Pool{Name: "local", Id: "local", Room: gib, Largest: gib}) // on b it is absent
+	a.Show(nodeapi.PoolStatus{Name: "local", ID: "local", Growable: gib, Allocatable: gib}) // on b it is absent
 	selector := map[string]string{"disk": "nvme"}
 	r := startWith(t, poolspec.Pool{Name: "local", SharedAccess: true, NodeSelector: selector}, a, b)
 	create := func(uid, node string, mode pb.VolumeCapability_AccessMode_Mode) error {
 		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
 			Name: "pvc-" + uid, CapacityRange: &pb.CapacityRange{RequiredBytes: 1},
-			Parameters: map[string]string{csi.KeyPool: "local"},
+			Parameters: map[string]string{names.StoragePoolParameter: "local"},
 			VolumeCapabilities: []*pb.VolumeCapability{{
 				AccessMode: &pb.VolumeCapability_AccessMode{Mode: mode},
 				AccessType: &pb.VolumeCapability_Mount{Mount: &pb.VolumeCapability_MountVolume{}},

@@ -14,11 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // TestRouting: a call goes to the node of the PersistentVolume, else to the one that has the volume.
@@ -27,7 +26,7 @@ func TestRouting(t *testing.T) {
 	a, b := newNode("a", gib), newNode("b", gib)
 	r := start(t, a, b)
 	for name, c := range map[string]struct {
-		pv     *pool.PersistentVolume
+		pv     *nodeapi.PersistentVolume
 		on     []*node
 		away   bool // a third node is not connected
 		absent bool // a pool of node b
@@ -53,7 +52,7 @@ func TestRouting(t *testing.T) {
 			r.set(func() {
 				r.pvs, r.drivers, r.silent = nil, []string{"a", "b"}, c.silent
 				if c.pv != nil {
-					r.pvs = []pool.PersistentVolume{*c.pv}
+					r.pvs = []nodeapi.PersistentVolume{*c.pv}
 				}
 				if c.away {
 					r.drivers = append(r.drivers, "c")
@@ -65,7 +64,7 @@ func TestRouting(t *testing.T) {
 			a.Remove()
 			b.Remove()
 			for _, n := range c.on {
-				n.Put(&wire.Volume{Id: "v", Pool: "local"})
+				n.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 			}
 			calls := ""
 			if c.asked != nil {
@@ -96,8 +95,8 @@ func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
 	for _, nodes := range [][]string{{"b"}, nil} {
 		second := named("v", nodes...)
 		second.Name = "retained"
-		b.Put(&wire.Volume{Id: "v", Pool: "local"})
-		r.set(func() { r.pvs = []pool.PersistentVolume{named("v", nodes...), second} })
+		b.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
+		r.set(func() { r.pvs = []nodeapi.PersistentVolume{named("v", nodes...), second} })
 		wantCode(
 			t,
 			r.remove(t, "v"),
@@ -110,7 +109,7 @@ func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
 		}
 		r.set(func() { r.syncing = true })
 		wantCode(t, r.remove(t, "v"), codes.Unavailable, "waiting for the Kubernetes API")
-		r.set(func() { r.syncing, r.pvs = false, []pool.PersistentVolume{second} })
+		r.set(func() { r.syncing, r.pvs = false, []nodeapi.PersistentVolume{second} })
 		wantCode(t, r.remove(t, "v"), codes.OK, "")
 		if asked := a.asked() + b.asked(); asked != "delete v" {
 			t.Errorf("the nodes were asked for: %s", asked)
@@ -124,7 +123,7 @@ func TestADeletionIsRemembered(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t, a)
-	of := func(uid string) pool.PersistentVolume {
+	of := func(uid string) nodeapi.PersistentVolume {
 		pv := named("pvc-1", "a")
 		pv.UID = uid
 		return pv
@@ -138,7 +137,7 @@ func TestADeletionIsRemembered(t *testing.T) {
 		"PV gone, node as well": {between: func() { r.set(func() { r.pvs, r.drivers = nil, []string{"a", "b"} }) }},
 		"API silent":            {between: func() { r.set(func() { r.silent = true }) }},
 		"another PV": {
-			between: func() { r.set(func() { r.pvs = []pool.PersistentVolume{of("2")} }) }, asked: "delete pvc-1",
+			between: func() { r.set(func() { r.pvs = []nodeapi.PersistentVolume{of("2")} }) }, asked: "delete pvc-1",
 		},
 		"later": {between: func() { r.pass(10 * time.Minute) }, asked: "delete pvc-1"},
 		"made again": {
@@ -151,9 +150,9 @@ func TestADeletionIsRemembered(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.set(func() { r.pvs, r.silent, r.drivers = []pool.PersistentVolume{of("1")}, false, []string{"a"} })
+			r.set(func() { r.pvs, r.silent, r.drivers = []nodeapi.PersistentVolume{of("1")}, false, []string{"a"} })
 			r.pass(time.Hour)
-			a.Put(&wire.Volume{Id: "pvc-1", Pool: "local"})
+			a.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "local"})
 			wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
 			if asked := a.asked(); asked != "delete pvc-1" {
 				t.Errorf("the first time the node was asked for: %s", asked)
@@ -165,7 +164,7 @@ func TestADeletionIsRemembered(t *testing.T) {
 			}
 		})
 	}
-	r.set(func() { r.pvs = []pool.PersistentVolume{of("3")} })
+	r.set(func() { r.pvs = []nodeapi.PersistentVolume{of("3")} })
 	a.answers(func(context.Context, string) error { return status.Error(codes.FailedPrecondition, "mounted") })
 	for range 2 {
 		wantCode(t, r.remove(t, "pvc-1"), codes.FailedPrecondition, "mounted") // nothing is remembered of that
@@ -202,13 +201,13 @@ func TestSizeNotEnforced(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	a.lie = func(v *pb.Volume) {
-		v.VolumeContext = map[string]string{csi.KeyPool: "local", "enforcement": "none", "uid": "1"}
+		v.VolumeContext = map[string]string{names.StoragePoolParameter: "local", "enforcement": "none", "uid": "1"}
 	}
 	r := start(t, a)
 	create := func(name, uid string) {
 		t.Helper()
 		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
-			Name: name, Parameters: map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: name, "uid": uid},
+			Name: name, Parameters: map[string]string{nodeapi.KeyClaimNS: "default", nodeapi.KeyClaimName: name, "uid": uid},
 			AccessibilityRequirements: &pb.TopologyRequirement{Requisite: []*pb.Topology{topology("a")}},
 		})
 		if err != nil {
@@ -232,7 +231,7 @@ func TestCodes(t *testing.T) {
 	t.Parallel()
 	a := newNode("a", gib)
 	r := start(t, a)
-	r.pvs = []pool.PersistentVolume{named("v", "a")}
+	r.pvs = []nodeapi.PersistentVolume{named("v", "a")}
 	for _, code := range []codes.Code{
 		codes.ResourceExhausted, codes.Unavailable, codes.Aborted, codes.AlreadyExists, codes.OutOfRange, codes.Internal,
 		codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound, codes.DataLoss,
@@ -284,18 +283,21 @@ func TestALyingNode(t *testing.T) {
 		v.AccessibleTopology = []*pb.Topology{topology("victim")}
 		v.ContentSource = &pb.VolumeContentSource{}
 		v.VolumeContext = map[string]string{
-			csi.KeyPool: "victim", "enforcement": "strict", "uid": "0", "onDelete": "retain", "storage.kubernetes.io/x": "y",
+			names.StoragePoolParameter: "victim", "enforcement": "strict", "uid": "0", "onDelete": "retain",
+			"storage.kubernetes.io/x": "y",
 		}
 	}
 	if node, err := r.create(t, "1", gib, "a"); node != "a" || err != nil {
 		t.Errorf("it is on node %q, %v", node, err)
 	}
 	answer, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
-		Name:                      "pvc-2",
-		Parameters:                map[string]string{csi.KeyPool: "local", "onDelete": "delete", csi.KeyClaimName: "claim"},
+		Name: "pvc-2",
+		Parameters: map[string]string{
+			names.StoragePoolParameter: "local", "onDelete": "delete", nodeapi.KeyClaimName: "claim",
+		},
 		AccessibilityRequirements: &pb.TopologyRequirement{Requisite: []*pb.Topology{topology("a")}},
 	})
-	want := map[string]string{csi.KeyPool: "local", "enforcement": "strict", "onDelete": "delete"}
+	want := map[string]string{names.StoragePoolParameter: "local", "enforcement": "strict", "onDelete": "delete"}
 	if got := answer.GetVolume().GetVolumeContext(); err != nil || !maps.Equal(got, want) {
 		t.Errorf("attributes are %v, want %v; %v", got, want, err)
 	}
@@ -346,7 +348,7 @@ func TestPlacement(t *testing.T) {
 				r.drivers = []string{"a", "b", "c"}
 				if c.on != nil {
 					r.drivers = []string{"a", "b"}
-					c.on.Put(&wire.Volume{Id: "pvc-" + uid})
+					c.on.Put(nodeapi.VolumeStatus{ID: "pvc-" + uid})
 				}
 				if c.selected == none {
 					r.drivers = []string{"a", "b"}
@@ -395,7 +397,9 @@ func TestBadPlacement(t *testing.T) {
 			}},
 		},
 		`parameters.storagePool: "fast" is in no configuration; want one of local`: {
-			Parameters: map[string]string{csi.KeyPool: "fast", csi.KeyClaimNS: "default", csi.KeyClaimName: "claim"},
+			Parameters: map[string]string{
+				names.StoragePoolParameter: "fast", nodeapi.KeyClaimNS: "default", nodeapi.KeyClaimName: "claim",
+			},
 		},
 	} {
 		q.Name = "pvc-1"
@@ -418,10 +422,10 @@ func TestOneClaimHasOneNode(t *testing.T) {
 	r := start(t, a, b)
 	r.claims["1"] = ""
 	show := func(n *node, largest int64) {
-		n.Show(&wire.Pool{Name: "local", Largest: largest})
+		n.Show(nodeapi.PoolStatus{Name: "local", Allocatable: largest})
 		tunneltest.Until(t, n.Name+" has shown its room", func() bool {
 			pools, _ := r.hub.Get(n.Name).Pools()
-			return pools[0].GetLargest() == largest
+			return pools[0].Allocatable == largest
 		})
 	}
 	unclaimed := &pb.CreateVolumeRequest{Name: "sanity"}
@@ -476,7 +480,7 @@ func TestCapacity(t *testing.T) {
 		t.Errorf("the cluster: %v, %v", answer, err)
 	}
 	answer, err = r.GetCapacity(t.Context(), &pb.GetCapacityRequest{
-		AccessibleTopology: topology("a"), Parameters: map[string]string{csi.KeyPool: "other"},
+		AccessibleTopology: topology("a"), Parameters: map[string]string{names.StoragePoolParameter: "other"},
 	})
 	if answer.GetAvailableCapacity() != 0 || answer.GetMaximumVolumeSize() == nil || err != nil {
 		t.Errorf("another pool: %v, %v", answer, err)

@@ -21,15 +21,12 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -45,7 +42,7 @@ type cluster struct {
 	silent    bool // the API does not answer
 	syncing   bool
 	unsure    bool // the API does not say whether a node is gone
-	pvs       []pool.PersistentVolume
+	pvs       []nodeapi.PersistentVolume
 	drivers   []string             // nodes with the driver
 	nvme      []string             // those of them with the label disk=nvme
 	tunnel    map[string]bool      // whether a node's driver has one
@@ -56,7 +53,7 @@ type cluster struct {
 	cleared   map[string]bool   // nodes whose old capacity was removed
 	ids       map[string]string // of shared pools
 	version   int               // of ids
-	waiting   []pool.WaitingClaim
+	waiting   []controller.WaitingClaim
 	missed    int // how often it was asked which nodes there are
 	lists     int // of old capacity
 	goneAsked int // how often NodeGone was asked
@@ -72,30 +69,30 @@ func (c *cluster) set(change func()) {
 
 func (c *cluster) err() error {
 	if c.silent {
-		return fmt.Errorf("%w: connection refused", volume.ErrClusterUnknown)
+		return fmt.Errorf("%w: connection refused", nodeapi.ErrClusterUnknown)
 	}
 	return nil
 }
 
-func (c *cluster) Get(_ context.Context, id string) (pool.PersistentVolume, bool, error) {
+func (c *cluster) Get(_ context.Context, id string) (nodeapi.PersistentVolume, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gets++
-	i := slices.IndexFunc(c.pvs, func(pv pool.PersistentVolume) bool { return pv.Handle == id })
+	i := slices.IndexFunc(c.pvs, func(pv nodeapi.PersistentVolume) bool { return pv.Handle == id })
 	if i < 0 || c.silent {
-		return pool.PersistentVolume{}, false, c.err()
+		return nodeapi.PersistentVolume{}, false, c.err()
 	}
 	return c.pvs[i], true, nil
 }
 
-func (c *cluster) List() []pool.PersistentVolume {
+func (c *cluster) List() []nodeapi.PersistentVolume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.pvs)
 }
 
-func (c *cluster) Known(handle string) []pool.PersistentVolume {
-	return slices.DeleteFunc(c.List(), func(pv pool.PersistentVolume) bool { return pv.Handle != handle })
+func (c *cluster) Known(handle string) []nodeapi.PersistentVolume {
+	return slices.DeleteFunc(c.List(), func(pv nodeapi.PersistentVolume) bool { return pv.Handle != handle })
 }
 
 func (c *cluster) Synced() bool {
@@ -123,7 +120,7 @@ func (c *cluster) NodeGone(_ context.Context, name string) (time.Time, bool, err
 	since := c.gone[name]
 	c.goneAsked++
 	if c.unsure {
-		return since, false, fmt.Errorf("%w: forbidden", volume.ErrClusterUnknown)
+		return since, false, fmt.Errorf("%w: forbidden", nodeapi.ErrClusterUnknown)
 	}
 	return since, !since.IsZero() && !c.silent, c.err()
 }
@@ -138,17 +135,17 @@ func (c *cluster) HasTunnel(_ context.Context, name string) (bool, error) {
 	return has, c.err()
 }
 
-func (c *cluster) SelectedNode(_ context.Context, claim records.Claim) (string, error) {
+func (c *cluster) SelectedNode(_ context.Context, claim nodeapi.Claim) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	node, ok := c.claims[claim.UID]
 	if !ok && !c.silent {
-		return "", records.ErrNotFound
+		return "", controller.ErrClaimGone
 	}
 	return node, c.err()
 }
 
-func (c *cluster) SelectNode(_ context.Context, claim records.Claim, node string) (string, error) {
+func (c *cluster) SelectNode(_ context.Context, claim nodeapi.Claim, node string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	selected, ok := c.claims[claim.UID]
@@ -168,17 +165,17 @@ func (c *cluster) TellNode(node, kind, reason, message string) {
 	c.set(func() { c.events = append(c.events, fmt.Sprintf("%s %s %s: %s", kind, node, reason, message)) })
 }
 
-func (c *cluster) TellVolume(pv pool.PersistentVolume, reason, message string) {
+func (c *cluster) TellVolume(pv nodeapi.PersistentVolume, reason, message string) {
 	c.TellNode(pv.Name, "Warning", reason, message)
 }
 
-func (c *cluster) Waiting() []pool.WaitingClaim {
+func (c *cluster) Waiting() []controller.WaitingClaim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.waiting)
 }
 
-func (c *cluster) TellClaim(claim records.Claim, kind, reason, message string) {
+func (c *cluster) TellClaim(claim nodeapi.Claim, kind, reason, message string) {
 	c.TellNode(claim.String(), kind, reason, message)
 }
 
@@ -226,7 +223,7 @@ func newNode(name string, room int64) *node {
 		}
 		return n.Has(id), nil
 	}
-	n.Show(&wire.Pool{Name: "local", Room: room, Largest: room, State: "present"})
+	n.Show(nodeapi.PoolStatus{Name: "local", Growable: room, Allocatable: room, State: "present"})
 	return n
 }
 
@@ -265,7 +262,7 @@ func (n *node) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb
 		return nil, err
 	}
 	bytes := q.GetCapacityRange().GetRequiredBytes()
-	n.Put(&wire.Volume{Id: q.GetName(), Pool: "local", Bytes: bytes})
+	n.Put(nodeapi.VolumeStatus{ID: q.GetName(), Pool: "local", Bytes: bytes})
 	answer := &pb.CreateVolumeResponse{Volume: &pb.Volume{
 		VolumeId: q.GetName(), AccessibleTopology: here, CapacityBytes: bytes,
 	}}
@@ -382,7 +379,7 @@ func (r running) create(t *testing.T, uid string, bytes int64, nodes ...string) 
 	t.Helper()
 	q := &pb.CreateVolumeRequest{
 		Name: "pvc-" + uid, CapacityRange: &pb.CapacityRange{RequiredBytes: bytes},
-		Parameters: map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: "claim"},
+		Parameters: map[string]string{nodeapi.KeyClaimNS: "default", nodeapi.KeyClaimName: "claim"},
 	}
 	if len(nodes) > 0 {
 		q.AccessibilityRequirements = &pb.TopologyRequirement{}
@@ -412,7 +409,7 @@ func (r running) expand(t *testing.T, id string) error {
 func (r running) capacity(t *testing.T, node string) (int64, error) {
 	t.Helper()
 	answer, err := r.GetCapacity(t.Context(), &pb.GetCapacityRequest{
-		AccessibleTopology: topology(node), Parameters: map[string]string{csi.KeyPool: "local"},
+		AccessibleTopology: topology(node), Parameters: map[string]string{names.StoragePoolParameter: "local"},
 	})
 	return answer.GetAvailableCapacity(), err
 }
@@ -422,8 +419,8 @@ func topology(node string) *pb.Topology {
 }
 
 // named is the PersistentVolume of a volume.
-func named(id string, nodes ...string) pool.PersistentVolume {
-	return pool.PersistentVolume{Name: "pv-" + id, Handle: id, Nodes: nodes, Pool: "local", Bytes: gib}
+func named(id string, nodes ...string) nodeapi.PersistentVolume {
+	return nodeapi.PersistentVolume{Name: "pv-" + id, Handle: id, Nodes: nodes, Pool: "local", Bytes: gib}
 }
 
 func wantCode(t *testing.T, err error, want codes.Code, text string) {

@@ -12,12 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // orphans are those of one pool on one node.
@@ -108,28 +106,28 @@ func (s *Server) searchNode(ctx context.Context, node string) {
 
 func (s *Server) warn(node, name, reason, why string, ids []string) {
 	s.Log.Warn("volumes are orphaned", logging.KeyNode, node, logging.KeyPool, name, logging.KeyReason, reason,
-		logging.KeyVolumes, guard.Abridge(ids))
-	s.Events.TellNode(node, "Warning", reason, fmt.Sprintf("pool %s: %s: %s", name, why, guard.Abridge(ids)))
+		logging.KeyVolumes, abridge.Names(ids))
+	s.Events.TellNode(node, "Warning", reason, fmt.Sprintf("pool %s: %s: %s", name, why, abridge.Names(ids)))
 }
 
 func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
 	found, asked := map[string]orphans{}, 0
-	err := p.Volumes(ctx, func(v *wire.Volume) error {
-		if !s.speaksFor(p, v.GetPool()) {
+	err := p.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
+		if !s.speaksFor(p, v.Pool) {
 			return nil
 		}
-		f := found[v.GetPool()]
-		defer func() { found[v.GetPool()] = f }() // none, too: that is a figure
+		f := found[v.Pool]
+		defer func() { found[v.Pool] = f }() // none, too: that is a figure
 		if !s.alone(v) {
 			return nil
 		}
-		if len(s.PVs.Known(v.GetId())) == 0 {
+		if len(s.PVs.Known(v.ID)) == 0 {
 			if asked++; asked > maxUnnamed {
 				return nil
 			}
 		}
-		pv, _, err := s.PVs.Get(ctx, v.GetId())
-		if errors.Is(err, volume.ErrNamed) { // by more than one
+		pv, _, err := s.PVs.Get(ctx, v.ID)
+		if errors.Is(err, nodeapi.ErrNamed) { // by more than one
 			return nil
 		}
 		if err != nil {
@@ -137,9 +135,9 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 		}
 		switch s.orphaned(v, pv, p.Name) {
 		case unnamed:
-			f.unnamed = append(f.unnamed, v.GetId())
+			f.unnamed = append(f.unnamed, v.ID)
 		case elsewhere:
-			f.elsewhere = append(f.elsewhere, fmt.Sprintf("%s (node %s)", v.GetId(), guard.Abridge(pv.Nodes)))
+			f.elsewhere = append(f.elsewhere, fmt.Sprintf("%s (node %s)", v.ID, abridge.Names(pv.Nodes)))
 		}
 		return nil
 	})
@@ -156,17 +154,17 @@ func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orp
 
 // alone reports whether a volume may be an orphan, whatever PersistentVolumes say: one that is young may be waiting for
 // its own.
-func (s *Server) alone(v *wire.Volume) bool {
-	return v.GetCreated() <= s.Now().Add(-s.OrphanAge).Unix() && !(v.GetEphemeral() && v.GetPublished())
+func (s *Server) alone(v nodeapi.VolumeStatus) bool {
+	return !v.Created.After(s.Now().Add(-s.OrphanAge)) && !(v.Ephemeral && v.Published)
 }
 
 // orphaned is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the
 // zero one. What is in a shared pool, every node has, whichever the PersistentVolume names.
-func (s *Server) orphaned(v *wire.Volume, pv pool.PersistentVolume, node string) string {
+func (s *Server) orphaned(v nodeapi.VolumeStatus, pv nodeapi.PersistentVolume, node string) string {
 	switch {
-	case v.GetEphemeral(), pv.Handle == "":
+	case v.Ephemeral, pv.Handle == "":
 		return unnamed
-	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node) && !s.shared(v.GetPool()):
+	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node) && !s.shared(v.Pool):
 		return elsewhere
 	default:
 		return ""

@@ -11,38 +11,30 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Nodes implements control.Overview.
-func (s *Server) Nodes() []control.Node {
-	var all []control.Node
+func (s *Server) Nodes() []nodeapi.NodeStatus {
+	var all []nodeapi.NodeStatus
 	for _, name := range s.names() {
 		p := s.hub.Get(name)
 		if p == nil {
 			away := s.away(name)
-			all = append(all, control.Node{
+			all = append(all, nodeapi.NodeStatus{
 				Name: name, State: "not connected", Seen: s.Now().Add(-away),
 				Message: fmt.Sprintf("away for %s, or since this controller started", away.Round(time.Second)),
 			})
 			continue
 		}
 		pools, seen := p.Pools()
-		n := control.Node{Name: name, State: "connected", Version: p.Version, Since: p.Since, Seen: seen}
+		n := nodeapi.NodeStatus{Name: name, State: "connected", Version: p.Version, Since: p.Since, Seen: seen}
 		for _, is := range pools {
-			message := is.GetMessage()
-			if twins := s.twinsOf(name, is.GetName()); len(twins) > 0 {
-				message = severalNodes(is.GetName(), append(twins, name))
+			if twins := s.twinsOf(name, is.Name); len(twins) > 0 {
+				is.Message = severalNodes(is.Name, append(twins, name))
 			}
-			n.Pools = append(n.Pools, control.NodePool{
-				Name: is.GetName(), State: is.GetState(), Message: message, Backend: is.GetBackend(),
-				Enforcement: is.GetEnforcement(), Size: is.GetSize(), Free: is.GetFree(), Allocatable: is.GetLargest(),
-				Promised: is.GetPromised(), Volumes: int(is.GetVolumes()),
-			})
+			n.Pools = append(n.Pools, is)
 		}
 		all = append(all, n)
 	}
@@ -53,14 +45,14 @@ func (s *Server) Nodes() []control.Node {
 const listTimeout = 20 * time.Second
 
 // Volumes implements control.Overview: those of the connected nodes, and those that only a PersistentVolume names.
-func (s *Server) Volumes(ctx context.Context) ([]control.Volume, error) {
-	named := map[string]pool.PersistentVolume{}
+func (s *Server) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
+	named := map[string]nodeapi.PersistentVolume{}
 	for _, pv := range s.PVs.List() {
 		named[pv.Handle] = pv
 	}
 	var (
 		mu     sync.Mutex
-		all    []control.Volume
+		all    []nodeapi.VolumeStatus
 		seen   = map[string]bool{}
 		silent = map[string]string{}
 		asking sync.WaitGroup
@@ -91,32 +83,28 @@ func (s *Server) Volumes(ctx context.Context) ([]control.Volume, error) {
 }
 
 func (s *Server) volumesOf(
-	ctx context.Context, p *tunnel.Peer, named map[string]pool.PersistentVolume,
-) (found []control.Volume, err error) {
-	err = p.Volumes(ctx, func(v *wire.Volume) error {
-		pv := named[v.GetId()]
-		if s.shared(v.GetPool()) && s.speaker(v.GetPool()) != p.Name {
+	ctx context.Context, p *tunnel.Peer, named map[string]nodeapi.PersistentVolume,
+) (found []nodeapi.VolumeStatus, err error) {
+	err = p.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
+		if s.shared(v.Pool) && s.speaker(v.Pool) != p.Name {
 			return nil
 		}
-		shown := control.Volume{
-			ID: v.GetId(), Node: p.Name, Pool: v.GetPool(), Bytes: v.GetBytes(), Used: v.GetUsed(), PV: pv.Name,
-			Enforcement: v.GetEnforcement(),
-			Claim:       records.Claim{Namespace: v.GetClaimNamespace(), Name: v.GetClaimName()}.String(),
-		}
+		pv := named[v.ID]
+		v.Node, v.PV = p.Name, pv.Name
 		if s.alone(v) {
-			shown.State = map[string]string{
+			v.State = map[string]string{
 				unnamed: "orphan", elsewhere: "orphan, of node " + strings.Join(pv.Nodes, ","),
 			}[s.orphaned(v, pv, p.Name)]
 		}
-		found = append(found, shown)
+		found = append(found, v)
 		return nil
 	})
 	return found, err
 }
 
 // unseen is a volume that no node has shown.
-func (s *Server) unseen(pv pool.PersistentVolume, silent map[string]string) control.Volume {
-	v := control.Volume{
+func (s *Server) unseen(pv nodeapi.PersistentVolume, silent map[string]string) nodeapi.VolumeStatus {
+	v := nodeapi.VolumeStatus{
 		ID: pv.Handle, Node: strings.Join(pv.Nodes, ","), Pool: pv.Pool, Bytes: pv.Bytes, Used: -1, PV: pv.Name,
 		Claim: pv.Claim.String(), State: "not found",
 	}
@@ -128,8 +116,8 @@ func (s *Server) unseen(pv pool.PersistentVolume, silent map[string]string) cont
 		v.State = why
 	} else if p := s.hub.Get(node); p == nil {
 		v.State = "node not connected"
-	} else if state := shown(p, in).GetState(); !control.Served(state) {
-		v.State = "pool " + cmp.Or(state, control.NotConfigured)
+	} else if is := shown(p, in); !is.Served() {
+		v.State = "pool " + cmp.Or(is.State, nodeapi.StateNotConfigured)
 	}
 	return v
 }

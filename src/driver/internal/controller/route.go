@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // patience is how long a call waits for a node that is away for a moment, such as for an update of its driver. It keeps
@@ -106,7 +106,7 @@ func (s *Server) locate(ctx context.Context, id string) (node, in string, err er
 	pv, ok, err := s.PVs.Get(ctx, id)
 	in = s.poolOf(pv)
 	switch {
-	case errors.Is(err, volume.ErrNamed):
+	case errors.Is(err, nodeapi.ErrNamed):
 		return "", "", status.Error(codes.FailedPrecondition, err.Error())
 	case err != nil:
 		return "", "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // see takes note of the pools that left the configuration and that nodes serve, and of pools that several nodes show.
@@ -16,12 +16,12 @@ func (s *Server) see() {
 	for _, p := range s.hub.All() {
 		pools, _ := p.Pools()
 		for _, is := range pools {
-			key := poolID{is.GetName(), is.GetId()}
+			key := poolID{is.Name, is.ID}
 			switch configured := slices.Contains(s.pools, key.name); {
-			case key.id == "" || !control.Served(is.GetState()):
+			case key.id == "" || !is.Served():
 			case !configured: // no single node makes others' pool a shared one
 				shared, seen := left[key.name]
-				left[key.name] = is.GetShared() && (shared || !seen)
+				left[key.name] = is.Shared && (shared || !seen)
 			case !s.shared(key.name):
 				showing[key] = append(showing[key], p.Name)
 			}
@@ -54,7 +54,7 @@ type poolID struct{ name, id string }
 
 func severalNodes(name string, nodes []string) string {
 	return fmt.Sprintf("pool %s has scope node, and is one filesystem on the nodes %s: what one of them does not know "+
-		"it may undo; give each node a filesystem of its own, or the pool the scope shared", name, guard.Abridge(nodes))
+		"it may undo; give each node a filesystem of its own, or the pool the scope shared", name, abridge.Names(nodes))
 }
 
 // twinsOf are the other nodes that show the same filesystem as a node's pool, which is not shared.
@@ -71,14 +71,8 @@ func (s *Server) twinsOf(node, name string) []string {
 
 // poolOf is the pool of a PersistentVolume, "" where it may be in any. One that names none is older than this
 // configuration may be.
-func (s *Server) poolOf(pv pool.PersistentVolume) string {
-	names := s.pools
-	if pv.Pool == "" {
-		s.mu.Lock()
-		names = slices.AppendSeq(slices.Clone(names), maps.Keys(s.leftPools))
-		s.mu.Unlock()
-	}
-	return pool.Default(names, pv.Pool)
+func (s *Server) poolOf(pv nodeapi.PersistentVolume) string {
+	return poolspec.DefaultPool(s.servedPools(), pv.Pool)
 }
 
 // servedPools are the configured pools, and those that left the configuration and that nodes serve.

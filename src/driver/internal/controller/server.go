@@ -14,20 +14,19 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// PVs are the PersistentVolumes of this driver; volume.ErrClusterUnknown where the API does not answer.
+// PVs are the PersistentVolumes of this driver; nodeapi.ErrClusterUnknown where the API does not answer.
 type PVs interface {
 	// Get finds the one whose volumeHandle is id; ok is false where there surely is none.
-	Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error)
+	Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error)
 	// Known gives all with that volumeHandle that are known without a question to the API, by name.
-	Known(handle string) []pool.PersistentVolume
-	List() []pool.PersistentVolume
+	Known(handle string) []nodeapi.PersistentVolume
+	List() []nodeapi.PersistentVolume
 }
 
 // Members are the nodes of the cluster, connected or not.
@@ -41,20 +40,23 @@ type Members interface {
 	HasTunnel(ctx context.Context, name string) (bool, error)
 }
 
-// Claims carry the node that was chosen for them; records.ErrNotFound for a claim that is gone.
+// ErrClaimGone is for a claim that is gone, or another one of that name.
+var ErrClaimGone = errors.New("claim is gone")
+
+// Claims carry the node that was chosen for them; ErrClaimGone where there is none.
 type Claims interface {
-	SelectedNode(ctx context.Context, claim records.Claim) (node string, err error)
+	SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, err error)
 	// SelectNode selects a node unless one is selected, and gives the one that is.
-	SelectNode(ctx context.Context, claim records.Claim, node string) (selected string, err error)
+	SelectNode(ctx context.Context, claim nodeapi.Claim, node string) (selected string, err error)
 	// Waiting are those of the driver's classes that have no volume.
-	Waiting() []pool.WaitingClaim
+	Waiting() []WaitingClaim
 }
 
 // Events are told to people; kind is Normal or Warning.
 type Events interface {
 	TellNode(node, kind, reason, message string)
-	TellVolume(pv pool.PersistentVolume, reason, message string)
-	TellClaim(claim records.Claim, kind, reason, message string)
+	TellVolume(pv nodeapi.PersistentVolume, reason, message string)
+	TellClaim(claim nodeapi.Claim, kind, reason, message string)
 }
 
 // Config is what the service is made of; every field but Identities and Settling is required.
@@ -142,7 +144,7 @@ func (c Config) validate() error {
 	if min(c.NodeGrace, c.GoneAfter, c.OrphanAge) <= 0 {
 		return errors.New("controller: want positive times")
 	}
-	isShared := func(p poolspec.Pool) bool { return p.Scope == poolspec.ScopeShared }
+	isShared := func(p poolspec.Pool) bool { return p.Shared() }
 	if slices.ContainsFunc(c.Pools, isShared) && c.Identities == nil {
 		return errors.New("controller: a pool is shared, and Identities of its Config is missing")
 	}

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 // sharing is what is known of shared pools. It belongs to the goroutine of shareAll.
@@ -104,7 +104,7 @@ func (s *Server) believed(name, maker string) string {
 		case id != "":
 			ids = append(ids, id)
 			users++
-		case shown(p, name).GetWaiting():
+		case shown(p, name).Waiting:
 			users++
 		}
 	}
@@ -119,21 +119,14 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 	peers := slices.DeleteFunc(s.hub.All(), func(p *tunnel.Peer) bool { return !p.Has(tunnel.FeatureShared) })
 	maps.DeleteFunc(known.told, func(p *tunnel.Peer, _ *wire.ShareRequest) bool { return !slices.Contains(peers, p) })
 	requests := map[*tunnel.Peer]*wire.ShareRequest{}
-	names := s.servedPools()
-	slices.Sort(names)
-	for _, name := range names {
-		if s.shared(name) {
-			s.share(ctx, &wire.SharedPool{Name: name, Id: known.ids[name], Owner: known.owner}, known, peers, requests)
-			continue
-		}
-		for _, p := range peers {
-			if twins := s.twinsOf(p.Name, name); len(twins) > 0 {
-				add(requests, p, &wire.SharedPool{Name: name, Twins: twins})
-			}
+	for _, p := range peers {
+		requests[p] = &wire.ShareRequest{}
+		if known.told[p] == nil {
+			known.told[p] = &wire.ShareRequest{}
 		}
 	}
-	for p := range known.told { // what it was told is not so any more
-		add(requests, p)
+	for _, name := range slices.Sorted(slices.Values(s.servedPools())) {
+		s.addPool(ctx, known, name, requests)
 	}
 	for p, request := range requests {
 		if proto.Equal(request, known.told[p]) {
@@ -156,33 +149,30 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 	}
 }
 
-// share adds one pool to what the nodes are told. The first node that waits takes it into use where nobody has; the
-// first that has it recovers what nodes without a Node object have left.
-func (s *Server) share(
-	ctx context.Context, all *wire.SharedPool, known *sharing, peers []*tunnel.Peer,
-	requests map[*tunnel.Peer]*wire.ShareRequest,
+// addPool adds a pool to what the nodes are told. Of a shared one, the first node that waits takes it into use where
+// nobody has; the first that has it recovers what nodes without a Node object have left.
+func (s *Server) addPool(
+	ctx context.Context, known *sharing, name string, requests map[*tunnel.Peer]*wire.ShareRequest,
 ) {
-	name := all.GetName()
-	waiting, heir := "", s.speaker(name)
-	for _, p := range peers {
-		if all.GetId() == "" && waiting == "" && shown(p, name).GetWaiting() {
-			waiting = p.Name
+	shared, id, maker, heir := s.shared(name), known.ids[name], "", ""
+	if shared {
+		heir = s.speaker(name)
+	}
+	for p := range requests {
+		if id == "" && shown(p, name).Waiting && (maker == "" || p.Name < maker) {
+			maker = p.Name
 		}
 	}
-	for _, p := range peers {
-		is := proto.CloneOf(all)
-		is.Make = p.Name == waiting
+	for p, request := range requests {
+		is := &wire.SharedPool{Name: name}
+		if shared {
+			is.Id, is.Owner, is.Make = id, known.owner, p.Name == maker
+		} else if is.Twins = s.twinsOf(p.Name, name); len(is.GetTwins()) == 0 {
+			continue
+		}
 		if p.Name == heir && slices.Contains(s.pools, name) {
-			is.Gone = s.goneFrom(ctx, known, shown(p, name).GetRooms())
+			is.Gone = s.goneFrom(ctx, known, shown(p, name).NodeDirs)
 		}
-		add(requests, p, is)
+		request.Pools = append(request.Pools, is)
 	}
-}
-
-// add adds pools to what a node is told.
-func add(requests map[*tunnel.Peer]*wire.ShareRequest, p *tunnel.Peer, pools ...*wire.SharedPool) {
-	if requests[p] == nil {
-		requests[p] = &wire.ShareRequest{}
-	}
-	requests[p].Pools = append(requests[p].Pools, pools...)
 }

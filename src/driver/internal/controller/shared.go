@@ -11,11 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -39,7 +37,7 @@ const (
 func (s *Server) shared(name string) bool {
 	i := slices.IndexFunc(s.Pools, func(p poolspec.Pool) bool { return p.Name == name })
 	if i >= 0 {
-		return s.Pools[i].Scope == poolspec.ScopeShared
+		return s.Pools[i].Shared()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +51,7 @@ func (s *Server) having(name string) []*tunnel.Peer {
 	id := s.identities[name]
 	s.mu.Unlock()
 	peers := slices.DeleteFunc(s.hub.All(), func(p *tunnel.Peer) bool { return id == "" || present(p, name) != id })
-	full := func(p *tunnel.Peer) bool { return shown(p, name).GetLargest() <= 0 }
+	full := func(p *tunnel.Peer) bool { return shown(p, name).Allocatable <= 0 }
 	if roomy := slices.DeleteFunc(slices.Clone(peers), full); len(roomy) > 0 {
 		return roomy
 	}
@@ -62,19 +60,19 @@ func (s *Server) having(name string) []*tunnel.Peer {
 
 // present is the id of a pool that is present on a node, else "".
 func present(p *tunnel.Peer, name string) string {
-	if is := shown(p, name); control.Served(is.GetState()) {
-		return is.GetId()
+	if is := shown(p, name); is.Served() {
+		return is.ID
 	}
 	return ""
 }
 
-// shown is a pool as a node shows it, nil where it does not.
-func shown(p *tunnel.Peer, name string) *wire.Pool {
+// shown is a pool as a node shows it, the zero one where it does not.
+func shown(p *tunnel.Peer, name string) (is nodeapi.PoolStatus) {
 	pools, _ := p.Pools()
-	if i := slices.IndexFunc(pools, func(is *wire.Pool) bool { return is.GetName() == name }); i >= 0 {
-		return pools[i]
+	if i := slices.IndexFunc(pools, func(is nodeapi.PoolStatus) bool { return is.Name == name }); i >= 0 {
+		is = pools[i]
 	}
-	return nil
+	return is
 }
 
 // anyOf gives a node for a volume of a shared pool: one that is preferred if it has the pool, else one that the id
@@ -97,7 +95,7 @@ func (s *Server) anyOf(name, id string, preferred []string) (node string, err er
 
 // sharedPoolOf is the shared pool that a request is about, "" for another pool.
 func (s *Server) sharedPoolOf(q *pb.CreateVolumeRequest) string {
-	if name := pool.Default(s.pools, q.GetParameters()[csi.KeyPool]); s.shared(name) {
+	if name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter]); s.shared(name) {
 		return name
 	}
 	return ""
@@ -121,9 +119,9 @@ func (s *Server) smallest(name string) (room, largest int64) {
 	for i, p := range s.having(name) {
 		is := shown(p, name)
 		if i == 0 {
-			room, largest = is.GetRoom(), is.GetLargest()
+			room, largest = is.Growable, is.Allocatable
 		}
-		room, largest = min(room, is.GetRoom()), min(largest, is.GetLargest())
+		room, largest = min(room, is.Growable), min(largest, is.Allocatable)
 	}
 	return room, largest
 }

@@ -14,11 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -64,8 +62,8 @@ func (n *node) shows(id string, room int64, waiting bool, rooms ...string) *node
 	if id != "" {
 		state = "present"
 	}
-	n.Show(&wire.Pool{
-		Name: "local", Id: id, State: state, Room: room, Largest: room, Waiting: waiting, Rooms: rooms,
+	n.Show(nodeapi.PoolStatus{
+		Name: "local", ID: id, State: state, Growable: room, Allocatable: room, Waiting: waiting, NodeDirs: rooms,
 	})
 	return n
 }
@@ -164,7 +162,7 @@ func (r running) shared(t *testing.T, id string, nodes ...string) {
 	t.Helper()
 	q := &pb.CreateVolumeRequest{
 		Name: id, CapacityRange: &pb.CapacityRange{RequiredBytes: gib},
-		Parameters:                map[string]string{csi.KeyClaimNS: "default", csi.KeyClaimName: "claim"},
+		Parameters:                map[string]string{nodeapi.KeyClaimNS: "default", nodeapi.KeyClaimName: "claim"},
 		AccessibilityRequirements: &pb.TopologyRequirement{},
 	}
 	for _, n := range nodes {
@@ -186,7 +184,7 @@ func TestANodeWithAnotherFilesystemServesNothing(t *testing.T) {
 	r := startKnown(t, a, b)
 	r.shared(t, "pvc-9", "a")
 	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3", "pvc-4"} {
-		r.set(func() { r.pvs = append(r.pvs, pool.PersistentVolume{Name: id, Handle: id, Pool: "local"}) })
+		r.set(func() { r.pvs = append(r.pvs, nodeapi.PersistentVolume{Name: id, Handle: id, Pool: "local"}) })
 		wantCode(t, r.remove(t, id), codes.OK, "")
 	}
 	if got := a.asked(); got != "" {
@@ -209,7 +207,7 @@ func TestNodesWithoutRoomInASharedPool(t *testing.T) {
 		t.Errorf("capacity of the selected node: %d, %v", got, err)
 	}
 	b.shows("AAAA", 0, false) // full
-	r.set(func() { r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}} })
+	r.set(func() { r.pvs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}} })
 	wantCode(t, r.remove(t, "pvc-1"), codes.OK, "")
 }
 
@@ -230,10 +228,10 @@ func TestASharedVolumeIsOnAllNodes(t *testing.T) {
 	t.Parallel()
 	a, b := newNode("a", 0).shows("AAAA", gib, false), newNode("b", 0).shows("AAAA", gib, false)
 	for _, n := range []*node{a, b} {
-		n.Put(&wire.Volume{Id: "pvc-1", Pool: "local", Created: 1})
+		n.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "local", Created: time.Unix(1, 0)})
 	}
 	r := startKnown(t, a, b)
-	r.set(func() { r.pvs = []pool.PersistentVolume{named("pvc-1", "b")} })
+	r.set(func() { r.pvs = []nodeapi.PersistentVolume{named("pvc-1", "b")} })
 	all, err := r.server.Volumes(t.Context())
 	if err != nil || len(all) != 1 || all[0].State != "" {
 		t.Errorf("shown are %+v, %v", all, err)
@@ -249,12 +247,12 @@ func TestAPoolThatNobodyKnows(t *testing.T) {
 	})
 	r := start(t, a, b)
 	r.set(func() {
-		r.pvs = []pool.PersistentVolume{
+		r.pvs = []nodeapi.PersistentVolume{
 			{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs"}, {Name: "pvc-2", Handle: "pvc-2", Pool: "local"},
 		}
 	})
 	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable, "node a: pool nfs is not configured")
-	a.Show(&wire.Pool{Name: "local", State: "absent"})
+	a.Show(nodeapi.PoolStatus{Name: "local", State: "absent"})
 	tunneltest.Until(t, "the node that has the pool is asked", func() bool { return r.remove(t, "pvc-2") == nil })
 }
 
@@ -274,7 +272,7 @@ func TestSharedVolumes(t *testing.T) {
 		t.Errorf("a repeated request came to %q", got)
 	}
 	r.set(func() {
-		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}}
+		r.pvs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local"}}
 	})
 	wantCode(t, r.expand(t, "pvc-1"), codes.OK, "")
 	c.Remove("pvc-1") // what b deletes is gone on c
@@ -292,7 +290,7 @@ func TestSharedVolumes(t *testing.T) {
 	}
 	for _, n := range []*node{b, c} {
 		n.Search = nil
-		n.Put(&wire.Volume{Id: "pvc-9", Pool: "local"})
+		n.Put(nodeapi.VolumeStatus{ID: "pvc-9", Pool: "local"})
 		n.asked()
 	}
 	remove := func(context.Context, string) error { b.Remove("pvc-9"); c.Remove("pvc-9"); return nil }
@@ -324,24 +322,28 @@ func TestNodesAreToldWhoseASharedPoolIs(t *testing.T) {
 }
 
 // left is a pool that is not configured, and served by a node.
-func left(name, id string, shared bool) *wire.Pool {
-	return &wire.Pool{Name: name, Id: id, State: control.NotConfigured, Shared: shared, Volumes: 1, Room: gib}
+func left(name, id string, shared bool) nodeapi.PoolStatus {
+	return nodeapi.PoolStatus{
+		Name: name, ID: id, State: nodeapi.StateNotConfigured, Shared: shared, Volumes: 1, Growable: gib,
+	}
 }
 
 // TestASharedPoolThatLeftTheConfiguration: its volumes are found on any node, with what was learned while it had it.
 func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 	t.Parallel()
-	local := func() *wire.Pool { return &wire.Pool{Name: "local", Room: gib, Largest: gib, State: control.Present} }
+	local := func() nodeapi.PoolStatus {
+		return nodeapi.PoolStatus{Name: "local", Growable: gib, Allocatable: gib, State: nodeapi.StatePresent}
+	}
 	a, b := newNode("a", gib), newNode("b", gib)
 	for _, n := range []*node{a, b} {
 		n.Show(local(), left("nfs", "AAAA", true))
-		n.Put(&wire.Volume{Id: "pvc-1", Pool: "nfs", Created: 1})
-		n.Put(&wire.Volume{Id: "pvc-2", Pool: "nfs", Created: 1})
+		n.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "nfs", Created: time.Unix(1, 0)})
+		n.Put(nodeapi.VolumeStatus{ID: "pvc-2", Pool: "nfs", Created: time.Unix(1, 0)})
 	}
 	r := start(t, a, b)
 	r.set(func() {
 		r.ids = map[string]string{"nfs": "AAAA"}
-		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs", Bytes: gib}}
+		r.pvs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs", Bytes: gib}}
 	})
 	r.look(t)
 	tunneltest.Until(t, "the nodes are told which filesystem it is", func() bool {
@@ -356,7 +358,7 @@ func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 		t.Errorf("shown are %+v, %v", all, err)
 	}
 	nodes := r.server.Nodes()
-	if len(nodes) != 2 || nodes[0].Pools[1].State != control.NotConfigured || nodes[0].Pools[1].Volumes != 1 {
+	if len(nodes) != 2 || nodes[0].Pools[1].State != nodeapi.StateNotConfigured || nodes[0].Pools[1].Volumes != 1 {
 		t.Errorf("%+v", nodes)
 	}
 	for _, n := range []*node{a, b} { // one filesystem: who deletes there takes it from both
@@ -383,11 +385,11 @@ func TestANodesPoolThatLeftTheConfiguration(t *testing.T) {
 	b.Show(left("old", "BBBB", true))
 	r := start(t, a, b)
 	r.set(func() {
-		r.pvs = []pool.PersistentVolume{named("pvc-1", "a"), named("pvc-2", "a")}
+		r.pvs = []nodeapi.PersistentVolume{named("pvc-1", "a"), named("pvc-2", "a")}
 		r.pvs[0].Pool, r.pvs[1].Pool = "old", ""
 	})
 	r.look(t)
-	a.Put(&wire.Volume{Id: "pvc-1", Pool: "old", Created: 1})
+	a.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "old", Created: time.Unix(1, 0)})
 	tunneltest.Until(t, "it is seen", func() bool {
 		all, err := r.server.Volumes(t.Context())
 		return err == nil && len(all) == 2 && all[0].ID == "pvc-1" && all[0].State == ""
@@ -403,7 +405,7 @@ func TestANodesPoolThatLeftTheConfiguration(t *testing.T) {
 func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	show := func(n *node, id string) {
-		n.Show(&wire.Pool{Name: "local", Id: id, Room: gib, Largest: gib, State: control.Present})
+		n.Show(nodeapi.PoolStatus{Name: "local", ID: id, Growable: gib, Allocatable: gib, State: nodeapi.StatePresent})
 	}
 	a, b, c := newNode("a", gib), newNode("b", gib), newNode("c", gib)
 	show(a, "AAAA")
@@ -473,9 +475,9 @@ func TestADeleteOfASharedVolumeIsConfirmed(t *testing.T) {
 	t.Parallel()
 	a, b := newNode("a", 0).shows("AAAA", gib, false), newNode("b", 0).shows("AAAA", gib, false)
 	r := startKnown(t, a, b)
-	b.Put(&wire.Volume{Id: "pvc-1", Pool: "local"})
+	b.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "local"})
 	r.set(func() {
-		r.pvs = []pool.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}}}
+		r.pvs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}}}
 	})
 	wantCode(t, r.remove(t, "pvc-1"), codes.Unavailable,
 		"node a has deleted volume pvc-1 of pool local, and node b still has it")

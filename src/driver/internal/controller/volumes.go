@@ -10,12 +10,12 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
@@ -47,7 +47,7 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
 	v.VolumeContext = csi.Attributes(v.GetVolumeContext(), q.GetParameters(),
-		pool.Default(s.pools, q.GetParameters()[csi.KeyPool]))
+		poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter]))
 	if s.sharedPoolOf(q) != "" {
 		v.AccessibleTopology = nil
 	}
@@ -74,7 +74,7 @@ func (s *Server) reportUnenforced(q *pb.CreateVolumeRequest, attributes map[stri
 	if !told {
 		s.Events.TellClaim(claim, "Normal", "SizeNotEnforced", fmt.Sprintf("pool %s has no quota on node %s: nothing keeps "+
 			"this volume, or others of its StorageClass, to its size; each has the attribute enforcement=none",
-			attributes[csi.KeyPool], node))
+			attributes[names.StoragePoolParameter], node))
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *Server) deletable(id string) error {
 		}
 		return status.Errorf(codes.FailedPrecondition, "PersistentVolumes %s all have the volumeHandle %s, and its data is "+
 			"theirs; keep one of them, and set the reclaim policy of the others to Retain before you delete them",
-			guard.Abridge(names), id)
+			abridge.Names(names), id)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (s *Server) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", id)
 	}
 	name := s.poolOf(pv)
-	has := func(p *tunnel.Peer) bool { return control.Served(shown(p, name).GetState()) }
+	has := func(p *tunnel.Peer) bool { return shown(p, name).Served() }
 	p := peers[max(0, slices.IndexFunc(peers, has))]
 	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, er
 // GetCapacity implements csi.ControllerServer from what the nodes have said last. An error leaves the figures that are
 // published: so it is while a node is away, until the scheduler is to choose another.
 func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	name := pool.Default(s.pools, q.GetParameters()[csi.KeyPool])
+	name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter])
 	segments := q.GetAccessibleTopology().GetSegments()
 	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
 		var room, largest int64
@@ -262,9 +262,9 @@ func (s *Server) room(node, name string) (room, largest int64, known bool) {
 	}
 	is := shown(p, name)
 	pools, _ := p.Pools()
-	if s.shared(name) && is.GetLargest() > 0 {
+	if s.shared(name) && is.Allocatable > 0 {
 		room, largest = s.smallest(name)
 		return room, largest, pools != nil
 	}
-	return is.GetRoom(), is.GetLargest(), pools != nil
+	return is.Growable, is.Allocatable, pools != nil
 }

@@ -7,12 +7,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
+
+// WaitingClaim is a claim of one of the driver's StorageClasses that has no volume.
+type WaitingClaim struct {
+	Claim nodeapi.Claim
+	Pool  string // the class's storagePool
+	Bytes int64
+	Since time.Time // its creation
+}
 
 // claimPatience is how long a claim may wait before its owner is told why: volumes take a second.
 const claimPatience = 30 * time.Second
@@ -34,21 +41,21 @@ func (s *Server) standing(name string) standing {
 	for _, node := range nodes {
 		is.nodes++
 		p := s.hub.Get(node)
-		var seen *wire.Pool
+		var seen nodeapi.PoolStatus
 		if p != nil {
 			seen = shown(p, name)
 		}
-		switch whole := max(seen.GetSize(), seen.GetLargest(), seen.GetPromised()+seen.GetRoom()); {
+		switch whole := max(seen.Size, seen.Allocatable, seen.Promised+seen.Growable); {
 		case p == nil:
 			is.missing = append(is.missing, node+": it is not connected to the controller")
-		case seen.GetState() != control.Present:
-			why := cmp.Or(seen.GetMessage(), seen.GetState(), "it has not shown its pools yet")
+		case seen.State != nodeapi.StatePresent:
+			why := cmp.Or(seen.Message, seen.State, "it has not shown its pools yet")
 			is.missing = append(is.missing, node+": "+why)
 		case whole > is.whole:
 			is.whole, is.where = whole, node
 			fallthrough
 		default:
-			is.largest = max(is.largest, seen.GetLargest())
+			is.largest = max(is.largest, seen.Allocatable)
 		}
 	}
 	return is
@@ -88,11 +95,11 @@ func (s *Server) explain(told map[string]string) map[string]string {
 }
 
 // reason is why a claim waits, "" where its pool is not to blame.
-func (s *Server) reason(c pool.WaitingClaim, pools map[string]standing) (reason, message string) {
-	name := pool.Default(s.pools, c.Pool)
+func (s *Server) reason(c WaitingClaim, pools map[string]standing) (reason, message string) {
+	name := poolspec.DefaultPool(s.pools, c.Pool)
 	if !slices.Contains(s.pools, name) {
 		return "PoolUnknown", fmt.Sprintf("%s of the StorageClass: %.64q is in no configuration; want one of %s",
-			csi.KeyPool, c.Pool, strings.Join(s.pools, ", "))
+			names.StoragePoolParameter, c.Pool, strings.Join(s.pools, ", "))
 	}
 	is, ok := pools[name]
 	if !ok {

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // TestWhyClaimsWait: their owners are told once, on which nodes the pool is missing and why.
@@ -16,18 +15,18 @@ func TestWhyClaimsWait(t *testing.T) {
 	t.Parallel()
 	a, b := newNode("a", gib), newNode("b", gib)
 	for _, n := range []*node{a, b} {
-		n.Show(&wire.Pool{Name: "local", State: "absent", Message: "nothing is mounted at /mnt/ssd"})
+		n.Show(nodeapi.PoolStatus{Name: "local", State: "absent", Message: "nothing is mounted at /mnt/ssd"})
 	}
 	r := start(t, a, b)
-	claim := func(name, in string, bytes int64, since time.Time) pool.WaitingClaim {
-		return pool.WaitingClaim{
-			Claim: records.Claim{Namespace: "shop", Name: name, UID: name}, Pool: in, Bytes: bytes, Since: since,
+	claim := func(name, in string, bytes int64, since time.Time) controller.WaitingClaim {
+		return controller.WaitingClaim{
+			Claim: nodeapi.Claim{Namespace: "shop", Name: name, UID: name}, Pool: in, Bytes: bytes, Since: since,
 		}
 	}
 	old := r.now.Add(-time.Minute)
 	r.set(func() {
 		r.drivers = append(r.drivers, "c", "d", "e")
-		r.waiting = []pool.WaitingClaim{
+		r.waiting = []controller.WaitingClaim{
 			claim("small", "", gib/2, old), claim("large", "local", 10*gib, old), claim("unknown", "ssd", 1, old),
 			claim("new", "local", gib, r.now),
 		}
@@ -51,11 +50,13 @@ func TestWhyClaimsWait(t *testing.T) {
 	told("Warning shop/small "+missing, "Warning shop/large "+missing,
 		`Warning shop/unknown PoolUnknown: storagePool of the StorageClass: "ssd" is in no configuration; want one of local`)
 	r.set(func() { r.drivers = []string{"a", "b"} })
-	a.Show(&wire.Pool{Name: "local", State: "present", Size: 2 * gib, Largest: gib, Room: gib, Promised: gib})
-	b.Show(&wire.Pool{Name: "local", State: "present", Size: gib, Largest: gib / 4, Room: gib / 4})
+	a.Show(nodeapi.PoolStatus{
+		Name: "local", State: "present", Size: 2 * gib, Allocatable: gib, Growable: gib, Promised: gib,
+	})
+	b.Show(nodeapi.PoolStatus{Name: "local", State: "present", Size: gib, Allocatable: gib / 4, Growable: gib / 4})
 	told("Warning shop/large ClaimTooLarge: the claim asks for 10Gi, and no node could ever have that in pool local: the most " +
 		"is 2Gi, on node a; ask for less, or make the pool larger")
-	b.Show(&wire.Pool{Name: "local", State: "absent", Message: "gone"})
+	b.Show(nodeapi.PoolStatus{Name: "local", State: "absent", Message: "gone"})
 	told("Warning shop/large PoolMissing: pool local is present on 1 of 2 nodes; b: gone; where it is, a new volume can have " +
 		"1Gi, and the claim asks for 10Gi")
 	r.set(func() { r.waiting[3].Bytes = 2 * gib })

@@ -9,17 +9,17 @@ import (
 	"strings"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 func (s *server) ControllerGetCapabilities(
 	context.Context, *pb.ControllerGetCapabilitiesRequest,
 ) (*pb.ControllerGetCapabilitiesResponse, error) {
-	return ControllerCapabilities(
+	return csi.ControllerCapabilities(
 		pb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		pb.ControllerServiceCapability_RPC_LIST_VOLUMES,
 		pb.ControllerServiceCapability_RPC_GET_CAPACITY,
@@ -27,16 +27,6 @@ func (s *server) ControllerGetCapabilities(
 		pb.ControllerServiceCapability_RPC_GET_VOLUME,
 		pb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	), nil
-}
-
-// ControllerCapabilities is the answer of a controller service that can do these.
-func ControllerCapabilities(can ...pb.ControllerServiceCapability_RPC_Type) *pb.ControllerGetCapabilitiesResponse {
-	answer := &pb.ControllerGetCapabilitiesResponse{}
-	for _, t := range can {
-		rpc := &pb.ControllerServiceCapability_Rpc{Rpc: &pb.ControllerServiceCapability_RPC{Type: t}}
-		answer.Capabilities = append(answer.Capabilities, &pb.ControllerServiceCapability{Type: rpc})
-	}
-	return answer
 }
 
 func (s *server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
@@ -49,7 +39,7 @@ func (s *server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 }
 
 func (s *server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
-	err := volumeID("volume_id", q.GetVolumeId())
+	err := csi.CheckVolumeID("volume_id", q.GetVolumeId())
 	if err == nil {
 		err = s.Volumes.Delete(ctx, q.GetVolumeId())
 	}
@@ -65,7 +55,7 @@ func (s *server) ControllerExpandVolume(
 	if q.GetCapacityRange() == nil {
 		err = invalid("capacity_range", "missing: want the new size in required_bytes")
 	}
-	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), err); err == nil {
+	if err = cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), err); err == nil {
 		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit)
 	}
 	return answered(resize, &pb.ControllerExpandVolumeResponse{CapacityBytes: v.Bytes}, err)
@@ -75,7 +65,7 @@ func (s *server) ControllerGetVolume(
 	ctx context.Context, q *pb.ControllerGetVolumeRequest,
 ) (*pb.ControllerGetVolumeResponse, error) {
 	var v volume.Volume
-	err := volumeID("volume_id", q.GetVolumeId())
+	err := csi.CheckVolumeID("volume_id", q.GetVolumeId())
 	if err == nil {
 		v, _, err = s.Volumes.Get(ctx, q.GetVolumeId())
 	}
@@ -104,7 +94,7 @@ func (s *server) ValidateVolumeCapabilities(
 	ctx context.Context, q *pb.ValidateVolumeCapabilitiesRequest,
 ) (*pb.ValidateVolumeCapabilitiesResponse, error) {
 	var v volume.Volume
-	err := volumeID("volume_id", q.GetVolumeId())
+	err := csi.CheckVolumeID("volume_id", q.GetVolumeId())
 	if err == nil && len(q.GetVolumeCapabilities()) == 0 {
 		err = invalid("volume_capabilities", "missing: want at least one")
 	}
@@ -127,62 +117,23 @@ func (s *server) ValidateVolumeCapabilities(
 // latter wherever it is published, and csi-provisioner publishes a 0 as well. It reads only storagePool of a class's
 // parameters and never fails: an error would leave an old figure standing in the cluster.
 func (s *server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	name, err := s.Pools.Resolve(q.GetParameters()[KeyPool])
+	name, err := s.Pools.Resolve(q.GetParameters()[names.StoragePoolParameter])
 	if t := q.GetAccessibleTopology(); err != nil || t != nil && !s.here(t) {
-		return Capacity(0, 0), nil //nolint:nilerr // see above
+		return csi.Capacity(0, 0), nil //nolint:nilerr // see above
 	}
-	return Capacity(s.Pools.Capacity(name)), nil
-}
-
-// Capacity is an answer to GetCapacity, in bytes, rounded down: it is published less often than a pod writes a file.
-func Capacity(room, largest int64) *pb.GetCapacityResponse {
-	return &pb.GetCapacityResponse{
-		AvailableCapacity: steady(room), MaximumVolumeSize: wrapperspb.Int64(steady(largest)),
-	}
-}
-
-// steady rounds a size down to 64 MiB and to a 64th of itself.
-func steady(bytes int64) int64 {
-	step := int64(64 << 20)
-	for step <= bytes/128 {
-		step *= 2
-	}
-	return bytes / step * step
+	return csi.Capacity(s.Pools.Capacity(name)), nil
 }
 
 func (s *server) answer(v volume.Volume) *pb.Volume {
 	attributes := map[string]string{}
 	maps.Copy(attributes, v.Parameters)
-	attributes[KeyPool] = v.Pool
-	attributes[keyEnforcement] = string(v.Enforcement)
+	attributes[names.StoragePoolParameter] = v.Pool
+	attributes[nodeapi.KeyEnforcement] = string(v.Enforcement)
 	answer := &pb.Volume{VolumeId: v.ID, CapacityBytes: v.Bytes, VolumeContext: attributes}
 	if v.Node == "" { // one of a shared pool is everywhere
 		answer.AccessibleTopology = []*pb.Topology{s.topology()}
 	}
 	return answer
-}
-
-// Attributes are what a PersistentVolume gets of a node's answer about a new volume: what was asked for, its pool, and
-// how its size is enforced. A node says nothing else.
-func Attributes(answered, asked map[string]string, pool string) map[string]string {
-	attributes := map[string]string{}
-	for key := range answered {
-		value, ok := asked[key]
-		switch {
-		case key == KeyPool:
-			attributes[key] = pool
-		case key == keyEnforcement && len(answered[key]) <= len(quota.Cooperative):
-			attributes[key] = answered[key]
-		case ok && setters()[key] != nil:
-			attributes[key] = value
-		}
-	}
-	return attributes
-}
-
-// NotEnforced reports whether the attributes of a volume say that nothing keeps it to its size.
-func NotEnforced(attributes map[string]string) bool {
-	return attributes[keyEnforcement] == string(quota.None)
 }
 
 // tokenPrefix marks the page tokens of this format: the last id of the page before, in base64.
@@ -201,7 +152,7 @@ func fromToken(token string) (string, error) {
 	}
 	encoded, ok := strings.CutPrefix(token, tokenPrefix)
 	id, err := base64.RawURLEncoding.DecodeString(encoded)
-	if !ok || err != nil || records.ValidateID(string(id)) != nil {
+	if !ok || err != nil || nodeapi.ValidateID(string(id)) != nil {
 		return "", fmt.Errorf("%w: %.64q; begin again without one", errBadToken, token)
 	}
 	return string(id), nil

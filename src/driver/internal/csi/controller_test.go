@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -66,7 +67,7 @@ func TestCreateVolume(t *testing.T) {
 	if diff := cmp.Diff(volume.Spec{
 		ID: "pvc-1b4f", Pool: "local", Bytes: 3 << 30, MaxBytes: 4 << 30, Inodes: 5000, Mode: 0o750 | fs.ModeSetgid,
 		UID: 1000, GID: 2000,
-		OnDelete: records.Retain, Claim: records.Claim{Namespace: "shop", Name: "data", UID: "1b4f"}, Parameters: parameters,
+		OnDelete: records.Retain, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "1b4f"}, Parameters: parameters,
 	}, asked); diff != "" {
 		t.Errorf("asked of the domain: %s", diff)
 	}

@@ -5,17 +5,16 @@ package csi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -45,14 +44,8 @@ type Pools interface {
 	Capacity(pool string) (room, largest int64)
 	// Spec is the configuration of the pool, the zero one of a pool that is not configured.
 	Spec(pool string) poolspec.Pool
-	// Health is that of every pool that this node has or should have.
-	Health() []PoolHealth
-}
-
-// PoolHealth is a pool with its health.
-type PoolHealth struct {
-	Pool string
-	volume.Health
+	// Status is the state of every pool.
+	Status() []nodeapi.PoolStatus
 }
 
 // Config is what the services are made of; every field is required.
@@ -69,7 +62,7 @@ type Config struct {
 
 // server is the three services of a node's driver.
 type server struct {
-	Identity
+	csi.Identity
 	pb.UnimplementedControllerServer
 	pb.UnimplementedNodeServer
 	Config
@@ -82,7 +75,7 @@ func New(c Config) (*server, error) {
 		return nil, errors.New("csi services: a field of their Config is missing")
 	}
 	ready := func() bool { return true } // pools that are absent do not count: restarting the driver would not help them
-	return &server{Identity: Identity{Name: c.DriverName, Version: c.Version, Ready: ready}, Config: c}, nil
+	return &server{Identity: csi.Identity{Name: c.DriverName, Version: c.Version, Ready: ready}, Config: c}, nil
 }
 
 // Register adds the services to a gRPC server that the kubelet calls.
@@ -111,58 +104,4 @@ func (c Config) target(name string) (string, error) {
 		return "", invalid("target_path", "%.128q does not lie in the kubelet's directory %s", name, c.KubeletDir)
 	}
 	return clean, nil
-}
-
-func volumeID(field, id string) error {
-	if id == "" {
-		return invalid(field, "missing")
-	}
-	if err := records.ValidateID(id); err != nil {
-		return invalid(field, "%w", err)
-	}
-	return nil
-}
-
-// CheckVolumeID is the status of a call with a field that has to be a volume's id and cannot be one, else nil.
-func CheckVolumeID(field, id string) error { return toStatus(read, volumeID(field, id)) }
-
-// Identity is the identity service of a driver.
-type Identity struct {
-	pb.UnimplementedIdentityServer
-	Name, Version string
-	// Ready reports whether calls are to be made already.
-	Ready func() bool
-}
-
-// GetPluginInfo implements csi.IdentityServer.
-func (i Identity) GetPluginInfo(context.Context, *pb.GetPluginInfoRequest) (*pb.GetPluginInfoResponse, error) {
-	return &pb.GetPluginInfoResponse{Name: i.Name, VendorVersion: i.Version}, nil
-}
-
-// GetPluginCapabilities implements csi.IdentityServer.
-func (i Identity) GetPluginCapabilities(
-	context.Context, *pb.GetPluginCapabilitiesRequest,
-) (*pb.GetPluginCapabilitiesResponse, error) {
-	service := func(t pb.PluginCapability_Service_Type) *pb.PluginCapability {
-		return &pb.PluginCapability{Type: &pb.PluginCapability_Service_{Service: &pb.PluginCapability_Service{Type: t}}}
-	}
-	online := &pb.PluginCapability_VolumeExpansion{Type: pb.PluginCapability_VolumeExpansion_ONLINE}
-	return &pb.GetPluginCapabilitiesResponse{Capabilities: []*pb.PluginCapability{
-		service(pb.PluginCapability_Service_CONTROLLER_SERVICE),
-		service(pb.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS),
-		{Type: &pb.PluginCapability_VolumeExpansion_{VolumeExpansion: online}},
-	}}, nil
-}
-
-// Probe implements csi.IdentityServer.
-func (i Identity) Probe(context.Context, *pb.ProbeRequest) (*pb.ProbeResponse, error) {
-	return &pb.ProbeResponse{Ready: wrapperspb.Bool(i.Ready())}, nil
-}
-
-// Alive is nil where a CSI driver answers, ready or not: restarting one that only waits would not help it.
-func Alive(ctx context.Context, conn grpc.ClientConnInterface) error {
-	if _, err := pb.NewIdentityClient(conn).Probe(ctx, &pb.ProbeRequest{}); err != nil {
-		return fmt.Errorf("probe the driver on its socket: %w", err)
-	}
-	return nil
 }

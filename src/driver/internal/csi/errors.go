@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // verb is what was being done when an error came up: what a caller does with a code depends on it.
@@ -56,7 +57,7 @@ func table() []row {
 	return []row{
 		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy}},
 		{codes.InvalidArgument, nil, []error{
-			records.ErrInvalidID, records.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
+			nodeapi.ErrInvalidID, records.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
 		}},
 		{codes.InvalidArgument, nil, []error{pool.ErrUnknown, pool.ErrAmbiguous}},
 		{codes.Unavailable, elsewhere, []error{pool.ErrAbsent}},
@@ -66,14 +67,14 @@ func table() []row {
 		{codes.OutOfRange, nil, []error{quota.ErrTooSmall}},
 		{codes.InvalidArgument, elsewhere, []error{quota.ErrUnsupported}},
 		{codes.FailedPrecondition, otherSize, []error{quota.ErrNotCounted, volume.ErrBelowUse, volume.ErrNotEnforced}},
-		{codes.FailedPrecondition, nil, []error{volume.ErrUnsupported, volume.ErrNamed}},
+		{codes.FailedPrecondition, nil, []error{volume.ErrUnsupported, nodeapi.ErrNamed}},
 		{codes.OutOfRange, nil, []error{volume.ErrOutOfRange}},
 		{codes.AlreadyExists, nil, []error{volume.ErrExists}},
 		{codes.DataLoss, nil, []error{volume.ErrLost}},
 		{codes.FailedPrecondition, nil, []error{records.ErrBroken}},
 		{codes.NotFound, map[verb]codes.Code{remove: codes.OK}, []error{records.ErrNotFound}},
 		{codes.FailedPrecondition, nil, []error{volume.ErrPublished, volume.ErrTargetTaken, volume.ErrSingleWriter}},
-		{codes.Unavailable, nil, []error{volume.ErrClusterUnknown, volume.ErrUncertain}},
+		{codes.Unavailable, nil, []error{nodeapi.ErrClusterUnknown, volume.ErrUncertain}},
 		{codes.ResourceExhausted, nil, []error{errElsewhere}},
 		{codes.Aborted, nil, []error{errBadToken}}, // spec, "ListVolumes Errors"
 		{codes.ResourceExhausted, full, []error{syscall.ENOSPC, syscall.EDQUOT}},
@@ -90,8 +91,8 @@ const maxMessage = 2048
 
 // toStatus is the gRPC status of a domain error: Internal where the table does not know it, nil where it is none.
 func toStatus(v verb, err error) error {
-	if err == nil {
-		return nil
+	if known, is := status.FromError(err); is { // nil, or of a check that both endpoints have
+		return known.Err()
 	}
 	code := codes.Internal
 	for _, r := range table() {

@@ -24,6 +24,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // rooms are the packages below csi: all but those above it.
@@ -34,7 +35,7 @@ func rooms(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dirs := []string{"../../../internal/kernel/bindmount"}
+	dirs := []string{"../../../internal/kernel/bindmount", "../../../internal/nodeapi"}
 	for _, e := range entries {
 		if e.IsDir() && !slices.Contains(above, e.Name()) {
 			dirs = append(dirs, filepath.Join("..", e.Name()))
@@ -147,7 +148,7 @@ func TestCodes(t *testing.T) {
 		{create, volume.ErrOutOfRange, codes.OutOfRange},
 		{create, volume.ErrBusy, codes.Aborted},
 		{create, volume.ErrInvalid, codes.InvalidArgument},
-		{create, records.ErrInvalidID, codes.InvalidArgument},
+		{create, nodeapi.ErrInvalidID, codes.InvalidArgument},
 		{create, records.ErrBroken, codes.FailedPrecondition},
 		{create, records.ErrUnwritten, codes.InvalidArgument},
 		{create, errElsewhere, codes.ResourceExhausted},
@@ -181,10 +182,10 @@ func TestCodes(t *testing.T) {
 		{resize, volume.ErrBusy, codes.Aborted},
 		{resize, volume.ErrLost, codes.DataLoss},
 		{remove, pool.ErrAbsent, codes.Unavailable},
-		{remove, volume.ErrClusterUnknown, codes.Unavailable},
+		{remove, nodeapi.ErrClusterUnknown, codes.Unavailable},
 		{remove, volume.ErrUncertain, codes.Unavailable},
 		{remove, volume.ErrPublished, codes.FailedPrecondition},
-		{remove, volume.ErrNamed, codes.FailedPrecondition},
+		{remove, nodeapi.ErrNamed, codes.FailedPrecondition},
 		{remove, volume.ErrUnsupported, codes.FailedPrecondition},
 		{remove, pool.ErrPresent, codes.FailedPrecondition},
 		{remove, pool.ErrOtherCluster, codes.FailedPrecondition},
@@ -235,7 +236,7 @@ func FuzzToken(f *testing.F) {
 		if err != nil || token == "" {
 			return
 		}
-		if err := records.ValidateID(id); err != nil {
+		if err := nodeapi.ValidateID(id); err != nil {
 			t.Fatalf("token %q gives %q", token, id)
 		}
 		again, err := fromToken(toToken(id))
@@ -267,7 +268,7 @@ func FuzzParameters(f *testing.F) {
 			if s.UID < 0 || s.GID < 0 || s.Inodes < 0 || s.Bytes < 0 {
 				t.Fatalf("%q=%q accepted as %+v", key, value, s)
 			}
-			if _, ok := known[key]; !ok && !strings.HasPrefix(key, keysOfKubernetes) {
+			if _, ok := known[key]; !ok && !strings.HasPrefix(key, nodeapi.KeysOfKubernetes) {
 				t.Fatalf("unknown key %q accepted", key)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -30,7 +31,7 @@ type fake struct {
 	resolve   func(name string) (string, error)
 	capacity  func(pool string) (room, largest int64)
 	spec      func(pool string) poolspec.Pool
-	health    func() []csi.PoolHealth
+	status    func() []nodeapi.PoolStatus
 }
 
 func must[F any](name string, set bool, f F) F {
@@ -82,8 +83,8 @@ func (f *fake) Capacity(pool string) (room, largest int64) {
 
 func (f *fake) Spec(pool string) poolspec.Pool { return must("Spec", f.spec != nil, f.spec)(pool) }
 
-func (f *fake) Health() []csi.PoolHealth {
-	return must("Health", f.health != nil, f.health)()
+func (f *fake) Status() []nodeapi.PoolStatus {
+	return must("Status", f.status != nil, f.status)()
 }
 
 // onePool resolves the absent name to "local" and knows no other.

@@ -13,6 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 func (s *server) NodeGetCapabilities(
@@ -46,7 +48,7 @@ func (s *server) NodePublishVolume(
 		ID: q.GetVolumeId(), Target: target, Options: options,
 		SingleWriter: mode == pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 	}
-	err := cmp.Or(volumeID("volume_id", q.GetVolumeId()), targetErr, optionsErr)
+	err := cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), targetErr, optionsErr)
 	if err == nil && attributes[keyEphemeral] == "true" {
 		request.Inline, err = s.inlineSpec(q.GetVolumeId(), attributes)
 	}
@@ -60,7 +62,7 @@ func (s *server) NodeUnpublishVolume(
 	ctx context.Context, q *pb.NodeUnpublishVolumeRequest,
 ) (*pb.NodeUnpublishVolumeResponse, error) {
 	target, err := s.target(q.GetTargetPath())
-	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), err); err == nil {
+	if err = cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), err); err == nil {
 		err = s.Publisher.Unpublish(ctx, q.GetVolumeId(), target)
 	}
 	return answered(unpublish, &pb.NodeUnpublishVolumeResponse{}, err)
@@ -70,7 +72,7 @@ func (s *server) NodeGetVolumeStats(
 	ctx context.Context, q *pb.NodeGetVolumeStatsRequest,
 ) (*pb.NodeGetVolumeStatsResponse, error) {
 	var stats volume.Stats
-	err := cmp.Or(volumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()))
+	err := cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()))
 	if err == nil {
 		stats, err = s.Publisher.Stats(ctx, q.GetVolumeId(), path.Clean(q.GetVolumePath()))
 	}
@@ -91,7 +93,7 @@ func (s *server) NodeExpandVolume(
 ) (*pb.NodeExpandVolumeResponse, error) {
 	bytes, limit, err := growth(q.GetCapacityRange())
 	var v volume.Volume
-	if err = cmp.Or(volumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()), err); err == nil {
+	if err = cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()), err); err == nil {
 		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit)
 	}
 	return answered(expand, &pb.NodeExpandVolumeResponse{CapacityBytes: v.Bytes}, err)
@@ -120,7 +122,7 @@ func (s *server) NodeGetVolumeHealth(
 	ctx context.Context, q *pb.NodeGetVolumeHealthRequest,
 ) (*pb.NodeGetVolumeHealthResponse, error) {
 	var health volume.Health
-	err := volumeID("volume_id", q.GetVolumeId())
+	err := csi.CheckVolumeID("volume_id", q.GetVolumeId())
 	if err == nil {
 		_, health, err = s.Volumes.Get(ctx, q.GetVolumeId())
 	}
@@ -151,22 +153,42 @@ func (s *server) NodeGetStorageHealth(
 ) (*pb.NodeGetStorageHealthResponse, error) {
 	response := &pb.NodeGetStorageHealthResponse{}
 	type entry = pb.NodeGetStorageHealthResponse_StorageBackendHealth
-	for _, p := range s.Pools.Health() {
+	for _, p := range s.Pools.Status() {
+		if !p.Selected && !p.Used { // no business of this node
+			continue
+		}
+		health := poolHealth(p)
 		kind, unwell := map[volume.Condition]pb.StorageHealthErrorType{
 			volume.Degraded:     pb.StorageHealthErrorType_STORAGE_DEGRADED,
 			volume.Inaccessible: pb.StorageHealthErrorType_STORAGE_UNREACHABLE,
-			volume.DataLoss:     pb.StorageHealthErrorType_STORAGE_UNREACHABLE,
-		}[p.Condition]
+		}[health.Condition]
 		if !unwell {
 			continue
 		}
-		sentence := "pool " + p.Pool + ": " + p.Message
-		same := func(e *entry) bool { return e.GetStatus() == kind && e.GetReason() == p.Reason }
+		sentence := "pool " + p.Name + ": " + health.Message
+		same := func(e *entry) bool { return e.GetStatus() == kind && e.GetReason() == health.Reason }
 		if i := slices.IndexFunc(response.GetBackendHealth(), same); i >= 0 {
 			response.BackendHealth[i].Message += "; " + sentence
 			continue
 		}
-		response.BackendHealth = append(response.BackendHealth, &entry{Status: kind, Reason: p.Reason, Message: sentence})
+		response.BackendHealth = append(response.BackendHealth, &entry{Status: kind, Reason: health.Reason, Message: sentence})
 	}
 	return response, nil
+}
+
+func poolHealth(s nodeapi.PoolStatus) volume.Health {
+	switch {
+	case !s.Served():
+		return volume.Health{Condition: volume.Inaccessible, Reason: s.Reason, Message: s.Message}
+	case s.Lost > 0 || s.Refused > 0:
+		return volume.Health{
+			Condition: volume.Degraded, Reason: "VolumesUnusable",
+			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a "+
+				"limit that cannot be removed; the driver's log names them", s.Lost, s.Refused),
+		}
+	case s.Reason != "" && s.Reason != pool.NotConfigured:
+		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}
+	default:
+		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}
+	}
 }

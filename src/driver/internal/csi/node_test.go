@@ -11,11 +11,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -226,7 +226,7 @@ func TestPublishInline(t *testing.T) {
 	}
 	want := volume.PublishRequest{ID: "csi-0a", Target: target, Inline: &volume.Spec{
 		ID: "csi-0a", Pool: "local", Bytes: 2 << 30, Inodes: 100, Mode: 0o777, OnDelete: records.Purge, Ephemeral: true,
-		Claim:      records.Claim{Namespace: "shop", Name: "web-0", UID: "77"},
+		Claim:      nodeapi.Claim{Namespace: "shop", Name: "web-0", UID: "77"},
 		Parameters: map[string]string{"size": "2Gi", "inodeLimit": "100"},
 	}}
 	if diff := cmp.Diff(want, asked); diff != "" {
@@ -359,13 +359,18 @@ func TestVolumeHealth(t *testing.T) {
 }
 
 func TestStorageHealth(t *testing.T) {
-	absent := volume.Health{Condition: volume.Inaccessible, Reason: "MarkerMissing", Message: "not mounted"}
-	c := serve(t, &fake{health: func() []csi.PoolHealth {
-		return []csi.PoolHealth{
-			{Pool: "a", Health: volume.Health{Condition: volume.Healthy}},
-			{Pool: "b", Health: absent},
-			{Pool: "c", Health: volume.Health{Condition: volume.Degraded, Reason: "VolumesLost", Message: "1 lost"}},
-			{Pool: "d", Health: absent},
+	absent := nodeapi.PoolStatus{
+		Name: "b", Used: true, State: nodeapi.StateAbsent, Reason: "MarkerMissing", Message: "not mounted",
+	}
+	other := absent
+	other.Name, other.Used, other.Selected = "d", false, true
+	c := serve(t, &fake{status: func() []nodeapi.PoolStatus {
+		return []nodeapi.PoolStatus{
+			absent,
+			{Name: "a", Selected: true, State: nodeapi.StatePresent},
+			{Name: "c", Selected: true, State: nodeapi.StatePresent, Reason: "ReadOnly", Message: "read-only"},
+			other,
+			{Name: "e", State: nodeapi.StateNotSelected, Reason: "NotSelected", Message: "labels"},
 		}
 	}})
 	got, err := c.NodeGetStorageHealth(t.Context(), &pb.NodeGetStorageHealthRequest{})
@@ -377,7 +382,7 @@ func TestStorageHealth(t *testing.T) {
 			Status: pb.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: "MarkerMissing",
 			Message: "pool b: not mounted; pool d: not mounted",
 		},
-		{Status: pb.StorageHealthErrorType_STORAGE_DEGRADED, Reason: "VolumesLost", Message: "pool c: 1 lost"},
+		{Status: pb.StorageHealthErrorType_STORAGE_DEGRADED, Reason: "ReadOnly", Message: "pool c: read-only"},
 	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)

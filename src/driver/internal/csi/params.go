@@ -9,32 +9,25 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Keys of StorageClass parameters and volume attributes (docs/reference/storageclass.md).
+// Keys that only nodes read, beside those of nodeapi (docs/reference/storageclass.md).
 const (
-	KeyPool          = "storagePool"
 	keyDirectoryMode = "directoryMode"
 	keyUID           = "uid"
 	keyGID           = "gid"
 	keyInodeLimit    = "inodeLimit"
-	keyOnDelete      = "onDelete"
-	keyOverlay       = "overlayCSI"  // kubevirt's, accepted and ignored
-	keySize          = "size"        // inline volumes only
-	keyEnforcement   = "enforcement" // answered, never asked for
-
-	// Kubernetes adds these: external-provisioner with --extra-create-metadata to parameters, the kubelet with
-	// podInfoOnMount to volume attributes.
-	keysOfKubernetes = "csi.storage.k8s.io/"
-	KeyClaimName     = keysOfKubernetes + "pvc/name"
-	KeyClaimNS       = keysOfKubernetes + "pvc/namespace"
-	keyEphemeral     = keysOfKubernetes + "ephemeral"
-	keyPodName       = keysOfKubernetes + "pod.name"
-	keyPodNS         = keysOfKubernetes + "pod.namespace"
-	keyPodUID        = keysOfKubernetes + "pod.uid"
+	keyOverlay       = "overlayCSI" // kubevirt's, accepted and ignored
+	keySize          = "size"       // inline volumes only
+	keyEphemeral     = nodeapi.KeysOfKubernetes + "ephemeral"
+	keyPodName       = nodeapi.KeysOfKubernetes + "pod.name"
+	keyPodNS         = nodeapi.KeysOfKubernetes + "pod.namespace"
+	keyPodUID        = nodeapi.KeysOfKubernetes + "pod.uid"
 
 	// defaultMode lets any user write: csi/ itself is 0700, so only the bind mount leads to the volume.
 	defaultMode = fs.FileMode(0o777)
@@ -47,21 +40,21 @@ const (
 // setters are what a StorageClass may say, each with what it does to the spec.
 func setters() map[string]func(*volume.Spec, string) error {
 	return map[string]func(*volume.Spec, string) error{
-		KeyPool:          func(s *volume.Spec, v string) error { s.Pool = v; return nil },
-		keyOverlay:       func(*volume.Spec, string) error { return nil },
-		keyDirectoryMode: setMode,
-		keyUID:           func(s *volume.Spec, v string) (err error) { s.UID, err = ownerID(v); return err },
-		keyGID:           func(s *volume.Spec, v string) (err error) { s.GID, err = ownerID(v); return err },
-		keyInodeLimit:    setInodes,
-		keyOnDelete:      setDisposal,
+		names.StoragePoolParameter: func(s *volume.Spec, v string) error { s.Pool = v; return nil },
+		keyOverlay:                 func(*volume.Spec, string) error { return nil },
+		keyDirectoryMode:           setMode,
+		keyUID:                     func(s *volume.Spec, v string) (err error) { s.UID, err = ownerID(v); return err },
+		keyGID:                     func(s *volume.Spec, v string) (err error) { s.GID, err = ownerID(v); return err },
+		keyInodeLimit:              setInodes,
+		nodeapi.KeyOnDelete:        setDisposal,
 	}
 }
 
 func inlineSetters() map[string]func(*volume.Spec, string) error {
 	return map[string]func(*volume.Spec, string) error{
-		KeyPool:       func(s *volume.Spec, v string) error { s.Pool = v; return nil },
-		keyInodeLimit: setInodes,
-		keySize:       setSize,
+		names.StoragePoolParameter: func(s *volume.Spec, v string) error { s.Pool = v; return nil },
+		keyInodeLimit:              setInodes,
+		keySize:                    setSize,
 	}
 }
 
@@ -71,7 +64,7 @@ func apply(
 	s *volume.Spec, field string, given map[string]string, known map[string]func(*volume.Spec, string) error,
 ) error {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if strings.HasPrefix(key, keysOfKubernetes) {
+		if strings.HasPrefix(key, nodeapi.KeysOfKubernetes) {
 			continue
 		}
 		set, ok := known[key]

@@ -9,10 +9,13 @@ import (
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // defaultBytes is the size of a volume whose request names none; Kubernetes always does.
@@ -22,7 +25,9 @@ func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 	s := volume.Spec{
 		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash, InodesFrom: records.Derived,
 		Parameters: maps.Clone(q.GetParameters()),
-		Claim:      records.Claim{Namespace: q.GetParameters()[KeyClaimNS], Name: q.GetParameters()[KeyClaimName]},
+		Claim: nodeapi.Claim{
+			Namespace: q.GetParameters()[nodeapi.KeyClaimNS], Name: q.GetParameters()[nodeapi.KeyClaimName],
+		},
 	}
 	if uid, ok := strings.CutPrefix(s.ID, "pvc-"); ok { // external-provisioner makes the name of the claim's uid
 		s.Claim.UID = uid
@@ -36,8 +41,9 @@ func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 			strings.Join(slices.Sorted(maps.Keys(q.GetMutableParameters())), ", "))
 	}
 	s.Bytes, s.MaxBytes, size = sizes(q.GetCapacityRange())
-	err := cmp.Or(volumeID("name", s.ID), capabilities("volume_capabilities", q.GetVolumeCapabilities()), content, mutable,
-		size, apply(&s, "parameters", q.GetParameters(), setters()), c.reachable(q.GetAccessibilityRequirements()))
+	err := cmp.Or(csi.CheckVolumeID("name", s.ID), capabilities("volume_capabilities", q.GetVolumeCapabilities()),
+		content, mutable, size, apply(&s, "parameters", q.GetParameters(), setters()),
+		c.reachable(q.GetAccessibilityRequirements()))
 	if err == nil {
 		s.Pool, err = c.pool("parameters", s.Pool)
 	}
@@ -50,7 +56,7 @@ func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 func (c Config) pool(field, name string) (string, error) {
 	resolved, err := c.Pools.Resolve(name)
 	if err != nil {
-		return "", fmt.Errorf("%s.%s: %w", field, KeyPool, err)
+		return "", fmt.Errorf("%s.%s: %w", field, names.StoragePoolParameter, err)
 	}
 	return resolved, nil
 }
@@ -94,19 +100,19 @@ func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spe
 	s := volume.Spec{
 		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: records.Purge, Ephemeral: true,
 		InodesFrom: records.Derived,
-		Claim: records.Claim{
+		Claim: nodeapi.Claim{
 			Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID],
 		},
 		Parameters: maps.Clone(attributes),
 	}
 	// The keys of Kubernetes may have the pod's service account token.
-	maps.DeleteFunc(s.Parameters, func(key, _ string) bool { return strings.HasPrefix(key, keysOfKubernetes) })
+	maps.DeleteFunc(s.Parameters, func(key, _ string) bool { return strings.HasPrefix(key, nodeapi.KeysOfKubernetes) })
 	err := apply(&s, "volume_context", attributes, inlineSetters())
 	if err == nil {
 		s.Pool, err = c.pool("volume_context", s.Pool)
 	}
 	if err == nil && !c.Pools.Spec(s.Pool).Inline {
-		err = invalid("volume_context."+KeyPool,
+		err = invalid("volume_context."+names.StoragePoolParameter,
 			"pool %.64q takes no inline ephemeral volumes; want one with inline: true", s.Pool)
 	}
 	return &s, err
@@ -131,23 +137,12 @@ func capabilities(field string, asked []*pb.VolumeCapability) error {
 
 // accessModes checks that a pool allows every access mode that is asked for.
 func (c Config) accessModes(field string, asked []*pb.VolumeCapability, pool string) error {
-	if i := slices.IndexFunc(asked, ForManyNodes); i >= 0 && !c.Pools.Spec(pool).AllowsMany() {
+	if i := slices.IndexFunc(asked, csi.ForManyNodes); i >= 0 && !c.Pools.Spec(pool).AllowsMany() {
 		return invalid(fmt.Sprintf("%s[%d].access_mode", field, i), "%s: a volume of pool %s lives on one node; want "+
 			"ReadWriteOnce or ReadWriteOncePod (SINGLE_NODE_*), or a pool with sharedAccess: true or scope: shared",
 			asked[i].GetAccessMode().GetMode(), pool)
 	}
 	return nil
-}
-
-// ForManyNodes reports whether a capability asks that several nodes can use the volume.
-func ForManyNodes(c *pb.VolumeCapability) bool {
-	switch c.GetAccessMode().GetMode() {
-	case pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, pb.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
-		pb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
-		return true
-	default:
-		return false
-	}
 }
 
 // mountOptions reads what a capability says about mounting, the access mode included. It takes every access mode:

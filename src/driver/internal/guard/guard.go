@@ -99,7 +99,7 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 		return told(spec, f, first(spec, f))
 	case f.Remembered.ID != "":
 		return recognize(spec, f)
-	case spec.Scope == poolspec.ScopeShared && !f.Told.Make:
+	case spec.Shared() && !f.Told.Make:
 		return untold(spec, first(spec, f))
 	default:
 		return first(spec, f)
@@ -113,7 +113,7 @@ func unusable(spec poolspec.Pool, f Facts) (d Decision) {
 		return Absent("StateDamaged", "%v", f.Remembered.Err)
 	case f.MarkerErr != nil:
 		return Absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, disk.MarkerFile, f.MarkerErr)
-	case spec.Scope == poolspec.ScopeShared && f.Marker.IsOf(f.Owner) == Others:
+	case spec.Shared() && f.Marker.IsForeign(f.Owner):
 		return Absent(OtherCluster, "%s belongs to the cluster whose namespace kube-system has the UID %s: give each "+
 			"cluster a directory of its own; if that cluster is gone: driver pool take %s --from %s",
 			spec.Path, f.Marker.Owner, spec.Name, f.Marker.Owner)
@@ -127,26 +127,10 @@ func unusable(spec poolspec.Pool, f Facts) (d Decision) {
 // OtherCluster is the reason of a shared pool that belongs to another cluster.
 const OtherCluster = "OtherCluster"
 
-// Ownership is whose a marker is.
-type Ownership int
-
-// Values of Ownership.
-const (
-	Unclear Ownership = iota // the marker names nobody, or this node does not know its own cluster
-	Ours
-	Others
-)
-
-// IsOf compares the owner of a marker, which may be nil, with a cluster, "" where that is not known.
-func (m *Marker) IsOf(owner string) Ownership {
-	switch {
-	case m == nil || m.Owner == "" || owner == "":
-		return Unclear
-	case m.Owner == owner:
-		return Ours
-	default:
-		return Others
-	}
+// IsForeign reports whether a marker, which may be nil, names another cluster than this one, which is "" where nobody
+// knows it.
+func (m *Marker) IsForeign(cluster string) bool {
+	return m != nil && m.Owner != "" && cluster != "" && m.Owner != cluster
 }
 
 // told compares the marker of a shared pool with the one that all nodes are to have.
@@ -174,6 +158,9 @@ func untold(spec poolspec.Pool, d Decision) Decision {
 	return Absent(Untold, "waiting for the controller to say which filesystem all nodes have at %s", spec.Path)
 }
 
+// NotSelected is the reason of a pool that this node is not selected for and never used.
+const NotSelected = "NotSelected"
+
 // first decides about a pool that this node does not remember.
 func first(spec poolspec.Pool, f Facts) Decision {
 	switch {
@@ -182,7 +169,7 @@ func first(spec poolspec.Pool, f Facts) Decision {
 			"is used", spec.Path)
 	case f.Marker == nil && !f.Selected:
 		return Decision{
-			Action: StayAside, Reason: "NotSelected", Message: "this node's labels do not match the pool's nodeSelector",
+			Action: StayAside, Reason: NotSelected, Message: "this node's labels do not match the pool's nodeSelector",
 		}
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -104,7 +105,7 @@ func Confirm(host disk.Host, spec poolspec.Pool, d Decision, f Facts, wanted []s
 		return d, lacking
 	}
 	return Absent("VolumesMissing", "%s lacks the directories of volumes that PersistentVolumes name: %s; mount "+
-		"their filesystem, or if they are lost: driver pool forget %s", spec.Path, Abridge(lacking), spec.Name), lacking
+		"their filesystem, or if they are lost: driver pool forget %s", spec.Path, abridge.Names(lacking), spec.Name), lacking
 }
 
 // missing gives those ids that have neither a directory nor a record.
@@ -116,18 +117,9 @@ func missing(host disk.Host, path string, ids []string) (missing []string, err e
 	defer func() { err = errors.Join(err, d.Close()) }()
 	has := func(name string) bool { _, err := d.Stat(name); return err == nil }
 	for _, id := range ids {
-		if records.ValidateID(id) != nil || (!has(id) && !has(records.Path(id))) {
+		if nodeapi.ValidateID(id) != nil || (!has(id) && !has(records.Path(id))) {
 			missing = append(missing, id)
 		}
 	}
 	return missing, nil
-}
-
-// Abridge lists the first few names.
-func Abridge(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

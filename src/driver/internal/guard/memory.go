@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,13 @@ type Memory struct {
 	Successor string `json:"successor,omitempty"`
 	// Owner is the cluster that this node knew as its own when it last used the pool, which is shared.
 	Owner string `json:"owner,omitempty"`
+}
+
+// Equal reports whether two memories are the same on disk.
+func (m Memory) Equal(other Memory) bool {
+	a, err := json.Marshal(m)
+	b, otherErr := json.Marshal(other)
+	return err == nil && otherErr == nil && bytes.Equal(a, b)
 }
 
 // State keeps the node's memory of pools in the state directory.

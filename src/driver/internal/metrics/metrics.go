@@ -6,12 +6,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Pools gives the state of every pool, from memory.
 type Pools interface {
-	Status() []pool.Status
+	Status() []nodeapi.PoolStatus
 }
 
 // Collector reads the pools whenever it is scraped. Sizes are in bytes.
@@ -33,7 +33,7 @@ type gauge struct {
 
 // sample is a pool at a time.
 type sample struct {
-	pool.Status
+	nodeapi.PoolStatus
 	now time.Time
 }
 
@@ -129,10 +129,10 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	now := c.now()
 	for _, s := range c.pools.Status() {
 		switch {
-		case !s.Present && s.Used:
+		case !s.Served() && s.Used:
 			send(c.present, 0, s.Name)
 			continue
-		case !s.Present:
+		case !s.Served():
 			send(c.unused, 1, s.Name)
 			continue
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-type pools []pool.Status
+type pools []nodeapi.PoolStatus
 
-func (p pools) Status() []pool.Status { return p }
+func (p pools) Status() []nodeapi.PoolStatus { return p }
 
 // gather is every sample as name{labels} value.
 func gather(t *testing.T, registry *prometheus.Registry) []string {
@@ -46,16 +46,19 @@ func TestCollector(t *testing.T) {
 	yes, no := true, false
 	registry.MustRegister(metrics.New(pools{
 		{
-			Name: "local", Configured: true, Present: true, Used: true,
+			Name: "local", Configured: true, State: nodeapi.StatePresent, Used: true,
 			WithOS: &yes, Backend: "plain", Enforcement: "none", Size: 100, Free: 60,
 			Allocatable: 50, Promised: 30, Volumes: 3, TrashEntries: 2, OldestTrash: now.Add(-time.Minute),
 			TrashDue: now.Add(-3 * time.Second), Reserve: 11,
 			Lost: 4, Refused: 5, Uncounted: 6, Untracked: 8, EnforcementLost: true, ReadOnly: true,
 			Seen: now.Add(-2 * time.Second),
 		},
-		{Name: "own", Configured: true, Present: true, Used: true, WithOS: &no, Backend: "plain", Enforcement: "none"},
+		{
+			Name: "own", Configured: true, State: nodeapi.StatePresent, Used: true, WithOS: &no, Backend: "plain",
+			Enforcement: "none",
+		},
 		// No alert is to come of one that left the configuration.
-		{Name: "left", Present: true, Used: true, WithOS: &yes, OldestTrash: now.Add(-time.Hour), Volumes: 2},
+		{Name: "left", State: nodeapi.StateNotConfigured, Used: true, WithOS: &yes, OldestTrash: now.Add(-time.Hour), Volumes: 2},
 		{Name: "slow", Used: true, Size: 7, Volumes: 9, WithOS: &yes}, // absent: its figures are of no use
 		{Name: "tape", Selected: true, Configured: true},              // never was there
 	}, "0.1.0", func() time.Time { return now }))

@@ -3,17 +3,15 @@ package pool
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 const (
-	// LegacyPool is the pool of volumes whose class names none, as kubevirt's driver had it.
-	LegacyPool = "legacy"
 	// askAgain is how long an answer of the Kubernetes API is good for, and afterSilence how soon it is asked again when
 	// it did not answer: pools that cannot be used are looked at every few seconds and at every call, and must not list
 	// all PersistentVolumes each time.
@@ -30,7 +28,7 @@ func (s *Set) Spec(name string) poolspec.Pool {
 
 // Resolve names the pool of a class: the one it asks for, else the pool legacy, else the only one.
 func (s *Set) Resolve(name string) (string, error) {
-	if name = Default(s.configuredNames(), name); name == "" {
+	if name = poolspec.DefaultPool(s.configuredNames(), name); name == "" {
 		return "", fmt.Errorf("%w: the StorageClass parameter storagePool is missing; configured are: %s",
 			ErrAmbiguous, s.names())
 	}
@@ -39,8 +37,8 @@ func (s *Set) Resolve(name string) (string, error) {
 
 // PoolOf names the pool that a PersistentVolume is in; ok is false where it may be in any. One that names none is older
 // than this configuration may be.
-func (s *Set) PoolOf(pv PersistentVolume) (name string, ok bool) {
-	name = Default(s.Names(), pv.Pool)
+func (s *Set) PoolOf(pv nodeapi.PersistentVolume) (name string, ok bool) {
+	name = poolspec.DefaultPool(s.Names(), pv.Pool)
 	return s.nameNow(name), name != ""
 }
 
@@ -50,20 +48,6 @@ func (s *Set) nameNow(name string) string {
 		return p.spec.Name
 	}
 	return name
-}
-
-// Default is the pool that a name means where these are configured, "" where it means none.
-func Default(configured []string, name string) string {
-	switch {
-	case name != "":
-		return name
-	case slices.Contains(configured, LegacyPool):
-		return LegacyPool
-	case len(configured) == 1:
-		return configured[0]
-	default:
-		return ""
-	}
 }
 
 // SetNodeLabels decides anew in which pools this node makes volumes. Until it is first called, a pool with a
@@ -84,12 +68,12 @@ func (s *Set) SetNodeLabels(labels map[string]string) {
 type pvCache struct {
 	mu  sync.Mutex
 	at  time.Time
-	pvs []PersistentVolume
+	pvs []nodeapi.PersistentVolume
 	err error
 }
 
 // listed gives the PersistentVolumes of the driver, as they were at most askAgain ago.
-func (s *Set) listed(ctx context.Context) ([]PersistentVolume, error) {
+func (s *Set) listed(ctx context.Context) ([]nodeapi.PersistentVolume, error) {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	old := s.Now().Sub(s.cache.at)

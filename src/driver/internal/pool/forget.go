@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -77,18 +78,16 @@ func (p *Pool) empty() (err error) {
 	if err != nil {
 		return err
 	}
-	has := map[string]bool{}
-	for _, id := range append(ids, refused...) {
-		has[id] = true
-	}
+	has := slices.Concat(ids, refused)
 	for _, e := range entries {
-		if e.Name != disk.MetaDir && records.ValidateID(e.Name) == nil {
-			has[e.Name] = true
+		if e.Name != disk.MetaDir && nodeapi.ValidateID(e.Name) == nil {
+			has = append(has, e.Name)
 		}
 	}
 	if len(has) > 0 {
+		slices.Sort(has)
 		return fmt.Errorf("%w: pool %s still has volumes in %s/csi: %s; delete their claims first, or move what belongs "+
-			"to nobody away", ErrPresent, p.spec.Name, p.spec.Path, guard.Abridge(slices.Sorted(maps.Keys(has))))
+			"to nobody away", ErrPresent, p.spec.Name, p.spec.Path, abridge.Names(slices.Compact(has)))
 	}
 	return nil
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -120,7 +122,8 @@ func read(t *testing.T, memory *disktest.Disk, name string) string {
 // TestNothingIsMadeWhereVolumesAreMissing: their disk is not mounted, and a marker would hide that for ever.
 func TestNothingIsMadeWhereVolumesAreMissing(t *testing.T) {
 	n := start(t, local())
-	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", ""), PersistentVolume{Handle: "pvc-3", Pool: "local"})
+	elsewhere := nodeapi.PersistentVolume{Handle: "pvc-3", Pool: "local"}
+	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", ""), elsewhere)
 	n.is(t, "local", false, "VolumesMissing")
 	if s := n.status(t, "local"); !strings.Contains(s.Message, "pvc-1, pvc-2;") || s.Used {
 		t.Errorf("%+v", s)
@@ -203,7 +206,7 @@ func TestNodeSelector(t *testing.T) {
 	n.is(t, "local", false, "NodeUnknown")
 	n.SetNodeLabels(map[string]string{"disk": "hdd"})
 	n.is(t, "local", false, "NotSelected")
-	if s := n.status(t, "local"); !s.Aside || s.Selected {
+	if s := n.status(t, "local"); s.Reason != guard.NotSelected || s.Selected {
 		t.Errorf("%+v", s)
 	}
 	if err := n.use(t, "local"); !errors.Is(err, ErrNotHere) {

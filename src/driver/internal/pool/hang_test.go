@@ -113,7 +113,7 @@ func TestADiskThatHangsFromTheStart(t *testing.T) {
 	n.pools[1].Check(t.Context())
 	n.wants(t, "other", true, "")
 	n.wants(t, "local", false, "NotChecked")
-	if !n.status(t, "local").Unchecked {
+	if n.status(t, "local").Reason != NotChecked {
 		t.Errorf("%+v", n.status(t, "local"))
 	}
 	resume()

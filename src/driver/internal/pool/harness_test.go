@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -31,14 +32,14 @@ func must(tb testing.TB, err error) {
 // cluster is the PersistentVolumes that the API knows.
 type cluster struct {
 	mu    sync.Mutex
-	pvs   []PersistentVolume
+	pvs   []nodeapi.PersistentVolume
 	err   error
 	asked int
 	// arrived, if set, receives when the API is asked, which answers once answer is closed.
 	arrived, answer chan struct{}
 }
 
-func (c *cluster) List(context.Context) ([]PersistentVolume, error) {
+func (c *cluster) List(context.Context) ([]nodeapi.PersistentVolume, error) {
 	c.mu.Lock()
 	c.asked++
 	arrived, answer := c.arrived, c.answer
@@ -52,15 +53,15 @@ func (c *cluster) List(context.Context) ([]PersistentVolume, error) {
 	return slices.Clone(c.pvs), c.err
 }
 
-func (c *cluster) knows(err error, pvs ...PersistentVolume) {
+func (c *cluster) knows(err error, pvs ...nodeapi.PersistentVolume) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pvs, c.err = pvs, err
 }
 
-// here is a PersistentVolume of this node.
-func here(handle, pool string) PersistentVolume {
-	return PersistentVolume{Name: handle, Handle: handle, Pool: pool, Here: true, Nodes: []string{"this"}}
+// here is a nodeapi.PersistentVolume of this node.
+func here(handle, pool string) nodeapi.PersistentVolume {
+	return nodeapi.PersistentVolume{Name: handle, Handle: handle, Pool: pool, Here: true, Nodes: []string{"this"}}
 }
 
 // events are those on the Node.
@@ -208,7 +209,7 @@ func (n *node) check(t *testing.T) {
 }
 
 // status is that of one pool.
-func (n *node) status(t *testing.T, name string) Status {
+func (n *node) status(t *testing.T, name string) nodeapi.PoolStatus {
 	t.Helper()
 	for _, s := range n.Status() {
 		if s.Name == name {
@@ -216,15 +217,15 @@ func (n *node) status(t *testing.T, name string) Status {
 		}
 	}
 	t.Fatalf("no status of %s", name)
-	return Status{}
+	return nodeapi.PoolStatus{}
 }
 
 // wants compares whether a pool can be used and the reason that its status has, and what Use says of it.
 func (n *node) wants(t *testing.T, name string, present bool, reason string) {
 	t.Helper()
 	s := n.status(t, name)
-	if s.Present != present || s.Reason != reason || (reason == "") != (s.Message == "") {
-		t.Errorf("pool %s is present %v, %q (%s); want %v, %q", name, s.Present, s.Reason, s.Message, present, reason)
+	if s.Served() != present || s.Reason != reason || (reason == "") != (s.Message == "") {
+		t.Errorf("pool %s is present %v, %q (%s); want %v, %q", name, s.Served(), s.Reason, s.Message, present, reason)
 	}
 	if room, largest := n.Capacity(name); !present && room+largest != 0 {
 		t.Errorf("pool %s is absent and has a capacity of %d, %d", name, room, largest)

@@ -1,10 +1,9 @@
 package pool
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
@@ -61,8 +60,9 @@ func (s *Set) has(name string) bool {
 // succeed notes that a configured pool has the marker of others that are not configured: it was renamed. Theirs is the
 // filesystem no longer, before anything is done there under its new name.
 func (p *Pool) succeed(id string) error {
+	configured := p.set.configuredNames()
 	for name, m := range p.set.remembering(id) {
-		if p.set.configured(name) || m.Successor == p.spec.Name {
+		if slices.Contains(configured, name) || m.Successor == p.spec.Name {
 			continue
 		}
 		m.Successor = p.spec.Name
@@ -87,16 +87,6 @@ func (s *Set) remembering(id string) map[string]guard.Remembered {
 	return all
 }
 
-// configured reports whether the driver's configuration has a pool.
-func (s *Set) configured(name string) bool {
-	for _, p := range s.pools {
-		if p.spec.Name == name && !p.left {
-			return true
-		}
-	}
-	return false
-}
-
 // retire waits for what is under way in a pool, and ends it.
 func (p *Pool) retire() {
 	p.refreshing.Lock()
@@ -114,23 +104,14 @@ func (p *Pool) close() {
 	})
 }
 
-// note remembers a pool that is used, with its configuration, unless that is known already.
+// note remembers a pool that is used, with its configuration.
 func (p *Pool) note(id string) error {
-	known := p.set.remembered(p.spec.Name).Memory
-	m := known
+	m := p.set.remembered(p.spec.Name).Memory
 	if !p.left {
 		m = guard.Memory{ID: id, Path: p.spec.Path, Spec: &p.spec}
 	}
 	if p.shared() {
 		m.Owner = p.owner()
-	}
-	before, err := json.Marshal(known)
-	now, nowErr := json.Marshal(m)
-	if err := errors.Join(err, nowErr); err != nil {
-		return err
-	}
-	if string(before) == string(now) {
-		return nil
 	}
 	return p.set.remember(p.spec.Name, m)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -42,7 +43,7 @@ func without(t *testing.T, was poolspec.Pool, now ...poolspec.Pool) *node {
 // TestAPoolThatLeftTheConfiguration goes on with what it has, and gets nothing new.
 func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 	n := without(t, local(), other())
-	if s := n.status(t, "local"); !s.Present || s.Configured || s.Selected || s.Reason != NotConfigured ||
+	if s := n.status(t, "local"); !s.Served() || s.Configured || s.Selected || s.Reason != NotConfigured ||
 		s.Volumes != 1 ||
 		s.Path != "/pool" ||
 		!strings.Contains(s.Message, "driver pool forget local") {
@@ -69,8 +70,8 @@ func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 	if name, err := n.Resolve(""); name != "other" || err != nil {
 		t.Errorf("a class without a pool means %q, %v", name, err)
 	}
-	if name, ok := n.PoolOf(PersistentVolume{}); ok {
-		t.Errorf("a PersistentVolume without a pool, which may be older, is in %s", name)
+	if name, ok := n.PoolOf(nodeapi.PersistentVolume{}); ok {
+		t.Errorf("a nodeapi.PersistentVolume without a pool, which may be older, is in %s", name)
 	}
 
 	must(t, n.memory.Unmount("/other"))
@@ -169,9 +170,9 @@ func TestARenamedPool(t *testing.T) {
 	if s := n.status(t, "nvme"); s.Volumes != 1 || len(n.Status()) != 2 || len(n.Absent()) > 0 {
 		t.Errorf("%+v, absent %v", n.Status(), n.Absent())
 	}
-	if name, ok := n.PoolOf(PersistentVolume{Pool: "local"}); name != "nvme" || !ok ||
+	if name, ok := n.PoolOf(nodeapi.PersistentVolume{Pool: "local"}); name != "nvme" || !ok ||
 		n.Usable(t.Context(), "local") != nil {
-		t.Errorf("a PersistentVolume of the old name is in %q", name)
+		t.Errorf("a nodeapi.PersistentVolume of the old name is in %q", name)
 	}
 	if err := n.Forget(t.Context(), "local"); !errors.Is(err, ErrPresent) ||
 		!strings.Contains(err.Error(), "local is nvme now") {
@@ -186,7 +187,7 @@ func TestARenamedPool(t *testing.T) {
 	}
 	n = restart(t, n.memory.Crash(), local(), other()) // back to the first name
 	n.is(t, "local", true, "")
-	if name, _ := n.PoolOf(PersistentVolume{Pool: "fast"}); name != "local" || len(n.Status()) != 2 {
+	if name, _ := n.PoolOf(nodeapi.PersistentVolume{Pool: "fast"}); name != "local" || len(n.Status()) != 2 {
 		t.Errorf("fast is %q, %+v", name, n.Status())
 	}
 }
@@ -232,7 +233,7 @@ func TestAMemoryOfAnOlderDriver(t *testing.T) {
 		if absent := again.Absent(); len(absent) != 1 || !strings.Contains(absent[0], "no longer has it") {
 			t.Errorf("%s: absent %v", content, absent)
 		}
-		if s := again.status(t, "local"); s.Configured || s.Present || s.Reason != NotConfigured {
+		if s := again.status(t, "local"); s.Configured || s.Served() || s.Reason != NotConfigured {
 			t.Errorf("%s: %+v", content, s)
 		}
 		if err := again.use(t, "local"); !errors.Is(err, ErrAbsent) || again.Usable(t.Context(), "local") == nil {

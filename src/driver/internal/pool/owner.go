@@ -20,13 +20,11 @@ func (p *Pool) owner() string {
 	return cmp.Or(p.told().Owner, p.set.remembered(p.spec.Name).Owner)
 }
 
-var errForeign = errors.New("the pool is of another cluster")
-
 // openOwn is guard.Open for a pool that is not another cluster's now.
 func (p *Pool) openOwn(id string) (disk.FS, *guard.Marker, error) {
 	d, m, err := guard.Open(p.host, p.spec.Path, id)
-	if err == nil && p.shared() && m.IsOf(p.owner()) == guard.Others {
-		return nil, nil, errors.Join(errForeign, d.Close())
+	if err == nil && p.shared() && m.IsForeign(p.owner()) {
+		return nil, nil, errors.Join(ErrOtherCluster, d.Close())
 	}
 	return d, m, err
 }
@@ -34,7 +32,8 @@ func (p *Pool) openOwn(id string) (disk.FS, *guard.Marker, error) {
 // owned reports whether what is deleted in a pool may go for good. Of a shared one the controller must have said that:
 // what this node remembers may be of a cluster that it was in before, which kept it for longer.
 func (p *Pool) owned(o *Open) bool {
-	return !p.shared() || p.set.Alone || o.marker.IsOf(p.told().Owner) == guard.Ours
+	ours := p.told().Owner
+	return !p.shared() || p.set.Alone || (ours != "" && o.marker.Owner == ours)
 }
 
 // own notes in the marker of an open shared pool which cluster it belongs to, where no driver has yet.
@@ -43,10 +42,7 @@ func (p *Pool) own(o *Open) {
 	if !p.shared() || told.Owner == "" || told.ID != o.marker.ID || p.known().space.ReadOnly {
 		return
 	}
-	var err error
-	if p.set.remembered(p.spec.Name).Owner != told.Owner {
-		err = p.note(o.marker.ID)
-	}
+	err := p.note(o.marker.ID)
 	if o.marker.Owner == "" && err == nil {
 		err = stampOwner(o.Disk, told)
 	}
@@ -98,7 +94,7 @@ func (p *Pool) take(from string) (err error) {
 	case m == nil:
 		return fmt.Errorf("%w: %s holds no csi/%s: mount the pool's filesystem", ErrAbsent, p.spec.Path,
 			disk.MarkerFile)
-	case m.IsOf(ours) != guard.Others:
+	case !m.IsForeign(ours):
 		return fmt.Errorf("%w: pool %s belongs to no other cluster; this one is %s", ErrPresent, p.spec.Name, ours)
 	case m.Owner != from:
 		return fmt.Errorf("%w: pool %s belongs to %s, not to %.64q; if that cluster is gone: driver pool take %s "+

@@ -77,8 +77,8 @@ func (p *Pool) update(change func(*state)) {
 	change(&p.state)
 }
 
-// notChecked is the reason of a pool that has not been looked at yet.
-const notChecked = "NotChecked"
+// NotChecked is the reason of a pool that has not been looked at yet, since the driver started.
+const NotChecked = "NotChecked"
 
 func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
 	p := &Pool{
@@ -88,7 +88,7 @@ func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
 	if p.shared() {
 		p.host = disk.Shared(set.Host, set.Node)
 	}
-	p.now = guard.Absent(notChecked, "the pool has not been looked at yet")
+	p.now = guard.Absent(NotChecked, "the pool has not been looked at yet")
 	p.backend = quota.Backend{Name: quota.Plain, Enforcement: quota.None}
 	p.ledger.Select(len(spec.NodeSelector) == 0)
 	return p

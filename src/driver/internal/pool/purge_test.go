@@ -96,7 +96,7 @@ func TestADeepTreeIsPurged(t *testing.T) {
 		}
 		n.clock.pass(interval)
 		p.Check(t.Context())
-		if s := n.status(t, "local"); !s.Present || s.Reason != "" || !s.Seen.Equal(n.clock.Now()) || s.TrashEntries == 0 {
+		if s := n.status(t, "local"); !s.Served() || s.Reason != "" || !s.Seen.Equal(n.clock.Now()) || s.TrashEntries == 0 {
 			t.Fatalf("slice %d: %+v", slice, s)
 		}
 		if slice > most {
@@ -159,7 +159,7 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); again.Run(ctx) }()
-	for !again.status(t, "local").Present || !again.status(t, "other").Present {
+	for !again.status(t, "local").Served() || !again.status(t, "other").Served() {
 		<-changed
 	}
 	cancel()

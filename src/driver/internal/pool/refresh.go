@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -212,7 +213,7 @@ func (p *Pool) fill(b quota.Backend, m *guard.Marker, result recovery.Result) {
 	}
 	if len(result.Unknown) > 0 && (b.Enforces() || p.spec.Overcommit > 0) {
 		closed = "nobody knows what was promised to volumes whose records cannot be used: " +
-			guard.Abridge(result.Unknown) + "; restore the records or move the volumes away"
+			abridge.Names(result.Unknown) + "; restore the records or move the volumes away"
 	}
 	for id, v := range result.Volumes {
 		p.ledger.Put(id, v)

@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -33,25 +33,9 @@ var (
 	ErrPresent   = errors.New("pool is present")
 )
 
-// PersistentVolume is what the cluster says about a volume of this driver.
-type PersistentVolume struct {
-	Name, UID string
-	Handle    string // volumeHandle, our id
-	Pool      string // attribute storagePool; "" on PVs that name none
-	// Here reports that the node affinity names this node; Nodes are those that it names by the driver's topology key.
-	Here  bool
-	Nodes []string
-	Bytes int64 // capacity
-	// OnDelete is the attribute of that name where the PV has a valid one, else "".
-	OnDelete records.Disposal
-	// Released is the node that the annotation <driver name>/release-volume names, "" without one.
-	Released string
-	Claim    records.Claim
-}
-
 // PVs lists the PersistentVolumes of this driver, on all nodes.
 type PVs interface {
-	List(ctx context.Context) ([]PersistentVolume, error)
+	List(ctx context.Context) ([]nodeapi.PersistentVolume, error)
 }
 
 // Events are told to people on the Node object.
@@ -213,7 +197,11 @@ func (s *Set) remembered(name string) guard.Remembered {
 	return s.memory[name]
 }
 
+// remember writes what the node is to know of a pool, unless it knows that already.
 func (s *Set) remember(name string, m guard.Memory) error {
+	if known := s.remembered(name); known.Err == nil && known.Equal(m) {
+		return nil
+	}
 	if err := s.state.Put(name, m); err != nil {
 		return err
 	}
@@ -237,23 +225,14 @@ func notConfigured(name string) string {
 	return "the configuration no longer has it; put it back, or if its volumes are gone: driver pool forget " + name
 }
 
-// Absent says which pools that this node has ever used cannot be used now, and why.
+// Absent says which pools that this node has ever used, or that all nodes have, cannot be used now, and why.
 func (s *Set) Absent() []string {
 	var absent []string
-	add := func(name, why string) { absent = append(absent, fmt.Sprintf("pool %s: %s", name, why)) }
-	for _, p := range s.pools {
-		if p.ended() {
-			continue
+	for _, p := range s.Status() {
+		expected := p.Used || p.Shared && !s.remembered(p.Name).Forgotten && p.Reason != guard.NotSelected
+		if expected && !p.Served() {
+			absent = append(absent, fmt.Sprintf("pool %s: %s", p.Name, p.Message))
 		}
-		known := p.known()
-		remembered := s.remembered(p.spec.Name)
-		expected := remembered.Used() || (p.shared() && !remembered.Forgotten && known.now.Action != guard.StayAside)
-		if known.id == "" && expected {
-			add(p.spec.Name, p.why(known.now))
-		}
-	}
-	for name := range s.abandoned() {
-		add(name, notConfigured(name))
 	}
 	slices.Sort(absent)
 	return absent

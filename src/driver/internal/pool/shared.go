@@ -16,13 +16,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // catchUpInterval is how often a shared pool is looked through for what other nodes have made and removed.
 const catchUpInterval = 30 * time.Second
 
-func (p *Pool) shared() bool { return p.spec.Scope == poolspec.ScopeShared }
+func (p *Pool) shared() bool { return p.spec.Shared() }
 
 // Tell takes note of what the controller says of shared pools, by name. It replaces what it said before.
 func (s *Set) Tell(told map[string]guard.Told) {

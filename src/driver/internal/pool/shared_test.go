@@ -9,6 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -100,7 +101,7 @@ func TestAVolumeThatIsMissingKeepsNoNodeAway(t *testing.T) {
 	n.check(t)
 	joining := join(t, n.memory, everybodys())
 	joining.Set.memory = map[string]guard.Remembered{}
-	joining.cluster.knows(nil, PersistentVolume{Name: "typo", Handle: "typo", Pool: "everybodys"})
+	joining.cluster.knows(nil, nodeapi.PersistentVolume{Name: "typo", Handle: "typo", Pool: "everybodys"})
 	joining.tell(guard.Told{ID: n.status(t, "everybodys").ID})
 	joining.check(t)
 	joining.wants(t, "everybodys", true, "")
@@ -139,8 +140,8 @@ func TestWhatOthersDoIsCounted(t *testing.T) {
 		t.Helper()
 		n.clock.pass(catchUpInterval)
 		n.check(t)
-		if got := n.status(t, "everybodys"); got.Volumes != volumes || !slices.Equal(got.Rooms, []string{"b"}) {
-			t.Errorf("%d volumes, rooms %v; want %d, and that of b", got.Volumes, got.Rooms, volumes)
+		if got := n.status(t, "everybodys"); got.Volumes != volumes || !slices.Equal(got.NodeDirs, []string{"b"}) {
+			t.Errorf("%d volumes, rooms %v; want %d, and that of b", got.Volumes, got.NodeDirs, volumes)
 		}
 	}
 	wants(1)

@@ -1,83 +1,38 @@
 package pool
 
 import (
-	"time"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// Status is a pool as metrics, health and `driver status` show it, from memory: a pool that hangs keeps nobody waiting.
-// Sizes are in bytes.
-type Status struct {
-	Name       string `json:"name"`
-	Path       string `json:"path"`
-	Present    bool   `json:"-"`
-	Selected   bool   `json:"selected"` // this node makes new volumes in the pool
-	Used       bool   `json:"used"`     // this node has used the pool before, whatever the configuration says now
-	Configured bool   `json:"-"`
-	Unchecked  bool   `json:"-"` // not looked at yet, since the driver started
-	Aside      bool   `json:"-"` // not selected here, and never used before
-	// Reason and Message say why the pool cannot be used, or, where it is present, what is wrong with it and what to do.
-	Reason      string `json:"reason,omitempty"`
-	Message     string `json:"message,omitempty"`
-	ID          string `json:"id,omitempty"`
-	Backend     string `json:"backend,omitempty"`
-	Enforcement string `json:"enforcement,omitempty"`
-	// EnforcementLost reports that volumes were made here while a quota was on that is off now.
-	EnforcementLost bool `json:"enforcementLost,omitempty"`
-	ReadOnly        bool `json:"readOnly,omitempty"`
-	Inline          bool `json:"inline"`
-	Shared          bool `json:"shared,omitempty"` // its volumes are on all nodes
-	// Rooms are the other nodes that have something of their own in a shared pool.
-	Rooms []string `json:"-"`
-	// WithOS reports whether the pool is on a filesystem of Config.OSPaths; nil where that cannot be seen.
-	WithOS *bool `json:"withOS,omitempty"`
-	// Seen is when the disk was last looked at.
-	Seen time.Time `json:"seen,omitzero"`
-
-	Size         int64     `json:"size"`
-	Free         int64     `json:"free"`
-	Promised     int64     `json:"promised"`
-	Allocatable  int64     `json:"allocatable"` // largest new volume
-	Volumes      int       `json:"volumes"`
-	Lost         int       `json:"lost"`
-	Refused      int       `json:"refused"`
-	Uncounted    int       `json:"uncounted"`
-	Untracked    int       `json:"untracked"` // directories without a record
-	TrashEntries int       `json:"trash"`
-	OldestTrash  time.Time `json:"oldestTrash,omitzero"`
-	TrashDue     time.Time `json:"trashDue,omitzero"` // since when a deleted volume should be gone and is not
-	Reserve      int64     `json:"reserve"`           // bytes that volumes are never promised
-}
-
 // Status is the state of every pool, those that the configuration does not have last.
-func (s *Set) Status() []Status {
-	var all []Status
+func (s *Set) Status() []nodeapi.PoolStatus {
+	var all []nodeapi.PoolStatus
 	for _, p := range s.pools {
 		if !p.ended() {
 			all = append(all, p.status())
 		}
 	}
 	for name, m := range s.abandoned() {
-		all = append(all, Status{
-			Name: name, Path: m.Path, Used: true, Reason: NotConfigured, Message: notConfigured(name),
+		all = append(all, nodeapi.PoolStatus{
+			Name: name, Path: m.Path, State: nodeapi.StateAbsent, Used: true, Reason: NotConfigured,
+			Message: notConfigured(name),
 		})
 	}
 	return all
 }
 
-func (p *Pool) status() Status {
+func (p *Pool) status() nodeapi.PoolStatus {
 	s := p.known()
-	st := Status{
-		Name: p.spec.Name, Path: p.spec.Path, Present: s.id != "", Selected: p.ledger.Selected(), ID: s.id,
-		Configured: !p.left,
-		Used:       p.set.remembered(p.spec.Name).Used(), Unchecked: s.now.Reason == notChecked,
-		Aside: s.now.Action == guard.StayAside, Reason: s.now.Reason, Message: p.why(s.now), Inline: p.spec.Inline,
-		Shared: p.shared(), Rooms: s.rooms,
+	st := nodeapi.PoolStatus{
+		Name: p.spec.Name, Path: p.spec.Path, Selected: p.ledger.Selected(), ID: s.id, Configured: !p.left,
+		Used: p.set.remembered(p.spec.Name).Used(), Reason: s.now.Reason, Message: p.why(s.now), Inline: p.spec.Inline,
+		Shared: p.shared(), Waiting: s.now.Reason == guard.Untold, NodeDirs: s.rooms,
 		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,
 		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest, TrashDue: s.trash.Due,
 	}
-	if !st.Present {
+	st.State = stateOf(st)
+	if !st.Served() {
 		return st
 	}
 	st.Size, st.Free, st.ReadOnly, st.WithOS = s.space.Size, s.space.Free, s.space.ReadOnly, s.withOS
@@ -86,11 +41,26 @@ func (p *Pool) status() Status {
 	if st.Reason, st.Message = s.trouble(t.Closed); st.Reason == "" && p.left {
 		st.Reason, st.Message = NotConfigured, p.served()
 	}
-	st.Volumes, st.Promised, st.Allocatable, st.Uncounted = t.Volumes, t.Promised, t.Largest, t.Uncounted
+	st.Volumes, st.Promised, st.Uncounted = t.Volumes, t.Promised, t.Uncounted
+	st.Growable, st.Allocatable = t.Room, t.Largest
 	// Of what recovery found in trouble, that which was not deleted since.
 	st.Lost, st.Refused = p.ledger.Count(s.report.Lost), t.Refused+p.ledger.Count(s.report.Uncleared)
 	st.Untracked = len(s.report.Untracked)
 	return st
+}
+
+// stateOf is what a pool is, in a word or two.
+func stateOf(p nodeapi.PoolStatus) string {
+	switch {
+	case p.ID != "" && !p.Configured:
+		return nodeapi.StateNotConfigured
+	case p.ID != "":
+		return nodeapi.StatePresent
+	case !p.Selected && !p.Used:
+		return nodeapi.StateNotSelected
+	default:
+		return nodeapi.StateAbsent
+	}
 }
 
 // trouble says what is wrong with a present pool, the gravest first; "" where nothing is.

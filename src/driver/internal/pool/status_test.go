@@ -242,7 +242,7 @@ func TestASickPoolHarmsNoOther(t *testing.T) {
 		n.memory.FailAt(step, syscall.EIO)
 		n.pools[0].Check(t.Context())
 		about := fmt.Sprintf("step %d", step)
-		if s := n.status(t, "local"); !s.Present && (s.Reason != "Failed" || !strings.Contains(s.Message, "/pool")) {
+		if s := n.status(t, "local"); !s.Served() && (s.Reason != "Failed" || !strings.Contains(s.Message, "/pool")) {
 			t.Errorf("%s: %+v", about, s)
 		}
 		n.is(t, "other", true, "")

@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -217,15 +218,15 @@ func (p *Pool) announcePresent() {
 	}
 	if len(report.Lost) > 0 {
 		p.log.Error("volumes have lost their data", logging.KeyVolumes, report.Lost)
-		p.warning("VolumeLost", "no directory for: %s", guard.Abridge(report.Lost))
+		p.warning("VolumeLost", "no directory for: %s", abridge.Names(report.Lost))
 	}
 	if bad := slices.Concat(report.Refused, report.Uncleared); len(bad) > 0 {
-		p.warning("VolumeRefused", "the record or directory cannot be used of: %s", guard.Abridge(bad))
+		p.warning("VolumeRefused", "the record or directory cannot be used of: %s", abridge.Names(bad))
 	}
 	if len(report.Uncounted) > 0 {
 		p.log.Warn("volumes are not held to their sizes", logging.KeyVolumes, report.Uncounted)
 		p.warning("VolumeNotEnforced", "the directory does not count to its volume's ID, because it was copied or restored, "+
-			"of: %s; once no pod uses it: driver volume enforce ID", guard.Abridge(report.Uncounted))
+			"of: %s; once no pod uses it: driver volume enforce ID", abridge.Names(report.Uncounted))
 	}
 	if len(report.Untracked) > 0 {
 		p.log.Info("untracked directories are left alone unless a PersistentVolume names them",
@@ -239,7 +240,7 @@ func (p *Pool) warn(f guard.Facts, lacking []string) {
 	if len(lacking) > 0 {
 		p.log.Error("PersistentVolumes name volumes that the adopted pool does not have", logging.KeyVolumes, lacking)
 		p.warning("VolumesMissing", "adopted for its identity, without volumes that PersistentVolumes name: %s",
-			guard.Abridge(lacking))
+			abridge.Names(lacking))
 	}
 	if p.shared() && f.RemembersMissing && p.known().id == "" {
 		p.warning("PoolMountOptions", "%s is mounted without lookupcache=positive: this node remembers for up to a minute "+

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/projectquota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -73,7 +74,7 @@ func look(d disk.FS) (State, error) {
 	}
 	for _, e := range entries {
 		id, is := strings.CutSuffix(e.Name, ".json")
-		if !is || records.ValidateID(id) != nil {
+		if !is || nodeapi.ValidateID(id) != nil {
 			s.Prepared = append(s.Prepared, e.Name)
 			continue
 		}

@@ -8,17 +8,16 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// Errors of records and of the ids that name them.
+// Errors of records.
 var (
-	ErrInvalidID = errors.New("invalid volume id")
 	ErrNotFound  = errors.New("volume not found")
 	ErrBroken    = errors.New("volume's record cannot be used")
 	ErrUnwritten = errors.New("volume's record could not be read again")
@@ -44,21 +43,6 @@ const (
 	FromAdmin InodesFrom = "admin"   // `driver volume enforce --inodes`
 )
 
-// Claim is the PersistentVolumeClaim, or for an inline volume the pod, that a volume was made for.
-type Claim struct {
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-	UID       string `json:"uid,omitempty"`
-}
-
-// String is namespace/name, "" for no claim.
-func (c Claim) String() string {
-	if c.Name == "" {
-		return ""
-	}
-	return c.Namespace + "/" + c.Name
-}
-
 // Version is the record format that this driver reads and writes.
 const Version = 2
 
@@ -79,7 +63,7 @@ type Record struct {
 	UID        int               `json:"uid"`
 	GID        int               `json:"gid"`
 	OnDelete   Disposal          `json:"onDelete"`
-	Claim      Claim             `json:"claim,omitzero"`
+	Claim      nodeapi.Claim     `json:"claim,omitzero"`
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Ephemeral marks an inline volume, the only kind that unpublishing deletes.
 	Ephemeral bool `json:"ephemeral,omitempty"`
@@ -99,27 +83,6 @@ func (r Record) InodesAsked() int64 {
 		return 0
 	}
 	return r.Inodes
-}
-
-// idPattern is the whole alphabet of ids: nothing that a path could be made of.
-var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
-
-// reserved is where kubevirt's driver keeps its snapshots.
-const reserved = "snapshots"
-
-// ValidateID refuses every id that could not be the name of one volume's directory (ErrInvalidID).
-func ValidateID(id string) error {
-	if id == reserved {
-		return fmt.Errorf("%w: %q holds kubevirt's snapshots", ErrInvalidID, id)
-	}
-	if idPattern.MatchString(id) {
-		return nil
-	}
-	if len(id) > 64 {
-		id = id[:64] + "…"
-	}
-	return fmt.Errorf("%w: %q: want 1 to 128 of the characters a-z A-Z 0-9 _ . - that start with a letter or digit",
-		ErrInvalidID, id)
 }
 
 const suffix = ".json"
@@ -212,8 +175,8 @@ func Decode(data []byte) (Record, error) {
 	case r.Version != Version:
 		return Record{}, fmt.Errorf("it has version %d, and this driver reads version %d; install the driver that wrote it",
 			r.Version, Version)
-	case ValidateID(r.ID) != nil:
-		return Record{}, ValidateID(r.ID)
+	case nodeapi.ValidateID(r.ID) != nil:
+		return Record{}, nodeapi.ValidateID(r.ID)
 	case r.Bytes < 0:
 		return Record{}, fmt.Errorf("bytes is %d, must not be negative", r.Bytes)
 	}
@@ -246,7 +209,7 @@ func List(d disk.Reader) (placed, prepared []string, err error) {
 		}
 		id, isRecord := strings.CutSuffix(name, suffix)
 		switch {
-		case !isRecord || e.Dir || ValidateID(id) != nil:
+		case !isRecord || e.Dir || nodeapi.ValidateID(id) != nil:
 		case temporary:
 			prepared = append(prepared, id)
 		default:

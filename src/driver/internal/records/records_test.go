@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const volumesDir = "/pool/csi/.hpp/volumes"
@@ -47,7 +48,7 @@ func full() records.Record {
 		Version: records.Version, ID: "pvc-1", Pool: "local", Bytes: 4096, Inodes: 100,
 		InodesFrom: records.FromAdmin, Backend: quota.Btrfs, QuotaID: 1 << 47, Mode: 0o2770, UID: 1000, GID: 2000,
 		OnDelete:   records.Retain,
-		Claim:      records.Claim{Namespace: "ns", Name: "claim", UID: "u-1"},
+		Claim:      nodeapi.Claim{Namespace: "ns", Name: "claim", UID: "u-1"},
 		Parameters: map[string]string{"storagePool": "local"}, Ephemeral: true, Node: "node-1", Adopted: true,
 		Created: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC),
 	}

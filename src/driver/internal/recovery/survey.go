@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // ErrOccupied refuses something that is no directory where a volume's directory should be.
@@ -238,7 +239,7 @@ func (r run) names(dir string, surveys map[string]Survey, note func(s *Survey, i
 	}
 	for _, e := range entries {
 		s, known := surveys[e.Name]
-		if !known && (!e.Dir || records.ValidateID(e.Name) != nil) {
+		if !known && (!e.Dir || nodeapi.ValidateID(e.Name) != nil) {
 			continue
 		}
 		note(&s, e.Dir)

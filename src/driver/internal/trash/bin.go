@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -232,7 +233,7 @@ func RemoveEmpty(d disk.FS, name string) error {
 // split takes an entry's name apart into id and the time of the delete.
 func split(name string) (id string, deleted time.Time, ok bool) {
 	i := strings.LastIndexByte(name, '.')
-	if i < 0 || records.ValidateID(name[:i]) != nil {
+	if i < 0 || nodeapi.ValidateID(name[:i]) != nil {
 		return "", time.Time{}, false
 	}
 	n, err := strconv.ParseInt(name[i+1:], 10, 64)

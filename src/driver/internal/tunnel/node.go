@@ -19,8 +19,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 const (
@@ -55,10 +56,10 @@ var (
 
 // Source is what a node shows of itself.
 type Source interface {
-	Pools() []*wire.Pool
+	Pools() []nodeapi.PoolStatus
 	// Find reports whether a volume is on the node, complete or not, and in which pool, "" while it is worked on.
 	Find(ctx context.Context, id string) (pool string, found bool, err error)
-	Volumes(ctx context.Context, visit func(*wire.Volume) error) error
+	Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
 	// Share takes what the controller says of shared pools.
 	Share(pools []*wire.SharedPool)
 }

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -39,7 +39,7 @@ type Peer struct {
 	calls    atomic.Int64 // under way
 
 	mu    sync.Mutex
-	pools []*wire.Pool
+	pools []nodeapi.PoolStatus
 	seen  time.Time
 }
 
@@ -56,10 +56,10 @@ func (p *Peer) drain(grace time.Duration) {
 
 // learn takes what a node shows of its pools, but for what can be none.
 func (p *Peer) learn(pools []*wire.Pool) {
-	legal := []*wire.Pool{}
+	legal := []nodeapi.PoolStatus{}
 	for _, is := range pools {
 		if poolspec.ValidName(is.GetName()) && len(is.GetId()) <= maxPoolID {
-			legal = append(legal, is)
+			legal = append(legal, wire.ToPool(is))
 		}
 	}
 	p.mu.Lock()
@@ -68,7 +68,7 @@ func (p *Peer) learn(pools []*wire.Pool) {
 }
 
 // Pools are those of the node as it showed them last, and when that was; nil before the first time.
-func (p *Peer) Pools() (pools []*wire.Pool, seen time.Time) {
+func (p *Peer) Pools() (pools []nodeapi.PoolStatus, seen time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pools, p.seen
@@ -99,7 +99,7 @@ const (
 )
 
 // Volumes visits all volumes of the node, until an error. What can be none is left out.
-func (p *Peer) Volumes(ctx context.Context, visit func(*wire.Volume) error) error {
+func (p *Peer) Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error {
 	if !p.Has(FeatureVolumes) {
 		return status.Errorf(codes.Unavailable, "the driver on node %s is too old for that (%s); upgrade it",
 			p.Name, p.Version)
@@ -109,8 +109,8 @@ func (p *Peer) Volumes(ctx context.Context, visit func(*wire.Volume) error) erro
 	stream, err := wire.NewNodeClient(p).Volumes(ctx, &wire.VolumesRequest{}, grpc.MaxCallRecvMsgSize(maxVolume))
 	for count := 0; err == nil; count++ {
 		var v *wire.Volume
-		if v, err = stream.Recv(); err == nil && records.ValidateID(v.GetId()) == nil && poolspec.ValidName(v.GetPool()) {
-			err = visit(v)
+		if v, err = stream.Recv(); err == nil && nodeapi.ValidateID(v.GetId()) == nil && poolspec.ValidName(v.GetPool()) {
+			err = visit(wire.ToVolume(v))
 		}
 		if err == nil && count > maxVolumes {
 			err = fmt.Errorf("more than %d", maxVolumes)

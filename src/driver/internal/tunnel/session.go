@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 const (
@@ -76,7 +77,11 @@ type told struct {
 	pushes *prometheus.CounterVec
 }
 
-func (t *told) pools(now []*wire.Pool) error {
+func (t *told) pools(status []nodeapi.PoolStatus) error {
+	now := make([]*wire.Pool, 0, len(status))
+	for _, p := range status {
+		now = append(now, wire.FromPool(p))
+	}
 	cause := "changed"
 	if t.known != nil && slices.EqualFunc(t.known, now, same) {
 		if time.Since(t.at) < refresh {
@@ -99,7 +104,8 @@ func fitting(pools []*wire.Pool) *wire.News {
 	brief := make([]*wire.Pool, len(pools))
 	for i, p := range pools {
 		brief[i] = proto.CloneOf(p)
-		brief[i].Message, brief[i].Rooms = "too much to say: driver status on the node has it", nil
+		brief[i].Path, brief[i].Rooms = "", nil
+		brief[i].Message = "too much to say: driver status on the node has it"
 	}
 	return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: brief}}}
 }
@@ -114,7 +120,7 @@ func (t *told) renewed(token string, err error) error {
 	return t.out.Send(&wire.News{News: &wire.News_Token{Token: token}})
 }
 
-// same reports whether what a pool says is as good as what it said before.
+// same reports whether what a pool says is as good as what it said before, whenever that was.
 func same(a, b *wire.Pool) bool { return proto.Equal(rounded(a), rounded(b)) }
 
 func rounded(p *wire.Pool) *wire.Pool {
@@ -122,6 +128,7 @@ func rounded(p *wire.Pool) *wire.Pool {
 	for _, size := range []*int64{&r.Size, &r.Free, &r.Promised, &r.Room, &r.Largest} {
 		*size -= *size % coarse
 	}
+	r.Seen, r.OldestTrash, r.TrashDue = 0, 0, 0
 	return r
 }
 
@@ -142,7 +149,8 @@ func (s *session) Share(_ context.Context, q *wire.ShareRequest) (*wire.ShareRes
 
 // Volumes implements wire.NodeServer.
 func (s *session) Volumes(_ *wire.VolumesRequest, out grpc.ServerStreamingServer[wire.Volume]) error {
-	if err := s.Source.Volumes(out.Context(), out.Send); err != nil {
+	send := func(v nodeapi.VolumeStatus) error { return out.Send(wire.FromVolume(v)) }
+	if err := s.Source.Volumes(out.Context(), send); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	return nil

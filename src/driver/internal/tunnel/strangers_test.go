@@ -1,6 +1,7 @@
 package tunnel_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,11 +15,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 // dialFrom is dial from an address of this machine.
@@ -67,14 +68,11 @@ func TestStrangersAreBounded(t *testing.T) {
 		dialFrom(t, "127.0.0.1", hub, impostor{session: say(waits)})
 	}
 	tunneltest.Until(t, "all are there", func() bool { return hub.Strangers() == most })
-	pools := &wire.Pools{}
-	for range 256 << 10 { // 512 KiB on the wire, 58 MiB in memory
-		pools.Pools = append(pools.Pools, &wire.Pool{})
-	}
-	large, err := proto.Marshal(&wire.News{News: &wire.News_Pools{Pools: pools}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	// 256 Ki empty pools: 512 KiB on the wire, and some 100 MiB in memory if anybody read them.
+	pools := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil)
+	const numberInNews = 3
+	large := protowire.AppendTag(nil, numberInNews, protowire.BytesType)
+	large = protowire.AppendBytes(large, bytes.Repeat(pools, 256<<10))
 	raw := new(wire.News)
 	raw.ProtoReflect().SetUnknown(large)
 	for range more {

@@ -23,8 +23,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 const local = "127.0.0.1:0"
@@ -67,21 +68,23 @@ func TestCalls(t *testing.T) {
 	node := &tunneltest.Node{Name: "a", Register: func(r grpc.ServiceRegistrar) {
 		pb.RegisterControllerServer(r, service{})
 	}}
-	node.Show(&wire.Pool{Name: "local", Largest: 1 << 40})
-	node.Put(&wire.Volume{Id: "pvc-1", Pool: "local"}, &wire.Volume{Id: "pvc-2", Pool: "local"}, &wire.Volume{Id: "/"})
+	node.Show(nodeapi.PoolStatus{Name: "local", Allocatable: 1 << 40})
+	for _, id := range []string{"pvc-1", "pvc-2", "/"} {
+		node.Put(nodeapi.VolumeStatus{ID: id, Pool: "local"})
+	}
 	hub.Connect(t, node)
 	p := hub.Get("a")
-	if pools, seen := p.Pools(); pools[0].GetLargest() != 1<<40 || seen.Before(p.Since) || p.Version != "v1" {
+	if pools, seen := p.Pools(); pools[0].Allocatable != 1<<40 || seen.Before(p.Since) || p.Version != "v1" {
 		t.Errorf("shown are %v of %s at %s", pools, p.Version, seen)
 	}
-	node.Show(&wire.Pool{Name: "local", Largest: 1 << 39})
+	node.Show(nodeapi.PoolStatus{Name: "local", Allocatable: 1 << 39})
 	for id, want := range map[string]bool{"pvc-1": true, "pvc-3": false} {
 		if _, found, err := p.Find(t.Context(), id); found != want || err != nil {
 			t.Errorf("%s: %t, %v", id, found, err)
 		}
 	}
 	listed := 0
-	if err := p.Volumes(t.Context(), func(*wire.Volume) error { listed++; return nil }); listed != 2 || err != nil {
+	if err := p.Volumes(t.Context(), func(nodeapi.VolumeStatus) error { listed++; return nil }); listed != 2 || err != nil {
 		t.Errorf("%d volumes, %v", listed, err)
 	}
 	client := pb.NewControllerClient(p)
@@ -102,7 +105,7 @@ func TestCalls(t *testing.T) {
 	}
 	tunneltest.Until(t, "the pools are news", func() bool {
 		pools, _ := p.Pools()
-		return pools[0].GetLargest() == 1<<39
+		return pools[0].Allocatable == 1<<39
 	})
 	causes := map[string]float64{"changed": 2} // the first, and the change: no refresh has brought it
 	if got := tunneltest.Samples(t, node.Metrics, "hpp_node_pushes_total"); !maps.Equal(got, causes) {
@@ -443,7 +446,7 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 			return false
 		}
 		all, _ := p.Pools()
-		return len(all) == 1 && all[0].GetName() == "local"
+		return len(all) == 1 && all[0].Name == "local"
 	})
 	<-dial(t, hub, impostor{session: say(hello("b", nil), pools(40_000))})
 	logged(t, hub.Log, "received message larger than max")
@@ -455,14 +458,16 @@ func TestANodeWithTooMuchToSay(t *testing.T) {
 	hub := tunneltest.NewHub(t, local, nil)
 	hub.Start(t)
 	node := &tunneltest.Node{Name: "a"}
-	var all []*wire.Pool
+	var all []nodeapi.PoolStatus
 	for i := range 100 {
-		all = append(all, &wire.Pool{Name: fmt.Sprint("pool-", i), Message: strings.Repeat("long ", 200), Largest: 1 << 40})
+		all = append(all, nodeapi.PoolStatus{
+			Name: fmt.Sprint("pool-", i), Message: strings.Repeat("long ", 200), Allocatable: 1 << 40,
+		})
 	}
 	node.Show(all...)
 	hub.Connect(t, node)
 	pools, _ := hub.Get("a").Pools()
-	if len(pools) != 100 || pools[0].GetLargest() != 1<<40 || !strings.Contains(pools[0].GetMessage(), "driver status") {
+	if len(pools) != 100 || pools[0].Allocatable != 1<<40 || !strings.Contains(pools[0].Message, "driver status") {
 		t.Errorf("%d pools, the first is %v", len(pools), pools[0])
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -71,7 +72,7 @@ func TestPoolThatNeverWasHere(t *testing.T) {
 			must(t, n.set.Forget(t.Context(), "other"), n.Delete(t.Context(), "pvc-1"),
 				n.Delete(t.Context(), "pvc-2"))
 			for _, s := range n.set.Status() {
-				if s.Name == "other" && (s.Used || s.Present) {
+				if s.Name == "other" && (s.Used || s.Served()) {
 					t.Errorf("%+v", s)
 				}
 			}
@@ -113,7 +114,7 @@ func TestNoMarkerWhereVolumesAreMissing(t *testing.T) {
 }
 
 func TestNoMarkerWithoutTheAPI(t *testing.T) {
-	silent := &cluster{err: volume.ErrClusterUnknown}
+	silent := &cluster{err: nodeapi.ErrClusterUnknown}
 	n := start(t, newDisk(), withCluster(silent))
 	_, err := n.Create(t.Context(), spec("pvc-1"))
 	wants(t, err, pool.ErrAbsent, "waiting for the Kubernetes API")
@@ -179,7 +180,7 @@ func TestDiscardOfWhatAnotherNodeMayHave(t *testing.T) {
 	n := warm(t, newDisk())
 	mustCreate(t, n, "pvc-1")
 	n.set.Tell(map[string]guard.Told{"local": {Twins: []string{"b", "c"}}})
-	wants(t, n.Discard(t.Context(), "pvc-1", ""), volume.ErrNamed, "node b, c has pool local on the same filesystem")
+	wants(t, n.Discard(t.Context(), "pvc-1", ""), nodeapi.ErrNamed, "node b, c has pool local on the same filesystem")
 	n.set.Tell(nil)
 	must(t, n.Discard(t.Context(), "pvc-1", ""))
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // adoptNamed adopts the directory that a PersistentVolume names, if it has none of ours yet. A pool that the
 // PersistentVolume names and that cannot be used here is an error: the volume may be there.
-func (m *Manager) adoptNamed(ctx context.Context, pv pool.PersistentVolume) (adopted bool, err error) {
+func (m *Manager) adoptNamed(ctx context.Context, pv nodeapi.PersistentVolume) (adopted bool, err error) {
 	names := m.Pools.Names()
 	if name, ok := m.Pools.PoolOf(pv); ok {
 		if err := m.Pools.Usable(ctx, name); err != nil {
@@ -44,11 +44,11 @@ func (m *Manager) adoptNamed(ctx context.Context, pv pool.PersistentVolume) (ado
 
 // adopt writes the record of a directory that another driver made and a PersistentVolume names. The directory stays
 // as it is. One that a PersistentVolume of another node names is not this node's to adopt, unless all nodes have it.
-func (m *Manager) adopt(ctx context.Context, name string, pv pool.PersistentVolume) (adopted bool, err error) {
-	if !pv.Here && len(pv.Nodes) > 0 && m.Pools.Spec(name).Scope != poolspec.ScopeShared {
+func (m *Manager) adopt(ctx context.Context, name string, pv nodeapi.PersistentVolume) (adopted bool, err error) {
+	if !pv.Here && len(pv.Nodes) > 0 && !m.Pools.Spec(name).Shared() {
 		return false, nil
 	}
-	r := records.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: pv.OnDelete, Claim: pv.Claim}
+	r := records.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: records.Disposal(pv.OnDelete), Claim: pv.Claim}
 	err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
 		adopted, err = m.track(o, r)
 		return err
@@ -121,7 +121,7 @@ func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (r records.
 			return r, fmt.Errorf("%w: csi/%s in pool %s has no record; say how large the volume is with --size",
 				ErrInvalid, id, name)
 		}
-		if _, err = m.adopt(ctx, name, pool.PersistentVolume{Handle: id, Bytes: size}); err == nil {
+		if _, err = m.adopt(ctx, name, nodeapi.PersistentVolume{Handle: id, Bytes: size}); err == nil {
 			err = m.find(ctx, id, has)
 		}
 		return r, err
@@ -137,12 +137,12 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 	err := m.find(ctx, id, func(o *pool.Open, r records.Record) error {
 		if o.Room != "" && node != "" {
 			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s names",
-				ErrNamed, o.Name, node)
+				nodeapi.ErrNamed, o.Name, node)
 		}
 		if twins := m.Pools.Twins(o.Name); len(twins) > 0 {
 			return fmt.Errorf("%w: node %s has pool %s on the same filesystem: the volume may be the one that is used "+
 				"there; give each node a filesystem of its own, or the pool the scope shared",
-				ErrNamed, strings.Join(twins, ", "), o.Name)
+				nodeapi.ErrNamed, strings.Join(twins, ", "), o.Name)
 		}
 		return m.delete(ctx, o, r)
 	})
@@ -154,7 +154,7 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 
 // unnamed refuses an id that a PersistentVolume names, unless that is one of another node, which is given.
 func (m *Manager) unnamed(ctx context.Context, id, node string) error {
-	if err := records.ValidateID(id); err != nil {
+	if err := nodeapi.ValidateID(id); err != nil {
 		return err
 	}
 	pv, ok, err := m.Cluster.Get(ctx, id)
@@ -165,7 +165,7 @@ func (m *Manager) unnamed(ctx context.Context, id, node string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s names %s (nodes %q); delete that PersistentVolume first, its reclaim policy being Retain",
-		ErrNamed, pv.Name, id, pv.Nodes)
+		nodeapi.ErrNamed, pv.Name, id, pv.Nodes)
 }
 
 // slice is how long Enforce keeps a pool open at a time.

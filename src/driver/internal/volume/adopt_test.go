@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-func silent() error { return fmt.Errorf("%w: connection refused", volume.ErrClusterUnknown) }
+func silent() error { return fmt.Errorf("%w: connection refused", nodeapi.ErrClusterUnknown) }
 
 // withForeign is a pool in use with directories that another driver made.
 func withForeign(t *testing.T, ids ...string) *node {
@@ -32,7 +32,7 @@ func TestAdoption(t *testing.T) {
 	d.AddFile(poolPath+"/csi/pvc-1/precious", []byte("kept"))
 	d.AddFile(poolPath+"/csi/snapshots/x", []byte("not ours"))
 	c := naming("pvc-1")
-	c.pvs[0].OnDelete, c.pvs[0].Claim = records.Retain, records.Claim{Namespace: "ns", Name: "claim"}
+	c.pvs[0].OnDelete, c.pvs[0].Claim = string(records.Retain), nodeapi.Claim{Namespace: "ns", Name: "claim"}
 	n := start(t, d, withCluster(c))
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
 	v, _, err := n.Get(t.Context(), "pvc-1")
@@ -48,7 +48,7 @@ func TestAdoption(t *testing.T) {
 	if _, places := n.find(t, "pvc-1"); len(places) != 1 || !strings.HasPrefix(places[0], disk.TrashDir) {
 		t.Errorf("data is at %v", places)
 	}
-	wants(t, n.Delete(t.Context(), "snapshots"), records.ErrInvalidID)
+	wants(t, n.Delete(t.Context(), "snapshots"), nodeapi.ErrInvalidID)
 	if got := n.ls(t, "."); !slices.Equal(got, []string{disk.MetaDir, "snapshots"}) {
 		t.Errorf("csi/ has %v", got)
 	}
@@ -69,7 +69,7 @@ func TestAdoptionAtEachCall(t *testing.T) {
 			c := naming("pvc-1")
 			n.Cluster = c
 			c.silence(silent()) // without the API nobody knows whose directory it is
-			wants(t, call(t.Context(), n), volume.ErrClusterUnknown, "pvc-1")
+			wants(t, call(t.Context(), n), nodeapi.ErrClusterUnknown, "pvc-1")
 			n.kept(t, "pvc-1", "the API is silent")
 			c.silence(nil)
 			must(t, call(t.Context(), n))
@@ -103,7 +103,7 @@ func TestAdoptUntracked(t *testing.T) {
 	c.pvs[2].Pool = "other"                    // which is none of this node's
 	n.Cluster = c
 	c.silence(silent())
-	wants(t, n.AdoptUntracked(t.Context()), volume.ErrClusterUnknown)
+	wants(t, n.AdoptUntracked(t.Context()), nodeapi.ErrClusterUnknown)
 	c.silence(nil)
 	must(t, n.AdoptUntracked(t.Context()), n.AdoptUntracked(t.Context()))
 	for id, want := range map[string]bool{"pvc-1": true, "pvc-2": true, "pvc-4": false, "pvc-9": false} {
@@ -128,9 +128,9 @@ func TestAdoptByHand(t *testing.T) {
 		sentinel error
 		parts    []string
 	}{
-		"a PersistentVolume names it": {"pvc-2", volume.ErrNamed, []string{"pvc-2", "Retain"}},
+		"a PersistentVolume names it": {"pvc-2", nodeapi.ErrNamed, []string{"pvc-2", "Retain"}},
 		"unknown":                     {"pvc-9", records.ErrNotFound, []string{"pvc-9"}},
-		"no id":                       {"../x", records.ErrInvalidID, nil},
+		"no id":                       {"../x", nodeapi.ErrInvalidID, nil},
 		"no size":                     {"pvc-1", volume.ErrInvalid, []string{"--size", "csi/pvc-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestAdoptByHand(t *testing.T) {
 	}
 	c.silence(silent())
 	_, err := n.Adopt(t.Context(), "pvc-1", mebibyte)
-	wants(t, err, volume.ErrClusterUnknown, "pvc-1")
+	wants(t, err, nodeapi.ErrClusterUnknown, "pvc-1")
 	c.silence(nil)
 	r, err := n.Adopt(t.Context(), "pvc-1", mebibyte-1)
 	if err != nil || r.ID != "pvc-1" || r.Bytes != mebibyte || !r.Adopted || r.Pool != "local" {
@@ -164,11 +164,11 @@ func TestWhatAllNodesHave(t *testing.T) {
 	a, b := member(t, d, "a", nil), member(t, d, "b", nil)
 	must(t, openPool(t.Context(), a), openPool(t.Context(), b))
 	mustCreate(t, a, "pvc-1")
-	b.cluster.pvs = []pool.PersistentVolume{
+	b.cluster.pvs = []nodeapi.PersistentVolume{
 		{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}},
 		{Name: "pvc-2", Handle: "pvc-2", Pool: "local", Nodes: []string{"a"}},
 	}
-	wants(t, b.Discard(t.Context(), "pvc-1", "a"), volume.ErrNamed, "on all nodes")
+	wants(t, b.Discard(t.Context(), "pvc-1", "a"), nodeapi.ErrNamed, "on all nodes")
 	d.AddFile(poolPath+"/csi/pvc-2/precious", []byte("kept"))
 	must(t, b.Delete(t.Context(), "pvc-2"))
 	if there := b.ls(t, "csi"); slices.Contains(there, "pvc-2") {
@@ -185,17 +185,17 @@ func TestDiscard(t *testing.T) {
 		mustCreate(t, n, fmt.Sprintf("pvc-%d", i+1))
 	}
 	n.Cluster = c
-	wants(t, n.Discard(t.Context(), "pvc-1", ""), volume.ErrNamed, "pvc-1", "here")
-	wants(t, n.Discard(t.Context(), "pvc-1", "here"), volume.ErrNamed, "pvc-1")
-	wants(t, n.Discard(t.Context(), "pvc-2", ""), volume.ErrNamed, "node-b")
-	wants(t, n.Discard(t.Context(), "pvc-2", "node-c"), volume.ErrNamed, "node-b")
+	wants(t, n.Discard(t.Context(), "pvc-1", ""), nodeapi.ErrNamed, "pvc-1", "here")
+	wants(t, n.Discard(t.Context(), "pvc-1", "here"), nodeapi.ErrNamed, "pvc-1")
+	wants(t, n.Discard(t.Context(), "pvc-2", ""), nodeapi.ErrNamed, "node-b")
+	wants(t, n.Discard(t.Context(), "pvc-2", "node-c"), nodeapi.ErrNamed, "node-b")
 	wants(t, n.Discard(t.Context(), "pvc-9", ""), records.ErrNotFound, "pvc-9")
-	wants(t, n.Discard(t.Context(), "../x", ""), records.ErrInvalidID)
+	wants(t, n.Discard(t.Context(), "../x", ""), nodeapi.ErrInvalidID)
 	must(t, n.Publish(t.Context(), publish("pvc-3", target)))
 	wants(t, n.Discard(t.Context(), "pvc-3", ""), volume.ErrPublished, target)
 	must(t, n.Unpublish(t.Context(), "pvc-3", target))
 	c.silence(silent())
-	wants(t, n.Discard(t.Context(), "pvc-3", ""), volume.ErrClusterUnknown, "pvc-3")
+	wants(t, n.Discard(t.Context(), "pvc-3", ""), nodeapi.ErrClusterUnknown, "pvc-3")
 	c.silence(nil)
 	must(t, n.Discard(t.Context(), "pvc-3", ""), n.Discard(t.Context(), "pvc-2", "node-b"))
 	n.consistent(t, "discarded")

@@ -27,7 +27,7 @@ func TestQuotaSwitchedOff(t *testing.T) {
 	mounttest.Run(t, "btrfs", "quota", "disable", root)
 	n = startAt(t, root, required)
 	must(t, openPool(t.Context(), n))
-	if s := n.status(); !s.Present || !s.EnforcementLost || !n.events.has("EnforcementLost", "quota is off") {
+	if s := n.status(); !s.Served() || !s.EnforcementLost || !n.events.has("EnforcementLost", "quota is off") {
 		t.Errorf("quota is off: %+v, events %q", s, n.events.told)
 	}
 	_, err := n.Create(t.Context(), spec("pvc-2"))
@@ -46,7 +46,7 @@ func TestQuotaSwitchedOff(t *testing.T) {
 	must(t, btrfs.EnableSimpleQuota(top)) // older btrfs-progs cannot
 	n = startAt(t, root, required)
 	must(t, openPool(t.Context(), n))
-	if s := n.status(); !s.Present || s.EnforcementLost || s.Enforcement != string(quota.Strict) || s.Uncounted != 1 {
+	if s := n.status(); !s.Served() || s.EnforcementLost || s.Enforcement != string(quota.Strict) || s.Uncounted != 1 {
 		t.Errorf("quota is on again: %+v", s)
 	}
 	must(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}))

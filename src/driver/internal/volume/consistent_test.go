@@ -64,7 +64,7 @@ func (n *node) tidy(t reporter, s poolspec.Pool, about string) map[string]record
 		promised += r.Bytes
 	}
 	for _, status := range n.set.Status() {
-		wrong := !status.Present || status.Promised != promised || status.Volumes != len(names) ||
+		wrong := !status.Served() || status.Promised != promised || status.Volumes != len(names) ||
 			status.Lost+status.Refused > 0
 		if status.Name == s.Name && wrong {
 			t.Errorf("%s: status %+v, want %d volumes with %d bytes", about, status, len(names), promised)

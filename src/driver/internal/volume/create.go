@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Block is what sizes are rounded up to, in bytes: a page, and the block of most filesystems. Where blocks are larger,
@@ -47,7 +47,7 @@ func (m *Manager) poolOf(ctx context.Context, s Spec) string {
 	if found, _, ok := m.Pools.Find(s.ID); ok {
 		return found
 	}
-	shared := func(name string) bool { return m.Pools.Spec(name).Scope == poolspec.ScopeShared }
+	shared := func(name string) bool { return m.Pools.Spec(name).Shared() }
 	read := func(o *pool.Open) (records.Record, error) { return records.Read(o.Disk, s.ID) }
 	for _, name := range m.Pools.Names() {
 		if name == s.Pool || !shared(s.Pool) || !shared(name) {
@@ -61,7 +61,7 @@ func (m *Manager) poolOf(ctx context.Context, s Spec) string {
 }
 
 func (m *Manager) record(s Spec) (records.Record, error) {
-	if err := records.ValidateID(s.ID); err != nil {
+	if err := nodeapi.ValidateID(s.ID); err != nil {
 		return records.Record{}, err
 	}
 	size, err := WholeBlocks(s.Bytes, s.MaxBytes)

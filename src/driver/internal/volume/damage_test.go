@@ -54,7 +54,7 @@ func (r rottenFS) ReadDir(name string) ([]disk.Entry, error) {
 // refusedAlone wants pvc-1 refused, its data untouched, and pvc-2 served.
 func refusedAlone(t *testing.T, n *node) {
 	t.Helper()
-	if s := n.status(); !s.Present || s.Refused != 1 || s.Volumes != 2 || !n.events.has("VolumeRefused", "pvc-1") {
+	if s := n.status(); !s.Served() || s.Refused != 1 || s.Volumes != 2 || !n.events.has("VolumeRefused", "pvc-1") {
 		t.Errorf("status %+v, events %q; want one refused and one good volume", s, n.events.told)
 	}
 	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), records.ErrBroken, "pvc-1.json")
@@ -160,7 +160,7 @@ func TestReadOnlyFilesystem(t *testing.T) {
 		}
 	}
 	s := n.status()
-	if !s.Present || s.Volumes < 2 || !s.ReadOnly || s.Reason != "ReadOnly" || s.Allocatable != 0 ||
+	if !s.Served() || s.Volumes < 2 || !s.ReadOnly || s.Reason != "ReadOnly" || s.Allocatable != 0 ||
 		!n.events.has("PoolReadOnly", "read-only") {
 		t.Errorf("%+v, events %q", s, n.events.told)
 	}

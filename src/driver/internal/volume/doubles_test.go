@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // mounts is a mount table in memory.
@@ -65,7 +64,7 @@ func (m *mounts) Published() (map[string][]string, error) {
 // cluster is the PersistentVolumes that the API has.
 type cluster struct {
 	mu   sync.Mutex
-	pvs  []pool.PersistentVolume
+	pvs  []nodeapi.PersistentVolume
 	err  error
 	told []string // events on claims
 }
@@ -74,7 +73,7 @@ type cluster struct {
 func naming(ids ...string) *cluster {
 	c := &cluster{}
 	for _, id := range ids {
-		c.pvs = append(c.pvs, pool.PersistentVolume{
+		c.pvs = append(c.pvs, nodeapi.PersistentVolume{
 			Name: id, Handle: id, Pool: "local", Bytes: mebibyte, Here: true, Nodes: []string{"here"},
 		})
 	}
@@ -88,13 +87,13 @@ func (c *cluster) silence(err error) {
 	c.err = err
 }
 
-func (c *cluster) Tell(claim records.Claim, reason, message string) {
+func (c *cluster) Tell(claim nodeapi.Claim, reason, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told = append(c.told, claim.Namespace+"/"+claim.Name+" "+reason+": "+message)
 }
 
-func (c *cluster) Get(_ context.Context, id string) (pool.PersistentVolume, bool, error) {
+func (c *cluster) Get(_ context.Context, id string) (nodeapi.PersistentVolume, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, pv := range c.pvs {
@@ -102,10 +101,10 @@ func (c *cluster) Get(_ context.Context, id string) (pool.PersistentVolume, bool
 			return pv, true, nil
 		}
 	}
-	return pool.PersistentVolume{}, false, c.err
+	return nodeapi.PersistentVolume{}, false, c.err
 }
 
-func (c *cluster) List(context.Context) ([]pool.PersistentVolume, error) {
+func (c *cluster) List(context.Context) ([]nodeapi.PersistentVolume, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {

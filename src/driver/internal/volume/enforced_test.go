@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -133,8 +134,8 @@ func TestEnforcedOnRealDisks(t *testing.T) {
 			t.Errorf("after the expansion: %v", err)
 		}
 		d.more(t, n, dir, v)
-		must(t, n.Each(t.Context(), func(s volume.Summary) error {
-			if s.Used < 64*mebibyte || s.Used > 96*mebibyte || s.Enforcement != d.enforcement {
+		must(t, n.Each(t.Context(), func(s nodeapi.VolumeStatus) error {
+			if s.Used < 64*mebibyte || s.Used > 96*mebibyte || s.Enforcement != string(d.enforcement) {
 				t.Errorf("listed as %+v, want what it uses", s)
 			}
 			return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // expand is one call, and how large the volume is then.
@@ -49,7 +50,7 @@ func TestExpand(t *testing.T) {
 	_, err := n.Expand(t.Context(), "pvc-9", mi, 0)
 	wants(t, err, records.ErrNotFound)
 	_, err = n.Expand(t.Context(), "../x", mi, 0)
-	wants(t, err, records.ErrInvalidID)
+	wants(t, err, nodeapi.ErrInvalidID)
 }
 
 // TestExpandTakesRoomFromOthers where the same bytes are promised once.

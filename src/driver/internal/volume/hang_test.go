@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -135,7 +136,7 @@ func TestAHangingPoolInLists(t *testing.T) {
 		n, h, _ := withShared(t)
 		h.hang.Store("/nfs", nil)
 		var got []string
-		visit := func(s volume.Summary) error { got = append(got, s.ID); return nil }
+		visit := func(s nodeapi.VolumeStatus) error { got = append(got, s.ID); return nil }
 		wants(t, n.Each(t.Context(), visit), context.DeadlineExceeded, "pool nfs")
 		if !slices.Equal(got, []string{"pvc-local", "pvc-smb"}) {
 			t.Errorf("listed %v", got)

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -180,7 +181,7 @@ func synchronised() bool { return true }
 func spec(id string) volume.Spec {
 	return volume.Spec{
 		ID: id, Pool: "local", Bytes: mebibyte, Mode: 0o777, OnDelete: records.Trash,
-		Claim: records.Claim{Namespace: "ns", Name: "claim"},
+		Claim: nodeapi.Claim{Namespace: "ns", Name: "claim"},
 	}
 }
 
@@ -299,7 +300,7 @@ func (n *node) ls(t reporter, dir string) []string {
 }
 
 // status is that of the pool local.
-func (n *node) status() pool.Status {
+func (n *node) status() nodeapi.PoolStatus {
 	all := n.set.Status()
-	return all[slices.IndexFunc(all, func(s pool.Status) bool { return s.Name == "local" })]
+	return all[slices.IndexFunc(all, func(s nodeapi.PoolStatus) bool { return s.Name == "local" })]
 }

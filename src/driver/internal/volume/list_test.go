@@ -10,7 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // has fails the test unless a node's answer about an id is the one that is wanted.
@@ -53,7 +53,7 @@ type slowCluster struct {
 	begun, goOn chan struct{}
 }
 
-func (s *slowCluster) Get(ctx context.Context, id string) (pool.PersistentVolume, bool, error) {
+func (s *slowCluster) Get(ctx context.Context, id string) (nodeapi.PersistentVolume, bool, error) {
 	close(s.begun)
 	<-s.goOn
 	return s.cluster.Get(ctx, id)
@@ -91,12 +91,12 @@ func TestEach(t *testing.T) {
 	must(t, n.Publish(t.Context(), publish("pvc-241", target)))
 	opened := d.Opened()
 	var got []string
-	visit := func(s volume.Summary) error {
+	visit := func(s nodeapi.VolumeStatus) error {
 		got = append(got, s.Pool+"/"+s.ID)
 		if d.Opened() != opened {
 			t.Fatal("a pool is open while a volume is visited")
 		}
-		if s.Bytes != mebibyte || s.Used != -1 || s.Enforcement != quota.None || s.Published != (s.ID == "pvc-241") {
+		if s.Bytes != mebibyte || s.Used != -1 || s.Enforcement != string(quota.None) || s.Published != (s.ID == "pvc-241") {
 			t.Errorf("%+v", s)
 		}
 		if s.ID == "pvc-000" {
@@ -116,7 +116,7 @@ func TestEach(t *testing.T) {
 		t.Errorf("visited %v without the pool local, want the 9 of the other", got)
 	}
 	enough, visited := errors.New("enough"), 0
-	err := n.Each(t.Context(), func(volume.Summary) error { visited++; return enough })
+	err := n.Each(t.Context(), func(nodeapi.VolumeStatus) error { visited++; return enough })
 	if !errors.Is(err, enough) || visited != 1 {
 		t.Errorf("%v after %d visits", err, visited)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Mounter publishes directories below the kubelet's directory; bindmount.Tree has the details.
@@ -30,14 +31,14 @@ type Mounter interface {
 	Published() (map[string][]string, error)
 }
 
-// Cluster is what the manager asks Kubernetes. ErrClusterUnknown where the API does not answer.
+// Cluster is what the manager asks Kubernetes; nodeapi.ErrClusterUnknown where the API does not answer.
 type Cluster interface {
 	// Get finds the PersistentVolume of this driver whose volumeHandle is id; ok is false where there is none.
-	Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error)
+	Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error)
 	// List gives all PersistentVolumes of this driver.
-	List(ctx context.Context) ([]pool.PersistentVolume, error)
+	List(ctx context.Context) ([]nodeapi.PersistentVolume, error)
 	// Tell puts an event on a claim.
-	Tell(claim records.Claim, reason, message string)
+	Tell(claim nodeapi.Claim, reason, message string)
 }
 
 // Config is what a manager is made of; every field is required.
@@ -97,7 +98,7 @@ func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, recor
 // search runs look on open pools until it has found a volume, on those first that know it. records.ErrNotFound where
 // every pool that can be used was asked; pool.ErrAbsent where one that this node has used cannot be.
 func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (found bool, err error)) error {
-	if err := records.ValidateID(id); err != nil {
+	if err := nodeapi.ValidateID(id); err != nil {
 		return err
 	}
 	names := m.Pools.Names()

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 func TestCreateAnswersARepeatedRequest(t *testing.T) {
@@ -61,12 +62,12 @@ func TestCreateRefuses(t *testing.T) {
 		sentinel error
 		parts    []string
 	}{
-		"slash in the id": {func(s *volume.Spec) { s.ID = "a/b" }, records.ErrInvalidID, []string{`"a/b"`}},
-		"dots as the id":  {func(s *volume.Spec) { s.ID = ".." }, records.ErrInvalidID, []string{`".."`}},
-		"our directory":   {func(s *volume.Spec) { s.ID = ".hpp" }, records.ErrInvalidID, []string{`".hpp"`}},
-		"snapshots":       {func(s *volume.Spec) { s.ID = "snapshots" }, records.ErrInvalidID, []string{"kubevirt"}},
-		"NUL in the id":   {func(s *volume.Spec) { s.ID = "a\x00b" }, records.ErrInvalidID, []string{`\x00`}},
-		"300 bytes of id": {func(s *volume.Spec) { s.ID = strings.Repeat("a", 300) }, records.ErrInvalidID, []string{"128"}},
+		"slash in the id": {func(s *volume.Spec) { s.ID = "a/b" }, nodeapi.ErrInvalidID, []string{`"a/b"`}},
+		"dots as the id":  {func(s *volume.Spec) { s.ID = ".." }, nodeapi.ErrInvalidID, []string{`".."`}},
+		"our directory":   {func(s *volume.Spec) { s.ID = ".hpp" }, nodeapi.ErrInvalidID, []string{`".hpp"`}},
+		"snapshots":       {func(s *volume.Spec) { s.ID = "snapshots" }, nodeapi.ErrInvalidID, []string{"kubevirt"}},
+		"NUL in the id":   {func(s *volume.Spec) { s.ID = "a\x00b" }, nodeapi.ErrInvalidID, []string{`\x00`}},
+		"300 bytes of id": {func(s *volume.Spec) { s.ID = strings.Repeat("a", 300) }, nodeapi.ErrInvalidID, []string{"128"}},
 		"no such pool":    {func(s *volume.Spec) { s.Pool = "locla" }, pool.ErrUnknown, []string{"local, other"}},
 		"no bytes":        {func(s *volume.Spec) { s.Bytes = 0 }, volume.ErrInvalid, []string{"capacity"}},
 		"negative bytes":  {func(s *volume.Spec) { s.Bytes = -1 }, volume.ErrInvalid, []string{"capacity"}},

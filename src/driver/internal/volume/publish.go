@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything
@@ -120,7 +121,7 @@ func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
 // Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which
 // its record says, is then deleted. Neither an absent pool nor another's trouble keeps a pod from ending.
 func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
-	if err := records.ValidateID(id); err != nil {
+	if err := nodeapi.ValidateID(id); err != nil {
 		return err
 	}
 	if err := m.Mounter.Unmount(target); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 func TestPublish(t *testing.T) {
@@ -30,8 +31,8 @@ func TestPublish(t *testing.T) {
 	}
 	wants(t, n.Publish(t.Context(), publish("pvc-2", target)), volume.ErrTargetTaken, target)
 	wants(t, n.Publish(t.Context(), publish("pvc-3", target)), records.ErrNotFound, "pvc-3")
-	wants(t, n.Publish(t.Context(), publish("../x", target)), records.ErrInvalidID)
-	wants(t, n.Unpublish(t.Context(), "../x", target), records.ErrInvalidID)
+	wants(t, n.Publish(t.Context(), publish("../x", target)), nodeapi.ErrInvalidID)
+	wants(t, n.Unpublish(t.Context(), "../x", target), nodeapi.ErrInvalidID)
 }
 
 func TestSingleWriter(t *testing.T) {

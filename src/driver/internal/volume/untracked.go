@@ -10,6 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // askAgain is how soon the Kubernetes API is asked again about untracked directories when it did not answer, and how
@@ -48,7 +49,7 @@ func (l *Locked) AdoptUntracked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	byHandle := make(map[string]pool.PersistentVolume, len(pvs))
+	byHandle := make(map[string]nodeapi.PersistentVolume, len(pvs))
 	for _, pv := range pvs {
 		byHandle[pv.Handle] = pv
 	}
@@ -69,7 +70,7 @@ func (l *Locked) AdoptUntracked(ctx context.Context) error {
 }
 
 // adoptIn adopts what PersistentVolumes name of the untracked directories of a pool. ErrBusy while it does already.
-func (l *Locked) adoptIn(ctx context.Context, name string, ids []string, pvs map[string]pool.PersistentVolume) error {
+func (l *Locked) adoptIn(ctx context.Context, name string, ids []string, pvs map[string]nodeapi.PersistentVolume) error {
 	end, err := l.take("adopt untracked directories of pool", name)
 	if err != nil {
 		return err

@@ -20,24 +20,23 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Errors of volumes; package csi maps them, with those of the rooms below, to gRPC codes in one table.
 var (
-	ErrInvalid        = errors.New("invalid request") // bad input; the message names the field
-	ErrOutOfRange     = errors.New("size outside the limits")
-	ErrBelowUse       = errors.New("size is below what the volume uses")
-	ErrNotEnforced    = errors.New("the volume is not held to its size")
-	ErrUnsupported    = errors.New("that cannot be done with this volume")
-	ErrExists         = errors.New("volume exists with other properties")
-	ErrLost           = errors.New("volume has lost its data")
-	ErrUncertain      = errors.New("it is not certain that the volume is gone")
-	ErrBusy           = errors.New("volume is being worked on")
-	ErrPublished      = errors.New("volume is published")
-	ErrNamed          = errors.New("a PersistentVolume names the volume")
-	ErrTargetTaken    = errors.New("target path is taken")
-	ErrSingleWriter   = errors.New("volume is already published elsewhere on this node")
-	ErrClusterUnknown = errors.New("the Kubernetes API did not answer")
+	ErrInvalid      = errors.New("invalid request") // bad input; the message names the field
+	ErrOutOfRange   = errors.New("size outside the limits")
+	ErrBelowUse     = errors.New("size is below what the volume uses")
+	ErrNotEnforced  = errors.New("the volume is not held to its size")
+	ErrUnsupported  = errors.New("that cannot be done with this volume")
+	ErrExists       = errors.New("volume exists with other properties")
+	ErrLost         = errors.New("volume has lost its data")
+	ErrUncertain    = errors.New("it is not certain that the volume is gone")
+	ErrBusy         = errors.New("volume is being worked on")
+	ErrPublished    = errors.New("volume is published")
+	ErrTargetTaken  = errors.New("target path is taken")
+	ErrSingleWriter = errors.New("volume is already published elsewhere on this node")
 )
 
 // Spec is a request for a volume, complete and validated by the caller except for the id.
@@ -50,7 +49,7 @@ type Spec struct {
 	Mode       fs.FileMode // of the volume's root directory, as UID and GID
 	UID, GID   int
 	OnDelete   records.Disposal
-	Claim      records.Claim
+	Claim      nodeapi.Claim
 	Parameters map[string]string // kept in the record as they were given
 	Ephemeral  bool              // an inline volume, the only kind that Unpublish deletes
 }
@@ -181,14 +180,6 @@ func same(mount bindmount.Mount, info disk.Info) bool {
 	return mount.Dev == info.Dev && mount.Ino == info.Ino
 }
 
-// Summary is a volume as lists show it.
-type Summary struct {
-	records.Record
-	Enforcement quota.Enforcement
-	Used        int64 // bytes, -1 where that is not known
-	Published   bool  // mounted anywhere on this node
-}
-
 // List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there
 // are more. A volume that vanishes meanwhile is left out.
 func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []Volume, next string, err error) {
@@ -216,7 +207,7 @@ const atOnce, listed = 100, 10 * time.Second
 
 // Each visits all volumes in pools that can be used, by pool and id, and ends with the first error of visit. No pool is
 // open meanwhile. A volume that vanishes is left out. A pool that hangs is an error once the others are visited.
-func (m *Manager) Each(ctx context.Context, visit func(Summary) error) error {
+func (m *Manager) Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error {
 	in := m.recorded()
 	var hanging []error
 	for _, name := range slices.Sorted(maps.Keys(in)) {
@@ -230,7 +221,7 @@ func (m *Manager) Each(ctx context.Context, visit func(Summary) error) error {
 	return errors.Join(hanging...)
 }
 
-func (m *Manager) eachIn(ctx context.Context, name string, ids []string, visit func(Summary) error) error {
+func (m *Manager) eachIn(ctx context.Context, name string, ids []string, visit func(nodeapi.VolumeStatus) error) error {
 	usage, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (map[quota.ID]quota.Use, error) {
 		return usageOf(o), nil // read once, for all
 	})
@@ -244,7 +235,10 @@ func (m *Manager) eachIn(ctx context.Context, name string, ids []string, visit f
 		}
 		for i := 0; i < len(volumes) && err == nil; i++ {
 			v := volumes[i]
-			s := Summary{Record: v.Record, Enforcement: v.Enforcement, Used: -1, Published: m.Published(v.ID)}
+			s := nodeapi.VolumeStatus{
+				ID: v.ID, Pool: v.Pool, Claim: v.Claim.String(), Bytes: v.Bytes, Used: -1, Enforcement: string(v.Enforcement),
+				Created: v.Created, Ephemeral: v.Ephemeral, Published: m.Published(v.ID),
+			}
 			if use, known := usage[v.QuotaID]; known && v.Enforcement != quota.None {
 				s.Used = use.Bytes
 			}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // shown is how many volumes or pods a message names.
@@ -59,21 +60,15 @@ func Volumes(pvs []corev1.PersistentVolume, driver, namespace string) []Volume {
 	return volumes
 }
 
-// InPool are the volumes that block the removal of one of the configured pools. A volume without the attribute
-// storagePool belongs to the pool legacy if there is one, else to the only pool; where there are several it may be in
-// any, so it blocks each.
+// InPool are the volumes that block the removal of one of the configured pools. A volume that names no pool, where that
+// means none (poolspec.DefaultPool), may be in any, so it blocks each.
 func InPool(volumes []Volume, pool string, configured []string) []Volume {
+	if !slices.Contains(configured, pool) {
+		configured = append(slices.Clone(configured), pool)
+	}
 	return matching(volumes, func(volume Volume) bool {
-		switch {
-		case volume.Legacy:
-			return false
-		case volume.Pool != "":
-			return volume.Pool == pool
-		case slices.Contains(configured, names.LegacyPool):
-			return pool == names.LegacyPool
-		default:
-			return true
-		}
+		meant := poolspec.DefaultPool(configured, volume.Pool)
+		return !volume.Legacy && (meant == "" || meant == pool)
 	})
 }
 

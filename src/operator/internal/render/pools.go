@@ -13,8 +13,8 @@ import (
 
 // admission takes pools one by one, as long as the driver would start with all of them.
 type admission struct {
-	// stateDir and kubeletDir belong to the driver and the kubelet.
-	stateDir, kubeletDir string
+	// taken belong to the driver and the kubelet.
+	taken []poolspec.Directory
 	// admitted are the pools as the driver reads them, entries the same as values of the chart.
 	admitted poolspec.Config
 	entries  []any
@@ -24,9 +24,11 @@ type admission struct {
 // setPools replaces the pools by those of the resource, less those that cannot be served. The driver refuses a
 // configuration with one wrong pool in it, and then serves none.
 func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) {
-	a := &admission{entries: []any{}, result: result}
-	a.stateDir, _ = v.at("driver")["stateDir"].(string)
-	a.kubeletDir, _ = v["kubeletDir"].(string)
+	stateDir, _ := v.at("driver")["stateDir"].(string)
+	kubeletDir, _ := v["kubeletDir"].(string)
+	a := &admission{entries: []any{}, result: result, taken: []poolspec.Directory{
+		{What: "driver.stateDir", Path: stateDir}, {What: "kubeletDir", Path: kubeletDir},
+	}}
 	for _, problem := range pools.Validate(spec) {
 		result.Violations = append(result.Violations, problem.Error())
 	}
@@ -50,7 +52,7 @@ func (a *admission) admit(at *field.Path, pool v1beta1.StoragePool) error {
 		// kubevirt let paths end in a slash. It is the same directory, so that its volumes stay in use.
 		pool.Path = path.Clean(pool.Path)
 	}
-	if other := a.clash(pool.Path); other != "" {
+	if other := poolspec.Clash(pool.Path, a.taken...); other != "" {
 		problem := field.Invalid(at.Child("path"), pool.Path,
 			"it and "+other+" of the base values lie in one another: want separate directories")
 		a.result.Violations = append(a.result.Violations, problem.Error())
@@ -72,16 +74,4 @@ func (a *admission) admit(at *field.Path, pool v1beta1.StoragePool) error {
 		a.result.templates = append(a.result.templates, pool)
 	}
 	return nil
-}
-
-// clash is the directory of the driver or of the kubelet that a path lies in or contains, "" if there is none.
-func (a *admission) clash(at string) string {
-	for _, other := range []struct{ what, path string }{
-		{"driver.stateDir", a.stateDir}, {"kubeletDir", a.kubeletDir},
-	} {
-		if clean := path.Clean(at); poolspec.Within(clean, other.path) || poolspec.Within(other.path, clean) {
-			return other.what + " " + other.path
-		}
-	}
-	return ""
 }

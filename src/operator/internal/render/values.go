@@ -167,10 +167,10 @@ func setPullPolicy(tree map[string]any, policy string) {
 
 // keepClasses leaves out classes whose pool there is not: the chart would refuse all values because of one of them.
 func (v values) keepClasses(result *Result) {
-	pools := map[string]bool{}
+	var pools []string
 	for _, entry := range v.list("storagePools") {
 		name, _ := entry["name"].(string)
-		pools[name] = true
+		pools = append(pools, name)
 	}
 	kept := []any{}
 	for _, class := range v.list("storageClasses") {
@@ -179,11 +179,11 @@ func (v values) keepClasses(result *Result) {
 		if pool == "" {
 			pool, _ = parameters[names.StoragePoolParameter].(string)
 		}
-		switch {
-		case pool != "" && !pools[pool]:
+		switch pool = poolspec.DefaultPool(pools, pool); {
+		case pool != "" && !slices.Contains(pools, pool):
 			result.leaveOut("storageClasses %q of the base values is left out: the resource has no pool %q that is "+
 				"served", class["name"], pool)
-		case pool == "" && len(pools) != 1 && !pools[names.LegacyPool]:
+		case pool == "":
 			result.leaveOut("storageClasses %q of the base values is left out: it names no pool, and the resource "+
 				"has %d that are served", class["name"], len(pools))
 		default:

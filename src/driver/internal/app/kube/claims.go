@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -20,8 +20,8 @@ const (
 	selectAttempts = 5
 )
 
-// SelectedNode is the node that is selected for a claim, "" without one; records.ErrNotFound where the claim is gone.
-func (c *Controller) SelectedNode(ctx context.Context, claim records.Claim) (node string, err error) {
+// SelectedNode is the node that is selected for a claim, "" without one; controller.ErrClaimGone where there is none.
+func (c *Controller) SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, err error) {
 	object, err := c.claim(ctx, claim)
 	if err != nil {
 		return "", err
@@ -31,7 +31,7 @@ func (c *Controller) SelectedNode(ctx context.Context, claim records.Claim) (nod
 
 // SelectNode selects a node for a claim unless one is selected, and gives the one that is. From then on everybody who
 // makes this volume makes it there.
-func (c *Controller) SelectNode(ctx context.Context, claim records.Claim, node string) (selected string, err error) {
+func (c *Controller) SelectNode(ctx context.Context, claim nodeapi.Claim, node string) (selected string, err error) {
 	for range selectAttempts {
 		object, getErr := c.claim(ctx, claim)
 		if getErr != nil {
@@ -47,7 +47,7 @@ func (c *Controller) SelectNode(ctx context.Context, claim records.Claim, node s
 			break
 		}
 	}
-	return "", fmt.Errorf("%w: select node %s for claim %s/%s: %w", volume.ErrClusterUnknown, node, claim.Namespace,
+	return "", fmt.Errorf("%w: select node %s for claim %s/%s: %w", nodeapi.ErrClusterUnknown, node, claim.Namespace,
 		claim.Name, err)
 }
 
@@ -59,15 +59,15 @@ func (c *Controller) selectNode(ctx context.Context, claim *metav1.PartialObject
 	}})
 }
 
-func (c *Controller) claim(ctx context.Context, claim records.Claim) (*metav1.PartialObjectMetadata, error) {
+func (c *Controller) claim(ctx context.Context, claim nodeapi.Claim) (*metav1.PartialObjectMetadata, error) {
 	object, err := c.metadata(ctx, core(claims), claim.Namespace, claim.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("%w: there is no claim %s/%s", records.ErrNotFound, claim.Namespace, claim.Name)
+		return nil, fmt.Errorf("%w: there is no claim %s/%s", controller.ErrClaimGone, claim.Namespace, claim.Name)
 	case err != nil:
-		return nil, fmt.Errorf("%w: get claim %s/%s: %w", volume.ErrClusterUnknown, claim.Namespace, claim.Name, err)
+		return nil, fmt.Errorf("%w: get claim %s/%s: %w", nodeapi.ErrClusterUnknown, claim.Namespace, claim.Name, err)
 	case claim.UID != "" && string(object.UID) != claim.UID:
-		return nil, fmt.Errorf("%w: claim %s/%s is another one of that name", records.ErrNotFound, claim.Namespace,
+		return nil, fmt.Errorf("%w: claim %s/%s is another one of that name", controller.ErrClaimGone, claim.Namespace,
 			claim.Name)
 	}
 	return object, nil

@@ -16,16 +16,14 @@ import (
 	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // forgetDeleted is how long the time of a Node object's deletion is remembered: clusters that grow and shrink have ever
 // new names.
 const forgetDeleted = 7 * 24 * time.Hour
 
-// Controller is the controller's view of Kubernetes. Errors wrap volume.ErrClusterUnknown where the API did not answer.
+// Controller is the controller's view of Kubernetes. Errors wrap nodeapi.ErrClusterUnknown where the API is silent.
 type Controller struct {
 	requests
 	volumes, csiNodes cache.Indexer
@@ -140,7 +138,7 @@ func (c *Controller) NodeGone(ctx context.Context, name string) (since time.Time
 	c.mu.Unlock()
 	switch {
 	case since.IsZero():
-		return time.Time{}, false, fmt.Errorf("%w: not all nodes are known yet", volume.ErrClusterUnknown)
+		return time.Time{}, false, fmt.Errorf("%w: not all nodes are known yet", nodeapi.ErrClusterUnknown)
 	case seen && n.deleted.IsZero():
 		return time.Time{}, false, nil
 	case n.deleted.After(since):
@@ -151,7 +149,7 @@ func (c *Controller) NodeGone(ctx context.Context, name string) (since time.Time
 	case apierrors.IsNotFound(err):
 		return since, true, nil
 	case err != nil:
-		return time.Time{}, false, fmt.Errorf("%w: get node %s: %w", volume.ErrClusterUnknown, name, err)
+		return time.Time{}, false, fmt.Errorf("%w: get node %s: %w", nodeapi.ErrClusterUnknown, name, err)
 	}
 	return time.Time{}, false, nil
 }
@@ -160,7 +158,7 @@ func (c *Controller) NodeGone(ctx context.Context, name string) (since time.Time
 func (c *Controller) Cluster(ctx context.Context) (uid string, err error) {
 	namespace, err := c.metadata(ctx, core("namespaces"), "", metav1.NamespaceSystem)
 	if err != nil {
-		return "", fmt.Errorf("%w: get namespace %s: %w", volume.ErrClusterUnknown, metav1.NamespaceSystem, err)
+		return "", fmt.Errorf("%w: get namespace %s: %w", nodeapi.ErrClusterUnknown, metav1.NamespaceSystem, err)
 	}
 	return string(namespace.UID), nil
 }
@@ -179,9 +177,9 @@ func (c *Controller) NodesWithDriver(wanted map[string]string) (nodes []string) 
 }
 
 // Get finds the PersistentVolume of this driver whose volumeHandle is id: among those known, then in the API by name,
-// for one that was just made. It is volume.ErrNamed where several of one handle are on different nodes, which somebody
+// for one that was just made. It is nodeapi.ErrNamed where several of one handle are on different nodes, which somebody
 // has made by hand: a call names the handle alone.
-func (c *Controller) Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error) {
+func (c *Controller) Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error) {
 	objects, err := c.volumes.ByIndex(byHandle, id)
 	if err != nil {
 		return pv, false, err
@@ -190,7 +188,7 @@ func (c *Controller) Get(ctx context.Context, id string) (pv pool.PersistentVolu
 		k, is := object.(*kept)
 		if is && ok && !slices.Equal(k.volume.Nodes, pv.Nodes) {
 			return pv, false, fmt.Errorf("%w: PersistentVolumes %s and %s have the volumeHandle %s on different nodes; delete "+
-				"one of them, its reclaim policy being Retain", volume.ErrNamed, pv.Name, k.Name, id)
+				"one of them, its reclaim policy being Retain", nodeapi.ErrNamed, pv.Name, k.Name, id)
 		}
 		if is {
 			pv, ok = k.volume, true
@@ -202,7 +200,7 @@ func (c *Controller) Get(ctx context.Context, id string) (pv pool.PersistentVolu
 	object, err := c.named(ctx, id)
 	if err != nil || object == nil {
 		if err == nil && !c.Synced() {
-			err = fmt.Errorf("%w: not all PersistentVolumes are known yet", volume.ErrClusterUnknown)
+			err = fmt.Errorf("%w: not all PersistentVolumes are known yet", nodeapi.ErrClusterUnknown)
 		}
 		return pv, false, err
 	}
@@ -210,19 +208,19 @@ func (c *Controller) Get(ctx context.Context, id string) (pv pool.PersistentVolu
 }
 
 // Known gives the PersistentVolumes with a volumeHandle that the informers know, by name.
-func (c *Controller) Known(handle string) (all []pool.PersistentVolume) {
+func (c *Controller) Known(handle string) (all []nodeapi.PersistentVolume) {
 	objects, _ := c.volumes.ByIndex(byHandle, handle) // fails only for an index that does not exist
 	for _, object := range objects {
 		if k, ok := object.(*kept); ok {
 			all = append(all, k.volume)
 		}
 	}
-	slices.SortFunc(all, func(a, b pool.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b nodeapi.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
 // List gives all PersistentVolumes of this driver that are known.
-func (c *Controller) List() (all []pool.PersistentVolume) {
+func (c *Controller) List() (all []nodeapi.PersistentVolume) {
 	for _, object := range c.volumes.List() {
 		if k, ok := object.(*kept); ok && k.ours {
 			all = append(all, k.volume)
@@ -239,13 +237,7 @@ func (c *Controller) TellNode(name, kind, reason, message string) {
 	c.tell(reference{Kind: "Node", Name: name, UID: uid}, kind, reason, message)
 }
 
-// TellClaim reports something to the owner of a claim.
-func (c *Controller) TellClaim(claim records.Claim, kind, reason, message string) {
-	object := reference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
-	c.tell(object, kind, reason, message)
-}
-
 // TellVolume reports something on a PersistentVolume that somebody should look at.
-func (c *Controller) TellVolume(pv pool.PersistentVolume, reason, message string) {
+func (c *Controller) TellVolume(pv nodeapi.PersistentVolume, reason, message string) {
 	c.tell(reference{Kind: "PersistentVolume", Name: pv.Name, UID: pv.UID}, "Warning", reason, message)
 }

@@ -17,9 +17,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -80,7 +79,7 @@ func nodeChange(kind, name string, labels ...string) change {
 }
 
 // seen is what the controller, which is on no node, makes of pv.
-func seen(name, handle, node string) pool.PersistentVolume {
+func seen(name, handle, node string) nodeapi.PersistentVolume {
 	want := described(name, handle, node)
 	want.Here = false
 	return want
@@ -102,18 +101,18 @@ func TestControllerKnowsVolumes(t *testing.T) {
 	if _, ok, err := c.Get(t.Context(), "pvc-5"); !ok || err != nil {
 		t.Errorf("named as its handle, before the informers know it: %v, %v", ok, err)
 	}
-	if _, ok, err := c.Get(t.Context(), "pvc-2"); ok || !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, ok, err := c.Get(t.Context(), "pvc-2"); ok || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("of another name, before the informers know it: %v, %v", ok, err)
 	}
 	run(t, c, func(string) {})
 	until(c.Synced)
 	first := seen("pvc-1", "pvc-1", "worker-1")
 	first.UID, first.Released = "uid-9", "worker-1"
-	want := []pool.PersistentVolume{
+	want := []nodeapi.PersistentVolume{
 		seen("a-copy", "pvc-4", "worker-2"), first, seen("pvc-4", "pvc-4", "worker-1"), seen("renamed", "pvc-2", "worker-2"),
 	}
 	got := c.List()
-	slices.SortFunc(got, func(a, b pool.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(got, func(a, b nodeapi.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -125,7 +124,7 @@ func TestControllerKnowsVolumes(t *testing.T) {
 			t.Errorf("%s: %q, %v, %v; want %q", id, got.Name, ok, err, name)
 		}
 	}
-	if _, ok, err := c.Get(t.Context(), "pvc-4"); ok || !errors.Is(err, volume.ErrNamed) {
+	if _, ok, err := c.Get(t.Context(), "pvc-4"); ok || !errors.Is(err, nodeapi.ErrNamed) {
 		t.Errorf("two of one handle, on different nodes: %v, %v", ok, err)
 	}
 	for id, want := range map[string][]string{"pvc-4": {"a-copy", "pvc-4"}, "pvc-2": {"renamed"}, "pvc-3": nil} {
@@ -137,12 +136,12 @@ func TestControllerKnowsVolumes(t *testing.T) {
 			t.Errorf("%s is the handle of %q, want %q", id, got, want)
 		}
 	}
-	if _, ok, err := c.Get(t.Context(), "pvc-6"); ok || !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, ok, err := c.Get(t.Context(), "pvc-6"); ok || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("the API is silent: %v, %v", ok, err)
 	}
 	knows := func(id string) func() bool {
 		return func() bool {
-			return slices.ContainsFunc(c.List(), func(p pool.PersistentVolume) bool { return p.Handle == id })
+			return slices.ContainsFunc(c.List(), func(p nodeapi.PersistentVolume) bool { return p.Handle == id })
 		}
 	}
 	changes <- volumeChange("ADDED", pv("new", driver, "pvc-6", "worker-1"))
@@ -210,7 +209,7 @@ func TestWhichClusterItIs(t *testing.T) {
 	}
 	a.on("GET /api/v1/namespaces/kube-system", silent())
 	uid, err := c.Cluster(t.Context())
-	if uid != "" || !errors.Is(err, volume.ErrClusterUnknown) || !strings.Contains(err.Error(), "namespace kube-system") {
+	if uid != "" || !errors.Is(err, nodeapi.ErrClusterUnknown) || !strings.Contains(err.Error(), "namespace kube-system") {
 		t.Errorf("the API is silent: %q, %v", uid, err)
 	}
 }
@@ -219,7 +218,7 @@ func TestNodeGone(t *testing.T) {
 	a, _, changes := world(t, nil, "worker-1", "worker-2")
 	c := controllerOf(t, a)
 	started := time.Now()
-	if _, gone, err := c.NodeGone(t.Context(), "worker-9"); gone || !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, gone, err := c.NodeGone(t.Context(), "worker-9"); gone || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("before the nodes are known: %v, %v", gone, err)
 	}
 	told := make(chan string, 1)
@@ -235,7 +234,7 @@ func TestNodeGone(t *testing.T) {
 		t.Errorf("never seen: %v, %v, %v; want since the first sync", never, gone, err)
 	}
 	a.on("GET "+nodesPath+"/worker-9", silent())
-	if _, gone, err = c.NodeGone(t.Context(), "worker-9"); gone || !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, gone, err = c.NodeGone(t.Context(), "worker-9"); gone || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("the API is silent: %v, %v", gone, err)
 	}
 	a.on("GET "+nodesPath+"/worker-9", partial(metav1.ObjectMeta{Name: "worker-9"}))
@@ -289,7 +288,7 @@ func TestControllerTells(t *testing.T) {
 			"Normal",
 		},
 		{
-			func() { c.TellVolume(pool.PersistentVolume{Name: "pvc-1", UID: "u"}, "DataLeft", "on a disk") },
+			func() { c.TellVolume(nodeapi.PersistentVolume{Name: "pvc-1", UID: "u"}, "DataLeft", "on a disk") },
 			corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-1", UID: "u"},
 			"Warning",
 		},
@@ -344,8 +343,8 @@ func TestWaitingClaims(t *testing.T) {
 	c := controllerOf(t, a)
 	run(t, c, func(string) {})
 	until(func() bool { return len(c.Waiting()) > 0 })
-	want := []pool.WaitingClaim{{
-		Claim: records.Claim{Namespace: "shop", Name: "waits", UID: "uid-3"}, Pool: "ssd", Bytes: 10 << 30, Since: since.Time,
+	want := []controller.WaitingClaim{{
+		Claim: nodeapi.Claim{Namespace: "shop", Name: "waits", UID: "uid-3"}, Pool: "ssd", Bytes: 10 << 30, Since: since.Time,
 	}}
 	if diff := cmp.Diff(want, c.Waiting()); diff != "" {
 		t.Error(diff)

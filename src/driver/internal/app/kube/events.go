@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -33,9 +33,14 @@ func (c *Client) Normal(reason, message string) { c.event("Normal", reason, mess
 func (c *Client) Warning(reason, message string) { c.event("Warning", reason, message) }
 
 // Tell reports something to the owner of a claim that is as it should be.
-func (c *Client) Tell(claim records.Claim, reason, message string) {
+func (c *Client) Tell(claim nodeapi.Claim, reason, message string) {
+	c.TellClaim(claim, "Normal", reason, message)
+}
+
+// TellClaim reports something to the owner of a claim; kind is Normal or Warning.
+func (r *requests) TellClaim(claim nodeapi.Claim, kind, reason, message string) {
 	object := reference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
-	c.tell(object, "Normal", reason, message)
+	r.tell(object, kind, reason, message)
 }
 
 // event queues an event on the Node object.

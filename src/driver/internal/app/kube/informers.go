@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // byHandle is the index of the PersistentVolumes by volumeHandle.
@@ -37,9 +38,9 @@ type (
 	// kept is a PersistentVolume, a CSINode, a StorageClass or a claim in the memory of an informer.
 	kept struct {
 		metav1.ObjectMeta
-		ours   bool                  // of this driver, or with it
-		volume pool.PersistentVolume // of a class, what volumes get
-		waits  *waiting              // a claim without a volume
+		ours   bool                     // of this driver, or with it
+		volume nodeapi.PersistentVolume // of a class, what volumes get
+		waits  *waiting                 // a claim without a volume
 	}
 )
 
@@ -96,7 +97,7 @@ func (c *Controller) keep(object any) (any, error) {
 		return &kept{ObjectMeta: bare(&o.ObjectMeta), ours: ours}, nil
 	case *storageClass:
 		k := &kept{ObjectMeta: bare(&o.ObjectMeta), ours: o.Provisioner == c.DriverName}
-		k.volume.Pool = o.Parameters[poolParameter]
+		k.volume.Pool = o.Parameters[names.StoragePoolParameter]
 		return k, nil
 	case *volumeClaim:
 		return keepClaim(o), nil

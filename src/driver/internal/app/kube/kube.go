@@ -21,10 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Config is what both views are made of.
@@ -84,7 +82,7 @@ func (c *Client) Run(ctx context.Context, learned func(labels map[string]string)
 
 // Get finds the PersistentVolume of this driver whose volumeHandle is id: by name first, which is the same for all that
 // external-provisioner makes, then among all.
-func (c *Client) Get(ctx context.Context, id string) (pv pool.PersistentVolume, ok bool, err error) {
+func (c *Client) Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error) {
 	object, err := c.named(ctx, id)
 	switch {
 	case err != nil:
@@ -103,7 +101,7 @@ func (c *Client) Get(ctx context.Context, id string) (pv pool.PersistentVolume, 
 }
 
 // List gives all PersistentVolumes of this driver.
-func (c *Client) List(ctx context.Context) (all []pool.PersistentVolume, err error) {
+func (c *Client) List(ctx context.Context) (all []nodeapi.PersistentVolume, err error) {
 	var unknown error
 	err = list(ctx, &c.requests, "/api/v1/"+persistentVolumes, "", func(pv *persistentVolume) {
 		if pv.of(c.DriverName) {
@@ -118,11 +116,11 @@ func (c *Client) List(ctx context.Context) (all []pool.PersistentVolume, err err
 }
 
 // describe fails where a volume is placed by labels, and this node's are not known yet: it may be here.
-func (c *Client) describe(pv *persistentVolume) (pool.PersistentVolume, error) {
+func (c *Client) describe(pv *persistentVolume) (nodeapi.PersistentVolume, error) {
 	described := pv.describe(c.DriverName, c.TopologyKey)
 	if c.node.Load() == nil && pv.isByLabels(c.TopologyKey) {
 		return described, fmt.Errorf("%w: PersistentVolume %s is placed by labels, and those of node %s are not known yet",
-			volume.ErrClusterUnknown, pv.Name, c.NodeName)
+			nodeapi.ErrClusterUnknown, pv.Name, c.NodeName)
 	}
 	described.Here = pv.isOn(c.NodeName, c.nodeLabels())
 	if len(described.Nodes) == 0 { // for people, and to know that it is not everybody's
@@ -173,12 +171,12 @@ func (c *Client) Report(ctx context.Context, conditions []Condition) error {
 type Standalone struct{ Log *slog.Logger }
 
 // Get finds nothing.
-func (Standalone) Get(context.Context, string) (pv pool.PersistentVolume, ok bool, err error) {
+func (Standalone) Get(context.Context, string) (pv nodeapi.PersistentVolume, ok bool, err error) {
 	return pv, false, nil
 }
 
 // List gives nothing.
-func (Standalone) List(context.Context) ([]pool.PersistentVolume, error) { return nil, nil }
+func (Standalone) List(context.Context) ([]nodeapi.PersistentVolume, error) { return nil, nil }
 
 // Normal logs an event.
 func (s Standalone) Normal(reason, message string) {
@@ -199,7 +197,7 @@ func (s Standalone) Report(_ context.Context, conditions []Condition) error {
 }
 
 // Tell logs an event on a claim.
-func (s Standalone) Tell(claim records.Claim, reason, message string) {
+func (s Standalone) Tell(claim nodeapi.Claim, reason, message string) {
 	s.Log.Info("event", logging.KeyClaim, claim.String(), logging.KeyReason, reason, logging.KeyMessage,
 		message)
 }

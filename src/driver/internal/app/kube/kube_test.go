@@ -16,9 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -70,10 +69,10 @@ func affinity(terms ...corev1.NodeSelectorTerm) *corev1.VolumeNodeAffinity {
 }
 
 // described is what the client makes of pv.
-func described(name, handle, node string) pool.PersistentVolume {
-	want := pool.PersistentVolume{
+func described(name, handle, node string) nodeapi.PersistentVolume {
+	want := nodeapi.PersistentVolume{
 		Name: name, Handle: handle, Pool: "local", Here: node == "worker-1", Bytes: 5 << 30,
-		Claim: records.Claim{Namespace: "shop", Name: "data", UID: "77"},
+		Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"},
 	}
 	if node != "" {
 		want.Nodes = []string{node}
@@ -90,15 +89,15 @@ func TestGet(t *testing.T) {
 	))
 	for _, test := range []struct {
 		id   string
-		want pool.PersistentVolume
+		want nodeapi.PersistentVolume
 		ok   bool
 	}{
 		{"pvc-1", described("pvc-1", "pvc-1", "worker-1"), true},
 		{"pvc-2", described("renamed", "pvc-2", "worker-1"), true},
-		{"pvc-3", pool.PersistentVolume{}, false}, // another driver's
-		{"pvc-4", pool.PersistentVolume{}, false}, // names another directory
-		{"by-hand", pool.PersistentVolume{}, false},
-		{"pvc-9", pool.PersistentVolume{}, false},
+		{"pvc-3", nodeapi.PersistentVolume{}, false}, // another driver's
+		{"pvc-4", nodeapi.PersistentVolume{}, false}, // names another directory
+		{"by-hand", nodeapi.PersistentVolume{}, false},
+		{"pvc-9", nodeapi.PersistentVolume{}, false},
 	} {
 		got, ok, err := c.Get(t.Context(), test.id)
 		if err != nil || ok != test.ok {
@@ -120,7 +119,7 @@ func TestGetSaysWhatDeletingDoes(t *testing.T) {
 		object := pv("pvc-1", driver, "pvc-1", "worker-1")
 		object.Spec.CSI.VolumeAttributes["onDelete"] = attribute
 		got, ok, err := client(t, serve(t, object)).Get(t.Context(), "pvc-1")
-		if err != nil || !ok || got.OnDelete != want {
+		if err != nil || !ok || got.OnDelete != string(want) {
 			t.Errorf("onDelete %q: %q, %v, %v; want %q", attribute, got.OnDelete, ok, err, want)
 		}
 	}
@@ -136,7 +135,7 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []pool.PersistentVolume{
+	want := []nodeapi.PersistentVolume{
 		described("pvc-1", "pvc-1", "worker-1"), described("pvc-2", "pvc-2", "worker-2"), described("pvc-3", "pvc-3", ""),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -224,13 +223,13 @@ func TestVolumesPlacedByLabels(t *testing.T) {
 	}})
 	s := serve(t, object, pv("pvc-2", driver, "pvc-2", "worker-1"))
 	c := client(t, s)
-	if _, ok, err := c.Get(t.Context(), "pvc-1"); ok || !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, ok, err := c.Get(t.Context(), "pvc-1"); ok || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("get: %v, %v", ok, err)
 	}
 	if _, ok, err := c.Get(t.Context(), "pvc-2"); !ok || err != nil {
 		t.Errorf("get of one by the driver's key: %v, %v", ok, err)
 	}
-	if all, err := c.List(t.Context()); len(all) > 0 || !errors.Is(err, volume.ErrClusterUnknown) {
+	if all, err := c.List(t.Context()); len(all) > 0 || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("list: %v, %v", all, err)
 	}
 	knowNode(t, s, c, map[string]string{corev1.LabelHostname: "w1"})
@@ -248,7 +247,7 @@ func TestListTurnsPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []pool.PersistentVolume{
+	want := []nodeapi.PersistentVolume{
 		described("pvc-1", "pvc-1", "worker-1"), described("pvc-2", "pvc-2", "worker-1"),
 		described("pvc-3", "pvc-3", "worker-1"),
 	}
@@ -262,12 +261,12 @@ func TestAnAPIThatDoesNotAnswerIsUnknown(t *testing.T) {
 	for _, failing := range []string{"/api/v1/persistentvolumes/pvc-1", "/api/v1/persistentvolumes"} {
 		s.failing = failing
 		_, ok, err := client(t, s).Get(t.Context(), "pvc-1")
-		if ok || !errors.Is(err, volume.ErrClusterUnknown) ||
+		if ok || !errors.Is(err, nodeapi.ErrClusterUnknown) ||
 			!strings.Contains(strings.ToLower(err.Error()), "persistentvolume") {
 			t.Errorf("%s fails: %v, %v; want ErrClusterUnknown", failing, ok, err)
 		}
 	}
-	if _, err := client(t, s).List(t.Context()); !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, err := client(t, s).List(t.Context()); !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("Volumes: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // The fields of core/v1 objects that the driver reads and writes, named as in the API.
@@ -124,17 +124,17 @@ func (pv *persistentVolume) of(driver string) bool {
 }
 
 // describe gives all but whether a volume is on this node.
-func (pv *persistentVolume) describe(driver, topologyKey string) pool.PersistentVolume {
+func (pv *persistentVolume) describe(driver, topologyKey string) nodeapi.PersistentVolume {
 	capacity, claim, attributes := pv.Spec.Capacity["storage"], pv.Spec.ClaimRef, pv.Spec.CSI.VolumeAttributes
-	described := pool.PersistentVolume{
+	described := nodeapi.PersistentVolume{
 		Name: pv.Name, UID: string(pv.UID), Handle: pv.Spec.CSI.VolumeHandle, Pool: attributes[names.StoragePoolParameter],
 		Bytes: capacity.Value(), Released: pv.Annotations[names.ReleaseVolume(driver)],
-		Claim: records.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+		Claim: nodeapi.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 	}
 	described.Nodes, _ = pv.nodes(topologyKey)
-	disposal := records.Disposal(attributes["onDelete"])
+	disposal := records.Disposal(attributes[nodeapi.KeyOnDelete])
 	if slices.Contains([]records.Disposal{records.Trash, records.Purge, records.Retain}, disposal) {
-		described.OnDelete = disposal
+		described.OnDelete = string(disposal)
 	}
 	return described
 }

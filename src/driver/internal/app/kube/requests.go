@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -141,7 +141,7 @@ func list[T any](ctx context.Context, r *requests, path, selector string, visit 
 		var got objectList[T]
 		request := r.API.core.Get().AbsPath(path).VersionedParams(&options, metav1.ParameterCodec)
 		if err := r.read(ctx, request, &got); err != nil {
-			return fmt.Errorf("%w: list %s: %w", volume.ErrClusterUnknown, path, err)
+			return fmt.Errorf("%w: list %s: %w", nodeapi.ErrClusterUnknown, path, err)
 		}
 		for i := range got.Items {
 			visit(&got.Items[i])
@@ -162,5 +162,5 @@ func (r *requests) named(ctx context.Context, id string) (*persistentVolume, err
 	case err == nil || apierrors.IsNotFound(err) || apierrors.IsInvalid(err):
 		return nil, nil
 	}
-	return nil, fmt.Errorf("%w: get PersistentVolume %s: %w", volume.ErrClusterUnknown, id, err)
+	return nil, fmt.Errorf("%w: get PersistentVolume %s: %w", nodeapi.ErrClusterUnknown, id, err)
 }

@@ -21,8 +21,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 	mapPath      = "/api/v1/namespaces/storage/configmaps/hpp-controller-ca"
 )
 
-func claim() records.Claim { return records.Claim{Namespace: "shop", Name: "data", UID: "77"} }
+func claim() nodeapi.Claim { return nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"} }
 
 // claims is a claim of the API; others change it before each of the first patches.
 func claims(t *testing.T, a *api, others ...string) *metav1.ObjectMeta {
@@ -100,23 +100,23 @@ func TestSelectNodeFails(t *testing.T) {
 		prepare func(a *api)
 		want    error
 	}{
-		"no claim": {func(*api) {}, records.ErrNotFound},
+		"no claim": {func(*api) {}, controller.ErrClaimGone},
 		"another claim": {func(a *api) {
 			a.on("GET "+claimPath, partial(metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "78"}))
-		}, records.ErrNotFound},
+		}, controller.ErrClaimGone},
 		"deleted meanwhile": {func(a *api) {
 			claims(t, a)
 			a.on("PATCH "+claimPath, func(w http.ResponseWriter, r *http.Request) {
 				a.on("GET "+claimPath, nil)
 				fail(http.StatusNotFound, metav1.StatusReasonNotFound)(w, r)
 			})
-		}, records.ErrNotFound},
-		"the API is silent": {func(a *api) { a.on("GET "+claimPath, silent()) }, volume.ErrClusterUnknown},
+		}, controller.ErrClaimGone},
+		"the API is silent": {func(a *api) { a.on("GET "+claimPath, silent()) }, nodeapi.ErrClusterUnknown},
 		"no patch": {func(a *api) {
 			claims(t, a)
 			a.on("PATCH "+claimPath, silent())
-		}, volume.ErrClusterUnknown},
-		"others always": {func(a *api) { claims(t, a, make([]string, 99)...) }, volume.ErrClusterUnknown},
+		}, nodeapi.ErrClusterUnknown},
+		"others always": {func(a *api) { claims(t, a, make([]string, 99)...) }, nodeapi.ErrClusterUnknown},
 	} {
 		a := serveAPI(t)
 		test.prepare(a)
@@ -183,7 +183,7 @@ func TestReview(t *testing.T) {
 			continue
 		}
 		if node != "" || err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "s3cret") ||
-			errors.Is(err, volume.ErrClusterUnknown) {
+			errors.Is(err, nodeapi.ErrClusterUnknown) {
 			t.Errorf("%s: %q, %v; want %q", name, node, err, test.says)
 		}
 	}
@@ -225,10 +225,10 @@ func TestReviewWithoutAnswer(t *testing.T) {
 	a := serveAPI(t)
 	a.on("POST /apis/authentication.k8s.io/v1/tokenreviews", silent())
 	_, err := controllerOf(t, a).Review(t.Context(), "s3cret")
-	if !errors.Is(err, volume.ErrClusterUnknown) || strings.Contains(err.Error(), "s3cret") {
+	if !errors.Is(err, nodeapi.ErrClusterUnknown) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("the API is silent: %v", err)
 	}
-	if _, err := controllerOf(t, a).Review(t.Context(), ""); err == nil || errors.Is(err, volume.ErrClusterUnknown) {
+	if _, err := controllerOf(t, a).Review(t.Context(), ""); err == nil || errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("no token: %v", err)
 	}
 }
@@ -245,7 +245,7 @@ func TestHasTunnel(t *testing.T) {
 		a := serveAPI(t)
 		c := controllerOf(t, a)
 		a.on("GET "+podsPath, silent())
-		if _, err := c.HasTunnel(t.Context(), "worker-1"); !errors.Is(err, volume.ErrClusterUnknown) {
+		if _, err := c.HasTunnel(t.Context(), "worker-1"); !errors.Is(err, nodeapi.ErrClusterUnknown) {
 			t.Errorf("%s: the API is silent: %v", name, err)
 		}
 		asked := 0
@@ -324,7 +324,7 @@ func TestRemoveOldCapacity(t *testing.T) {
 		t.Errorf("an object that stays: %v", err)
 	}
 	a.on("GET "+capacityPath, silent())
-	if _, err := c.RemoveOldCapacity(t.Context(), connected); !errors.Is(err, volume.ErrClusterUnknown) {
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("the API is silent: %v", err)
 	}
 }

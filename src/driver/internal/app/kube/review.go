@@ -13,7 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // tokenReview is authentication.k8s.io/v1's, as far as it is used here.
@@ -79,7 +79,7 @@ func (c *Controller) fits(audiences []string, user string) error {
 }
 
 // Review asks the API whose token this is and gives the node of the pod that it was made for. An error that does not
-// wrap volume.ErrClusterUnknown says what is wrong with the token, and nothing of what is in it.
+// wrap nodeapi.ErrClusterUnknown says what is wrong with the token, and nothing of what is in it.
 func (c *Controller) Review(ctx context.Context, token string) (node string, err error) {
 	if token == "" {
 		return "", errors.New("there is no token")
@@ -94,7 +94,7 @@ func (c *Controller) Review(ctx context.Context, token string) (node string, err
 	request := c.API.core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(body).
 		Throttle(flowcontrol.NewFakeAlwaysRateLimiter()) // the tunnel bounds them, so that no other request waits for them
 	if err := c.read(ctx, request, &answer); err != nil {
-		return "", fmt.Errorf("%w: review a node's token: %w", volume.ErrClusterUnknown, err)
+		return "", fmt.Errorf("%w: review a node's token: %w", nodeapi.ErrClusterUnknown, err)
 	}
 	if answer.Status.Error = strings.ReplaceAll(answer.Status.Error, token, "…"); !answer.Status.Authenticated {
 		return "", fmt.Errorf("the API does not accept the token: %s", cmp.Or(answer.Status.Error, "it gives no reason"))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // An upgrade from versions with a csi-provisioner on each node goes node by node.
@@ -43,7 +43,7 @@ func (c *Controller) HasTunnel(ctx context.Context, node string) (bool, error) {
 		LabelSelector: c.NodePods, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	if err != nil {
-		return false, fmt.Errorf("%w: list the driver's pods on node %s: %w", volume.ErrClusterUnknown, node, err)
+		return false, fmt.Errorf("%w: list the driver's pods on node %s: %w", nodeapi.ErrClusterUnknown, node, err)
 	}
 	has := !slices.ContainsFunc(pods.Items, func(pod metav1.PartialObjectMetadata) bool {
 		_, labelled := pod.Labels[names.TunnelLabel]

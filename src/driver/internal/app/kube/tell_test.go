@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // TestTell: an event on a claim lies in the claim's namespace and names it.
@@ -35,7 +35,7 @@ func TestTell(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, func(map[string]string) {}) }()
-	c.Tell(records.Claim{Namespace: "shop", Name: "data", UID: "77"}, "SizeNotEnforced", "nothing keeps it to its size")
+	c.Tell(nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"}, "SizeNotEnforced", "nothing keeps it to its size")
 	event := <-got
 	cancel()
 	<-done

@@ -7,12 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
-
-// poolParameter is the parameter of a StorageClass that names the pool (docs/reference/storageclass.md).
-const poolParameter = "storagePool"
 
 type (
 	storageClass struct {
@@ -61,7 +58,7 @@ func keepClaim(v *volumeClaim) *kept {
 }
 
 // Waiting gives the claims of this driver's classes that have no volume.
-func (c *Controller) Waiting() (all []pool.WaitingClaim) {
+func (c *Controller) Waiting() (all []controller.WaitingClaim) {
 	for _, object := range c.claims.List() {
 		k, ok := object.(*kept)
 		if !ok || k.waits == nil {
@@ -72,8 +69,8 @@ func (c *Controller) Waiting() (all []pool.WaitingClaim) {
 		if !ok || !class.ours {
 			continue
 		}
-		all = append(all, pool.WaitingClaim{
-			Claim: records.Claim{Namespace: k.Namespace, Name: k.Name, UID: string(k.UID)},
+		all = append(all, controller.WaitingClaim{
+			Claim: nodeapi.Claim{Namespace: k.Namespace, Name: k.Name, UID: string(k.UID)},
 			Pool:  class.volume.Pool, Bytes: k.waits.bytes, Since: k.waits.since,
 		})
 	}

@@ -16,8 +16,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 // Host is the name in the controller's certificate, TopologyKey what all nodes announce.
@@ -120,37 +121,37 @@ type Node struct {
 	Metrics *prometheus.Registry
 
 	mu      sync.Mutex
-	pools   []*wire.Pool
+	pools   []nodeapi.PoolStatus
 	shared  []*wire.SharedPool
-	volumes map[string]*wire.Volume
+	volumes map[string]nodeapi.VolumeStatus
 	fails   error
 	lists   int
 }
 
 // Show sets the node's pools.
-func (n *Node) Show(pools ...*wire.Pool) {
+func (n *Node) Show(pools ...nodeapi.PoolStatus) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pools = pools
 }
 
 // Put adds volumes to the node.
-func (n *Node) Put(volumes ...*wire.Volume) {
+func (n *Node) Put(volumes ...nodeapi.VolumeStatus) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.volumes == nil {
-		n.volumes = map[string]*wire.Volume{}
+		n.volumes = map[string]nodeapi.VolumeStatus{}
 	}
 	for _, v := range volumes {
-		n.volumes[v.GetId()] = v
+		n.volumes[v.ID] = v
 	}
 }
 
 // Pools implements tunnel.Source.
-func (n *Node) Pools() []*wire.Pool {
+func (n *Node) Pools() []nodeapi.PoolStatus {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return append([]*wire.Pool{}, n.pools...)
+	return append([]nodeapi.PoolStatus{}, n.pools...)
 }
 
 // Find implements tunnel.Source.
@@ -161,7 +162,7 @@ func (n *Node) Find(ctx context.Context, id string) (pool string, found bool, er
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.volumes[id].GetPool(), found, err
+	return n.volumes[id].Pool, found, err
 }
 
 // Share implements tunnel.Source.
@@ -182,18 +183,21 @@ func (n *Node) Told() []*wire.SharedPool {
 func (n *Node) Has(id string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.volumes[id] != nil
+	_, has := n.volumes[id]
+	return has
 }
 
 // Remove takes volumes away, without ids all of them.
 func (n *Node) Remove(ids ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	maps.DeleteFunc(n.volumes, func(id string, _ *wire.Volume) bool { return len(ids) == 0 || slices.Contains(ids, id) })
+	maps.DeleteFunc(n.volumes, func(id string, _ nodeapi.VolumeStatus) bool {
+		return len(ids) == 0 || slices.Contains(ids, id)
+	})
 }
 
 // Volumes implements tunnel.Source.
-func (n *Node) Volumes(_ context.Context, visit func(*wire.Volume) error) error {
+func (n *Node) Volumes(_ context.Context, visit func(nodeapi.VolumeStatus) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lists++

@@ -22,11 +22,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -97,14 +97,14 @@ func newNode(name string, volumes int) *node {
 	for i := range volumes {
 		n.put(fmt.Sprintf("%s-%d", name, i), 1<<30)
 	}
-	n.memory.Show(&wire.Pool{
-		Name: pool, Id: name, State: "ok", Size: room, Free: room, Room: room, Largest: room, Volumes: int64(volumes),
+	n.memory.Show(nodeapi.PoolStatus{
+		Name: pool, ID: name, State: "ok", Size: room, Free: room, Growable: room, Allocatable: room, Volumes: volumes,
 	})
 	return n
 }
 
 func (n *node) put(id string, bytes int64) {
-	n.memory.Put(&wire.Volume{Id: id, Pool: pool, Bytes: bytes, Used: -1, Created: time.Now().Unix()})
+	n.memory.Put(nodeapi.VolumeStatus{ID: id, Pool: pool, Bytes: bytes, Used: -1, Created: time.Now()})
 }
 
 func (n *node) register(r grpc.ServiceRegistrar) {
@@ -164,8 +164,8 @@ func (n *node) CreateVolume(_ context.Context, q *pb.CreateVolumeRequest) (*pb.C
 // ListVolumes implements csi.ControllerServer, for whoever looks for a volume on more than one node.
 func (n *node) ListVolumes(ctx context.Context, _ *pb.ListVolumesRequest) (*pb.ListVolumesResponse, error) {
 	all := &pb.ListVolumesResponse{}
-	return all, n.memory.Volumes(ctx, func(v *wire.Volume) error {
-		all.Entries = append(all.Entries, &pb.ListVolumesResponse_Entry{Volume: &pb.Volume{VolumeId: v.GetId()}})
+	return all, n.memory.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
+		all.Entries = append(all.Entries, &pb.ListVolumesResponse_Entry{Volume: &pb.Volume{VolumeId: v.ID}})
 		return nil
 	})
 }

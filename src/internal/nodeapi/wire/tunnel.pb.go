@@ -296,24 +296,42 @@ func (x *Pools) GetPools() []*Pool {
 
 // Pool is a pool of the node. Sizes are in bytes.
 type Pool struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`           // of the marker; empty where the pool is absent
-	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`     // as `driver status` shows it
-	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"` // why it is absent, or what is wrong with it
-	Backend       string                 `protobuf:"bytes,5,opt,name=backend,proto3" json:"backend,omitempty"`
-	Enforcement   string                 `protobuf:"bytes,6,opt,name=enforcement,proto3" json:"enforcement,omitempty"`
-	Size          int64                  `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`
-	Free          int64                  `protobuf:"varint,8,opt,name=free,proto3" json:"free,omitempty"`
-	Promised      int64                  `protobuf:"varint,9,opt,name=promised,proto3" json:"promised,omitempty"`
-	Room          int64                  `protobuf:"varint,10,opt,name=room,proto3" json:"room,omitempty"`       // for growth
-	Largest       int64                  `protobuf:"varint,11,opt,name=largest,proto3" json:"largest,omitempty"` // new volume
-	Volumes       int64                  `protobuf:"varint,12,opt,name=volumes,proto3" json:"volumes,omitempty"`
-	Waiting       bool                   `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"` // the pool is shared, and could be used if the node knew its id
-	Rooms         []string               `protobuf:"bytes,14,rep,name=rooms,proto3" json:"rooms,omitempty"`      // other nodes that have something of their own in a shared pool
-	Shared        bool                   `protobuf:"varint,15,opt,name=shared,proto3" json:"shared,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Id              string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`           // of the marker; empty where the pool is absent
+	State           string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`     // as `driver status` shows it
+	Message         string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"` // why it is absent, or what is wrong with it
+	Backend         string                 `protobuf:"bytes,5,opt,name=backend,proto3" json:"backend,omitempty"`
+	Enforcement     string                 `protobuf:"bytes,6,opt,name=enforcement,proto3" json:"enforcement,omitempty"`
+	Size            int64                  `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`
+	Free            int64                  `protobuf:"varint,8,opt,name=free,proto3" json:"free,omitempty"`
+	Promised        int64                  `protobuf:"varint,9,opt,name=promised,proto3" json:"promised,omitempty"`
+	Room            int64                  `protobuf:"varint,10,opt,name=room,proto3" json:"room,omitempty"`       // for growth
+	Largest         int64                  `protobuf:"varint,11,opt,name=largest,proto3" json:"largest,omitempty"` // new volume
+	Volumes         int64                  `protobuf:"varint,12,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	Waiting         bool                   `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"` // the pool is shared, and could be used if the node knew its id
+	Rooms           []string               `protobuf:"bytes,14,rep,name=rooms,proto3" json:"rooms,omitempty"`      // other nodes that have something of their own in a shared pool
+	Shared          bool                   `protobuf:"varint,15,opt,name=shared,proto3" json:"shared,omitempty"`
+	Path            string                 `protobuf:"bytes,16,opt,name=path,proto3" json:"path,omitempty"`
+	Configured      bool                   `protobuf:"varint,17,opt,name=configured,proto3" json:"configured,omitempty"`
+	Selected        bool                   `protobuf:"varint,18,opt,name=selected,proto3" json:"selected,omitempty"` // this node makes new volumes there
+	Used            bool                   `protobuf:"varint,19,opt,name=used,proto3" json:"used,omitempty"`         // this node has used it before
+	Reason          string                 `protobuf:"bytes,20,opt,name=reason,proto3" json:"reason,omitempty"`      // of message, in one word
+	EnforcementLost bool                   `protobuf:"varint,21,opt,name=enforcement_lost,json=enforcementLost,proto3" json:"enforcement_lost,omitempty"`
+	ReadOnly        bool                   `protobuf:"varint,22,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Inline          bool                   `protobuf:"varint,23,opt,name=inline,proto3" json:"inline,omitempty"`                     // takes inline volumes
+	WithOs          *bool                  `protobuf:"varint,24,opt,name=with_os,json=withOs,proto3,oneof" json:"with_os,omitempty"` // on a filesystem of the operating system; absent where that cannot be seen
+	Seen            int64                  `protobuf:"varint,25,opt,name=seen,proto3" json:"seen,omitempty"`                         // when the disk was last looked at; times are in nanoseconds since 1970, 0 for none
+	Lost            int64                  `protobuf:"varint,26,opt,name=lost,proto3" json:"lost,omitempty"`                         // volumes without their directory
+	Refused         int64                  `protobuf:"varint,27,opt,name=refused,proto3" json:"refused,omitempty"`                   // volumes that cannot be used
+	Uncounted       int64                  `protobuf:"varint,28,opt,name=uncounted,proto3" json:"uncounted,omitempty"`               // volumes that are not held to their size
+	Untracked       int64                  `protobuf:"varint,29,opt,name=untracked,proto3" json:"untracked,omitempty"`               // directories without a record
+	Trash           int64                  `protobuf:"varint,30,opt,name=trash,proto3" json:"trash,omitempty"`                       // deleted volumes
+	OldestTrash     int64                  `protobuf:"varint,31,opt,name=oldest_trash,json=oldestTrash,proto3" json:"oldest_trash,omitempty"`
+	TrashDue        int64                  `protobuf:"varint,32,opt,name=trash_due,json=trashDue,proto3" json:"trash_due,omitempty"` // since when a deleted volume should be gone
+	Reserve         int64                  `protobuf:"varint,33,opt,name=reserve,proto3" json:"reserve,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Pool) Reset() {
@@ -449,6 +467,132 @@ func (x *Pool) GetShared() bool {
 		return x.Shared
 	}
 	return false
+}
+
+func (x *Pool) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Pool) GetConfigured() bool {
+	if x != nil {
+		return x.Configured
+	}
+	return false
+}
+
+func (x *Pool) GetSelected() bool {
+	if x != nil {
+		return x.Selected
+	}
+	return false
+}
+
+func (x *Pool) GetUsed() bool {
+	if x != nil {
+		return x.Used
+	}
+	return false
+}
+
+func (x *Pool) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Pool) GetEnforcementLost() bool {
+	if x != nil {
+		return x.EnforcementLost
+	}
+	return false
+}
+
+func (x *Pool) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Pool) GetInline() bool {
+	if x != nil {
+		return x.Inline
+	}
+	return false
+}
+
+func (x *Pool) GetWithOs() bool {
+	if x != nil && x.WithOs != nil {
+		return *x.WithOs
+	}
+	return false
+}
+
+func (x *Pool) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+func (x *Pool) GetLost() int64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *Pool) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Pool) GetUncounted() int64 {
+	if x != nil {
+		return x.Uncounted
+	}
+	return 0
+}
+
+func (x *Pool) GetUntracked() int64 {
+	if x != nil {
+		return x.Untracked
+	}
+	return 0
+}
+
+func (x *Pool) GetTrash() int64 {
+	if x != nil {
+		return x.Trash
+	}
+	return 0
+}
+
+func (x *Pool) GetOldestTrash() int64 {
+	if x != nil {
+		return x.OldestTrash
+	}
+	return 0
+}
+
+func (x *Pool) GetTrashDue() int64 {
+	if x != nil {
+		return x.TrashDue
+	}
+	return 0
+}
+
+func (x *Pool) GetReserve() int64 {
+	if x != nil {
+		return x.Reserve
+	}
+	return 0
 }
 
 type FindRequest struct {
@@ -884,7 +1028,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\ftopology_key\x18\x05 \x01(\tR\vtopologyKey\x12%\n" +
 	"\x0etopology_value\x18\x06 \x01(\tR\rtopologyValue\"B\n" +
 	"\x05Pools\x129\n" +
-	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xea\x02\n" +
+	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xde\x06\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -901,7 +1045,29 @@ const file_tunnel_proto_rawDesc = "" +
 	"\avolumes\x18\f \x01(\x03R\avolumes\x12\x18\n" +
 	"\awaiting\x18\r \x01(\bR\awaiting\x12\x14\n" +
 	"\x05rooms\x18\x0e \x03(\tR\x05rooms\x12\x16\n" +
-	"\x06shared\x18\x0f \x01(\bR\x06shared\"\x1d\n" +
+	"\x06shared\x18\x0f \x01(\bR\x06shared\x12\x12\n" +
+	"\x04path\x18\x10 \x01(\tR\x04path\x12\x1e\n" +
+	"\n" +
+	"configured\x18\x11 \x01(\bR\n" +
+	"configured\x12\x1a\n" +
+	"\bselected\x18\x12 \x01(\bR\bselected\x12\x12\n" +
+	"\x04used\x18\x13 \x01(\bR\x04used\x12\x16\n" +
+	"\x06reason\x18\x14 \x01(\tR\x06reason\x12)\n" +
+	"\x10enforcement_lost\x18\x15 \x01(\bR\x0fenforcementLost\x12\x1b\n" +
+	"\tread_only\x18\x16 \x01(\bR\breadOnly\x12\x16\n" +
+	"\x06inline\x18\x17 \x01(\bR\x06inline\x12\x1c\n" +
+	"\awith_os\x18\x18 \x01(\bH\x00R\x06withOs\x88\x01\x01\x12\x12\n" +
+	"\x04seen\x18\x19 \x01(\x03R\x04seen\x12\x12\n" +
+	"\x04lost\x18\x1a \x01(\x03R\x04lost\x12\x18\n" +
+	"\arefused\x18\x1b \x01(\x03R\arefused\x12\x1c\n" +
+	"\tuncounted\x18\x1c \x01(\x03R\tuncounted\x12\x1c\n" +
+	"\tuntracked\x18\x1d \x01(\x03R\tuntracked\x12\x14\n" +
+	"\x05trash\x18\x1e \x01(\x03R\x05trash\x12!\n" +
+	"\foldest_trash\x18\x1f \x01(\x03R\voldestTrash\x12\x1b\n" +
+	"\ttrash_due\x18  \x01(\x03R\btrashDue\x12\x18\n" +
+	"\areserve\x18! \x01(\x03R\areserveB\n" +
+	"\n" +
+	"\b_with_os\"\x1d\n" +
 	"\vFindRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"8\n" +
 	"\fFindResponse\x12\x14\n" +
@@ -936,7 +1102,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a#.hostpathprovisioner.tunnel.v1.News0\x01\x12_\n" +
 	"\x04Find\x12*.hostpathprovisioner.tunnel.v1.FindRequest\x1a+.hostpathprovisioner.tunnel.v1.FindResponse\x12a\n" +
 	"\aVolumes\x12-.hostpathprovisioner.tunnel.v1.VolumesRequest\x1a%.hostpathprovisioner.tunnel.v1.Volume0\x01\x12b\n" +
-	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponseBVZTgithub.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/wireb\x06proto3"
+	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponseBPZNgithub.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wireb\x06proto3"
 
 var (
 	file_tunnel_proto_rawDescOnce sync.Once
@@ -995,6 +1161,7 @@ func file_tunnel_proto_init() {
 		(*News_Token)(nil),
 		(*News_Pools)(nil),
 	}
+	file_tunnel_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

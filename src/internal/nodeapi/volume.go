@@ -1,0 +1,49 @@
+// Package nodeapi is what nodes and the controller say to each other, as plain values: ids, keys, and what a pool and
+// a volume are. How that travels is up to package wire.
+package nodeapi
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// ErrInvalidID is for an id that no volume can have.
+var ErrInvalidID = errors.New("invalid volume id")
+
+// idPattern is the whole alphabet of ids: nothing that a path could be made of.
+var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+
+// reserved is where kubevirt's driver keeps its snapshots.
+const reserved = "snapshots"
+
+// ValidateID refuses every id that could not be the name of one volume's directory (ErrInvalidID).
+func ValidateID(id string) error {
+	if id == reserved {
+		return fmt.Errorf("%w: %q holds kubevirt's snapshots", ErrInvalidID, id)
+	}
+	if idPattern.MatchString(id) {
+		return nil
+	}
+	if len(id) > 64 {
+		id = id[:64] + "…"
+	}
+	return fmt.Errorf("%w: %q: want 1 to 128 of the characters a-z A-Z 0-9 _ . - that start with a letter or digit",
+		ErrInvalidID, id)
+}
+
+// Keys of StorageClass parameters and volume attributes that both ends read, beside names.StoragePoolParameter
+// (docs/reference/storageclass.md).
+const (
+	KeyOnDelete    = "onDelete"
+	KeyEnforcement = "enforcement" // answered, never asked for
+
+	// KeysOfKubernetes begins those that Kubernetes adds: external-provisioner with --extra-create-metadata to parameters,
+	// the kubelet with podInfoOnMount to volume attributes.
+	KeysOfKubernetes = "csi.storage.k8s.io/"
+	KeyClaimName     = KeysOfKubernetes + "pvc/name"
+	KeyClaimNS       = KeysOfKubernetes + "pvc/namespace"
+)
+
+// NotEnforced is the value of KeyEnforcement where nothing keeps a volume to its size.
+const NotEnforced = "none"

@@ -1,0 +1,71 @@
+// Package wire is how nodeapi travels between node and controller. Each value has one conversion each way.
+package wire
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+// FromPool makes a pool ready to be sent.
+func FromPool(p nodeapi.PoolStatus) *Pool {
+	return &Pool{
+		Name: p.Name, Path: p.Path, State: p.State, Selected: p.Selected, Used: p.Used, Configured: p.Configured,
+		Reason: p.Reason, Message: p.Message, Id: p.ID, Backend: p.Backend, Enforcement: p.Enforcement,
+		EnforcementLost: p.EnforcementLost, ReadOnly: p.ReadOnly, Inline: p.Inline, Shared: p.Shared,
+		Waiting: p.Waiting, Rooms: p.NodeDirs, WithOs: p.WithOS, Seen: fromTime(p.Seen),
+		Size: p.Size, Free: p.Free, Promised: p.Promised, Room: p.Growable, Largest: p.Allocatable,
+		Volumes: int64(p.Volumes), Lost: int64(p.Lost), Refused: int64(p.Refused), Uncounted: int64(p.Uncounted),
+		Untracked: int64(p.Untracked), Trash: int64(p.TrashEntries), OldestTrash: fromTime(p.OldestTrash),
+		TrashDue: fromTime(p.TrashDue), Reserve: p.Reserve,
+	}
+}
+
+// ToPool reads a pool that was sent; what the node is too old to say is zero.
+func ToPool(p *Pool) nodeapi.PoolStatus {
+	return nodeapi.PoolStatus{
+		Name: p.GetName(), Path: p.GetPath(), State: p.GetState(), Selected: p.GetSelected(), Used: p.GetUsed(),
+		Configured: p.GetConfigured(), Reason: p.GetReason(), Message: p.GetMessage(), ID: p.GetId(),
+		Backend: p.GetBackend(), Enforcement: p.GetEnforcement(), EnforcementLost: p.GetEnforcementLost(),
+		ReadOnly: p.GetReadOnly(), Inline: p.GetInline(), Shared: p.GetShared(), Waiting: p.GetWaiting(),
+		NodeDirs: p.GetRooms(), WithOS: p.WithOs, Seen: toTime(p.GetSeen()),
+		Size: p.GetSize(), Free: p.GetFree(), Promised: p.GetPromised(), Growable: p.GetRoom(), Allocatable: p.GetLargest(),
+		Volumes: int(p.GetVolumes()), Lost: int(p.GetLost()), Refused: int(p.GetRefused()),
+		Uncounted: int(p.GetUncounted()), Untracked: int(p.GetUntracked()), TrashEntries: int(p.GetTrash()),
+		OldestTrash: toTime(p.GetOldestTrash()), TrashDue: toTime(p.GetTrashDue()), Reserve: p.GetReserve(),
+	}
+}
+
+// FromVolume makes a volume ready to be sent, without what whoever lists it adds.
+func FromVolume(v nodeapi.VolumeStatus) *Volume {
+	namespace, name, _ := strings.Cut(v.Claim, "/")
+	return &Volume{
+		Id: v.ID, Pool: v.Pool, Bytes: v.Bytes, Used: v.Used, Enforcement: v.Enforcement, ClaimNamespace: namespace,
+		ClaimName: name, Created: v.Created.Unix(), Ephemeral: v.Ephemeral, Published: v.Published,
+	}
+}
+
+// ToVolume reads a volume that was sent.
+func ToVolume(v *Volume) nodeapi.VolumeStatus {
+	return nodeapi.VolumeStatus{
+		ID: v.GetId(), Pool: v.GetPool(), Bytes: v.GetBytes(), Used: v.GetUsed(), Enforcement: v.GetEnforcement(),
+		Claim:   nodeapi.Claim{Namespace: v.GetClaimNamespace(), Name: v.GetClaimName()}.String(),
+		Created: time.Unix(v.GetCreated(), 0), Ephemeral: v.GetEphemeral(), Published: v.GetPublished(),
+	}
+}
+
+// fromTime is in nanoseconds since 1970, 0 for none.
+func fromTime(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func toTime(nanoseconds int64) time.Time {
+	if nanoseconds == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanoseconds)
+}

@@ -1,0 +1,77 @@
+package wire_test
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+)
+
+// fill sets every field of a struct to a value of its own, but for those that are named.
+func fill[T any](t *testing.T, but ...string) (full T) {
+	t.Helper()
+	v := reflect.ValueOf(&full).Elem()
+	for i := range v.NumField() {
+		name, n := v.Type().Field(i).Name, int64(i+1)
+		if slices.Contains(but, name) {
+			continue
+		}
+		switch field := v.Field(i).Addr().Interface().(type) {
+		case *string:
+			*field = name + "/of"
+		case *[]string:
+			*field = []string{name}
+		case *bool:
+			*field = true
+		case **bool:
+			*field = new(true)
+		case *int:
+			*field = int(n)
+		case *int64:
+			*field = n
+		case *time.Time:
+			*field = time.Unix(n, 0)
+		default:
+			t.Fatalf("%s has the type %T, which is not known here", name, field)
+		}
+	}
+	return full
+}
+
+// travelled is a message as it is read from its bytes.
+func travelled[M any, P interface {
+	*M
+	proto.Message
+}](t *testing.T, m P) P {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	read := P(new(M))
+	if err == nil {
+		err = proto.Unmarshal(data, read)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// TestNoFieldIsLost: whatever is added to a struct of nodeapi has to travel.
+func TestNoFieldIsLost(t *testing.T) {
+	pool := fill[nodeapi.PoolStatus](t)
+	if diff := cmp.Diff(pool, wire.ToPool(travelled(t, wire.FromPool(pool)))); diff != "" {
+		t.Errorf("a pool (-sent +read):\n%s", diff)
+	}
+	if diff := cmp.Diff(nodeapi.PoolStatus{}, wire.ToPool(travelled(t, wire.FromPool(nodeapi.PoolStatus{})))); diff != "" {
+		t.Errorf("an empty pool (-sent +read):\n%s", diff)
+	}
+	volume := fill[nodeapi.VolumeStatus](t, "Node", "PV", "State") // whoever lists it adds them
+	if diff := cmp.Diff(volume, wire.ToVolume(travelled(t, wire.FromVolume(volume)))); diff != "" {
+		t.Errorf("a volume (-sent +read):\n%s", diff)
+	}
+}

@@ -1,0 +1,45 @@
+// Package poolspectest is the table of rules that several programs have to keep alike, for their tests.
+package poolspectest
+
+import (
+	_ "embed" // the table
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed rules.yaml
+var table []byte
+
+// Rules is the content of the table.
+type Rules struct {
+	DefaultPool []DefaultPool `json:"defaultPool"`
+	Clash       []Clash       `json:"clash"`
+}
+
+// DefaultPool is what a class means that names a pool, or "".
+type DefaultPool struct {
+	Pools []string `json:"pools"`
+	Named string   `json:"named"`
+	Means string   `json:"means"`
+}
+
+// Served reports whether the class has a pool that is there.
+func (d DefaultPool) Served() bool { return slices.Contains(d.Pools, d.Means) }
+
+// Clash reports whether a pool's path and a directory lie in one another.
+type Clash struct {
+	Path      string `json:"path"`
+	Directory string `json:"directory"`
+	Clash     bool   `json:"clash"`
+}
+
+// Read gives the table.
+func Read(t *testing.T) (rules Rules) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict(table, &rules); err != nil || len(rules.DefaultPool) < 8 || len(rules.Clash) < 5 {
+		t.Fatalf("rules.yaml: %v, %+v", err, rules)
+	}
+	return rules
+}

@@ -1,0 +1,33 @@
+package poolspec_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec/poolspectest"
+)
+
+func TestDefaultPool(t *testing.T) {
+	for _, c := range poolspectest.Read(t).DefaultPool {
+		if got := poolspec.DefaultPool(c.Pools, c.Named); got != c.Means {
+			t.Errorf("%q of %q is %q, want %q", c.Named, c.Pools, got, c.Means)
+		}
+	}
+}
+
+func TestClash(t *testing.T) {
+	for _, c := range poolspectest.Read(t).Clash {
+		other := poolspec.Clash(c.Path, poolspec.Directory{What: "elsewhere", Path: "/elsewhere"},
+			poolspec.Directory{What: "the directory", Path: c.Directory})
+		if want := "the directory " + c.Directory; (other == want) != c.Clash || (other == "") == c.Clash {
+			t.Errorf("%s beside %s: %q", c.Path, c.Directory, other)
+		}
+		_, err := poolspec.Parse(fmt.Appendf(nil, "storagePools: [{name: a, path: %s}, {name: b, path: %s}]",
+			c.Path, c.Directory))
+		if clash := err != nil && strings.Contains(err.Error(), "lie in one another"); clash != c.Clash {
+			t.Errorf("pools at %s and %s: %v", c.Path, c.Directory, err)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package chart
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
+)
+
+// TestTheChartKeepsTheRulesOfPools that the driver and the operator have: src/internal/poolspec/poolspectest.
+func TestTheChartKeepsTheRulesOfPools(t *testing.T) {
+	t.Parallel()
+	var rules struct {
+		DefaultPool []struct {
+			Pools        []string
+			Named, Means string
+		}
+		Clash []struct {
+			Path, Directory string
+			Clash           bool
+		}
+	}
+	table, err := os.ReadFile("../../src/internal/poolspec/poolspectest/rules.yaml")
+	if err == nil {
+		err = yaml.UnmarshalStrict(table, &rules)
+	}
+	if err != nil || len(rules.DefaultPool) < 8 || len(rules.Clash) < 5 {
+		t.Fatalf("%v, %+v", err, rules)
+	}
+	helm := helmsdk.Newest()
+	for _, c := range rules.DefaultPool {
+		var pools []string
+		for _, name := range c.Pools {
+			pools = append(pools, fmt.Sprintf(`{"name":%q,"path":"/srv/%s"}`, name, name))
+		}
+		class := `{"name":"a"}`
+		if c.Named != "" {
+			class = fmt.Sprintf(`{"name":"a","storagePool":%q}`, c.Named)
+		}
+		_, err := helm.Template(t, helmcli.Values{JSON: map[string]string{
+			"storagePools": "[" + strings.Join(pools, ",") + "]", "storageClasses": "[" + class + "]",
+		}})
+		if served := slices.Contains(c.Pools, c.Means); (err == nil) != served {
+			t.Errorf("a class of %q with the pools %q: %v", c.Named, c.Pools, err)
+		}
+	}
+	for _, c := range rules.Clash {
+		_, err := helm.Template(t, helmcli.Values{
+			Set:  set("driver.stateDir", c.Directory),
+			JSON: map[string]string{"storagePools": fmt.Sprintf(`[{"name":"a","path":%q}]`, c.Path), "storageClasses": "[]"},
+		})
+		if (err != nil) != c.Clash {
+			t.Errorf("a pool at %s beside %s: %v", c.Path, c.Directory, err)
+		}
+	}
+}
