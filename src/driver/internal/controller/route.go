@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,8 +141,8 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node, in s
 			p, err := s.peer(name)
 			found, in := false, ""
 			if err == nil {
-				if in, found, err = p.Find(asked, id); err != nil && asked.Err() != nil {
-					err = asked.Err() // not how the call was ended
+				if in, found, err = p.Find(asked, id); err != nil {
+					err = cmp.Or(ended(asked), err) // not how the node has ended the call
 				}
 			} else if lost, _ := s.lost(ctx, name); lost {
 				return
@@ -168,6 +169,14 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node, in s
 			id, strings.Join(unasked[:min(len(unasked), 5)], "; "))
 	}
 	return "", "", nil
+}
+
+// ended is why a context with a deadline has ended, nil before. Its own timer may be late, and a node's be first.
+func ended(ctx context.Context) error {
+	if deadline, _ := ctx.Deadline(); ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // lost reports whether a node has been without a Node object for long enough.
