@@ -149,7 +149,9 @@ func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
 	r := startShared(t, a, b)
 	r.set(func() { r.gone["c"] = r.now.Add(-time.Hour); r.gone["d"] = r.now.Add(-time.Minute) })
 	r.look(t)
-	tunneltest.Until(t, "node a is to clear what c left", func() bool { return slices.Equal(a.told().GetGone(), []string{"c"}) })
+	tunneltest.Until(t, "node a is to clear what c left", func() bool {
+		return slices.Equal(a.told().GetGone(), []string{"c"})
+	})
 	if gone := b.told().GetGone(); len(gone) > 0 {
 		t.Errorf("node b is to clear %v", gone)
 	}

@@ -171,7 +171,8 @@ func (s *server) NodeGetStorageHealth(
 			response.BackendHealth[i].Message += "; " + sentence
 			continue
 		}
-		response.BackendHealth = append(response.BackendHealth, &entry{Status: kind, Reason: health.Reason, Message: sentence})
+		response.BackendHealth = append(response.BackendHealth,
+			&entry{Status: kind, Reason: health.Reason, Message: sentence})
 	}
 	return response, nil
 }

@@ -84,7 +84,8 @@ func TestCalls(t *testing.T) {
 		}
 	}
 	listed := 0
-	if err := p.Volumes(t.Context(), func(nodeapi.VolumeStatus) error { listed++; return nil }); listed != 2 || err != nil {
+	count := func(nodeapi.VolumeStatus) error { listed++; return nil }
+	if err := p.Volumes(t.Context(), count); listed != 2 || err != nil {
 		t.Errorf("%d volumes, %v", listed, err)
 	}
 	client := pb.NewControllerClient(p)

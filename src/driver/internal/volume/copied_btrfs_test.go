@@ -104,7 +104,8 @@ func TestCopyIsEnforced(t *testing.T) {
 	must(t, both.openPool(t.Context(), "local"), both.openPool(t.Context(), "other"))
 	err = both.Enforce(t.Context(), "pvc-2", nil, func(int64) {})
 	wants(t, err, quota.ErrUnsupported, "btrfs subvolume create pvc-2.new", "mv pvc-2.new pvc-2")
-	mounttest.Run(t, "sh", "-ec", "cd "+csi+"; btrfs -q subvolume create pvc-2.new; cp -a --reflink=never pvc-2/. pvc-2.new/; "+
+	mounttest.Run(t, "sh", "-ec", "cd "+csi+"; btrfs -q subvolume create pvc-2.new; "+
+		"cp -a --reflink=never pvc-2/. pvc-2.new/; "+
 		"mv pvc-2 old; mv pvc-2.new pvc-2; rm -r old")
 	must(t, both.Enforce(t.Context(), "pvc-2", nil, func(int64) {}))
 	v, _, err := both.Get(t.Context(), "pvc-2")
