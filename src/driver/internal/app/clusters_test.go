@@ -17,7 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -153,7 +153,7 @@ func TestTwoClustersOneFilesystem(t *testing.T) {
 	first := newMember(t, filesystem, production, 72*time.Hour)
 	first.becomes(t, true, "")
 	_, err := first.volumes.Create(t.Context(), volume.Spec{
-		ID: "pvc-1", Pool: "nfs", Bytes: 1 << 20, Mode: 0o777, OnDelete: records.Trash,
+		ID: "pvc-1", Pool: "nfs", Bytes: 1 << 20, Mode: 0o777, OnDelete: store.Trash,
 	})
 	must(t, err)
 	beside, err := filesystem.Open("/nfs")

@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -141,7 +141,7 @@ func (o *Open) Enforcement(id string) quota.Enforcement {
 
 // Enter takes a volume into the ledger as it is on the disk now, and sees that its limit is that of its record. What
 // was promised to it stays promised after an error.
-func (o *Open) Enter(r records.Record) (ledger.Volume, error) {
+func (o *Open) Enter(r store.Record) (ledger.Volume, error) {
 	v := recovery.Volume(r)
 	var err error
 	if r.QuotaID != 0 && o.Backend.Enforces() && r.Backend == o.Backend.Name {

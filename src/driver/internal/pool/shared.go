@@ -12,8 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -120,7 +120,7 @@ func (p *Pool) keepRoom(d disk.FS) error {
 func (p *Pool) count(o *Open) error {
 	before := map[string]bool{} // what is made from now on is not missing
 	p.ledger.Each(func(id string, _ ledger.Volume) { before[id] = true })
-	placed, _, err := records.List(o.Disk)
+	placed, _, err := store.List(o.Disk)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (p *Pool) count(o *Open) error {
 		if _, known := p.ledger.Get(id); known {
 			continue
 		}
-		if r, err := records.Read(o.Disk, id); err == nil {
+		if r, err := store.Read(o.Disk, id); err == nil {
 			p.ledger.Put(id, recovery.Volume(r))
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
 // TestLimitsFollowTheRecords: recovery reports who does not count, and repairs nothing but a limit's size.
@@ -78,7 +78,7 @@ func TestTheOldestKeepsTheID(t *testing.T) {
 // TestARefusedVolumeIsPromisedItsLimit, which is all that is known of it.
 func TestARefusedVolumeIsPromisedItsLimit(t *testing.T) {
 	p := newPool(t)
-	p.machine.AddFile(csi+records.Path("pvc-1"), []byte(`{`))
+	p.machine.AddFile(csi+store.Path("pvc-1"), []byte(`{`))
 	p.data("pvc-1")
 	p.limits.counts = map[string]quota.State{"pvc-1": {ID: 7, Limit: quota.Limit{Bytes: 12288}}}
 	v := p.run(t).Volumes["pvc-1"]
@@ -167,7 +167,7 @@ func TestLook(t *testing.T) {
 	if s, _, err = recovery.Look(p, "pvc-3"); err != nil || s != (recovery.Survey{}) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	p.machine.AddFile(csi+records.Path("pvc-5"), []byte("{"))
+	p.machine.AddFile(csi+store.Path("pvc-5"), []byte("{"))
 	p.staged("pvc-5")
 	if s, _, err = recovery.Look(p, "pvc-5"); err != nil || s.Verdict() != recovery.Refused {
 		t.Errorf("%+v, %v", s, err)

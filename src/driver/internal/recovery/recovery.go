@@ -15,7 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -134,7 +134,7 @@ func (r run) check(id string, v ledger.Volume) ledger.Volume {
 }
 
 func (r run) limit(id string, v ledger.Volume) error {
-	record, err := records.Read(r.Disk, id)
+	record, err := store.Read(r.Disk, id)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func Apply(ctx context.Context, d disk.FS, limits quota.Limits, id string, s Sur
 	case UndoCreate:
 		// The record first: staging without a record is removed by the next recovery, a record without data would be lost
 		// data. It becomes a prepared one, so that the limit it names is not forgotten.
-		if err := records.Withdraw(d, id); err != nil {
+		if err := store.Withdraw(d, id); err != nil {
 			return err
 		}
 		return dropStaged(ctx, d, limits, id)
@@ -204,7 +204,7 @@ func Apply(ctx context.Context, d disk.FS, limits quota.Limits, id string, s Sur
 
 // Clean removes what interrupted creates left of records without data, and gives how many limits are busy yet.
 func Clean(ctx context.Context, d disk.FS, limits quota.Limits) (left int, err error) {
-	_, prepared, err := records.List(d)
+	_, prepared, err := store.List(d)
 	if err != nil {
 		return 0, err
 	}
@@ -226,12 +226,12 @@ func Clean(ctx context.Context, d disk.FS, limits quota.Limits) (left int, err e
 
 // Retire removes the record of a volume without data, and its limit unless something counts to it.
 func Retire(d disk.FS, limits quota.Limits, id string) error {
-	if err := records.Withdraw(d, id); err != nil {
+	if err := store.Withdraw(d, id); err != nil {
 		return err
 	}
 	err := dropPrepared(d, limits, id)
 	if errors.Is(err, syscall.EBUSY) { // the limit is of use to what counts to it
-		return records.Forget(d, id)
+		return store.Forget(d, id)
 	}
 	return err
 }
@@ -248,11 +248,11 @@ func dropStaged(ctx context.Context, d disk.FS, limits quota.Limits, id string) 
 }
 
 func dropPrepared(d disk.FS, limits quota.Limits, id string) error {
-	r, err := records.ReadPrepared(d, id)
+	r, err := store.ReadPrepared(d, id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil && !errors.Is(err, records.ErrBroken):
+	case err != nil && !errors.Is(err, store.ErrBroken):
 		return err
 	case err == nil && r.QuotaID != 0:
 		if err := limits.Set("", r.QuotaID, quota.Limit{}); err != nil {
@@ -260,7 +260,7 @@ func dropPrepared(d disk.FS, limits quota.Limits, id string) error {
 		}
 	}
 	// A broken one was written in part, before anything on the filesystem had its ID.
-	return records.Forget(d, id)
+	return store.Forget(d, id)
 }
 
 // RemoveStaged removes a volume's directory from staging; none there is no error. It has no user's data yet.
@@ -281,7 +281,7 @@ func RemoveStaged(ctx context.Context, d disk.FS, id string) error {
 // repair of a filesystem it may be all that is known of that.
 func dropLeftover(ctx context.Context, d disk.FS, id string, s Survey) error {
 	if s.Prepared && s.Record {
-		if err := records.Forget(d, id); err != nil {
+		if err := store.Forget(d, id); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
 // ErrMoving says that another node works on a volume of a shared pool at this moment.
@@ -85,7 +85,7 @@ func unprepare(d disk.FS, id string) error {
 	if !disk.IsShared(d) {
 		return nil
 	}
-	if err := records.Forget(d, id); err != nil {
+	if err := store.Forget(d, id); err != nil {
 		return err
 	}
 	now, r, err := readRecord(d, id)

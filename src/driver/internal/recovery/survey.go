@@ -13,13 +13,13 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // ErrOccupied refuses something that is no directory where a volume's directory should be.
-var ErrOccupied = fmt.Errorf("%w: its place is taken", records.ErrBroken)
+var ErrOccupied = fmt.Errorf("%w: its place is taken", store.ErrBroken)
 
 // Survey is what a pool's disk has of one id.
 type Survey struct {
@@ -83,7 +83,7 @@ func (s Survey) begun() Verdict {
 
 // Look surveys one id. What another node of a shared pool moves meanwhile goes from staging to csi/, and from there to
 // the trash: in that order it is looked for.
-func Look(d disk.FS, id string) (s Survey, r records.Record, err error) {
+func Look(d disk.FS, id string) (s Survey, r store.Record, err error) {
 	if s, r, err = readRecord(d, id); err != nil {
 		return s, r, err
 	}
@@ -107,10 +107,10 @@ func Look(d disk.FS, id string) (s Survey, r records.Record, err error) {
 }
 
 // readRecord begins a survey with the record.
-func readRecord(d disk.FS, id string) (s Survey, r records.Record, err error) {
-	r, err = records.Read(d, id)
-	s.Record, s.Broken = err == nil, errors.Is(err, records.ErrBroken)
-	if s.Broken || errors.Is(err, records.ErrNotFound) {
+func readRecord(d disk.FS, id string) (s Survey, r store.Record, err error) {
+	r, err = store.Read(d, id)
+	s.Record, s.Broken = err == nil, errors.Is(err, store.ErrBroken)
+	if s.Broken || errors.Is(err, store.ErrNotFound) {
 		err = nil
 	}
 	return s, r, err
@@ -144,7 +144,7 @@ func Directory(d disk.FS, name string) (info disk.Info, ok bool, err error) {
 }
 
 func isPrepared(d disk.FS, id string) (bool, error) {
-	_, err := d.Stat(disk.Prepared(records.Path(id)))
+	_, err := d.Stat(disk.Prepared(store.Path(id)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -169,7 +169,7 @@ func isAlias(d disk.FS, id string, s Survey) (bool, error) {
 
 // lookAll surveys everything that lies in a pool. volumes are those whose record can be used.
 func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Volume, err error) {
-	placed, prepared, err := records.List(r.Disk)
+	placed, prepared, err := store.List(r.Disk)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,7 +207,7 @@ func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Vol
 }
 
 // Volume is what the ledger is to know of a record whose directory counts to no ID.
-func Volume(r records.Record) ledger.Volume {
+func Volume(r store.Record) ledger.Volume {
 	return ledger.Volume{
 		Bytes: r.Bytes, Inodes: r.Inodes, QuotaID: r.QuotaID, Ephemeral: r.Ephemeral, Created: r.Created,
 	}
@@ -221,7 +221,7 @@ func (r run) readAll(ids []string) ([]ledger.Volume, []error) {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(ids)); i = next.Add(1) - 1 {
-				record, err := records.Read(r.Disk, ids[i])
+				record, err := store.Read(r.Disk, ids[i])
 				all[i], errs[i] = Volume(record), err
 			}
 		})

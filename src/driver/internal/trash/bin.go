@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -36,7 +36,7 @@ type Entry struct {
 // Discard moves a volume's data and then its record into a new entry. Destinations are synced before sources, so that a
 // crash can never forget both; where the data is ordered (quota.State), only at the end. An error leaves a state that
 // recovery or a repeated Discard completes.
-func Discard(d disk.FS, r records.Record, ordered bool, now time.Time) error {
+func Discard(d disk.FS, r store.Record, ordered bool, now time.Time) error {
 	between := disk.SyncAll
 	if ordered {
 		between = func(disk.FS, ...string) error { return nil }
@@ -76,12 +76,12 @@ func Finish(d disk.FS, name, id string) error {
 	if err := disk.SyncAll(d, entry, "."); err != nil { // the rename may not be durable yet
 		return err
 	}
-	both, err := sameFile(d, records.Path(id), path.Join(entry, recordName))
+	both, err := sameFile(d, store.Path(id), path.Join(entry, recordName))
 	if err != nil {
 		return err
 	}
 	if both { // the move was cut in half: only the old name is left to remove
-		return records.Remove(d, id)
+		return store.Remove(d, id)
 	}
 	return moveRecord(d, entry, id)
 }
@@ -160,7 +160,7 @@ func EnsureSpare(d disk.FS) error {
 }
 
 func moveRecord(d disk.FS, entry, id string) error {
-	if err := d.Rename(records.Path(id), path.Join(entry, recordName)); err != nil {
+	if err := d.Rename(store.Path(id), path.Join(entry, recordName)); err != nil {
 		return fmt.Errorf("move the record of volume %s into the trash: %w", id, err)
 	}
 	return disk.SyncAll(d, entry, disk.VolumesDir)
@@ -217,7 +217,7 @@ func inspect(d disk.FS, e *Entry) error {
 	e.Empty = len(content) == 0
 	e.Unfinished = has[dataName]
 	if has[recordName] {
-		e.Unfinished, err = sameFile(d, records.Path(e.ID), path.Join(entry, recordName))
+		e.Unfinished, err = sameFile(d, store.Path(e.ID), path.Join(entry, recordName))
 	}
 	return err
 }

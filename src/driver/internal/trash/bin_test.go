@@ -9,16 +9,16 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
-func (m *machine) volume(id string) records.Record {
-	r := records.Record{Version: records.Version, ID: id}
+func (m *machine) volume(id string) store.Record {
+	r := store.Record{Version: store.Version, ID: id}
 	data, err := json.Marshal(r)
 	if err != nil {
 		panic(err)
 	}
-	m.memory.AddFile("/pool/csi/"+records.Path(id), data)
+	m.memory.AddFile("/pool/csi/"+store.Path(id), data)
 	m.memory.AddFile("/pool/csi/"+id+"/precious", []byte("kept"))
 	return r
 }
@@ -38,7 +38,7 @@ func (m *machine) entry(t *testing.T, d disk.FS, id string) Entry {
 	if _, err := d.Stat(disk.TrashDir + "/" + e.Name + "/record.json"); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{id, records.Path(id)} {
+	for _, name := range []string{id, store.Path(id)} {
 		if _, err := d.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("csi/%s is there: %v", name, err)
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -151,7 +151,7 @@ func (w *Worker) evict(d disk.FS, entries []Entry) string {
 		if busy || failed {
 			continue
 		}
-		if r, err := readRecord(d, e.Name); err == nil && r.OnDelete != records.Retain {
+		if r, err := readRecord(d, e.Name); err == nil && r.OnDelete != store.Retain {
 			return e.Name
 		}
 	}
@@ -210,11 +210,11 @@ func (w *Worker) purge(ctx context.Context, j job) (gone bool, err error) {
 }
 
 // wait is how long an entry is to be kept from now on; it is looked at again in between.
-func (w *Worker) wait(j job, r records.Record) time.Duration {
+func (w *Worker) wait(j job, r store.Record) time.Duration {
 	switch {
-	case r.OnDelete == records.Purge:
+	case r.OnDelete == store.Purge:
 		return 0
-	case r.OnDelete == records.Retain:
+	case r.OnDelete == store.Retain:
 		return retainedLook
 	case j.early:
 		return 0
@@ -230,7 +230,7 @@ func (w *Worker) wait(j job, r records.Record) time.Duration {
 }
 
 // remove removes data first, then the limit, and the record last: a removal cut short is taken up again.
-func (w *Worker) remove(ctx context.Context, j job, r records.Record) (gone bool, err error) {
+func (w *Worker) remove(ctx context.Context, j job, r store.Record) (gone bool, err error) {
 	entry := path.Join(disk.TrashDir, j.entry.Name)
 	if err := j.disk.RemoveTree(ctx, path.Join(entry, dataName), j.step); err != nil {
 		return false, err
@@ -251,7 +251,7 @@ func (w *Worker) remove(ctx context.Context, j job, r records.Record) (gone bool
 }
 
 // removeLimit removes the limit of a volume whose data is gone. One that stays busy is left: something counts to it.
-func (w *Worker) removeLimit(j job, r records.Record) (done bool, err error) {
+func (w *Worker) removeLimit(j job, r store.Record) (done bool, err error) {
 	if r.QuotaID == 0 {
 		return true, nil
 	}
@@ -273,14 +273,14 @@ func (w *Worker) removeLimit(j job, r records.Record) (done bool, err error) {
 }
 
 // readRecord reads the record of an entry; fs.ErrNotExist where it has none.
-func readRecord(d disk.FS, name string) (records.Record, error) {
+func readRecord(d disk.FS, name string) (store.Record, error) {
 	data, err := d.ReadFile(path.Join(disk.TrashDir, name, recordName))
 	if err != nil {
-		return records.Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
+		return store.Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
 	}
-	r, err := records.Decode(data)
+	r, err := store.Decode(data)
 	if err != nil {
-		return records.Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
+		return store.Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
 	}
 	return r, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -98,8 +98,8 @@ func (l *limits) Set(name string, id quota.ID, limit quota.Limit) error {
 	return nil
 }
 
-func record(id string, disposal records.Disposal, quotaID quota.ID) []byte {
-	data, err := json.Marshal(records.Record{Version: records.Version, ID: id, OnDelete: disposal, QuotaID: quotaID})
+func record(id string, disposal store.Disposal, quotaID quota.ID) []byte {
+	data, err := json.Marshal(store.Record{Version: store.Version, ID: id, OnDelete: disposal, QuotaID: quotaID})
 	if err != nil {
 		panic(err)
 	}
@@ -118,7 +118,7 @@ func (m *machine) trashed(id string, at time.Time, content []byte) string {
 }
 
 // kept is a volume of onDelete trash that was deleted just now.
-func (m *machine) kept(id string) string { return m.trashed(id, m.wall, record(id, records.Trash, 0)) }
+func (m *machine) kept(id string) string { return m.trashed(id, m.wall, record(id, store.Trash, 0)) }
 
 // purge is one slice that must not fail.
 func (m *machine) purge(t *testing.T) Summary {
@@ -170,14 +170,14 @@ func TestPurgeWaitsForTheRetention(t *testing.T) {
 func TestOverdue(t *testing.T) {
 	m := newMachine(t)
 	m.kept("pvc-kept")
-	m.trashed("pvc-retained", m.wall.AddDate(-1, 0, 0), record("pvc-retained", records.Retain, 0))
+	m.trashed("pvc-retained", m.wall.AddDate(-1, 0, 0), record("pvc-retained", store.Retain, 0))
 	m.purge(t)
 	m.pass(time.Minute)
 	if s := m.purge(t); !s.Due.IsZero() {
 		t.Errorf("overdue since %v, want nothing overdue", s.Due)
 	}
 	m.limits.busy = true
-	m.trashed("pvc-busy", m.wall, record("pvc-busy", records.Purge, 7))
+	m.trashed("pvc-busy", m.wall, record("pvc-busy", store.Purge, 7))
 	m.purge(t)
 	since := m.wall
 	m.pass(2 * time.Minute)
@@ -194,8 +194,8 @@ func TestOverdue(t *testing.T) {
 
 func TestOnDelete(t *testing.T) {
 	m := newMachine(t)
-	m.trashed("pvc-purge", m.wall, record("pvc-purge", records.Purge, 0))
-	retained := m.trashed("pvc-retain", m.wall, record("pvc-retain", records.Retain, 0))
+	m.trashed("pvc-purge", m.wall, record("pvc-purge", store.Purge, 0))
+	retained := m.trashed("pvc-retain", m.wall, record("pvc-retain", store.Retain, 0))
 	m.kept("pvc-trash")
 	m.purge(t)
 	m.wants(t, "at once", "pvc-retain", "pvc-trash")
@@ -205,7 +205,7 @@ func TestOnDelete(t *testing.T) {
 	m.pass(1000 * time.Hour)
 	m.purge(t)
 	m.wants(t, "after long", "pvc-retain")
-	m.memory.AddFile("/pool/csi/.hpp/trash/"+retained+"/record.json", record("pvc-retain", records.Trash, 0))
+	m.memory.AddFile("/pool/csi/.hpp/trash/"+retained+"/record.json", record("pvc-retain", store.Trash, 0))
 	m.purge(t)
 	m.wants(t, "its record was edited, and is not due to be looked at", "pvc-retain")
 	m.pass(61 * time.Minute)
@@ -222,7 +222,7 @@ func TestADeleteUnderWayIsLeftAlone(t *testing.T) {
 		m.purge(t)
 		m.wants(t, "without its record", "pvc-1")
 	}
-	must(t, m.WriteFile(disk.TrashDir+"/"+name+"/record.json", record("pvc-1", records.Trash, 0), 0o600))
+	must(t, m.WriteFile(disk.TrashDir+"/"+name+"/record.json", record("pvc-1", store.Trash, 0), 0o600))
 	m.pass(2 * time.Second)
 	m.purge(t)
 	m.wants(t, "with its record")
@@ -232,7 +232,7 @@ func TestADeleteUnderWayIsLeftAlone(t *testing.T) {
 func TestNamesOfOthersAreLeftAlone(t *testing.T) {
 	m := newMachine(t)
 	for _, name := range []string{"README", "pvc-1", "pvc-1.x", "pvc-1.-5", ".pvc-1.5", "snapshots.5", "a b.5"} {
-		m.memory.AddFile("/pool/csi/.hpp/trash/"+name+"/record.json", record("pvc-1", records.Purge, 0))
+		m.memory.AddFile("/pool/csi/.hpp/trash/"+name+"/record.json", record("pvc-1", store.Purge, 0))
 	}
 	m.memory.AddFile("/pool/csi/.hpp/trash/pvc-2.5", nil)
 	if s := m.purge(t); s.Entries != 0 {
@@ -296,7 +296,7 @@ func TestWhatCannotBeRemovedIsItsOwnTrouble(t *testing.T) {
 // TestALimitGoesAfterTheData, and before the record that names it.
 func TestALimitGoesAfterTheData(t *testing.T) {
 	m := newMachine(t)
-	name := m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+	name := m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 7))
 	m.limits.busy = true
 	m.purge(t)
 	if _, err := m.Stat(disk.TrashDir + "/" + name + "/data"); !errors.Is(err, fs.ErrNotExist) {
@@ -317,7 +317,7 @@ func TestALimitGoesAfterTheData(t *testing.T) {
 // TestALimitThatStaysBusyIsRetired, with a warning, and the entry goes.
 func TestALimitThatStaysBusyIsRetired(t *testing.T) {
 	m := newMachine(t)
-	m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+	m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 7))
 	m.limits.busy = true
 	for waited := time.Duration(0); waited < patience; waited += whileBusy {
 		m.purge(t)
@@ -340,7 +340,7 @@ func TestALimitThatStaysBusyIsRetired(t *testing.T) {
 func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 	for step := 1; ; step++ {
 		m := newMachine(t)
-		m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+		m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 7))
 		m.memory.CrashAt(step)
 		_, _ = m.Purge(t.Context(), m, m.limits, false)
 		if !m.memory.Crashed() {

@@ -12,8 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -48,7 +48,7 @@ func (m *Manager) adopt(ctx context.Context, name string, pv nodeapi.PersistentV
 	if !pv.Here && len(pv.Nodes) > 0 && !m.Pools.Spec(name).Shared() {
 		return false, nil
 	}
-	r := records.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: records.Disposal(pv.OnDelete), Claim: pv.Claim}
+	r := store.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: store.Disposal(pv.OnDelete), Claim: pv.Claim}
 	err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
 		adopted, err = m.track(o, r)
 		return err
@@ -57,12 +57,12 @@ func (m *Manager) adopt(ctx context.Context, name string, pv nodeapi.PersistentV
 }
 
 // track completes and writes the record of an untracked directory; ok is false where there is no such directory.
-func (m *Manager) track(o *pool.Open, r records.Record) (ok bool, err error) {
+func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
 	s, _, err := recovery.Look(o.Disk, r.ID)
 	if err != nil || s.Verdict() != recovery.Untracked {
 		return false, err
 	}
-	if prepared, err := records.ReadPrepared(o.Disk, r.ID); err == nil && prepared.ID == r.ID {
+	if prepared, err := store.ReadPrepared(o.Disk, r.ID); err == nil && prepared.ID == r.ID {
 		return true, restore(o, prepared)
 	}
 	info, _, err := recovery.Directory(o.Disk, r.ID)
@@ -70,11 +70,11 @@ func (m *Manager) track(o *pool.Open, r records.Record) (ok bool, err error) {
 		return false, err
 	}
 	if r.OnDelete == "" {
-		r.OnDelete = records.Trash
+		r.OnDelete = store.Trash
 	}
-	r.Version, r.Pool, r.Backend, r.Adopted, r.Created = records.Version, o.Name, quota.Plain, true, m.Now().UTC()
-	r.Mode, r.UID, r.GID = records.POSIXMode(info.Mode), info.UID, info.GID
-	if err := records.Add(o.Disk, r); err != nil {
+	r.Version, r.Pool, r.Backend, r.Adopted, r.Created = store.Version, o.Name, quota.Plain, true, m.Now().UTC()
+	r.Mode, r.UID, r.GID = store.POSIXMode(info.Mode), info.UID, info.GID
+	if err := store.Add(o.Disk, r); err != nil {
 		return false, fmt.Errorf("adopt volume %s: %w", r.ID, recovery.Moving(o.Disk, err))
 	}
 	o.Ledger.Put(r.ID, recovery.Volume(r))
@@ -85,8 +85,8 @@ func (m *Manager) track(o *pool.Open, r records.Record) (ok bool, err error) {
 
 // restore puts a record in place that was never put there, or that the repair of a damaged filesystem has left: it is
 // all that is known of the directory.
-func restore(o *pool.Open, r records.Record) error {
-	if err := records.Add(o.Disk, r); err != nil { // written again: what was prepared may not be durable
+func restore(o *pool.Open, r store.Record) error {
+	if err := store.Add(o.Disk, r); err != nil { // written again: what was prepared may not be durable
 		return err
 	}
 	_, err := o.Enter(r)
@@ -97,11 +97,11 @@ func restore(o *pool.Open, r records.Record) error {
 
 // Adopt gives the record of a volume for which an admin wants a PersistentVolume made. A directory without a record
 // gets one of a size in bytes. It is refused while a PersistentVolume names the id.
-func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (r records.Record, err error) {
+func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (r store.Record, err error) {
 	if err := m.unnamed(ctx, id, ""); err != nil {
 		return r, err
 	}
-	has := func(o *pool.Open, is records.Record) error {
+	has := func(o *pool.Open, is store.Record) error {
 		r = is
 		if is.Ephemeral {
 			return fmt.Errorf("%w: %s is an inline volume, which ends with its pod", ErrUnsupported, id)
@@ -109,7 +109,7 @@ func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (r records.
 		_, err := dataOf(o, is)
 		return err
 	}
-	if err = m.find(ctx, id, has); !errors.Is(err, records.ErrNotFound) {
+	if err = m.find(ctx, id, has); !errors.Is(err, store.ErrNotFound) {
 		return r, err
 	}
 	for name, ids := range m.Pools.Untracked() {
@@ -134,7 +134,7 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 	if err := m.unnamed(ctx, id, node); err != nil {
 		return err
 	}
-	err := m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+	err := m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		if o.Room != "" && node != "" {
 			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s names",
 				nodeapi.ErrNamed, o.Name, node)
@@ -146,7 +146,7 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 		}
 		return m.delete(ctx, o, r)
 	})
-	if _, _, known := m.Pools.Find(id); known && errors.Is(err, records.ErrNotFound) {
+	if _, _, known := m.Pools.Find(id); known && errors.Is(err, store.ErrNotFound) {
 		return m.deleted(ctx, id)
 	}
 	return err
@@ -178,9 +178,9 @@ var errSliceOver = errors.New("slice over")
 // inodes other than nil is the volume's inode limit from then on, 0 for none; that of a volume that counts is set at
 // once, published or not.
 func (m *Manager) Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error {
-	var r records.Record
+	var r store.Record
 	walk := true
-	err := m.find(ctx, id, func(o *pool.Open, is records.Record) (err error) {
+	err := m.find(ctx, id, func(o *pool.Open, is store.Record) (err error) {
 		r = is
 		if walk = inodes == nil || o.Enforcement(id) == quota.None; walk {
 			r, err = m.prepareEnforce(o, r)
@@ -219,7 +219,7 @@ func (m *Manager) Enforce(ctx context.Context, id string, inodes *int64, progres
 }
 
 // prepareEnforce refuses what cannot be enforced, and gives the record a new ID where its own is another volume's.
-func (m *Manager) prepareEnforce(o *pool.Open, r records.Record) (records.Record, error) {
+func (m *Manager) prepareEnforce(o *pool.Open, r store.Record) (store.Record, error) {
 	info, err := dataOf(o, r)
 	switch {
 	case err != nil:
@@ -236,13 +236,13 @@ func (m *Manager) prepareEnforce(o *pool.Open, r records.Record) (records.Record
 	r.Backend = o.Backend.Name
 	_, err = o.Backend.NewID(o.Disk, func(id quota.ID) error {
 		r.QuotaID = id
-		return records.Replace(o.Disk, r)
+		return store.Replace(o.Disk, r)
 	})
 	return r, err
 }
 
 // taken reports whether another volume of this node counts to the ID: two pools can be on one filesystem.
-func (m *Manager) taken(r records.Record) (taken bool) {
+func (m *Manager) taken(r store.Record) (taken bool) {
 	m.Pools.Each(func(in, id string, v ledger.Volume) {
 		taken = taken || (v.Counted && v.QuotaID == r.QuotaID && (id != r.ID || in != r.Pool))
 	})

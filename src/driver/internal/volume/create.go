@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -48,7 +48,7 @@ func (m *Manager) poolOf(ctx context.Context, s Spec) string {
 		return found
 	}
 	shared := func(name string) bool { return m.Pools.Spec(name).Shared() }
-	read := func(o *pool.Open) (records.Record, error) { return records.Read(o.Disk, s.ID) }
+	read := func(o *pool.Open) (store.Record, error) { return store.Read(o.Disk, s.ID) }
 	for _, name := range m.Pools.Names() {
 		if name == s.Pool || !shared(s.Pool) || !shared(name) {
 			continue
@@ -60,18 +60,18 @@ func (m *Manager) poolOf(ctx context.Context, s Spec) string {
 	return s.Pool
 }
 
-func (m *Manager) record(s Spec) (records.Record, error) {
+func (m *Manager) record(s Spec) (store.Record, error) {
 	if err := nodeapi.ValidateID(s.ID); err != nil {
-		return records.Record{}, err
+		return store.Record{}, err
 	}
 	size, err := WholeBlocks(s.Bytes, s.MaxBytes)
 	if err != nil {
-		return records.Record{}, err
+		return store.Record{}, err
 	}
-	return records.Record{
-		Version: records.Version, ID: s.ID, Pool: s.Pool, Bytes: size,
+	return store.Record{
+		Version: store.Version, ID: s.ID, Pool: s.Pool, Bytes: size,
 		Inodes: s.Inodes, InodesFrom: s.InodesFrom,
-		Mode: records.POSIXMode(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
+		Mode: store.POSIXMode(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
 		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Created: m.Now().UTC(),
 	}, nil
 }
@@ -92,7 +92,7 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 }
 
 // create makes a volume in an open pool, after it has cleared what an earlier request left that was never answered.
-func (m *Manager) create(ctx context.Context, o *pool.Open, r records.Record) (Volume, error) {
+func (m *Manager) create(ctx context.Context, o *pool.Open, r store.Record) (Volume, error) {
 	s, existing, err := recovery.Look(o.Disk, r.ID)
 	if err != nil {
 		return Volume{}, err
@@ -104,7 +104,7 @@ func (m *Manager) create(ctx context.Context, o *pool.Open, r records.Record) (V
 		existing.Pool = o.Name
 		return Volume{}, lost(existing)
 	case recovery.Refused:
-		_, err := records.Read(o.Disk, r.ID)
+		_, err := store.Read(o.Disk, r.ID)
 		return Volume{}, err
 	case recovery.Untracked:
 		return Volume{}, fmt.Errorf("%w: csi/%s is a directory that this driver did not make; move it away first",
@@ -141,7 +141,7 @@ type size int64
 
 func (s size) String() string { return bytesize.Format(int64(s)) }
 
-func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
+func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 	for _, f := range []struct {
 		name      string
 		is, asked any
@@ -174,7 +174,7 @@ func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 // build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place,
 // each durable before the next, but for a limit, which recovery sets again from the record. Where the backend keeps
 // that order by itself, one sync at the end makes all durable.
-func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Record, err error) {
+func build(ctx context.Context, o *pool.Open, r store.Record) (made store.Record, err error) {
 	space, err := o.Disk.Space()
 	if err != nil {
 		return r, fmt.Errorf("read the filesystem's free space: %w", err)
@@ -234,12 +234,12 @@ func complete(ctx context.Context, o *pool.Open, id string) error {
 	return fmt.Errorf("%w: %s; try again", recovery.ErrMoving, id)
 }
 
-func stage(o *pool.Open, r records.Record, staged string) (_ records.Record, err error) {
-	mode := records.FileMode(r.Mode)
+func stage(o *pool.Open, r store.Record, staged string) (_ store.Record, err error) {
+	mode := store.FileMode(r.Mode)
 	r.Backend, r.Node = o.Backend.Name, o.Room
 	r.QuotaID, err = o.Limits.Make(staged, mode, r.Limit(), func(id quota.ID) error {
 		r.QuotaID = id
-		return records.Prepare(o.Disk, r) // before the directory: an fsync after it may be a commit of the filesystem
+		return store.Prepare(o.Disk, r) // before the directory: an fsync after it may be a commit of the filesystem
 	})
 	if err == nil && (r.UID != 0 || r.GID != 0) {
 		if err = o.Disk.Own(staged, r.UID, r.GID, mode); err != nil {
@@ -257,7 +257,7 @@ func place(o *pool.Open, id, staged string) error {
 	if err := between(o.Disk, staged, disk.StagingDir); err != nil {
 		return err
 	}
-	if err := records.Place(o.Disk, id); err != nil {
+	if err := store.Place(o.Disk, id); err != nil {
 		return recovery.Moving(o.Disk, err)
 	}
 	return between(o.Disk, disk.VolumesDir)
@@ -287,11 +287,11 @@ func undo(ctx context.Context, o *pool.Open, id string, moved bool) error {
 }
 
 func withdraw(ctx context.Context, o *pool.Open, id string) error {
-	r, err := records.Read(o.Disk, id)
+	r, err := store.Read(o.Disk, id)
 	switch {
 	case err == nil && r.Node == o.Room:
 		return nil
-	case err != nil && !errors.Is(err, records.ErrNotFound):
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return err
 	}
 	return recovery.Apply(ctx, o.Disk, o.Limits, id, recovery.Survey{Staged: true})

@@ -17,7 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -180,7 +180,7 @@ func synchronised() bool { return true }
 
 func spec(id string) volume.Spec {
 	return volume.Spec{
-		ID: id, Pool: "local", Bytes: mebibyte, Mode: 0o777, OnDelete: records.Trash,
+		ID: id, Pool: "local", Bytes: mebibyte, Mode: 0o777, OnDelete: store.Trash,
 		Claim: nodeapi.Claim{Namespace: "ns", Name: "claim"},
 	}
 }

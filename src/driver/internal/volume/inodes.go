@@ -6,28 +6,28 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // withInodes gives a record the inode limit that its size is worth, where its class names none. An inline volume gets
 // no more than that, whatever its pod says: the class is the admin's.
-func withInodes(b quota.Backend, r records.Record, space disk.Space) records.Record {
+func withInodes(b quota.Backend, r store.Record, space disk.Space) store.Record {
 	most := b.Inodes(r.Bytes, space)
 	if r.Ephemeral && most > 0 && (r.Inodes == 0 || r.Inodes > most) {
-		r.InodesFrom = records.Derived
+		r.InodesFrom = store.Derived
 	}
-	if r.InodesFrom == records.Derived {
+	if r.InodesFrom == store.Derived {
 		r.Inodes = most
 	}
 	if r.Inodes == 0 {
-		r.InodesFrom = records.FromClass
+		r.InodesFrom = store.FromClass
 	}
 	return r
 }
 
 // setInodes makes n the inode limit of a volume, in the record first: recovery sets what that says.
-func setInodes(o *pool.Open, r records.Record, n int64) (records.Record, error) {
+func setInodes(o *pool.Open, r store.Record, n int64) (store.Record, error) {
 	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
 	switch used := usage[r.QuotaID].Inodes; {
 	case err != nil:
@@ -39,8 +39,8 @@ func setInodes(o *pool.Open, r records.Record, n int64) (records.Record, error) 
 	case n > 0 && n < used:
 		return r, fmt.Errorf("%w: inodes: %d: it has %d files and directories", ErrBelowUse, n, used)
 	}
-	r.Inodes, r.InodesFrom = n, records.FromAdmin
-	if err := records.Replace(o.Disk, r); err != nil {
+	r.Inodes, r.InodesFrom = n, store.FromAdmin
+	if err := store.Replace(o.Disk, r); err != nil {
 		return r, err
 	}
 	if _, err = o.Enter(r); err == nil {
@@ -50,8 +50,8 @@ func setInodes(o *pool.Open, r records.Record, n int64) (records.Record, error) 
 }
 
 // enough raises a derived inode limit to what a restored directory has, and a quarter more.
-func enough(o *pool.Open, r records.Record) (records.Record, error) {
-	if r.InodesFrom != records.Derived {
+func enough(o *pool.Open, r store.Record) (store.Record, error) {
+	if r.InodesFrom != store.Derived {
 		return r, nil
 	}
 	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
@@ -70,11 +70,11 @@ func enough(o *pool.Open, r records.Record) (records.Record, error) {
 	if r.Inodes == was.Inodes {
 		return r, nil
 	}
-	return r, records.Replace(o.Disk, r)
+	return r, store.Replace(o.Disk, r)
 }
 
 // hold sets the limit of a volume whose directory counts to its ID again.
-func hold(o *pool.Open, r records.Record) error {
+func hold(o *pool.Open, r store.Record) error {
 	r, err := enough(o, r)
 	if err == nil {
 		err = o.Limits.Set(r.ID, r.QuotaID, r.Limit())

@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -67,7 +67,7 @@ func (l *Locked) Has(ctx context.Context, id string) (in string, found bool, err
 	if in, found = l.knows(id); found { // an operation may have begun meanwhile
 		return in, true, nil
 	}
-	if errors.Is(err, records.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return "", false, nil
 	}
 	return "", false, err
@@ -116,8 +116,8 @@ func (l *Locked) Unpublish(ctx context.Context, id, target string) error {
 }
 
 // Adopt is Manager.Adopt under the id's lock.
-func (l *Locked) Adopt(ctx context.Context, id string, bytes int64) (records.Record, error) {
-	return result(ctx, l, id, func(ctx context.Context) (records.Record, error) { return l.Manager.Adopt(ctx, id, bytes) })
+func (l *Locked) Adopt(ctx context.Context, id string, bytes int64) (store.Record, error) {
+	return result(ctx, l, id, func(ctx context.Context) (store.Record, error) { return l.Manager.Adopt(ctx, id, bytes) })
 }
 
 // Discard is Manager.Discard under the id's lock.

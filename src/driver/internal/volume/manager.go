@@ -15,8 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -84,9 +84,9 @@ func New(c Config) (*Manager, error) {
 }
 
 // find runs do on the open pool that has a volume's record. Errors as of search.
-func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, records.Record) error) error {
+func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, store.Record) error) error {
 	return m.search(ctx, id, func(o *pool.Open) (bool, error) {
-		r, err := records.Read(o.Disk, id)
+		r, err := store.Read(o.Disk, id)
 		if err != nil {
 			return false, err
 		}
@@ -95,7 +95,7 @@ func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, recor
 	})
 }
 
-// search runs look on open pools until it has found a volume, on those first that know it. records.ErrNotFound where
+// search runs look on open pools until it has found a volume, on those first that know it. store.ErrNotFound where
 // every pool that can be used was asked; pool.ErrAbsent where one that this node has used cannot be.
 func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (found bool, err error)) error {
 	if err := nodeapi.ValidateID(id); err != nil {
@@ -116,7 +116,7 @@ func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (
 		switch {
 		case found:
 			return err
-		case err == nil, errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere), errors.Is(err, records.ErrNotFound):
+		case err == nil, errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere), errors.Is(err, store.ErrNotFound):
 		default:
 			troubles = append(troubles, err)
 		}
@@ -128,14 +128,14 @@ func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (
 		return fmt.Errorf("%w: volume %s may be in a pool that cannot be used now: %s",
 			pool.ErrAbsent, id, strings.Join(absent, "; "))
 	}
-	return fmt.Errorf("%w: no pool on this node has %s", records.ErrNotFound, id)
+	return fmt.Errorf("%w: no pool on this node has %s", store.ErrNotFound, id)
 }
 
 // findOrAdopt is find, and where there is no record a look at the PersistentVolume: it may name a directory that
 // another driver made, or a pool that cannot be used here.
-func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open, records.Record) error) error {
+func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open, store.Record) error) error {
 	missing := m.find(ctx, id, do)
-	if !errors.Is(missing, records.ErrNotFound) {
+	if !errors.Is(missing, store.ErrNotFound) {
 		return missing
 	}
 	pv, ok, err := m.Cluster.Get(ctx, id)
@@ -152,7 +152,7 @@ func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open
 }
 
 // dataOf looks at the directory of a volume, which must be there.
-func dataOf(o *pool.Open, r records.Record) (disk.Info, error) {
+func dataOf(o *pool.Open, r store.Record) (disk.Info, error) {
 	info, ok, err := recovery.Directory(o.Disk, r.ID)
 	if err == nil && !ok {
 		err = lost(r)
@@ -160,7 +160,7 @@ func dataOf(o *pool.Open, r records.Record) (disk.Info, error) {
 	return info, err
 }
 
-func lost(r records.Record) error {
+func lost(r store.Record) error {
 	return fmt.Errorf("%w: the record of %s is there but its directory csi/%s in pool %s is gone; restore it, or delete "+
 		"the claim", ErrLost, r.ID, r.ID, r.Pool)
 }
@@ -173,7 +173,7 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v 
 	if err != nil {
 		return Volume{}, err
 	}
-	err = m.findOrAdopt(ctx, id, func(o *pool.Open, r records.Record) error {
+	err = m.findOrAdopt(ctx, id, func(o *pool.Open, r store.Record) error {
 		_, err := dataOf(o, r)
 		switch {
 		case err != nil:
@@ -201,7 +201,7 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v 
 	return v, err
 }
 
-func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
+func grow(o *pool.Open, r store.Record, size int64) (store.Record, error) {
 	v, err := o.Enter(r)
 	if err == nil {
 		err = growable(o, r, v, size)
@@ -220,14 +220,14 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 	defer release()
 	grown := r
 	grown.Bytes = size
-	if r.InodesFrom == records.Derived {
+	if r.InodesFrom == store.Derived {
 		grown.Inodes = max(r.Inodes, o.Backend.Inodes(size, space))
 	}
 	if v.Counted {
 		err = o.Limits.Set(r.ID, r.QuotaID, grown.Limit())
 	}
 	if err == nil {
-		err = records.Replace(o.Disk, grown)
+		err = store.Replace(o.Disk, grown)
 	}
 	if err != nil {
 		return r, errors.Join(err, reread(o, r.ID))
@@ -239,7 +239,7 @@ func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
 }
 
 // growable refuses a size that would mean nothing, and one below what is used already.
-func growable(o *pool.Open, r records.Record, v ledger.Volume, size int64) error {
+func growable(o *pool.Open, r store.Record, v ledger.Volume, size int64) error {
 	switch {
 	case r.QuotaID != 0 && !v.Counted:
 		return fmt.Errorf("%w, so a new size would mean nothing: %s", ErrNotEnforced, notEnforced(o, r))
@@ -258,7 +258,7 @@ func growable(o *pool.Open, r records.Record, v ledger.Volume, size int64) error
 
 // growShared looks whether there is room. Nothing holds a volume of a shared pool to a size, and a record that was
 // written again could be of a volume that another node deletes.
-func growShared(o *pool.Open, r records.Record, size int64) (records.Record, error) {
+func growShared(o *pool.Open, r store.Record, size int64) (store.Record, error) {
 	if _, err := o.Enter(r); err != nil {
 		return r, err
 	}
@@ -277,7 +277,7 @@ func growShared(o *pool.Open, r records.Record, size int64) (records.Record, err
 
 // reread makes limit and promise those of the record that a failed write has left.
 func reread(o *pool.Open, id string) error {
-	r, err := records.Read(o.Disk, id)
+	r, err := store.Read(o.Disk, id)
 	if err == nil {
 		_, err = o.Enter(r)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -19,11 +19,11 @@ import (
 // else mounted at the target is not.
 func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 	if q.Inline == nil {
-		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r records.Record) error { return m.publish(o, r, q) })
+		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r store.Record) error { return m.publish(o, r, q) })
 	}
 	err := m.publishInline(ctx, q)
-	if errors.Is(err, records.ErrNotFound) {
-		is := records.Record{ID: q.ID, Bytes: q.Inline.Bytes, Claim: q.Inline.Claim}
+	if errors.Is(err, store.ErrNotFound) {
+		is := store.Record{ID: q.ID, Bytes: q.Inline.Bytes, Claim: q.Inline.Claim}
 		in, tracked, err := m.trackInline(ctx, q.Target, is)
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 			return m.publishInline(ctx, q)
 		}
 	}
-	if !errors.Is(err, records.ErrNotFound) && !errors.Is(err, ErrLost) { // Create takes back what an earlier one left
+	if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, ErrLost) { // Create takes back what an earlier one left
 		return err
 	}
 	if _, err := m.Create(ctx, *q.Inline); err != nil {
@@ -46,7 +46,7 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 // publishInline publishes an inline volume that exists. It says itself in which pool it is, so no other pool matters.
 func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 	return m.Pools.Use(ctx, q.Inline.Pool, func(o *pool.Open) error {
-		r, err := records.Read(o.Disk, q.ID)
+		r, err := store.Read(o.Disk, q.ID)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 	})
 }
 
-func (m *Manager) publish(o *pool.Open, r records.Record, q PublishRequest) error {
+func (m *Manager) publish(o *pool.Open, r store.Record, q PublishRequest) error {
 	info, err := dataOf(o, r)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (m *Manager) publish(o *pool.Open, r records.Record, q PublishRequest) erro
 
 // seeToLimit looks before a pod writes whether a volume is held to its size. A quota in trouble must not keep pods from
 // their data: it is reported.
-func (m *Manager) seeToLimit(o *pool.Open, r records.Record) {
+func (m *Manager) seeToLimit(o *pool.Open, r store.Record) {
 	v, err := o.Enter(r)
 	if err != nil {
 		o.Log.Warn("cannot see to the limit of a volume", logging.KeyID, r.ID, logging.KeyError, err)
@@ -136,14 +136,14 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	if !inline || m.Published(id) {
 		return nil
 	}
-	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		if !r.Ephemeral {
 			return nil
 		}
 		return m.delete(ctx, o, r)
 	})
 	switch {
-	case errors.Is(err, records.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return m.deleted(ctx, id)
 	case err != nil && !known:
 		m.Log.Warn("cannot see whether an unpublished volume was an inline one", logging.KeyID, id, logging.KeyError, err)
@@ -200,14 +200,14 @@ func (m *Manager) unused(id string, data disk.Info) error {
 // Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one
 // that is published is refused, one whose data is gone is retired.
 func (m *Manager) Delete(ctx context.Context, id string) error {
-	err := m.findOrAdopt(ctx, id, func(o *pool.Open, r records.Record) error { return m.delete(ctx, o, r) })
-	if errors.Is(err, records.ErrNotFound) {
+	err := m.findOrAdopt(ctx, id, func(o *pool.Open, r store.Record) error { return m.delete(ctx, o, r) })
+	if errors.Is(err, store.ErrNotFound) {
 		return m.deleted(ctx, id)
 	}
 	return err
 }
 
-func (m *Manager) delete(ctx context.Context, o *pool.Open, r records.Record) error {
+func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) error {
 	info, ok, err := recovery.Directory(o.Disk, r.ID)
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func (m *Manager) deleted(ctx context.Context, id string) error {
 }
 
 // retire ends a volume without a directory in csi/ as recovery would; where nothing of it is left, its record goes.
-func (m *Manager) retire(ctx context.Context, o *pool.Open, r records.Record) error {
+func (m *Manager) retire(ctx context.Context, o *pool.Open, r store.Record) error {
 	id := r.ID
 	s, _, err := recovery.Look(o.Disk, id)
 	if err != nil {

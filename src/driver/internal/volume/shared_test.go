@@ -14,8 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -98,7 +98,7 @@ func encounters() []encounter {
 		{"deleted, and grown elsewhere", withVolume, deleteOne, func(t *testing.T, n *node, _ string) {
 			t.Helper()
 			_, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
-			if err != nil && !errors.Is(err, records.ErrNotFound) && !errors.Is(err, volume.ErrLost) {
+			if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, volume.ErrLost) {
 				t.Error(err)
 			}
 		}, (*node).sharedOnce},

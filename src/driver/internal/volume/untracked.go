@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -102,7 +102,7 @@ func (m *Manager) wasInline(ctx context.Context, id, target string) (inline, kno
 	if _, v, known := m.Pools.Find(id); known {
 		return v.Ephemeral, true, nil
 	}
-	if _, tracked, err := m.trackInline(ctx, target, records.Record{ID: id}); tracked || err != nil {
+	if _, tracked, err := m.trackInline(ctx, target, store.Record{ID: id}); tracked || err != nil {
 		return tracked, tracked, err
 	}
 	inline = strings.HasPrefix(id, inlinePrefix) &&
@@ -112,7 +112,7 @@ func (m *Manager) wasInline(ctx context.Context, id, target string) (inline, kno
 
 // trackInline writes the record of an untracked directory that is, as the kubelet has noted beside the target, an
 // inline volume: another driver made it, for a pod that has outlived that.
-func (m *Manager) trackInline(ctx context.Context, target string, r records.Record) (in string, ok bool, err error) {
+func (m *Manager) trackInline(ctx context.Context, target string, r store.Record) (in string, ok bool, err error) {
 	for name, ids := range m.Pools.Untracked() {
 		if !slices.Contains(ids, r.ID) || !m.IsInline(r.ID, target) {
 			continue

@@ -16,8 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -43,12 +43,12 @@ var (
 type Spec struct {
 	ID, Pool        string
 	Bytes, MaxBytes int64 // the size asked for, and the largest acceptable one, 0 for no limit
-	// Inodes limits the number of files, 0 means no limit; with InodesFrom records.Derived the size decides.
+	// Inodes limits the number of files, 0 means no limit; with InodesFrom store.Derived the size decides.
 	Inodes     int64
-	InodesFrom records.InodesFrom
+	InodesFrom store.InodesFrom
 	Mode       fs.FileMode // of the volume's root directory, as UID and GID
 	UID, GID   int
-	OnDelete   records.Disposal
+	OnDelete   store.Disposal
 	Claim      nodeapi.Claim
 	Parameters map[string]string // kept in the record as they were given
 	Ephemeral  bool              // an inline volume, the only kind that Unpublish deletes
@@ -56,7 +56,7 @@ type Spec struct {
 
 // Volume is what the manager answers about a volume.
 type Volume struct {
-	records.Record
+	store.Record
 	Enforcement quota.Enforcement
 }
 
@@ -93,7 +93,7 @@ type PublishRequest struct {
 
 // Get answers what a volume is and how it is.
 func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err error) {
-	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		_, ok, err := recovery.Directory(o.Disk, id)
 		v = answer(o, r)
 		switch {
@@ -109,12 +109,12 @@ func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err e
 	return v, h, err
 }
 
-func answer(o *pool.Open, r records.Record) Volume {
+func answer(o *pool.Open, r store.Record) Volume {
 	return Volume{Record: r, Enforcement: o.Enforcement(r.ID)}
 }
 
 // notEnforced says why a volume that has an ID is not held to its size, and what to do.
-func notEnforced(o *pool.Open, r records.Record) string {
+func notEnforced(o *pool.Open, r store.Record) string {
 	if !o.Backend.Enforces() {
 		return fmt.Sprintf("the quota that kept volume %s to its size is off: %s", r.ID, o.Backend.Reason)
 	}
@@ -124,7 +124,7 @@ func notEnforced(o *pool.Open, r records.Record) string {
 
 // Stats is the use of a volume published at a path (any path where it is mounted).
 func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err error) {
-	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		info, ok, err := recovery.Directory(o.Disk, id)
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err erro
 			return err
 		}
 		if !mount.Mounted || (ok && !same(mount, info)) {
-			return fmt.Errorf("%w: volume %s is not published at volume_path %s", records.ErrNotFound, id, path)
+			return fmt.Errorf("%w: volume %s is not published at volume_path %s", store.ErrNotFound, id, path)
 		}
 		s, err = m.stats(o, r)
 		return err
@@ -147,7 +147,7 @@ func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err erro
 const checkAgain = 5 * time.Minute
 
 // stats is the use of a volume held to its size, whose room ends with the filesystem's, else of the whole filesystem.
-func (m *Manager) stats(o *pool.Open, r records.Record) (Stats, error) {
+func (m *Manager) stats(o *pool.Open, r store.Record) (Stats, error) {
 	space, err := o.Disk.Space()
 	if err != nil {
 		return Stats{}, fmt.Errorf("read the filesystem's use: %w", err)
@@ -276,7 +276,7 @@ func (m *Manager) read(ctx context.Context, name string, ids []string) ([]Volume
 	}
 	found, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (found []Volume, _ error) {
 		for _, id := range ids {
-			if r, err := records.Read(o.Disk, id); err == nil {
+			if r, err := store.Read(o.Disk, id); err == nil {
 				r.Pool = name
 				found = append(found, answer(o, r))
 			}

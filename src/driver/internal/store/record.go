@@ -1,6 +1,6 @@
-// Package records keeps a pool's volume records on its own disk, one JSON file a volume, each written so that a crash
-// leaves the old state or the new one.
-package records
+// Package store is one volume's files, and the order of steps that survives a crash: its record on the pool's own disk,
+// a JSON file that is written so that a crash leaves the old state or the new one.
+package store
 
 import (
 	"encoding/json"
