@@ -19,10 +19,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
@@ -146,7 +146,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.pools, err = pool.New(pool.Config{
 		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: d.cluster,
 		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.log, Now: time.Now,
-		Synchronised: trash.Synchronised, Node: d.nodeName, Alone: d.controller == "",
+		Synchronised: purge.Synchronised, Node: d.nodeName, Alone: d.controller == "",
 		SystemPaths: []string{"/", d.kubeletDir, d.stateDir}, OSPaths: []string{"/", d.kubeletDir},
 	})
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -24,7 +24,7 @@ type Pool struct {
 	spec   poolspec.Pool
 	host   disk.Host
 	ledger *ledger.Ledger
-	worker *trash.Worker
+	worker *purge.Worker
 	log    *slog.Logger
 	left   bool // the configuration no longer has it; spec is what the node remembers
 
@@ -52,7 +52,7 @@ type state struct {
 	seen   time.Time // the last look at the disk, which gave:
 	space  disk.Space
 	withOS *bool // on a filesystem of the operating system; nil where that cannot be seen
-	trash  trash.Summary
+	trash  purge.Summary
 
 	usageRead, usageDue time.Time // what volumes use: when it was read last, and when it may be read again
 	cleanDue            time.Time // what interrupted creates left: when removing it is tried again
@@ -80,7 +80,7 @@ func (p *Pool) update(change func(*state)) {
 // NotChecked is the reason of a pool that has not been looked at yet, since the driver started.
 const NotChecked = "NotChecked"
 
-func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
+func newPool(set *Set, spec poolspec.Pool, purger *purge.Purger) *Pool {
 	p := &Pool{
 		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Log),
 		log: set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path),

@@ -14,7 +14,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -25,7 +24,7 @@ func (n *node) discard(t *testing.T, pool, id string) {
 	must(t, n.Use(t.Context(), pool, func(o *Open) error {
 		r, err := store.Read(o.Disk, id)
 		if err == nil {
-			err = trash.Discard(o.Disk, r, false, n.clock.Now())
+			err = store.Discard(o.Disk, r, false, n.clock.Now())
 		}
 		o.Ledger.Drop(id)
 		return err
@@ -36,7 +35,7 @@ func (n *node) discard(t *testing.T, pool, id string) {
 func (n *node) inTrash(t *testing.T, pool string) (ids []string) {
 	t.Helper()
 	must(t, n.Use(t.Context(), pool, func(o *Open) error {
-		entries, troubles, err := trash.Entries(o.Disk, "")
+		entries, troubles, err := store.Entries(o.Disk, "")
 		for _, e := range entries {
 			ids = append(ids, e.ID)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -282,7 +282,7 @@ func ensureLayout(d disk.FS) error {
 			return err
 		}
 	}
-	return trash.EnsureSpare(d)
+	return store.EnsureSpare(d)
 }
 
 // hasNoVolumes reports whether csi/ has nothing but the driver's own directory.

@@ -14,7 +14,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -170,7 +169,7 @@ func rooms() []string { return []string{disk.TrashDir, disk.StagingDir} }
 func (p *Pool) takeOver(own, room disk.FS, name, node string) error {
 	dir, base := path.Split(name)
 	err := disk.Whole(own).Rename(path.Join(dir, node, base), path.Join(dir, p.set.Node, base))
-	if errors.Is(err, fs.ErrExist) && base == trash.SpareName {
+	if errors.Is(err, fs.ErrExist) && base == store.SpareName {
 		return room.Remove(name)
 	}
 	return err

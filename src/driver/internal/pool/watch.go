@@ -10,9 +10,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -174,9 +174,9 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 		return false
 	}
 	full := p.ledger.Short()
-	var summary trash.Summary
+	var summary purge.Summary
 	var err error
-	trash.Idle(func() { summary, err = p.worker.Purge(ctx, o.Disk, o.Limits, full) })
+	purge.Idle(func() { summary, err = p.worker.Purge(ctx, o.Disk, o.Limits, full) })
 	if err != nil && ctx.Err() == nil {
 		p.log.Error("cannot purge the trash", logging.KeyError, err)
 	}

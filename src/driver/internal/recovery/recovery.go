@@ -16,7 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -189,7 +188,7 @@ func Apply(ctx context.Context, d disk.FS, limits quota.Limits, id string, s Sur
 	case FinishCreate:
 		return Moving(d, finishCreate(d, s.Node, id))
 	case FinishDelete:
-		return Moving(d, trash.Finish(disk.RoomOf(d, s.Node), s.Unfinished, id))
+		return Moving(d, store.Finish(disk.RoomOf(d, s.Node), s.Unfinished, id))
 	case DropStaged:
 		return dropStaged(ctx, d, limits, id)
 	case Healthy, Untracked:

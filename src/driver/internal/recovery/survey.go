@@ -14,7 +14,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -117,7 +116,7 @@ func readRecord(d disk.FS, id string) (s Survey, r store.Record, err error) {
 }
 
 func unfinished(d disk.FS, id string) (name string, err error) {
-	entries, troubles, err := trash.Entries(d, id)
+	entries, troubles, err := store.Entries(d, id)
 	for _, e := range entries {
 		if e.Unfinished {
 			name = max(name, e.Name)
@@ -250,7 +249,7 @@ func (r run) names(dir string, surveys map[string]Survey, note func(s *Survey, i
 
 // trash notes interrupted deletes, and removes the entries of those that had moved nothing yet.
 func (r run) trash(surveys map[string]Survey) error {
-	entries, troubles, err := trash.Entries(r.Disk, "")
+	entries, troubles, err := store.Entries(r.Disk, "")
 	for _, trouble := range troubles {
 		r.log("a trash entry is left alone", "", trouble)
 	}
@@ -261,7 +260,7 @@ func (r run) trash(surveys map[string]Survey) error {
 			surveys[e.ID] = s
 		}
 		if e.Empty && !s.Broken && !r.ReadOnly {
-			if err := trash.RemoveEmpty(r.Disk, e.Name); err != nil {
+			if err := store.RemoveEmpty(r.Disk, e.Name); err != nil {
 				r.log("a trash entry is left alone", e.ID, err)
 			}
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -166,7 +166,7 @@ func (n *node) purge(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		purger := trash.NewPurger(trash.NewClock(n.clock.Now, synchronised, state))
+		purger := purge.NewPurger(purge.NewClock(n.clock.Now, synchronised, state))
 		worker := purger.For(s, slog.New(slog.DiscardHandler))
 		errs = append(errs, n.set.Use(ctx, s.Name, func(o *pool.Open) error {
 			_, err := worker.Purge(ctx, o.Disk, o.Limits, false)

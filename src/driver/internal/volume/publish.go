@@ -10,7 +10,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -227,7 +226,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 		state, err := o.Limits.Check(r.ID, r.QuotaID)
 		ordered = err == nil && state.Ordered
 	}
-	if err := trash.Discard(o.Disk, r, ordered, m.Now()); err != nil {
+	if err := store.Discard(o.Disk, r, ordered, m.Now()); err != nil {
 		return fmt.Errorf("delete volume %s: %w", r.ID, recovery.Moving(o.Disk, err))
 	}
 	o.Ledger.Drop(r.ID)
@@ -242,7 +241,7 @@ func (m *Manager) deleted(ctx context.Context, id string) error {
 		return nil
 	}
 	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-		if err := trash.Sync(o.Disk, id); err != nil {
+		if err := store.Sync(o.Disk, id); err != nil {
 			return err
 		}
 		o.Ledger.Drop(id)

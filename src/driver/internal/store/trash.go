@@ -1,6 +1,4 @@
-// Package trash is where deleted volumes wait: a directory <id>.<n> for each in .hpp/trash, with the volume's data and,
-// once the delete is complete, its record. n is the time of the delete in milliseconds since 1970.
-package trash
+package store
 
 import (
 	"cmp"
@@ -14,16 +12,17 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
+// DataName and RecordName are what an entry of the trash has.
 const (
-	dataName   = "data"
-	recordName = "record.json"
+	DataName   = "data"
+	RecordName = "record.json"
 )
 
-// Entry is one directory in the trash.
+// Entry is one directory in the trash, where deleted volumes wait: <id>.<n> in .hpp/trash, with the volume's data and,
+// once the delete is complete, its record. n is the time of the delete in milliseconds since 1970.
 type Entry struct {
 	Name, ID string
 	Deleted  time.Time
@@ -36,7 +35,7 @@ type Entry struct {
 // Discard moves a volume's data and then its record into a new entry. Destinations are synced before sources, so that a
 // crash can never forget both; where the data is ordered (quota.State), only at the end. An error leaves a state that
 // recovery or a repeated Discard completes.
-func Discard(d disk.FS, r store.Record, ordered bool, now time.Time) error {
+func Discard(d disk.FS, r Record, ordered bool, now time.Time) error {
 	between := disk.SyncAll
 	if ordered {
 		between = func(disk.FS, ...string) error { return nil }
@@ -48,7 +47,7 @@ func Discard(d disk.FS, r store.Record, ordered bool, now time.Time) error {
 	if err := between(d, disk.TrashDir); err != nil {
 		return errors.Join(err, d.Remove(entry))
 	}
-	if err := moveData(d, r.ID, path.Join(entry, dataName)); err != nil {
+	if err := moveData(d, r.ID, path.Join(entry, DataName)); err != nil {
 		return errors.Join(fmt.Errorf("move volume %s into the trash: %w", r.ID, err), d.Remove(entry))
 	}
 	if err := between(d, entry, "."); err != nil {
@@ -76,19 +75,19 @@ func Finish(d disk.FS, name, id string) error {
 	if err := disk.SyncAll(d, entry, "."); err != nil { // the rename may not be durable yet
 		return err
 	}
-	both, err := sameFile(d, store.Path(id), path.Join(entry, recordName))
+	both, err := sameFile(d, Path(id), path.Join(entry, RecordName))
 	if err != nil {
 		return err
 	}
 	if both { // the move was cut in half: only the old name is left to remove
-		return store.Remove(d, id)
+		return Remove(d, id)
 	}
 	return moveRecord(d, entry, id)
 }
 
 // Sync makes the deletes of a volume durable, their new names before the old ones are gone.
 func Sync(d disk.FS, id string) error {
-	entries, err := list(d)
+	entries, err := ListTrash(d)
 	if err != nil {
 		return err
 	}
@@ -160,14 +159,14 @@ func EnsureSpare(d disk.FS) error {
 }
 
 func moveRecord(d disk.FS, entry, id string) error {
-	if err := d.Rename(store.Path(id), path.Join(entry, recordName)); err != nil {
+	if err := d.Rename(Path(id), path.Join(entry, RecordName)); err != nil {
 		return fmt.Errorf("move the record of volume %s into the trash: %w", id, err)
 	}
 	return disk.SyncAll(d, entry, disk.VolumesDir)
 }
 
-// list gives the entries by their names alone. Names that are not <id>.<n> are not the driver's and passed over.
-func list(d disk.Reader) ([]Entry, error) {
+// ListTrash gives the entries by their names alone. Names that are not <id>.<n> are not the driver's and passed over.
+func ListTrash(d disk.Reader) ([]Entry, error) {
 	content, err := d.ReadDir(disk.TrashDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the trash: %w", err)
@@ -184,7 +183,7 @@ func list(d disk.Reader) ([]Entry, error) {
 // Entries lists the trash, of one volume or with an empty id of all, and looks into each entry. One that cannot be
 // read is in troubles, and is nobody else's trouble.
 func Entries(d disk.FS, id string) (entries []Entry, troubles []error, err error) {
-	all, err := list(d)
+	all, err := ListTrash(d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -215,9 +214,9 @@ func inspect(d disk.FS, e *Entry) error {
 		has[c.Name] = true
 	}
 	e.Empty = len(content) == 0
-	e.Unfinished = has[dataName]
-	if has[recordName] {
-		e.Unfinished, err = sameFile(d, store.Path(e.ID), path.Join(entry, recordName))
+	e.Unfinished = has[DataName]
+	if has[RecordName] {
+		e.Unfinished, err = sameFile(d, Path(e.ID), path.Join(entry, RecordName))
 	}
 	return err
 }

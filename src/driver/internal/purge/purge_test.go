@@ -1,4 +1,4 @@
-package trash
+package purge
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -131,7 +132,7 @@ func (m *machine) purge(t *testing.T) Summary {
 // ids are those that are in the trash.
 func (m *machine) ids(t *testing.T) []string {
 	t.Helper()
-	entries, err := list(m)
+	entries, err := store.ListTrash(m)
 	must(t, err)
 	var ids []string
 	for _, e := range entries {
@@ -242,6 +243,41 @@ func TestNamesOfOthersAreLeftAlone(t *testing.T) {
 	if must(t, err); len(entries) != 9 { // and the spare directory
 		t.Errorf("left: %v", entries)
 	}
+}
+
+// TestDiscardOnAFullDisk takes the spare directory, and purging makes another once there is room.
+func TestDiscardOnAFullDisk(t *testing.T) {
+	m := newMachine(t)
+	must(t, store.EnsureSpare(m))
+	for _, id := range []string{"pvc-1", "pvc-2"} {
+		m.memory.AddFile("/pool/csi/"+store.Path(id), record(id, store.Trash, 0))
+		m.memory.AddFile("/pool/csi/"+id+"/precious", []byte("kept"))
+	}
+	discard := func(id string) error { return store.Discard(m, store.Record{ID: id}, false, m.wall) }
+	isWhole := func(id string) {
+		t.Helper()
+		entries, troubles, err := store.Entries(m, id)
+		if err != nil || len(troubles) > 0 || len(entries) != 1 || entries[0].Unfinished {
+			t.Fatalf("%+v, %v, %v", entries, troubles, err)
+		}
+		data, err := m.ReadFile(path.Join(disk.TrashDir, entries[0].Name, store.DataName, "precious"))
+		if err != nil || string(data) != "kept" {
+			t.Errorf("%s: %q, %v", id, data, err)
+		}
+	}
+	m.memory.SetFull("/pool", true)
+	must(t, store.EnsureSpare(m))
+	must(t, discard("pvc-1"))
+	isWhole("pvc-1")
+	if err := discard("pvc-2"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("without a spare directory: %v", err)
+	}
+	m.purge(t)
+	m.memory.SetFull("/pool", false)
+	m.purge(t)
+	m.memory.SetFull("/pool", true)
+	must(t, discard("pvc-2"))
+	isWhole("pvc-2")
 }
 
 // TestOneEntrysTroubleKeepsNoOther, and is said again no sooner than in ten minutes.
@@ -357,7 +393,7 @@ func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 				again.purge(t)
 				again.pass(time.Hour)
 			}
-			entries, _, err := Entries(again, "")
+			entries, _, err := store.Entries(again, "")
 			must(t, err)
 			for _, e := range entries {
 				if !e.Empty { // recovery removes those
