@@ -55,7 +55,7 @@ func table() []row {
 	otherSize := map[verb]codes.Code{resize: codes.OutOfRange}
 	elsewhere := map[verb]codes.Code{create: codes.ResourceExhausted}
 	return []row{
-		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy}},
+		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy, store.ErrConcurrent}},
 		{codes.InvalidArgument, nil, []error{
 			nodeapi.ErrInvalidID, store.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
 		}},

@@ -137,6 +137,7 @@ func TestCodes(t *testing.T) {
 		{create, ledger.ErrNoSpace, codes.ResourceExhausted},
 		{create, ledger.ErrClosed, codes.ResourceExhausted},
 		{create, ledger.ErrBusy, codes.Aborted},
+		{create, store.ErrConcurrent, codes.Aborted},
 		{create, quota.ErrUnsupported, codes.ResourceExhausted},
 		{create, quota.ErrExhausted, codes.ResourceExhausted},
 		{create, quota.ErrTooSmall, codes.OutOfRange},

@@ -96,14 +96,11 @@ func newPool(set *Set, spec poolspec.Pool, purger *purge.Purger) *Pool {
 
 // Open is a pool for the length of one operation.
 type Open struct {
+	store.Pool
 	Name string
 	// Room is this node's name in a shared pool, else "".
-	Room    string
-	Disk    disk.FS
-	Limits  quota.Limits
-	Backend quota.Backend
-	Ledger  *ledger.Ledger
-	Log     *slog.Logger
+	Room   string
+	Ledger *ledger.Ledger
 
 	pool   *Pool
 	marker *guard.Marker
@@ -116,9 +113,9 @@ func (p *Pool) open() *Open {
 	if known.id != "" && p.set.expects(p.spec.Name, known.id) {
 		if d, marker, err := p.openOwn(known.id); err == nil {
 			b := known.backend
+			files := store.Pool{Disk: d, Limits: b.On(d), Backend: b, ReadOnly: known.space.ReadOnly, Log: p.log}
 			return &Open{
-				Name: p.spec.Name, Room: disk.NodeOf(d), Disk: d, Limits: b.On(d), Backend: b, Ledger: p.ledger, Log: p.log,
-				pool: p, marker: marker,
+				Pool: files, Name: p.spec.Name, Room: disk.NodeOf(d), Ledger: p.ledger, pool: p, marker: marker,
 			}
 		}
 	}

@@ -187,7 +187,7 @@ func (p *Pool) recover(ctx context.Context, id string, first bool) (err error) {
 	if err != nil {
 		return err
 	}
-	result, err := recovery.Run(ctx, recovery.Pool{
+	result, err := recovery.Run(ctx, store.Pool{
 		Disk: d, Limits: b.On(d), Backend: b, ReadOnly: space.ReadOnly, Log: p.log,
 	})
 	if err != nil {

@@ -149,7 +149,7 @@ func (p *Pool) inherit(ctx context.Context, o *Open, node string) error {
 			return err
 		}
 	}
-	_, err := recovery.Run(ctx, recovery.Pool{Disk: room, Limits: o.Limits, Backend: o.Backend, Log: p.log})
+	_, err := recovery.Run(ctx, store.Pool{Disk: room, Limits: o.Limits, Backend: o.Backend, Log: p.log})
 	if err != nil {
 		return err
 	}

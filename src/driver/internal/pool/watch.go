@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -149,7 +149,7 @@ func (p *Pool) clean(ctx context.Context) {
 		return // the next check finds out why
 	}
 	defer func() { _ = d.Close() }()
-	left, err := recovery.Clean(ctx, d, known.backend.On(d))
+	left, err := store.Pool{Disk: d, Limits: known.backend.On(d)}.Clean(ctx)
 	if err != nil {
 		p.log.Warn("cannot remove what an interrupted create left", logging.KeyError, err)
 	}

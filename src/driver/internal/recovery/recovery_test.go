@@ -78,13 +78,15 @@ func open(tb testing.TB, machine *disktest.Disk) pool {
 	return pool{FS: d, machine: machine, limits: &limits{}}
 }
 
+func (p pool) store() store.Pool { return store.Pool{Disk: p, Limits: p.limits} }
+
 // run recovers the pool, whose backend enforces.
 func (p pool) run(t *testing.T) recovery.Result {
 	t.Helper()
-	return p.recover(t, recovery.Pool{})
+	return p.recover(t, store.Pool{})
 }
 
-func (p pool) recover(t *testing.T, with recovery.Pool) recovery.Result {
+func (p pool) recover(t *testing.T, with store.Pool) recovery.Result {
 	t.Helper()
 	with.Disk, with.Limits, with.Log = p, p.limits, slog.New(slog.DiscardHandler)
 	with.Backend = quota.Backend{Name: quota.Btrfs, Enforcement: quota.Strict}
@@ -398,7 +400,7 @@ func TestReadOnly(t *testing.T) {
 	p.limits.counts = map[string]quota.State{"pvc-2": {ID: 8, Limit: quota.Limit{Bytes: 1}}}
 	p.machine.SetReadOnly("/pool", true)
 	before, calls := tree(t, p), p.machine.Calls()
-	got := p.recover(t, recovery.Pool{ReadOnly: true})
+	got := p.recover(t, store.Pool{ReadOnly: true})
 	if v, ok := got.Volumes["pvc-2"]; !ok || !v.Counted || len(got.Refused) > 0 {
 		t.Errorf("%+v", got)
 	}

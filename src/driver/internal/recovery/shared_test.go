@@ -42,7 +42,7 @@ func TestANodeGoesOnWhileItsRoomIsCleared(t *testing.T) {
 		b := disk.RoomOf(sharedBy(t, host, "b"), "a")
 		reached, placed := false, false
 		host.Before(host.Steps()+step, func() { reached, placed = true, store.Place(a, "pvc-1") == nil })
-		_, err := recovery.Run(t.Context(), recovery.Pool{
+		_, err := recovery.Run(t.Context(), store.Pool{
 			Disk: b, Limits: &limits{}, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
@@ -54,8 +54,8 @@ func TestANodeGoesOnWhileItsRoomIsCleared(t *testing.T) {
 			}
 			return
 		}
-		s, _, err := recovery.Look(a, "pvc-1")
-		if verdict := s.Verdict(); err != nil || placed != (verdict == recovery.Healthy || verdict == recovery.FinishCreate) {
+		s, _, err := store.Pool{Disk: a}.Look("pvc-1")
+		if verdict := s.Verdict(); err != nil || placed != (verdict == store.Healthy || verdict == store.FinishCreate) {
 			t.Errorf("step %d: the record was placed: %v, and there is %+v, %v", step, placed, s, err)
 		}
 	}

@@ -1,5 +1,3 @@
-// Package store is one volume's files, and the order of steps that survives a crash: its record on the pool's own disk,
-// a JSON file that is written so that a crash leaves the old state or the new one.
 package store
 
 import (
@@ -46,7 +44,8 @@ const (
 // Version is the record format that this driver reads and writes.
 const Version = 2
 
-// Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json).
+// Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json), one a volume. It is written so that a
+// crash leaves the old state or the new one.
 type Record struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"`

@@ -69,8 +69,8 @@ func moveData(d disk.FS, from, to string) error {
 	return d.Rename(from, to)
 }
 
-// Finish completes a delete that was interrupted after the data had been moved.
-func Finish(d disk.FS, name, id string) error {
+// finishDelete completes a delete that was interrupted after the data had been moved.
+func finishDelete(d disk.FS, name, id string) error {
 	entry := path.Join(disk.TrashDir, name)
 	if err := disk.SyncAll(d, entry, "."); err != nil { // the rename may not be durable yet
 		return err

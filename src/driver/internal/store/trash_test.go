@@ -133,7 +133,7 @@ func TestDiscardClearsTheImmutableFlag(t *testing.T) {
 	}
 }
 
-// TestDiscardIsCompleted after a failure at any step: by another Discard, or by Finish.
+// TestDiscardIsCompleted after a failure at any step: by another Discard, or by finishDelete.
 func TestDiscardIsCompleted(t *testing.T) {
 	for step := 1; ; step++ {
 		m := newMachine(t)
@@ -152,7 +152,7 @@ func TestDiscardIsCompleted(t *testing.T) {
 		case err == nil:
 			must(t, Discard(m, r, false, m.now))
 		case i >= 0:
-			must(t, Finish(m, entries[i].Name, "pvc-1"))
+			must(t, finishDelete(m, entries[i].Name, "pvc-1"))
 		default:
 			must(t, Sync(m, "pvc-1"))
 		}

@@ -58,14 +58,14 @@ func (m *Manager) adopt(ctx context.Context, name string, pv nodeapi.PersistentV
 
 // track completes and writes the record of an untracked directory; ok is false where there is no such directory.
 func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
-	s, _, err := recovery.Look(o.Disk, r.ID)
-	if err != nil || s.Verdict() != recovery.Untracked {
+	s, _, err := o.Look(r.ID)
+	if err != nil || s.Verdict() != store.Untracked {
 		return false, err
 	}
 	if prepared, err := store.ReadPrepared(o.Disk, r.ID); err == nil && prepared.ID == r.ID {
 		return true, restore(o, prepared)
 	}
-	info, _, err := recovery.Directory(o.Disk, r.ID)
+	info, _, err := store.Directory(o.Disk, r.ID)
 	if err != nil {
 		return false, err
 	}
@@ -75,7 +75,7 @@ func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
 	r.Version, r.Pool, r.Backend, r.Adopted, r.Created = store.Version, o.Name, quota.Plain, true, m.Now().UTC()
 	r.Mode, r.UID, r.GID = store.POSIXMode(info.Mode), info.UID, info.GID
 	if err := store.Add(o.Disk, r); err != nil {
-		return false, fmt.Errorf("adopt volume %s: %w", r.ID, recovery.Moving(o.Disk, err))
+		return false, fmt.Errorf("adopt volume %s: %w", r.ID, store.AsConcurrent(o.Disk, err))
 	}
 	o.Ledger.Put(r.ID, recovery.Volume(r))
 	o.Tracked(r.ID)

@@ -93,32 +93,32 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 
 // create makes a volume in an open pool, after it has cleared what an earlier request left that was never answered.
 func (m *Manager) create(ctx context.Context, o *pool.Open, r store.Record) (Volume, error) {
-	s, existing, err := recovery.Look(o.Disk, r.ID)
+	s, existing, err := o.Look(r.ID)
 	if err != nil {
 		return Volume{}, err
 	}
 	switch s.Verdict() {
-	case recovery.Healthy:
+	case store.Healthy:
 		return repeat(o, existing, r)
-	case recovery.LostData:
+	case store.LostData:
 		existing.Pool = o.Name
 		return Volume{}, lost(existing)
-	case recovery.Refused:
+	case store.Refused:
 		_, err := store.Read(o.Disk, r.ID)
 		return Volume{}, err
-	case recovery.Untracked:
+	case store.Untracked:
 		return Volume{}, fmt.Errorf("%w: csi/%s is a directory that this driver did not make; move it away first",
 			ErrExists, r.ID)
-	case recovery.FinishCreate:
+	case store.FinishCreate:
 		if err := apply(ctx, o, r.ID, s); err != nil {
 			return Volume{}, err
 		}
 		return repeat(o, existing, r)
-	case recovery.UndoCreate, recovery.FinishDelete, recovery.DropStaged:
+	case store.UndoCreate, store.FinishDelete, store.DropStaged:
 		if err := apply(ctx, o, r.ID, s); err != nil {
 			return Volume{}, err
 		}
-	case recovery.Nothing:
+	case store.Nothing:
 	}
 	if r, err = build(ctx, o, r); err != nil {
 		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, o.Name, err)
@@ -127,8 +127,8 @@ func (m *Manager) create(ctx context.Context, o *pool.Open, r store.Record) (Vol
 }
 
 // apply is recovery.Apply where nobody waits for a limit to be removed: the pool tries that again.
-func apply(ctx context.Context, o *pool.Open, id string, s recovery.Survey) error {
-	err := recovery.Apply(ctx, o.Disk, o.Limits, id, s)
+func apply(ctx context.Context, o *pool.Open, id string, s store.Survey) error {
+	err := o.Apply(ctx, id, s)
 	if errors.Is(err, syscall.EBUSY) {
 		o.Leftover()
 		return nil
@@ -222,16 +222,16 @@ func move(o *pool.Open, staged, id string) (moved bool, err error) {
 
 // complete is move in a shared pool, where another node may have come to do it since the record was there.
 func complete(ctx context.Context, o *pool.Open, id string) error {
-	s, _, err := recovery.Look(o.Disk, id)
+	s, _, err := o.Look(id)
 	switch verdict := s.Verdict(); {
 	case err != nil:
 		return err
-	case verdict == recovery.FinishCreate:
+	case verdict == store.FinishCreate:
 		return apply(ctx, o, id, s)
-	case verdict == recovery.Healthy:
+	case verdict == store.Healthy:
 		return disk.SyncAll(o.Disk, ".")
 	}
-	return fmt.Errorf("%w: %s; try again", recovery.ErrMoving, id)
+	return fmt.Errorf("%w: %s; try again", store.ErrConcurrent, id)
 }
 
 func stage(o *pool.Open, r store.Record, staged string) (_ store.Record, err error) {
@@ -258,7 +258,7 @@ func place(o *pool.Open, id, staged string) error {
 		return err
 	}
 	if err := store.Place(o.Disk, id); err != nil {
-		return recovery.Moving(o.Disk, err)
+		return store.AsConcurrent(o.Disk, err)
 	}
 	return between(o.Disk, disk.VolumesDir)
 }
@@ -279,7 +279,7 @@ func undo(ctx context.Context, o *pool.Open, id string, moved bool) error {
 			return err
 		}
 	}
-	s, _, err := recovery.Look(o.Disk, id)
+	s, _, err := o.Look(id)
 	if err != nil {
 		return err
 	}
@@ -294,5 +294,5 @@ func withdraw(ctx context.Context, o *pool.Open, id string) error {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return err
 	}
-	return recovery.Apply(ctx, o.Disk, o.Limits, id, recovery.Survey{Staged: true})
+	return o.Apply(ctx, id, store.Survey{Staged: true})
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -58,8 +57,8 @@ func (l *Locked) Has(ctx context.Context, id string) (in string, found bool, err
 	}
 	err = l.search(ctx, id, func(o *pool.Open) (bool, error) {
 		in = o.Name
-		s, _, err := recovery.Look(o.Disk, id)
-		return err == nil && s.Verdict() != recovery.Nothing, err
+		s, _, err := o.Look(id)
+		return err == nil && s.Verdict() != store.Nothing, err
 	})
 	if err == nil {
 		return in, true, nil

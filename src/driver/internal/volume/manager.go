@@ -15,7 +15,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
@@ -153,7 +152,7 @@ func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open
 
 // dataOf looks at the directory of a volume, which must be there.
 func dataOf(o *pool.Open, r store.Record) (disk.Info, error) {
-	info, ok, err := recovery.Directory(o.Disk, r.ID)
+	info, ok, err := store.Directory(o.Disk, r.ID)
 	if err == nil && !ok {
 		err = lost(r)
 	}

@@ -207,7 +207,7 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 }
 
 func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) error {
-	info, ok, err := recovery.Directory(o.Disk, r.ID)
+	info, ok, err := store.Directory(o.Disk, r.ID)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 		ordered = err == nil && state.Ordered
 	}
 	if err := store.Discard(o.Disk, r, ordered, m.Now()); err != nil {
-		return fmt.Errorf("delete volume %s: %w", r.ID, recovery.Moving(o.Disk, err))
+		return fmt.Errorf("delete volume %s: %w", r.ID, store.AsConcurrent(o.Disk, err))
 	}
 	o.Ledger.Drop(r.ID)
 	return nil
@@ -256,20 +256,20 @@ func (m *Manager) deleted(ctx context.Context, id string) error {
 // retire ends a volume without a directory in csi/ as recovery would; where nothing of it is left, its record goes.
 func (m *Manager) retire(ctx context.Context, o *pool.Open, r store.Record) error {
 	id := r.ID
-	s, _, err := recovery.Look(o.Disk, id)
+	s, _, err := o.Look(id)
 	if err != nil {
 		return err
 	}
 	switch s.Verdict() {
-	case recovery.LostData:
+	case store.LostData:
 		if err := m.confirmMissing(o, id); err != nil {
 			return err
 		}
 		o.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, id)
-		err = recovery.Retire(o.Disk, o.Limits, id)
-	case recovery.UndoCreate, recovery.FinishDelete:
+		err = o.Retire(id)
+	case store.UndoCreate, store.FinishDelete:
 		err = apply(ctx, o, id, s)
-	case recovery.FinishCreate:
+	case store.FinishCreate:
 		if err := apply(ctx, o, id, s); err != nil {
 			return err
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -94,7 +93,7 @@ type PublishRequest struct {
 // Get answers what a volume is and how it is.
 func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err error) {
 	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
-		_, ok, err := recovery.Directory(o.Disk, id)
+		_, ok, err := store.Directory(o.Disk, id)
 		v = answer(o, r)
 		switch {
 		case !ok:
@@ -125,7 +124,7 @@ func notEnforced(o *pool.Open, r store.Record) string {
 // Stats is the use of a volume published at a path (any path where it is mounted).
 func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err error) {
 	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
-		info, ok, err := recovery.Directory(o.Disk, id)
+		info, ok, err := store.Directory(o.Disk, id)
 		if err != nil {
 			return err
 		}

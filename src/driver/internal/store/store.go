@@ -1,0 +1,21 @@
+// Package store is one volume's files, and the order of steps that survives a crash. It knows the format of records, the
+// layout of staging and trash, and who wins where several nodes share a pool. What is on the disk of an id is surveyed, a
+// verdict follows from that alone, and is applied (docs/reference/on-disk.md).
+package store
+
+import (
+	"log/slog"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+)
+
+// Pool is an open pool. No two calls for one id overlap on a node.
+type Pool struct {
+	Disk    disk.FS
+	Limits  quota.Limits
+	Backend quota.Backend
+	// ReadOnly reports that the filesystem is: then recovery only reads.
+	ReadOnly bool
+	Log      *slog.Logger // with the pool's name
+}
