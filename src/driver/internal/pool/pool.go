@@ -97,9 +97,7 @@ func newPool(set *Set, spec poolspec.Pool, purger *purge.Purger) *Pool {
 // Open is a pool for the length of one operation.
 type Open struct {
 	store.Pool
-	Name string
-	// Room is this node's name in a shared pool, else "".
-	Room   string
+	Name   string
 	Ledger *ledger.Ledger
 
 	pool   *Pool
@@ -113,10 +111,11 @@ func (p *Pool) open() *Open {
 	if known.id != "" && p.set.expects(p.spec.Name, known.id) {
 		if d, marker, err := p.openOwn(known.id); err == nil {
 			b := known.backend
-			files := store.Pool{Disk: d, Limits: b.On(d), Backend: b, ReadOnly: known.space.ReadOnly, Log: p.log}
-			return &Open{
-				Pool: files, Name: p.spec.Name, Room: disk.NodeOf(d), Ledger: p.ledger, pool: p, marker: marker,
+			files := store.Pool{
+				Disk: d, Limits: b.On(d), Backend: b, ReadOnly: known.space.ReadOnly, Log: p.log,
+				NoteLeftover: func() { p.update(func(s *state) { s.report.Leftovers++ }) },
 			}
+			return &Open{Pool: files, Name: p.spec.Name, Ledger: p.ledger, pool: p, marker: marker}
 		}
 	}
 	p.use.RUnlock()
@@ -154,9 +153,6 @@ func (o *Open) Enter(r store.Record) (ledger.Volume, error) {
 	o.Ledger.Put(r.ID, v)
 	return v, err
 }
-
-// Leftover says that a limit of an interrupted create could not be removed; it is tried again.
-func (o *Open) Leftover() { o.pool.update(func(s *state) { s.report.Leftovers++ }) }
 
 // Tracked says that a directory is no longer untracked.
 func (o *Open) Tracked(id string) {

@@ -24,7 +24,7 @@ func (n *node) discard(t *testing.T, pool, id string) {
 	must(t, n.Use(t.Context(), pool, func(o *Open) error {
 		r, err := store.Read(o.Disk, id)
 		if err == nil {
-			err = store.Discard(o.Disk, r, false, n.clock.Now())
+			err = o.Discard(r, n.clock.Now())
 		}
 		o.Ledger.Drop(id)
 		return err
@@ -35,7 +35,7 @@ func (n *node) discard(t *testing.T, pool, id string) {
 func (n *node) inTrash(t *testing.T, pool string) (ids []string) {
 	t.Helper()
 	must(t, n.Use(t.Context(), pool, func(o *Open) error {
-		entries, troubles, err := store.Entries(o.Disk, "")
+		entries, troubles, err := store.TrashEntries(o.Disk, "")
 		for _, e := range entries {
 			ids = append(ids, e.ID)
 		}

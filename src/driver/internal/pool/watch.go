@@ -170,7 +170,7 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 		return false
 	}
 	defer o.close()
-	if p.known().space.ReadOnly || !p.owned(o) {
+	if o.ReadOnly || !p.owned(o) {
 		return false
 	}
 	full := p.ledger.Short()

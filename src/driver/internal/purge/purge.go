@@ -102,7 +102,7 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 	if err != nil {
 		return Summary{}, err
 	}
-	slices.SortFunc(entries, func(a, b store.Entry) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(entries, func(a, b store.TrashEntry) int { return cmp.Compare(a.Name, b.Name) })
 	s := Summary{Entries: len(entries)}
 	if len(entries) > 0 {
 		s.Oldest = slices.MinFunc(entries, byAge).Deleted
@@ -110,7 +110,7 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 	w.forget(entries)
 	s.Due = w.longestDue()
 	w.lookAtClock()
-	first, _ := slices.BinarySearchFunc(entries, w.last+"\x00", func(e store.Entry, name string) int {
+	first, _ := slices.BinarySearchFunc(entries, w.last+"\x00", func(e store.TrashEntry, name string) int {
 		return cmp.Compare(e.Name, name)
 	})
 	if full && w.spec.PurgeWhenFull {
@@ -142,10 +142,10 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 	return s, errors.Join(append(errs, store.EnsureSpare(d))...)
 }
 
-func byAge(a, b store.Entry) int { return a.Deleted.Compare(b.Deleted) }
+func byAge(a, b store.TrashEntry) int { return a.Deleted.Compare(b.Deleted) }
 
 // evict gives the oldest entry whose data may go, "" where there is none.
-func (w *Worker) evict(d disk.FS, entries []store.Entry) string {
+func (w *Worker) evict(d disk.FS, entries []store.TrashEntry) string {
 	for _, e := range slices.SortedFunc(slices.Values(entries), byAge) {
 		_, busy := w.busy[e.Name] // then its data is gone
 		_, failed := w.failed[e.Name]
@@ -162,7 +162,7 @@ func (w *Worker) evict(d disk.FS, entries []store.Entry) string {
 func (w *Worker) retention() time.Duration { return time.Duration(w.spec.Retention) }
 
 // forget keeps only what is remembered of entries that are there.
-func (w *Worker) forget(entries []store.Entry) {
+func (w *Worker) forget(entries []store.TrashEntry) {
 	for _, m := range []*map[string]time.Duration{&w.waiting, &w.busy, &w.seen, &w.failed, &w.due} {
 		kept := map[string]time.Duration{}
 		for _, e := range entries {
@@ -178,7 +178,7 @@ func (w *Worker) forget(entries []store.Entry) {
 type job struct {
 	disk   disk.FS
 	limits quota.Limits
-	entry  store.Entry
+	entry  store.TrashEntry
 	early  bool
 	step   func(context.Context) error
 }

@@ -253,10 +253,10 @@ func TestDiscardOnAFullDisk(t *testing.T) {
 		m.memory.AddFile("/pool/csi/"+store.Path(id), record(id, store.Trash, 0))
 		m.memory.AddFile("/pool/csi/"+id+"/precious", []byte("kept"))
 	}
-	discard := func(id string) error { return store.Discard(m, store.Record{ID: id}, false, m.wall) }
+	discard := func(id string) error { return store.Pool{Disk: m}.Discard(store.Record{ID: id}, m.wall) }
 	isWhole := func(id string) {
 		t.Helper()
-		entries, troubles, err := store.Entries(m, id)
+		entries, troubles, err := store.TrashEntries(m, id)
 		if err != nil || len(troubles) > 0 || len(entries) != 1 || entries[0].Unfinished {
 			t.Fatalf("%+v, %v, %v", entries, troubles, err)
 		}
@@ -393,7 +393,7 @@ func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 				again.purge(t)
 				again.pass(time.Hour)
 			}
-			entries, _, err := store.Entries(again, "")
+			entries, _, err := store.TrashEntries(again, "")
 			must(t, err)
 			for _, e := range entries {
 				if !e.Empty { // recovery removes those

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
@@ -60,7 +59,7 @@ func Run(ctx context.Context, p store.Pool) (Result, error) {
 // again looks anew at an id of a shared pool that something is to be done about: other nodes went on while all ids were
 // listed.
 func (r run) again(id string, s store.Survey, v ledger.Volume) (store.Survey, ledger.Volume, error) {
-	if !disk.IsShared(r.Disk) || s.Verdict() == store.Healthy {
+	if !r.Shared() || s.Verdict() == store.Healthy {
 		return s, v, nil
 	}
 	s, record, err := r.Look(id)

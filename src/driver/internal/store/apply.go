@@ -22,9 +22,9 @@ func (p Pool) Apply(ctx context.Context, id string, s Survey) error {
 		}
 		return p.dropStaged(ctx, id)
 	case FinishCreate:
-		return AsConcurrent(p.Disk, finishCreate(p.Disk, s.Node, id))
+		return asConcurrent(p.Disk, finishCreate(p.Disk, s.Node, id))
 	case FinishDelete:
-		return AsConcurrent(p.Disk, finishDelete(disk.RoomOf(p.Disk, s.Node), s.Unfinished, id))
+		return asConcurrent(p.Disk, finishDelete(disk.RoomOf(p.Disk, s.Node), s.Unfinished, id))
 	case DropStaged:
 		return p.dropStaged(ctx, id)
 	case Healthy, Untracked:
@@ -35,6 +35,16 @@ func (p Pool) Apply(ctx context.Context, id string, s Survey) error {
 	default:
 		return nil
 	}
+}
+
+// Settle is Apply where nobody waits for a limit to be removed: the pool tries that again.
+func (p Pool) Settle(ctx context.Context, id string, s Survey) error {
+	err := p.Apply(ctx, id, s)
+	if errors.Is(err, syscall.EBUSY) {
+		p.NoteLeftover()
+		return nil
+	}
+	return err
 }
 
 // Clean removes what interrupted creates left of records without data, and gives how many limits are busy yet.

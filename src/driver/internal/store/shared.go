@@ -11,9 +11,9 @@ import (
 // ErrConcurrent says that another node works on a volume of a shared pool at this moment.
 var ErrConcurrent = errors.New("volume is being worked on by another node")
 
-// AsConcurrent is an error, or ErrConcurrent where it says that another node of a shared pool was faster: what was to be
-// moved is gone, or its place is taken.
-func AsConcurrent(d disk.FS, err error) error {
+// asConcurrent is an error, or ErrConcurrent where it says that another node of a shared pool was faster: what was to
+// be moved is gone, or its place is taken.
+func asConcurrent(d disk.FS, err error) error {
 	if disk.IsShared(d) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)) {
 		return fmt.Errorf("%w; try again: %w", ErrConcurrent, err)
 	}

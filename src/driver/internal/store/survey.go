@@ -84,7 +84,7 @@ func (p Pool) Look(id string) (s Survey, r Record, err error) {
 	if s, r, err = readRecord(d, id); err != nil {
 		return s, r, err
 	}
-	s.Shared, s.Node = disk.IsShared(d), r.Node
+	s.Shared, s.Node = p.Shared(), r.Node
 	if _, s.Staged, err = Directory(disk.RoomOf(d, r.Node), staging(id)); err != nil {
 		return s, r, err
 	}
@@ -114,7 +114,7 @@ func readRecord(d disk.FS, id string) (s Survey, r Record, err error) {
 }
 
 func unfinished(d disk.FS, id string) (name string, err error) {
-	entries, troubles, err := Entries(d, id)
+	entries, troubles, err := TrashEntries(d, id)
 	for _, e := range entries {
 		if e.Unfinished {
 			name = max(name, e.Name)
@@ -155,7 +155,7 @@ func isAlias(d disk.FS, id string, s Survey) (bool, error) {
 	}
 	data, err := d.Stat(id)
 	if err != nil {
-		return false, AsConcurrent(d, err)
+		return false, asConcurrent(d, err)
 	}
 	staged, err := disk.RoomOf(d, s.Node).Stat(staging(id))
 	if disk.IsShared(d) && errors.Is(err, fs.ErrNotExist) { // it was moved since
@@ -240,7 +240,7 @@ func (p Pool) names(dir string, surveys map[string]Survey, note func(s *Survey, 
 
 // lookAtTrash notes interrupted deletes, and removes the entries of those that had moved nothing yet.
 func (p Pool) lookAtTrash(surveys map[string]Survey) error {
-	entries, troubles, err := Entries(p.Disk, "")
+	entries, troubles, err := TrashEntries(p.Disk, "")
 	for _, trouble := range troubles {
 		p.Log.Error("a trash entry is left alone", logging.KeyID, "", logging.KeyError, trouble)
 	}
@@ -251,7 +251,7 @@ func (p Pool) lookAtTrash(surveys map[string]Survey) error {
 			surveys[e.ID] = s
 		}
 		if e.Empty && !s.Broken && !p.ReadOnly {
-			if err := RemoveEmpty(p.Disk, e.Name); err != nil {
+			if err := removeEmpty(p.Disk, e.Name); err != nil {
 				p.Log.Error("a trash entry is left alone", logging.KeyID, e.ID, logging.KeyError, err)
 			}
 		}

@@ -51,9 +51,9 @@ func (m *machine) volume(id string) Record {
 }
 
 // entry gives the only entry of an id, which must have data and record.
-func (m *machine) entry(t *testing.T, d disk.FS, id string) Entry {
+func (m *machine) entry(t *testing.T, d disk.FS, id string) TrashEntry {
 	t.Helper()
-	entries, troubles, err := Entries(d, id)
+	entries, troubles, err := TrashEntries(d, id)
 	if err != nil || len(troubles) > 0 || len(entries) != 1 {
 		t.Fatalf("%+v, %v, %v", entries, troubles, err)
 	}
@@ -76,7 +76,7 @@ func (m *machine) entry(t *testing.T, d disk.FS, id string) Entry {
 func TestDiscard(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		m := newMachine(t)
-		must(t, Discard(m, m.volume("pvc-1"), ordered, m.now))
+		must(t, discard(m, m.volume("pvc-1"), ordered, m.now))
 		if e := m.entry(t, m, "pvc-1"); e.ID != "pvc-1" || !e.Deleted.Equal(m.now) {
 			t.Errorf("%+v", e)
 		}
@@ -93,7 +93,7 @@ func TestDiscard(t *testing.T) {
 func TestDiscardTwice(t *testing.T) {
 	m := newMachine(t)
 	for range 2 {
-		must(t, Discard(m, m.volume("pvc-1"), false, m.now))
+		must(t, discard(m, m.volume("pvc-1"), false, m.now))
 	}
 	entries, err := ListTrash(m)
 	if err != nil || len(entries) != 2 || entries[0].ID != "pvc-1" || entries[1].ID != "pvc-1" {
@@ -124,41 +124,41 @@ func (l locked) Unlock(name string) error {
 func TestDiscardClearsTheImmutableFlag(t *testing.T) {
 	m := newMachine(t)
 	unlocked := false
-	must(t, Discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-1"), false, m.now))
+	must(t, discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-1"), false, m.now))
 	m.entry(t, m, "pvc-1")
 	unlocked = false
-	must(t, Discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-2"), false, m.now))
+	must(t, discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-2"), false, m.now))
 	if unlocked {
 		t.Error("the flag of another volume was cleared")
 	}
 }
 
-// TestDiscardIsCompleted after a failure at any step: by another Discard, or by finishDelete.
+// TestDiscardIsCompleted after a failure at any step: by another discard, or by finishDelete.
 func TestDiscardIsCompleted(t *testing.T) {
 	for step := 1; ; step++ {
 		m := newMachine(t)
 		r := m.volume("pvc-1")
 		m.memory.FailAt(step, syscall.EIO)
-		if Discard(m, r, false, m.now) == nil {
+		if discard(m, r, false, m.now) == nil {
 			if step < 8 {
 				t.Errorf("only %d steps", step-1)
 			}
 			return
 		}
-		entries, troubles, err := Entries(m, "pvc-1")
+		entries, troubles, err := TrashEntries(m, "pvc-1")
 		must(t, errors.Join(append(troubles, err)...))
-		i := slices.IndexFunc(entries, func(e Entry) bool { return e.Unfinished })
+		i := slices.IndexFunc(entries, func(e TrashEntry) bool { return e.Unfinished })
 		switch _, err := m.Stat("pvc-1"); {
 		case err == nil:
-			must(t, Discard(m, r, false, m.now))
+			must(t, discard(m, r, false, m.now))
 		case i >= 0:
 			must(t, finishDelete(m, entries[i].Name, "pvc-1"))
 		default:
-			must(t, Sync(m, "pvc-1"))
+			must(t, SyncDeletes(m, "pvc-1"))
 		}
 		for _, e := range entries {
 			if e.Empty {
-				_ = RemoveEmpty(m, e.Name)
+				_ = removeEmpty(m, e.Name)
 			}
 		}
 		m.entry(t, m, "pvc-1")

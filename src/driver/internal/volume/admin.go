@@ -74,8 +74,8 @@ func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
 	}
 	r.Version, r.Pool, r.Backend, r.Adopted, r.Created = store.Version, o.Name, quota.Plain, true, m.Now().UTC()
 	r.Mode, r.UID, r.GID = store.POSIXMode(info.Mode), info.UID, info.GID
-	if err := store.Add(o.Disk, r); err != nil {
-		return false, fmt.Errorf("adopt volume %s: %w", r.ID, store.AsConcurrent(o.Disk, err))
+	if err := o.Adopt(r); err != nil {
+		return false, fmt.Errorf("adopt volume %s: %w", r.ID, err)
 	}
 	o.Ledger.Put(r.ID, recovery.Volume(r))
 	o.Tracked(r.ID)
@@ -135,7 +135,7 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 		return err
 	}
 	err := m.find(ctx, id, func(o *pool.Open, r store.Record) error {
-		if o.Room != "" && node != "" {
+		if o.Shared() && node != "" {
 			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s names",
 				nodeapi.ErrNamed, o.Name, node)
 		}

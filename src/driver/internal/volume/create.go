@@ -2,15 +2,11 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
-	"syscall"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
@@ -110,12 +106,12 @@ func (m *Manager) create(ctx context.Context, o *pool.Open, r store.Record) (Vol
 		return Volume{}, fmt.Errorf("%w: csi/%s is a directory that this driver did not make; move it away first",
 			ErrExists, r.ID)
 	case store.FinishCreate:
-		if err := apply(ctx, o, r.ID, s); err != nil {
+		if err := o.Settle(ctx, r.ID, s); err != nil {
 			return Volume{}, err
 		}
 		return repeat(o, existing, r)
 	case store.UndoCreate, store.FinishDelete, store.DropStaged:
-		if err := apply(ctx, o, r.ID, s); err != nil {
+		if err := o.Settle(ctx, r.ID, s); err != nil {
 			return Volume{}, err
 		}
 	case store.Nothing:
@@ -124,16 +120,6 @@ func (m *Manager) create(ctx context.Context, o *pool.Open, r store.Record) (Vol
 		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, o.Name, err)
 	}
 	return answer(o, r), nil
-}
-
-// apply is recovery.Apply where nobody waits for a limit to be removed: the pool tries that again.
-func apply(ctx context.Context, o *pool.Open, id string, s store.Survey) error {
-	err := o.Apply(ctx, id, s)
-	if errors.Is(err, syscall.EBUSY) {
-		o.Leftover()
-		return nil
-	}
-	return err
 }
 
 // size is one in bytes, compared as such and shown as people say it.
@@ -171,9 +157,7 @@ func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 	return answer(o, is), nil
 }
 
-// build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place,
-// each durable before the next, but for a limit, which recovery sets again from the record. Where the backend keeps
-// that order by itself, one sync at the end makes all durable.
+// build makes a volume that does not exist, in bytes that are reserved for it.
 func build(ctx context.Context, o *pool.Open, r store.Record) (made store.Record, err error) {
 	space, err := o.Disk.Space()
 	if err != nil {
@@ -184,115 +168,11 @@ func build(ctx context.Context, o *pool.Open, r store.Record) (made store.Record
 		return r, err
 	}
 	defer release()
-	staged, moved := path.Join(disk.StagingDir, r.ID), false
-	defer func() {
-		if err != nil {
-			if undone := undo(ctx, o, r.ID, moved); undone != nil {
-				err = errors.Join(err, fmt.Errorf("undo: %w", undone))
-			}
-		}
-	}()
-	if r, err = stage(o, withInodes(o.Backend, r, space), staged); err != nil {
-		return r, err
-	}
-	if err := place(o, r.ID, staged); err != nil {
-		return r, err
-	}
-	if o.Room != "" { // another node may have come to finish it
-		err = complete(ctx, o, r.ID)
-	} else {
-		moved, err = move(o, staged, r.ID)
-	}
-	if err != nil {
+	if r, err = o.Create(ctx, withInodes(o.Backend, r, space)); err != nil {
 		return r, err
 	}
 	v := recovery.Volume(r)
 	v.Counted = r.QuotaID != 0
 	o.Ledger.Put(r.ID, v)
 	return r, nil
-}
-
-// move moves a volume into place, durably; moved reports whether it is there.
-func move(o *pool.Open, staged, id string) (moved bool, err error) {
-	if err := o.Disk.Rename(staged, id); err != nil {
-		return false, fmt.Errorf("move it into place: %w", err)
-	}
-	return true, disk.SyncAll(o.Disk, ".", disk.StagingDir)
-}
-
-// complete is move in a shared pool, where another node may have come to do it since the record was there.
-func complete(ctx context.Context, o *pool.Open, id string) error {
-	s, _, err := o.Look(id)
-	switch verdict := s.Verdict(); {
-	case err != nil:
-		return err
-	case verdict == store.FinishCreate:
-		return apply(ctx, o, id, s)
-	case verdict == store.Healthy:
-		return disk.SyncAll(o.Disk, ".")
-	}
-	return fmt.Errorf("%w: %s; try again", store.ErrConcurrent, id)
-}
-
-func stage(o *pool.Open, r store.Record, staged string) (_ store.Record, err error) {
-	mode := store.FileMode(r.Mode)
-	r.Backend, r.Node = o.Backend.Name, o.Room
-	r.QuotaID, err = o.Limits.Make(staged, mode, r.Limit(), func(id quota.ID) error {
-		r.QuotaID = id
-		return store.Prepare(o.Disk, r) // before the directory: an fsync after it may be a commit of the filesystem
-	})
-	if err == nil && (r.UID != 0 || r.GID != 0) {
-		if err = o.Disk.Own(staged, r.UID, r.GID, mode); err != nil {
-			err = fmt.Errorf("give it to %d:%d: %w", r.UID, r.GID, err)
-		}
-	}
-	return r, err
-}
-
-func place(o *pool.Open, id, staged string) error {
-	between := disk.SyncAll
-	if o.Backend.Ordered {
-		between = func(disk.FS, ...string) error { return nil }
-	}
-	if err := between(o.Disk, staged, disk.StagingDir); err != nil {
-		return err
-	}
-	if err := store.Place(o.Disk, id); err != nil {
-		return store.AsConcurrent(o.Disk, err)
-	}
-	return between(o.Disk, disk.VolumesDir)
-}
-
-// undo takes back what build did, in the order of recovery. It ends at its first failure: what was done before is
-// then whole for the next request, or for recovery, to go on from. In a shared pool a record that is placed stays, and
-// the next request finishes what it says: other nodes may have seen it.
-func undo(ctx context.Context, o *pool.Open, id string, moved bool) error {
-	if o.Room != "" {
-		return withdraw(ctx, o, id)
-	}
-	if moved {
-		staged := path.Join(disk.StagingDir, id)
-		if err := o.Disk.Rename(id, staged); err != nil {
-			return err
-		}
-		if err := disk.SyncAll(o.Disk, disk.StagingDir, "."); err != nil {
-			return err
-		}
-	}
-	s, _, err := o.Look(id)
-	if err != nil {
-		return err
-	}
-	return apply(ctx, o, id, s)
-}
-
-func withdraw(ctx context.Context, o *pool.Open, id string) error {
-	r, err := store.Read(o.Disk, id)
-	switch {
-	case err == nil && r.Node == o.Room:
-		return nil
-	case err != nil && !errors.Is(err, store.ErrNotFound):
-		return err
-	}
-	return o.Apply(ctx, id, store.Survey{Staged: true})
 }

@@ -180,8 +180,6 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v 
 		case limit > 0 && r.Bytes > limit:
 			return fmt.Errorf("%w: volume %s has %s and never shrinks, limit_bytes is %s",
 				ErrOutOfRange, id, bytesize.Format(r.Bytes), bytesize.Format(limit))
-		case size > r.Bytes && o.Room != "":
-			r, err = growShared(o, r, size)
 		case size > r.Bytes:
 			r, err = grow(o, r, size)
 		default:
@@ -202,7 +200,7 @@ func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v 
 
 func grow(o *pool.Open, r store.Record, size int64) (store.Record, error) {
 	v, err := o.Enter(r)
-	if err == nil {
+	if err == nil && !o.Shared() { // nothing holds a volume of a shared pool to a size
 		err = growable(o, r, v, size)
 	}
 	if err != nil {
@@ -219,16 +217,13 @@ func grow(o *pool.Open, r store.Record, size int64) (store.Record, error) {
 	defer release()
 	grown := r
 	grown.Bytes = size
+	if o.Shared() { // a record that was written again could be of a volume that another node deletes
+		return grown, nil
+	}
 	if r.InodesFrom == store.Derived {
 		grown.Inodes = max(r.Inodes, o.Backend.Inodes(size, space))
 	}
-	if v.Counted {
-		err = o.Limits.Set(r.ID, r.QuotaID, grown.Limit())
-	}
-	if err == nil {
-		err = store.Replace(o.Disk, grown)
-	}
-	if err != nil {
+	if err := o.Grow(grown, v.Counted); err != nil {
 		return r, errors.Join(err, reread(o, r.ID))
 	}
 	v.Bytes, v.Inodes = size, grown.Inodes
@@ -253,25 +248,6 @@ func growable(o *pool.Open, r store.Record, v ledger.Volume, size int64) error {
 		return fmt.Errorf("%w: it uses %s; ask for at least as much", ErrBelowUse, bytesize.Format(used))
 	}
 	return nil
-}
-
-// growShared looks whether there is room. Nothing holds a volume of a shared pool to a size, and a record that was
-// written again could be of a volume that another node deletes.
-func growShared(o *pool.Open, r store.Record, size int64) (store.Record, error) {
-	if _, err := o.Enter(r); err != nil {
-		return r, err
-	}
-	space, err := o.Disk.Space()
-	if err != nil {
-		return r, fmt.Errorf("read the free space: %w", err)
-	}
-	release, err := o.Ledger.Grow(r.ID, size, space)
-	if err != nil {
-		return r, err
-	}
-	release()
-	r.Bytes = size
-	return r, nil
 }
 
 // reread makes limit and promise those of the record that a failed write has left.

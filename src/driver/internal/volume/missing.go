@@ -16,7 +16,7 @@ const missingFor = time.Minute
 // confirmMissing is nil once a directory that could not be found is surely not there. In a shared pool it takes two
 // looks more than a minute apart; each lists csi/ too, which is answered from elsewhere than a look for a name.
 func (m *Manager) confirmMissing(o *pool.Open, id string) error {
-	if o.Room == "" {
+	if !o.Shared() {
 		return nil
 	}
 	entries, err := o.Disk.ReadDir(".")

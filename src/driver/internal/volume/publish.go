@@ -221,13 +221,8 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 	if err := m.unused(r.ID, info); err != nil {
 		return err
 	}
-	ordered := false
-	if r.QuotaID != 0 {
-		state, err := o.Limits.Check(r.ID, r.QuotaID)
-		ordered = err == nil && state.Ordered
-	}
-	if err := store.Discard(o.Disk, r, ordered, m.Now()); err != nil {
-		return fmt.Errorf("delete volume %s: %w", r.ID, store.AsConcurrent(o.Disk, err))
+	if err := o.Discard(r, m.Now()); err != nil {
+		return fmt.Errorf("delete volume %s: %w", r.ID, err)
 	}
 	o.Ledger.Drop(r.ID)
 	return nil
@@ -241,7 +236,7 @@ func (m *Manager) deleted(ctx context.Context, id string) error {
 		return nil
 	}
 	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-		if err := store.Sync(o.Disk, id); err != nil {
+		if err := store.SyncDeletes(o.Disk, id); err != nil {
 			return err
 		}
 		o.Ledger.Drop(id)
@@ -268,9 +263,9 @@ func (m *Manager) retire(ctx context.Context, o *pool.Open, r store.Record) erro
 		o.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, id)
 		err = o.Retire(id)
 	case store.UndoCreate, store.FinishDelete:
-		err = apply(ctx, o, id, s)
+		err = o.Settle(ctx, id, s)
 	case store.FinishCreate:
-		if err := apply(ctx, o, id, s); err != nil {
+		if err := o.Settle(ctx, id, s); err != nil {
 			return err
 		}
 		return m.delete(ctx, o, r)
