@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
@@ -175,4 +176,20 @@ func build(ctx context.Context, o *pool.Open, r store.Record) (made store.Record
 	v.Counted = r.QuotaID != 0
 	o.Ledger.Put(r.ID, v)
 	return r, nil
+}
+
+// withInodes gives a record the inode limit that its size is worth, where its class names none. An inline volume gets
+// no more than that, whatever its pod says: the class is the admin's.
+func withInodes(b quota.Backend, r store.Record, space disk.Space) store.Record {
+	most := b.Inodes(r.Bytes, space)
+	if r.Ephemeral && most > 0 && (r.Inodes == 0 || r.Inodes > most) {
+		r.InodesFrom = store.Derived
+	}
+	if r.InodesFrom == store.Derived {
+		r.Inodes = most
+	}
+	if r.Inodes == 0 {
+		r.InodesFrom = store.FromClass
+	}
+	return r
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -151,6 +151,40 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	return err
 }
 
+// inlinePrefix begins the ids that the kubelet gives to inline volumes (pkg/volume/csi/csi_mounter.go).
+const inlinePrefix = "csi-"
+
+// wasInline reports whether what was published at a target may be an inline volume, and whether that is known. After a
+// restart it is not: a pool that hangs must not keep other pods from ending.
+func (m *Manager) wasInline(ctx context.Context, id, target string) (inline, known bool, err error) {
+	if _, v, known := m.Pools.Find(id); known {
+		return v.Ephemeral, true, nil
+	}
+	if _, tracked, err := m.trackInline(ctx, target, store.Record{ID: id}); tracked || err != nil {
+		return tracked, tracked, err
+	}
+	inline = strings.HasPrefix(id, inlinePrefix) &&
+		slices.ContainsFunc(m.Pools.Names(), func(name string) bool { return m.Pools.Spec(name).Inline })
+	return inline, false, nil
+}
+
+// trackInline writes the record of an untracked directory that is, as the kubelet has noted beside the target, an
+// inline volume: another driver made it, for a pod that has outlived that.
+func (m *Manager) trackInline(ctx context.Context, target string, r store.Record) (in string, ok bool, err error) {
+	for name, ids := range m.Pools.Untracked() {
+		if !slices.Contains(ids, r.ID) || !m.IsInline(r.ID, target) {
+			continue
+		}
+		r.Ephemeral = true
+		err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
+			ok, err = m.track(o, r)
+			return err
+		})
+		return name, ok, err
+	}
+	return "", false, nil
+}
+
 // targets are where a volume was mounted when that was last looked at.
 func (m *Manager) targets(id string) (targets []string) {
 	m.mounts.Range(func(key, _ any) bool {
@@ -192,89 +226,6 @@ func (m *Manager) unused(id string, data disk.Info) error {
 	at, err := m.mountedAt(id, data, "")
 	if at != "" {
 		return fmt.Errorf("%w: %s is mounted at %s; delete the pod that uses it first", ErrPublished, id, at)
-	}
-	return err
-}
-
-// Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one
-// that is published is refused, one whose data is gone is retired.
-func (m *Manager) Delete(ctx context.Context, id string) error {
-	err := m.findOrAdopt(ctx, id, func(o *pool.Open, r store.Record) error { return m.delete(ctx, o, r) })
-	if errors.Is(err, store.ErrNotFound) {
-		return m.deleted(ctx, id)
-	}
-	return err
-}
-
-func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) error {
-	info, ok, err := store.Directory(o.Disk, r.ID)
-	if err != nil {
-		return err
-	}
-	if _, known := o.Ledger.Get(r.ID); !known { // deleted relies on it
-		o.Ledger.Put(r.ID, recovery.Volume(r))
-	}
-	if !ok {
-		return m.retire(ctx, o, r)
-	}
-	m.missing.Delete(r.ID)
-	if err := m.unused(r.ID, info); err != nil {
-		return err
-	}
-	if err := o.Discard(r, m.Now()); err != nil {
-		return fmt.Errorf("delete volume %s: %w", r.ID, err)
-	}
-	o.Ledger.Drop(r.ID)
-	return nil
-}
-
-// deleted ends a volume that is certainly gone. One that a ledger has was deleted by a request that failed at its
-// very last step: that may not be on the disk. Recovery has synced csi/, and other ids cost nothing.
-func (m *Manager) deleted(ctx context.Context, id string) error {
-	name, _, known := m.Pools.Find(id)
-	if !known {
-		return nil
-	}
-	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-		if err := store.SyncDeletes(o.Disk, id); err != nil {
-			return err
-		}
-		o.Ledger.Drop(id)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("finish the delete of volume %s in pool %s: %w", id, name, err)
-	}
-	return nil
-}
-
-// retire ends a volume without a directory in csi/ as recovery would; where nothing of it is left, its record goes.
-func (m *Manager) retire(ctx context.Context, o *pool.Open, r store.Record) error {
-	id := r.ID
-	s, _, err := o.Look(id)
-	if err != nil {
-		return err
-	}
-	switch s.Verdict() {
-	case store.LostData:
-		if err := m.confirmMissing(o, id); err != nil {
-			return err
-		}
-		o.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, id)
-		err = o.Retire(id)
-	case store.UndoCreate, store.FinishDelete:
-		err = o.Settle(ctx, id, s)
-	case store.FinishCreate:
-		if err := o.Settle(ctx, id, s); err != nil {
-			return err
-		}
-		return m.delete(ctx, o, r)
-	default:
-		err = fmt.Errorf("%w: somebody else changed csi/%s meanwhile; try again", ErrBusy, id)
-	}
-	if err == nil {
-		m.missing.Delete(id)
-		o.Ledger.Drop(id)
 	}
 	return err
 }

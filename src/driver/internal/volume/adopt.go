@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
@@ -17,6 +14,86 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
+
+// askAgain is how soon the Kubernetes API is asked again about untracked directories when it did not answer, and how
+// long a pool that hangs is waited for.
+const askAgain = 30 * time.Second
+
+// AdoptAll adopts untracked directories that PersistentVolumes name, whenever a pool comes or changes, until ctx ends.
+func (l *Locked) AdoptAll(ctx context.Context) {
+	changed := l.Pools.Changed()
+	for {
+		var again <-chan time.Time
+		brief, cancel := context.WithTimeout(ctx, askAgain)
+		err := l.AdoptUntracked(brief)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			l.Log.Warn("cannot adopt untracked directories yet", logging.KeyError, err)
+			again = time.After(askAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// AdoptUntracked does that once, with one list of PersistentVolumes, in all pools at once. It leaves a pool that hangs
+// when ctx ends.
+func (l *Locked) AdoptUntracked(ctx context.Context) error {
+	untracked := l.Pools.Untracked()
+	if len(untracked) == 0 {
+		return nil
+	}
+	pvs, err := l.Cluster.List(ctx)
+	if err != nil {
+		return err
+	}
+	byHandle := make(map[string]nodeapi.PersistentVolume, len(pvs))
+	for _, pv := range pvs {
+		byHandle[pv.Handle] = pv
+	}
+	done := make(chan error, len(untracked))
+	for name, ids := range untracked {
+		go func() { done <- l.adoptIn(ctx, name, ids, byHandle) }()
+	}
+	var problems []error
+	for range untracked {
+		select {
+		case err := <-done:
+			problems = append(problems, err)
+		case <-ctx.Done():
+			return errors.Join(append(problems, context.Cause(ctx))...)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// adoptIn adopts what PersistentVolumes name of the untracked directories of a pool. ErrBusy while it does already.
+func (l *Locked) adoptIn(ctx context.Context, name string, ids []string, pvs map[string]nodeapi.PersistentVolume) error {
+	end, err := l.take("adopt untracked directories of pool", name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var problems []error
+	for _, id := range ids {
+		pv, named := pvs[id]
+		if in, ok := l.Pools.PoolOf(pv); !named || (ok && in != name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		problems = append(problems, l.do(context.WithoutCancel(ctx), id, func(ctx context.Context) error {
+			_, err := l.adopt(ctx, name, pv)
+			return err
+		}))
+	}
+	return errors.Join(problems...)
+}
 
 // adoptNamed adopts the directory that a PersistentVolume names, if it has none of ours yet. A pool that the
 // PersistentVolume names and that cannot be used here is an error: the volume may be there.
@@ -129,29 +206,6 @@ func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (r store.Re
 	return r, err
 }
 
-// Discard moves a volume into the trash that no PersistentVolume names, but for one that names the node given.
-func (m *Manager) Discard(ctx context.Context, id, node string) error {
-	if err := m.unnamed(ctx, id, node); err != nil {
-		return err
-	}
-	err := m.find(ctx, id, func(o *pool.Open, r store.Record) error {
-		if o.Shared() && node != "" {
-			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s names",
-				nodeapi.ErrNamed, o.Name, node)
-		}
-		if twins := m.Pools.Twins(o.Name); len(twins) > 0 {
-			return fmt.Errorf("%w: node %s has pool %s on the same filesystem: the volume may be the one that is used "+
-				"there; give each node a filesystem of its own, or the pool the scope shared",
-				nodeapi.ErrNamed, strings.Join(twins, ", "), o.Name)
-		}
-		return m.delete(ctx, o, r)
-	})
-	if _, _, known := m.Pools.Find(id); known && errors.Is(err, store.ErrNotFound) {
-		return m.deleted(ctx, id)
-	}
-	return err
-}
-
 // unnamed refuses an id that a PersistentVolume names, unless that is one of another node, which is given.
 func (m *Manager) unnamed(ctx context.Context, id, node string) error {
 	if err := nodeapi.ValidateID(id); err != nil {
@@ -166,85 +220,4 @@ func (m *Manager) unnamed(ctx context.Context, id, node string) error {
 	}
 	return fmt.Errorf("%w: %s names %s (nodes %q); delete that PersistentVolume first, its reclaim policy being Retain",
 		nodeapi.ErrNamed, pv.Name, id, pv.Nodes)
-}
-
-// slice is how long Enforce keeps a pool open at a time.
-const slice = 500 * time.Millisecond
-
-var errSliceOver = errors.New("slice over")
-
-// Enforce makes everything in a volume count to its ID again, and sets its limit: for a directory that was copied or
-// restored. The volume must not be published. It works in slices, and says after each how many files it has seen.
-// inodes other than nil is the volume's inode limit from then on, 0 for none; that of a volume that counts is set at
-// once, published or not.
-func (m *Manager) Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error {
-	var r store.Record
-	walk := true
-	err := m.find(ctx, id, func(o *pool.Open, is store.Record) (err error) {
-		r = is
-		if walk = inodes == nil || o.Enforcement(id) == quota.None; walk {
-			r, err = m.prepareEnforce(o, r)
-		}
-		if err == nil && inodes != nil {
-			r, err = setInodes(o, r, *inodes)
-		}
-		return err
-	})
-	var cursor disk.Cursor
-	for more := walk; more && err == nil; {
-		more = false
-		err = m.Pools.Use(ctx, r.Pool, func(o *pool.Open) error {
-			end := m.Now().Add(slice)
-			err := o.Backend.Enforce(ctx, o.Disk, quota.Tree{Name: id, ID: r.QuotaID, Cursor: &cursor},
-				func(ctx context.Context) error {
-					if m.Now().After(end) {
-						return errSliceOver
-					}
-					return ctx.Err()
-				})
-			if more = errors.Is(err, errSliceOver); more {
-				return ctx.Err()
-			}
-			if err == nil {
-				err = hold(o, r)
-			}
-			return err
-		})
-		progress(cursor.Visited())
-	}
-	if err != nil {
-		return fmt.Errorf("enforce the size of volume %s: %w", id, err)
-	}
-	return nil
-}
-
-// prepareEnforce refuses what cannot be enforced, and gives the record a new ID where its own is another volume's.
-func (m *Manager) prepareEnforce(o *pool.Open, r store.Record) (store.Record, error) {
-	info, err := dataOf(o, r)
-	switch {
-	case err != nil:
-		return r, err
-	case r.QuotaID == 0:
-		return r, fmt.Errorf("%w: it was adopted, or made while no quota was on, and has no ID; copy its data into a new "+
-			"volume", ErrUnsupported)
-	case !o.Backend.Enforces():
-		return r, fmt.Errorf("%w: %s", ErrUnsupported, notEnforced(o, r))
-	}
-	if err := m.unused(r.ID, info); err != nil || (r.Backend == o.Backend.Name && !m.taken(r)) {
-		return r, err
-	}
-	r.Backend = o.Backend.Name
-	_, err = o.Backend.NewID(o.Disk, func(id quota.ID) error {
-		r.QuotaID = id
-		return store.Replace(o.Disk, r)
-	})
-	return r, err
-}
-
-// taken reports whether another volume of this node counts to the ID: two pools can be on one filesystem.
-func (m *Manager) taken(r store.Record) (taken bool) {
-	m.Pools.Each(func(in, id string, v ledger.Volume) {
-		taken = taken || (v.Counted && v.QuotaID == r.QuotaID && (id != r.ID || in != r.Pool))
-	})
-	return taken
 }
