@@ -74,7 +74,7 @@ func (unmounted) Published() (map[string][]string, error) { return map[string][]
 // member is the one node of a cluster, whose controller has just been installed.
 type member struct {
 	pools   *pool.Set
-	volumes *volume.Locked
+	volumes *volume.Manager
 }
 
 // newMember starts a cluster on a filesystem. Its node, like that of every other, is called worker-1.
@@ -108,12 +108,11 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		Synchronised: func() bool { return true },
 	})
 	must(t, err)
-	manager, err := volume.New(volume.Config{
+	m.volumes, err = volume.New(volume.Config{
 		Pools: m.pools, Mounter: unmounted{}, Cluster: standalone, Log: log, Now: time.Now,
 		IsInline: func(string, string) bool { return false },
 	})
 	must(t, err)
-	m.volumes = volume.NewLocked(manager)
 	config := (&tunneltest.Node{Name: "worker-1"}).Config(hub.Address, hub.Authority.PEM)
 	config.Source = shown(m)
 	end, err := tunnel.NewNode(config)

@@ -62,7 +62,7 @@ type driver struct {
 	cluster  cluster
 	client   *kube.Client // nil when standalone
 	pools    *pool.Set
-	volumes  *volume.Locked
+	volumes  *volume.Manager
 	registry *prometheus.Registry
 	calls    *rpc.Calls
 	// stages in the order of their start.
@@ -152,14 +152,13 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	if err != nil {
 		return err
 	}
-	manager, err := volume.New(volume.Config{
+	d.volumes, err = volume.New(volume.Config{
 		Pools: d.pools, Mounter: mounter{bindmount.New(d.kubeletDir)}, Cluster: d.cluster, Log: d.log, Now: time.Now,
 		IsInline: func(id, target string) bool { return isInline(d.driverName, id, target) },
 	})
 	if err != nil {
 		return err
 	}
-	d.volumes = volume.NewLocked(manager)
 	d.add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
 	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
 	d.add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })

@@ -20,15 +20,15 @@ import (
 const askAgain = 30 * time.Second
 
 // AdoptAll adopts untracked directories that PersistentVolumes name, whenever a pool comes or changes, until ctx ends.
-func (l *Locked) AdoptAll(ctx context.Context) {
-	changed := l.Pools.Changed()
+func (m *Manager) AdoptAll(ctx context.Context) {
+	changed := m.Pools.Changed()
 	for {
 		var again <-chan time.Time
 		brief, cancel := context.WithTimeout(ctx, askAgain)
-		err := l.AdoptUntracked(brief)
+		err := m.AdoptUntracked(brief)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			l.Log.Warn("cannot adopt untracked directories yet", logging.KeyError, err)
+			m.Log.Warn("cannot adopt untracked directories yet", logging.KeyError, err)
 			again = time.After(askAgain)
 		}
 		select {
@@ -42,12 +42,12 @@ func (l *Locked) AdoptAll(ctx context.Context) {
 
 // AdoptUntracked does that once, with one list of PersistentVolumes, in all pools at once. It leaves a pool that hangs
 // when ctx ends.
-func (l *Locked) AdoptUntracked(ctx context.Context) error {
-	untracked := l.Pools.Untracked()
+func (m *Manager) AdoptUntracked(ctx context.Context) error {
+	untracked := m.Pools.Untracked()
 	if len(untracked) == 0 {
 		return nil
 	}
-	pvs, err := l.Cluster.List(ctx)
+	pvs, err := m.Cluster.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (l *Locked) AdoptUntracked(ctx context.Context) error {
 	}
 	done := make(chan error, len(untracked))
 	for name, ids := range untracked {
-		go func() { done <- l.adoptIn(ctx, name, ids, byHandle) }()
+		go func() { done <- m.adoptIn(ctx, name, ids, byHandle) }()
 	}
 	var problems []error
 	for range untracked {
@@ -72,8 +72,8 @@ func (l *Locked) AdoptUntracked(ctx context.Context) error {
 }
 
 // adoptIn adopts what PersistentVolumes name of the untracked directories of a pool. ErrBusy while it does already.
-func (l *Locked) adoptIn(ctx context.Context, name string, ids []string, pvs map[string]nodeapi.PersistentVolume) error {
-	end, err := l.take("adopt untracked directories of pool", name)
+func (m *Manager) adoptIn(ctx context.Context, name string, ids []string, pvs map[string]nodeapi.PersistentVolume) error {
+	end, err := m.take("adopt untracked directories of pool", name)
 	if err != nil {
 		return err
 	}
@@ -81,14 +81,14 @@ func (l *Locked) adoptIn(ctx context.Context, name string, ids []string, pvs map
 	var problems []error
 	for _, id := range ids {
 		pv, named := pvs[id]
-		if in, ok := l.Pools.PoolOf(pv); !named || (ok && in != name) {
+		if in, ok := m.Pools.PoolOf(pv); !named || (ok && in != name) {
 			continue
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		problems = append(problems, l.do(context.WithoutCancel(ctx), id, func(ctx context.Context) error {
-			_, err := l.adopt(ctx, name, pv)
+		problems = append(problems, m.exclusive(context.WithoutCancel(ctx), id, func(ctx context.Context) error {
+			_, err := m.adopt(ctx, name, pv)
 			return err
 		}))
 	}
@@ -174,7 +174,11 @@ func restore(o *pool.Open, r store.Record) error {
 
 // Adopt gives the record of a volume for which an admin wants a PersistentVolume made. A directory without a record
 // gets one of a size in bytes. It is refused while a PersistentVolume names the id.
-func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (r store.Record, err error) {
+func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (store.Record, error) {
+	return result(ctx, m, id, func(ctx context.Context) (store.Record, error) { return m.adoptByHand(ctx, id, bytes) })
+}
+
+func (m *Manager) adoptByHand(ctx context.Context, id string, bytes int64) (r store.Record, err error) {
 	if err := m.unnamed(ctx, id, ""); err != nil {
 		return r, err
 	}

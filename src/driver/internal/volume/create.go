@@ -20,7 +20,11 @@ const Block = 4096
 
 // Create makes a volume, or answers the one that an equal earlier request made. On error nothing half-made is left:
 // what was done is undone, and what a crash leaves is undone by recovery.
-func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
+func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
+	return result(ctx, m, s.ID, func(ctx context.Context) (Volume, error) { return m.create(ctx, s) })
+}
+
+func (m *Manager) create(ctx context.Context, s Spec) (v Volume, err error) {
 	r, err := m.record(s)
 	if err != nil {
 		return Volume{}, err
@@ -29,7 +33,7 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 		return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, other, s.Pool)
 	}
 	err = m.Pools.Use(ctx, s.Pool, func(o *pool.Open) error {
-		v, err = m.create(ctx, o, r)
+		v, err = createIn(ctx, o, r)
 		return err
 	})
 	return v, err
@@ -88,8 +92,8 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 	return size, nil
 }
 
-// create makes a volume in an open pool, after it has cleared what an earlier request left that was never answered.
-func (m *Manager) create(ctx context.Context, o *pool.Open, r store.Record) (Volume, error) {
+// createIn makes a volume in an open pool, after it has cleared what an earlier request left that was never answered.
+func createIn(ctx context.Context, o *pool.Open, r store.Record) (Volume, error) {
 	s, existing, err := o.Look(r.ID)
 	if err != nil {
 		return Volume{}, err

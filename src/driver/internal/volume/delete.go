@@ -19,15 +19,21 @@ import (
 // Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one
 // that is published is refused, one whose data is gone is retired.
 func (m *Manager) Delete(ctx context.Context, id string) error {
-	err := m.findOrAdopt(ctx, id, func(o *pool.Open, r store.Record) error { return m.delete(ctx, o, r) })
-	if errors.Is(err, store.ErrNotFound) {
-		return m.deleted(ctx, id)
-	}
-	return err
+	return m.exclusive(ctx, id, func(ctx context.Context) error {
+		err := m.findOrAdopt(ctx, id, func(o *pool.Open, r store.Record) error { return m.delete(ctx, o, r) })
+		if errors.Is(err, store.ErrNotFound) {
+			return m.deleted(ctx, id)
+		}
+		return err
+	})
 }
 
 // Discard moves a volume into the trash that no PersistentVolume names, but for one that names the node given.
 func (m *Manager) Discard(ctx context.Context, id, node string) error {
+	return m.exclusive(ctx, id, func(ctx context.Context) error { return m.discard(ctx, id, node) })
+}
+
+func (m *Manager) discard(ctx context.Context, id, node string) error {
 	if err := m.unnamed(ctx, id, node); err != nil {
 		return err
 	}

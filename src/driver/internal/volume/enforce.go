@@ -22,11 +22,16 @@ var errSliceOver = errors.New("slice over")
 // Enforce makes everything in a volume count to its ID again, and sets its limit: for a directory that was copied or
 // restored. The volume must not be published. It works in slices, and says after each how many files it has seen.
 // inodes other than nil is the volume's inode limit from then on, 0 for none; that of a volume that counts is set at
-// once, published or not.
+// once, published or not. It ends with ctx: it can take hours, and be begun anew.
 func (m *Manager) Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error {
+	end, err := m.take(change, id)
+	if err != nil {
+		return err
+	}
+	defer end()
 	var r store.Record
 	walk := true
-	err := m.find(ctx, id, func(o *pool.Open, is store.Record) (err error) {
+	err = m.find(ctx, id, func(o *pool.Open, is store.Record) (err error) {
 		r = is
 		if walk = inodes == nil || o.Enforcement(id) == quota.None; walk {
 			r, err = m.prepareEnforce(o, r)

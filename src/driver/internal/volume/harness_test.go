@@ -35,7 +35,7 @@ const (
 // node is the real manager and pools over an in-memory disk or a real one: only the operating system's edge is not
 // real.
 type node struct {
-	*volume.Locked
+	*volume.Manager
 	set     *pool.Set
 	disk    *disktest.Disk // nil on a real one
 	host    disk.Host
@@ -125,14 +125,10 @@ func (s setup) start(options ...option) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	manager, err := volume.New(volume.Config{
+	n.Manager, err = volume.New(volume.Config{
 		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now, IsInline: n.mounts.isInline,
 	})
-	if err != nil {
-		return nil, err
-	}
-	n.Locked = volume.NewLocked(manager)
-	return &n, nil
+	return &n, err
 }
 
 // newDisk is a disk with an empty state directory and no pool.

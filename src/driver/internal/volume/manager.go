@@ -47,9 +47,13 @@ type Config struct {
 	IsInline func(id, target string) bool
 }
 
-// Manager does the work on volumes. It takes no locks: calls for one id must not overlap, which Locked sees to.
+// Manager does the work on volumes. What changes one takes its id's lock in the public method; what is private is
+// called with the lock. Until an operation is done, every other one on the id is ErrBusy.
 type Manager struct {
 	Config
+	busy    sync.Map // of operation
+	running sync.WaitGroup
+
 	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
 	// checked has by id when Stats last looked whether all that is in a volume counts to it.
 	checked sync.Map

@@ -17,8 +17,12 @@ import (
 // Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything
 // else mounted at the target is not.
 func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
+	return m.exclusive(ctx, q.ID, func(ctx context.Context) error { return m.publish(ctx, q) })
+}
+
+func (m *Manager) publish(ctx context.Context, q PublishRequest) error {
 	if q.Inline == nil {
-		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r store.Record) error { return m.publish(o, r, q) })
+		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r store.Record) error { return m.publishIn(o, r, q) })
 	}
 	err := m.publishInline(ctx, q)
 	if errors.Is(err, store.ErrNotFound) {
@@ -33,10 +37,10 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 			return m.publishInline(ctx, q)
 		}
 	}
-	if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, ErrLost) { // Create takes back what an earlier one left
+	if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, ErrLost) { // create takes back what an earlier one left
 		return err
 	}
-	if _, err := m.Create(ctx, *q.Inline); err != nil {
+	if _, err := m.create(ctx, *q.Inline); err != nil {
 		return err
 	}
 	return m.publishInline(ctx, q)
@@ -53,11 +57,11 @@ func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 			return fmt.Errorf("%w: %s is a persistent volume, asked for inline", ErrExists, q.ID)
 		}
 		r.Pool = o.Name
-		return m.publish(o, r, q)
+		return m.publishIn(o, r, q)
 	})
 }
 
-func (m *Manager) publish(o *pool.Open, r store.Record, q PublishRequest) error {
+func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) error {
 	info, err := dataOf(o, r)
 	if err != nil {
 		return err
@@ -120,6 +124,10 @@ func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
 // Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which
 // its record says, is then deleted. Neither an absent pool nor another's trouble keeps a pod from ending.
 func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
+	return m.exclusive(ctx, id, func(ctx context.Context) error { return m.unpublish(ctx, id, target) })
+}
+
+func (m *Manager) unpublish(ctx context.Context, id, target string) error {
 	if err := nodeapi.ValidateID(id); err != nil {
 		return err
 	}

@@ -19,8 +19,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// Get answers what a volume is and how it is.
+// Get answers what a volume is and how it is, without the lock, which an operation that takes its time would have, but
+// for one caller at a time: a pool that hangs keeps no more. What is missing only because an operation is under way is
+// not called lost.
 func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err error) {
+	end, err := m.take("get", id)
+	if err != nil {
+		return v, h, err
+	}
+	defer end()
 	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		_, ok, err := store.Directory(o.Disk, id)
 		v = answer(o, r)
@@ -34,7 +41,46 @@ func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err e
 		}
 		return err
 	})
+	if _, busy := m.busy.Load(operation{change, id}); busy && err == nil && h.Condition == DataLoss {
+		return Volume{}, Health{}, fmt.Errorf("%w: an operation on %s is under way; ask again", ErrBusy, id)
+	}
 	return v, h, err
+}
+
+// Has reports whether anything of a volume is on this node: its record, its directory, what an interrupted create left,
+// or an operation under way; and in which pool, "" while that is not known. pool.ErrAbsent where it is unknown because
+// a pool cannot be used, ErrBusy while an earlier question about the id is not answered.
+func (m *Manager) Has(ctx context.Context, id string) (in string, found bool, err error) {
+	end, err := m.take("has", id)
+	if err != nil {
+		return "", false, err
+	}
+	defer end()
+	if in, found = m.knows(id); found {
+		return in, true, nil
+	}
+	err = m.search(ctx, id, func(o *pool.Open) (bool, error) {
+		in = o.Name
+		s, _, err := o.Look(id)
+		return err == nil && s.Verdict() != store.Nothing, err
+	})
+	if err == nil {
+		return in, true, nil
+	}
+	if in, found = m.knows(id); found { // an operation may have begun meanwhile
+		return in, true, nil
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return "", false, nil
+	}
+	return "", false, err
+}
+
+// knows reports whether an operation on an id is under way, or has entered it into the ledger of a pool.
+func (m *Manager) knows(id string) (in string, known bool) {
+	_, busy := m.busy.Load(operation{change, id})
+	in, _, known = m.Pools.Find(id)
+	return in, busy || known
 }
 
 func answer(o *pool.Open, r store.Record) Volume {
@@ -50,8 +96,13 @@ func notEnforced(o *pool.Open, r store.Record) string {
 		"count to its ID; once no pod uses it: driver volume enforce %s", r.ID, r.ID)
 }
 
-// Stats is the use of a volume published at a path (any path where it is mounted).
+// Stats is the use of a volume published at a path (any path where it is mounted), for one caller at a time.
 func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err error) {
+	end, err := m.take("stats", id)
+	if err != nil {
+		return s, err
+	}
+	defer end()
 	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		info, ok, err := store.Directory(o.Disk, id)
 		if err != nil {
