@@ -72,7 +72,9 @@ func (m *Manager) AdoptUntracked(ctx context.Context) error {
 }
 
 // adoptIn adopts what PersistentVolumes name of the untracked directories of a pool. ErrBusy while it does already.
-func (m *Manager) adoptIn(ctx context.Context, name string, ids []string, pvs map[string]nodeapi.PersistentVolume) error {
+func (m *Manager) adoptIn(
+	ctx context.Context, name string, ids []string, pvs map[string]nodeapi.PersistentVolume,
+) error {
 	end, err := m.take("adopt untracked directories of pool", name)
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package volume is the heart of the driver: the order in which volumes are made, published, grown and deleted in
-// pools. It knows no gRPC, no CSI and no Kubernetes.
+// Package volume is what the driver does with volumes: they are made, published, grown and deleted in pools, each under
+// the lock of its id. It knows no gRPC, no CSI and no Kubernetes, and leaves the order of steps on the disk to store.
 package volume
 
 import (
