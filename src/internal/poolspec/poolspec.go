@@ -95,7 +95,7 @@ func (p Pool) MountRequired() bool {
 	if p.RequireMount != nil {
 		return *p.RequireMount
 	}
-	return p.Scope == ScopeShared || p.PVCTemplate != nil
+	return p.Shared() || p.PVCTemplate != nil
 }
 
 // Shared reports whether the pool is one filesystem that all nodes have.

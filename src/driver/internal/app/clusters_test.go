@@ -17,7 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -74,7 +74,7 @@ func (unmounted) Published() (map[string][]string, error) { return map[string][]
 // member is the one node of a cluster, whose controller has just been installed.
 type member struct {
 	pools   *pool.Set
-	volumes *volume.Locked
+	volumes *volume.Manager
 }
 
 // newMember starts a cluster on a filesystem. Its node, like that of every other, is called worker-1.
@@ -108,12 +108,11 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		Synchronised: func() bool { return true },
 	})
 	must(t, err)
-	manager, err := volume.New(volume.Config{
+	m.volumes, err = volume.New(volume.Config{
 		Pools: m.pools, Mounter: unmounted{}, Cluster: standalone, Log: log, Now: time.Now,
 		IsInline: func(string, string) bool { return false },
 	})
 	must(t, err)
-	m.volumes = volume.NewLocked(manager)
 	config := (&tunneltest.Node{Name: "worker-1"}).Config(hub.Address, hub.Authority.PEM)
 	config.Source = shown(m)
 	end, err := tunnel.NewNode(config)
@@ -153,7 +152,7 @@ func TestTwoClustersOneFilesystem(t *testing.T) {
 	first := newMember(t, filesystem, production, 72*time.Hour)
 	first.becomes(t, true, "")
 	_, err := first.volumes.Create(t.Context(), volume.Spec{
-		ID: "pvc-1", Pool: "nfs", Bytes: 1 << 20, Mode: 0o777, OnDelete: records.Trash,
+		ID: "pvc-1", Pool: "nfs", Bytes: 1 << 20, Mode: 0o777, OnDelete: store.Trash,
 	})
 	must(t, err)
 	beside, err := filesystem.Open("/nfs")

@@ -19,10 +19,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
@@ -62,7 +62,7 @@ type driver struct {
 	cluster  cluster
 	client   *kube.Client // nil when standalone
 	pools    *pool.Set
-	volumes  *volume.Locked
+	volumes  *volume.Manager
 	registry *prometheus.Registry
 	calls    *rpc.Calls
 	// stages in the order of their start.
@@ -146,20 +146,19 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.pools, err = pool.New(pool.Config{
 		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: d.cluster,
 		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.log, Now: time.Now,
-		Synchronised: trash.Synchronised, Node: d.nodeName, Alone: d.controller == "",
+		Synchronised: purge.Synchronised, Node: d.nodeName, Alone: d.controller == "",
 		SystemPaths: []string{"/", d.kubeletDir, d.stateDir}, OSPaths: []string{"/", d.kubeletDir},
 	})
 	if err != nil {
 		return err
 	}
-	manager, err := volume.New(volume.Config{
+	d.volumes, err = volume.New(volume.Config{
 		Pools: d.pools, Mounter: mounter{bindmount.New(d.kubeletDir)}, Cluster: d.cluster, Log: d.log, Now: time.Now,
 		IsInline: func(id, target string) bool { return isInline(d.driverName, id, target) },
 	})
 	if err != nil {
 		return err
 	}
-	d.volumes = volume.NewLocked(manager)
 	d.add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
 	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
 	d.add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })

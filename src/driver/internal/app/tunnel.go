@@ -57,7 +57,7 @@ func (d *driver) authorities(ctx context.Context) ([]byte, error) {
 // shown is what the controller sees of the node.
 type shown struct {
 	pools   *pool.Set
-	volumes *volume.Locked
+	volumes *volume.Manager
 }
 
 // Pools implements tunnel.Source.

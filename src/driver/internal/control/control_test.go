@@ -20,7 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -35,7 +35,7 @@ type domain struct {
 	volumes map[string]entry
 	enforce func(ctx context.Context, id string, progress func(int64)) error
 	inodes  *int64 // of the last enforcement
-	adopt   func(id string, bytes int64) (records.Record, error)
+	adopt   func(id string, bytes int64) (store.Record, error)
 	discard func(id, node string) error
 	all     []nodeapi.VolumeStatus
 }
@@ -78,7 +78,7 @@ func (d *domain) Enforce(ctx context.Context, id string, inodes *int64, progress
 	return d.enforce(ctx, id, progress)
 }
 
-func (d *domain) Adopt(_ context.Context, id string, bytes int64) (records.Record, error) {
+func (d *domain) Adopt(_ context.Context, id string, bytes int64) (store.Record, error) {
 	return d.adopt(id, bytes)
 }
 
@@ -332,14 +332,14 @@ func TestEnforceEndsWithItsClient(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
-	record := records.Record{
+	record := store.Record{
 		ID: "pvc-1", Pool: "local", Bytes: 10 << 30, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"},
 	}
 	shared := []nodeapi.PoolStatus{{Name: "local"}, {Name: "everybodys", Shared: true}}
-	client, _ := serve(t, &domain{status: shared, adopt: func(id string, bytes int64) (records.Record, error) {
+	client, _ := serve(t, &domain{status: shared, adopt: func(id string, bytes int64) (store.Record, error) {
 		switch {
 		case id == "named":
-			return records.Record{}, fmt.Errorf("%w: pvc-1", nodeapi.ErrNamed)
+			return store.Record{}, fmt.Errorf("%w: pvc-1", nodeapi.ErrNamed)
 		case bytes != 5:
 			t.Errorf("adopted with %d bytes", bytes)
 		}
@@ -408,7 +408,7 @@ func TestDiscard(t *testing.T) {
 	}}, me())
 	says(t, client.Discard(t.Context(), "pvc-1", "worker-2"))
 	for _, refusal := range []error{
-		records.ErrNotFound, volume.ErrPublished, nodeapi.ErrNamed, nodeapi.ErrClusterUnknown, pool.ErrAbsent,
+		store.ErrNotFound, volume.ErrPublished, nodeapi.ErrNamed, nodeapi.ErrClusterUnknown, pool.ErrAbsent,
 	} {
 		answer = fmt.Errorf("%w: because", refusal)
 		says(t, client.Discard(t.Context(), "pvc-1", "worker-2"), "refused", refusal.Error(), "because")
@@ -434,7 +434,7 @@ func TestHTTPCodes(t *testing.T) {
 		{nil, "", http.StatusBadRequest},
 		{nil, `{"pvOnn": "x"}`, http.StatusBadRequest},
 		{nodeapi.ErrInvalidID, "{}", http.StatusBadRequest},
-		{records.ErrNotFound, "{}", http.StatusNotFound},
+		{store.ErrNotFound, "{}", http.StatusNotFound},
 		{volume.ErrPublished, "{}", http.StatusConflict},
 		{nodeapi.ErrClusterUnknown, "{}", http.StatusServiceUnavailable},
 		{os.ErrPermission, "{}", http.StatusInternalServerError},

@@ -18,7 +18,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -37,7 +37,7 @@ type Pools interface {
 type Volumes interface {
 	Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
-	Adopt(ctx context.Context, id string, bytes int64) (records.Record, error)
+	Adopt(ctx context.Context, id string, bytes int64) (store.Record, error)
 	Discard(ctx context.Context, id, node string) error
 }
 
@@ -214,10 +214,10 @@ func (s *Server) refusal(r *http.Request, err error) int {
 	switch {
 	case slices.ContainsFunc([]error{errBadRequest, nodeapi.ErrInvalidID, volume.ErrInvalid, volume.ErrOutOfRange}, is):
 		return http.StatusBadRequest
-	case slices.ContainsFunc([]error{records.ErrNotFound, pool.ErrUnknown, errOfNode}, is):
+	case slices.ContainsFunc([]error{store.ErrNotFound, pool.ErrUnknown, errOfNode}, is):
 		return http.StatusNotFound
 	case slices.ContainsFunc([]error{
-		pool.ErrPresent, pool.ErrOtherCluster, pool.ErrAbsent, pool.ErrNotHere, records.ErrBroken, volume.ErrBusy,
+		pool.ErrPresent, pool.ErrOtherCluster, pool.ErrAbsent, pool.ErrNotHere, store.ErrBroken, volume.ErrBusy,
 		volume.ErrLost, nodeapi.ErrNamed, volume.ErrPublished, volume.ErrUnsupported,
 	}, is):
 		return http.StatusConflict

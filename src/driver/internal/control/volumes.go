@@ -16,7 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -152,7 +152,7 @@ func (s *Server) discard(w http.ResponseWriter, r *http.Request) error {
 
 // adopt answers with a PersistentVolume as YAML.
 func (s *Server) adopt(w http.ResponseWriter, r *http.Request) error {
-	var record records.Record
+	var record store.Record
 	wanted, err := body[Adoption](w, r)
 	if err == nil {
 		record, err = s.Volumes.Adopt(r.Context(), r.PathValue("name"), wanted.Bytes)
@@ -179,7 +179,7 @@ func (s *Server) shared(name string) bool {
 type object = map[string]any
 
 // persistentVolume is the one for a volume that has none. Its claim has no uid, so a new claim of that name gets it.
-func (s *Server) persistentVolume(r records.Record, class string) object {
+func (s *Server) persistentVolume(r store.Record, class string) object {
 	spec := object{
 		"accessModes":                   []string{"ReadWriteOnce"},
 		"capacity":                      object{"storage": resource.NewQuantity(r.Bytes, resource.BinarySI).String()},

@@ -17,7 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -45,7 +45,7 @@ func TestCreateVolume(t *testing.T) {
 	c := serve(t, &fake{resolve: onePool, create: func(s volume.Spec) (volume.Volume, error) {
 		asked = s
 		return volume.Volume{
-			Record:      records.Record{ID: s.ID, Pool: s.Pool, Bytes: s.Bytes, Parameters: s.Parameters},
+			Record:      store.Record{ID: s.ID, Pool: s.Pool, Bytes: s.Bytes, Parameters: s.Parameters},
 			Enforcement: quota.None,
 		}, nil
 	}})
@@ -67,7 +67,7 @@ func TestCreateVolume(t *testing.T) {
 	if diff := cmp.Diff(volume.Spec{
 		ID: "pvc-1b4f", Pool: "local", Bytes: 3 << 30, MaxBytes: 4 << 30, Inodes: 5000, Mode: 0o750 | fs.ModeSetgid,
 		UID: 1000, GID: 2000,
-		OnDelete: records.Retain, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "1b4f"}, Parameters: parameters,
+		OnDelete: store.Retain, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "1b4f"}, Parameters: parameters,
 	}, asked); diff != "" {
 		t.Errorf("asked of the domain: %s", diff)
 	}
@@ -88,8 +88,8 @@ func TestInodeLimit(t *testing.T) {
 		return volume.Volume{}, nil
 	}})
 	for value, want := range map[string]volume.Spec{
-		"": {InodesFrom: records.Derived}, "0": {InodesFrom: records.FromClass}, "00": {InodesFrom: records.FromClass},
-		"70": {Inodes: 70, InodesFrom: records.FromClass},
+		"": {InodesFrom: store.Derived}, "0": {InodesFrom: store.FromClass}, "00": {InodesFrom: store.FromClass},
+		"70": {Inodes: 70, InodesFrom: store.FromClass},
 	} {
 		parameters := map[string]string{"inodeLimit": value}
 		if value == "" {
@@ -308,7 +308,7 @@ func TestDeleteVolume(t *testing.T) {
 		says   string
 	}{
 		{"pvc-1", nil, codes.OK, ""},
-		{"pvc-1", fmt.Errorf("%w: pvc-1", records.ErrNotFound), codes.OK, ""},
+		{"pvc-1", fmt.Errorf("%w: pvc-1", store.ErrNotFound), codes.OK, ""},
 		{"pvc-1", fmt.Errorf("%w: at /a", volume.ErrPublished), codes.FailedPrecondition, "at /a"},
 		{"pvc-1", fmt.Errorf("%w: pool local", pool.ErrAbsent), codes.Unavailable, "pool local"},
 		{"", nil, codes.InvalidArgument, "volume_id: missing"},
@@ -328,7 +328,7 @@ func TestListVolumesPages(t *testing.T) {
 	c := serve(t, &fake{list: func(after string, limit int) (page []volume.Volume, next string, err error) {
 		for _, id := range ids {
 			if id > after && (limit == 0 || len(page) < limit) {
-				page = append(page, volume.Volume{Record: records.Record{ID: id}})
+				page = append(page, volume.Volume{Record: store.Record{ID: id}})
 			}
 		}
 		if last := page[len(page)-1].ID; last != ids[len(ids)-1] {
@@ -400,7 +400,7 @@ func TestGetCapacityOfAPoolThatTakesNoMore(t *testing.T) {
 func TestValidateVolumeCapabilities(t *testing.T) {
 	c := serve(t, &fake{get: func(id string) (volume.Volume, volume.Health, error) {
 		if id != "pvc-1" {
-			return volume.Volume{}, volume.Health{}, records.ErrNotFound
+			return volume.Volume{}, volume.Health{}, store.ErrNotFound
 		}
 		return volume.Volume{}, volume.Health{}, nil
 	}})
@@ -428,9 +428,9 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 func TestControllerGetVolume(t *testing.T) {
 	c := serve(t, &fake{get: func(id string) (volume.Volume, volume.Health, error) {
 		if id != "pvc-1" {
-			return volume.Volume{}, volume.Health{}, records.ErrNotFound
+			return volume.Volume{}, volume.Health{}, store.ErrNotFound
 		}
-		return volume.Volume{Record: records.Record{ID: id, Pool: "local", Bytes: 5, Adopted: true}, Enforcement: quota.None},
+		return volume.Volume{Record: store.Record{ID: id, Pool: "local", Bytes: 5, Adopted: true}, Enforcement: quota.None},
 			volume.Health{}, nil
 	}})
 	got, err := c.ControllerGetVolume(t.Context(), &pb.ControllerGetVolumeRequest{VolumeId: "pvc-1"})

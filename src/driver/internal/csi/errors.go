@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -55,9 +55,9 @@ func table() []row {
 	otherSize := map[verb]codes.Code{resize: codes.OutOfRange}
 	elsewhere := map[verb]codes.Code{create: codes.ResourceExhausted}
 	return []row{
-		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy}},
+		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy, store.ErrConcurrent}},
 		{codes.InvalidArgument, nil, []error{
-			nodeapi.ErrInvalidID, records.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
+			nodeapi.ErrInvalidID, store.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
 		}},
 		{codes.InvalidArgument, nil, []error{pool.ErrUnknown, pool.ErrAmbiguous}},
 		{codes.Unavailable, elsewhere, []error{pool.ErrAbsent}},
@@ -71,8 +71,8 @@ func table() []row {
 		{codes.OutOfRange, nil, []error{volume.ErrOutOfRange}},
 		{codes.AlreadyExists, nil, []error{volume.ErrExists}},
 		{codes.DataLoss, nil, []error{volume.ErrLost}},
-		{codes.FailedPrecondition, nil, []error{records.ErrBroken}},
-		{codes.NotFound, map[verb]codes.Code{remove: codes.OK}, []error{records.ErrNotFound}},
+		{codes.FailedPrecondition, nil, []error{store.ErrBroken}},
+		{codes.NotFound, map[verb]codes.Code{remove: codes.OK}, []error{store.ErrNotFound}},
 		{codes.FailedPrecondition, nil, []error{volume.ErrPublished, volume.ErrTargetTaken, volume.ErrSingleWriter}},
 		{codes.Unavailable, nil, []error{nodeapi.ErrClusterUnknown, volume.ErrUncertain}},
 		{codes.ResourceExhausted, nil, []error{errElsewhere}},

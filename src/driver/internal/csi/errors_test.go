@@ -21,7 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -137,6 +137,7 @@ func TestCodes(t *testing.T) {
 		{create, ledger.ErrNoSpace, codes.ResourceExhausted},
 		{create, ledger.ErrClosed, codes.ResourceExhausted},
 		{create, ledger.ErrBusy, codes.Aborted},
+		{create, store.ErrConcurrent, codes.Aborted},
 		{create, quota.ErrUnsupported, codes.ResourceExhausted},
 		{create, quota.ErrExhausted, codes.ResourceExhausted},
 		{create, quota.ErrTooSmall, codes.OutOfRange},
@@ -149,8 +150,8 @@ func TestCodes(t *testing.T) {
 		{create, volume.ErrBusy, codes.Aborted},
 		{create, volume.ErrInvalid, codes.InvalidArgument},
 		{create, nodeapi.ErrInvalidID, codes.InvalidArgument},
-		{create, records.ErrBroken, codes.FailedPrecondition},
-		{create, records.ErrUnwritten, codes.InvalidArgument},
+		{create, store.ErrBroken, codes.FailedPrecondition},
+		{create, store.ErrUnwritten, codes.InvalidArgument},
 		{create, errElsewhere, codes.ResourceExhausted},
 		{create, volume.ErrLost, codes.DataLoss},
 		{create, syscall.EROFS, codes.ResourceExhausted},
@@ -164,7 +165,7 @@ func TestCodes(t *testing.T) {
 		{expand, volume.ErrBelowUse, codes.FailedPrecondition},
 		{expand, volume.ErrNotEnforced, codes.FailedPrecondition},
 		{expand, pool.ErrAbsent, codes.Unavailable},
-		{expand, records.ErrNotFound, codes.NotFound},
+		{expand, store.ErrNotFound, codes.NotFound},
 		{expand, volume.ErrOutOfRange, codes.OutOfRange},
 		{resize, ledger.ErrNoSpace, codes.OutOfRange},
 		{resize, ledger.ErrClosed, codes.OutOfRange},
@@ -176,7 +177,7 @@ func TestCodes(t *testing.T) {
 		{resize, volume.ErrNotEnforced, codes.OutOfRange},
 		{resize, volume.ErrOutOfRange, codes.OutOfRange},
 		{resize, quota.ErrUnsupported, codes.InvalidArgument},
-		{resize, records.ErrNotFound, codes.NotFound},
+		{resize, store.ErrNotFound, codes.NotFound},
 		{resize, pool.ErrAbsent, codes.Unavailable},
 		{resize, syscall.EROFS, codes.Unavailable},
 		{resize, volume.ErrBusy, codes.Aborted},
@@ -189,19 +190,19 @@ func TestCodes(t *testing.T) {
 		{remove, volume.ErrUnsupported, codes.FailedPrecondition},
 		{remove, pool.ErrPresent, codes.FailedPrecondition},
 		{remove, pool.ErrOtherCluster, codes.FailedPrecondition},
-		{remove, records.ErrNotFound, codes.OK},
-		{remove, records.ErrBroken, codes.FailedPrecondition},
+		{remove, store.ErrNotFound, codes.OK},
+		{remove, store.ErrBroken, codes.FailedPrecondition},
 		{remove, syscall.EROFS, codes.Unavailable},
 		{publish, pool.ErrAbsent, codes.Unavailable},
 		{publish, pool.ErrNotHere, codes.ResourceExhausted},
 		{publish, quota.ErrUnsupported, codes.InvalidArgument},
-		{publish, records.ErrNotFound, codes.NotFound},
+		{publish, store.ErrNotFound, codes.NotFound},
 		{publish, volume.ErrTargetTaken, codes.FailedPrecondition},
 		{publish, volume.ErrSingleWriter, codes.FailedPrecondition},
 		{publish, bindmount.ErrTarget, codes.InvalidArgument},
 		{publish, syscall.EROFS, codes.Unavailable},
 		{unpublish, syscall.EROFS, codes.Unavailable},
-		{read, records.ErrNotFound, codes.NotFound},
+		{read, store.ErrNotFound, codes.NotFound},
 		{read, errBadToken, codes.Aborted},
 		{create, &fs.PathError{Op: "mkdirat", Path: "csi/.hpp/staging/pvc-1", Err: syscall.ENOSPC}, codes.ResourceExhausted},
 		{create, &fs.PathError{Op: "write", Path: "csi/.hpp/volumes/pvc-1", Err: syscall.EDQUOT}, codes.ResourceExhausted},
@@ -258,7 +259,7 @@ func FuzzParameters(f *testing.F) {
 	f.Add("csi.storage.k8s.io/pvc/name", "a")
 	f.Fuzz(func(t *testing.T, key, value string) {
 		for _, known := range []map[string]func(*volume.Spec, string) error{setters(), inlineSetters()} {
-			s := volume.Spec{OnDelete: records.Trash}
+			s := volume.Spec{OnDelete: store.Trash}
 			if err := apply(&s, "parameters", map[string]string{key: value}, known); err != nil {
 				if code := status.Code(toStatus(create, err)); code != codes.InvalidArgument {
 					t.Fatalf("%q=%q: %s", key, value, code)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -51,7 +51,7 @@ func TestNodeExpandVolume(t *testing.T) {
 			call := ""
 			c := serve(t, &fake{expand: func(id string, bytes, limit int64) (volume.Volume, error) {
 				call = fmt.Sprint(id, " ", bytes, " ", limit)
-				return volume.Volume{Record: records.Record{ID: id, Bytes: 7 << 30}}, test.err
+				return volume.Volume{Record: store.Record{ID: id, Bytes: 7 << 30}}, test.err
 			}})
 			answer, err := c.NodeExpandVolume(t.Context(), test.asked)
 			if status.Code(err) != test.code || call != test.call || (err == nil && answer.GetCapacityBytes() != 7<<30) {
@@ -84,7 +84,7 @@ func TestControllerExpandVolume(t *testing.T) {
 			call := ""
 			c := serve(t, &fake{expand: func(id string, bytes, limit int64) (volume.Volume, error) {
 				call = fmt.Sprint(id, " ", bytes, " ", limit)
-				return volume.Volume{Record: records.Record{ID: id, Bytes: 7 << 30}}, test.err
+				return volume.Volume{Record: store.Record{ID: id, Bytes: 7 << 30}}, test.err
 			}})
 			answer, err := c.ControllerExpandVolume(t.Context(),
 				&pb.ControllerExpandVolumeRequest{VolumeId: test.id, CapacityRange: test.asked})

@@ -11,7 +11,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -104,7 +104,7 @@ func volumePath(name string) error {
 		return invalid("volume_path", "missing")
 	}
 	if !path.IsAbs(name) {
-		return fmt.Errorf("%w: nothing can be published at the relative volume_path %.128q", records.ErrNotFound, name)
+		return fmt.Errorf("%w: nothing can be published at the relative volume_path %.128q", store.ErrNotFound, name)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (s *server) NodeGetVolumeHealth(
 		health, err = volume.Health{Condition: volume.DataLoss, Reason: "DataLost", Message: err.Error()}, nil
 	case errors.Is(err, pool.ErrAbsent):
 		health, err = volume.Health{Condition: volume.Inaccessible, Reason: "PoolAbsent", Message: err.Error()}, nil
-	case errors.Is(err, records.ErrBroken):
+	case errors.Is(err, store.ErrBroken):
 		health, err = volume.Health{Condition: volume.Inaccessible, Reason: "RecordUnusable", Message: err.Error()}, nil
 	}
 	response := &pb.NodeGetVolumeHealthResponse{VolumeHealth: &pb.VolumeHealth{VolumeId: q.GetVolumeId()}}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -225,7 +225,7 @@ func TestPublishInline(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := volume.PublishRequest{ID: "csi-0a", Target: target, Inline: &volume.Spec{
-		ID: "csi-0a", Pool: "local", Bytes: 2 << 30, Inodes: 100, Mode: 0o777, OnDelete: records.Purge, Ephemeral: true,
+		ID: "csi-0a", Pool: "local", Bytes: 2 << 30, Inodes: 100, Mode: 0o777, OnDelete: store.Purge, Ephemeral: true,
 		Claim:      nodeapi.Claim{Namespace: "shop", Name: "web-0", UID: "77"},
 		Parameters: map[string]string{"size": "2Gi", "inodeLimit": "100"},
 	}}
@@ -235,7 +235,7 @@ func TestPublishInline(t *testing.T) {
 	_, err = c.NodePublishVolume(t.Context(), &pb.NodePublishVolumeRequest{
 		VolumeId: "csi-0a", TargetPath: target, VolumeCapability: writer()[0], VolumeContext: inlineContext(nil),
 	})
-	if err != nil || asked.Inline.Inodes != 0 || asked.Inline.InodesFrom != records.Derived {
+	if err != nil || asked.Inline.Inodes != 0 || asked.Inline.InodesFrom != store.Derived {
 		t.Errorf("without an inodeLimit: %+v, %v", asked.Inline, err)
 	}
 }
@@ -293,7 +293,7 @@ func TestStats(t *testing.T) {
 		case "pvc-2":
 			return volume.Stats{Bytes: 10, BytesUsed: 4, BytesAvailable: 6}, nil
 		}
-		return volume.Stats{}, fmt.Errorf("%w at %s", records.ErrNotFound, path)
+		return volume.Stats{}, fmt.Errorf("%w at %s", store.ErrNotFound, path)
 	}})
 	bytes := &pb.VolumeUsage{Unit: pb.VolumeUsage_BYTES, Total: 10, Used: 4, Available: 6}
 	inodes := &pb.VolumeUsage{Unit: pb.VolumeUsage_INODES, Total: 5, Used: 2, Available: 3}
@@ -331,13 +331,13 @@ func TestVolumeHealth(t *testing.T) {
 		"degraded": {volume.Health{Condition: volume.Degraded, Reason: "Slow"}, nil, "DEGRADED Slow"},
 		"gone":     {volume.Health{}, volume.ErrLost, "DATA_LOSS DataLost"},
 		"away":     {volume.Health{}, fmt.Errorf("pool x: %w", pool.ErrAbsent), "INACCESSIBLE PoolAbsent"},
-		"broken":   {volume.Health{}, records.ErrBroken, "INACCESSIBLE RecordUnusable"},
+		"broken":   {volume.Health{}, store.ErrBroken, "INACCESSIBLE RecordUnusable"},
 	}
 	c := serve(t, &fake{get: func(id string) (volume.Volume, volume.Health, error) {
 		if answer, ok := answers[id]; ok {
 			return volume.Volume{}, answer.health, answer.err
 		}
-		return volume.Volume{}, volume.Health{}, records.ErrNotFound
+		return volume.Volume{}, volume.Health{}, store.ErrNotFound
 	}})
 	for id, test := range answers {
 		got, err := c.NodeGetVolumeHealth(t.Context(), &pb.NodeGetVolumeHealthRequest{VolumeId: id})

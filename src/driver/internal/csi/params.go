@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -112,13 +112,13 @@ func setInodes(s *volume.Spec, v string) error {
 	if err != nil || limit < 0 {
 		return wrong(v, `a whole number, "0" for no limit`)
 	}
-	s.Inodes, s.InodesFrom = limit, records.FromClass
+	s.Inodes, s.InodesFrom = limit, store.FromClass
 	return nil
 }
 
 func setDisposal(s *volume.Spec, v string) error {
-	s.OnDelete = records.Disposal(v)
-	if !slices.Contains([]records.Disposal{records.Trash, records.Purge, records.Retain}, s.OnDelete) {
+	s.OnDelete = store.Disposal(v)
+	if !slices.Contains([]store.Disposal{store.Trash, store.Purge, store.Retain}, s.OnDelete) {
 		return wrong(v, "trash, purge or retain")
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
@@ -23,7 +23,7 @@ const defaultBytes = 1 << 30
 
 func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 	s := volume.Spec{
-		ID: q.GetName(), Mode: defaultMode, OnDelete: records.Trash, InodesFrom: records.Derived,
+		ID: q.GetName(), Mode: defaultMode, OnDelete: store.Trash, InodesFrom: store.Derived,
 		Parameters: maps.Clone(q.GetParameters()),
 		Claim: nodeapi.Claim{
 			Namespace: q.GetParameters()[nodeapi.KeyClaimNS], Name: q.GetParameters()[nodeapi.KeyClaimName],
@@ -98,8 +98,8 @@ func (c Config) here(t *pb.Topology) bool { return t.GetSegments()[c.TopologyKey
 
 func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spec, error) {
 	s := volume.Spec{
-		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: records.Purge, Ephemeral: true,
-		InodesFrom: records.Derived,
+		ID: id, Bytes: defaultBytes, Mode: defaultMode, OnDelete: store.Purge, Ephemeral: true,
+		InodesFrom: store.Derived,
 		Claim: nodeapi.Claim{
 			Namespace: attributes[keyPodNS], Name: attributes[keyPodName], UID: attributes[keyPodUID],
 		},

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -25,7 +25,7 @@ func TestManyNodes(t *testing.T) {
 		"scope shared": {poolspec.Pool{Scope: poolspec.ScopeShared}, codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := volume.Volume{Record: records.Record{ID: "v", Pool: "local"}}
+			made := volume.Volume{Record: store.Record{ID: "v", Pool: "local"}}
 			c := serve(t, &fake{
 				resolve: onePool, spec: configured(test.local),
 				create: func(volume.Spec) (volume.Volume, error) { return made, nil },

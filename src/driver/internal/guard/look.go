@@ -6,7 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -117,7 +117,7 @@ func missing(host disk.Host, path string, ids []string) (missing []string, err e
 	defer func() { err = errors.Join(err, d.Close()) }()
 	has := func(name string) bool { _, err := d.Stat(name); return err == nil }
 	for _, id := range ids {
-		if nodeapi.ValidateID(id) != nil || (!has(id) && !has(records.Path(id))) {
+		if nodeapi.ValidateID(id) != nil || (!has(id) && !has(store.Path(id))) {
 			missing = append(missing, id)
 		}
 	}

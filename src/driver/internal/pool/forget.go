@@ -8,7 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -70,7 +70,7 @@ func (p *Pool) empty() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	ids, refused, err := records.List(d)
+	ids, refused, err := store.List(d)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -20,7 +20,7 @@ func TestMountGuard(t *testing.T) {
 	n := start(t, other())
 	n.wants(t, "other", false, "NotChecked")
 	n.is(t, "other", true, "")
-	n.volume(t, "other", records.Record{ID: "pvc-1"})
+	n.volume(t, "other", store.Record{ID: "pvc-1"})
 
 	must(t, n.memory.Unmount("/other"))
 	n.is(t, "other", false, "MarkerMissing")
@@ -47,7 +47,7 @@ func TestTheDiskComesBack(t *testing.T) {
 	n := start(t, other())
 	n.is(t, "other", true, "")
 	id := n.status(t, "other").ID
-	n.volume(t, "other", records.Record{ID: "pvc-1"})
+	n.volume(t, "other", store.Record{ID: "pvc-1"})
 	must(t, n.memory.Unmount("/other"))
 	n.is(t, "other", false, "MarkerMissing")
 	n.memory.Mount("/other")
@@ -70,7 +70,7 @@ func TestTheDiskComesBack(t *testing.T) {
 func TestAnotherDisk(t *testing.T) {
 	n := start(t, local())
 	n.is(t, "local", true, "")
-	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	n.cluster.knows(nil, here("pvc-1", "local"))
 	n.memory.ReplaceByEmpty("/pool/csi")
 	marker := `{"version":2,"id":"BBBB"}`
@@ -132,7 +132,7 @@ func TestNothingIsMadeWhereVolumesAreMissing(t *testing.T) {
 		t.Errorf("%+v, %v", facts, err)
 	}
 	n.memory.AddDir("/pool/csi/pvc-1")
-	n.memory.AddFile("/pool/csi/"+records.Path("pvc-2"), encode(t, records.Record{ID: "pvc-2"}))
+	n.memory.AddFile("/pool/csi/"+store.Path("pvc-2"), encode(t, store.Record{ID: "pvc-2"}))
 	n.is(t, "local", true, "")
 }
 
@@ -140,7 +140,7 @@ func TestNothingIsMadeWhereVolumesAreMissing(t *testing.T) {
 func TestAdoptionWithoutSomeVolumes(t *testing.T) {
 	first := start(t, local())
 	first.is(t, "local", true, "")
-	first.volume(t, "local", records.Record{ID: "pvc-1"})
+	first.volume(t, "local", store.Record{ID: "pvc-1"})
 	first.memory.ReplaceByEmpty("/state")
 	n := restart(t, first.memory, local())
 	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", "local"))
@@ -364,7 +364,7 @@ func TestPoolFromAClaim(t *testing.T) {
 	n.memory.Mount("/pool/csi")
 	n.is(t, "local", true, "")
 	id := n.status(t, "local").ID
-	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	must(t, n.memory.Unmount("/pool/csi"))
 	n.is(t, "local", false, "ClaimNotMounted")
 	if absent := n.Absent(); len(absent) != 1 || n.events.count("PoolAbsent") != 2 {
@@ -383,7 +383,7 @@ func TestPoolFromAClaim(t *testing.T) {
 // TestAPoolGetsAClaim after it was used on the node's own disk: its volumes are missed, not shadowed.
 func TestAPoolGetsAClaim(t *testing.T) {
 	n := start(t, local())
-	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	again := restart(t, n.memory, claimed())
 	again.is(t, "local", false, "ClaimNotMounted")
 	again.memory.Mount("/pool/csi")

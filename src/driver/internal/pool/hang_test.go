@@ -8,7 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
 // hanging is a host on which a path hangs while a test wants it to.
@@ -70,7 +70,7 @@ func withHanging(t *testing.T) (*node, *hanging) {
 func TestAHangingDiskKeepsNobodyElse(t *testing.T) {
 	n, h := withHanging(t)
 	n.check(t)
-	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	n.check(t)
 	before, seen := n.status(t, "local"), n.clock.Now()
 	resume := h.hang()
@@ -96,7 +96,7 @@ func TestAHangingDiskKeepsNobodyElse(t *testing.T) {
 	if pool, _, ok := n.Find("pvc-1"); !ok || pool != "local" || len(n.Absent()) > 0 || len(n.Untracked()) > 0 {
 		t.Errorf("found in %q, %v; absent %v", pool, ok, n.Absent())
 	}
-	n.volume(t, "other", records.Record{ID: "pvc-2"})
+	n.volume(t, "other", store.Record{ID: "pvc-2"})
 	n.SetNodeLabels(map[string]string{"a": "b"})
 	resume()
 	<-done
@@ -162,7 +162,7 @@ func TestTheAPIIsAskedWithoutALock(t *testing.T) {
 	if more := local.Purge(t.Context()); more {
 		t.Error("there is something to purge")
 	}
-	n.volume(t, "other", records.Record{ID: "pvc-1"})
+	n.volume(t, "other", store.Record{ID: "pvc-1"})
 	n.pools[1].Check(t.Context())
 	n.wants(t, "other", true, "")
 	n.wants(t, "local", false, "NotChecked")

@@ -16,7 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -243,11 +243,11 @@ func (n *node) is(t *testing.T, name string, present bool, reason string) {
 }
 
 // volume puts a volume of 4 KiB without a quota into a pool, as a create does.
-func (n *node) volume(t *testing.T, pool string, r records.Record) {
+func (n *node) volume(t *testing.T, pool string, r store.Record) {
 	t.Helper()
-	r.Version, r.Bytes, r.Backend, r.Pool = records.Version, 4096, quota.Plain, pool
+	r.Version, r.Bytes, r.Backend, r.Pool = store.Version, 4096, quota.Plain, pool
 	err := n.Use(t.Context(), pool, func(o *Open) error {
-		err := errors.Join(o.Disk.Mkdir(r.ID, 0o700), records.Add(o.Disk, r), o.Disk.Sync("."))
+		err := errors.Join(o.Disk.Mkdir(r.ID, 0o700), store.Add(o.Disk, r), o.Disk.Sync("."))
 		if err == nil {
 			_, err = o.Enter(r)
 		}
@@ -257,9 +257,9 @@ func (n *node) volume(t *testing.T, pool string, r records.Record) {
 }
 
 // encode is a record file.
-func encode(t *testing.T, r records.Record) []byte {
+func encode(t *testing.T, r store.Record) []byte {
 	t.Helper()
-	r.Version = records.Version
+	r.Version = store.Version
 	data, err := json.Marshal(r)
 	must(t, err)
 	return data

@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -34,7 +34,7 @@ func without(t *testing.T, was poolspec.Pool, now ...poolspec.Pool) *node {
 	t.Helper()
 	n := start(t, was, other())
 	n.check(t)
-	n.volume(t, was.Name, records.Record{ID: "pvc-1"})
+	n.volume(t, was.Name, store.Record{ID: "pvc-1"})
 	n = restart(t, n.memory.Crash(), now...)
 	n.check(t)
 	return n
@@ -256,7 +256,7 @@ func TestASharedPoolThatLeft(t *testing.T) {
 	id := n.status(t, "everybodys").ID
 	n.tell(guard.Told{ID: id, Owner: ours})
 	n.check(t)
-	n.volume(t, "everybodys", records.Record{ID: "pvc-1"})
+	n.volume(t, "everybodys", store.Record{ID: "pvc-1"})
 	n = join(t, n.memory.Crash())
 	n.check(t)
 	n.wants(t, "everybodys", true, NotConfigured)

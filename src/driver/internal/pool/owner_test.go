@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -46,7 +46,7 @@ func inUse(t *testing.T, memory *disktest.Disk, cluster string) (n *node, id str
 	n.check(t)
 	n.wants(t, "everybodys", true, "")
 	for _, volume := range []string{"pvc-1", "pvc-2"} {
-		n.volume(t, "everybodys", records.Record{ID: volume, OnDelete: records.Trash})
+		n.volume(t, "everybodys", store.Record{ID: volume, OnDelete: store.Trash})
 	}
 	n.discard(t, "everybodys", "pvc-2")
 	return n, id
@@ -172,7 +172,7 @@ func TestAnOlderDriversPool(t *testing.T) {
 	n.tell(guard.Told{ID: "AAAA"}) // an older controller
 	n.check(t)
 	n.is(t, "everybodys", true, "")
-	n.volume(t, "everybodys", records.Record{ID: "pvc-1", OnDelete: records.Trash})
+	n.volume(t, "everybodys", store.Record{ID: "pvc-1", OnDelete: store.Trash})
 	n.discard(t, "everybodys", "pvc-1")
 	n.find("everybodys").Purge(t.Context())
 	if left := n.inTrash(t, "everybodys"); len(left) != 1 {

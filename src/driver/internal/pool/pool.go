@@ -10,10 +10,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -24,7 +24,7 @@ type Pool struct {
 	spec   poolspec.Pool
 	host   disk.Host
 	ledger *ledger.Ledger
-	worker *trash.Worker
+	worker *purge.Worker
 	log    *slog.Logger
 	left   bool // the configuration no longer has it; spec is what the node remembers
 
@@ -52,7 +52,7 @@ type state struct {
 	seen   time.Time // the last look at the disk, which gave:
 	space  disk.Space
 	withOS *bool // on a filesystem of the operating system; nil where that cannot be seen
-	trash  trash.Summary
+	trash  purge.Summary
 
 	usageRead, usageDue time.Time // what volumes use: when it was read last, and when it may be read again
 	cleanDue            time.Time // what interrupted creates left: when removing it is tried again
@@ -80,7 +80,7 @@ func (p *Pool) update(change func(*state)) {
 // NotChecked is the reason of a pool that has not been looked at yet, since the driver started.
 const NotChecked = "NotChecked"
 
-func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
+func newPool(set *Set, spec poolspec.Pool, purger *purge.Purger) *Pool {
 	p := &Pool{
 		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Log),
 		log: set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path),
@@ -96,14 +96,9 @@ func newPool(set *Set, spec poolspec.Pool, purger *trash.Purger) *Pool {
 
 // Open is a pool for the length of one operation.
 type Open struct {
-	Name string
-	// Room is this node's name in a shared pool, else "".
-	Room    string
-	Disk    disk.FS
-	Limits  quota.Limits
-	Backend quota.Backend
-	Ledger  *ledger.Ledger
-	Log     *slog.Logger
+	store.Pool
+	Name   string
+	Ledger *ledger.Ledger
 
 	pool   *Pool
 	marker *guard.Marker
@@ -116,10 +111,11 @@ func (p *Pool) open() *Open {
 	if known.id != "" && p.set.expects(p.spec.Name, known.id) {
 		if d, marker, err := p.openOwn(known.id); err == nil {
 			b := known.backend
-			return &Open{
-				Name: p.spec.Name, Room: disk.NodeOf(d), Disk: d, Limits: b.On(d), Backend: b, Ledger: p.ledger, Log: p.log,
-				pool: p, marker: marker,
+			files := store.Pool{
+				Disk: d, Limits: b.On(d), Backend: b, ReadOnly: known.space.ReadOnly, Log: p.log,
+				NoteLeftover: func() { p.update(func(s *state) { s.report.Leftovers++ }) },
 			}
+			return &Open{Pool: files, Name: p.spec.Name, Ledger: p.ledger, pool: p, marker: marker}
 		}
 	}
 	p.use.RUnlock()
@@ -141,7 +137,7 @@ func (o *Open) Enforcement(id string) quota.Enforcement {
 
 // Enter takes a volume into the ledger as it is on the disk now, and sees that its limit is that of its record. What
 // was promised to it stays promised after an error.
-func (o *Open) Enter(r records.Record) (ledger.Volume, error) {
+func (o *Open) Enter(r store.Record) (ledger.Volume, error) {
 	v := recovery.Volume(r)
 	var err error
 	if r.QuotaID != 0 && o.Backend.Enforces() && r.Backend == o.Backend.Name {
@@ -157,9 +153,6 @@ func (o *Open) Enter(r records.Record) (ledger.Volume, error) {
 	o.Ledger.Put(r.ID, v)
 	return v, err
 }
-
-// Leftover says that a limit of an interrupted create could not be removed; it is tried again.
-func (o *Open) Leftover() { o.pool.update(func(s *state) { s.report.Leftovers++ }) }
 
 // Tracked says that a directory is no longer untracked.
 func (o *Open) Tracked(id string) {

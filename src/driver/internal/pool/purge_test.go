@@ -13,8 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -23,9 +22,9 @@ import (
 func (n *node) discard(t *testing.T, pool, id string) {
 	t.Helper()
 	must(t, n.Use(t.Context(), pool, func(o *Open) error {
-		r, err := records.Read(o.Disk, id)
+		r, err := store.Read(o.Disk, id)
 		if err == nil {
-			err = trash.Discard(o.Disk, r, false, n.clock.Now())
+			err = o.Discard(r, n.clock.Now())
 		}
 		o.Ledger.Drop(id)
 		return err
@@ -36,7 +35,7 @@ func (n *node) discard(t *testing.T, pool, id string) {
 func (n *node) inTrash(t *testing.T, pool string) (ids []string) {
 	t.Helper()
 	must(t, n.Use(t.Context(), pool, func(o *Open) error {
-		entries, troubles, err := trash.Entries(o.Disk, "")
+		entries, troubles, err := store.TrashEntries(o.Disk, "")
 		for _, e := range entries {
 			ids = append(ids, e.ID)
 		}
@@ -80,7 +79,7 @@ func TestADeepTreeIsPurged(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(root, "pool/csi/.hpp/pool.json"), []byte(`{"version":2,"id":"AAAA"}`), 0o600))
 	n := onMachine(t, root, spec)
 	for _, id := range []string{"pvc-1", "pvc-2", "pvc-3"} {
-		n.volume(t, "local", records.Record{ID: id})
+		n.volume(t, "local", store.Record{ID: id})
 	}
 	p := n.pools[0]
 	dig(t, filepath.Join(root, "pool/csi/pvc-2"), depth)
@@ -119,7 +118,7 @@ func TestTrashGivesWayToARefusedRequest(t *testing.T) {
 	n := start(t, spec)
 	n.check(t)
 	for _, id := range []string{"pvc-2", "pvc-1"} {
-		n.volume(t, "local", records.Record{ID: id, OnDelete: records.Trash})
+		n.volume(t, "local", store.Record{ID: id, OnDelete: store.Trash})
 		n.discard(t, "local", id)
 		n.clock.pass(time.Second)
 	}
@@ -152,7 +151,7 @@ func TestTrashGivesWayToARefusedRequest(t *testing.T) {
 func TestRun(t *testing.T) {
 	n := start(t, local(), other())
 	n.check(t)
-	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	n.discard(t, "local", "pvc-1")
 	again := restart(t, n.memory, local(), other())
 	changed := again.Changed()

@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -36,14 +36,14 @@ func onBtrfs(t *testing.T, specs ...poolspec.Pool) (n *node, root string) {
 }
 
 // enforced makes a volume of 8 MiB that the pool's quota limits.
-func (n *node) enforced(t *testing.T, id string) records.Record {
+func (n *node) enforced(t *testing.T, id string) store.Record {
 	t.Helper()
-	r := records.Record{Version: records.Version, ID: id, Bytes: 8 << 20, Backend: quota.Btrfs}
+	r := store.Record{Version: store.Version, ID: id, Bytes: 8 << 20, Backend: quota.Btrfs}
 	must(t, n.Use(t.Context(), "local", func(o *Open) (err error) {
 		if r.QuotaID, err = o.Limits.Make(id, 0o700, r.Limit(), func(quota.ID) error { return nil }); err != nil {
 			return err
 		}
-		if err := records.Add(o.Disk, r); err != nil {
+		if err := store.Add(o.Disk, r); err != nil {
 			return err
 		}
 		v, err := o.Enter(r)

@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -187,7 +187,7 @@ func (p *Pool) recover(ctx context.Context, id string, first bool) (err error) {
 	if err != nil {
 		return err
 	}
-	result, err := recovery.Run(ctx, recovery.Pool{
+	result, err := recovery.Run(ctx, store.Pool{
 		Disk: d, Limits: b.On(d), Backend: b, ReadOnly: space.ReadOnly, Log: p.log,
 	})
 	if err != nil {
@@ -282,7 +282,7 @@ func ensureLayout(d disk.FS) error {
 			return err
 		}
 	}
-	return trash.EnsureSpare(d)
+	return store.EnsureSpare(d)
 }
 
 // hasNoVolumes reports whether csi/ has nothing but the driver's own directory.

@@ -18,8 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -101,7 +101,7 @@ func New(c Config) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{Config: c, state: state, memory: memory}
-	purger := trash.NewPurger(trash.NewClock(c.Now, c.Synchronised, c.State))
+	purger := purge.NewPurger(purge.NewClock(c.Now, c.Synchronised, c.State))
 	for _, spec := range c.Specs {
 		s.pools = append(s.pools, newPool(s, spec, purger))
 	}

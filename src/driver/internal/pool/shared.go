@@ -12,9 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -120,7 +119,7 @@ func (p *Pool) keepRoom(d disk.FS) error {
 func (p *Pool) count(o *Open) error {
 	before := map[string]bool{} // what is made from now on is not missing
 	p.ledger.Each(func(id string, _ ledger.Volume) { before[id] = true })
-	placed, _, err := records.List(o.Disk)
+	placed, _, err := store.List(o.Disk)
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (p *Pool) count(o *Open) error {
 		if _, known := p.ledger.Get(id); known {
 			continue
 		}
-		if r, err := records.Read(o.Disk, id); err == nil {
+		if r, err := store.Read(o.Disk, id); err == nil {
 			p.ledger.Put(id, recovery.Volume(r))
 		}
 	}
@@ -150,7 +149,7 @@ func (p *Pool) inherit(ctx context.Context, o *Open, node string) error {
 			return err
 		}
 	}
-	_, err := recovery.Run(ctx, recovery.Pool{Disk: room, Limits: o.Limits, Backend: o.Backend, Log: p.log})
+	_, err := recovery.Run(ctx, store.Pool{Disk: room, Limits: o.Limits, Backend: o.Backend, Log: p.log})
 	if err != nil {
 		return err
 	}
@@ -170,7 +169,7 @@ func rooms() []string { return []string{disk.TrashDir, disk.StagingDir} }
 func (p *Pool) takeOver(own, room disk.FS, name, node string) error {
 	dir, base := path.Split(name)
 	err := disk.Whole(own).Rename(path.Join(dir, node, base), path.Join(dir, p.set.Node, base))
-	if errors.Is(err, fs.ErrExist) && base == trash.SpareName {
+	if errors.Is(err, fs.ErrExist) && base == store.SpareName {
 		return room.Remove(name)
 	}
 	return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -133,8 +133,8 @@ func TestWhatOthersDoIsCounted(t *testing.T) {
 	must(t, err)
 	defer func() { _ = beside.Close() }()
 	n.opened = n.memory.Opened()
-	r := records.Record{Version: records.Version, ID: "pvc-1", Pool: "everybodys", Bytes: 4096, Node: "b"}
-	must(t, records.Add(beside, r))
+	r := store.Record{Version: store.Version, ID: "pvc-1", Pool: "everybodys", Bytes: 4096, Node: "b"}
+	must(t, store.Add(beside, r))
 	must(t, beside.Mkdir(".hpp/staging/b", 0o700))
 	wants := func(volumes int) {
 		t.Helper()
@@ -145,7 +145,7 @@ func TestWhatOthersDoIsCounted(t *testing.T) {
 		}
 	}
 	wants(1)
-	must(t, records.Remove(beside, "pvc-1"))
+	must(t, store.Remove(beside, "pvc-1"))
 	wants(0)
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestReadOnly(t *testing.T) {
 	n := start(t, local())
 	n.check(t)
-	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	for turn := 1; turn <= 2; turn++ {
 		n.memory.SetReadOnly("/pool", true)
 		for range 3 {
@@ -47,8 +47,8 @@ func TestReadOnly(t *testing.T) {
 func TestReadOnlyFromTheStart(t *testing.T) {
 	n := start(t, local())
 	n.check(t)
-	n.volume(t, "local", records.Record{ID: "pvc-1"})
-	n.memory.AddFile("/pool/csi/"+records.Path("pvc-2"), encode(t, records.Record{ID: "pvc-2"}))
+	n.volume(t, "local", store.Record{ID: "pvc-1"})
+	n.memory.AddFile("/pool/csi/"+store.Path("pvc-2"), encode(t, store.Record{ID: "pvc-2"}))
 	n.memory.AddDir("/pool/csi/" + disk.StagingDir + "/pvc-2")
 	n.memory.SetReadOnly("/pool", true)
 	again := restart(t, n.memory, local())
@@ -64,7 +64,7 @@ func TestReadOnlyFromTheStart(t *testing.T) {
 	n.memory.SetReadOnly("/pool", false)
 	again.is(t, "local", true, "")
 	must(t, again.Use(t.Context(), "local", func(o *Open) error {
-		placed, prepared, err := records.List(o.Disk)
+		placed, prepared, err := store.List(o.Disk)
 		if !slices.Equal(placed, []string{"pvc-1"}) || len(prepared) > 0 {
 			t.Errorf("records %v, prepared %v", placed, prepared)
 		}
@@ -165,8 +165,8 @@ func TestWithOS(t *testing.T) {
 // TestWhatRecoveryFoundIsReported, and no longer once the volume is gone.
 func TestWhatRecoveryFoundIsReported(t *testing.T) {
 	n := start(t, local())
-	n.memory.AddFile("/pool/csi/"+records.Path("pvc-lost"), encode(t, records.Record{ID: "pvc-lost", Bytes: 4096}))
-	n.memory.AddFile("/pool/csi/"+records.Path("pvc-broken"), []byte(`{`))
+	n.memory.AddFile("/pool/csi/"+store.Path("pvc-lost"), encode(t, store.Record{ID: "pvc-lost", Bytes: 4096}))
+	n.memory.AddFile("/pool/csi/"+store.Path("pvc-broken"), []byte(`{`))
 	n.memory.AddDir("/pool/csi/pvc-broken")
 	n.memory.AddDir("/pool/csi/pvc-untracked")
 	n.memory.AddDir("/pool/csi/snapshots")
@@ -194,7 +194,7 @@ func TestABrokenRecordClosesAPoolThatPromises(t *testing.T) {
 	spec := local()
 	spec.Overcommit = 2
 	n := start(t, spec)
-	n.memory.AddFile("/pool/csi/"+records.Path("pvc-broken"), []byte(`{`))
+	n.memory.AddFile("/pool/csi/"+store.Path("pvc-broken"), []byte(`{`))
 	n.memory.AddDir("/pool/csi/pvc-broken")
 	n.is(t, "local", true, NoNewVolumes)
 	s := n.status(t, "local")
@@ -223,7 +223,7 @@ func TestQuotaRequired(t *testing.T) {
 	}
 	n = start(t, local())
 	n.is(t, "local", true, "")
-	n.volume(t, "local", records.Record{ID: "pvc-1"})
+	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	again := restart(t, n.memory, required)
 	again.is(t, "local", true, NoNewVolumes)
 	if room, largest := again.Capacity("local"); room+largest != 0 || !slices.Equal(again.volumes(), []string{"pvc-1"}) {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -149,7 +149,7 @@ func (p *Pool) clean(ctx context.Context) {
 		return // the next check finds out why
 	}
 	defer func() { _ = d.Close() }()
-	left, err := recovery.Clean(ctx, d, known.backend.On(d))
+	left, err := store.Pool{Disk: d, Limits: known.backend.On(d)}.Clean(ctx)
 	if err != nil {
 		p.log.Warn("cannot remove what an interrupted create left", logging.KeyError, err)
 	}
@@ -170,13 +170,13 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 		return false
 	}
 	defer o.close()
-	if p.known().space.ReadOnly || !p.owned(o) {
+	if o.ReadOnly || !p.owned(o) {
 		return false
 	}
 	full := p.ledger.Short()
-	var summary trash.Summary
+	var summary purge.Summary
 	var err error
-	trash.Idle(func() { summary, err = p.worker.Purge(ctx, o.Disk, o.Limits, full) })
+	purge.Idle(func() { summary, err = p.worker.Purge(ctx, o.Disk, o.Limits, full) })
 	if err != nil && ctx.Err() == nil {
 		p.log.Error("cannot purge the trash", logging.KeyError, err)
 	}

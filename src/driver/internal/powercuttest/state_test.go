@@ -17,7 +17,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/projectquota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -97,7 +97,7 @@ func look(d disk.FS) (State, error) {
 }
 
 func lookAt(d disk.FS, limits quota.Limits, id string) (Volume, error) {
-	r, err := records.Read(d, id)
+	r, err := store.Read(d, id)
 	if err != nil {
 		return Volume{}, err
 	}

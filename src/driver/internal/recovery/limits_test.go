@@ -5,8 +5,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
 // TestLimitsFollowTheRecords: recovery reports who does not count, and repairs nothing but a limit's size.
@@ -78,7 +77,7 @@ func TestTheOldestKeepsTheID(t *testing.T) {
 // TestARefusedVolumeIsPromisedItsLimit, which is all that is known of it.
 func TestARefusedVolumeIsPromisedItsLimit(t *testing.T) {
 	p := newPool(t)
-	p.machine.AddFile(csi+records.Path("pvc-1"), []byte(`{`))
+	p.machine.AddFile(csi+store.Path("pvc-1"), []byte(`{`))
 	p.data("pvc-1")
 	p.limits.counts = map[string]quota.State{"pvc-1": {ID: 7, Limit: quota.Limit{Bytes: 12288}}}
 	v := p.run(t).Volumes["pvc-1"]
@@ -101,7 +100,7 @@ func TestABusyLimitIsALeftover(t *testing.T) {
 	}
 	wants := func(about string, left int, names ...string) {
 		t.Helper()
-		n, err := recovery.Clean(t.Context(), p, p.limits)
+		n, err := p.store().Clean(t.Context())
 		if tree := tree(t, p); err != nil || n != left || !slices.Equal(tree, names) {
 			t.Errorf("%s: %d left, %v, %v; want %d, %v", about, n, err, tree, left, names)
 		}
@@ -125,7 +124,7 @@ func TestCleanTouchesNoVolume(t *testing.T) {
 	p.data("pvc-2")
 	p.prepared("pvc-2", 8)
 	before := tree(t, p)
-	if n, err := recovery.Clean(t.Context(), p, p.limits); n != 0 || err != nil || !slices.Equal(tree(t, p), before) ||
+	if n, err := p.store().Clean(t.Context()); n != 0 || err != nil || !slices.Equal(tree(t, p), before) ||
 		len(p.limits.set) > 0 {
 		t.Errorf("%d, %v, %v, %q", n, err, tree(t, p), p.limits.set)
 	}
@@ -138,7 +137,7 @@ func TestRetire(t *testing.T) {
 		p.record("pvc-1", 7)
 		p.limits.busy = map[quota.ID]bool{7: busy}
 		for range 2 {
-			must(t, recovery.Retire(p, p.limits, "pvc-1"))
+			must(t, p.store().Retire("pvc-1"))
 		}
 		if left := tree(t, open(t, p.machine.Crash())); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -155,25 +154,25 @@ func TestLook(t *testing.T) {
 	p.record("pvc-1", 7)
 	p.trashed("pvc-1", 1)
 	p.trashed("pvc-1", 12)
-	s, r, err := recovery.Look(p, "pvc-1")
-	if err != nil || s.Verdict() != recovery.FinishDelete || s.Unfinished != "pvc-1.12" || r.QuotaID != 7 {
+	s, r, err := p.store().Look("pvc-1")
+	if err != nil || s.Verdict() != store.FinishDelete || s.Unfinished != "pvc-1.12" || r.QuotaID != 7 {
 		t.Errorf("%+v, %+v, %v", s, r, err)
 	}
 	p.staged("pvc-2")
 	p.prepared("pvc-2", 0)
-	if s, _, err = recovery.Look(p, "pvc-2"); err != nil || s != (recovery.Survey{Staged: true, Prepared: true}) {
+	if s, _, err = p.store().Look("pvc-2"); err != nil || s != (store.Survey{Staged: true, Prepared: true}) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if s, _, err = recovery.Look(p, "pvc-3"); err != nil || s != (recovery.Survey{}) {
+	if s, _, err = p.store().Look("pvc-3"); err != nil || s != (store.Survey{}) {
 		t.Errorf("%+v, %v", s, err)
 	}
-	p.machine.AddFile(csi+records.Path("pvc-5"), []byte("{"))
+	p.machine.AddFile(csi+store.Path("pvc-5"), []byte("{"))
 	p.staged("pvc-5")
-	if s, _, err = recovery.Look(p, "pvc-5"); err != nil || s.Verdict() != recovery.Refused {
+	if s, _, err = p.store().Look("pvc-5"); err != nil || s.Verdict() != store.Refused {
 		t.Errorf("%+v, %v", s, err)
 	}
 	p.machine.AddFile(csi+"pvc-4", nil)
-	if _, _, err = recovery.Look(p, "pvc-4"); err == nil {
+	if _, _, err = p.store().Look("pvc-4"); err == nil {
 		t.Error("a file is a volume")
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
 const csi = "/pool/csi/"
@@ -78,13 +78,15 @@ func open(tb testing.TB, machine *disktest.Disk) pool {
 	return pool{FS: d, machine: machine, limits: &limits{}}
 }
 
+func (p pool) store() store.Pool { return store.Pool{Disk: p, Limits: p.limits} }
+
 // run recovers the pool, whose backend enforces.
 func (p pool) run(t *testing.T) recovery.Result {
 	t.Helper()
-	return p.recover(t, recovery.Pool{})
+	return p.recover(t, store.Pool{})
 }
 
-func (p pool) recover(t *testing.T, with recovery.Pool) recovery.Result {
+func (p pool) recover(t *testing.T, with store.Pool) recovery.Result {
 	t.Helper()
 	with.Disk, with.Limits, with.Log = p, p.limits, slog.New(slog.DiscardHandler)
 	with.Backend = quota.Backend{Name: quota.Btrfs, Enforcement: quota.Strict}
@@ -94,8 +96,8 @@ func (p pool) recover(t *testing.T, with recovery.Pool) recovery.Result {
 }
 
 func encode(id string, quotaID quota.ID, created int64) []byte {
-	data, err := json.Marshal(records.Record{
-		Version: records.Version, ID: id, Bytes: 4096, QuotaID: quotaID, Created: time.Unix(created, 0).UTC(),
+	data, err := json.Marshal(store.Record{
+		Version: store.Version, ID: id, Bytes: 4096, QuotaID: quotaID, Created: time.Unix(created, 0).UTC(),
 	})
 	if err != nil {
 		panic(err)
@@ -106,11 +108,11 @@ func encode(id string, quotaID quota.ID, created int64) []byte {
 func (p pool) record(id string, quotaID quota.ID) { p.recordAt(id, quotaID, 0) }
 
 func (p pool) recordAt(id string, quotaID quota.ID, created int64) {
-	p.machine.AddFile(csi+records.Path(id), encode(id, quotaID, created))
+	p.machine.AddFile(csi+store.Path(id), encode(id, quotaID, created))
 }
 
 func (p pool) prepared(id string, quotaID quota.ID) {
-	p.machine.AddFile(csi+disk.Prepared(records.Path(id)), encode(id, quotaID, 0))
+	p.machine.AddFile(csi+disk.Prepared(store.Path(id)), encode(id, quotaID, 0))
 }
 
 func (p pool) data(id string) { p.machine.AddFile(csi+id+"/precious", []byte("kept")) }
@@ -274,11 +276,11 @@ func TestDamageIsContained(t *testing.T) {
 		refused []string
 	}{
 		"a broken record": {func(p pool) {
-			p.machine.AddFile(csi+records.Path("pvc-1"), []byte(`{"version":2,"id":"pvc-1","by`))
+			p.machine.AddFile(csi+store.Path("pvc-1"), []byte(`{"version":2,"id":"pvc-1","by`))
 			p.data("pvc-1")
 		}, []string{"pvc-1"}},
 		"a broken record of a create that was not answered": {func(p pool) {
-			p.machine.AddFile(csi+records.Path("pvc-1"), []byte(`{"version":1}`))
+			p.machine.AddFile(csi+store.Path("pvc-1"), []byte(`{"version":1}`))
 			p.staged("pvc-1")
 		}, []string{"pvc-1"}},
 		"a file where the data should be": {func(p pool) {
@@ -398,7 +400,7 @@ func TestReadOnly(t *testing.T) {
 	p.limits.counts = map[string]quota.State{"pvc-2": {ID: 8, Limit: quota.Limit{Bytes: 1}}}
 	p.machine.SetReadOnly("/pool", true)
 	before, calls := tree(t, p), p.machine.Calls()
-	got := p.recover(t, recovery.Pool{ReadOnly: true})
+	got := p.recover(t, store.Pool{ReadOnly: true})
 	if v, ok := got.Volumes["pvc-2"]; !ok || !v.Counted || len(got.Refused) > 0 {
 		t.Errorf("%+v", got)
 	}

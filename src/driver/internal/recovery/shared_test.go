@@ -6,8 +6,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
 // sharedBy opens a pool as a node sees it, with its room.
@@ -31,8 +31,8 @@ func TestANodeGoesOnWhileItsRoomIsCleared(t *testing.T) {
 		memory := disktest.New()
 		memory.AddDir("/pool/csi")
 		a := sharedBy(t, memory, "a")
-		r := records.Record{Version: records.Version, ID: "pvc-1", Node: "a"}
-		if err := records.Prepare(a, r); err != nil {
+		r := store.Record{Version: store.Version, ID: "pvc-1", Node: "a"}
+		if err := store.Prepare(a, r); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Mkdir(disk.StagingDir+"/pvc-1", 0o777); err != nil {
@@ -41,8 +41,8 @@ func TestANodeGoesOnWhileItsRoomIsCleared(t *testing.T) {
 		host := disktest.NewFaulty(memory, 0, nil)
 		b := disk.RoomOf(sharedBy(t, host, "b"), "a")
 		reached, placed := false, false
-		host.Before(host.Steps()+step, func() { reached, placed = true, records.Place(a, "pvc-1") == nil })
-		_, err := recovery.Run(t.Context(), recovery.Pool{
+		host.Before(host.Steps()+step, func() { reached, placed = true, store.Place(a, "pvc-1") == nil })
+		_, err := recovery.Run(t.Context(), store.Pool{
 			Disk: b, Limits: &limits{}, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
@@ -54,8 +54,8 @@ func TestANodeGoesOnWhileItsRoomIsCleared(t *testing.T) {
 			}
 			return
 		}
-		s, _, err := recovery.Look(a, "pvc-1")
-		if verdict := s.Verdict(); err != nil || placed != (verdict == recovery.Healthy || verdict == recovery.FinishCreate) {
+		s, _, err := store.Pool{Disk: a}.Look("pvc-1")
+		if verdict := s.Verdict(); err != nil || placed != (verdict == store.Healthy || verdict == store.FinishCreate) {
 			t.Errorf("step %d: the record was placed: %v, and there is %+v, %v", step, placed, s, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -32,12 +32,12 @@ func TestAdoption(t *testing.T) {
 	d.AddFile(poolPath+"/csi/pvc-1/precious", []byte("kept"))
 	d.AddFile(poolPath+"/csi/snapshots/x", []byte("not ours"))
 	c := naming("pvc-1")
-	c.pvs[0].OnDelete, c.pvs[0].Claim = string(records.Retain), nodeapi.Claim{Namespace: "ns", Name: "claim"}
+	c.pvs[0].OnDelete, c.pvs[0].Claim = string(store.Retain), nodeapi.Claim{Namespace: "ns", Name: "claim"}
 	n := start(t, d, withCluster(c))
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
 	v, _, err := n.Get(t.Context(), "pvc-1")
 	if err != nil || !v.Adopted || v.QuotaID != 0 || v.Enforcement != quota.None || v.Bytes != mebibyte ||
-		v.OnDelete != records.Retain || v.Claim.Name != "claim" {
+		v.OnDelete != store.Retain || v.Claim.Name != "claim" {
 		t.Errorf("adopted volume %+v, %v", v, err)
 	}
 	if v, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0); err != nil || v.Bytes != 2*mebibyte {
@@ -88,7 +88,7 @@ func TestOtherNodesVolumeIsNotAdopted(t *testing.T) {
 	c.pvs[0].Here, c.pvs[0].Nodes = false, []string{"node-b"}
 	n.Cluster = c
 	must(t, n.AdoptUntracked(t.Context()))
-	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), records.ErrNotFound)
+	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), store.ErrNotFound)
 	must(t, n.Delete(t.Context(), "pvc-1"))
 	n.kept(t, "pvc-1", "deleted")
 	if len(n.records(t)) > 0 {
@@ -129,7 +129,7 @@ func TestAdoptByHand(t *testing.T) {
 		parts    []string
 	}{
 		"a PersistentVolume names it": {"pvc-2", nodeapi.ErrNamed, []string{"pvc-2", "Retain"}},
-		"unknown":                     {"pvc-9", records.ErrNotFound, []string{"pvc-9"}},
+		"unknown":                     {"pvc-9", store.ErrNotFound, []string{"pvc-9"}},
 		"no id":                       {"../x", nodeapi.ErrInvalidID, nil},
 		"no size":                     {"pvc-1", volume.ErrInvalid, []string{"--size", "csi/pvc-1"}},
 	} {
@@ -189,7 +189,7 @@ func TestDiscard(t *testing.T) {
 	wants(t, n.Discard(t.Context(), "pvc-1", "here"), nodeapi.ErrNamed, "pvc-1")
 	wants(t, n.Discard(t.Context(), "pvc-2", ""), nodeapi.ErrNamed, "node-b")
 	wants(t, n.Discard(t.Context(), "pvc-2", "node-c"), nodeapi.ErrNamed, "node-b")
-	wants(t, n.Discard(t.Context(), "pvc-9", ""), records.ErrNotFound, "pvc-9")
+	wants(t, n.Discard(t.Context(), "pvc-9", ""), store.ErrNotFound, "pvc-9")
 	wants(t, n.Discard(t.Context(), "../x", ""), nodeapi.ErrInvalidID)
 	must(t, n.Publish(t.Context(), publish("pvc-3", target)))
 	wants(t, n.Discard(t.Context(), "pvc-3", ""), volume.ErrPublished, target)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/projectquota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -44,7 +44,7 @@ func (n *node) consistent(t reporter, about string) {
 }
 
 // tidy is consistent for one pool, but for its limits. It gives the pool's records.
-func (n *node) tidy(t reporter, s poolspec.Pool, about string) map[string]records.Record {
+func (n *node) tidy(t reporter, s poolspec.Pool, about string) map[string]store.Record {
 	t.Helper()
 	d := n.openAt(t, s.Path)
 	defer func() { _ = d.Close() }()
@@ -74,22 +74,22 @@ func (n *node) tidy(t reporter, s poolspec.Pool, about string) map[string]record
 }
 
 // records reads those of the first pool.
-func (n *node) records(t reporter) map[string]records.Record {
+func (n *node) records(t reporter) map[string]store.Record {
 	t.Helper()
 	d := n.open(t)
 	defer func() { _ = d.Close() }()
 	return read(t, d)
 }
 
-func read(t reporter, d disk.FS) map[string]records.Record {
+func read(t reporter, d disk.FS) map[string]store.Record {
 	t.Helper()
-	placed, _, err := records.List(d)
+	placed, _, err := store.List(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]records.Record{}
+	all := map[string]store.Record{}
 	for _, id := range placed {
-		if all[id], err = records.Read(d, id); err != nil {
+		if all[id], err = store.Read(d, id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +107,7 @@ func (n *node) inTrash(t reporter, s poolspec.Pool) map[quota.ID]bool {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		r, decodeErr := records.Decode(data)
+		r, decodeErr := store.Decode(data)
 		if err = errors.Join(err, decodeErr); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
@@ -32,7 +32,7 @@ func copied(t *testing.T) (root string, n *node) {
 	both.fill(t, "pvc-1")
 	from, to := filepath.Join(root, "pool/csi"), filepath.Join(root, "other/csi")
 	mounttest.Run(t, "cp", "-a", from+"/pvc-1", to+"/pvc-1")
-	mounttest.Run(t, "cp", "-a", from+"/"+records.Path("pvc-1"), to+"/"+records.Path("pvc-1"))
+	mounttest.Run(t, "cp", "-a", from+"/"+store.Path("pvc-1"), to+"/"+store.Path("pvc-1"))
 	return root, startOther(t, root)
 }
 
@@ -46,7 +46,7 @@ func startOther(t *testing.T, root string) *node {
 }
 
 // original gives the limit of the volume that was copied.
-func original(t *testing.T, root string) (r records.Record, limit int64) {
+func original(t *testing.T, root string) (r store.Record, limit int64) {
 	t.Helper()
 	n := startAt(t, root, required)
 	must(t, openPool(t.Context(), n))
@@ -95,11 +95,11 @@ func TestCopyIsEnforced(t *testing.T) {
 	// An id is that of one pool. What an admin does then: give the copy another.
 	csi := filepath.Join(root, "other/csi")
 	r, _ := original(t, root)
-	data, err := os.ReadFile(filepath.Join(csi, records.Path("pvc-1")))
+	data, err := os.ReadFile(filepath.Join(csi, store.Path("pvc-1")))
 	must(t, err)
 	renamed := strings.ReplaceAll(string(data), `"pvc-1"`, `"pvc-2"`)
-	must(t, os.WriteFile(filepath.Join(csi, records.Path("pvc-2")), []byte(renamed), 0o600),
-		os.Remove(filepath.Join(csi, records.Path("pvc-1"))), os.Rename(csi+"/pvc-1", csi+"/pvc-2"))
+	must(t, os.WriteFile(filepath.Join(csi, store.Path("pvc-2")), []byte(renamed), 0o600),
+		os.Remove(filepath.Join(csi, store.Path("pvc-1"))), os.Rename(csi+"/pvc-1", csi+"/pvc-2"))
 	both = startAt(t, root, required, twoPools(root))
 	must(t, both.openPool(t.Context(), "local"), both.openPool(t.Context(), "other"))
 	err = both.Enforce(t.Context(), "pvc-2", nil, func(int64) {})

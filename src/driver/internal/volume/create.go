@@ -2,17 +2,14 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
-	"syscall"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -23,7 +20,11 @@ const Block = 4096
 
 // Create makes a volume, or answers the one that an equal earlier request made. On error nothing half-made is left:
 // what was done is undone, and what a crash leaves is undone by recovery.
-func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
+func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
+	return result(ctx, m, s.ID, func(ctx context.Context) (Volume, error) { return m.create(ctx, s) })
+}
+
+func (m *Manager) create(ctx context.Context, s Spec) (v Volume, err error) {
 	r, err := m.record(s)
 	if err != nil {
 		return Volume{}, err
@@ -32,7 +33,7 @@ func (m *Manager) Create(ctx context.Context, s Spec) (v Volume, err error) {
 		return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, other, s.Pool)
 	}
 	err = m.Pools.Use(ctx, s.Pool, func(o *pool.Open) error {
-		v, err = m.create(ctx, o, r)
+		v, err = createIn(ctx, o, r)
 		return err
 	})
 	return v, err
@@ -48,7 +49,7 @@ func (m *Manager) poolOf(ctx context.Context, s Spec) string {
 		return found
 	}
 	shared := func(name string) bool { return m.Pools.Spec(name).Shared() }
-	read := func(o *pool.Open) (records.Record, error) { return records.Read(o.Disk, s.ID) }
+	read := func(o *pool.Open) (store.Record, error) { return store.Read(o.Disk, s.ID) }
 	for _, name := range m.Pools.Names() {
 		if name == s.Pool || !shared(s.Pool) || !shared(name) {
 			continue
@@ -60,18 +61,18 @@ func (m *Manager) poolOf(ctx context.Context, s Spec) string {
 	return s.Pool
 }
 
-func (m *Manager) record(s Spec) (records.Record, error) {
+func (m *Manager) record(s Spec) (store.Record, error) {
 	if err := nodeapi.ValidateID(s.ID); err != nil {
-		return records.Record{}, err
+		return store.Record{}, err
 	}
 	size, err := WholeBlocks(s.Bytes, s.MaxBytes)
 	if err != nil {
-		return records.Record{}, err
+		return store.Record{}, err
 	}
-	return records.Record{
-		Version: records.Version, ID: s.ID, Pool: s.Pool, Bytes: size,
+	return store.Record{
+		Version: store.Version, ID: s.ID, Pool: s.Pool, Bytes: size,
 		Inodes: s.Inodes, InodesFrom: s.InodesFrom,
-		Mode: records.POSIXMode(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
+		Mode: store.POSIXMode(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
 		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Created: m.Now().UTC(),
 	}, nil
 }
@@ -91,34 +92,34 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 	return size, nil
 }
 
-// create makes a volume in an open pool, after it has cleared what an earlier request left that was never answered.
-func (m *Manager) create(ctx context.Context, o *pool.Open, r records.Record) (Volume, error) {
-	s, existing, err := recovery.Look(o.Disk, r.ID)
+// createIn makes a volume in an open pool, after it has cleared what an earlier request left that was never answered.
+func createIn(ctx context.Context, o *pool.Open, r store.Record) (Volume, error) {
+	s, existing, err := o.Look(r.ID)
 	if err != nil {
 		return Volume{}, err
 	}
 	switch s.Verdict() {
-	case recovery.Healthy:
+	case store.Healthy:
 		return repeat(o, existing, r)
-	case recovery.LostData:
+	case store.LostData:
 		existing.Pool = o.Name
 		return Volume{}, lost(existing)
-	case recovery.Refused:
-		_, err := records.Read(o.Disk, r.ID)
+	case store.Refused:
+		_, err := store.Read(o.Disk, r.ID)
 		return Volume{}, err
-	case recovery.Untracked:
+	case store.Untracked:
 		return Volume{}, fmt.Errorf("%w: csi/%s is a directory that this driver did not make; move it away first",
 			ErrExists, r.ID)
-	case recovery.FinishCreate:
-		if err := apply(ctx, o, r.ID, s); err != nil {
+	case store.FinishCreate:
+		if err := o.Settle(ctx, r.ID, s); err != nil {
 			return Volume{}, err
 		}
 		return repeat(o, existing, r)
-	case recovery.UndoCreate, recovery.FinishDelete, recovery.DropStaged:
-		if err := apply(ctx, o, r.ID, s); err != nil {
+	case store.UndoCreate, store.FinishDelete, store.DropStaged:
+		if err := o.Settle(ctx, r.ID, s); err != nil {
 			return Volume{}, err
 		}
-	case recovery.Nothing:
+	case store.Nothing:
 	}
 	if r, err = build(ctx, o, r); err != nil {
 		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, o.Name, err)
@@ -126,22 +127,12 @@ func (m *Manager) create(ctx context.Context, o *pool.Open, r records.Record) (V
 	return answer(o, r), nil
 }
 
-// apply is recovery.Apply where nobody waits for a limit to be removed: the pool tries that again.
-func apply(ctx context.Context, o *pool.Open, id string, s recovery.Survey) error {
-	err := recovery.Apply(ctx, o.Disk, o.Limits, id, s)
-	if errors.Is(err, syscall.EBUSY) {
-		o.Leftover()
-		return nil
-	}
-	return err
-}
-
 // size is one in bytes, compared as such and shown as people say it.
 type size int64
 
 func (s size) String() string { return bytesize.Format(int64(s)) }
 
-func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
+func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 	for _, f := range []struct {
 		name      string
 		is, asked any
@@ -171,10 +162,8 @@ func repeat(o *pool.Open, is, asked records.Record) (Volume, error) {
 	return answer(o, is), nil
 }
 
-// build makes a volume that does not exist: bytes reserved, everything in staging, the record, the move into place,
-// each durable before the next, but for a limit, which recovery sets again from the record. Where the backend keeps
-// that order by itself, one sync at the end makes all durable.
-func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Record, err error) {
+// build makes a volume that does not exist, in bytes that are reserved for it.
+func build(ctx context.Context, o *pool.Open, r store.Record) (made store.Record, err error) {
 	space, err := o.Disk.Space()
 	if err != nil {
 		return r, fmt.Errorf("read the filesystem's free space: %w", err)
@@ -184,26 +173,7 @@ func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Re
 		return r, err
 	}
 	defer release()
-	staged, moved := path.Join(disk.StagingDir, r.ID), false
-	defer func() {
-		if err != nil {
-			if undone := undo(ctx, o, r.ID, moved); undone != nil {
-				err = errors.Join(err, fmt.Errorf("undo: %w", undone))
-			}
-		}
-	}()
-	if r, err = stage(o, withInodes(o.Backend, r, space), staged); err != nil {
-		return r, err
-	}
-	if err := place(o, r.ID, staged); err != nil {
-		return r, err
-	}
-	if o.Room != "" { // another node may have come to finish it
-		err = complete(ctx, o, r.ID)
-	} else {
-		moved, err = move(o, staged, r.ID)
-	}
-	if err != nil {
+	if r, err = o.Create(ctx, withInodes(o.Backend, r, space)); err != nil {
 		return r, err
 	}
 	v := recovery.Volume(r)
@@ -212,87 +182,18 @@ func build(ctx context.Context, o *pool.Open, r records.Record) (made records.Re
 	return r, nil
 }
 
-// move moves a volume into place, durably; moved reports whether it is there.
-func move(o *pool.Open, staged, id string) (moved bool, err error) {
-	if err := o.Disk.Rename(staged, id); err != nil {
-		return false, fmt.Errorf("move it into place: %w", err)
+// withInodes gives a record the inode limit that its size is worth, where its class names none. An inline volume gets
+// no more than that, whatever its pod says: the class is the admin's.
+func withInodes(b quota.Backend, r store.Record, space disk.Space) store.Record {
+	most := b.Inodes(r.Bytes, space)
+	if r.Ephemeral && most > 0 && (r.Inodes == 0 || r.Inodes > most) {
+		r.InodesFrom = store.Derived
 	}
-	return true, disk.SyncAll(o.Disk, ".", disk.StagingDir)
-}
-
-// complete is move in a shared pool, where another node may have come to do it since the record was there.
-func complete(ctx context.Context, o *pool.Open, id string) error {
-	s, _, err := recovery.Look(o.Disk, id)
-	switch verdict := s.Verdict(); {
-	case err != nil:
-		return err
-	case verdict == recovery.FinishCreate:
-		return apply(ctx, o, id, s)
-	case verdict == recovery.Healthy:
-		return disk.SyncAll(o.Disk, ".")
+	if r.InodesFrom == store.Derived {
+		r.Inodes = most
 	}
-	return fmt.Errorf("%w: %s; try again", recovery.ErrMoving, id)
-}
-
-func stage(o *pool.Open, r records.Record, staged string) (_ records.Record, err error) {
-	mode := records.FileMode(r.Mode)
-	r.Backend, r.Node = o.Backend.Name, o.Room
-	r.QuotaID, err = o.Limits.Make(staged, mode, r.Limit(), func(id quota.ID) error {
-		r.QuotaID = id
-		return records.Prepare(o.Disk, r) // before the directory: an fsync after it may be a commit of the filesystem
-	})
-	if err == nil && (r.UID != 0 || r.GID != 0) {
-		if err = o.Disk.Own(staged, r.UID, r.GID, mode); err != nil {
-			err = fmt.Errorf("give it to %d:%d: %w", r.UID, r.GID, err)
-		}
+	if r.Inodes == 0 {
+		r.InodesFrom = store.FromClass
 	}
-	return r, err
-}
-
-func place(o *pool.Open, id, staged string) error {
-	between := disk.SyncAll
-	if o.Backend.Ordered {
-		between = func(disk.FS, ...string) error { return nil }
-	}
-	if err := between(o.Disk, staged, disk.StagingDir); err != nil {
-		return err
-	}
-	if err := records.Place(o.Disk, id); err != nil {
-		return recovery.Moving(o.Disk, err)
-	}
-	return between(o.Disk, disk.VolumesDir)
-}
-
-// undo takes back what build did, in the order of recovery. It ends at its first failure: what was done before is
-// then whole for the next request, or for recovery, to go on from. In a shared pool a record that is placed stays, and
-// the next request finishes what it says: other nodes may have seen it.
-func undo(ctx context.Context, o *pool.Open, id string, moved bool) error {
-	if o.Room != "" {
-		return withdraw(ctx, o, id)
-	}
-	if moved {
-		staged := path.Join(disk.StagingDir, id)
-		if err := o.Disk.Rename(id, staged); err != nil {
-			return err
-		}
-		if err := disk.SyncAll(o.Disk, disk.StagingDir, "."); err != nil {
-			return err
-		}
-	}
-	s, _, err := recovery.Look(o.Disk, id)
-	if err != nil {
-		return err
-	}
-	return apply(ctx, o, id, s)
-}
-
-func withdraw(ctx context.Context, o *pool.Open, id string) error {
-	r, err := records.Read(o.Disk, id)
-	switch {
-	case err == nil && r.Node == o.Room:
-		return nil
-	case err != nil && !errors.Is(err, records.ErrNotFound):
-		return err
-	}
-	return recovery.Apply(ctx, o.Disk, o.Limits, id, recovery.Survey{Staged: true})
+	return r
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
@@ -132,7 +132,7 @@ func (c cut) check(t *testing.T) {
 		switch {
 		case is == made && (err != nil || health.Condition != volume.Healthy):
 			t.Errorf("%s, which was answered: %+v, %v", id, health, err)
-		case is == gone && !errors.Is(err, records.ErrNotFound):
+		case is == gone && !errors.Is(err, store.ErrNotFound):
 			t.Errorf("%s, whose deletion was answered: %v", id, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -57,11 +57,11 @@ func refusedAlone(t *testing.T, n *node) {
 	if s := n.status(); !s.Served() || s.Refused != 1 || s.Volumes != 2 || !n.events.has("VolumeRefused", "pvc-1") {
 		t.Errorf("status %+v, events %q; want one refused and one good volume", s, n.events.told)
 	}
-	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), records.ErrBroken, "pvc-1.json")
-	wants(t, n.Delete(t.Context(), "pvc-1"), records.ErrBroken, "untouched")
-	wants(t, n.Discard(t.Context(), "pvc-1", ""), records.ErrBroken, "pvc-1.json")
+	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), store.ErrBroken, "pvc-1.json")
+	wants(t, n.Delete(t.Context(), "pvc-1"), store.ErrBroken, "untouched")
+	wants(t, n.Discard(t.Context(), "pvc-1", ""), store.ErrBroken, "pvc-1.json")
 	_, err := n.Create(t.Context(), spec("pvc-1"))
-	wants(t, err, records.ErrBroken, "pvc-1.json")
+	wants(t, err, store.ErrBroken, "pvc-1.json")
 	n.kept(t, "pvc-1", "refused")
 	must(t, n.Publish(t.Context(), publish("pvc-2", target)), n.Unpublish(t.Context(), "pvc-2", target),
 		n.Delete(t.Context(), "pvc-2"))
@@ -89,7 +89,7 @@ func TestBrokenRecordHarmsNoOtherVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := withTwo(t)
-			d.AddFile(poolPath+"/csi/"+records.Path("pvc-1"), []byte(content))
+			d.AddFile(poolPath+"/csi/"+store.Path("pvc-1"), []byte(content))
 			refusedAlone(t, warm(t, d))
 		})
 	}
@@ -106,7 +106,7 @@ func TestUnreadableRecord(t *testing.T) {
 		t.Errorf("the record can be read again: %v", err)
 	}
 	host.part = "pvc-1.json"
-	wants(t, n.Delete(t.Context(), "pvc-1"), records.ErrBroken, "pvc-1.json")
+	wants(t, n.Delete(t.Context(), "pvc-1"), store.ErrBroken, "pvc-1.json")
 	must(t, n.Delete(t.Context(), "pvc-3"))
 }
 

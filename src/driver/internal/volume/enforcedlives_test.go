@@ -10,7 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -74,7 +74,7 @@ func (l *realLife) step(t *testing.T) {
 		what, err = "delete", l.node.Delete(t.Context(), id)
 	}
 	l.story = append(l.story, fmt.Sprintf("%s %s %d (crashes: %v): %v\n", what, id, size, crashes, err))
-	for _, refusal := range []error{ledger.ErrNoSpace, records.ErrNotFound, volume.ErrExists} {
+	for _, refusal := range []error{ledger.ErrNoSpace, store.ErrNotFound, volume.ErrExists} {
 		if crashes || errors.Is(err, refusal) {
 			err = nil
 		}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -48,7 +48,7 @@ func TestExpand(t *testing.T) {
 		n.consistent(t, step.about)
 	}
 	_, err := n.Expand(t.Context(), "pvc-9", mi, 0)
-	wants(t, err, records.ErrNotFound)
+	wants(t, err, store.ErrNotFound)
 	_, err = n.Expand(t.Context(), "../x", mi, 0)
 	wants(t, err, nodeapi.ErrInvalidID)
 }

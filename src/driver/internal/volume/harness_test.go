@@ -16,9 +16,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -35,7 +35,7 @@ const (
 // node is the real manager and pools over an in-memory disk or a real one: only the operating system's edge is not
 // real.
 type node struct {
-	*volume.Locked
+	*volume.Manager
 	set     *pool.Set
 	disk    *disktest.Disk // nil on a real one
 	host    disk.Host
@@ -125,14 +125,10 @@ func (s setup) start(options ...option) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	manager, err := volume.New(volume.Config{
+	n.Manager, err = volume.New(volume.Config{
 		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now, IsInline: n.mounts.isInline,
 	})
-	if err != nil {
-		return nil, err
-	}
-	n.Locked = volume.NewLocked(manager)
-	return &n, nil
+	return &n, err
 }
 
 // newDisk is a disk with an empty state directory and no pool.
@@ -166,7 +162,7 @@ func (n *node) purge(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		purger := trash.NewPurger(trash.NewClock(n.clock.Now, synchronised, state))
+		purger := purge.NewPurger(purge.NewClock(n.clock.Now, synchronised, state))
 		worker := purger.For(s, slog.New(slog.DiscardHandler))
 		errs = append(errs, n.set.Use(ctx, s.Name, func(o *pool.Open) error {
 			_, err := worker.Purge(ctx, o.Disk, o.Limits, false)
@@ -180,7 +176,7 @@ func synchronised() bool { return true }
 
 func spec(id string) volume.Spec {
 	return volume.Spec{
-		ID: id, Pool: "local", Bytes: mebibyte, Mode: 0o777, OnDelete: records.Trash,
+		ID: id, Pool: "local", Bytes: mebibyte, Mode: 0o777, OnDelete: store.Trash,
 		Claim: nodeapi.Claim{Namespace: "ns", Name: "claim"},
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
@@ -115,7 +115,7 @@ func TestAdoptionKeepsThePreparedRecord(t *testing.T) {
 	n.fill(t, "pvc-1")
 	before := n.records(t)["pvc-1"]
 	d := n.open(t)
-	must(t, records.Withdraw(d, "pvc-1"), d.Close())
+	must(t, store.Withdraw(d, "pvc-1"), d.Close())
 	n = startAt(t, root, required, withCluster(naming("pvc-1")))
 	must(t, openPool(t.Context(), n), n.AdoptUntracked(t.Context()))
 	if got := n.records(t)["pvc-1"]; got.QuotaID != before.QuotaID || got.Bytes != before.Bytes || got.Adopted {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -41,7 +41,7 @@ func filled(t *testing.T, n *node, id, prefix string) (made int64) {
 }
 
 // inodes checks what a volume's limit is, by its record, its stats and by df.
-func (n *node) inodes(t *testing.T, about string, v volume.Volume, want int64, from records.InodesFrom) {
+func (n *node) inodes(t *testing.T, about string, v volume.Volume, want int64, from store.InodesFrom) {
 	t.Helper()
 	got, _, err := n.Get(t.Context(), v.ID)
 	if err != nil || got.Inodes != want || got.InodesFrom != from {
@@ -65,11 +65,11 @@ func TestEnforcedInodes(t *testing.T) {
 			root := mountKind(t, kind)
 			n := startAt(t, root, required)
 			s := spec("pvc-1")
-			s.Bytes, s.InodesFrom = 4*mebibyte, records.Derived
+			s.Bytes, s.InodesFrom = 4*mebibyte, store.Derived
 			least := inodesOf(t, kind, root, s.Bytes)
 			v, err := n.Create(t.Context(), s)
 			must(t, err)
-			n.inodes(t, "made", v, least, records.Derived)
+			n.inodes(t, "made", v, least, store.Derived)
 			if made := filled(t, n, v.ID, "a"); made != least-1 {
 				t.Errorf("%d files, want %d", made, least-1)
 			}
@@ -80,11 +80,11 @@ func TestEnforcedInodes(t *testing.T) {
 			more := inodesOf(t, kind, root, 64*mebibyte)
 			_, err = n.Expand(t.Context(), v.ID, 64*mebibyte, 0)
 			must(t, err)
-			n.inodes(t, "grown", v, more, records.Derived)
+			n.inodes(t, "grown", v, more, store.Derived)
 			must(t, os.WriteFile(n.path(v.ID, "grown"), nil, 0o600))
 			n = startAt(t, root, required)
 			must(t, openPool(t.Context(), n))
-			n.inodes(t, "after a restart", v, more, records.Derived)
+			n.inodes(t, "after a restart", v, more, store.Derived)
 			must(t, n.Publish(t.Context(), publish(v.ID, target)))
 			limited(t, n, v, least)
 			must(t, n.Unpublish(t.Context(), v.ID, target), n.Delete(t.Context(), v.ID))
@@ -100,18 +100,18 @@ func limited(t *testing.T, n *node, v volume.Volume, files int64) {
 	wants(t, set(5), volume.ErrBelowUse, fmt.Sprint(files+1))
 	wants(t, set(-1), volume.ErrInvalid, "-1")
 	must(t, set(files+100))
-	n.inodes(t, "an admin's", v, files+100, records.FromAdmin)
+	n.inodes(t, "an admin's", v, files+100, store.FromAdmin)
 	if made := filled(t, n, v.ID, "b"); made != 99 {
 		t.Errorf("%d more files, want 99", made)
 	}
 	_, err := n.Expand(t.Context(), v.ID, 80*mebibyte, 0)
 	must(t, err)
-	n.inodes(t, "an admin's, grown", v, files+100, records.FromAdmin)
+	n.inodes(t, "an admin's, grown", v, files+100, store.FromAdmin)
 	must(t, set(0))
-	n.inodes(t, "an admin's none", v, 0, records.FromAdmin)
+	n.inodes(t, "an admin's none", v, 0, store.FromAdmin)
 	_, err = n.Expand(t.Context(), v.ID, 88*mebibyte, 0)
 	must(t, err)
-	n.inodes(t, "an admin's none, grown", v, 0, records.FromAdmin)
+	n.inodes(t, "an admin's none, grown", v, 0, store.FromAdmin)
 }
 
 // TestEnforcedInodesOfOldVolumes: what was made before limits were derived stays unlimited, also once it is enforced
@@ -124,10 +124,10 @@ func TestEnforcedInodesOfOldVolumes(t *testing.T) {
 			must(t, err)
 			n.inodes(t, "old", old, 0, "")
 			s := spec("pvc-new")
-			s.InodesFrom = records.Derived
+			s.InodesFrom = store.Derived
 			v, err := n.Create(t.Context(), s)
 			must(t, err)
-			n.inodes(t, "new", v, 1024, records.Derived)
+			n.inodes(t, "new", v, 1024, store.Derived)
 			d.restored(t, n, old.ID)
 			d.restored(t, n, v.ID)
 			for i := range 899 {
@@ -142,10 +142,10 @@ func TestEnforcedInodesOfOldVolumes(t *testing.T) {
 			if raised.Inodes < 1125 || raised.Inodes > 1127 { // XFS may count the removed directory for a moment longer
 				t.Errorf("%d inodes for 900", raised.Inodes)
 			}
-			n.inodes(t, "new, enforced", v, raised.Inodes, records.Derived)
+			n.inodes(t, "new, enforced", v, raised.Inodes, store.Derived)
 			_, err = n.Expand(t.Context(), v.ID, 2*mebibyte, 0)
 			must(t, err)
-			n.inodes(t, "new, enforced and grown", v, raised.Inodes, records.Derived)
+			n.inodes(t, "new, enforced and grown", v, raised.Inodes, store.Derived)
 			must(t, n.Delete(t.Context(), old.ID), n.Delete(t.Context(), v.ID))
 			n.purgeAll(t)
 		})
@@ -175,10 +175,10 @@ func TestEnforcedInodesOfInlineVolumes(t *testing.T) {
 func TestEnforcedInodesOnLargefile(t *testing.T) {
 	n := startAt(t, mountKind(t, "ext4-large"), required)
 	s := spec("pvc-1")
-	s.Bytes, s.InodesFrom = 128*mebibyte, records.Derived
+	s.Bytes, s.InodesFrom = 128*mebibyte, store.Derived
 	v, err := n.Create(t.Context(), s)
 	must(t, err)
-	n.inodes(t, "made", v, 8192, records.Derived)
+	n.inodes(t, "made", v, 8192, store.Derived)
 	must(t, os.WriteFile(n.path(v.ID, "file"), nil, 0o600), n.Delete(t.Context(), v.ID))
 	n.purgeAll(t)
 }

@@ -12,14 +12,9 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -52,9 +47,13 @@ type Config struct {
 	IsInline func(id, target string) bool
 }
 
-// Manager does the work on volumes. It takes no locks: calls for one id must not overlap, which Locked sees to.
+// Manager does the work on volumes. What changes one takes its id's lock in the public method; what is private is
+// called with the lock. Until an operation is done, every other one on the id is ErrBusy.
 type Manager struct {
 	Config
+	busy    sync.Map // of operation
+	running sync.WaitGroup
+
 	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
 	// checked has by id when Stats last looked whether all that is in a volume counts to it.
 	checked sync.Map
@@ -84,9 +83,9 @@ func New(c Config) (*Manager, error) {
 }
 
 // find runs do on the open pool that has a volume's record. Errors as of search.
-func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, records.Record) error) error {
+func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, store.Record) error) error {
 	return m.search(ctx, id, func(o *pool.Open) (bool, error) {
-		r, err := records.Read(o.Disk, id)
+		r, err := store.Read(o.Disk, id)
 		if err != nil {
 			return false, err
 		}
@@ -95,7 +94,7 @@ func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, recor
 	})
 }
 
-// search runs look on open pools until it has found a volume, on those first that know it. records.ErrNotFound where
+// search runs look on open pools until it has found a volume, on those first that know it. store.ErrNotFound where
 // every pool that can be used was asked; pool.ErrAbsent where one that this node has used cannot be.
 func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (found bool, err error)) error {
 	if err := nodeapi.ValidateID(id); err != nil {
@@ -116,7 +115,7 @@ func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (
 		switch {
 		case found:
 			return err
-		case err == nil, errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere), errors.Is(err, records.ErrNotFound):
+		case err == nil, errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere), errors.Is(err, store.ErrNotFound):
 		default:
 			troubles = append(troubles, err)
 		}
@@ -128,14 +127,14 @@ func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (
 		return fmt.Errorf("%w: volume %s may be in a pool that cannot be used now: %s",
 			pool.ErrAbsent, id, strings.Join(absent, "; "))
 	}
-	return fmt.Errorf("%w: no pool on this node has %s", records.ErrNotFound, id)
+	return fmt.Errorf("%w: no pool on this node has %s", store.ErrNotFound, id)
 }
 
 // findOrAdopt is find, and where there is no record a look at the PersistentVolume: it may name a directory that
 // another driver made, or a pool that cannot be used here.
-func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open, records.Record) error) error {
+func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open, store.Record) error) error {
 	missing := m.find(ctx, id, do)
-	if !errors.Is(missing, records.ErrNotFound) {
+	if !errors.Is(missing, store.ErrNotFound) {
 		return missing
 	}
 	pv, ok, err := m.Cluster.Get(ctx, id)
@@ -152,134 +151,15 @@ func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open
 }
 
 // dataOf looks at the directory of a volume, which must be there.
-func dataOf(o *pool.Open, r records.Record) (disk.Info, error) {
-	info, ok, err := recovery.Directory(o.Disk, r.ID)
+func dataOf(o *pool.Open, r store.Record) (disk.Info, error) {
+	info, ok, err := store.Directory(o.Disk, r.ID)
 	if err == nil && !ok {
 		err = lost(r)
 	}
 	return info, err
 }
 
-func lost(r records.Record) error {
+func lost(r store.Record) error {
 	return fmt.Errorf("%w: the record of %s is there but its directory csi/%s in pool %s is gone; restore it, or delete "+
 		"the claim", ErrLost, r.ID, r.ID, r.Pool)
-}
-
-// Expand makes a volume at least as large as asked, rounded up to whole blocks and with a limit other than 0 at most
-// that, and answers what it is then. It never shrinks one. The room is reserved, then the limit on the disk raised,
-// then the record written: after a crash anywhere the record says what the limit is to be, and recovery makes it so.
-func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (v Volume, err error) {
-	size, err := WholeBlocks(bytes, limit)
-	if err != nil {
-		return Volume{}, err
-	}
-	err = m.findOrAdopt(ctx, id, func(o *pool.Open, r records.Record) error {
-		_, err := dataOf(o, r)
-		switch {
-		case err != nil:
-			return err
-		case limit > 0 && r.Bytes > limit:
-			return fmt.Errorf("%w: volume %s has %s and never shrinks, limit_bytes is %s",
-				ErrOutOfRange, id, bytesize.Format(r.Bytes), bytesize.Format(limit))
-		case size > r.Bytes && o.Room != "":
-			r, err = growShared(o, r, size)
-		case size > r.Bytes:
-			r, err = grow(o, r, size)
-		default:
-			// Its record may not be on the disk: an earlier request may have failed at its very last step, or its driver was
-			// killed there and recovery has entered the new size.
-			if err = disk.SyncAll(o.Disk, disk.VolumesDir); err == nil {
-				_, err = o.Enter(r)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("expand volume %s to %s: %w", id, bytesize.Format(size), err)
-		}
-		v = answer(o, r)
-		return nil
-	})
-	return v, err
-}
-
-func grow(o *pool.Open, r records.Record, size int64) (records.Record, error) {
-	v, err := o.Enter(r)
-	if err == nil {
-		err = growable(o, r, v, size)
-	}
-	if err != nil {
-		return r, err
-	}
-	space, err := o.Disk.Space()
-	if err != nil {
-		return r, fmt.Errorf("read the filesystem's free space: %w", err)
-	}
-	release, err := o.Ledger.Grow(r.ID, size, space)
-	if err != nil {
-		return r, err
-	}
-	defer release()
-	grown := r
-	grown.Bytes = size
-	if r.InodesFrom == records.Derived {
-		grown.Inodes = max(r.Inodes, o.Backend.Inodes(size, space))
-	}
-	if v.Counted {
-		err = o.Limits.Set(r.ID, r.QuotaID, grown.Limit())
-	}
-	if err == nil {
-		err = records.Replace(o.Disk, grown)
-	}
-	if err != nil {
-		return r, errors.Join(err, reread(o, r.ID))
-	}
-	v.Bytes, v.Inodes = size, grown.Inodes
-	o.Ledger.Put(r.ID, v)
-	o.Log.Info("expanded a volume", logging.KeyID, r.ID, logging.KeyBytes, size)
-	return grown, nil
-}
-
-// growable refuses a size that would mean nothing, and one below what is used already.
-func growable(o *pool.Open, r records.Record, v ledger.Volume, size int64) error {
-	switch {
-	case r.QuotaID != 0 && !v.Counted:
-		return fmt.Errorf("%w, so a new size would mean nothing: %s", ErrNotEnforced, notEnforced(o, r))
-	case !v.Counted:
-		return nil
-	}
-	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
-	if err != nil {
-		return err
-	}
-	if used := usage[r.QuotaID].Bytes; used > size { // possible where it grew while the quota was off
-		return fmt.Errorf("%w: it uses %s; ask for at least as much", ErrBelowUse, bytesize.Format(used))
-	}
-	return nil
-}
-
-// growShared looks whether there is room. Nothing holds a volume of a shared pool to a size, and a record that was
-// written again could be of a volume that another node deletes.
-func growShared(o *pool.Open, r records.Record, size int64) (records.Record, error) {
-	if _, err := o.Enter(r); err != nil {
-		return r, err
-	}
-	space, err := o.Disk.Space()
-	if err != nil {
-		return r, fmt.Errorf("read the free space: %w", err)
-	}
-	release, err := o.Ledger.Grow(r.ID, size, space)
-	if err != nil {
-		return r, err
-	}
-	release()
-	r.Bytes = size
-	return r, nil
-}
-
-// reread makes limit and promise those of the record that a failed write has left.
-func reread(o *pool.Open, id string) error {
-	r, err := records.Read(o.Disk, id)
-	if err == nil {
-		_, err = o.Enter(r)
-	}
-	return err
 }

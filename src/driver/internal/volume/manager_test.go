@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -111,9 +111,9 @@ func TestPlantedLinkIsRefused(t *testing.T) {
 	n.Cluster = naming("pvc-1")
 	d.Symlink(poolPath+"/csi/pvc-1", "/etc")
 	_, err := n.Create(t.Context(), spec("pvc-1"))
-	wants(t, err, records.ErrBroken, "csi/pvc-1")
-	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), records.ErrBroken, "csi/pvc-1")
-	wants(t, n.Delete(t.Context(), "pvc-1"), records.ErrBroken, "csi/pvc-1")
+	wants(t, err, store.ErrBroken, "csi/pvc-1")
+	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), store.ErrBroken, "csi/pvc-1")
+	wants(t, n.Delete(t.Context(), "pvc-1"), store.ErrBroken, "csi/pvc-1")
 }
 
 func TestDeleteRefusesAPublishedVolume(t *testing.T) {
@@ -236,8 +236,8 @@ func TestMaxVolumes(t *testing.T) {
 
 // TestPurgeHeedsTheDisposal of each volume.
 func TestPurgeHeedsTheDisposal(t *testing.T) {
-	for disposal, kept := range map[records.Disposal][2]bool{ // before and after the retention of an hour
-		records.Trash: {true, false}, records.Purge: {false, false}, records.Retain: {true, true},
+	for disposal, kept := range map[store.Disposal][2]bool{ // before and after the retention of an hour
+		store.Trash: {true, false}, store.Purge: {false, false}, store.Retain: {true, true},
 	} {
 		t.Run(string(disposal), func(t *testing.T) {
 			n := start(t, newDisk())

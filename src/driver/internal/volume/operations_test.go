@@ -10,7 +10,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -128,7 +128,7 @@ func discarding() operation {
 	op.name = "discard"
 	op.run = func(ctx context.Context, n *node) error {
 		err := n.Discard(ctx, "pvc-1", "")
-		if errors.Is(err, records.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
 		return err
@@ -147,7 +147,7 @@ func lookDeleted(t *testing.T, n *node, done bool, about string) {
 	t.Helper()
 	n.consistent(t, about)
 	_, _, err := n.Get(t.Context(), "pvc-1")
-	if done && !errors.Is(err, records.ErrNotFound) {
+	if done && !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("%s: a volume whose deletion was answered is back: %v", about, err)
 	}
 	// A rename that was cut in half leaves one directory with two names.

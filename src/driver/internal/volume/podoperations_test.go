@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
 func inline(id string) volume.PublishRequest {
 	s := spec(id)
-	s.Ephemeral, s.OnDelete = true, records.Purge
+	s.Ephemeral, s.OnDelete = true, store.Purge
 	q := publish(id, target)
 	q.Inline = &s
 	return q
@@ -72,7 +72,7 @@ func unpublishingInline() operation {
 func (n *node) gone(t *testing.T, about string) {
 	t.Helper()
 	n.consistent(t, about)
-	if _, _, err := n.Get(t.Context(), "pvc-1"); !errors.Is(err, records.ErrNotFound) {
+	if _, _, err := n.Get(t.Context(), "pvc-1"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("%s: the volume: %v", about, err)
 	}
 	if mount, _ := n.mounts.Inspect(target); mount.Mounted {

@@ -13,7 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -111,7 +111,7 @@ func (l *life) step() {
 	case crashed && name != "purge":
 		l.unsure[id] = true
 	}
-	for _, refusal := range []error{nil, ledger.ErrNoSpace, records.ErrNotFound, volume.ErrExists, disktest.ErrCrashed} {
+	for _, refusal := range []error{nil, ledger.ErrNoSpace, store.ErrNotFound, volume.ErrExists, disktest.ErrCrashed} {
 		if errors.Is(err, refusal) {
 			err = nil
 		}

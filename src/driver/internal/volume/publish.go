@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -18,12 +17,16 @@ import (
 // Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything
 // else mounted at the target is not.
 func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
+	return m.exclusive(ctx, q.ID, func(ctx context.Context) error { return m.publish(ctx, q) })
+}
+
+func (m *Manager) publish(ctx context.Context, q PublishRequest) error {
 	if q.Inline == nil {
-		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r records.Record) error { return m.publish(o, r, q) })
+		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r store.Record) error { return m.publishIn(o, r, q) })
 	}
 	err := m.publishInline(ctx, q)
-	if errors.Is(err, records.ErrNotFound) {
-		is := records.Record{ID: q.ID, Bytes: q.Inline.Bytes, Claim: q.Inline.Claim}
+	if errors.Is(err, store.ErrNotFound) {
+		is := store.Record{ID: q.ID, Bytes: q.Inline.Bytes, Claim: q.Inline.Claim}
 		in, tracked, err := m.trackInline(ctx, q.Target, is)
 		if err != nil {
 			return err
@@ -34,10 +37,10 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 			return m.publishInline(ctx, q)
 		}
 	}
-	if !errors.Is(err, records.ErrNotFound) && !errors.Is(err, ErrLost) { // Create takes back what an earlier one left
+	if !errors.Is(err, store.ErrNotFound) && !errors.Is(err, ErrLost) { // create takes back what an earlier one left
 		return err
 	}
-	if _, err := m.Create(ctx, *q.Inline); err != nil {
+	if _, err := m.create(ctx, *q.Inline); err != nil {
 		return err
 	}
 	return m.publishInline(ctx, q)
@@ -46,7 +49,7 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 // publishInline publishes an inline volume that exists. It says itself in which pool it is, so no other pool matters.
 func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 	return m.Pools.Use(ctx, q.Inline.Pool, func(o *pool.Open) error {
-		r, err := records.Read(o.Disk, q.ID)
+		r, err := store.Read(o.Disk, q.ID)
 		if err != nil {
 			return err
 		}
@@ -54,11 +57,11 @@ func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 			return fmt.Errorf("%w: %s is a persistent volume, asked for inline", ErrExists, q.ID)
 		}
 		r.Pool = o.Name
-		return m.publish(o, r, q)
+		return m.publishIn(o, r, q)
 	})
 }
 
-func (m *Manager) publish(o *pool.Open, r records.Record, q PublishRequest) error {
+func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) error {
 	info, err := dataOf(o, r)
 	if err != nil {
 		return err
@@ -91,7 +94,7 @@ func (m *Manager) publish(o *pool.Open, r records.Record, q PublishRequest) erro
 
 // seeToLimit looks before a pod writes whether a volume is held to its size. A quota in trouble must not keep pods from
 // their data: it is reported.
-func (m *Manager) seeToLimit(o *pool.Open, r records.Record) {
+func (m *Manager) seeToLimit(o *pool.Open, r store.Record) {
 	v, err := o.Enter(r)
 	if err != nil {
 		o.Log.Warn("cannot see to the limit of a volume", logging.KeyID, r.ID, logging.KeyError, err)
@@ -121,6 +124,10 @@ func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
 // Unpublish unmounts a volume from a target path and removes the empty directory there. Only an inline volume, which
 // its record says, is then deleted. Neither an absent pool nor another's trouble keeps a pod from ending.
 func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
+	return m.exclusive(ctx, id, func(ctx context.Context) error { return m.unpublish(ctx, id, target) })
+}
+
+func (m *Manager) unpublish(ctx context.Context, id, target string) error {
 	if err := nodeapi.ValidateID(id); err != nil {
 		return err
 	}
@@ -136,20 +143,54 @@ func (m *Manager) Unpublish(ctx context.Context, id, target string) error {
 	if !inline || m.Published(id) {
 		return nil
 	}
-	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
+	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		if !r.Ephemeral {
 			return nil
 		}
 		return m.delete(ctx, o, r)
 	})
 	switch {
-	case errors.Is(err, records.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return m.deleted(ctx, id)
 	case err != nil && !known:
 		m.Log.Warn("cannot see whether an unpublished volume was an inline one", logging.KeyID, id, logging.KeyError, err)
 		return nil
 	}
 	return err
+}
+
+// inlinePrefix begins the ids that the kubelet gives to inline volumes (pkg/volume/csi/csi_mounter.go).
+const inlinePrefix = "csi-"
+
+// wasInline reports whether what was published at a target may be an inline volume, and whether that is known. After a
+// restart it is not: a pool that hangs must not keep other pods from ending.
+func (m *Manager) wasInline(ctx context.Context, id, target string) (inline, known bool, err error) {
+	if _, v, known := m.Pools.Find(id); known {
+		return v.Ephemeral, true, nil
+	}
+	if _, tracked, err := m.trackInline(ctx, target, store.Record{ID: id}); tracked || err != nil {
+		return tracked, tracked, err
+	}
+	inline = strings.HasPrefix(id, inlinePrefix) &&
+		slices.ContainsFunc(m.Pools.Names(), func(name string) bool { return m.Pools.Spec(name).Inline })
+	return inline, false, nil
+}
+
+// trackInline writes the record of an untracked directory that is, as the kubelet has noted beside the target, an
+// inline volume: another driver made it, for a pod that has outlived that.
+func (m *Manager) trackInline(ctx context.Context, target string, r store.Record) (in string, ok bool, err error) {
+	for name, ids := range m.Pools.Untracked() {
+		if !slices.Contains(ids, r.ID) || !m.IsInline(r.ID, target) {
+			continue
+		}
+		r.Ephemeral = true
+		err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
+			ok, err = m.track(o, r)
+			return err
+		})
+		return name, ok, err
+	}
+	return "", false, nil
 }
 
 // targets are where a volume was mounted when that was last looked at.
@@ -193,94 +234,6 @@ func (m *Manager) unused(id string, data disk.Info) error {
 	at, err := m.mountedAt(id, data, "")
 	if at != "" {
 		return fmt.Errorf("%w: %s is mounted at %s; delete the pod that uses it first", ErrPublished, id, at)
-	}
-	return err
-}
-
-// Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one
-// that is published is refused, one whose data is gone is retired.
-func (m *Manager) Delete(ctx context.Context, id string) error {
-	err := m.findOrAdopt(ctx, id, func(o *pool.Open, r records.Record) error { return m.delete(ctx, o, r) })
-	if errors.Is(err, records.ErrNotFound) {
-		return m.deleted(ctx, id)
-	}
-	return err
-}
-
-func (m *Manager) delete(ctx context.Context, o *pool.Open, r records.Record) error {
-	info, ok, err := recovery.Directory(o.Disk, r.ID)
-	if err != nil {
-		return err
-	}
-	if _, known := o.Ledger.Get(r.ID); !known { // deleted relies on it
-		o.Ledger.Put(r.ID, recovery.Volume(r))
-	}
-	if !ok {
-		return m.retire(ctx, o, r)
-	}
-	m.missing.Delete(r.ID)
-	if err := m.unused(r.ID, info); err != nil {
-		return err
-	}
-	ordered := false
-	if r.QuotaID != 0 {
-		state, err := o.Limits.Check(r.ID, r.QuotaID)
-		ordered = err == nil && state.Ordered
-	}
-	if err := trash.Discard(o.Disk, r, ordered, m.Now()); err != nil {
-		return fmt.Errorf("delete volume %s: %w", r.ID, recovery.Moving(o.Disk, err))
-	}
-	o.Ledger.Drop(r.ID)
-	return nil
-}
-
-// deleted ends a volume that is certainly gone. One that a ledger has was deleted by a request that failed at its
-// very last step: that may not be on the disk. Recovery has synced csi/, and other ids cost nothing.
-func (m *Manager) deleted(ctx context.Context, id string) error {
-	name, _, known := m.Pools.Find(id)
-	if !known {
-		return nil
-	}
-	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-		if err := trash.Sync(o.Disk, id); err != nil {
-			return err
-		}
-		o.Ledger.Drop(id)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("finish the delete of volume %s in pool %s: %w", id, name, err)
-	}
-	return nil
-}
-
-// retire ends a volume without a directory in csi/ as recovery would; where nothing of it is left, its record goes.
-func (m *Manager) retire(ctx context.Context, o *pool.Open, r records.Record) error {
-	id := r.ID
-	s, _, err := recovery.Look(o.Disk, id)
-	if err != nil {
-		return err
-	}
-	switch s.Verdict() {
-	case recovery.LostData:
-		if err := m.confirmMissing(o, id); err != nil {
-			return err
-		}
-		o.Log.Warn("retiring the record of a volume whose data is gone", logging.KeyID, id)
-		err = recovery.Retire(o.Disk, o.Limits, id)
-	case recovery.UndoCreate, recovery.FinishDelete:
-		err = apply(ctx, o, id, s)
-	case recovery.FinishCreate:
-		if err := apply(ctx, o, id, s); err != nil {
-			return err
-		}
-		return m.delete(ctx, o, r)
-	default:
-		err = fmt.Errorf("%w: somebody else changed csi/%s meanwhile; try again", ErrBusy, id)
-	}
-	if err == nil {
-		m.missing.Delete(id)
-		o.Ledger.Drop(id)
 	}
 	return err
 }

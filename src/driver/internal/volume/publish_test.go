@@ -6,7 +6,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -30,7 +30,7 @@ func TestPublish(t *testing.T) {
 		wants(t, n.Publish(t.Context(), other), volume.ErrTargetTaken, target, "options")
 	}
 	wants(t, n.Publish(t.Context(), publish("pvc-2", target)), volume.ErrTargetTaken, target)
-	wants(t, n.Publish(t.Context(), publish("pvc-3", target)), records.ErrNotFound, "pvc-3")
+	wants(t, n.Publish(t.Context(), publish("pvc-3", target)), store.ErrNotFound, "pvc-3")
 	wants(t, n.Publish(t.Context(), publish("../x", target)), nodeapi.ErrInvalidID)
 	wants(t, n.Unpublish(t.Context(), "../x", target), nodeapi.ErrInvalidID)
 }
@@ -56,14 +56,14 @@ func TestStats(t *testing.T) {
 	n := start(t, newDisk())
 	mustCreate(t, n, "pvc-1")
 	_, err := n.Stats(t.Context(), "pvc-1", target)
-	wants(t, err, records.ErrNotFound, target)
+	wants(t, err, store.ErrNotFound, target)
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
 	s, err := n.Stats(t.Context(), "pvc-1", target)
 	if err != nil || s.Bytes != 100<<30 || s.BytesUsed != 20<<30 || s.BytesAvailable != 80<<30 || s.Inodes == 0 {
 		t.Errorf("%+v, %v; want those of the filesystem", s, err)
 	}
 	_, err = n.Stats(t.Context(), "pvc-9", target)
-	wants(t, err, records.ErrNotFound, "pvc-9")
+	wants(t, err, store.ErrNotFound, "pvc-9")
 }
 
 func TestInlineVolumeLivesAsLongAsItsPod(t *testing.T) {

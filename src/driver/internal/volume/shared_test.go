@@ -13,9 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -67,7 +65,7 @@ func insist(t *testing.T, n *node, run func(context.Context, *node) error, about
 	t.Helper()
 	var err error
 	for range 5 {
-		if err = run(t.Context(), n); !errors.Is(err, ledger.ErrBusy) && !errors.Is(err, volume.ErrBusy) {
+		if err = run(t.Context(), n); !errors.Is(err, store.ErrConcurrent) && !errors.Is(err, volume.ErrBusy) {
 			break
 		}
 	}
@@ -98,13 +96,13 @@ func encounters() []encounter {
 		{"deleted, and grown elsewhere", withVolume, deleteOne, func(t *testing.T, n *node, _ string) {
 			t.Helper()
 			_, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
-			if err != nil && !errors.Is(err, records.ErrNotFound) && !errors.Is(err, volume.ErrLost) {
+			if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, volume.ErrLost) {
 				t.Error(err)
 			}
 		}, (*node).sharedOnce},
 		{"deleted, and asked for elsewhere", withVolume, deleteOne, func(t *testing.T, n *node, about string) {
 			t.Helper()
-			if _, _, err := n.Has(t.Context(), "pvc-1"); err != nil && !errors.Is(err, ledger.ErrBusy) {
+			if _, _, err := n.Has(t.Context(), "pvc-1"); err != nil && !errors.Is(err, store.ErrConcurrent) {
 				t.Errorf("%s: %v", about, err)
 			}
 		}, (*node).sharedOnce},
@@ -176,7 +174,7 @@ func (n *node) settled(t *testing.T, about string) {
 	}
 	for _, record := range list(t, d, disk.VolumesDir) {
 		id := strings.TrimSuffix(record, ".json")
-		if _, ok, err := recovery.Directory(d, id); err != nil || !ok {
+		if _, ok, err := store.Directory(d, id); err != nil || !ok {
 			t.Errorf("%s: record %s has no directory: %v", about, record, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 )
 
@@ -31,7 +31,7 @@ func TestTheServerCrashesAtEveryStep(t *testing.T) {
 			if len(n.places(t)) == 0 { // a rename that the crash cut in half has left it in two
 				t.Errorf("%s: the data is lost", about)
 			}
-			if _, _, err := n.Get(t.Context(), "pvc-1"); done && !errors.Is(err, records.ErrNotFound) {
+			if _, _, err := n.Get(t.Context(), "pvc-1"); done && !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%s: a volume that was deleted is there: %v", about, err)
 			}
 			insist(t, n, deleteOne, about+", deleted again")

@@ -1,25 +1,14 @@
-// Package volume is the heart of the driver: the order in which volumes are made, published, grown and deleted in
-// pools. It knows no gRPC, no CSI and no Kubernetes.
+// Package volume is what the driver does with volumes: they are made, published, grown and deleted in pools, each under
+// the lock of its id. It knows no gRPC, no CSI and no Kubernetes, and leaves the order of steps on the disk to store.
 package volume
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
-	"strings"
-	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -43,12 +32,12 @@ var (
 type Spec struct {
 	ID, Pool        string
 	Bytes, MaxBytes int64 // the size asked for, and the largest acceptable one, 0 for no limit
-	// Inodes limits the number of files, 0 means no limit; with InodesFrom records.Derived the size decides.
+	// Inodes limits the number of files, 0 means no limit; with InodesFrom store.Derived the size decides.
 	Inodes     int64
-	InodesFrom records.InodesFrom
+	InodesFrom store.InodesFrom
 	Mode       fs.FileMode // of the volume's root directory, as UID and GID
 	UID, GID   int
-	OnDelete   records.Disposal
+	OnDelete   store.Disposal
 	Claim      nodeapi.Claim
 	Parameters map[string]string // kept in the record as they were given
 	Ephemeral  bool              // an inline volume, the only kind that Unpublish deletes
@@ -56,7 +45,7 @@ type Spec struct {
 
 // Volume is what the manager answers about a volume.
 type Volume struct {
-	records.Record
+	store.Record
 	Enforcement quota.Enforcement
 }
 
@@ -89,202 +78,4 @@ type PublishRequest struct {
 	bindmount.Options
 	SingleWriter bool  // refuses a second target (SINGLE_NODE_SINGLE_WRITER, ReadWriteOncePod)
 	Inline       *Spec // makes the volume first when it does not exist; nil for persistent volumes
-}
-
-// Get answers what a volume is and how it is.
-func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err error) {
-	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
-		_, ok, err := recovery.Directory(o.Disk, id)
-		v = answer(o, r)
-		switch {
-		case !ok:
-			h = Health{DataLoss, "DirectoryMissing", lost(r).Error()}
-		case r.QuotaID != 0 && v.Enforcement == quota.None:
-			h = Health{Degraded, "VolumeNotEnforced", notEnforced(o, r)}
-		default:
-			h = Health{Healthy, "Healthy", "the volume's directory is there"}
-		}
-		return err
-	})
-	return v, h, err
-}
-
-func answer(o *pool.Open, r records.Record) Volume {
-	return Volume{Record: r, Enforcement: o.Enforcement(r.ID)}
-}
-
-// notEnforced says why a volume that has an ID is not held to its size, and what to do.
-func notEnforced(o *pool.Open, r records.Record) string {
-	if !o.Backend.Enforces() {
-		return fmt.Sprintf("the quota that kept volume %s to its size is off: %s", r.ID, o.Backend.Reason)
-	}
-	return fmt.Sprintf("nothing keeps volume %s to its size: its directory, which was copied or restored, does not "+
-		"count to its ID; once no pod uses it: driver volume enforce %s", r.ID, r.ID)
-}
-
-// Stats is the use of a volume published at a path (any path where it is mounted).
-func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err error) {
-	err = m.find(ctx, id, func(o *pool.Open, r records.Record) error {
-		info, ok, err := recovery.Directory(o.Disk, id)
-		if err != nil {
-			return err
-		}
-		mount, err := m.Mounter.Inspect(path)
-		if err != nil {
-			return err
-		}
-		if !mount.Mounted || (ok && !same(mount, info)) {
-			return fmt.Errorf("%w: volume %s is not published at volume_path %s", records.ErrNotFound, id, path)
-		}
-		s, err = m.stats(o, r)
-		return err
-	})
-	return s, err
-}
-
-// checkAgain is how long Stats does not look again whether all that is in a volume counts to it: with many nested
-// subvolumes that takes some time, and the kubelet asks each minute.
-const checkAgain = 5 * time.Minute
-
-// stats is the use of a volume held to its size, whose room ends with the filesystem's, else of the whole filesystem.
-func (m *Manager) stats(o *pool.Open, r records.Record) (Stats, error) {
-	space, err := o.Disk.Space()
-	if err != nil {
-		return Stats{}, fmt.Errorf("read the filesystem's use: %w", err)
-	}
-	s := Stats{space.Size, space.Used, space.Free, space.Inodes, space.InodesUsed, space.InodesFree}
-	if o.Enforcement(r.ID) == quota.None {
-		return s, nil
-	}
-	checked, _ := m.checked.Load(r.ID)
-	if last, ok := checked.(time.Time); !ok || m.Now().Sub(last).Abs() >= checkAgain {
-		if _, err := o.Limits.Check(r.ID, r.QuotaID); err != nil { // brings nested subvolumes back into the count
-			return Stats{}, err
-		}
-		m.checked.Store(r.ID, m.Now())
-	}
-	usage, err := o.Limits.Usage([]quota.ID{r.QuotaID})
-	if err != nil {
-		return Stats{}, fmt.Errorf("read the use of volume %s: %w", r.ID, err)
-	}
-	use := usage[r.QuotaID]
-	s.Bytes, s.BytesUsed, s.BytesAvailable = r.Bytes, use.Bytes, min(space.Free, max(0, r.Bytes-use.Bytes))
-	s.InodesUsed = use.Inodes
-	if r.Inodes > 0 {
-		s.Inodes, s.InodesAvailable = r.Inodes, min(space.InodesFree, max(0, r.Inodes-use.Inodes))
-	}
-	return s, nil
-}
-
-func same(mount bindmount.Mount, info disk.Info) bool {
-	return mount.Dev == info.Dev && mount.Ino == info.Ino
-}
-
-// List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there
-// are more. A volume that vanishes meanwhile is left out.
-func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []Volume, next string, err error) {
-	in := m.recorded()
-	ids := slices.Concat(slices.Collect(maps.Values(in))...)
-	ids = slices.DeleteFunc(ids, func(id string) bool { return id <= after })
-	slices.Sort(ids)
-	if ids = slices.Compact(ids); limit > 0 && len(ids) > limit {
-		next = ids[limit-1]
-	}
-	for name, here := range in {
-		here = slices.DeleteFunc(here, func(id string) bool { return id <= after || next != "" && id > next })
-		found, err := m.read(ctx, name, here)
-		if err != nil {
-			return nil, "", err
-		}
-		volumes = append(volumes, found...)
-	}
-	slices.SortFunc(volumes, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
-	return volumes, next, nil
-}
-
-// atOnce is how many records are read while a pool is open, and listed how long a list waits for that.
-const atOnce, listed = 100, 10 * time.Second
-
-// Each visits all volumes in pools that can be used, by pool and id, and ends with the first error of visit. No pool is
-// open meanwhile. A volume that vanishes is left out. A pool that hangs is an error once the others are visited.
-func (m *Manager) Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error {
-	in := m.recorded()
-	var hanging []error
-	for _, name := range slices.Sorted(maps.Keys(in)) {
-		slices.Sort(in[name])
-		err := m.eachIn(ctx, name, in[name], visit)
-		if err != nil && (!errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
-			return err
-		}
-		hanging = append(hanging, err)
-	}
-	return errors.Join(hanging...)
-}
-
-func (m *Manager) eachIn(ctx context.Context, name string, ids []string, visit func(nodeapi.VolumeStatus) error) error {
-	usage, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (map[quota.ID]quota.Use, error) {
-		return usageOf(o), nil // read once, for all
-	})
-	if errors.Is(err, pool.ErrAbsent) {
-		return nil
-	}
-	for some := range slices.Chunk(ids, atOnce) {
-		var volumes []Volume
-		if err == nil {
-			volumes, err = m.read(ctx, name, some)
-		}
-		for i := 0; i < len(volumes) && err == nil; i++ {
-			v := volumes[i]
-			s := nodeapi.VolumeStatus{
-				ID: v.ID, Pool: v.Pool, Claim: v.Claim.String(), Bytes: v.Bytes, Used: -1, Enforcement: string(v.Enforcement),
-				Created: v.Created, Ephemeral: v.Ephemeral, Published: m.Published(v.ID),
-			}
-			if use, known := usage[v.QuotaID]; known && v.Enforcement != quota.None {
-				s.Used = use.Bytes
-			}
-			err = visit(s)
-		}
-	}
-	return err
-}
-
-// usageOf is what counts to the IDs of a pool's volumes; nothing where that cannot be read.
-func usageOf(o *pool.Open) map[quota.ID]quota.Use {
-	usage, err := o.Limits.Usage(o.Ledger.QuotaIDs())
-	if err != nil {
-		o.Log.Warn("cannot read what volumes use", logging.KeyError, err)
-		return map[quota.ID]quota.Use{}
-	}
-	return usage
-}
-
-// recorded gives by pool the ids of the volumes whose record can be used.
-func (m *Manager) recorded() map[string][]string {
-	in := map[string][]string{}
-	m.Pools.Each(func(pool, id string, v ledger.Volume) {
-		if !v.Refused {
-			in[pool] = append(in[pool], id)
-		}
-	})
-	return in
-}
-
-// read gives volumes of a pool, but not those that have vanished: none where the pool is absent.
-func (m *Manager) read(ctx context.Context, name string, ids []string) ([]Volume, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	found, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (found []Volume, _ error) {
-		for _, id := range ids {
-			if r, err := records.Read(o.Disk, id); err == nil {
-				r.Pool = name
-				found = append(found, answer(o, r))
-			}
-		}
-		return found, ctx.Err()
-	})
-	if errors.Is(err, pool.ErrAbsent) {
-		return nil, nil
-	}
-	return found, err
 }

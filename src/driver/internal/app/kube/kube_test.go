@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -112,9 +112,9 @@ func TestGet(t *testing.T) {
 // TestGetSaysWhatDeletingDoes: an adopted volume is disposed of as its class said; what no class of ours says is
 // passed over.
 func TestGetSaysWhatDeletingDoes(t *testing.T) {
-	for attribute, want := range map[string]records.Disposal{
-		"retain": records.Retain, "purge": records.Purge,
-		"trash": records.Trash, "shred": "", "": "",
+	for attribute, want := range map[string]store.Disposal{
+		"retain": store.Retain, "purge": store.Purge,
+		"trash": store.Trash, "shred": "", "": "",
 	} {
 		object := pv("pvc-1", driver, "pvc-1", "worker-1")
 		object.Spec.CSI.VolumeAttributes["onDelete"] = attribute

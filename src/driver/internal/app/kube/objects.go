@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -132,8 +132,8 @@ func (pv *persistentVolume) describe(driver, topologyKey string) nodeapi.Persist
 		Claim: nodeapi.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 	}
 	described.Nodes, _ = pv.nodes(topologyKey)
-	disposal := records.Disposal(attributes[nodeapi.KeyOnDelete])
-	if slices.Contains([]records.Disposal{records.Trash, records.Purge, records.Retain}, disposal) {
+	disposal := store.Disposal(attributes[nodeapi.KeyOnDelete])
+	if slices.Contains([]store.Disposal{store.Trash, store.Purge, store.Retain}, disposal) {
 		described.OnDelete = string(disposal)
 	}
 	return described

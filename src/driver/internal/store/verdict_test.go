@@ -1,9 +1,9 @@
-package recovery_test
+package store_test
 
 import (
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
 // want says what a row of the table asks of one column.
@@ -20,25 +20,25 @@ func (w want) admits(is bool) bool { return w == either || (w == yes) == is }
 // row is one row of the table in docs/reference/on-disk.md, first match first.
 type row struct {
 	broken, record, data, staged, unfinished, prepared want
-	verdict                                            recovery.Verdict
+	verdict                                            store.Verdict
 }
 
-func (r row) matches(s recovery.Survey) bool {
+func (r row) matches(s store.Survey) bool {
 	return r.broken.admits(s.Broken) && r.record.admits(s.Record) && r.data.admits(s.Data) && r.staged.admits(s.Staged) &&
 		r.unfinished.admits(s.Unfinished != "") && r.prepared.admits(s.Prepared)
 }
 
 func rows() []row {
 	return []row{
-		{broken: yes, verdict: recovery.Refused},
-		{record: yes, data: yes, verdict: recovery.Healthy},
-		{record: yes, data: no, staged: yes, verdict: recovery.UndoCreate},
-		{record: yes, data: no, staged: no, unfinished: yes, verdict: recovery.FinishDelete},
-		{record: yes, data: no, staged: no, unfinished: no, verdict: recovery.LostData},
-		{record: no, data: yes, verdict: recovery.Untracked},
-		{record: no, data: no, staged: yes, verdict: recovery.DropStaged},
-		{record: no, data: no, staged: no, prepared: yes, verdict: recovery.DropStaged},
-		{record: no, data: no, staged: no, prepared: no, verdict: recovery.Nothing},
+		{broken: yes, verdict: store.Refused},
+		{record: yes, data: yes, verdict: store.Healthy},
+		{record: yes, data: no, staged: yes, verdict: store.UndoCreate},
+		{record: yes, data: no, staged: no, unfinished: yes, verdict: store.FinishDelete},
+		{record: yes, data: no, staged: no, unfinished: no, verdict: store.LostData},
+		{record: no, data: yes, verdict: store.Untracked},
+		{record: no, data: no, staged: yes, verdict: store.DropStaged},
+		{record: no, data: no, staged: no, prepared: yes, verdict: store.DropStaged},
+		{record: no, data: no, staged: no, prepared: no, verdict: store.Nothing},
 	}
 }
 
@@ -47,7 +47,7 @@ func TestVerdict(t *testing.T) {
 	const columns = 7
 	for bits := range 1 << columns {
 		has := func(column int) bool { return bits>>column&1 == 1 }
-		s := recovery.Survey{
+		s := store.Survey{
 			Record: has(0), Broken: has(1), Prepared: has(2), Data: has(3), Staged: has(4), Alias: has(5),
 		}
 		if has(6) {

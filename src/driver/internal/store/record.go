@@ -1,6 +1,4 @@
-// Package records keeps a pool's volume records on its own disk, one JSON file a volume, each written so that a crash
-// leaves the old state or the new one.
-package records
+package store
 
 import (
 	"encoding/json"
@@ -46,7 +44,8 @@ const (
 // Version is the record format that this driver reads and writes.
 const Version = 2
 
-// Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json).
+// Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json), one a volume. It is written so that a
+// crash leaves the old state or the new one.
 type Record struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"`

@@ -1,4 +1,4 @@
-package trash
+package store
 
 import (
 	"encoding/json"
@@ -7,26 +7,53 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 )
 
-func (m *machine) volume(id string) records.Record {
-	r := records.Record{Version: records.Version, ID: id}
+// machine is a pool's disk in memory.
+type machine struct {
+	disk.FS
+	memory *disktest.Disk
+	now    time.Time
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{memory: disktest.New(), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	for _, dir := range []string{disk.VolumesDir, disk.TrashDir} {
+		m.memory.AddDir("/pool/csi/" + dir)
+	}
+	var err error
+	m.FS, err = m.memory.Open("/pool")
+	must(t, err)
+	return m
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *machine) volume(id string) Record {
+	r := Record{Version: Version, ID: id}
 	data, err := json.Marshal(r)
 	if err != nil {
 		panic(err)
 	}
-	m.memory.AddFile("/pool/csi/"+records.Path(id), data)
+	m.memory.AddFile("/pool/csi/"+Path(id), data)
 	m.memory.AddFile("/pool/csi/"+id+"/precious", []byte("kept"))
 	return r
 }
 
 // entry gives the only entry of an id, which must have data and record.
-func (m *machine) entry(t *testing.T, d disk.FS, id string) Entry {
+func (m *machine) entry(t *testing.T, d disk.FS, id string) TrashEntry {
 	t.Helper()
-	entries, troubles, err := Entries(d, id)
+	entries, troubles, err := TrashEntries(d, id)
 	if err != nil || len(troubles) > 0 || len(entries) != 1 {
 		t.Fatalf("%+v, %v, %v", entries, troubles, err)
 	}
@@ -38,7 +65,7 @@ func (m *machine) entry(t *testing.T, d disk.FS, id string) Entry {
 	if _, err := d.Stat(disk.TrashDir + "/" + e.Name + "/record.json"); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{id, records.Path(id)} {
+	for _, name := range []string{id, Path(id)} {
 		if _, err := d.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("csi/%s is there: %v", name, err)
 		}
@@ -49,8 +76,8 @@ func (m *machine) entry(t *testing.T, d disk.FS, id string) Entry {
 func TestDiscard(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		m := newMachine(t)
-		must(t, Discard(m, m.volume("pvc-1"), ordered, m.wall))
-		if e := m.entry(t, m, "pvc-1"); e.ID != "pvc-1" || !e.Deleted.Equal(m.wall) {
+		must(t, discard(m, m.volume("pvc-1"), ordered, m.now))
+		if e := m.entry(t, m, "pvc-1"); e.ID != "pvc-1" || !e.Deleted.Equal(m.now) {
 			t.Errorf("%+v", e)
 		}
 		if ordered { // what is on the disk then is the filesystem's business
@@ -66,29 +93,12 @@ func TestDiscard(t *testing.T) {
 func TestDiscardTwice(t *testing.T) {
 	m := newMachine(t)
 	for range 2 {
-		must(t, Discard(m, m.volume("pvc-1"), false, m.wall))
+		must(t, discard(m, m.volume("pvc-1"), false, m.now))
 	}
-	m.wants(t, "two", "pvc-1", "pvc-1")
-}
-
-// TestDiscardOnAFullDisk takes the spare directory, and purging makes another once there is room.
-func TestDiscardOnAFullDisk(t *testing.T) {
-	m := newMachine(t)
-	must(t, EnsureSpare(m))
-	r1, r2 := m.volume("pvc-1"), m.volume("pvc-2")
-	m.memory.SetFull("/pool", true)
-	must(t, EnsureSpare(m))
-	must(t, Discard(m, r1, false, m.wall))
-	m.entry(t, m, "pvc-1")
-	if err := Discard(m, r2, false, m.wall); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("without a spare directory: %v", err)
+	entries, err := ListTrash(m)
+	if err != nil || len(entries) != 2 || entries[0].ID != "pvc-1" || entries[1].ID != "pvc-1" {
+		t.Errorf("%+v, %v", entries, err)
 	}
-	m.purge(t)
-	m.memory.SetFull("/pool", false)
-	m.purge(t)
-	m.memory.SetFull("/pool", true)
-	must(t, Discard(m, r2, false, m.wall))
-	m.entry(t, m, "pvc-2")
 }
 
 // locked is a disk on which a directory has the immutable flag.
@@ -114,41 +124,41 @@ func (l locked) Unlock(name string) error {
 func TestDiscardClearsTheImmutableFlag(t *testing.T) {
 	m := newMachine(t)
 	unlocked := false
-	must(t, Discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-1"), false, m.wall))
+	must(t, discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-1"), false, m.now))
 	m.entry(t, m, "pvc-1")
 	unlocked = false
-	must(t, Discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-2"), false, m.wall))
+	must(t, discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-2"), false, m.now))
 	if unlocked {
 		t.Error("the flag of another volume was cleared")
 	}
 }
 
-// TestDiscardIsCompleted after a failure at any step: by another Discard, or by Finish.
+// TestDiscardIsCompleted after a failure at any step: by another discard, or by finishDelete.
 func TestDiscardIsCompleted(t *testing.T) {
 	for step := 1; ; step++ {
 		m := newMachine(t)
 		r := m.volume("pvc-1")
 		m.memory.FailAt(step, syscall.EIO)
-		if Discard(m, r, false, m.wall) == nil {
+		if discard(m, r, false, m.now) == nil {
 			if step < 8 {
 				t.Errorf("only %d steps", step-1)
 			}
 			return
 		}
-		entries, troubles, err := Entries(m, "pvc-1")
+		entries, troubles, err := TrashEntries(m, "pvc-1")
 		must(t, errors.Join(append(troubles, err)...))
-		i := slices.IndexFunc(entries, func(e Entry) bool { return e.Unfinished })
+		i := slices.IndexFunc(entries, func(e TrashEntry) bool { return e.Unfinished })
 		switch _, err := m.Stat("pvc-1"); {
 		case err == nil:
-			must(t, Discard(m, r, false, m.wall))
+			must(t, discard(m, r, false, m.now))
 		case i >= 0:
-			must(t, Finish(m, entries[i].Name, "pvc-1"))
+			must(t, finishDelete(m, entries[i].Name, "pvc-1"))
 		default:
-			must(t, Sync(m, "pvc-1"))
+			must(t, SyncDeletes(m, "pvc-1"))
 		}
 		for _, e := range entries {
 			if e.Empty {
-				_ = RemoveEmpty(m, e.Name)
+				_ = removeEmpty(m, e.Name)
 			}
 		}
 		m.entry(t, m, "pvc-1")

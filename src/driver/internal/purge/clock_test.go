@@ -1,4 +1,4 @@
-package trash
+package purge
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -32,8 +32,8 @@ func TestTheClockWasSet(t *testing.T) {
 			m := newMachine(t)
 			m.start(t, poolspec.Trash{Retention: poolspec.Duration(test.retention)})
 			m.kept("pvc-1")
-			m.trashed("pvc-2", m.wall, record("pvc-2", records.Purge, 0))
-			m.trashed("pvc-3", m.wall.Add(-test.retention), record("pvc-3", records.Trash, 0))
+			m.trashed("pvc-2", m.wall, record("pvc-2", store.Purge, 0))
+			m.trashed("pvc-3", m.wall.Add(-test.retention), record("pvc-3", store.Trash, 0))
 			m.wall = m.wall.Add(test.jump)
 			m.purge(t)
 			m.wants(t, "after the jump what is to be purged at once goes", "pvc-1", "pvc-3")
@@ -71,7 +71,7 @@ func TestAJumpThatIsNone(t *testing.T) {
 // TestASecondJump: each jump counts from when it is seen.
 func TestASecondJump(t *testing.T) {
 	m := newMachine(t)
-	m.trashed("pvc-1", m.wall.Add(-24*time.Hour), record("pvc-1", records.Trash, 0))
+	m.trashed("pvc-1", m.wall.Add(-24*time.Hour), record("pvc-1", store.Trash, 0))
 	m.wall = m.wall.Add(10 * time.Hour)
 	m.purge(t)
 	m.pass(30 * time.Minute)
@@ -88,7 +88,7 @@ func TestASecondJump(t *testing.T) {
 // TestDeletedInTheFuture counts as seen now, by a clock that nobody can set.
 func TestDeletedInTheFuture(t *testing.T) {
 	m := newMachine(t)
-	m.trashed("pvc-1", m.wall.Add(1000*time.Hour), record("pvc-1", records.Trash, 0))
+	m.trashed("pvc-1", m.wall.Add(1000*time.Hour), record("pvc-1", store.Trash, 0))
 	m.purge(t)
 	m.pass(59 * time.Minute)
 	m.purge(t)
@@ -103,7 +103,7 @@ func TestARetentionOfNone(t *testing.T) {
 	m := newMachine(t)
 	m.start(t, poolspec.Trash{})
 	m.kept("pvc-1")
-	m.trashed("pvc-2", m.wall.Add(1000*time.Hour), record("pvc-2", records.Trash, 0))
+	m.trashed("pvc-2", m.wall.Add(1000*time.Hour), record("pvc-2", store.Trash, 0))
 	m.wall = m.wall.Add(-time.Hour)
 	m.purge(t)
 	m.wants(t, "at once")
@@ -124,8 +124,8 @@ func TestAWrongClockAtBoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.trashed("pvc-1", m.wall.Add(-time.Hour), record("pvc-1", records.Trash, 0))
-			m.trashed("pvc-2", m.wall.Add(-retention), record("pvc-2", records.Trash, 0))
+			m.trashed("pvc-1", m.wall.Add(-time.Hour), record("pvc-1", store.Trash, 0))
+			m.trashed("pvc-2", m.wall.Add(-retention), record("pvc-2", store.Trash, 0))
 			m.wall, m.boot, m.bootID, m.unsure = m.wall.Add(365*24*time.Hour), 0, "second", true
 			m.start(t, poolspec.Trash{Retention: poolspec.Duration(retention)})
 			m.purge(t)

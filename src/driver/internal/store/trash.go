@@ -1,6 +1,4 @@
-// Package trash is where deleted volumes wait: a directory <id>.<n> for each in .hpp/trash, with the volume's data and,
-// once the delete is complete, its record. n is the time of the delete in milliseconds since 1970.
-package trash
+package store
 
 import (
 	"cmp"
@@ -14,17 +12,18 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
+// DataName and RecordName are what an entry of the trash has.
 const (
-	dataName   = "data"
-	recordName = "record.json"
+	DataName   = "data"
+	RecordName = "record.json"
 )
 
-// Entry is one directory in the trash.
-type Entry struct {
+// TrashEntry is one directory in the trash, where deleted volumes wait: <id>.<n> in .hpp/trash, with the volume's data
+// and, once the delete is complete, its record. n is the time of the delete in milliseconds since 1970.
+type TrashEntry struct {
 	Name, ID string
 	Deleted  time.Time
 	// Unfinished reports that the delete was interrupted after its data had been moved: the record is not here, or after a
@@ -33,10 +32,20 @@ type Entry struct {
 	Empty      bool // nothing in it could be anybody's data
 }
 
-// Discard moves a volume's data and then its record into a new entry. Destinations are synced before sources, so that a
-// crash can never forget both; where the data is ordered (quota.State), only at the end. An error leaves a state that
-// recovery or a repeated Discard completes.
-func Discard(d disk.FS, r records.Record, ordered bool, now time.Time) error {
+// Discard moves a volume's data and then its record into the trash. An error leaves a state that recovery or a repeated
+// Discard completes.
+func (p Pool) Discard(r Record, now time.Time) error {
+	ordered := false
+	if r.QuotaID != 0 {
+		state, err := p.Limits.Check(r.ID, r.QuotaID)
+		ordered = err == nil && state.Ordered
+	}
+	return asConcurrent(p.Disk, discard(p.Disk, r, ordered, now))
+}
+
+// discard makes a new entry and moves data and record there. Destinations are synced before sources, so that a crash
+// can never forget both; where the data is ordered (quota.State), only at the end.
+func discard(d disk.FS, r Record, ordered bool, now time.Time) error {
 	between := disk.SyncAll
 	if ordered {
 		between = func(disk.FS, ...string) error { return nil }
@@ -48,7 +57,7 @@ func Discard(d disk.FS, r records.Record, ordered bool, now time.Time) error {
 	if err := between(d, disk.TrashDir); err != nil {
 		return errors.Join(err, d.Remove(entry))
 	}
-	if err := moveData(d, r.ID, path.Join(entry, dataName)); err != nil {
+	if err := moveData(d, r.ID, path.Join(entry, DataName)); err != nil {
 		return errors.Join(fmt.Errorf("move volume %s into the trash: %w", r.ID, err), d.Remove(entry))
 	}
 	if err := between(d, entry, "."); err != nil {
@@ -70,25 +79,25 @@ func moveData(d disk.FS, from, to string) error {
 	return d.Rename(from, to)
 }
 
-// Finish completes a delete that was interrupted after the data had been moved.
-func Finish(d disk.FS, name, id string) error {
+// finishDelete completes a delete that was interrupted after the data had been moved.
+func finishDelete(d disk.FS, name, id string) error {
 	entry := path.Join(disk.TrashDir, name)
 	if err := disk.SyncAll(d, entry, "."); err != nil { // the rename may not be durable yet
 		return err
 	}
-	both, err := sameFile(d, records.Path(id), path.Join(entry, recordName))
+	both, err := sameFile(d, Path(id), path.Join(entry, RecordName))
 	if err != nil {
 		return err
 	}
 	if both { // the move was cut in half: only the old name is left to remove
-		return records.Remove(d, id)
+		return Remove(d, id)
 	}
 	return moveRecord(d, entry, id)
 }
 
-// Sync makes the deletes of a volume durable, their new names before the old ones are gone.
-func Sync(d disk.FS, id string) error {
-	entries, err := list(d)
+// SyncDeletes makes the deletes of a volume durable, their new names before the old ones are gone.
+func SyncDeletes(d disk.FS, id string) error {
+	entries, err := ListTrash(d)
 	if err != nil {
 		return err
 	}
@@ -160,31 +169,31 @@ func EnsureSpare(d disk.FS) error {
 }
 
 func moveRecord(d disk.FS, entry, id string) error {
-	if err := d.Rename(records.Path(id), path.Join(entry, recordName)); err != nil {
+	if err := d.Rename(Path(id), path.Join(entry, RecordName)); err != nil {
 		return fmt.Errorf("move the record of volume %s into the trash: %w", id, err)
 	}
 	return disk.SyncAll(d, entry, disk.VolumesDir)
 }
 
-// list gives the entries by their names alone. Names that are not <id>.<n> are not the driver's and passed over.
-func list(d disk.Reader) ([]Entry, error) {
+// ListTrash gives the entries by their names alone. Names that are not <id>.<n> are not the driver's and passed over.
+func ListTrash(d disk.Reader) ([]TrashEntry, error) {
 	content, err := d.ReadDir(disk.TrashDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the trash: %w", err)
 	}
-	var entries []Entry
+	var entries []TrashEntry
 	for _, c := range content {
 		if id, deleted, ok := split(c.Name); ok && c.Dir {
-			entries = append(entries, Entry{Name: c.Name, ID: id, Deleted: deleted})
+			entries = append(entries, TrashEntry{Name: c.Name, ID: id, Deleted: deleted})
 		}
 	}
 	return entries, nil
 }
 
-// Entries lists the trash, of one volume or with an empty id of all, and looks into each entry. One that cannot be
+// TrashEntries lists the trash, of one volume or with an empty id of all, and looks into each entry. One that cannot be
 // read is in troubles, and is nobody else's trouble.
-func Entries(d disk.FS, id string) (entries []Entry, troubles []error, err error) {
-	all, err := list(d)
+func TrashEntries(d disk.FS, id string) (entries []TrashEntry, troubles []error, err error) {
+	all, err := ListTrash(d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -204,7 +213,7 @@ func Entries(d disk.FS, id string) (entries []Entry, troubles []error, err error
 	return entries, troubles, nil
 }
 
-func inspect(d disk.FS, e *Entry) error {
+func inspect(d disk.FS, e *TrashEntry) error {
 	entry := path.Join(disk.TrashDir, e.Name)
 	content, err := d.ReadDir(entry)
 	if err != nil {
@@ -215,15 +224,15 @@ func inspect(d disk.FS, e *Entry) error {
 		has[c.Name] = true
 	}
 	e.Empty = len(content) == 0
-	e.Unfinished = has[dataName]
-	if has[recordName] {
-		e.Unfinished, err = sameFile(d, records.Path(e.ID), path.Join(entry, recordName))
+	e.Unfinished = has[DataName]
+	if has[RecordName] {
+		e.Unfinished, err = sameFile(d, Path(e.ID), path.Join(entry, RecordName))
 	}
 	return err
 }
 
-// RemoveEmpty removes an entry that has nothing in it.
-func RemoveEmpty(d disk.FS, name string) error {
+// removeEmpty removes an entry that has nothing in it.
+func removeEmpty(d disk.FS, name string) error {
 	if err := d.Remove(path.Join(disk.TrashDir, name)); err != nil {
 		return fmt.Errorf("remove empty trash entry %s: %w", name, err)
 	}

@@ -1,6 +1,4 @@
-// Package recovery puts a pool in order that just became present: it completes or undoes what was interrupted. What is
-// on the disk of each id is surveyed, a verdict follows from that alone, and is applied (docs/reference/on-disk.md).
-package recovery
+package store
 
 import (
 	"errors"
@@ -12,14 +10,12 @@ import (
 	"sync/atomic"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/trash"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // ErrOccupied refuses something that is no directory where a volume's directory should be.
-var ErrOccupied = fmt.Errorf("%w: its place is taken", records.ErrBroken)
+var ErrOccupied = fmt.Errorf("%w: its place is taken", ErrBroken)
 
 // Survey is what a pool's disk has of one id.
 type Survey struct {
@@ -83,11 +79,12 @@ func (s Survey) begun() Verdict {
 
 // Look surveys one id. What another node of a shared pool moves meanwhile goes from staging to csi/, and from there to
 // the trash: in that order it is looked for.
-func Look(d disk.FS, id string) (s Survey, r records.Record, err error) {
+func (p Pool) Look(id string) (s Survey, r Record, err error) {
+	d := p.Disk
 	if s, r, err = readRecord(d, id); err != nil {
 		return s, r, err
 	}
-	s.Shared, s.Node = disk.IsShared(d), r.Node
+	s.Shared, s.Node = p.Shared(), r.Node
 	if _, s.Staged, err = Directory(disk.RoomOf(d, r.Node), staging(id)); err != nil {
 		return s, r, err
 	}
@@ -107,17 +104,17 @@ func Look(d disk.FS, id string) (s Survey, r records.Record, err error) {
 }
 
 // readRecord begins a survey with the record.
-func readRecord(d disk.FS, id string) (s Survey, r records.Record, err error) {
-	r, err = records.Read(d, id)
-	s.Record, s.Broken = err == nil, errors.Is(err, records.ErrBroken)
-	if s.Broken || errors.Is(err, records.ErrNotFound) {
+func readRecord(d disk.FS, id string) (s Survey, r Record, err error) {
+	r, err = Read(d, id)
+	s.Record, s.Broken = err == nil, errors.Is(err, ErrBroken)
+	if s.Broken || errors.Is(err, ErrNotFound) {
 		err = nil
 	}
 	return s, r, err
 }
 
 func unfinished(d disk.FS, id string) (name string, err error) {
-	entries, troubles, err := trash.Entries(d, id)
+	entries, troubles, err := TrashEntries(d, id)
 	for _, e := range entries {
 		if e.Unfinished {
 			name = max(name, e.Name)
@@ -144,7 +141,7 @@ func Directory(d disk.FS, name string) (info disk.Info, ok bool, err error) {
 }
 
 func isPrepared(d disk.FS, id string) (bool, error) {
-	_, err := d.Stat(disk.Prepared(records.Path(id)))
+	_, err := d.Stat(disk.Prepared(Path(id)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -158,7 +155,7 @@ func isAlias(d disk.FS, id string, s Survey) (bool, error) {
 	}
 	data, err := d.Stat(id)
 	if err != nil {
-		return false, Moving(d, err)
+		return false, asConcurrent(d, err)
 	}
 	staged, err := disk.RoomOf(d, s.Node).Stat(staging(id))
 	if disk.IsShared(d) && errors.Is(err, fs.ErrNotExist) { // it was moved since
@@ -167,17 +164,17 @@ func isAlias(d disk.FS, id string, s Survey) (bool, error) {
 	return data.Same(staged), err
 }
 
-// lookAll surveys everything that lies in a pool. volumes are those whose record can be used.
-func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Volume, err error) {
-	placed, prepared, err := records.List(r.Disk)
+// LookAll surveys everything that lies in a pool. volumes are what keep makes of the records that can be used.
+func LookAll[T any](p Pool, keep func(Record) T) (surveys map[string]Survey, volumes map[string]T, err error) {
+	placed, prepared, err := List(p.Disk)
 	if err != nil {
 		return nil, nil, err
 	}
-	surveys, volumes = map[string]Survey{}, make(map[string]ledger.Volume, len(placed))
-	read, errs := r.readAll(placed)
+	surveys, volumes = map[string]Survey{}, make(map[string]T, len(placed))
+	read, errs := readAll(p.Disk, placed, keep)
 	for i, id := range placed {
 		if errs[i] != nil {
-			r.log("a volume's record cannot be used", id, errs[i])
+			p.Log.Error("a volume's record cannot be used", logging.KeyID, id, logging.KeyError, errs[i])
 		} else {
 			volumes[id] = read[i]
 		}
@@ -188,41 +185,34 @@ func (r run) lookAll() (surveys map[string]Survey, volumes map[string]ledger.Vol
 		s.Prepared = true
 		surveys[id] = s
 	}
-	if err := r.names(".", surveys, func(s *Survey, isDir bool) {
+	if err := p.names(".", surveys, func(s *Survey, isDir bool) {
 		s.Data, s.Broken = isDir, s.Broken || !isDir
 	}); err != nil {
 		return nil, nil, err
 	}
-	if err := r.names(disk.StagingDir, surveys, func(s *Survey, isDir bool) { s.Staged = isDir }); err != nil {
+	if err := p.names(disk.StagingDir, surveys, func(s *Survey, isDir bool) { s.Staged = isDir }); err != nil {
 		return nil, nil, err
 	}
 	for id, s := range surveys {
-		if s.Alias, err = isAlias(r.Disk, id, s); err != nil {
-			r.log("a volume's directory cannot be looked at", id, err)
+		if s.Alias, err = isAlias(p.Disk, id, s); err != nil {
+			p.Log.Error("a volume's directory cannot be looked at", logging.KeyID, id, logging.KeyError, err)
 			s.Broken = true
 		}
 		surveys[id] = s
 	}
-	return surveys, volumes, r.trash(surveys)
-}
-
-// Volume is what the ledger is to know of a record whose directory counts to no ID.
-func Volume(r records.Record) ledger.Volume {
-	return ledger.Volume{
-		Bytes: r.Bytes, Inodes: r.Inodes, QuotaID: r.QuotaID, Ephemeral: r.Ephemeral, Created: r.Created,
-	}
+	return surveys, volumes, p.lookAtTrash(surveys)
 }
 
 // readAll reads records on all processors: most of the time that a recovery takes is spent here.
-func (r run) readAll(ids []string) ([]ledger.Volume, []error) {
-	all, errs := make([]ledger.Volume, len(ids)), make([]error, len(ids))
+func readAll[T any](d disk.FS, ids []string, keep func(Record) T) ([]T, []error) {
+	all, errs := make([]T, len(ids)), make([]error, len(ids))
 	var workers sync.WaitGroup
 	var next atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(ids)); i = next.Add(1) - 1 {
-				record, err := records.Read(r.Disk, ids[i])
-				all[i], errs[i] = Volume(record), err
+				record, err := Read(d, ids[i])
+				all[i], errs[i] = keep(record), err
 			}
 		})
 	}
@@ -232,8 +222,8 @@ func (r run) readAll(ids []string) ([]ledger.Volume, []error) {
 
 // names notes the names of a directory that could be ids. What is no directory stands in a volume's way only where
 // there is a record or a volume of that name: a stray file in csi/ is nobody's business.
-func (r run) names(dir string, surveys map[string]Survey, note func(s *Survey, isDir bool)) error {
-	entries, err := r.Disk.ReadDir(dir)
+func (p Pool) names(dir string, surveys map[string]Survey, note func(s *Survey, isDir bool)) error {
+	entries, err := p.Disk.ReadDir(dir)
 	if err != nil {
 		return err
 	}
@@ -248,11 +238,11 @@ func (r run) names(dir string, surveys map[string]Survey, note func(s *Survey, i
 	return nil
 }
 
-// trash notes interrupted deletes, and removes the entries of those that had moved nothing yet.
-func (r run) trash(surveys map[string]Survey) error {
-	entries, troubles, err := trash.Entries(r.Disk, "")
+// lookAtTrash notes interrupted deletes, and removes the entries of those that had moved nothing yet.
+func (p Pool) lookAtTrash(surveys map[string]Survey) error {
+	entries, troubles, err := TrashEntries(p.Disk, "")
 	for _, trouble := range troubles {
-		r.log("a trash entry is left alone", "", trouble)
+		p.Log.Error("a trash entry is left alone", logging.KeyID, "", logging.KeyError, trouble)
 	}
 	for _, e := range entries {
 		s := surveys[e.ID]
@@ -260,9 +250,9 @@ func (r run) trash(surveys map[string]Survey) error {
 			s.Unfinished = max(s.Unfinished, e.Name)
 			surveys[e.ID] = s
 		}
-		if e.Empty && !s.Broken && !r.ReadOnly {
-			if err := trash.RemoveEmpty(r.Disk, e.Name); err != nil {
-				r.log("a trash entry is left alone", e.ID, err)
+		if e.Empty && !s.Broken && !p.ReadOnly {
+			if err := removeEmpty(p.Disk, e.Name); err != nil {
+				p.Log.Error("a trash entry is left alone", logging.KeyID, e.ID, logging.KeyError, err)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package records_test
+package store_test
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -43,11 +43,11 @@ func open(tb testing.TB, machine *disktest.Disk) disk.FS {
 	return d
 }
 
-func full() records.Record {
-	return records.Record{
-		Version: records.Version, ID: "pvc-1", Pool: "local", Bytes: 4096, Inodes: 100,
-		InodesFrom: records.FromAdmin, Backend: quota.Btrfs, QuotaID: 1 << 47, Mode: 0o2770, UID: 1000, GID: 2000,
-		OnDelete:   records.Retain,
+func full() store.Record {
+	return store.Record{
+		Version: store.Version, ID: "pvc-1", Pool: "local", Bytes: 4096, Inodes: 100,
+		InodesFrom: store.FromAdmin, Backend: quota.Btrfs, QuotaID: 1 << 47, Mode: 0o2770, UID: 1000, GID: 2000,
+		OnDelete:   store.Retain,
 		Claim:      nodeapi.Claim{Namespace: "ns", Name: "claim", UID: "u-1"},
 		Parameters: map[string]string{"storagePool": "local"}, Ephemeral: true, Node: "node-1", Adopted: true,
 		Created: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC),
@@ -63,25 +63,25 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("the test leaves out %s", value.Type().Field(i).Name)
 		}
 	}
-	must(t, records.Add(d, r))
-	if got, err := records.Read(d, r.ID); err != nil || !reflect.DeepEqual(got, r) {
+	must(t, store.Add(d, r))
+	if got, err := store.Read(d, r.ID); err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("%+v, %v; want %+v", got, err, r)
 	}
-	if got, err := records.Read(open(t, machine.Crash()), r.ID); err != nil || !reflect.DeepEqual(got, r) {
+	if got, err := store.Read(open(t, machine.Crash()), r.ID); err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("after a crash: %+v, %v", got, err)
 	}
-	if err := records.Add(d, r); !errors.Is(err, fs.ErrExist) {
+	if err := store.Add(d, r); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("added twice: %v", err)
 	}
 	r.Bytes = 8192
-	must(t, records.Replace(d, r))
-	if got, err := records.Read(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
+	must(t, store.Replace(d, r))
+	if got, err := store.Read(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
 		t.Errorf("replaced: %+v, %v", got, err)
 	}
 	for range 2 { // none there is no error
-		must(t, records.Remove(d, r.ID))
+		must(t, store.Remove(d, r.ID))
 	}
-	if _, err := records.Read(open(t, machine.Crash()), r.ID); !errors.Is(err, records.ErrNotFound) {
+	if _, err := store.Read(open(t, machine.Crash()), r.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("removed: %v", err)
 	}
 	if want := (quota.Limit{Bytes: 8192, Inodes: 100}); r.Limit() != want {
@@ -94,13 +94,13 @@ func TestReplaceKeepsWhatItDoesNotKnow(t *testing.T) {
 	machine, d := empty(t)
 	const newer = `{"version":2,"id":"pvc-1","bytes":1,"inodes":7,"held":5,"pins":[{"group":9}],"zone":null}`
 	machine.AddFile(volumesDir+"/pvc-1.json", []byte(newer))
-	r, err := records.Read(d, "pvc-1")
+	r, err := store.Read(d, "pvc-1")
 	must(t, err)
 	for _, r.Bytes = range []int64{4096, 8192} {
 		r.Inodes = 0
-		must(t, records.Replace(d, r))
+		must(t, store.Replace(d, r))
 	}
-	data, err := d.ReadFile(records.Path("pvc-1"))
+	data, err := d.ReadFile(store.Path("pvc-1"))
 	must(t, err)
 	var got map[string]any
 	must(t, json.Unmarshal(data, &got))
@@ -109,7 +109,7 @@ func TestReplaceKeepsWhatItDoesNotKnow(t *testing.T) {
 		!reflect.DeepEqual(got["pins"], []any{map[string]any{"group": 9.0}}) || strings.Count(string(data), "held") != 1 {
 		t.Errorf("%s", data)
 	}
-	if again, err := records.Read(open(t, machine.Crash()), "pvc-1"); err != nil || !reflect.DeepEqual(again, r) {
+	if again, err := store.Read(open(t, machine.Crash()), "pvc-1"); err != nil || !reflect.DeepEqual(again, r) {
 		t.Errorf("%+v, %v; want %+v", again, err, r)
 	}
 }
@@ -135,8 +135,8 @@ func TestBrokenRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			machine, d := empty(t)
 			machine.AddFile(volumesDir+"/pvc-1.json", []byte(test.content))
-			_, err := records.Read(d, "pvc-1")
-			if !errors.Is(err, records.ErrBroken) {
+			_, err := store.Read(d, "pvc-1")
+			if !errors.Is(err, store.ErrBroken) {
 				t.Fatalf("%v, want ErrBroken", err)
 			}
 			for _, part := range []string{test.says, "csi/.hpp/volumes/pvc-1.json", "its data is untouched"} {
@@ -144,7 +144,7 @@ func TestBrokenRecords(t *testing.T) {
 					t.Errorf("%v says nothing of %q", err, part)
 				}
 			}
-			if placed, _, err := records.List(d); err != nil || !slices.Equal(placed, []string{"pvc-1"}) {
+			if placed, _, err := store.List(d); err != nil || !slices.Equal(placed, []string{"pvc-1"}) {
 				t.Errorf("listed: %v, %v", placed, err)
 			}
 		})
@@ -156,46 +156,46 @@ func TestPreparedRecords(t *testing.T) {
 	r := full()
 	wants := func(about string, placed, prepared []string) {
 		t.Helper()
-		gotPlaced, gotPrepared, err := records.List(d)
+		gotPlaced, gotPrepared, err := store.List(d)
 		if err != nil || !slices.Equal(gotPlaced, placed) || !slices.Equal(gotPrepared, prepared) {
 			t.Errorf("%s: placed %v, prepared %v, %v; want %v and %v", about, gotPlaced, gotPrepared, err, placed, prepared)
 		}
 	}
-	if _, err := records.ReadPrepared(d, r.ID); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := store.ReadPrepared(d, r.ID); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("none is prepared: %v", err)
 	}
-	must(t, records.Prepare(d, r))
+	must(t, store.Prepare(d, r))
 	wants("prepared", nil, []string{"pvc-1"})
-	if got, err := records.ReadPrepared(d, r.ID); err != nil || !reflect.DeepEqual(got, r) {
+	if got, err := store.ReadPrepared(d, r.ID); err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("prepared: %+v, %v", got, err)
 	}
-	if _, err := records.Read(d, r.ID); !errors.Is(err, records.ErrNotFound) {
+	if _, err := store.Read(d, r.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a prepared record counts: %v", err)
 	}
 	r.Bytes = 8192
-	must(t, records.Prepare(d, r)) // again, over what an interrupted one left
-	must(t, errors.Join(records.Place(d, r.ID), d.Sync(disk.VolumesDir)))
+	must(t, store.Prepare(d, r)) // again, over what an interrupted one left
+	must(t, errors.Join(store.Place(d, r.ID), d.Sync(disk.VolumesDir)))
 	wants("placed", []string{"pvc-1"}, nil)
-	if got, err := records.Read(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
+	if got, err := store.Read(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
 		t.Errorf("placed and synced, after a crash: %+v, %v", got, err)
 	}
-	must(t, records.Prepare(d, full()))
-	if err := records.Place(d, r.ID); !errors.Is(err, fs.ErrExist) {
+	must(t, store.Prepare(d, full()))
+	if err := store.Place(d, r.ID); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("placed over another: %v", err)
 	}
 	wants("placed over another", []string{"pvc-1"}, []string{"pvc-1"})
-	must(t, records.Withdraw(d, r.ID))
+	must(t, store.Withdraw(d, r.ID))
 	wants("withdrawn", nil, []string{"pvc-1"})
-	if got, err := records.ReadPrepared(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
+	if got, err := store.ReadPrepared(open(t, machine.Crash()), r.ID); err != nil || got.Bytes != 8192 {
 		t.Errorf("withdrawn, after a crash: %+v, %v", got, err)
 	}
 	for range 2 {
-		must(t, records.Forget(d, r.ID))
+		must(t, store.Forget(d, r.ID))
 		wants("forgotten", nil, nil)
 	}
-	must(t, records.Withdraw(d, r.ID))
+	must(t, store.Withdraw(d, r.ID))
 	machine.AddFile(volumesDir+"/.pvc-1.json.tmp", []byte(`{"version":2`))
-	if _, err := records.ReadPrepared(d, r.ID); !errors.Is(err, records.ErrBroken) {
+	if _, err := store.ReadPrepared(d, r.ID); !errors.Is(err, store.ErrBroken) {
 		t.Errorf("written in part: %v", err)
 	}
 }
@@ -209,7 +209,7 @@ func TestListPassesOverWhatIsNoRecord(t *testing.T) {
 	}
 	machine.AddDir(volumesDir + "/dir.json")
 	machine.AddFile(volumesDir+"/pvc-1.json", nil)
-	placed, prepared, err := records.List(d)
+	placed, prepared, err := store.List(d)
 	slices.Sort(prepared)
 	if err != nil || !slices.Equal(placed, []string{"pvc-1"}) || !slices.Equal(prepared, []string{"hpp", "pvc-2"}) {
 		t.Errorf("placed %v, prepared %v, %v", placed, prepared, err)
@@ -221,7 +221,7 @@ func TestAddLeavesNothing(t *testing.T) {
 	for step := 1; ; step++ {
 		machine, d := empty(t)
 		machine.FailAt(step, syscall.EIO)
-		err := records.Add(d, full())
+		err := store.Add(d, full())
 		if err == nil {
 			if step < 5 {
 				t.Errorf("only %d steps", step-1)
@@ -231,7 +231,7 @@ func TestAddLeavesNothing(t *testing.T) {
 		if step == 1 { // the removal of what an earlier one left, of which there is nothing
 			continue
 		}
-		if placed, _, listErr := records.List(d); listErr != nil || len(placed) > 0 {
+		if placed, _, listErr := store.List(d); listErr != nil || len(placed) > 0 {
 			t.Errorf("step %d failed (%v): %v, %v", step, err, placed, listErr)
 		}
 	}
@@ -239,41 +239,41 @@ func TestAddLeavesNothing(t *testing.T) {
 
 func TestModes(t *testing.T) {
 	for _, bits := range []uint32{0, 0o777, 0o4755, 0o2770, 0o1777, 0o7777} {
-		if got := records.POSIXMode(records.FileMode(bits)); got != bits {
+		if got := store.POSIXMode(store.FileMode(bits)); got != bits {
 			t.Errorf("%o becomes %o", bits, got)
 		}
 	}
-	if got, want := records.FileMode(0o3750), fs.ModeSetgid|fs.ModeSticky|0o750; got != want {
+	if got, want := store.FileMode(0o3750), fs.ModeSetgid|fs.ModeSticky|0o750; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
 // TestWhatCouldNotBeReadIsNotWritten: nothing of such a record is left, and an older one stays.
 func TestWhatCouldNotBeReadIsNotWritten(t *testing.T) {
-	for name, spoil := range map[string]func(*records.Record){
-		"a large value":        func(r *records.Record) { r.Parameters["inodeLimit"] = strings.Repeat("0", 1<<20) },
-		"a large key":          func(r *records.Record) { r.Parameters[strings.Repeat("k", 1<<20)] = "" },
-		"nul bytes, escaped":   func(r *records.Record) { r.Claim.Name = strings.Repeat("\x00", 1<<18) },
-		"an id that is a path": func(r *records.Record) { r.ID = "../x" },
-		"another version":      func(r *records.Record) { r.Version = 1 },
-		"negative bytes":       func(r *records.Record) { r.Bytes = -1 },
+	for name, spoil := range map[string]func(*store.Record){
+		"a large value":        func(r *store.Record) { r.Parameters["inodeLimit"] = strings.Repeat("0", 1<<20) },
+		"a large key":          func(r *store.Record) { r.Parameters[strings.Repeat("k", 1<<20)] = "" },
+		"nul bytes, escaped":   func(r *store.Record) { r.Claim.Name = strings.Repeat("\x00", 1<<18) },
+		"an id that is a path": func(r *store.Record) { r.ID = "../x" },
+		"another version":      func(r *store.Record) { r.Version = 1 },
+		"negative bytes":       func(r *store.Record) { r.Bytes = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, d := empty(t)
 			r := full()
-			must(t, records.Add(d, r))
+			must(t, store.Add(d, r))
 			spoil(&r)
-			for call, write := range map[string]func(disk.FS, records.Record) error{
-				"prepare": records.Prepare, "add": records.Add, "replace": records.Replace,
+			for call, write := range map[string]func(disk.FS, store.Record) error{
+				"prepare": store.Prepare, "add": store.Add, "replace": store.Replace,
 			} {
-				if err := write(d, r); !errors.Is(err, records.ErrUnwritten) {
+				if err := write(d, r); !errors.Is(err, store.ErrUnwritten) {
 					t.Errorf("%s: %v, want ErrUnwritten", call, err)
 				}
 			}
-			if placed, prepared, err := records.List(d); err != nil || len(placed) != 1 || len(prepared) > 0 {
+			if placed, prepared, err := store.List(d); err != nil || len(placed) != 1 || len(prepared) > 0 {
 				t.Errorf("placed %v, prepared %v, %v", placed, prepared, err)
 			}
-			if got, err := records.Read(d, "pvc-1"); err != nil || !reflect.DeepEqual(got, full()) {
+			if got, err := store.Read(d, "pvc-1"); err != nil || !reflect.DeepEqual(got, full()) {
 				t.Errorf("the older one: %+v, %v", got, err)
 			}
 		})
@@ -287,16 +287,16 @@ func TestTheLargestRecord(t *testing.T) {
 	for size, least := disk.MaxFile, 0; size > least; {
 		middle := (size + least + 1) / 2
 		r.Parameters["x"] = strings.Repeat("x", middle)
-		if err := records.Replace(d, r); err == nil {
+		if err := store.Replace(d, r); err == nil {
 			least = middle
 		} else {
 			size = middle - 1
 		}
-		if _, err := records.Read(d, r.ID); err != nil && !errors.Is(err, records.ErrNotFound) {
+		if _, err := store.Read(d, r.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
 			t.Fatalf("%d bytes: %v", middle, err)
 		}
 	}
-	if data, err := d.ReadFile(records.Path(r.ID)); err != nil || len(data) != disk.MaxFile {
+	if data, err := d.ReadFile(store.Path(r.ID)); err != nil || len(data) != disk.MaxFile {
 		t.Errorf("the largest has %d bytes, %v", len(data), err)
 	}
 }

@@ -1,4 +1,4 @@
-package recovery
+package store
 
 import (
 	"errors"
@@ -6,30 +6,18 @@ import (
 	"io/fs"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
 )
 
-// ErrMoving says that another node works on a volume of a shared pool at this moment.
-var ErrMoving = fmt.Errorf("%w by another node", ledger.ErrBusy)
+// ErrConcurrent says that another node works on a volume of a shared pool at this moment.
+var ErrConcurrent = errors.New("volume is being worked on by another node")
 
-// Moving is an error, or ErrMoving where it says that another node of a shared pool was faster: what was to be moved is
-// gone, or its place is taken.
-func Moving(d disk.FS, err error) error {
+// asConcurrent is an error, or ErrConcurrent where it says that another node of a shared pool was faster: what was to
+// be moved is gone, or its place is taken.
+func asConcurrent(d disk.FS, err error) error {
 	if disk.IsShared(d) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)) {
-		return fmt.Errorf("%w; try again: %w", ErrMoving, err)
+		return fmt.Errorf("%w; try again: %w", ErrConcurrent, err)
 	}
 	return err
-}
-
-// again looks anew at an id of a shared pool that something is to be done about: other nodes went on while all ids were
-// listed.
-func (r run) again(id string, s Survey, v ledger.Volume) (Survey, ledger.Volume, error) {
-	if !disk.IsShared(r.Disk) || s.Verdict() == Healthy {
-		return s, v, nil
-	}
-	s, record, err := Look(r.Disk, id)
-	return s, Volume(record), err
 }
 
 // confirm fails where a shared pool shows what is wrong, or nothing, and the record has come or gone since.
@@ -39,7 +27,7 @@ func (s Survey) confirm(d disk.FS, id string) error {
 	}
 	now, _, err := readRecord(d, id)
 	if err == nil && (now.Record != s.Record || now.Broken != s.Broken) {
-		err = fmt.Errorf("%w: %s; try again", ErrMoving, id)
+		err = fmt.Errorf("%w: %s; try again", ErrConcurrent, id)
 	}
 	return err
 }
@@ -85,12 +73,12 @@ func unprepare(d disk.FS, id string) error {
 	if !disk.IsShared(d) {
 		return nil
 	}
-	if err := records.Forget(d, id); err != nil {
+	if err := Forget(d, id); err != nil {
 		return err
 	}
 	now, r, err := readRecord(d, id)
 	if err == nil && now.Record && r.Node == disk.NodeOf(d) {
-		err = fmt.Errorf("%w: %s; try again", ErrMoving, id)
+		err = fmt.Errorf("%w: %s; try again", ErrConcurrent, id)
 	}
 	return err
 }

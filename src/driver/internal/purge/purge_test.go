@@ -1,4 +1,4 @@
-package trash
+package purge
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,7 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -98,8 +99,8 @@ func (l *limits) Set(name string, id quota.ID, limit quota.Limit) error {
 	return nil
 }
 
-func record(id string, disposal records.Disposal, quotaID quota.ID) []byte {
-	data, err := json.Marshal(records.Record{Version: records.Version, ID: id, OnDelete: disposal, QuotaID: quotaID})
+func record(id string, disposal store.Disposal, quotaID quota.ID) []byte {
+	data, err := json.Marshal(store.Record{Version: store.Version, ID: id, OnDelete: disposal, QuotaID: quotaID})
 	if err != nil {
 		panic(err)
 	}
@@ -118,7 +119,7 @@ func (m *machine) trashed(id string, at time.Time, content []byte) string {
 }
 
 // kept is a volume of onDelete trash that was deleted just now.
-func (m *machine) kept(id string) string { return m.trashed(id, m.wall, record(id, records.Trash, 0)) }
+func (m *machine) kept(id string) string { return m.trashed(id, m.wall, record(id, store.Trash, 0)) }
 
 // purge is one slice that must not fail.
 func (m *machine) purge(t *testing.T) Summary {
@@ -131,7 +132,7 @@ func (m *machine) purge(t *testing.T) Summary {
 // ids are those that are in the trash.
 func (m *machine) ids(t *testing.T) []string {
 	t.Helper()
-	entries, err := list(m)
+	entries, err := store.ListTrash(m)
 	must(t, err)
 	var ids []string
 	for _, e := range entries {
@@ -170,14 +171,14 @@ func TestPurgeWaitsForTheRetention(t *testing.T) {
 func TestOverdue(t *testing.T) {
 	m := newMachine(t)
 	m.kept("pvc-kept")
-	m.trashed("pvc-retained", m.wall.AddDate(-1, 0, 0), record("pvc-retained", records.Retain, 0))
+	m.trashed("pvc-retained", m.wall.AddDate(-1, 0, 0), record("pvc-retained", store.Retain, 0))
 	m.purge(t)
 	m.pass(time.Minute)
 	if s := m.purge(t); !s.Due.IsZero() {
 		t.Errorf("overdue since %v, want nothing overdue", s.Due)
 	}
 	m.limits.busy = true
-	m.trashed("pvc-busy", m.wall, record("pvc-busy", records.Purge, 7))
+	m.trashed("pvc-busy", m.wall, record("pvc-busy", store.Purge, 7))
 	m.purge(t)
 	since := m.wall
 	m.pass(2 * time.Minute)
@@ -194,8 +195,8 @@ func TestOverdue(t *testing.T) {
 
 func TestOnDelete(t *testing.T) {
 	m := newMachine(t)
-	m.trashed("pvc-purge", m.wall, record("pvc-purge", records.Purge, 0))
-	retained := m.trashed("pvc-retain", m.wall, record("pvc-retain", records.Retain, 0))
+	m.trashed("pvc-purge", m.wall, record("pvc-purge", store.Purge, 0))
+	retained := m.trashed("pvc-retain", m.wall, record("pvc-retain", store.Retain, 0))
 	m.kept("pvc-trash")
 	m.purge(t)
 	m.wants(t, "at once", "pvc-retain", "pvc-trash")
@@ -205,7 +206,7 @@ func TestOnDelete(t *testing.T) {
 	m.pass(1000 * time.Hour)
 	m.purge(t)
 	m.wants(t, "after long", "pvc-retain")
-	m.memory.AddFile("/pool/csi/.hpp/trash/"+retained+"/record.json", record("pvc-retain", records.Trash, 0))
+	m.memory.AddFile("/pool/csi/.hpp/trash/"+retained+"/record.json", record("pvc-retain", store.Trash, 0))
 	m.purge(t)
 	m.wants(t, "its record was edited, and is not due to be looked at", "pvc-retain")
 	m.pass(61 * time.Minute)
@@ -222,7 +223,7 @@ func TestADeleteUnderWayIsLeftAlone(t *testing.T) {
 		m.purge(t)
 		m.wants(t, "without its record", "pvc-1")
 	}
-	must(t, m.WriteFile(disk.TrashDir+"/"+name+"/record.json", record("pvc-1", records.Trash, 0), 0o600))
+	must(t, m.WriteFile(disk.TrashDir+"/"+name+"/record.json", record("pvc-1", store.Trash, 0), 0o600))
 	m.pass(2 * time.Second)
 	m.purge(t)
 	m.wants(t, "with its record")
@@ -232,7 +233,7 @@ func TestADeleteUnderWayIsLeftAlone(t *testing.T) {
 func TestNamesOfOthersAreLeftAlone(t *testing.T) {
 	m := newMachine(t)
 	for _, name := range []string{"README", "pvc-1", "pvc-1.x", "pvc-1.-5", ".pvc-1.5", "snapshots.5", "a b.5"} {
-		m.memory.AddFile("/pool/csi/.hpp/trash/"+name+"/record.json", record("pvc-1", records.Purge, 0))
+		m.memory.AddFile("/pool/csi/.hpp/trash/"+name+"/record.json", record("pvc-1", store.Purge, 0))
 	}
 	m.memory.AddFile("/pool/csi/.hpp/trash/pvc-2.5", nil)
 	if s := m.purge(t); s.Entries != 0 {
@@ -242,6 +243,41 @@ func TestNamesOfOthersAreLeftAlone(t *testing.T) {
 	if must(t, err); len(entries) != 9 { // and the spare directory
 		t.Errorf("left: %v", entries)
 	}
+}
+
+// TestDiscardOnAFullDisk takes the spare directory, and purging makes another once there is room.
+func TestDiscardOnAFullDisk(t *testing.T) {
+	m := newMachine(t)
+	must(t, store.EnsureSpare(m))
+	for _, id := range []string{"pvc-1", "pvc-2"} {
+		m.memory.AddFile("/pool/csi/"+store.Path(id), record(id, store.Trash, 0))
+		m.memory.AddFile("/pool/csi/"+id+"/precious", []byte("kept"))
+	}
+	discard := func(id string) error { return store.Pool{Disk: m}.Discard(store.Record{ID: id}, m.wall) }
+	isWhole := func(id string) {
+		t.Helper()
+		entries, troubles, err := store.TrashEntries(m, id)
+		if err != nil || len(troubles) > 0 || len(entries) != 1 || entries[0].Unfinished {
+			t.Fatalf("%+v, %v, %v", entries, troubles, err)
+		}
+		data, err := m.ReadFile(path.Join(disk.TrashDir, entries[0].Name, store.DataName, "precious"))
+		if err != nil || string(data) != "kept" {
+			t.Errorf("%s: %q, %v", id, data, err)
+		}
+	}
+	m.memory.SetFull("/pool", true)
+	must(t, store.EnsureSpare(m))
+	must(t, discard("pvc-1"))
+	isWhole("pvc-1")
+	if err := discard("pvc-2"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("without a spare directory: %v", err)
+	}
+	m.purge(t)
+	m.memory.SetFull("/pool", false)
+	m.purge(t)
+	m.memory.SetFull("/pool", true)
+	must(t, discard("pvc-2"))
+	isWhole("pvc-2")
 }
 
 // TestOneEntrysTroubleKeepsNoOther, and is said again no sooner than in ten minutes.
@@ -296,7 +332,7 @@ func TestWhatCannotBeRemovedIsItsOwnTrouble(t *testing.T) {
 // TestALimitGoesAfterTheData, and before the record that names it.
 func TestALimitGoesAfterTheData(t *testing.T) {
 	m := newMachine(t)
-	name := m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+	name := m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 7))
 	m.limits.busy = true
 	m.purge(t)
 	if _, err := m.Stat(disk.TrashDir + "/" + name + "/data"); !errors.Is(err, fs.ErrNotExist) {
@@ -317,7 +353,7 @@ func TestALimitGoesAfterTheData(t *testing.T) {
 // TestALimitThatStaysBusyIsRetired, with a warning, and the entry goes.
 func TestALimitThatStaysBusyIsRetired(t *testing.T) {
 	m := newMachine(t)
-	m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+	m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 7))
 	m.limits.busy = true
 	for waited := time.Duration(0); waited < patience; waited += whileBusy {
 		m.purge(t)
@@ -340,7 +376,7 @@ func TestALimitThatStaysBusyIsRetired(t *testing.T) {
 func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 	for step := 1; ; step++ {
 		m := newMachine(t)
-		m.trashed("pvc-1", m.wall, record("pvc-1", records.Purge, 7))
+		m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 7))
 		m.memory.CrashAt(step)
 		_, _ = m.Purge(t.Context(), m, m.limits, false)
 		if !m.memory.Crashed() {
@@ -357,7 +393,7 @@ func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 				again.purge(t)
 				again.pass(time.Hour)
 			}
-			entries, _, err := Entries(again, "")
+			entries, _, err := store.TrashEntries(again, "")
 			must(t, err)
 			for _, e := range entries {
 				if !e.Empty { // recovery removes those

@@ -1,4 +1,5 @@
-package trash
+// Package purge removes deleted volumes from the trash when their time has come, without starving the pods' own I/O.
+package purge
 
 import (
 	"cmp"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -97,11 +98,11 @@ func (s *slice) step(ctx context.Context) error {
 // entry's failure does not keep the others. Where full is set and the pool says purgeWhenFull, the oldest entry is due
 // that may go.
 func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full bool) (Summary, error) {
-	entries, err := list(d)
+	entries, err := store.ListTrash(d)
 	if err != nil {
 		return Summary{}, err
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(entries, func(a, b store.TrashEntry) int { return cmp.Compare(a.Name, b.Name) })
 	s := Summary{Entries: len(entries)}
 	if len(entries) > 0 {
 		s.Oldest = slices.MinFunc(entries, byAge).Deleted
@@ -109,7 +110,7 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 	w.forget(entries)
 	s.Due = w.longestDue()
 	w.lookAtClock()
-	first, _ := slices.BinarySearchFunc(entries, w.last+"\x00", func(e Entry, name string) int {
+	first, _ := slices.BinarySearchFunc(entries, w.last+"\x00", func(e store.TrashEntry, name string) int {
 		return cmp.Compare(e.Name, name)
 	})
 	if full && w.spec.PurgeWhenFull {
@@ -123,7 +124,7 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 		switch {
 		case errors.Is(err, errSliceOver):
 			s.More = true
-			return s, errors.Join(append(errs, EnsureSpare(d))...)
+			return s, errors.Join(append(errs, store.EnsureSpare(d))...)
 		case ctx.Err() != nil: // the driver stops
 			return s, errors.Join(append(errs, err)...)
 		case err != nil:
@@ -138,20 +139,20 @@ func (w *Worker) Purge(ctx context.Context, d disk.FS, limits quota.Limits, full
 			s.Entries--
 		}
 	}
-	return s, errors.Join(append(errs, EnsureSpare(d))...)
+	return s, errors.Join(append(errs, store.EnsureSpare(d))...)
 }
 
-func byAge(a, b Entry) int { return a.Deleted.Compare(b.Deleted) }
+func byAge(a, b store.TrashEntry) int { return a.Deleted.Compare(b.Deleted) }
 
 // evict gives the oldest entry whose data may go, "" where there is none.
-func (w *Worker) evict(d disk.FS, entries []Entry) string {
+func (w *Worker) evict(d disk.FS, entries []store.TrashEntry) string {
 	for _, e := range slices.SortedFunc(slices.Values(entries), byAge) {
 		_, busy := w.busy[e.Name] // then its data is gone
 		_, failed := w.failed[e.Name]
 		if busy || failed {
 			continue
 		}
-		if r, err := readRecord(d, e.Name); err == nil && r.OnDelete != records.Retain {
+		if r, err := readRecord(d, e.Name); err == nil && r.OnDelete != store.Retain {
 			return e.Name
 		}
 	}
@@ -161,7 +162,7 @@ func (w *Worker) evict(d disk.FS, entries []Entry) string {
 func (w *Worker) retention() time.Duration { return time.Duration(w.spec.Retention) }
 
 // forget keeps only what is remembered of entries that are there.
-func (w *Worker) forget(entries []Entry) {
+func (w *Worker) forget(entries []store.TrashEntry) {
 	for _, m := range []*map[string]time.Duration{&w.waiting, &w.busy, &w.seen, &w.failed, &w.due} {
 		kept := map[string]time.Duration{}
 		for _, e := range entries {
@@ -177,7 +178,7 @@ func (w *Worker) forget(entries []Entry) {
 type job struct {
 	disk   disk.FS
 	limits quota.Limits
-	entry  Entry
+	entry  store.TrashEntry
 	early  bool
 	step   func(context.Context) error
 }
@@ -210,11 +211,11 @@ func (w *Worker) purge(ctx context.Context, j job) (gone bool, err error) {
 }
 
 // wait is how long an entry is to be kept from now on; it is looked at again in between.
-func (w *Worker) wait(j job, r records.Record) time.Duration {
+func (w *Worker) wait(j job, r store.Record) time.Duration {
 	switch {
-	case r.OnDelete == records.Purge:
+	case r.OnDelete == store.Purge:
 		return 0
-	case r.OnDelete == records.Retain:
+	case r.OnDelete == store.Retain:
 		return retainedLook
 	case j.early:
 		return 0
@@ -230,9 +231,9 @@ func (w *Worker) wait(j job, r records.Record) time.Duration {
 }
 
 // remove removes data first, then the limit, and the record last: a removal cut short is taken up again.
-func (w *Worker) remove(ctx context.Context, j job, r records.Record) (gone bool, err error) {
+func (w *Worker) remove(ctx context.Context, j job, r store.Record) (gone bool, err error) {
 	entry := path.Join(disk.TrashDir, j.entry.Name)
-	if err := j.disk.RemoveTree(ctx, path.Join(entry, dataName), j.step); err != nil {
+	if err := j.disk.RemoveTree(ctx, path.Join(entry, store.DataName), j.step); err != nil {
 		return false, err
 	}
 	if err := disk.SyncAll(j.disk, entry); err != nil { // data must be gone for good before the record that says so
@@ -241,7 +242,7 @@ func (w *Worker) remove(ctx context.Context, j job, r records.Record) (gone bool
 	if done, err := w.removeLimit(j, r); err != nil || !done {
 		return false, err
 	}
-	if err := j.disk.Remove(path.Join(entry, recordName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := j.disk.Remove(path.Join(entry, store.RecordName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	if err := j.disk.Remove(entry); err != nil {
@@ -251,7 +252,7 @@ func (w *Worker) remove(ctx context.Context, j job, r records.Record) (gone bool
 }
 
 // removeLimit removes the limit of a volume whose data is gone. One that stays busy is left: something counts to it.
-func (w *Worker) removeLimit(j job, r records.Record) (done bool, err error) {
+func (w *Worker) removeLimit(j job, r store.Record) (done bool, err error) {
 	if r.QuotaID == 0 {
 		return true, nil
 	}
@@ -273,14 +274,14 @@ func (w *Worker) removeLimit(j job, r records.Record) (done bool, err error) {
 }
 
 // readRecord reads the record of an entry; fs.ErrNotExist where it has none.
-func readRecord(d disk.FS, name string) (records.Record, error) {
-	data, err := d.ReadFile(path.Join(disk.TrashDir, name, recordName))
+func readRecord(d disk.FS, name string) (store.Record, error) {
+	data, err := d.ReadFile(path.Join(disk.TrashDir, name, store.RecordName))
 	if err != nil {
-		return records.Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
+		return store.Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
 	}
-	r, err := records.Decode(data)
+	r, err := store.Decode(data)
 	if err != nil {
-		return records.Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
+		return store.Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
 	}
 	return r, nil
 }

@@ -1,4 +1,4 @@
-package trash
+package purge
 
 import (
 	"runtime"

@@ -1,4 +1,4 @@
-package trash
+package purge
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -30,7 +30,7 @@ func (c *counting) RemoveTree(ctx context.Context, name string, step func(contex
 
 // giant is an entry of many files that is due.
 func (m *machine) giant(id string, files int) {
-	name := m.trashed(id, m.wall, record(id, records.Purge, 0))
+	name := m.trashed(id, m.wall, record(id, store.Purge, 0))
 	for i := range files {
 		m.memory.AddFile(fmt.Sprintf("/pool/csi/.hpp/trash/%s/data/%d", name, i), nil)
 	}
@@ -45,8 +45,8 @@ func TestAGiantKeepsNoOther(t *testing.T) {
 			m := newMachine(t)
 			m.giant(name, files)
 			for i := range others {
-				m.trashed(fmt.Sprintf("k-%d", i), m.wall, record("k", records.Purge, 0))
-				m.trashed(fmt.Sprintf("p-%d", i), m.wall, record("p", records.Purge, 0))
+				m.trashed(fmt.Sprintf("k-%d", i), m.wall, record("k", store.Purge, 0))
+				m.trashed(fmt.Sprintf("p-%d", i), m.wall, record("p", store.Purge, 0))
 			}
 			c := &counting{FS: m.FS}
 			for slices := 1; ; slices++ {
@@ -138,12 +138,12 @@ func whenFull() poolspec.Trash {
 // TestPurgeWhenFull: the oldest entry gives way, one for each refusal, and one that is to be retained never does.
 func TestPurgeWhenFull(t *testing.T) {
 	m := newMachine(t)
-	m.trashed("c-retained", m.wall.Add(-5*time.Minute), record("c-retained", records.Retain, 0))
+	m.trashed("c-retained", m.wall.Add(-5*time.Minute), record("c-retained", store.Retain, 0))
 	m.trashed("d-broken", m.wall.Add(-4*time.Minute), []byte(`{`))
 	m.trashed("e-under-way", m.wall.Add(-4*time.Minute), nil)
-	m.trashed("b-second", m.wall.Add(-2*time.Minute), record("b-second", records.Trash, 0))
-	m.trashed("z-first", m.wall.Add(-3*time.Minute), record("z-first", records.Trash, 0))
-	m.trashed("a-third", m.wall.Add(-1*time.Minute), record("a-third", records.Trash, 0))
+	m.trashed("b-second", m.wall.Add(-2*time.Minute), record("b-second", store.Trash, 0))
+	m.trashed("z-first", m.wall.Add(-3*time.Minute), record("z-first", store.Trash, 0))
+	m.trashed("a-third", m.wall.Add(-1*time.Minute), record("a-third", store.Trash, 0))
 	all := m.ids(t)
 	if _, err := m.Purge(t.Context(), m, m.limits, true); err == nil {
 		t.Error("nothing is said of the broken record")
@@ -167,11 +167,11 @@ func TestPurgeWhenFull(t *testing.T) {
 func TestAnEvictionOnceBegunGoesOn(t *testing.T) {
 	m := newMachine(t)
 	m.start(t, whenFull())
-	name := m.trashed("pvc-1", m.wall, record("pvc-1", records.Trash, 0))
+	name := m.trashed("pvc-1", m.wall, record("pvc-1", store.Trash, 0))
 	for i := range 3 * sliceSteps {
 		m.memory.AddFile(fmt.Sprintf("/pool/csi/.hpp/trash/%s/data/%d", name, i), nil)
 	}
-	m.trashed("pvc-2", m.wall.Add(time.Second), record("pvc-2", records.Trash, 0))
+	m.trashed("pvc-2", m.wall.Add(time.Second), record("pvc-2", store.Trash, 0))
 	if !m.short(t).More {
 		t.Error("it went in one slice")
 	}
@@ -179,7 +179,7 @@ func TestAnEvictionOnceBegunGoesOn(t *testing.T) {
 	}
 	m.wants(t, "the eviction went on", "pvc-2")
 
-	m.trashed("pvc-3", m.wall.Add(2*time.Second), record("pvc-3", records.Trash, 0))
+	m.trashed("pvc-3", m.wall.Add(2*time.Second), record("pvc-3", store.Trash, 0))
 	m.memory.FailAt(1, unix.EIO)
 	if _, err := m.Purge(t.Context(), m, m.limits, true); err == nil {
 		t.Error("the failure is not said")

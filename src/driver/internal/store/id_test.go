@@ -1,11 +1,11 @@
-package records_test
+package store_test
 
 import (
 	"path"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/records"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -22,14 +22,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := records.Decode(data)
+		r, err := store.Decode(data)
 		if err != nil {
 			return
 		}
-		if nodeapi.ValidateID(r.ID) != nil || r.Bytes < 0 || r.Version != records.Version {
+		if nodeapi.ValidateID(r.ID) != nil || r.Bytes < 0 || r.Version != store.Version {
 			t.Errorf("accepted %+v from %q", r, data)
 		}
-		if p := records.Path(r.ID); path.Dir(p) != disk.VolumesDir {
+		if p := store.Path(r.ID); path.Dir(p) != disk.VolumesDir {
 			t.Errorf("record path %q leaves its directory", p)
 		}
 		if id, prepared := disk.PreparedFor(r.ID + ".json"); prepared {

@@ -1,0 +1,229 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+// askAgain is how soon the Kubernetes API is asked again about untracked directories when it did not answer, and how
+// long a pool that hangs is waited for.
+const askAgain = 30 * time.Second
+
+// AdoptAll adopts untracked directories that PersistentVolumes name, whenever a pool comes or changes, until ctx ends.
+func (m *Manager) AdoptAll(ctx context.Context) {
+	changed := m.Pools.Changed()
+	for {
+		var again <-chan time.Time
+		brief, cancel := context.WithTimeout(ctx, askAgain)
+		err := m.AdoptUntracked(brief)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			m.Log.Warn("cannot adopt untracked directories yet", logging.KeyError, err)
+			again = time.After(askAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// AdoptUntracked does that once, with one list of PersistentVolumes, in all pools at once. It leaves a pool that hangs
+// when ctx ends.
+func (m *Manager) AdoptUntracked(ctx context.Context) error {
+	untracked := m.Pools.Untracked()
+	if len(untracked) == 0 {
+		return nil
+	}
+	pvs, err := m.Cluster.List(ctx)
+	if err != nil {
+		return err
+	}
+	byHandle := make(map[string]nodeapi.PersistentVolume, len(pvs))
+	for _, pv := range pvs {
+		byHandle[pv.Handle] = pv
+	}
+	done := make(chan error, len(untracked))
+	for name, ids := range untracked {
+		go func() { done <- m.adoptIn(ctx, name, ids, byHandle) }()
+	}
+	var problems []error
+	for range untracked {
+		select {
+		case err := <-done:
+			problems = append(problems, err)
+		case <-ctx.Done():
+			return errors.Join(append(problems, context.Cause(ctx))...)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// adoptIn adopts what PersistentVolumes name of the untracked directories of a pool. ErrBusy while it does already.
+func (m *Manager) adoptIn(
+	ctx context.Context, name string, ids []string, pvs map[string]nodeapi.PersistentVolume,
+) error {
+	end, err := m.take("adopt untracked directories of pool", name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var problems []error
+	for _, id := range ids {
+		pv, named := pvs[id]
+		if in, ok := m.Pools.PoolOf(pv); !named || (ok && in != name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		problems = append(problems, m.exclusive(context.WithoutCancel(ctx), id, func(ctx context.Context) error {
+			_, err := m.adopt(ctx, name, pv)
+			return err
+		}))
+	}
+	return errors.Join(problems...)
+}
+
+// adoptNamed adopts the directory that a PersistentVolume names, if it has none of ours yet. A pool that the
+// PersistentVolume names and that cannot be used here is an error: the volume may be there.
+func (m *Manager) adoptNamed(ctx context.Context, pv nodeapi.PersistentVolume) (adopted bool, err error) {
+	names := m.Pools.Names()
+	if name, ok := m.Pools.PoolOf(pv); ok {
+		if err := m.Pools.Usable(ctx, name); err != nil {
+			return false, err
+		}
+		names = []string{name}
+	}
+	var troubles []error
+	for _, name := range names {
+		adopted, err := m.adopt(ctx, name, pv)
+		switch {
+		case adopted:
+			return true, nil
+		case errors.Is(err, pool.ErrAbsent) && m.Pools.Usable(ctx, name) == nil: // it was forgotten
+		case err != nil && !errors.Is(err, pool.ErrNotHere) && !errors.Is(err, pool.ErrUnknown):
+			troubles = append(troubles, err)
+		}
+	}
+	return false, errors.Join(troubles...)
+}
+
+// adopt writes the record of a directory that another driver made and a PersistentVolume names. The directory stays
+// as it is. One that a PersistentVolume of another node names is not this node's to adopt, unless all nodes have it.
+func (m *Manager) adopt(ctx context.Context, name string, pv nodeapi.PersistentVolume) (adopted bool, err error) {
+	if !pv.Here && len(pv.Nodes) > 0 && !m.Pools.Spec(name).Shared() {
+		return false, nil
+	}
+	r := store.Record{ID: pv.Handle, Bytes: pv.Bytes, OnDelete: store.Disposal(pv.OnDelete), Claim: pv.Claim}
+	err = m.Pools.Use(ctx, name, func(o *pool.Open) error {
+		adopted, err = m.track(o, r)
+		return err
+	})
+	return adopted, err
+}
+
+// track completes and writes the record of an untracked directory; ok is false where there is no such directory.
+func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
+	s, _, err := o.Look(r.ID)
+	if err != nil || s.Verdict() != store.Untracked {
+		return false, err
+	}
+	if prepared, err := store.ReadPrepared(o.Disk, r.ID); err == nil && prepared.ID == r.ID {
+		return true, restore(o, prepared)
+	}
+	info, _, err := store.Directory(o.Disk, r.ID)
+	if err != nil {
+		return false, err
+	}
+	if r.OnDelete == "" {
+		r.OnDelete = store.Trash
+	}
+	r.Version, r.Pool, r.Backend, r.Adopted, r.Created = store.Version, o.Name, quota.Plain, true, m.Now().UTC()
+	r.Mode, r.UID, r.GID = store.POSIXMode(info.Mode), info.UID, info.GID
+	if err := o.Adopt(r); err != nil {
+		return false, fmt.Errorf("adopt volume %s: %w", r.ID, err)
+	}
+	o.Ledger.Put(r.ID, recovery.Volume(r))
+	o.Tracked(r.ID)
+	o.Log.Info("adopted a volume", logging.KeyID, r.ID)
+	return true, nil
+}
+
+// restore puts a record in place that was never put there, or that the repair of a damaged filesystem has left: it is
+// all that is known of the directory.
+func restore(o *pool.Open, r store.Record) error {
+	if err := store.Add(o.Disk, r); err != nil { // written again: what was prepared may not be durable
+		return err
+	}
+	_, err := o.Enter(r)
+	o.Tracked(r.ID)
+	o.Log.Warn("put the record of a volume in its place that had none", logging.KeyID, r.ID)
+	return err
+}
+
+// Adopt gives the record of a volume for which an admin wants a PersistentVolume made. A directory without a record
+// gets one of a size in bytes. It is refused while a PersistentVolume names the id.
+func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (store.Record, error) {
+	return result(ctx, m, id, func(ctx context.Context) (store.Record, error) { return m.adoptByHand(ctx, id, bytes) })
+}
+
+func (m *Manager) adoptByHand(ctx context.Context, id string, bytes int64) (r store.Record, err error) {
+	if err := m.unnamed(ctx, id, ""); err != nil {
+		return r, err
+	}
+	has := func(o *pool.Open, is store.Record) error {
+		r = is
+		if is.Ephemeral {
+			return fmt.Errorf("%w: %s is an inline volume, which ends with its pod", ErrUnsupported, id)
+		}
+		_, err := dataOf(o, is)
+		return err
+	}
+	if err = m.find(ctx, id, has); !errors.Is(err, store.ErrNotFound) {
+		return r, err
+	}
+	for name, ids := range m.Pools.Untracked() {
+		if !slices.Contains(ids, id) {
+			continue
+		}
+		size, err := WholeBlocks(bytes, 0)
+		if err != nil {
+			return r, fmt.Errorf("%w: csi/%s in pool %s has no record; say how large the volume is with --size",
+				ErrInvalid, id, name)
+		}
+		if _, err = m.adopt(ctx, name, nodeapi.PersistentVolume{Handle: id, Bytes: size}); err == nil {
+			err = m.find(ctx, id, has)
+		}
+		return r, err
+	}
+	return r, err
+}
+
+// unnamed refuses an id that a PersistentVolume names, unless that is one of another node, which is given.
+func (m *Manager) unnamed(ctx context.Context, id, node string) error {
+	if err := nodeapi.ValidateID(id); err != nil {
+		return err
+	}
+	pv, ok, err := m.Cluster.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
+	}
+	if !ok || (node != "" && !pv.Here && len(pv.Nodes) == 1 && pv.Nodes[0] == node) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s names %s (nodes %q); delete that PersistentVolume first, its reclaim policy being Retain",
+		nodeapi.ErrNamed, pv.Name, id, pv.Nodes)
+}
