@@ -240,5 +240,6 @@ func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 		}
 		args = append(args, argument)
 	}
-	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"}, process.Build(t, "./src/driver"), args...)
+	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"},
+		process.Build(t, "./src/driver"), args...)
 }

@@ -39,10 +39,10 @@ what it has. */}}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]
-# The CA that nodes trust, and the certificate.
+# The CA that nodes trust, where drivers older than 0.1.0 look for it too, and the certificate.
 - apiGroups: [""]
   resources: [configmaps]
-  resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}]
+  resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}, {{ include "hostpath-provisioner.suffixed" (list . "controller-ca") }}]
   verbs: [get{{ if ne .Values.controller.certificates "openshift" }}, patch{{ end }}]
 - apiGroups: [""]
   resources: [secrets]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -151,10 +152,29 @@ func (c *certificate) read(ctx context.Context) (*tls.Certificate, error) {
 	// No authority is taken away before it expires: another replica may serve the certificate from before, until it looks.
 	before := trusted[certificates.AuthoritiesKey]
 	merged := string(certificates.Merge(c.Now(), []byte(before), authorities))
-	if openshift || merged == before {
+	if openshift {
+		return pair, nil
+	}
+	c.tellOlderNodes(ctx, merged)
+	if merged == before {
 		return pair, nil
 	}
 	return pair, c.Store.WriteConfigMap(ctx, c.ConfigMapName, map[string]string{certificates.AuthoritiesKey: merged})
+}
+
+// tellOlderNodes writes the authorities where drivers that are older than 0.1.0 look for them, if there is such a
+// ConfigMap. Where it cannot, these nodes are back once their driver is replaced.
+func (c *certificate) tellOlderNodes(ctx context.Context, authorities string) {
+	older := strings.TrimSuffix(c.ConfigMapName, "authorities") + "ca"
+	trusted, err := c.Store.ConfigMap(ctx, older)
+	before := trusted[certificates.AuthoritiesKey]
+	merged := string(certificates.Merge(c.Now(), []byte(before), []byte(authorities)))
+	if err == nil && trusted != nil && merged != before {
+		err = c.Store.WriteConfigMap(ctx, older, map[string]string{certificates.AuthoritiesKey: merged})
+	}
+	if err != nil {
+		c.Log.DebugContext(ctx, "nodes with an older driver are not told the authorities", logging.KeyError, err)
+	}
 }
 
 // source gives what the Secret contains: in certificates.SelfManaged after the next step that is due.

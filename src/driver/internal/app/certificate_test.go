@@ -21,7 +21,8 @@ import (
 
 const (
 	servingName = "controller.hpp.svc"
-	trustedName = "controller-ca"
+	trustedName = "controller-authorities"
+	olderName   = "controller-ca"
 	secretName  = "controller-certificate"
 	day         = 24 * time.Hour
 )
@@ -61,6 +62,24 @@ func TestSelfManagedCertificateIsTrustedAtEachStep(t *testing.T) {
 	}
 	if got := strings.Count(api.trusted[certificates.AuthoritiesKey], "BEGIN"); got > 2 {
 		t.Errorf("%d authorities are trusted at the end", got)
+	}
+}
+
+// TestOlderNodesAreToldTheAuthorities: beside those of a controller of their version, which may still serve.
+func TestOlderNodesAreToldTheAuthorities(t *testing.T) {
+	api := newCertificateAPI(t)
+	before := issued(t, api.now)[certificates.AuthoritiesKey]
+	api.older = map[string]string{certificates.AuthoritiesKey: string(before)}
+	c := api.replica(certificates.SelfManaged)
+	if !c.look(t.Context()) {
+		t.Fatal(c.fault)
+	}
+	trusted := api.older[certificates.AuthoritiesKey]
+	if err := certificates.Verify(c.pair, []byte(trusted), servingName, api.now); err != nil {
+		t.Errorf("an older node refuses the new certificate: %v", err)
+	}
+	if !strings.Contains(trusted, strings.TrimSpace(string(before))) {
+		t.Errorf("an older node does not trust the older controller any more:\n%s", trusted)
 	}
 }
 
@@ -196,7 +215,7 @@ func TestOpenShiftsCertificateIsServedOnceItIsTrusted(t *testing.T) {
 		}
 	}
 	const want = "no certificate to serve from the Secret hpp/controller-certificate: service-ca.crt of the ConfigMap " +
-		"controller-ca does not verify its tls.crt: x509: certificate signed by unknown authority"
+		trustedName + " does not verify its tls.crt: x509: certificate signed by unknown authority"
 	if err := c.ready(); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -382,6 +401,7 @@ type certificateAPI struct {
 	filled  int // how often the Secret was written
 	trusted map[string]string
 	written int // how often the ConfigMap was
+	older   map[string]string
 }
 
 func newCertificateAPI(t *testing.T) *certificateAPI {
@@ -450,18 +470,26 @@ func (a *certificateAPI) WriteSecret(_ context.Context, name, version string, da
 }
 
 func (a *certificateAPI) ConfigMap(_ context.Context, name string) (map[string]string, error) {
-	a.must(name == trustedName)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if name == olderName {
+		return maps.Clone(a.older), nil
+	}
+	a.must(name == trustedName)
 	return maps.Clone(a.trusted), nil
 }
 
 func (a *certificateAPI) WriteConfigMap(_ context.Context, name string, data map[string]string) error {
-	a.must(name == trustedName)
+	a.must(name == trustedName || name == olderName && a.older != nil)
 	if a.fault != nil {
 		return a.fault
 	}
 	a.mu.Lock()
+	if name == olderName {
+		a.older = maps.Clone(data)
+		a.mu.Unlock()
+		return nil
+	}
 	a.trusted = maps.Clone(data)
 	a.written++
 	a.mu.Unlock()
