@@ -104,8 +104,8 @@ test-nightly: deps ## What is too slow for every change: all features, 30 power 
 	@$(call lanes,test-crash test-nfs test-power fuzz,e2e-nightly perf-controller)
 
 .PHONY: computes waits
-computes: ; @$(call one_after_another,$(COMPUTES))
-waits: ; @$(call one_after_another,$(WAITS))
+computes: ; +@$(call one_after_another,$(COMPUTES))
+waits: ; +@$(call one_after_another,$(WAITS))
 
 deps: deps-cluster deps-tests ## Install and compile what the tests need, so that no test's time pays for it (root; 45 minutes, the first time)
 
