@@ -18,6 +18,11 @@
 {{- include "hostpath-provisioner.suffixed" (list . (ternary "controller-service-ca" "controller-authorities" (eq .Values.controller.certificates "openshift"))) -}}
 {{- end -}}
 
+{{/* Where drivers older than 0.1.0 look for that CA: until an upgrade has replaced them. */}}
+{{- define "hostpath-provisioner.controller.olderCA" -}}
+{{- include "hostpath-provisioner.suffixed" (list . "controller-ca") -}}
+{{- end -}}
+
 {{/* The Secret with the certificate. The controller writes one that Helm has made; another maker gets a name that is free. */}}
 {{- define "hostpath-provisioner.controller.certificateSecret" -}}
 {{- if eq .Values.controller.certificates "existingSecret" -}}

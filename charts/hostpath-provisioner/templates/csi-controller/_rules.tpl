@@ -42,7 +42,7 @@ what it has. */}}
 # The CA that nodes trust, where drivers older than 0.1.0 look for it too, and the certificate.
 - apiGroups: [""]
   resources: [configmaps]
-  resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}, {{ include "hostpath-provisioner.suffixed" (list . "controller-ca") }}]
+  resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}, {{ include "hostpath-provisioner.controller.olderCA" . }}]
   verbs: [get{{ if ne .Values.controller.certificates "openshift" }}, patch{{ end }}]
 - apiGroups: [""]
   resources: [secrets]

@@ -20,7 +20,7 @@
 # Whom to trust as the controller.
 - apiGroups: [""]
   resources: [configmaps]
-  resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}]
+  resourceNames: [{{ include "hostpath-provisioner.controller.ca" . }}, {{ include "hostpath-provisioner.controller.olderCA" . }}]
   verbs: [get]
 # Whether the driver stays on the node when its pod ends.
 - apiGroups: [apps]
