@@ -51,7 +51,7 @@ saying = tee >(cat >&2) | grep '$(1)' >/dev/null
 
 # Shell words that test in a module, 1, what 2 says, show what go test shows and keep each test's seconds in $(TIMINGS).
 # 3 is a part of the target. Vet is golangci-lint's.
-gotest = env -C $(1) $(call tool,gotestsum) --no-color --hide-summary=output \
+gotest = env -C $(1) $(call tool,gotestsum) --no-color --hide-summary=skipped \
   --format standard-$(if $(findstring -v ,$(2)),verbose,quiet) \
   --jsonfile-timing-events $(TIMINGS)/$@$(addprefix -,$(3)).json -- -vet=off $(2)
 
