@@ -34,32 +34,37 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// everythingIn describes all that is in a directory, without following links.
+// everythingIn describes all that is in a directory, without following links; what goes while it looks is not there.
 func everythingIn(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+		if err == nil {
+			found[path], err = described(path, entry)
 		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
+		if errors.Is(err, fs.ErrNotExist) {
+			delete(found, path)
+			return nil
 		}
-		var content []byte
-		if info.Mode().IsRegular() {
-			if content, err = os.ReadFile(path); err != nil {
-				return err
-			}
-		}
-		stat := info.Sys().(*syscall.Stat_t)
-		found[path] = fmt.Sprintf("%s %d:%d %q", info.Mode(), stat.Uid, stat.Gid, content)
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return found
+}
+
+func described(path string, entry fs.DirEntry) (string, error) {
+	info, err := entry.Info()
+	if err != nil {
+		return "", err
+	}
+	var content []byte
+	if info.Mode().IsRegular() {
+		content, err = os.ReadFile(path)
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%s %d:%d %q", info.Mode(), stat.Uid, stat.Gid, content), err
 }
 
 func publishing(m *machine, id string) *pb.NodePublishVolumeRequest {
