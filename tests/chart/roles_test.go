@@ -33,13 +33,13 @@ func TestRolesAreLeast(t *testing.T) {
 	const lease = "kubevirt-io-hostpath-provisioner"
 	for name, want := range map[string][]rbacv1.PolicyRule{
 		"hpp-hostpath-provisioner-csi-driver": {
-			named(rule("", "configmaps", "get"), controller+"-authorities"),
+			named(rule("", "configmaps", "get"), controller+"-authorities", controller+"-ca"),
 			named(rule("apps", "daemonsets", "get"), "hpp-hostpath-provisioner-csi"),
 		},
 		controller: {
 			rule("storage.k8s.io", "csistoragecapacities", "list", "delete"), // those of per-node provisioners
 			rule("", "pods", "list"), // is a node's of an older version?
-			named(rule("", "configmaps", "get", "patch"), controller+"-authorities"),
+			named(rule("", "configmaps", "get", "patch"), controller+"-authorities", controller+"-ca"),
 			named(rule("", "secrets", "get", "patch"), controller+"-tls"),
 			// which filesystem each shared pool is
 			named(rule("", "configmaps", "get", "patch"), "hpp-hostpath-provisioner-shared-pool-ids"),
