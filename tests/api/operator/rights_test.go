@@ -13,7 +13,8 @@ func rights(t *testing.T, w *world) {
 		want                         bool
 		verb, group, resource, named string
 	}{
-		{true, "get", "", "secrets", harness.OperatorName + "-certificate"},
+		{true, "get", "", "secrets", harness.OperatorName + "-tls"},
+		{false, "create", "", "secrets", ""},
 		{true, "create", "apps", "daemonsets", ""},
 		{true, "create", "", "persistentvolumeclaims", ""},
 		{false, "delete", "", "persistentvolumeclaims", ""},
