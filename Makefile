@@ -111,7 +111,7 @@ deps: deps-cluster deps-tests ## Install and compile what the tests need, so tha
 
 deps-cluster: ## … what a kind cluster and the tests on it need
 	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
-	go -C tests run ./cluster assets csi-provisioner csi-resizer node-image
+	go -C tests run ./cluster assets csi-provisioner csi-resizer local-path-provisioner node-image
 	@images=$$(mktemp -d); trap 'rm -rf "$$images"' EXIT; go -C tools/images run . --output "$$images" >/dev/null
 	go -C tests list -test -export ./e2e >/dev/null
 

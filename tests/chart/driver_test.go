@@ -121,7 +121,8 @@ func runUntil(t *testing.T, client *http.Client, metrics string, wanted []string
 	if err != nil {
 		t.Fatalf("/metrics lacks %v: %v\n%s", wanted, err, p.Log())
 	}
-	if err := p.Stop(); err != nil {
+	p.Stop(t)
+	if err := p.Err(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, p.Log())
 	}
 }

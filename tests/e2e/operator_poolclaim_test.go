@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/localpath"
 )
@@ -96,9 +98,23 @@ func TestOperatorServesTheSeedsPVCTemplate(t *testing.T) {
 // has to be gone before it: call it before installOperator.
 func (s *scene) localPathIsTheDefault() {
 	s.t.Helper()
-	s.whenDone(func(ctx context.Context) error { return localpath.Remove(ctx, s.cluster) })
+	s.whenDone(func(ctx context.Context) error {
+		return errors.Join(s.noVolumesOf(ctx, localpath.Class), localpath.Remove(ctx, s.cluster))
+	})
 	s.must(localpath.Install(s.ctx, s.cluster))
 	s.kubectl("annotate", "storageclass", localpath.Class, "storageclass.kubernetes.io/is-default-class=true")
+}
+
+// noVolumesOf waits until a class has no PersistentVolume. Without their provisioner they would stay for ever, and each
+// later feature that runs alone would wait for them in vain.
+func (s *suite) noVolumesOf(ctx context.Context, class string) error {
+	return wait.PollUntilContextTimeout(ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
+		var all corev1.PersistentVolumeList
+		err := s.api.List(ctx, &all)
+		return !slices.ContainsFunc(all.Items, func(v corev1.PersistentVolume) bool {
+			return v.Spec.StorageClassName == class
+		}), err
+	})
 }
 
 // poolStatus is what the HostPathProvisioner says about a pool.

@@ -71,7 +71,8 @@ func startNode(t *testing.T, binary, filesystem, node string) *instance {
 		"--endpoint=unix://"+d.socket, "--config="+config, "--host-root=/",
 		"--state-dir="+filepath.Join(dir, "state"), "--kubelet-dir="+d.kubelet)
 	t.Cleanup(func() {
-		if err := d.Stop(); err != nil {
+		d.Stop(t)
+		if err := d.Err(); err != nil {
 			t.Errorf("the driver on %s did not end well after SIGTERM: %v", filesystem, err)
 		}
 		if t.Failed() {

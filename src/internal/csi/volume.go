@@ -1,8 +1,6 @@
 package csi
 
 import (
-	"strings"
-
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -61,7 +59,7 @@ func Attributes(answered, asked map[string]string, pool string) map[string]strin
 			attributes[key] = pool
 		case key == nodeapi.KeyEnforcement && len(answered[key]) <= maxEnforcement:
 			attributes[key] = answered[key]
-		case ok && !strings.HasPrefix(key, nodeapi.KeysOfKubernetes):
+		case ok && nodeapi.IsParameter(key):
 			attributes[key] = value
 		}
 	}

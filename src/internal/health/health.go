@@ -29,7 +29,8 @@ type Check struct {
 type Config struct {
 	// Address is host:port, the host may be empty.
 	Address string
-	// Live is asked for /healthz and /livez, and first for /readyz. Without it (its Do is nil) the server has no probes.
+	// Live is asked for /healthz and /livez, and first for /readyz. Without it (its Do is nil) the server has no
+	// probes.
 	Live Check
 	// Ready are the further conditions of /readyz.
 	Ready []Check

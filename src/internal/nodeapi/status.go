@@ -19,7 +19,8 @@ type PoolStatus struct {
 	Selected   bool   `json:"selected"` // this node makes new volumes in the pool
 	Used       bool   `json:"used"`     // this node has used the pool before, whatever the configuration says now
 	Configured bool   `json:"-"`
-	// Reason and Message say why the pool cannot be used, or, where it is present, what is wrong with it and what to do.
+	// Reason and Message say why the pool cannot be used, or, where it is present, what is wrong with it and what to
+	// do.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// ID is that of the marker; "" where the pool is absent.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
 // ErrInvalidID is for an id that no volume can have.
@@ -32,18 +34,33 @@ func ValidateID(id string) error {
 		ErrInvalidID, id)
 }
 
-// Keys of StorageClass parameters and volume attributes that both ends read, beside names.StoragePoolParameter
+// Keys of StorageClass parameters and volume attributes, beside names.StoragePoolParameter
 // (docs/reference/storageclass.md).
 const (
-	KeyOnDelete    = "onDelete"
-	KeyEnforcement = "enforcement" // answered, never asked for
+	KeyDirectoryMode = "directoryMode"
+	KeyUID           = "uid"
+	KeyGID           = "gid"
+	KeyInodeLimit    = "inodeLimit"
+	KeyOnDelete      = "onDelete"
+	KeyOverlay       = "overlayCSI"  // kubevirt's, accepted and ignored
+	KeyEnforcement   = "enforcement" // answered, never asked for
 
-	// KeysOfKubernetes begins those that Kubernetes adds: external-provisioner with --extra-create-metadata to parameters,
-	// the kubelet with podInfoOnMount to volume attributes.
+	// KeysOfKubernetes begins those that Kubernetes adds: external-provisioner with --extra-create-metadata to
+	// parameters, the kubelet with podInfoOnMount to volume attributes.
 	KeysOfKubernetes = "csi.storage.k8s.io/"
 	KeyClaimName     = KeysOfKubernetes + "pvc/name"
 	KeyClaimNS       = KeysOfKubernetes + "pvc/namespace"
 )
+
+// IsParameter reports whether a StorageClass may have the key.
+func IsParameter(key string) bool {
+	switch key {
+	case names.StoragePoolParameter, KeyDirectoryMode, KeyUID, KeyGID, KeyInodeLimit, KeyOnDelete, KeyOverlay:
+		return true
+	default:
+		return false
+	}
+}
 
 // NotEnforced is the value of KeyEnforcement where nothing keeps a volume to its size.
 const NotEnforced = "none"

@@ -45,8 +45,8 @@ type Pool struct {
 	Scope Scope `json:"scope,omitempty"`
 	// NodeSelector are node labels; a node without them creates no volumes but serves those it has.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// RequireMount adopts the pool only where a filesystem of its own is mounted. Nil: as MountRequired says; it cannot be
-	// false together with PVCTemplate.
+	// RequireMount adopts the pool only where a filesystem of its own is mounted. Nil: as MountRequired says; it cannot
+	// be false together with PVCTemplate.
 	RequireMount *bool `json:"requireMount,omitempty"`
 	// Quota is auto unless said otherwise.
 	Quota Quota `json:"quota,omitempty"`

@@ -64,7 +64,8 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 	invalid(p.Trash.Retention < 0, "trash.retention", p.Trash.Retention, "want 0s (purge at once) or more")
 	if p.Shared() {
 		const nodeOnly = "a pool with scope shared has it not: no node knows alone what all of them use; leave it out"
-		invalid(p.Quota != QuotaNone, "quota", p.Quota, "a pool with scope shared has no quota: leave it out, or say none")
+		invalid(p.Quota != QuotaNone, "quota", p.Quota,
+			"a pool with scope shared has no quota: leave it out, or say none")
 		invalid(p.Overcommit != 0, "overcommit", p.Overcommit, nodeOnly)
 		invalid(p.MaxVolumes != 0, "maxVolumes", p.MaxVolumes, nodeOnly)
 		invalid(p.Inline, "inline", p.Inline, "inline volumes are on one node: give them a pool with scope node")
@@ -83,11 +84,11 @@ func (p Pool) wrongScope() string {
 	case p.Scope != ScopeNode && p.Scope != ScopeShared:
 		return "want node or shared"
 	case p.Scope == ScopeNode && p.sharedTemplate():
-		return "one claim for all nodes (pvcTemplate with ReadWriteMany) is a filesystem that they share: leave scope out, " +
-			"or use ReadWriteOnce for a claim on each node"
+		return "one claim for all nodes (pvcTemplate with ReadWriteMany) is a filesystem that they share: leave " +
+			"scope out, or use ReadWriteOnce for a claim on each node"
 	case p.Shared() && p.PVCTemplate != nil && !p.sharedTemplate():
-		return "a claim on each node (pvcTemplate without ReadWriteMany) is no filesystem that they share: leave scope " +
-			"out, or use ReadWriteMany for one claim of all nodes"
+		return "a claim on each node (pvcTemplate without ReadWriteMany) is no filesystem that they share: leave " +
+			"scope out, or use ReadWriteMany for one claim of all nodes"
 	default:
 		return ""
 	}
@@ -144,7 +145,8 @@ func systemDirectory(name string) string {
 	// Directories that belong to the operating system or to Kubernetes altogether.
 	whole := strings.Fields("/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /lost+found /proc /sbin /sys /usr " +
 		"/var/lib/cni /var/lib/containerd /var/lib/containers /var/lib/docker /var/lib/etcd /var/lib/kubelet " +
-		"/var/lib/rancher/k3s/agent /var/lib/rancher/k3s/server /var/lib/rancher/rke2/agent /var/lib/rancher/rke2/server")
+		"/var/lib/rancher/k3s/agent /var/lib/rancher/k3s/server " +
+		"/var/lib/rancher/rke2/agent /var/lib/rancher/rke2/server")
 	clean := path.Clean(name)
 	if slices.Contains(parents, clean) {
 		return clean

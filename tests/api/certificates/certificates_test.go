@@ -61,7 +61,7 @@ func (w *world) install(t *testing.T, mode string, more helmcli.Values) {
 	more.Set["operator.webhook.certificates"] = mode
 	w.Operator = w.InstallOperator(t, w.binary, more)
 	t.Cleanup(func() {
-		_ = w.Stop() // how it ends is not asked here
+		w.Stop(t)
 		w.Uninstall(t)
 		_ = w.Client.Delete(context.WithoutCancel(t.Context()), secret()) // not every mode has it
 	})

@@ -55,7 +55,7 @@ func choose(t *testing.T, w *world) {
 	for _, id := range []string{full.GetName(), q.GetName(), next.GetName()} {
 		w.deleted(t, id)
 	}
-	_ = w.replica.Stop() // how it ends is not asked here
+	w.replica.Stop(t)
 }
 
 // scheduler: a volume is made where the scheduler wants it, once, and not for a claim that is gone.

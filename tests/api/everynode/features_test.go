@@ -468,7 +468,7 @@ func takesOver(t *testing.T, w *world) {
 	if strings.Contains(second.Log(), pv.Name) {
 		t.Errorf("both instances work:\n%s", second.Log())
 	}
-	_ = w.provisioner.Stop() // how it ends is not asked here
+	w.provisioner.Stop(t)
 	w.ended(t, c, pv)
 	if !strings.Contains(second.Log(), pv.Name) {
 		t.Errorf("the second instance did nothing:\n%s", second.Log())

@@ -109,7 +109,7 @@ func (o *Operator) Uninstall(t *testing.T) {
 // Restart ends the operator, starts it again with more environment, and waits until it is ready.
 func (o *Operator) Restart(t *testing.T, environment ...string) {
 	t.Helper()
-	_ = o.Stop()
+	o.Stop(t)
 	o.Shown = true // it ended as it was asked to
 	o.Process = o.s.Run(o.install, o.Binary, append(slices.Clip(o.environment), environment...), o.args...)
 	o.Ready(t)

@@ -109,7 +109,7 @@ func (w *world) create(t *testing.T, object client.Object) {
 
 // kubevirtsDefinition is replaced, by the leader, when kubevirt's operator is gone, and not before.
 func kubevirtsDefinition(t *testing.T, w *world) {
-	_ = w.operator.Stop() // how it ends is not asked here
+	w.operator.Stop(t)
 	w.replaceDefinition(t)
 	resource := withPools("local", "/var/hpvolumes")
 	resource.Finalizers = []string{names.KubevirtFinalizer}
@@ -171,7 +171,7 @@ func (w *world) kubectl(t *testing.T, args ...string) {
 
 // newerDefinition: a downgrade is refused, until somebody does what the refusal says.
 func newerDefinition(t *testing.T, w *world) {
-	_ = w.operator.Stop() // how it ends is not asked here
+	w.operator.Stop(t)
 	harness.Change(t, w.Server, definition(), func(d *crd) {
 		d.Annotations[names.AppliedBy] = "99.0.0"
 		spec := d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]

@@ -24,7 +24,7 @@ import (
 
 // storedVersions: kubevirt's definition had a version that is gone, and remembers it for ever.
 func storedVersions(t *testing.T, w *world) {
-	_ = w.operator.Stop() // how it ends is not asked here
+	w.operator.Stop(t)
 	w.replaceDefinition(t)
 	storeIn := func(version string) {
 		harness.Change(t, w.Server, definition(), func(d *crd) {
@@ -79,14 +79,14 @@ func olderBesideNewer(t *testing.T, w *world) {
 		})
 	}
 	served(ownVersion)
-	_ = w.operator.Stop() // how it ends is not asked here
+	w.operator.Stop(t)
 	served(newerVersion)
 	w.appliedBy(t, newerVersion)
 
 	w.operator.Restart(t) // back as one that does not lead
 	newest := w.appliedBy(t, newerVersion)
 	served(newerVersion)
-	_ = newer.Stop() // how it ends is not asked here
+	newer.Stop(t)
 	refused := w.refused(t, "the operator of version "+newerVersion+" applied")
 	if refused.Status.OperatorVersion != newerVersion {
 		t.Errorf("the status is that of %s", refused.Status.OperatorVersion)
@@ -102,7 +102,7 @@ func olderBesideNewer(t *testing.T, w *world) {
 
 // uninstallLeaves what docs/how-to/uninstall.md says.
 func uninstallLeaves(t *testing.T, w *world) {
-	_ = w.operator.Stop() // how it ends is not asked here
+	w.operator.Stop(t)
 	w.operator.Uninstall(t)
 	var left []string
 	for _, list := range []client.ObjectList{

@@ -288,7 +288,7 @@ func two(t *testing.T, w *world) {
 	if strings.Contains(second.Log(), "leading") {
 		t.Errorf("both lead:\n%s", second.Log())
 	}
-	_ = w.running.Stop() // how it ends is not asked here
+	w.running.Stop(t)
 	w.running = second
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: harness.Namespace, Name: "torchbox.com-hostpath",
@@ -327,7 +327,7 @@ func unprivileged(t *testing.T, w *world) {
 	w.Delete(t, claim)
 	w.said(t, pv.UID, "VolumeFailedDelete: remove the volume's directory: remove "+w.pvDir+"/.deleted-"+pv.Name+
 		"/sticky/file: operation not permitted")
-	_ = first.Stop() // how it ends is not asked here
+	first.Stop(t)
 	w.asNobody(t, name, "+dac_override,+fowner")
 	w.gone(t, pv)
 	w.Delete(t, class)
@@ -372,5 +372,5 @@ func master(t *testing.T, w *world) {
 	claim := w.claim(t, class.Name)
 	w.deleted(t, claim, w.bound(t, claim, name))
 	w.Delete(t, class)
-	_ = process.Stop() // how it ends is not asked here
+	process.Stop(t)
 }

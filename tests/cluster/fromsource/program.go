@@ -28,8 +28,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )
 
-// Program returns the folder with a program's binaries: csi-provisioner, csi-resizer, cert-manager with its controller,
-// webhook and cainjector, or ControlPlane. What the cache lacks is compiled first, with progress on out.
+// Program returns the folder with a program's binaries: csi-provisioner, csi-resizer, local-path-provisioner,
+// cert-manager with its controller, webhook and cainjector, or ControlPlane. What the cache lacks is compiled first, with progress on out.
 func Program(ctx context.Context, dir cache.Dir, out io.Writer, name string) (string, error) {
 	if name == ControlPlane {
 		return controlPlane(ctx, dir, out)
@@ -84,13 +84,6 @@ func compiled(
 		return err
 	})
 	return folder, err
-}
-
-// Module returns the binary of the main package at the root of a Go module, which is compiled if the cache lacks it.
-func Module(ctx context.Context, dir cache.Dir, module, version string) (string, error) {
-	program := programs.Program{Name: path.Base(module), Module: module, Version: version}
-	folder, err := gobuild.Build(ctx, dir, program, func(string) {})
-	return filepath.Join(folder, program.Name), err
 }
 
 // sidecarRegistry is where the chart takes upstream's sidecars from.

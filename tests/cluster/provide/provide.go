@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -33,17 +34,21 @@ func Sidecars(ctx context.Context, c *kindcluster.Cluster) error {
 	return nil
 }
 
-// Program compiles the main package at the root of a Go module and pushes it to the cluster's registry as an image.
-func Program(ctx context.Context, c *kindcluster.Cluster, module, version, image string) error {
+// LocalPathVersion is the release of rancher's provisioner that LocalPath pushes.
+const LocalPathVersion = versions.LocalPath
+
+// LocalPath compiles rancher's provisioner, if the cache does not have it, and pushes it to the cluster's registry.
+func LocalPath(ctx context.Context, c *kindcluster.Cluster) error {
+	const name = "local-path-provisioner"
 	dir, err := cache.Open()
 	if err != nil {
 		return err
 	}
-	binary, err := fromsource.Module(ctx, dir, module, version)
+	folder, err := fromsource.Program(ctx, dir, os.Stderr, name)
 	if err != nil {
 		return err
 	}
-	_, err = c.PushBinary(ctx, binary, "/"+filepath.Base(binary), image)
+	_, err = c.PushBinary(ctx, filepath.Join(folder, name), "/"+name, "rancher/"+name+":"+LocalPathVersion)
 	return err
 }
 

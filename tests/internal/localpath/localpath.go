@@ -19,9 +19,7 @@ import (
 )
 
 // Version is the release that the budgets in docs/explanation/performance.md name.
-const Version = "v0.0.30"
-
-const module = "github.com/rancher/local-path-provisioner"
+const Version = provide.LocalPathVersion
 
 // What the manifest makes. The names are its own, beside those of a local-path that a public node image brings.
 const (
@@ -43,7 +41,7 @@ func Install(ctx context.Context, c *kindcluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := provide.Program(ctx, c, module, Version, "rancher/local-path-provisioner:"+Version); err != nil {
+	if err := provide.LocalPath(ctx, c); err != nil {
 		return err
 	}
 	shell, err := busybox(ctx, dir)

@@ -60,7 +60,7 @@ func Run(t *testing.T, binary string, environment []string, args ...string) *Pro
 		close(p.ended)
 	}()
 	t.Cleanup(func() {
-		_ = p.Stop() // how it ends is for those to say who ask
+		p.Stop(t)
 		p.Show(t)
 	})
 	return p
@@ -99,17 +99,22 @@ func (p *Process) signal(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// Stop asks the program to end, waits until it has, and says how it did.
-func (p *Process) Stop() error {
+// Stop asks the program to end and waits until it has. The test fails if the program does not obey.
+func (p *Process) Stop(t *testing.T) {
+	t.Helper()
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.ended:
-		return p.err
 	case <-time.After(patience):
-		err := p.command.Process.Kill()
-		<-p.ended
-		return errors.Join(fmt.Errorf("it has not obeyed SIGTERM after %s", patience), err)
+		t.Errorf("%s has not obeyed SIGTERM for %s", p.command, patience)
+		p.Kill(t)
 	}
+}
+
+// Err is how the program ended, nil if well, after Stop or Kill.
+func (p *Process) Err() error {
+	<-p.ended
+	return p.err
 }
 
 // Running is nil while the program runs, and else says how it ended.

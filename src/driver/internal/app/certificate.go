@@ -122,8 +122,8 @@ func (c *certificate) look(ctx context.Context) bool {
 func (c *certificate) explain(fault error) error {
 	return certificates.Source{
 		Mode: c.Mode, Secret: c.SecretName, DNSName: c.DNSName,
-		Maker: "the chart makes it for the controller to fill, which has to be allowed to get and patch it: upgrade the " +
-			"release to get it and its rights back",
+		Maker: "the chart makes it for the controller to fill, which has to be allowed to get and patch it: upgrade " +
+			"the release to get it and its rights back",
 	}.Missing(fault)
 }
 
@@ -149,7 +149,8 @@ func (c *certificate) read(ctx context.Context) (*tls.Certificate, error) {
 	if err := certificates.Verify(pair, authorities, c.DNSName, c.Now()); err != nil {
 		return nil, fmt.Errorf("%s does not verify its tls.crt: %w", which, err)
 	}
-	// No authority is taken away before it expires: another replica may serve the certificate from before, until it looks.
+	// No authority is taken away before it expires: another replica may serve the certificate from before, until it
+	// looks.
 	before := trusted[certificates.AuthoritiesKey]
 	merged := string(certificates.Merge(c.Now(), []byte(before), authorities))
 	if openshift {

@@ -214,7 +214,8 @@ func TestOpenShiftsCertificateIsServedOnceItIsTrusted(t *testing.T) {
 			t.Error("a certificate is served that no node trusts")
 		}
 	}
-	const want = "no certificate to serve from the Secret hpp/controller-certificate: service-ca.crt of the ConfigMap " +
+	const want = "no certificate to serve from the Secret hpp/controller-certificate: service-ca.crt of the " +
+		"ConfigMap " +
 		trustedName + " does not verify its tls.crt: x509: certificate signed by unknown authority"
 	if err := c.ready(); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -232,13 +233,14 @@ func TestCertificateNotReadySaysWhatToDo(t *testing.T) {
 	const before = "no certificate to serve from the Secret hpp/controller-certificate: "
 	const absent = "it is not there; "
 	for mode, want := range map[string]string{
-		certificates.SelfManaged: "secrets is forbidden; the chart makes it for the controller to fill, which has to be " +
-			"allowed to get and patch it: upgrade the release to get it and its rights back",
+		certificates.SelfManaged: "secrets is forbidden; the chart makes it for the controller to fill, which has to " +
+			"be allowed to get and patch it: upgrade the release to get it and its rights back",
 		certificates.CertManager: absent + "cert-manager makes it: see whether it runs, and `kubectl -n hpp describe " +
 			"certificate`",
-		certificates.OpenShift: absent + "OpenShift's service CA makes it for the Service controller: see its annotations " +
-			"and the project openshift-service-ca",
-		certificates.ExistingSecret: absent + "it has to be made with tls.crt, tls.key and ca.crt for controller.hpp.svc",
+		certificates.OpenShift: absent + "OpenShift's service CA makes it for the Service controller: see its " +
+			"annotations and the project openshift-service-ca",
+		certificates.ExistingSecret: absent +
+			"it has to be made with tls.crt, tls.key and ca.crt for controller.hpp.svc",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			api := newCertificateAPI(t)
@@ -282,12 +284,14 @@ func TestUnusableCertificateIsRefused(t *testing.T) {
 			with("ca.crt", nil), "its ca.crt does not verify its tls.crt: it contains no certificate in PEM",
 		},
 		"another authority": {
-			with("ca.crt", foreign["ca.crt"]), "its ca.crt does not verify its tls.crt: x509: certificate signed by unknown",
+			with("ca.crt", foreign["ca.crt"]),
+			"its ca.crt does not verify its tls.crt: x509: certificate signed by unknown",
 		},
 		"another name": {elsewhere, "x509: certificate is valid for other.hpp.svc"},
 		"expired":      {issued(t, now.Add(-400*day)), "the certificate has expired, at 2026-10-17T12:00:00Z"},
 		"a clock that is a day behind": {
-			issued(t, now.Add(day)), "the certificate is not yet valid, only from 2026-11-22T11:00:00Z on: see the clock",
+			issued(t, now.Add(day)),
+			"the certificate is not yet valid, only from 2026-11-22T11:00:00Z on: see the clock",
 		},
 		"deleted": {nil, "it is not there"},
 	} {

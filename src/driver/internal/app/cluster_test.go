@@ -31,25 +31,27 @@ func kubernetes(t *testing.T, failures int) (kubeconfig string, reports <-chan c
 			_, _ = w.Write([]byte(body))
 		}
 	}
-	mux.HandleFunc("GET /api/v1/persistentvolumes", answer(`{"kind":"PersistentVolumeList","apiVersion":"v1","items":[]}`))
+	mux.HandleFunc("GET /api/v1/persistentvolumes",
+		answer(`{"kind":"PersistentVolumeList","apiVersion":"v1","items":[]}`))
 	mux.HandleFunc("POST /api/v1/namespaces/default/events", answer(`{"kind":"Event","apiVersion":"v1"}`))
-	mux.HandleFunc("PATCH /api/v1/namespaces/storage/pods/csi-x7k2p/status", func(w http.ResponseWriter, r *http.Request) {
-		if failures > 0 {
-			failures--
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
-		var pod corev1.Pod
-		if err := json.NewDecoder(r.Body).Decode(&pod); err != nil {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		answer(`{"kind":"Pod","apiVersion":"v1"}`)(w, r)
-		select {
-		case applied <- pod:
-		case <-t.Context().Done():
-		}
-	})
+	mux.HandleFunc("PATCH /api/v1/namespaces/storage/pods/csi-x7k2p/status",
+		func(w http.ResponseWriter, r *http.Request) {
+			if failures > 0 {
+				failures--
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			var pod corev1.Pod
+			if err := json.NewDecoder(r.Body).Decode(&pod); err != nil {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			answer(`{"kind":"Pod","apiVersion":"v1"}`)(w, r)
+			select {
+			case applied <- pod:
+			case <-t.Context().Done():
+			}
+		})
 	server := httptest.NewServer(mux) // all else is not found: the node's labels stay unknown
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
@@ -101,8 +103,8 @@ func TestPoolsAreReportedOnThePod(t *testing.T) {
 	})
 	m.replacePool(t)
 	wait(map[corev1.PodConditionType]condition{
-		fast: {"False", "PoolAbsent", fmt.Sprintf("PathMissing: %s does not exist; mount the right one, or if the change "+
-			"is meant: driver pool forget fast", m.path("pool/fast"))},
+		fast: {"False", "PoolAbsent", fmt.Sprintf("PathMissing: %s does not exist; mount the right one, or if the "+
+			"change is meant: driver pool forget fast", m.path("pool/fast"))},
 		nvme: unknown,
 	})
 }

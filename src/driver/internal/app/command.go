@@ -105,10 +105,10 @@ func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 func newForget(stateDir *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "forget NAME", Short: "Forget the identity of an absent pool", Args: cobra.ExactArgs(1),
-		Long: "Forget the identity of a pool that is absent, because its disk was replaced on purpose or because it was\n" +
-			"taken out of the configuration for good. A configured pool is then adopted anew with what is at its path;\n" +
-			"volumes that were on the old disk are gone for this node. That is noted of a pool that this node never had,\n" +
-			"too: PersistentVolumes that name it can then be deleted.",
+		Long: "Forget the identity of a pool that is absent, because its disk was replaced on purpose or because\n" +
+			"it was taken out of the configuration for good. A configured pool is then adopted anew with what is\n" +
+			"at its path; volumes that were on the old disk are gone for this node. That is noted of a pool that\n" +
+			"this node never had, too: PersistentVolumes that name it can then be deleted.",
 		RunE: func(command *cobra.Command, args []string) error {
 			known, err := control.NewClient(*stateDir).Forget(command.Context(), args[0])
 			if err != nil {
@@ -129,9 +129,10 @@ func newTake(stateDir *string) *cobra.Command {
 	command := &cobra.Command{
 		Use: "take NAME --from OWNER", Short: "Take a shared pool from a cluster that is gone",
 		Args: cobra.ExactArgs(1),
-		Long: "Make a shared pool this cluster's that belongs to another one, because that one is gone or was built anew.\n" +
-			"OWNER is the UID of the other cluster's namespace kube-system, as the pool's message says it. Where the\n" +
-			"other cluster is still there, its nodes find the pool absent from then on, and its pods lose their volumes.",
+		Long: "Make a shared pool this cluster's that belongs to another one, because that one is gone or was built\n" +
+			"anew. OWNER is the UID of the other cluster's namespace kube-system, as the pool's message says it.\n" +
+			"Where the other cluster is still there, its nodes find the pool absent from then on, and its pods\n" +
+			"lose their volumes.",
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := control.NewClient(*stateDir).Take(command.Context(), args[0], from); err != nil {
 				return err
@@ -151,9 +152,10 @@ func newEnforce(stateDir *string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "enforce {ID… [--inodes N] | --pool NAME}",
 		Short: "Enforce the sizes of volumes that were copied or restored",
-		Long: "Make everything in a volume's directory count to the volume's ID again, and set its limit: for directories\n" +
-			"that somebody copied or restored. No pod may use the volume meanwhile. With --pool alone, all volumes of the\n" +
-			"pool are enforced that are not held to their sizes. The work can be stopped, and begun anew.\n" +
+		Long: "Make everything in a volume's directory count to the volume's ID again, and set its limit: for\n" +
+			"directories that somebody copied or restored. No pod may use the volume meanwhile. With --pool alone,\n" +
+			"all volumes of the pool are enforced that are not held to their sizes. The work can be stopped, and\n" +
+			"begun anew.\n" +
 			"--inodes sets how many files and directories volumes may have; pods may use them meanwhile.",
 		RunE: func(command *cobra.Command, ids []string) error {
 			limit := command.Flags().Changed("inodes")
@@ -211,8 +213,8 @@ func newAdopt(stateDir *string) *cobra.Command {
 	var wanted control.Adoption
 	command := &cobra.Command{
 		Use: "adopt ID", Short: "Print a PersistentVolume for a volume that none names", Args: cobra.ExactArgs(1),
-		Long: "Print a PersistentVolume for a volume that none names, because its disk was moved to this node, or the\n" +
-			"node renamed. A directory without a record gets one of the size given. Nothing else is changed.",
+		Long: "Print a PersistentVolume for a volume that none names, because its disk was moved to this node, or\n" +
+			"the node renamed. A directory without a record gets one of the size given. Nothing else is changed.",
 		RunE: func(command *cobra.Command, args []string) (err error) {
 			if size != "" {
 				if wanted.Bytes, err = poolspec.ParseBytes(size); err != nil {
@@ -235,7 +237,8 @@ func newAdopt(stateDir *string) *cobra.Command {
 func newDiscard(stateDir *string) *cobra.Command {
 	var node string
 	command := &cobra.Command{
-		Use: "discard ID", Short: "Move a volume into the trash that no PersistentVolume names", Args: cobra.ExactArgs(1),
+		Use: "discard ID", Args: cobra.ExactArgs(1),
+		Short: "Move a volume into the trash that no PersistentVolume names",
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := control.NewClient(*stateDir).Discard(command.Context(), args[0], node); err != nil {
 				return err
@@ -244,6 +247,7 @@ func newDiscard(stateDir *string) *cobra.Command {
 			return err
 		},
 	}
-	command.Flags().StringVar(&node, "pv-on", "", "the other node of the only PersistentVolume that may name the volume")
+	command.Flags().StringVar(&node, "pv-on", "",
+		"the other node of the only PersistentVolume that may name the volume")
 	return command
 }

@@ -27,7 +27,8 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 		return err
 	}
 	cluster, err := kube.NewController(kube.Config{
-		API: api, DriverName: d.driverName, TopologyKey: d.topologyKey, PodNamespace: d.podNamespace, PodName: d.podName,
+		API: api, DriverName: d.driverName, TopologyKey: d.topologyKey, PodNamespace: d.podNamespace,
+		PodName:            d.podName,
 		NodeServiceAccount: d.nodeServiceAccount, NodePods: d.nodePods, NodeLabels: selectorKeys(specs),
 		Log: d.log, Timeout: apiTimeout,
 	})

@@ -33,15 +33,15 @@ import (
 const (
 	// callTimeout is for clients that set none; the sidecars have 30 s by the chart, the kubelet 2 min.
 	callTimeout = 2 * time.Minute
-	// callGrace and workGrace stay below a pod's 30 s of grace, together with 5 s each of registration and tunnel, all one
-	// after the other. Work that is cut off is recovered at the next start.
+	// callGrace and workGrace stay below a pod's 30 s of grace, together with 5 s each of registration and tunnel, all
+	// one after the other. Work that is cut off is recovered at the next start.
 	callGrace = 10 * time.Second
 	workGrace = 5 * time.Second
 	// apiTimeout bounds one request to the Kubernetes API, of which a call of the sidecars' 30 s may need several.
 	apiTimeout = 5 * time.Second
-	// nodeRequests and controllerRequests bound the requests to the API in a second. A node makes few, but a list of all
-	// PersistentVolumes comes in pages, and one that waits in its own client would count as unanswered. A controller that
-	// starts has one for each node.
+	// nodeRequests and controllerRequests bound the requests to the API in a second. A node makes few, but a list of
+	// all PersistentVolumes comes in pages, and one that waits in its own client would count as unanswered. A
+	// controller that starts has one for each node.
 	nodeRequests, controllerRequests = 50, 200
 	// registrationInterval is how soon the driver is back after the kubelet has emptied its plugin directory.
 	registrationInterval = 2 * time.Second
@@ -129,7 +129,8 @@ func (d *driver) connect() error {
 		return err
 	}
 	d.client, err = kube.New(kube.Config{
-		API: api, DriverName: d.driverName, NodeName: d.nodeName, TopologyKey: d.topologyKey, Log: d.log, Timeout: apiTimeout,
+		API: api, DriverName: d.driverName, NodeName: d.nodeName, TopologyKey: d.topologyKey, Log: d.log,
+		Timeout: apiTimeout,
 		PodName: d.podName, PodNamespace: d.podNamespace,
 	})
 	d.cluster = d.client

@@ -110,7 +110,8 @@ func TestAPoolThatHangs(t *testing.T) {
 	capacity := func(pool string) int64 {
 		long, cancel := context.WithTimeout(t.Context(), time.Minute) // one that waits for the disk would never end
 		defer cancel()
-		got, err := controller.GetCapacity(long, &pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": pool}})
+		request := &pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": pool}}
+		got, err := controller.GetCapacity(long, request)
 		if err != nil {
 			t.Fatalf("capacity of %s: %v", pool, err)
 		}

@@ -62,12 +62,15 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.topologyKey, "topology-key", defaultTopologyKey, "topology segment that names a volume's node")
 	flags.StringVar(&o.nodeName, "node-name", getenv("NODE_NAME"), "name of this node (environment: NODE_NAME)")
 	flags.StringVar(&o.config, "config", "/etc/hostpath-provisioner/config.yaml", "file with the storage pools")
-	flags.StringVar(&o.hostRoot, "host-root", "/host", "where the host's / is mounted; / when running on the host itself")
+	flags.StringVar(&o.hostRoot, "host-root", "/host",
+		"where the host's / is mounted; / when running on the host itself")
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", defaultKubeletDir, "the kubelet's directory, mounted at its own path")
-	flags.BoolVar(&o.registration, "registration", true, "register with the kubelet; false where a registrar sidecar does")
+	flags.BoolVar(&o.registration, "registration", true,
+		"register with the kubelet; false where a registrar sidecar does")
 	flags.StringVar(&o.registrationDir, "registration-dir", "",
 		"where the kubelet looks for plugins (default <kubelet-dir>/plugins_registry)")
-	flags.StringVar(&o.httpAddress, "http-address", ":9898", "address of /healthz, /readyz and /metrics; empty for none")
+	flags.StringVar(&o.httpAddress, "http-address", ":9898",
+		"address of /healthz, /readyz and /metrics; empty for none")
 	flags.StringVar(&o.metricsTLSAddress, "metrics-tls-address", "",
 		"address of /metrics over TLS, which --http-address then does not have; empty for none")
 	flags.StringVar(&o.metricsTLS.CertDir, "metrics-tls-cert-dir", "",
@@ -152,7 +155,8 @@ func (o *options) validate() (err error) {
 		{"metrics-tls-min-version", o.metricsTLS.MinVersion, versionErr == nil, fmt.Sprint(versionErr)},
 		{"metrics-tls-cipher-suites", fmt.Sprint(o.metricsTLS.CipherSuites), suitesErr == nil, fmt.Sprint(suitesErr)},
 		{
-			"report-pools", o.podNamespace + "/" + o.podName, !o.reportPools || (o.podName != "" && o.podNamespace != ""),
+			"report-pools", o.podNamespace + "/" + o.podName,
+			!o.reportPools || (o.podName != "" && o.podNamespace != ""),
 			"want --pod-name and --pod-namespace, or POD_NAME and POD_NAMESPACE",
 		},
 		{
@@ -188,13 +192,15 @@ func (o *options) tunnelRules() []rule {
 				"want host:port with --pod-namespace (or POD_NAMESPACE) and without --standalone, or nothing",
 			},
 			{"controller-ca", o.controllerCA, o.controller == "" || o.controllerCA != "", "want the ConfigMap's name"},
-			{"daemon-set", o.daemonSet, o.daemonSet == "" || inCluster, "want --pod-namespace (or POD_NAMESPACE) with it"},
+			{"daemon-set", o.daemonSet, o.daemonSet == "" || inCluster,
+				"want --pod-namespace (or POD_NAMESPACE) with it"},
 		}
 	}
 	_, _, tunnelErr := net.SplitHostPort(o.tunnelAddress)
 	_, podsErr := labels.Parse(o.nodePods)
 	return []rule{
-		{"pod-namespace", o.podNamespace, o.podNamespace != "", "want the controller's namespace, or set POD_NAMESPACE"},
+		{"pod-namespace", o.podNamespace, o.podNamespace != "",
+			"want the controller's namespace, or set POD_NAMESPACE"},
 		{"pod-name", o.podName, o.podName != "", "want the controller's pod, or set POD_NAME"},
 		{"tunnel-address", o.tunnelAddress, tunnelErr == nil, "want host:port or :port"},
 		{"serving-name", o.servingName, len(validation.IsDNS1123Subdomain(o.servingName)) == 0, "want a DNS name"},
@@ -206,12 +212,14 @@ func (o *options) tunnelRules() []rule {
 		{"controller-ca", o.controllerCA, o.controllerCA != "", "want the ConfigMap's name"},
 		{"shared-pools", o.sharedPools, o.sharedPools != "", "want the ConfigMap's name"},
 		{"node-service-account", o.nodeServiceAccount, o.nodeServiceAccount != "", "want the name of a ServiceAccount"},
-		{"node-pods", o.nodePods, o.nodePods != "" && podsErr == nil, fmt.Sprintf("want a label selector (%v)", podsErr)},
+		{"node-pods", o.nodePods, o.nodePods != "" && podsErr == nil,
+			fmt.Sprintf("want a label selector (%v)", podsErr)},
 		{"node-grace", o.nodeGrace.String(), o.nodeGrace > 0, "want a positive duration"},
 		{"node-gone-after", o.nodeGoneAfter.String(), o.nodeGoneAfter > 0, "want a positive duration"},
 		{"orphan-age", o.orphanAge.String(), o.orphanAge > 0, "want a positive duration"},
 		{
-			"certificate-interval", o.certificateInterval.String(), o.certificateInterval > 0, "want a positive duration",
+			"certificate-interval", o.certificateInterval.String(), o.certificateInterval > 0,
+			"want a positive duration",
 		},
 	}
 }
@@ -241,8 +249,8 @@ func (o *options) apart(pools []poolspec.Pool) error {
 		other := poolspec.Clash(p.Path, poolspec.Directory{What: "--state-dir", Path: o.stateDir},
 			poolspec.Directory{What: "--kubelet-dir", Path: o.kubeletDir})
 		if other != "" {
-			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and %s lie in one another; want separate "+
-				"directories", i, p.Path, other))
+			problems = append(problems, fmt.Errorf("storagePools[%d].path: %q and %s lie in one another; want "+
+				"separate directories", i, p.Path, other))
 		}
 	}
 	return errors.Join(problems...)

@@ -39,7 +39,7 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	build := d.buildController
 	if o.mode == modeNode {
 		// Before anything is built: building reads what is published on this node, which must not change under it.
-		unlock, err := lock(o.stateDir)
+		unlock, err := lockStateDir(o.stateDir)
 		if err != nil {
 			return err
 		}
@@ -57,9 +57,9 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	return err
 }
 
-// lock takes the lock of the state directory, which the kernel releases however the process ends. Two drivers on
-// one node would each think that they alone change the pools.
-func lock(stateDir string) (unlock func(), err error) {
+// lockStateDir takes the lock of the state directory, which the kernel releases however the process ends. Two drivers
+// on one node would each think that they alone change the pools.
+func lockStateDir(stateDir string) (unlock func(), err error) {
 	path := filepath.Join(stateDir, "lock")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

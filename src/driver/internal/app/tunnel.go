@@ -70,13 +70,13 @@ func (s shown) Find(ctx context.Context, id string) (pool string, found bool, er
 
 // Share implements tunnel.Source.
 func (s shown) Share(pools []*wire.SharedPool) {
-	told := map[string]guard.Told{}
+	expected := map[string]guard.Expected{}
 	for _, p := range pools {
-		told[p.GetName()] = guard.Told{
+		expected[p.GetName()] = guard.Expected{
 			ID: p.GetId(), Make: p.GetMake(), Gone: p.GetGone(), Owner: p.GetOwner(), Twins: p.GetTwins(),
 		}
 	}
-	s.pools.Tell(told)
+	s.pools.SetExpected(expected)
 }
 
 // Volumes implements tunnel.Source.

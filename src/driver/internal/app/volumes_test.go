@@ -80,7 +80,8 @@ func TestEnforceCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	copied, plain, unlimited := volume("pvc-copied", "btrfs"), volume("pvc-plain", "btrfs"), volume("pvc-local", "local")
+	copied, plain := volume("pvc-copied", "btrfs"), volume("pvc-plain", "btrfs")
+	unlimited := volume("pvc-local", "local")
 	shell(t, `cd `+m.path("pool.btrfs/csi")+`
 		for id in pvc-copied pvc-plain; do echo data >$id/file; mv $id ../$id; done
 		btrfs subvolume create pvc-copied; mkdir pvc-plain

@@ -18,8 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// patience is how long a command waits for an answer that has no progress to show.
-const patience = time.Minute
+// requestTimeout is how long a command waits for an answer that has no progress to show.
+const requestTimeout = time.Minute
 
 // Client is the side of the commands.
 type Client struct {
@@ -102,7 +102,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string) (answer T, 
 
 // call reads the whole answer.
 func (c *Client) call(ctx context.Context, method, path string, body any) ([]byte, error) {
-	brief, cancel := context.WithTimeout(ctx, patience)
+	brief, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := c.send(brief, method, path, body)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the driver at %s: %w; is it running, and are you its user, which on a node is root?",
+		return nil, fmt.Errorf("ask the driver at %s: %w; is it running, and are you its user (on a node, root)?",
 			c.socket, errors.Unwrap(err))
 	}
 	if response.StatusCode < http.StatusBadRequest {

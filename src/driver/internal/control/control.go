@@ -111,7 +111,8 @@ func writePools(table *tabwriter.Writer, s Status, now time.Time) {
 			is += ", read-only"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n",
-			p.Name, is, seen, p.Backend, p.Enforcement, size(p.Size), size(p.Free), size(p.Allocatable), size(p.Promised),
+			p.Name, is, seen, p.Backend, p.Enforcement, size(p.Size), size(p.Free), size(p.Allocatable),
+			size(p.Promised),
 			p.Volumes, p.TrashEntries, p.Lost+p.Refused, p.Uncounted, p.Untracked, p.Path)
 	}
 	for _, p := range s.Pools {

@@ -147,7 +147,8 @@ func TestStatus(t *testing.T) {
 			Uncounted: 7, Reason: "ReadOnly", Message: "its filesystem is read-only", Seen: now.Add(-90 * time.Second),
 		},
 		{
-			Name: "away", Path: "/away", State: nodeapi.StateAbsent, Selected: true, Used: true, Reason: "MarkerMissing",
+			Name: "away", Path: "/away", State: nodeapi.StateAbsent, Selected: true, Used: true,
+			Reason:  "MarkerMissing",
 			Message: "mount it", ID: "id-2",
 		},
 		{Name: "other", Path: "/other", State: nodeapi.StateNotSelected, Reason: "NotSelected", Message: "labels"},
@@ -199,10 +200,12 @@ func TestTake(t *testing.T) {
 		}
 		return nil
 	}}, me())
-	if err := client.Take(t.Context(), "nfs/x", "right"); err != nil || !slices.Equal(asked, []string{"nfs/x", "right"}) {
+	if err := client.Take(t.Context(), "nfs/x", "right"); err != nil ||
+		!slices.Equal(asked, []string{"nfs/x", "right"}) {
 		t.Errorf("asked %q: %v", asked, err)
 	}
-	if err := client.Take(t.Context(), "nfs", "wrong"); err == nil || !strings.Contains(err.Error(), "belongs to right") {
+	if err := client.Take(t.Context(), "nfs", "wrong"); err == nil ||
+		!strings.Contains(err.Error(), "belongs to right") {
 		t.Errorf("with the wrong cluster: %v", err)
 	}
 }
@@ -268,7 +271,8 @@ func TestEnforce(t *testing.T) {
 	done := func(id string) []control.Progress {
 		return []control.Progress{{ID: id, Files: 10}, {ID: id, Files: 20}, {ID: id, Files: 20, Done: true}}
 	}
-	refused := []control.Progress{{ID: "b", Files: 10}, {ID: "b", Files: 10, Error: "volume is published: b is mounted"}}
+	refused := []control.Progress{{ID: "b", Files: 10}, {ID: "b", Files: 10,
+		Error: "volume is published: b is mounted"}}
 	elsewhere := []control.Progress{{ID: "other", Error: "invalid request: volume other is in pool fine, not in local"}}
 	for name, test := range map[string]struct {
 		asked control.Selection

@@ -51,10 +51,12 @@ func TestNodes(t *testing.T) {
 	now := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
 	c := &cluster{nodes: []nodeapi.NodeStatus{
 		{
-			Name: "worker-1", State: "connected", Version: "0.2.0", Since: now.Add(-time.Hour), Seen: now.Add(-time.Second),
+			Name: "worker-1", State: "connected", Version: "0.2.0", Since: now.Add(-time.Hour),
+			Seen: now.Add(-time.Second),
 			Pools: []nodeapi.PoolStatus{
 				{
-					Name: "local", State: nodeapi.StatePresent, Backend: "btrfs", Enforcement: "strict", Size: 100 << 30,
+					Name: "local", State: nodeapi.StatePresent, Backend: "btrfs", Enforcement: "strict",
+					Size: 100 << 30,
 					Free: 60 << 30, Allocatable: 50 << 30, Promised: 1536, Volumes: 3,
 				},
 				{Name: "slow", State: nodeapi.StateAbsent, Message: "MarkerMissing: mount it"},
@@ -96,7 +98,8 @@ func TestVolumesOfAllNodes(t *testing.T) {
 	c := &cluster{volumes: []nodeapi.VolumeStatus{
 		{ID: "pvc-2", Node: "worker-2", Pool: "local", Bytes: 1 << 30, Used: -1, State: "orphan"},
 		{
-			ID: "pvc-3", Node: "worker-1", Pool: "local", Claim: "shop/data", PV: "pvc-3", Bytes: 10 << 30, Used: 512 << 20,
+			ID: "pvc-3", Node: "worker-1", Pool: "local", Claim: "shop/data", PV: "pvc-3", Bytes: 10 << 30,
+			Used:        512 << 20,
 			Enforcement: "strict",
 		},
 		{ID: "pvc-1", Node: "worker-1", Pool: "local", Bytes: 1 << 30, State: "node not connected"},

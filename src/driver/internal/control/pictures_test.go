@@ -46,7 +46,8 @@ func TestPictures(t *testing.T) {
 			want[line], shown[line] = strings.TrimSpace(text), strings.TrimSpace(shown[line])
 		}
 		if diff := cmp.Diff(want, shown); diff != "" {
-			t.Errorf("docs/pictures/%s.svg shows another table (-want +got):\n%s\nIt is now:\n%s", name, diff, table.String())
+			t.Errorf("docs/pictures/%s.svg shows another table (-want +got):\n%s\nIt is now:\n%s", name, diff,
+				table.String())
 		}
 	}
 }

@@ -153,7 +153,8 @@ func (s *Server) onlyOwner(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		credentials, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
 		if !ok || credentials == nil || credentials.Uid != s.Owner {
-			s.reply(w, http.StatusForbidden, problem{fmt.Sprintf("only user id %d may use the control socket", s.Owner)})
+			s.reply(w, http.StatusForbidden, problem{fmt.Sprintf("only user id %d may use the control socket",
+				s.Owner)})
 			return
 		}
 		next.ServeHTTP(w, r)

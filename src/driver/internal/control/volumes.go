@@ -172,7 +172,8 @@ func (s *Server) adopt(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) shared(name string) bool {
-	return slices.ContainsFunc(s.Pools.Status(), func(is nodeapi.PoolStatus) bool { return is.Name == name && is.Shared })
+	return slices.ContainsFunc(s.Pools.Status(),
+		func(is nodeapi.PoolStatus) bool { return is.Name == name && is.Shared })
 }
 
 // object is a part of an object of the Kubernetes API, with the API's names.

@@ -67,7 +67,8 @@ func TestCreateVolume(t *testing.T) {
 	if diff := cmp.Diff(volume.Spec{
 		ID: "pvc-1b4f", Pool: "local", Bytes: 3 << 30, MaxBytes: 4 << 30, Inodes: 5000, Mode: 0o750 | fs.ModeSetgid,
 		UID: 1000, GID: 2000,
-		OnDelete: store.Retain, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "1b4f"}, Parameters: parameters,
+		OnDelete: store.Retain, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "1b4f"},
+		Parameters: parameters,
 	}, asked); diff != "" {
 		t.Errorf("asked of the domain: %s", diff)
 	}
@@ -130,7 +131,8 @@ func TestCreateVolumeSizes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if asked.Bytes != test.bytes || asked.MaxBytes != test.limit {
-				t.Errorf("asked for %d, at most %d; want %d, at most %d", asked.Bytes, asked.MaxBytes, test.bytes, test.limit)
+				t.Errorf("asked for %d, at most %d; want %d, at most %d", asked.Bytes, asked.MaxBytes, test.bytes,
+					test.limit)
 			}
 		})
 	}
@@ -288,10 +290,12 @@ func TestCreateVolumeTakesEverySingleNodeMode(t *testing.T) {
 	}})
 	for _, mode := range []pb.VolumeCapability_AccessMode_Mode{
 		pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
-		pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, pb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
+		pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		pb.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
 	} {
 		if _, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
-			Name: "v", VolumeCapabilities: []*pb.VolumeCapability{mountCapability(mode, "ro", "nosuid,nodev,noexec,noatime")},
+			Name: "v", VolumeCapabilities: []*pb.VolumeCapability{mountCapability(mode, "ro",
+				"nosuid,nodev,noexec,noatime")},
 		}); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
@@ -370,12 +374,13 @@ func TestGetCapacity(t *testing.T) {
 		asked *pb.GetCapacityRequest
 		want  *pb.GetCapacityResponse
 	}{
-		"nothing said":     {&pb.GetCapacityRequest{}, full},
-		"this node":        {&pb.GetCapacityRequest{AccessibleTopology: here()[0]}, full},
-		"another node":     {&pb.GetCapacityRequest{AccessibleTopology: otherNode()[0]}, none},
-		"a pool":           {&pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": "local"}}, full},
-		"unknown pool":     {&pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": "fast"}}, none},
-		"other parameters": {&pb.GetCapacityRequest{Parameters: map[string]string{"storagepool": "x", "uid": "-5"}}, full},
+		"nothing said": {&pb.GetCapacityRequest{}, full},
+		"this node":    {&pb.GetCapacityRequest{AccessibleTopology: here()[0]}, full},
+		"another node": {&pb.GetCapacityRequest{AccessibleTopology: otherNode()[0]}, none},
+		"a pool":       {&pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": "local"}}, full},
+		"unknown pool": {&pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": "fast"}}, none},
+		"other parameters": {&pb.GetCapacityRequest{Parameters: map[string]string{"storagepool": "x", "uid": "-5"}},
+			full},
 	} {
 		got, err := c.GetCapacity(t.Context(), test.asked)
 		if err != nil {
@@ -430,7 +435,8 @@ func TestControllerGetVolume(t *testing.T) {
 		if id != "pvc-1" {
 			return volume.Volume{}, volume.Health{}, store.ErrNotFound
 		}
-		return volume.Volume{Record: store.Record{ID: id, Pool: "local", Bytes: 5, Adopted: true}, Enforcement: quota.None},
+		return volume.Volume{Record: store.Record{ID: id, Pool: "local", Bytes: 5, Adopted: true},
+				Enforcement: quota.None},
 			volume.Health{}, nil
 	}})
 	got, err := c.ControllerGetVolume(t.Context(), &pb.ControllerGetVolumeRequest{VolumeId: "pvc-1"})
@@ -439,7 +445,8 @@ func TestControllerGetVolume(t *testing.T) {
 	}
 	want := &pb.ControllerGetVolumeResponse{
 		Volume: &pb.Volume{
-			VolumeId: "pvc-1", CapacityBytes: 5, VolumeContext: map[string]string{"storagePool": "local", "enforcement": "none"},
+			VolumeId: "pvc-1", CapacityBytes: 5, VolumeContext: map[string]string{"storagePool": "local",
+				"enforcement": "none"},
 			AccessibleTopology: here(),
 		},
 		Status: &pb.ControllerGetVolumeResponse_VolumeStatus{},

@@ -23,7 +23,8 @@ type Volumes interface {
 	Create(ctx context.Context, spec volume.Spec) (volume.Volume, error)
 	Delete(ctx context.Context, id string) error
 	Get(ctx context.Context, id string) (volume.Volume, volume.Health, error)
-	// List gives up to limit volumes (0: all) after an id, sorted by id; next is the last id given where there are more.
+	// List gives up to limit volumes (0: all) after an id, sorted by id; next is the last id given where there are
+	// more.
 	List(ctx context.Context, after string, limit int) (volumes []volume.Volume, next string, err error)
 }
 
@@ -40,8 +41,8 @@ type Publisher interface {
 type Pools interface {
 	// Resolve gives the pool that a StorageClass means by its parameter storagePool, "" where it has none.
 	Resolve(name string) (string, error)
-	// Capacity is the room that volumes can be promised, and the largest one that could be created, in bytes.
-	Capacity(pool string) (room, largest int64)
+	// Capacity is what volumes may grow by, and the largest one that could be created, in bytes.
+	Capacity(pool string) (growable, largest int64)
 	// Spec is the configuration of the pool, the zero one of a pool that is not configured.
 	Spec(pool string) poolspec.Pool
 	// Status is the state of every pool.
@@ -74,7 +75,8 @@ func New(c Config) (*server, error) {
 	if slices.Contains(texts, "") || c.Volumes == nil || c.Publisher == nil || c.Pools == nil {
 		return nil, errors.New("csi services: a field of their Config is missing")
 	}
-	ready := func() bool { return true } // pools that are absent do not count: restarting the driver would not help them
+	// Pools that are absent do not count: to restart the driver would not help them.
+	ready := func() bool { return true }
 	return &server{Identity: csi.Identity{Name: c.DriverName, Version: c.Version, Ready: ready}, Config: c}, nil
 }
 

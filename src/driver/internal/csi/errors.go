@@ -91,8 +91,12 @@ const maxMessage = 2048
 
 // toStatus is the gRPC status of a domain error: Internal where the table does not know it, nil where it is none.
 func toStatus(v verb, err error) error {
-	if known, is := status.FromError(err); is { // nil, or of a check that both endpoints have
-		return known.Err()
+	if err == nil {
+		return nil
+	}
+	// Of a check that both endpoints have. An error that wraps a status got it from somebody else, and has a row here.
+	if _, is := err.(interface{ GRPCStatus() *status.Status }); is { //nolint:errorlint // wrapped ones are not meant
+		return err
 	}
 	code := codes.Internal
 	for _, r := range table() {

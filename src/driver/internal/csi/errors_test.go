@@ -204,8 +204,10 @@ func TestCodes(t *testing.T) {
 		{unpublish, syscall.EROFS, codes.Unavailable},
 		{read, store.ErrNotFound, codes.NotFound},
 		{read, errBadToken, codes.Aborted},
-		{create, &fs.PathError{Op: "mkdirat", Path: "csi/.hpp/staging/pvc-1", Err: syscall.ENOSPC}, codes.ResourceExhausted},
-		{create, &fs.PathError{Op: "write", Path: "csi/.hpp/volumes/pvc-1", Err: syscall.EDQUOT}, codes.ResourceExhausted},
+		{create, &fs.PathError{Op: "mkdirat", Path: "csi/.hpp/staging/pvc-1", Err: syscall.ENOSPC},
+			codes.ResourceExhausted},
+		{create, &fs.PathError{Op: "write", Path: "csi/.hpp/volumes/pvc-1", Err: syscall.EDQUOT},
+			codes.ResourceExhausted},
 		{create, context.DeadlineExceeded, codes.DeadlineExceeded},
 		{create, context.Canceled, codes.Canceled},
 		{create, errors.New("something new"), codes.Internal},
@@ -217,6 +219,20 @@ func TestCodes(t *testing.T) {
 			if got := status.Code(toStatus(test.verb, err)); got != test.want {
 				t.Errorf("%s: %s %v = %s, want %s", test.verb, wrap, test.err, got, test.want)
 			}
+		}
+	}
+}
+
+// A PersistentVolume keeps what its class said and the driver knows, and nothing else that a node answers.
+func TestParametersAreThoseOfNodeAPI(t *testing.T) {
+	for key := range setters() {
+		if !nodeapi.IsParameter(key) {
+			t.Errorf("the controller would not write %s into a PersistentVolume", key)
+		}
+	}
+	for _, key := range []string{"", keySize, keyEphemeral, nodeapi.KeyEnforcement, nodeapi.KeyClaimName, "Pool"} {
+		if nodeapi.IsParameter(key) {
+			t.Errorf("%q is taken for a parameter", key)
 		}
 	}
 }

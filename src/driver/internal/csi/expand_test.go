@@ -29,7 +29,8 @@ func TestNodeExpandVolume(t *testing.T) {
 			},
 			call: "pvc-1 2147483648 3221225472",
 		},
-		"no range: as it is": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: at}, call: "pvc-1 1 0"},
+		"no range: as it is": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: at},
+			call: "pvc-1 1 0"},
 		"no room": {
 			asked: &pb.NodeExpandVolumeRequest{
 				VolumeId: "pvc-1", VolumePath: at,
@@ -37,9 +38,10 @@ func TestNodeExpandVolume(t *testing.T) {
 			},
 			err: ledger.ErrNoSpace, call: "pvc-1 2147483648 0", code: codes.FailedPrecondition,
 		},
-		"no id":      {asked: &pb.NodeExpandVolumeRequest{VolumePath: at}, code: codes.InvalidArgument},
-		"no path":    {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1"}, code: codes.InvalidArgument},
-		"a bad path": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: "some/path"}, code: codes.NotFound},
+		"no id":   {asked: &pb.NodeExpandVolumeRequest{VolumePath: at}, code: codes.InvalidArgument},
+		"no path": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1"}, code: codes.InvalidArgument},
+		"a bad path": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: "some/path"},
+			code: codes.NotFound},
 		"a bad range": {
 			asked: &pb.NodeExpandVolumeRequest{
 				VolumeId: "pvc-1", VolumePath: at,
@@ -54,7 +56,8 @@ func TestNodeExpandVolume(t *testing.T) {
 				return volume.Volume{Record: store.Record{ID: id, Bytes: 7 << 30}}, test.err
 			}})
 			answer, err := c.NodeExpandVolume(t.Context(), test.asked)
-			if status.Code(err) != test.code || call != test.call || (err == nil && answer.GetCapacityBytes() != 7<<30) {
+			if status.Code(err) != test.code || call != test.call ||
+				(err == nil && answer.GetCapacityBytes() != 7<<30) {
 				t.Errorf("%v, %v after asking %q; want code %s after %q", answer, err, call, test.code, test.call)
 			}
 		})
@@ -88,7 +91,8 @@ func TestControllerExpandVolume(t *testing.T) {
 			}})
 			answer, err := c.ControllerExpandVolume(t.Context(),
 				&pb.ControllerExpandVolumeRequest{VolumeId: test.id, CapacityRange: test.asked})
-			if status.Code(err) != test.code || call != test.call || (err == nil && answer.GetCapacityBytes() != 7<<30) {
+			if status.Code(err) != test.code || call != test.call ||
+				(err == nil && answer.GetCapacityBytes() != 7<<30) {
 				t.Errorf("%v, %v after asking %q; want code %s after %q", answer, err, call, test.code, test.call)
 			}
 			if answer.GetNodeExpansionRequired() {

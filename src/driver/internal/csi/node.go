@@ -21,7 +21,8 @@ func (s *server) NodeGetCapabilities(
 	context.Context, *pb.NodeGetCapabilitiesRequest,
 ) (*pb.NodeGetCapabilitiesResponse, error) {
 	can := func(t pb.NodeServiceCapability_RPC_Type) *pb.NodeServiceCapability {
-		return &pb.NodeServiceCapability{Type: &pb.NodeServiceCapability_Rpc{Rpc: &pb.NodeServiceCapability_RPC{Type: t}}}
+		rpc := &pb.NodeServiceCapability_RPC{Type: t}
+		return &pb.NodeServiceCapability{Type: &pb.NodeServiceCapability_Rpc{Rpc: rpc}}
 	}
 	return &pb.NodeGetCapabilitiesResponse{Capabilities: []*pb.NodeServiceCapability{
 		can(pb.NodeServiceCapability_RPC_GET_VOLUME_STATS),
@@ -184,8 +185,8 @@ func poolHealth(s nodeapi.PoolStatus) volume.Health {
 	case s.Lost > 0 || s.Refused > 0:
 		return volume.Health{
 			Condition: volume.Degraded, Reason: "VolumesUnusable",
-			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used or a "+
-				"limit that cannot be removed; the driver's log names them", s.Lost, s.Refused),
+			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used "+
+				"or a limit that cannot be removed; the driver's log names them", s.Lost, s.Refused),
 		}
 	case s.Reason != "" && s.Reason != pool.NotConfigured:
 		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}

@@ -16,18 +16,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Keys that only nodes read, beside those of nodeapi (docs/reference/storageclass.md).
+// Keys of inline volumes' attributes that only nodes read, beside those of nodeapi.
 const (
-	keyDirectoryMode = "directoryMode"
-	keyUID           = "uid"
-	keyGID           = "gid"
-	keyInodeLimit    = "inodeLimit"
-	keyOverlay       = "overlayCSI" // kubevirt's, accepted and ignored
-	keySize          = "size"       // inline volumes only
-	keyEphemeral     = nodeapi.KeysOfKubernetes + "ephemeral"
-	keyPodName       = nodeapi.KeysOfKubernetes + "pod.name"
-	keyPodNS         = nodeapi.KeysOfKubernetes + "pod.namespace"
-	keyPodUID        = nodeapi.KeysOfKubernetes + "pod.uid"
+	keySize      = "size"
+	keyEphemeral = nodeapi.KeysOfKubernetes + "ephemeral"
+	keyPodName   = nodeapi.KeysOfKubernetes + "pod.name"
+	keyPodNS     = nodeapi.KeysOfKubernetes + "pod.namespace"
+	keyPodUID    = nodeapi.KeysOfKubernetes + "pod.uid"
 
 	// defaultMode lets any user write: csi/ itself is 0700, so only the bind mount leads to the volume.
 	defaultMode = fs.FileMode(0o777)
@@ -41,11 +36,11 @@ const (
 func setters() map[string]func(*volume.Spec, string) error {
 	return map[string]func(*volume.Spec, string) error{
 		names.StoragePoolParameter: func(s *volume.Spec, v string) error { s.Pool = v; return nil },
-		keyOverlay:                 func(*volume.Spec, string) error { return nil },
-		keyDirectoryMode:           setMode,
-		keyUID:                     func(s *volume.Spec, v string) (err error) { s.UID, err = ownerID(v); return err },
-		keyGID:                     func(s *volume.Spec, v string) (err error) { s.GID, err = ownerID(v); return err },
-		keyInodeLimit:              setInodes,
+		nodeapi.KeyOverlay:         func(*volume.Spec, string) error { return nil },
+		nodeapi.KeyDirectoryMode:   setMode,
+		nodeapi.KeyUID:             func(s *volume.Spec, v string) (err error) { s.UID, err = ownerID(v); return err },
+		nodeapi.KeyGID:             func(s *volume.Spec, v string) (err error) { s.GID, err = ownerID(v); return err },
+		nodeapi.KeyInodeLimit:      setInodes,
 		nodeapi.KeyOnDelete:        setDisposal,
 	}
 }
@@ -53,7 +48,7 @@ func setters() map[string]func(*volume.Spec, string) error {
 func inlineSetters() map[string]func(*volume.Spec, string) error {
 	return map[string]func(*volume.Spec, string) error{
 		names.StoragePoolParameter: func(s *volume.Spec, v string) error { s.Pool = v; return nil },
-		keyInodeLimit:              setInodes,
+		nodeapi.KeyInodeLimit:      setInodes,
 		keySize:                    setSize,
 	}
 }

@@ -179,7 +179,8 @@ func setOption(o *bindmount.Options, option string) error {
 		return nil
 	}
 	if !slices.Contains([]string{"noatime", "nodiratime", "relatime", "strictatime"}, option) {
-		return wrong(option, "a mount option out of ro, nosuid, nodev, noexec, noatime, nodiratime, relatime, strictatime")
+		return wrong(option,
+			"a mount option out of ro, nosuid, nodev, noexec, noatime, nodiratime, relatime, strictatime")
 	}
 	if o.Atime != "" && o.Atime != option {
 		return fmt.Errorf("%s and %s together: want one of them", o.Atime, option)

@@ -32,7 +32,8 @@ func TestManyNodes(t *testing.T) {
 				get:    func(string) (volume.Volume, volume.Health, error) { return made, volume.Health{}, nil },
 			})
 			for _, mode := range []pb.VolumeCapability_AccessMode_Mode{
-				pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, pb.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
+				pb.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
+				pb.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
 				pb.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
 			} {
 				asked := append(writer(), mountCapability(mode))
@@ -43,9 +44,9 @@ func TestManyNodes(t *testing.T) {
 				got, err := c.ValidateVolumeCapabilities(t.Context(), &pb.ValidateVolumeCapabilitiesRequest{
 					VolumeId: "v", VolumeCapabilities: asked,
 				})
-				allowed := test.code == codes.OK
+				allowed, where := test.code == codes.OK, "volume_capabilities[1].access_mode: "
 				if err != nil || (got.GetConfirmed() != nil) != allowed ||
-					strings.Contains(got.GetMessage(), "volume_capabilities[1].access_mode: "+mode.String()) == allowed {
+					strings.Contains(got.GetMessage(), where+mode.String()) == allowed {
 					t.Errorf("validate %s: %v, %v", mode, got, err)
 				}
 			}

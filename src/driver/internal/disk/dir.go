@@ -60,7 +60,9 @@ func (d *hostFS) at(op, name string, call func(dir *os.File, last string) error)
 
 // RemoveTree implements FS.
 func (d *hostFS) RemoveTree(ctx context.Context, name string, step func(context.Context) error) error {
-	err := d.at("remove", name, func(dir *os.File, last string) error { return removetree.Remove(ctx, dir, last, step) })
+	err := d.at("remove", name, func(dir *os.File, last string) error {
+		return removetree.Remove(ctx, dir, last, step)
+	})
 	if errors.Is(err, fs.ErrNotExist) { // without the directory above, nothing is left
 		return nil
 	}
@@ -213,7 +215,8 @@ func (d *hostFS) rename(from, to string, flags uint) error {
 				err = renameToFree(source, old, dest, name)
 			}
 			if err != nil {
-				return &os.LinkError{Op: "rename", Old: openat.Path(source, old), New: openat.Path(dest, name), Err: err}
+				from, to := openat.Path(source, old), openat.Path(dest, name)
+				return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 			}
 			return nil
 		})

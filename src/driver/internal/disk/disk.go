@@ -48,8 +48,8 @@ type Reader interface {
 type Writer interface {
 	// Mkdir makes a directory with exactly this mode, whatever the umask.
 	Mkdir(name string, mode fs.FileMode) error
-	// WriteFile makes a new file (else fs.ErrExist) and fsyncs it; on error none is left. Its name is durable only after
-	// Sync of its directory.
+	// WriteFile makes a new file (else fs.ErrExist) and fsyncs it; on error none is left. Its name is durable only
+	// after Sync of its directory.
 	WriteFile(name string, data []byte, mode fs.FileMode) error
 	// Own sets owner and permission bits, the owner first: chown(2) clears setuid and setgid.
 	Own(name string, uid, gid int, mode fs.FileMode) error
@@ -142,8 +142,8 @@ type Facts struct {
 	// FSType is the filesystem's name ("ext4", "xfs", "nfs" …), else the magic number of statfs(2) in hexadecimal.
 	FSType   string
 	ReadOnly bool
-	// RemembersMissing reports an NFS client that remembers for a while which names are not there, as it does unless it is
-	// mounted with lookupcache=positive or none (nfs(5)).
+	// RemembersMissing reports an NFS client that remembers for a while which names are not there, as it does unless it
+	// is mounted with lookupcache=positive or none (nfs(5)).
 	RemembersMissing bool
 }
 

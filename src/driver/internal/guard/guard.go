@@ -18,11 +18,11 @@ type Action int
 
 // Actions.
 const (
-	Use       Action = iota // the marker is the one that this node remembers
-	Adopt                   // nothing is remembered: remember the marker that is there
-	Create                  // nothing is remembered and nothing is there: make the marker
-	Refuse                  // absent
-	StayAside               // not selected here, and never used before
+	Use    Action = iota // the marker is the one that this node remembers
+	Adopt                // nothing is remembered: remember the marker that is there
+	Create               // nothing is remembered and nothing is there: make the marker
+	Refuse               // absent
+	Skip                 // not selected here, and never used before
 )
 
 // Facts is everything that is decided from.
@@ -35,18 +35,19 @@ type Facts struct {
 	MarkerErr error
 	// Remembered is what this node knows from an earlier adoption.
 	Remembered Remembered
-	// Selected reports that the node's labels match the pool's nodeSelector; Unlabelled that they have not been read yet.
+	// Selected reports that the node's labels match the pool's nodeSelector; Unlabelled that they have not been read
+	// yet.
 	Selected, Unlabelled bool
 	// SamePool is the name of another pool with this marker, "" where there is none.
 	SamePool string
-	// Told is what the controller says of the pool.
-	Told Told
+	// Expected is what the controller says of the pool.
+	Expected Expected
 	// Owner is this cluster, "" where this node does not know it.
 	Owner string
 }
 
-// Told is what the controller says of a pool. Of one that is not shared it says at most Twins.
-type Told struct {
+// Expected is what the controller says of a pool. Of one that is not shared it says at most Twins.
+type Expected struct {
 	ID    string // of its marker; "" while nobody has made it, or the controller has not said it
 	Owner string // this cluster
 	// Make reports that this node is to take the pool into use first.
@@ -94,13 +95,13 @@ func Decide(spec poolspec.Pool, f Facts) Decision {
 		return d
 	}
 	switch {
-	case f.Told.ID != "" && f.Told.ID != f.Remembered.ID:
+	case f.Expected.ID != "" && f.Expected.ID != f.Remembered.ID:
 		f.Remembered = Remembered{Memory: Memory{Forgotten: f.Remembered.Forgotten}}
-		return told(spec, f, first(spec, f))
+		return compareIdentity(spec, f, first(spec, f))
 	case f.Remembered.ID != "":
 		return recognize(spec, f)
-	case spec.Shared() && !f.Told.Make:
-		return untold(spec, first(spec, f))
+	case spec.Shared() && !f.Expected.Make:
+		return awaitIdentity(spec, first(spec, f))
 	default:
 		return first(spec, f)
 	}
@@ -133,29 +134,30 @@ func (m *Marker) IsForeign(cluster string) bool {
 	return m != nil && m.Owner != "" && cluster != "" && m.Owner != cluster
 }
 
-// told compares the marker of a shared pool with the one that all nodes are to have.
-func told(spec poolspec.Pool, f Facts, d Decision) Decision {
+// compareIdentity compares the marker of a shared pool with the one that all nodes are to have.
+func compareIdentity(spec poolspec.Pool, f Facts, d Decision) Decision {
 	const wayOut = "mount the filesystem there that the other nodes have"
 	switch {
 	case d.Action == Create:
 		return Absent("MarkerMissing", "%s holds no csi/%s, and other nodes have pool %s there: "+wayOut,
-			spec.Path, disk.MarkerFile, f.Told.ID)
-	case d.Action == Adopt && f.Marker.ID != f.Told.ID:
+			spec.Path, disk.MarkerFile, f.Expected.ID)
+	case d.Action == Adopt && f.Marker.ID != f.Expected.ID:
 		return Absent("MarkerDiffers", "%s is pool %s, and other nodes have pool %s there: "+wayOut,
-			spec.Path, f.Marker.ID, f.Told.ID)
+			spec.Path, f.Marker.ID, f.Expected.ID)
 	}
 	return d
 }
 
-// Untold is the reason of a shared pool that could be used if the controller had said which one it is.
-const Untold = "IdentityUnknown"
+// IdentityUnknown is the reason of a shared pool that could be used if the controller had said which one it is.
+const IdentityUnknown = "IdentityUnknown"
 
-// untold keeps a node from taking a shared pool into use by itself: it may have another filesystem than all others.
-func untold(spec poolspec.Pool, d Decision) Decision {
+// awaitIdentity keeps a node from taking a shared pool into use by itself: it may have another filesystem than all
+// others.
+func awaitIdentity(spec poolspec.Pool, d Decision) Decision {
 	if d.Action != Adopt && d.Action != Create {
 		return d
 	}
-	return Absent(Untold, "waiting for the controller to say which filesystem all nodes have at %s", spec.Path)
+	return Absent(IdentityUnknown, "waiting for the controller to say which filesystem all nodes have at %s", spec.Path)
 }
 
 // NotSelected is the reason of a pool that this node is not selected for and never used.
@@ -165,11 +167,11 @@ const NotSelected = "NotSelected"
 func first(spec poolspec.Pool, f Facts) Decision {
 	switch {
 	case f.Marker == nil && f.Unlabelled:
-		return Absent("NodeUnknown", "waiting for the Kubernetes API to give this node's labels, which decide whether %s "+
-			"is used", spec.Path)
+		return Absent("NodeUnknown", "waiting for the Kubernetes API to give this node's labels, which decide whether "+
+			"%s is used", spec.Path)
 	case f.Marker == nil && !f.Selected:
 		return Decision{
-			Action: StayAside, Reason: NotSelected, Message: "this node's labels do not match the pool's nodeSelector",
+			Action: Skip, Reason: NotSelected, Message: "this node's labels do not match the pool's nodeSelector",
 		}
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)
@@ -194,8 +196,8 @@ func recognize(spec poolspec.Pool, f Facts) Decision {
 	case !f.Path:
 		return Absent("PathMissing", "%s does not exist; "+wayOut, spec.Path, spec.Name)
 	case f.Marker == nil:
-		return Absent("MarkerMissing", "%s holds no csi/%s although this node used the pool before: its filesystem is not "+
-			"mounted, or was replaced; "+wayOut, spec.Path, disk.MarkerFile, spec.Name)
+		return Absent("MarkerMissing", "%s holds no csi/%s although this node used the pool before: its filesystem is "+
+			"not mounted, or was replaced; "+wayOut, spec.Path, disk.MarkerFile, spec.Name)
 	case f.Marker.ID != f.Remembered.ID:
 		return Absent("MarkerDiffers", "%s is pool %s, this node used %s before: another filesystem is mounted there; "+
 			wayOut, spec.Path, f.Marker.ID, f.Remembered.ID, spec.Name)
@@ -223,8 +225,8 @@ func OnNetwork(spec poolspec.Pool, f disk.Facts) (d Decision, refused bool) {
 		!slices.Contains(networkFilesystems(), f.FSType) {
 		return d, false
 	}
-	return Absent("NetworkFilesystem", "%s is on a network filesystem (%s), and a pool with scope node needs a disk of "+
-		"the node's own: each node would make its volumes in the same directory", spec.Path, f.FSType), true
+	return Absent("NetworkFilesystem", "%s is on a network filesystem (%s), and a pool with scope node needs a disk "+
+		"of the node's own: each node would make its volumes in the same directory", spec.Path, f.FSType), true
 }
 
 func networkFilesystems() []string {

@@ -38,13 +38,15 @@ func TestDecide(t *testing.T) {
 		},
 		"remembered, no longer selected": {facts: guard.Facts{Facts: here, Marker: ours, Remembered: known}},
 		"remembered, no longer a mount of its own": {
-			spec: mount, facts: guard.Facts{Selected: true, SystemDisk: true, Facts: here, Marker: ours, Remembered: known},
+			spec: mount, facts: guard.Facts{Selected: true, SystemDisk: true, Facts: here, Marker: ours,
+				Remembered: known},
 		},
 		"remembered, path gone": {
 			facts: guard.Facts{Selected: true, Remembered: known}, action: guard.Refuse, reason: "PathMissing",
 		},
 		"remembered, directory empty": {
-			facts: guard.Facts{Selected: true, Facts: there, Remembered: known}, action: guard.Refuse, reason: "MarkerMissing",
+			facts: guard.Facts{Selected: true, Facts: there, Remembered: known}, action: guard.Refuse,
+			reason: "MarkerMissing",
 		},
 		"remembered, other disk": {
 			facts:  guard.Facts{Selected: true, Facts: here, Marker: theirs, Remembered: known},
@@ -54,11 +56,12 @@ func TestDecide(t *testing.T) {
 			facts: guard.Facts{Selected: true, Facts: here, Marker: theirs, Remembered: gone}, action: guard.Adopt,
 		},
 		"forgotten, empty":         {facts: guard.Facts{Selected: true, Remembered: gone}, action: guard.Create},
-		"not selected, never used": {facts: guard.Facts{Facts: here}, action: guard.StayAside, reason: "NotSelected"},
+		"not selected, never used": {facts: guard.Facts{Facts: here}, action: guard.Skip, reason: "NotSelected"},
 		"labels not known, never used": {
 			facts: guard.Facts{Unlabelled: true}, action: guard.Refuse, reason: "NodeUnknown",
 		},
-		"labels not known, used before": {facts: guard.Facts{Unlabelled: true, Facts: here, Marker: ours, Remembered: known}},
+		"labels not known, used before": {facts: guard.Facts{Unlabelled: true, Facts: here, Marker: ours,
+			Remembered: known}},
 		"labels not known, used by an old install": {
 			facts: guard.Facts{Unlabelled: true, Facts: here, Marker: ours}, action: guard.Adopt,
 		},
@@ -69,7 +72,8 @@ func TestDecide(t *testing.T) {
 		},
 		"memory damaged": {
 			facts: guard.Facts{
-				Selected: true, Facts: here, Marker: ours, Remembered: guard.Remembered{Err: errors.New("/pool is unknown")},
+				Selected: true, Facts: here, Marker: ours,
+				Remembered: guard.Remembered{Err: errors.New("/pool is unknown")},
 			},
 			action: guard.Refuse, reason: "StateDamaged",
 		},
@@ -98,8 +102,9 @@ func TestDecide(t *testing.T) {
 			action: guard.Create,
 		},
 		"requireMount, csi is a mount": {
-			spec:   mount,
-			facts:  guard.Facts{Selected: true, SystemDisk: true, Facts: disk.Facts{Path: true, CSI: true, CSIMountPoint: true}},
+			spec: mount,
+			facts: guard.Facts{Selected: true, SystemDisk: true,
+				Facts: disk.Facts{Path: true, CSI: true, CSIMountPoint: true}},
 			action: guard.Create,
 		},
 		"requireMount, below another disk": {
@@ -113,7 +118,8 @@ func TestDecide(t *testing.T) {
 			action: guard.Adopt,
 		},
 		"claim mounted, remembered": {
-			spec: claims, facts: guard.Facts{Selected: true, Facts: onto, Marker: ours, Remembered: known}, action: guard.Use,
+			spec: claims, facts: guard.Facts{Selected: true, Facts: onto, Marker: ours, Remembered: known},
+			action: guard.Use,
 		},
 		"another claim mounted": {
 			spec: claims, facts: guard.Facts{Selected: true, Facts: onto, Marker: theirs, Remembered: known},
@@ -136,75 +142,85 @@ func TestDecide(t *testing.T) {
 			action: guard.Refuse, reason: "ClaimNotMounted",
 		},
 		"claim not mounted, not selected": {
-			spec: claims, facts: guard.Facts{Facts: here, Marker: ours}, action: guard.StayAside, reason: "NotSelected",
+			spec: claims, facts: guard.Facts{Facts: here, Marker: ours}, action: guard.Skip, reason: "NotSelected",
 		},
 		"shared, which requires a mount": {
 			spec:  poolspec.Pool{Scope: poolspec.ScopeShared},
-			facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true}, action: guard.Refuse, reason: "NotMounted",
+			facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true}, action: guard.Refuse,
+			reason: "NotMounted",
 		},
 		"requireMount off on a shared pool": {
 			spec: poolspec.Pool{RequireMount: &no, Scope: poolspec.ScopeShared},
 			facts: guard.Facts{
-				Selected: true, Facts: here, SystemDisk: true, Told: guard.Told{Make: true},
+				Selected: true, Facts: here, SystemDisk: true, Expected: guard.Expected{Make: true},
 			},
 			action: guard.Create,
 		},
 		"shared, nobody has said what it is": {
 			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours},
-			action: guard.Refuse, reason: guard.Untold,
+			action: guard.Refuse, reason: guard.IdentityUnknown,
 		},
 		"shared, nobody has said what it is, and not mounted": {
-			spec: shared, facts: guard.Facts{Selected: true, SystemDisk: true}, action: guard.Refuse, reason: "NotMounted",
+			spec: shared, facts: guard.Facts{Selected: true, SystemDisk: true}, action: guard.Refuse,
+			reason: "NotMounted",
 		},
 		"shared, this node is the first": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Told: guard.Told{Make: true}}, action: guard.Create,
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Expected: guard.Expected{Make: true}},
+			action: guard.Create,
 		},
 		"shared, this node is the first, marked": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Told: guard.Told{Make: true}},
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours,
+				Expected: guard.Expected{Make: true}},
 			action: guard.Adopt,
 		},
 		"shared, as the others have it": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Told: guard.Told{ID: "AAAA"}},
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours,
+				Expected: guard.Expected{ID: "AAAA"}},
 			action: guard.Adopt,
 		},
 		"shared, as the others have it, remembered": {
-			spec:  shared,
-			facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known, Told: guard.Told{ID: "AAAA"}},
+			spec: shared,
+			facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known,
+				Expected: guard.Expected{ID: "AAAA"}},
 		},
 		"shared, remembered, the controller is silent": {
 			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known},
 		},
 		"shared, another filesystem than the others have": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: theirs, Told: guard.Told{ID: "AAAA"}},
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: theirs,
+				Expected: guard.Expected{ID: "AAAA"}},
 			action: guard.Refuse, reason: "MarkerDiffers",
 		},
 		"shared, another filesystem than the others have now": {
 			spec: shared, facts: guard.Facts{
-				Selected: true, Facts: here, Marker: ours, Remembered: known, Told: guard.Told{ID: "BBBB"},
+				Selected: true, Facts: here, Marker: ours, Remembered: known, Expected: guard.Expected{ID: "BBBB"},
 			},
 			action: guard.Refuse, reason: "MarkerDiffers",
 		},
 		"shared, an empty filesystem, and the others have one": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Told: guard.Told{ID: "AAAA", Make: true}},
+			spec: shared, facts: guard.Facts{Selected: true, Facts: here,
+				Expected: guard.Expected{ID: "AAAA", Make: true}},
 			action: guard.Refuse, reason: "MarkerMissing",
 		},
 		"shared, replaced on all nodes": {
 			spec: shared, facts: guard.Facts{
-				Selected: true, Facts: here, Marker: theirs, Remembered: known, Told: guard.Told{ID: "BBBB"},
+				Selected: true, Facts: here, Marker: theirs, Remembered: known, Expected: guard.Expected{ID: "BBBB"},
 			},
 			action: guard.Adopt,
 		},
 		"shared, not mounted where the others have it": {
-			spec:   shared,
-			facts:  guard.Facts{Selected: true, Facts: here, SystemDisk: true, Marker: ours, Told: guard.Told{ID: "AAAA"}},
+			spec: shared,
+			facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true, Marker: ours,
+				Expected: guard.Expected{ID: "AAAA"}},
 			action: guard.Refuse, reason: "NotMounted",
 		},
 		"shared, not selected, and the others have it": {
-			spec: shared, facts: guard.Facts{Facts: here, Marker: ours, Told: guard.Told{ID: "AAAA"}}, action: guard.Adopt,
+			spec: shared, facts: guard.Facts{Facts: here, Marker: ours, Expected: guard.Expected{ID: "AAAA"}},
+			action: guard.Adopt,
 		},
 		"shared, not selected and not mounted": {
-			spec: shared, facts: guard.Facts{SystemDisk: true, Told: guard.Told{ID: "AAAA"}},
-			action: guard.StayAside, reason: "NotSelected",
+			spec: shared, facts: guard.Facts{SystemDisk: true, Expected: guard.Expected{ID: "AAAA"}},
+			action: guard.Skip, reason: "NotSelected",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

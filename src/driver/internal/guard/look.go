@@ -91,7 +91,7 @@ func Confirm(host disk.Host, spec poolspec.Pool, d Decision, f Facts, wanted []s
 		}
 		return d, nil
 	}
-	if f.Remembered.Forgotten || f.Told.ID != "" { // what other nodes have is no wrong disk, whatever it lacks
+	if f.Remembered.Forgotten || f.Expected.ID != "" { // what other nodes have is no wrong disk, whatever it lacks
 		return d, nil
 	}
 	lacking = wanted
@@ -105,7 +105,8 @@ func Confirm(host disk.Host, spec poolspec.Pool, d Decision, f Facts, wanted []s
 		return d, lacking
 	}
 	return Absent("VolumesMissing", "%s lacks the directories of volumes that PersistentVolumes name: %s; mount "+
-		"their filesystem, or if they are lost: driver pool forget %s", spec.Path, abridge.Names(lacking), spec.Name), lacking
+		"their filesystem, or if they are lost: driver pool forget %s",
+		spec.Path, abridge.Names(lacking), spec.Name), lacking
 }
 
 // missing gives those ids that have neither a directory nor a record.

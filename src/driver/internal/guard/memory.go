@@ -141,8 +141,8 @@ func ReadMarker(d disk.Reader) (*Marker, error) {
 		return nil, fmt.Errorf("it is damaged: %w", err)
 	}
 	if m.Version != MarkerVersion || m.ID == "" {
-		return nil, fmt.Errorf("it has version %d and id %q, and this driver reads version %d; install the driver that "+
-			"wrote it", m.Version, m.ID, MarkerVersion)
+		return nil, fmt.Errorf("it has version %d and id %q, and this driver reads version %d; install the driver "+
+			"that wrote it", m.Version, m.ID, MarkerVersion)
 	}
 	if m.Owner != "" && !ValidOwner(m.Owner) {
 		return nil, fmt.Errorf("it is damaged: its owner %.64q is no UID", m.Owner)

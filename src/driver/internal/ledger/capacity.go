@@ -15,7 +15,8 @@ import (
 type promises struct {
 	// promised is the sum of the records' sizes and of what is reserved for volumes being made.
 	promised int64
-	// used is what the volumes use of it on the disk. Where that cannot be measured, every promise counts as used in full.
+	// used is what the volumes use of it on the disk. Where that cannot be measured, every promise counts as used in
+	// full.
 	used     int64
 	enforced bool
 }
@@ -114,7 +115,7 @@ type Totals struct {
 	Volumes, Refused int
 	Uncounted        int    // volumes with an ID that their directory does not count to
 	Promised         int64  // to volumes, and to those being made
-	Room             int64  // that can be promised: volumes grow by it, also where none can be made but sizes are enforced
+	Growable         int64  // volumes can grow by it, also where none can be made but sizes are enforced
 	Largest          int64  // volume that could be made now
 	Closed           string // why no volume is made, "" where they are
 }
@@ -125,14 +126,14 @@ func (l *Ledger) Totals(space disk.Space) Totals {
 	defer l.mu.Unlock()
 	t := Totals{
 		Volumes: len(l.volumes), Refused: l.refused, Uncounted: l.uncounted,
-		Promised: l.promised, Room: allocatable(l.spec, space, l.promises(space)), Closed: l.closed,
+		Promised: l.promised, Growable: allocatable(l.spec, space, l.promises(space)), Closed: l.closed,
 	}
 	full := l.spec.MaxVolumes > 0 && l.count() >= l.spec.MaxVolumes
 	if l.selected && l.closed == "" && !full {
-		t.Largest = t.Room
+		t.Largest = t.Growable
 	}
 	if l.closed != "" && !l.enforced {
-		t.Room = 0
+		t.Growable = 0
 	}
 	return t
 }

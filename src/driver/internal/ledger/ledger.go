@@ -24,7 +24,8 @@ type Volume struct {
 	Bytes   int64
 	Inodes  int64    // 0 where they are not limited
 	QuotaID quota.ID // 0 where it has none
-	// Counted reports that the volume's directory counts to QuotaID and no older volume's does; else nothing is enforced.
+	// Counted reports that the volume's directory counts to QuotaID and no older volume's does; else nothing is
+	// enforced.
 	Counted bool
 	// Doubtful reports that it could not be seen what the directory counts to: what was promised stays promised.
 	Doubtful  bool
@@ -103,8 +104,8 @@ func (l *Ledger) Reserve(id string, bytes int64, space disk.Space) (release func
 		return nil, fmt.Errorf("%w: the configuration no longer has pool %s", ErrClosed, l.spec.Name)
 	}
 	if !l.selected {
-		return nil, fmt.Errorf("%w: pool %s has a nodeSelector that this node's labels do not match, as far as they are "+
-			"known", ErrClosed, l.spec.Name)
+		return nil, fmt.Errorf("%w: pool %s has a nodeSelector that this node's labels do not match, as far as they "+
+			"are known", ErrClosed, l.spec.Name)
 	}
 	if l.closed != "" {
 		return nil, fmt.Errorf("%w: pool %s: %s", ErrClosed, l.spec.Name, l.closed)

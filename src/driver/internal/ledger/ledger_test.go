@@ -74,7 +74,8 @@ func TestAllocatable(t *testing.T) {
 				tc.space = usual
 			}
 			if got := allocatable(tc.spec, tc.space, tc.p); got != tc.want {
-				t.Errorf("allocatable %d, want %d (in GiB %.1f, %.1f)", got, tc.want, float64(got)/gi, float64(tc.want)/gi)
+				t.Errorf("allocatable %d, want %d (in GiB %.1f, %.1f)", got, tc.want, float64(got)/gi,
+					float64(tc.want)/gi)
 			}
 		})
 	}
@@ -98,9 +99,12 @@ func TestRefusalsSayWhy(t *testing.T) {
 			l.spec.NodeSelector = map[string]string{"disk": "ssd"}
 			l.Select(false)
 		}, ErrClosed, "nodeSelector"},
-		"left the configuration": {func(l *Ledger, _ *disk.Space) { l.Select(false) }, ErrClosed, "no longer has pool local"},
-		"closed":                 {func(l *Ledger, _ *disk.Space) { l.Close("quota is off") }, ErrClosed, "quota is off"},
-		"maxVolumes":             {func(l *Ledger, _ *disk.Space) { l.spec.MaxVolumes = 1 }, ErrNoSpace, "maxVolumes is 1"},
+		"left the configuration": {func(l *Ledger, _ *disk.Space) { l.Select(false) }, ErrClosed,
+			"no longer has pool local"},
+		"closed": {func(l *Ledger, _ *disk.Space) { l.Close("quota is off") }, ErrClosed,
+			"quota is off"},
+		"maxVolumes": {func(l *Ledger, _ *disk.Space) { l.spec.MaxVolumes = 1 }, ErrNoSpace,
+			"maxVolumes is 1"},
 		"being made": {func(l *Ledger, s *disk.Space) {
 			_, _ = l.Reserve("pvc-2", mi, *s)
 		}, ErrBusy, "pvc-2 is being made"},
@@ -172,7 +176,7 @@ func uses(id quota.ID, size int64) map[quota.ID]quota.Use {
 // wants compares the totals, sizes in MiB.
 func (l *Ledger) wants(t *testing.T, about string, space disk.Space, volumes int, promised, room int64) {
 	t.Helper()
-	want := Totals{Volumes: volumes, Promised: promised * mi, Room: room * mi, Largest: room * mi}
+	want := Totals{Volumes: volumes, Promised: promised * mi, Growable: room * mi, Largest: room * mi}
 	if got := l.Totals(space); got != want {
 		t.Errorf("%s: %+v, want %+v", about, got, want)
 	}
@@ -259,7 +263,7 @@ func TestRoomForGrowthIsLeftWhereNoVolumeCanBeMade(t *testing.T) {
 		l.Put("pvc-1", counted(10, 1))
 		l.Observe(0, nil)
 		test.arrange(l)
-		if got := l.Totals(space); got.Room != test.room*mi || got.Largest != test.largest*mi {
+		if got := l.Totals(space); got.Growable != test.room*mi || got.Largest != test.largest*mi {
 			t.Errorf("%s: %+v, want room for %d MiB and a volume of %d", name, got, test.room, test.largest)
 		}
 	}
@@ -290,7 +294,7 @@ func TestARefusedVolumeKeepsItsPromise(t *testing.T) {
 	l.Put("pvc-1", v)
 	l.Observe(0, nil)
 	space := disk.Space{Size: 100 * mi, Free: 100 * mi}
-	want := Totals{Volumes: 1, Refused: 1, Promised: 30 * mi, Room: 70 * mi, Largest: 70 * mi}
+	want := Totals{Volumes: 1, Refused: 1, Promised: 30 * mi, Growable: 70 * mi, Largest: 70 * mi}
 	if got := l.Totals(space); got != want || l.Owner(7) != "pvc-1" {
 		t.Errorf("%+v, owner %q; want %+v", got, l.Owner(7), want)
 	}
@@ -300,7 +304,7 @@ func TestARefusedVolumeKeepsItsPromise(t *testing.T) {
 		t.Errorf("repaired: %+v, want %+v", got, want)
 	}
 	l.Put("pvc-2", Volume{Bytes: 5 * mi, QuotaID: 8})
-	want = Totals{Volumes: 2, Uncounted: 1, Promised: 35 * mi, Room: 70 * mi, Largest: 70 * mi}
+	want = Totals{Volumes: 2, Uncounted: 1, Promised: 35 * mi, Growable: 70 * mi, Largest: 70 * mi}
 	if got := l.Totals(space); got != want || l.Owner(8) != "" {
 		t.Errorf("one that does not count to its ID: %+v, want %+v", got, want)
 	}
@@ -337,7 +341,7 @@ func TestTheLastRoom(t *testing.T) {
 	if fit := int64(1024 / size); got.Load() != fit {
 		t.Errorf("%d were promised %d MiB, and %d fit", got.Load(), size, fit)
 	}
-	if got := l.Totals(space); got.Promised != 1024/size*size*mi || got.Room != 1024%size*mi {
+	if got := l.Totals(space); got.Promised != 1024/size*size*mi || got.Growable != 1024%size*mi {
 		t.Errorf("%+v", got)
 	}
 }
@@ -429,7 +433,7 @@ func TestRandomSequence(t *testing.T) {
 func (m model) compare(t *testing.T, l *Ledger, space disk.Space, step int) {
 	t.Helper()
 	got, want := l.Totals(space), m.totals()
-	got.Room, got.Largest = 0, 0
+	got.Growable, got.Largest = 0, 0
 	var ids, counting []quota.ID
 	for _, v := range m.volumes {
 		if v.Counted {
@@ -455,7 +459,8 @@ func (m model) compare(t *testing.T, l *Ledger, space disk.Space, step int) {
 	l.Each(func(id string, v Volume) { all[id] = v })
 	if got != want || !slices.Equal(ids, counting) || l.unlimited != unlimited || l.count() != len(m.volumes)+making ||
 		!maps.Equal(all, m.volumes) {
-		t.Fatalf("step %d: %+v, unlimited %d, count %d, IDs %v; a recount gives %+v, %d, %d, %v", step, got, l.unlimited,
+		t.Fatalf("step %d: %+v, unlimited %d, count %d, IDs %v; a recount gives %+v, %d, %d, %v", step, got,
+			l.unlimited,
 			l.count(), ids, want, unlimited, len(m.volumes)+making, counting)
 	}
 }
@@ -469,7 +474,7 @@ func TestDoubtKeepsThePromise(t *testing.T) {
 	for doubtful, want := range map[bool]int64{true: 9 * gibibyte, false: 99 * gibibyte} {
 		l.Put("pvc-1", Volume{Bytes: 90 * gibibyte, QuotaID: 7, Doubtful: doubtful})
 		l.Observe(gibibyte, nil)
-		if room := l.Totals(space).Room; room != want {
+		if room := l.Totals(space).Growable; room != want {
 			t.Errorf("doubtful %v: room %d, want %d", doubtful, room, want)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// askAgain is how long an answer of the Kubernetes API is good for, and afterSilence how soon it is asked again when
-	// it did not answer: pools that cannot be used are looked at every few seconds and at every call, and must not list
-	// all PersistentVolumes each time.
+	// askAgain is how long an answer of the Kubernetes API is good for, and afterSilence how soon it is asked again
+	// when it did not answer: pools that cannot be used are looked at every few seconds and at every call, and must not
+	// list all PersistentVolumes each time.
 	askAgain, afterSilence = 30 * time.Second, 5 * time.Second
 )
 
@@ -86,7 +86,7 @@ func (s *Set) listed(ctx context.Context) ([]nodeapi.PersistentVolume, error) {
 
 // ask asks the cluster about a pool that is new to this node. lacking are volumes that ought to be in it.
 func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) (_ guard.Decision, lacking []string) {
-	if d.Action == guard.StayAside && p.known().asked {
+	if d.Action == guard.Skip && p.known().asked {
 		return d, nil
 	}
 	pvs, err := p.set.listed(ctx)
@@ -100,7 +100,7 @@ func (p *Pool) ask(ctx context.Context, d guard.Decision, f guard.Facts) (_ guar
 			wanted = append(wanted, pv.Handle)
 		}
 	}
-	if d.Action == guard.StayAside {
+	if d.Action == guard.Skip {
 		p.update(func(s *state) { s.asked, s.served = true, len(wanted) > 0 })
 		if len(wanted) == 0 {
 			return d, nil

@@ -86,8 +86,8 @@ func (p *Pool) empty() (err error) {
 	}
 	if len(has) > 0 {
 		slices.Sort(has)
-		return fmt.Errorf("%w: pool %s still has volumes in %s/csi: %s; delete their claims first, or move what belongs "+
-			"to nobody away", ErrPresent, p.spec.Name, p.spec.Path, abridge.Names(slices.Compact(has)))
+		return fmt.Errorf("%w: pool %s still has volumes in %s/csi: %s; delete their claims first, or move what "+
+			"belongs to nobody away", ErrPresent, p.spec.Name, p.spec.Path, abridge.Names(slices.Compact(has)))
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ func TestMountGuard(t *testing.T) {
 	if len(absent) != 1 || !strings.Contains(absent[0], "pool other: /other holds no csi/.hpp/pool.json") {
 		t.Errorf("absent: %v", absent)
 	}
-	if err := n.use(t, "other"); !errors.Is(err, ErrAbsent) || !strings.Contains(err.Error(), "driver pool forget other") {
+	if err := n.use(t, "other"); !errors.Is(err, ErrAbsent) ||
+		!strings.Contains(err.Error(), "driver pool forget other") {
 		t.Errorf("use: %v", err)
 	}
 	if n.events.count("PoolAbsent") != 1 || len(n.volumes()) > 0 {
@@ -145,7 +146,8 @@ func TestAdoptionWithoutSomeVolumes(t *testing.T) {
 	n := restart(t, first.memory, local())
 	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", "local"))
 	n.is(t, "local", true, "")
-	if id := n.status(t, "local").ID; id != first.status(t, "local").ID || !slices.Equal(n.volumes(), []string{"pvc-1"}) {
+	if id := n.status(t, "local").ID; id != first.status(t, "local").ID ||
+		!slices.Equal(n.volumes(), []string{"pvc-1"}) {
 		t.Errorf("adopted %s with %v", id, n.volumes())
 	}
 	want := "VolumesMissing: pool local: adopted for its identity, without volumes that PersistentVolumes name: pvc-2"
@@ -456,7 +458,7 @@ func TestChangedUnderAnOperation(t *testing.T) {
 	if got := n.Untracked(); !slices.Equal(got["local"], []string{"pvc-1"}) {
 		t.Errorf("untracked: %v", got)
 	}
-	must(t, n.Use(t.Context(), "local", func(o *Open) error { o.Tracked("pvc-1"); return nil }))
+	must(t, n.Use(t.Context(), "local", func(o *Open) error { o.MarkTracked("pvc-1"); return nil }))
 	if got := n.Untracked(); len(got) > 0 {
 		t.Errorf("untracked: %v", got)
 	}

@@ -249,7 +249,7 @@ func (n *node) volume(t *testing.T, pool string, r store.Record) {
 	err := n.Use(t.Context(), pool, func(o *Open) error {
 		err := errors.Join(o.Disk.Mkdir(r.ID, 0o700), store.Add(o.Disk, r), o.Disk.Sync("."))
 		if err == nil {
-			_, err = o.Enter(r)
+			_, err = o.Reconcile(r)
 		}
 		return err
 	})

@@ -126,6 +126,6 @@ func (p *Pool) why(d guard.Decision) string {
 
 // served says what becomes of a pool that left the configuration.
 func (p *Pool) served() string {
-	return fmt.Sprintf("the configuration no longer has it: its volumes at %s are served, no new ones are made; put it "+
-		"back, or once its volumes are deleted: driver pool forget %s", p.spec.Path, p.spec.Name)
+	return fmt.Sprintf("the configuration no longer has it: its volumes at %s are served, no new ones are made; put "+
+		"it back, or once its volumes are deleted: driver pool forget %s", p.spec.Path, p.spec.Name)
 }

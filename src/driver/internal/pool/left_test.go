@@ -57,7 +57,8 @@ func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 		t.Errorf("a volume of %d could be made", largest)
 	}
 	err := n.reserve(t, "local")
-	if !errors.Is(err, ledger.ErrClosed) || !strings.Contains(err.Error(), "the configuration no longer has pool local") {
+	const want = "the configuration no longer has pool local"
+	if !errors.Is(err, ledger.ErrClosed) || !strings.Contains(err.Error(), want) {
 		t.Errorf("a new volume: %v", err)
 	}
 	n.SetNodeLabels(map[string]string{"disk": "nvme"})
@@ -251,10 +252,10 @@ func TestAMemoryOfAnOlderDriver(t *testing.T) {
 // TestASharedPoolThatLeft serves what its marker is, and clears nothing for others.
 func TestASharedPoolThatLeft(t *testing.T) {
 	n := join(t, newMemory(), everybodys())
-	n.tell(guard.Told{Make: true, Owner: ours})
+	n.expect(guard.Expected{Make: true, Owner: ours})
 	n.check(t)
 	id := n.status(t, "everybodys").ID
-	n.tell(guard.Told{ID: id, Owner: ours})
+	n.expect(guard.Expected{ID: id, Owner: ours})
 	n.check(t)
 	n.volume(t, "everybodys", store.Record{ID: "pvc-1"})
 	n = join(t, n.memory.Crash())
@@ -263,10 +264,10 @@ func TestASharedPoolThatLeft(t *testing.T) {
 	if s := n.status(t, "everybodys"); !s.Shared || s.Volumes != 1 {
 		t.Errorf("%+v", s)
 	}
-	n.tell(guard.Told{ID: "BBBB", Owner: ours})
+	n.expect(guard.Expected{ID: "BBBB", Owner: ours})
 	n.check(t)
 	n.wants(t, "everybodys", false, "MarkerDiffers")
-	n.tell(guard.Told{ID: id, Owner: ours})
+	n.expect(guard.Expected{ID: id, Owner: ours})
 	n.is(t, "everybodys", true, NotConfigured)
 }
 

@@ -17,7 +17,7 @@ var ErrOtherCluster = errors.New("pool is of another cluster")
 
 // owner is this cluster, as the controller says it, or has said it; "" where that is not known.
 func (p *Pool) owner() string {
-	return cmp.Or(p.told().Owner, p.set.remembered(p.spec.Name).Owner)
+	return cmp.Or(p.expected().Owner, p.set.remembered(p.spec.Name).Owner)
 }
 
 // openOwn is guard.Open for a pool that is not another cluster's now.
@@ -32,19 +32,19 @@ func (p *Pool) openOwn(id string) (disk.FS, *guard.Marker, error) {
 // owned reports whether what is deleted in a pool may go for good. Of a shared one the controller must have said that:
 // what this node remembers may be of a cluster that it was in before, which kept it for longer.
 func (p *Pool) owned(o *Open) bool {
-	ours := p.told().Owner
+	ours := p.expected().Owner
 	return !p.shared() || p.set.Alone || (ours != "" && o.marker.Owner == ours)
 }
 
 // own notes in the marker of an open shared pool which cluster it belongs to, where no driver has yet.
 func (p *Pool) own(o *Open) {
-	told := p.told()
-	if !p.shared() || told.Owner == "" || told.ID != o.marker.ID || p.known().space.ReadOnly {
+	expected := p.expected()
+	if !p.shared() || expected.Owner == "" || expected.ID != o.marker.ID || p.known().space.ReadOnly {
 		return
 	}
 	err := p.note(o.marker.ID)
 	if o.marker.Owner == "" && err == nil {
-		err = stampOwner(o.Disk, told)
+		err = stampOwner(o.Disk, expected)
 	}
 	if err != nil {
 		p.log.Warn("cannot note which cluster a shared pool belongs to", logging.KeyError, err)
@@ -52,12 +52,12 @@ func (p *Pool) own(o *Open) {
 }
 
 // stampOwner writes the owner into a marker that names none.
-func stampOwner(d disk.FS, told guard.Told) error {
+func stampOwner(d disk.FS, expected guard.Expected) error {
 	m, err := guard.ReadMarker(d)
-	if err != nil || m == nil || m.ID != told.ID || m.Owner != "" {
+	if err != nil || m == nil || m.ID != expected.ID || m.Owner != "" {
 		return err
 	}
-	m.Owner = told.Owner
+	m.Owner = expected.Owner
 	return m.Write(d, disk.ReplaceFile)
 }
 
@@ -69,7 +69,7 @@ func (s *Set) Take(ctx context.Context, name, from string) error {
 		return fmt.Errorf("%w: storagePool %q; configured are: %s", ErrUnknown, name, s.names())
 	case !p.shared():
 		return fmt.Errorf("%w: pool %s has scope node, and belongs to its node", ErrPresent, name)
-	case p.told().Owner == "":
+	case p.expected().Owner == "":
 		return fmt.Errorf("%w: pool %s: the controller has not said yet which cluster this is; see that this node is "+
 			"connected to it", ErrAbsent, name)
 	}
@@ -87,7 +87,7 @@ func (p *Pool) take(from string) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	m, err := guard.ReadMarker(d)
-	ours := p.told().Owner
+	ours := p.expected().Owner
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %s/csi/%s cannot be used: %w", ErrAbsent, p.spec.Path, disk.MarkerFile, err)

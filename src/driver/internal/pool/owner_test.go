@@ -39,10 +39,10 @@ func of(t *testing.T, memory *disktest.Disk, cluster, name string, retention tim
 func inUse(t *testing.T, memory *disktest.Disk, cluster string) (n *node, id string) {
 	t.Helper()
 	n = of(t, memory, cluster, "a", 72*time.Hour)
-	n.tell(guard.Told{Make: true, Owner: cluster})
+	n.expect(guard.Expected{Make: true, Owner: cluster})
 	n.check(t)
 	id = n.status(t, "everybodys").ID
-	n.tell(guard.Told{ID: id, Owner: cluster})
+	n.expect(guard.Expected{ID: id, Owner: cluster})
 	n.check(t)
 	n.wants(t, "everybodys", true, "")
 	for _, volume := range []string{"pvc-1", "pvc-2"} {
@@ -87,12 +87,13 @@ func TestAnotherClustersPool(t *testing.T) {
 	before := tree(t, memory)
 	second := of(t, memory, ours, "a", 0) // the node has the same name
 	second.clock.pass(1000 * time.Hour)
-	for _, told := range []guard.Told{
-		{Make: true, Owner: ours}, {ID: id, Owner: ours}, {ID: id, Owner: ours, Gone: []string{"a", "b"}}, {Owner: ours},
+	for _, expected := range []guard.Expected{
+		{Make: true, Owner: ours}, {ID: id, Owner: ours}, {ID: id, Owner: ours, Gone: []string{"a", "b"}},
+		{Owner: ours},
 	} {
-		second.tell(told)
+		second.expect(expected)
 		for range 3 {
-			second.clock.pass(catchUpInterval)
+			second.clock.pass(rescanInterval)
 			second.check(t)
 			second.find("everybodys").Purge(t.Context())
 		}
@@ -128,14 +129,14 @@ func TestTake(t *testing.T) {
 		}
 	}
 	refused(theirs, ErrAbsent, "the controller has not said yet")
-	second.tell(guard.Told{Make: true, Owner: ours})
+	second.expect(guard.Expected{Make: true, Owner: ours})
 	second.check(t)
 	for _, from := range []string{"", ours, "nobody", strings.Repeat("x", 1<<20)} {
 		refused(from, ErrOtherCluster, "belongs to "+theirs)
 	}
 	must(t, second.Take(t.Context(), "everybodys", theirs))
 	refused(theirs, ErrPresent, "belongs to no other cluster")
-	second.tell(guard.Told{ID: id, Owner: ours})
+	second.expect(guard.Expected{ID: id, Owner: ours})
 	second.is(t, "everybodys", true, "")
 	if s := second.status(t, "everybodys"); s.Volumes != 1 || s.ID != id {
 		t.Errorf("%+v", s)
@@ -169,7 +170,7 @@ func TestAnOlderDriversPool(t *testing.T) {
 	memory := newMemory()
 	memory.AddFile("/other/csi/.hpp/pool.json", []byte(`{"version":2,"id":"AAAA"}`))
 	n := of(t, memory, ours, "a", 0)
-	n.tell(guard.Told{ID: "AAAA"}) // an older controller
+	n.expect(guard.Expected{ID: "AAAA"}) // an older controller
 	n.check(t)
 	n.is(t, "everybodys", true, "")
 	n.volume(t, "everybodys", store.Record{ID: "pvc-1", OnDelete: store.Trash})
@@ -178,7 +179,7 @@ func TestAnOlderDriversPool(t *testing.T) {
 	if left := n.inTrash(t, "everybodys"); len(left) != 1 {
 		t.Errorf("purged before anybody knew whose it is: %v", left)
 	}
-	n.tell(guard.Told{ID: "AAAA", Owner: ours})
+	n.expect(guard.Expected{ID: "AAAA", Owner: ours})
 	n.check(t)
 	if m := marker(t, memory); m.Owner != ours || m.ID != "AAAA" {
 		t.Errorf("the marker became %+v", m)
@@ -188,7 +189,7 @@ func TestAnOlderDriversPool(t *testing.T) {
 		t.Errorf("not purged: %v", left)
 	}
 	other := of(t, memory, theirs, "a", 0)
-	other.tell(guard.Told{ID: "AAAA", Owner: theirs})
+	other.expect(guard.Expected{ID: "AAAA", Owner: theirs})
 	other.is(t, "everybodys", false, guard.OtherCluster)
 	if m := marker(t, memory); m.Owner != ours {
 		t.Errorf("the marker became %+v", m)
@@ -212,7 +213,7 @@ func TestDamagedOwners(t *testing.T) {
 		content := `{"version":2,"id":"AAAA","owner":` + owner + `}`
 		memory.AddFile("/other/csi/.hpp/pool.json", []byte(content))
 		n := of(t, memory, ours, "a", 0)
-		n.tell(guard.Told{Make: true, Owner: ours})
+		n.expect(guard.Expected{Make: true, Owner: ours})
 		n.is(t, "everybodys", false, "MarkerUnusable")
 		if s := n.status(t, "everybodys"); !strings.Contains(s.Message, "damaged") {
 			t.Errorf("owner %s: %s", owner, s.Message)

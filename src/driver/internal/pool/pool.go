@@ -28,8 +28,8 @@ type Pool struct {
 	log    *slog.Logger
 	left   bool // the configuration no longer has it; spec is what the node remembers
 
-	// use is locked shared while an operation has the pool open, exclusively while it is recovered; refreshing while it is
-	// decided whether the pool can be used.
+	// use is locked shared while an operation has the pool open, exclusively while it is recovered; refreshing while it
+	// is decided whether the pool can be used.
 	use        sync.RWMutex
 	refreshing sync.Mutex
 	givenUp    atomic.Int32 // calls that Within has left
@@ -58,10 +58,11 @@ type state struct {
 	cleanDue            time.Time // what interrupted creates left: when removing it is tried again
 	cleanPause          time.Duration
 
-	// unconfirmed reports that this node has taken a shared pool into use and was not told since that it is the right one.
+	// unconfirmed reports that this node has taken a shared pool into use and was not told since that it is the right
+	// one.
 	unconfirmed bool
-	rooms       []string  // of a shared pool: other nodes that have one
-	catchUpDue  time.Time // when it is looked at again
+	otherNodes  []string  // that have directories of their own in a shared pool
+	rescanDue   time.Time // when it is looked at again
 }
 
 // known is a snapshot of the state.
@@ -135,9 +136,9 @@ func (o *Open) Enforcement(id string) quota.Enforcement {
 	return quota.None
 }
 
-// Enter takes a volume into the ledger as it is on the disk now, and sees that its limit is that of its record. What
-// was promised to it stays promised after an error.
-func (o *Open) Enter(r store.Record) (ledger.Volume, error) {
+// Reconcile takes a volume into the ledger as it is on the disk now, and sees that its limit is that of its record.
+// What was promised to it stays promised after an error.
+func (o *Open) Reconcile(r store.Record) (ledger.Volume, error) {
 	v := recovery.Volume(r)
 	var err error
 	if r.QuotaID != 0 && o.Backend.Enforces() && r.Backend == o.Backend.Name {
@@ -154,8 +155,8 @@ func (o *Open) Enter(r store.Record) (ledger.Volume, error) {
 	return v, err
 }
 
-// Tracked says that a directory is no longer untracked.
-func (o *Open) Tracked(id string) {
+// MarkTracked says that a directory is no longer untracked.
+func (o *Open) MarkTracked(id string) {
 	o.pool.update(func(s *state) {
 		s.report.Untracked = slices.DeleteFunc(
 			slices.Clone(s.report.Untracked), func(other string) bool { return other == id },

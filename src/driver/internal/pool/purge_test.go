@@ -65,8 +65,8 @@ func TestADeepTreeIsPurged(t *testing.T) {
 	t.Parallel()
 	const (
 		depth = 50_000
-		// A slice has 250 steps at least. A removal goes 62 directories down and up again in some 130 steps, and loses less
-		// than that at the end of a slice.
+		// A slice has 250 steps at least. A removal goes 62 directories down and up again in some 130 steps, and loses
+		// less than that at the end of a slice.
 		most = depth/62*130/(250-130) + 1
 	)
 	spec := local()
@@ -95,7 +95,8 @@ func TestADeepTreeIsPurged(t *testing.T) {
 		}
 		n.clock.pass(interval)
 		p.Check(t.Context())
-		if s := n.status(t, "local"); !s.Served() || s.Reason != "" || !s.Seen.Equal(n.clock.Now()) || s.TrashEntries == 0 {
+		if s := n.status(t, "local"); !s.Served() || s.Reason != "" || !s.Seen.Equal(n.clock.Now()) ||
+			s.TrashEntries == 0 {
 			t.Fatalf("slice %d: %+v", slice, s)
 		}
 		if slice > most {

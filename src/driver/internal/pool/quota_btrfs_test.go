@@ -46,7 +46,7 @@ func (n *node) enforced(t *testing.T, id string) store.Record {
 		if err := store.Add(o.Disk, r); err != nil {
 			return err
 		}
-		v, err := o.Enter(r)
+		v, err := o.Reconcile(r)
 		if !v.Counted {
 			t.Errorf("%+v", v)
 		}

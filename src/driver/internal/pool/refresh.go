@@ -69,7 +69,7 @@ func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
 	if err != nil {
 		return guard.Decision{}, f, err
 	}
-	f.Remembered, f.Told, f.Owner = p.set.remembered(p.spec.Name), p.told(), p.owner()
+	f.Remembered, f.Expected, f.Owner = p.set.remembered(p.spec.Name), p.expected(), p.owner()
 	f.Selected = p.known().served || p.ledger.Selected()
 	f.Unlabelled = len(p.spec.NodeSelector) > 0 && !p.set.labelled.Load()
 	f.SamePool = p.sameAs(f.Marker)
@@ -138,7 +138,7 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 	}
 	m := guard.Marker{Version: guard.MarkerVersion, ID: rand.Text(), FSID: f.FSID, Created: p.set.Now().UTC()}
 	if p.shared() {
-		m.Owner = p.told().Owner
+		m.Owner = p.expected().Owner
 	}
 	if _, err := p.detect(d, m, true); err != nil {
 		return "", err
@@ -151,8 +151,8 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 		return "", guard.Refused("Changing", "another node takes %s into use; it is looked at again", p.spec.Path)
 	}
 	if err == nil && f.FSType == "overlay" {
-		p.warning("PoolOnOverlay", "%s is on an overlay, such as a container's root or a live system's: its volumes may be "+
-			"gone with that; mount a disk there", p.spec.Path)
+		p.warning("PoolOnOverlay", "%s is on an overlay, such as a container's root or a live system's: its volumes "+
+			"may be gone with that; mount a disk there", p.spec.Path)
 	}
 	return m.ID, err
 }
@@ -265,7 +265,7 @@ func ensureLayout(d disk.FS) error {
 		}
 	}
 	for _, dir := range []string{disk.MetaDir, disk.VolumesDir, disk.StagingDir, disk.TrashDir} {
-		for _, on := range []disk.FS{disk.Whole(d), d} { // of a shared pool, the rooms of all nodes and this node's own
+		for _, on := range []disk.FS{disk.AllNodes(d), d} { // of a shared pool, those of all nodes and this node's own
 			if err := on.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("make csi/%s: %w", dir, err)
 			}
@@ -278,7 +278,7 @@ func ensureLayout(d disk.FS) error {
 		return err
 	}
 	if disk.IsShared(d) {
-		if err := disk.SyncAll(disk.Whole(d), disk.StagingDir, disk.TrashDir); err != nil {
+		if err := disk.SyncAll(disk.AllNodes(d), disk.StagingDir, disk.TrashDir); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ type PVs interface {
 	List(ctx context.Context) ([]nodeapi.PersistentVolume, error)
 }
 
-// Events are told to people on the Node object.
+// Events are for people, on the Node object.
 type Events interface {
 	Normal(reason, message string)
 	Warning(reason, message string)
@@ -56,7 +56,8 @@ type Config struct {
 	Now    func() time.Time
 	// Synchronised reports whether the kernel calls the clock so.
 	Synchronised func() bool
-	// Node names this node's room in shared pools. Without a controller, Alone, it takes them into use by itself.
+	// Node names this node's directories in shared pools. Without a controller, Alone, it takes them into use by
+	// itself.
 	Node  string
 	Alone bool
 	// SystemPaths are the host's paths whose filesystems are no pool's own: /, the kubelet's and the state directory.
@@ -78,7 +79,7 @@ type Set struct {
 
 	mu        sync.Mutex
 	memory    map[string]guard.Remembered // of pools that the configuration does not have too
-	told      map[string]guard.Told       // of shared pools
+	expected  map[string]guard.Expected   // of shared pools
 	listeners []chan struct{}
 }
 
@@ -132,7 +133,7 @@ func (s *Set) Use(ctx context.Context, name string, do func(*Open) error) error 
 	}
 	if o == nil {
 		now, kind := p.known().now, ErrAbsent
-		if now.Action == guard.StayAside {
+		if now.Action == guard.Skip {
 			kind = ErrNotHere
 		}
 		return fmt.Errorf("%w: pool %s: %s", kind, name, p.why(now))

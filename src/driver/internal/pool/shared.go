@@ -17,45 +17,45 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
-// catchUpInterval is how often a shared pool is looked through for what other nodes have made and removed.
-const catchUpInterval = 30 * time.Second
+// rescanInterval is how often a shared pool is looked through for what other nodes have made and removed.
+const rescanInterval = 30 * time.Second
 
 func (p *Pool) shared() bool { return p.spec.Shared() }
 
-// Tell takes note of what the controller says of shared pools, by name. It replaces what it said before.
-func (s *Set) Tell(told map[string]guard.Told) {
+// SetExpected takes note of what the controller says of shared pools, by name. It replaces what it said before.
+func (s *Set) SetExpected(expected map[string]guard.Expected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = told
+	s.expected = expected
 }
 
-func (p *Pool) told() guard.Told {
+func (p *Pool) expected() guard.Expected {
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
-	told := p.set.told[p.spec.Name]
-	told.Make = told.Make || p.set.Alone
-	return told
+	expected := p.set.expected[p.spec.Name]
+	expected.Make = expected.Make || p.set.Alone
+	return expected
 }
 
 // Twins are the other nodes that show the marker of a pool which is not shared, as the controller sees it.
 func (s *Set) Twins(name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told[name].Twins
+	return s.expected[name].Twins
 }
 
 // expects reports whether a pool's id is not another one than the controller says.
 func (s *Set) expects(name, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told := s.told[name].ID
-	return told == "" || told == id
+	expected := s.expected[name].ID
+	return expected == "" || expected == id
 }
 
 // awaitConfirmation reports whether a pool was taken into use that the controller has not confirmed. No volume is made
 // there until it has: another controller may have let another node make the pool.
 func (p *Pool) awaitConfirmation(id string, f guard.Facts) bool {
-	if id == "" || !p.shared() || p.left || p.set.Alone || f.Told.ID != "" {
+	if id == "" || !p.shared() || p.left || p.set.Alone || f.Expected.ID != "" {
 		return false
 	}
 	p.ledger.Close("waiting for the controller to say that all nodes have this filesystem")
@@ -66,48 +66,49 @@ func (p *Pool) awaitConfirmation(id string, f guard.Facts) bool {
 func (s *Set) idsOf(name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return []string{s.memory[name].ID, s.told[name].ID}
+	return []string{s.memory[name].ID, s.expected[name].ID}
 }
 
-// inherited forgets that a node is gone whose room was cleared: it may return, and the controller be away then.
-func (p *Pool) inherited(node string) {
+// clearGone forgets that a node is gone whose directories were cleared: it may return, and the controller be away then.
+func (p *Pool) clearGone(node string) {
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
-	told := p.set.told[p.spec.Name]
-	told.Gone = slices.DeleteFunc(slices.Clone(told.Gone), func(gone string) bool { return gone == node })
-	p.set.told[p.spec.Name] = told
+	expected := p.set.expected[p.spec.Name]
+	expected.Gone = slices.DeleteFunc(slices.Clone(expected.Gone), func(gone string) bool { return gone == node })
+	p.set.expected[p.spec.Name] = expected
 }
 
-// catchUp takes note of what other nodes have done in an open shared pool, if that is due.
-func (p *Pool) catchUp(ctx context.Context, o *Open) {
-	if !p.shared() || p.set.Now().Before(p.known().catchUpDue) {
+// rescan takes note of what other nodes have done in an open shared pool, if that is due.
+func (p *Pool) rescan(ctx context.Context, o *Open) {
+	if !p.shared() || p.set.Now().Before(p.known().rescanDue) {
 		return
 	}
-	rooms, err := disk.OtherRooms(o.Disk)
+	others, err := disk.OtherNodes(o.Disk)
 	if err == nil {
-		err = cmp.Or(p.count(o), p.keepRoom(o.Disk))
+		err = cmp.Or(p.resyncLedger(o), p.ensureNodeDirs(o.Disk))
 	}
 	if err != nil {
 		p.log.Warn("cannot see what other nodes have done in a shared pool", logging.KeyError, err)
 	}
-	for _, node := range p.told().Gone {
-		if !slices.Contains(rooms, node) || p.known().space.ReadOnly || !p.owned(o) {
+	for _, node := range p.expected().Gone {
+		if !slices.Contains(others, node) || p.known().space.ReadOnly || !p.owned(o) {
 			continue
 		}
-		if err := p.inherit(ctx, o, node); err != nil {
-			p.log.Warn("cannot clear what a node has left in a shared pool", logging.KeyNode, node, logging.KeyError, err)
+		if err := p.recoverNodeDir(ctx, o, node); err != nil {
+			p.log.Warn("cannot clear what a node has left in a shared pool", logging.KeyNode, node, logging.KeyError,
+				err)
 			continue
 		}
-		p.inherited(node)
+		p.clearGone(node)
 		p.log.Info("cleared what a node had left in a shared pool", logging.KeyNode, node)
-		rooms = slices.DeleteFunc(rooms, func(room string) bool { return room == node })
+		others = slices.DeleteFunc(others, func(other string) bool { return other == node })
 	}
-	p.update(func(s *state) { s.rooms, s.catchUpDue = rooms, p.set.Now().Add(catchUpInterval) })
+	p.update(func(s *state) { s.otherNodes, s.rescanDue = others, p.set.Now().Add(rescanInterval) })
 }
 
-// keepRoom makes this node's room again where somebody has removed it.
-func (p *Pool) keepRoom(d disk.FS) error {
-	for _, dir := range rooms() {
+// ensureNodeDirs makes this node's own directories again where somebody has removed them.
+func (p *Pool) ensureNodeDirs(d disk.FS) error {
+	for _, dir := range nodeDirs() {
 		if _, err := d.Stat(dir); errors.Is(err, fs.ErrNotExist) && !p.known().space.ReadOnly {
 			return ensureLayout(d)
 		}
@@ -115,8 +116,8 @@ func (p *Pool) keepRoom(d disk.FS) error {
 	return nil
 }
 
-// count makes the ledger one of all volumes.
-func (p *Pool) count(o *Open) error {
+// resyncLedger makes the ledger one of all volumes.
+func (p *Pool) resyncLedger(o *Open) error {
 	before := map[string]bool{} // what is made from now on is not missing
 	p.ledger.Each(func(id string, _ ledger.Volume) { before[id] = true })
 	placed, _, err := store.List(o.Disk)
@@ -141,36 +142,37 @@ func (p *Pool) count(o *Open) error {
 	return nil
 }
 
-// inherit recovers what a node has left that will not come back, takes over its trash, and removes its room.
-func (p *Pool) inherit(ctx context.Context, o *Open, node string) error {
-	room := disk.RoomOf(o.Disk, node)
-	for _, dir := range rooms() { // one of them may be missing
-		if err := room.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+// recoverNodeDir recovers what a node has left that will not come back, adopts its trash, and removes its directories.
+func (p *Pool) recoverNodeDir(ctx context.Context, o *Open, node string) error {
+	left := disk.NodeView(o.Disk, node)
+	for _, dir := range nodeDirs() { // one of them may be missing
+		if err := left.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	_, err := recovery.Run(ctx, store.Pool{Disk: room, Limits: o.Limits, Backend: o.Backend, Log: p.log})
+	_, err := recovery.Run(ctx, store.Pool{Disk: left, Limits: o.Limits, Backend: o.Backend, Log: p.log})
 	if err != nil {
 		return err
 	}
-	entries, err := room.ReadDir(disk.TrashDir)
+	entries, err := left.ReadDir(disk.TrashDir)
 	for i := 0; i < len(entries) && err == nil; i++ {
-		err = p.takeOver(o.Disk, room, path.Join(disk.TrashDir, entries[i].Name), node)
+		err = p.adoptTrash(o.Disk, left, path.Join(disk.TrashDir, entries[i].Name), node)
 	}
-	for _, dir := range rooms() {
-		err = cmp.Or(err, room.Remove(dir))
+	for _, dir := range nodeDirs() {
+		err = cmp.Or(err, left.Remove(dir))
 	}
 	return err
 }
 
-func rooms() []string { return []string{disk.TrashDir, disk.StagingDir} }
+func nodeDirs() []string { return []string{disk.TrashDir, disk.StagingDir} }
 
-// takeOver moves something from another room to the same place in this node's, which has its own spare directory.
-func (p *Pool) takeOver(own, room disk.FS, name, node string) error {
+// adoptTrash moves an entry of another node's trash to the same place in this node's, which has its own spare
+// directory.
+func (p *Pool) adoptTrash(own, from disk.FS, name, node string) error {
 	dir, base := path.Split(name)
-	err := disk.Whole(own).Rename(path.Join(dir, node, base), path.Join(dir, p.set.Node, base))
+	err := disk.AllNodes(own).Rename(path.Join(dir, node, base), path.Join(dir, p.set.Node, base))
 	if errors.Is(err, fs.ErrExist) && base == store.SpareName {
-		return room.Remove(name)
+		return from.Remove(name)
 	}
 	return err
 }

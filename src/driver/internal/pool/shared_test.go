@@ -33,32 +33,34 @@ func newMemory() *disktest.Disk {
 	return memory
 }
 
-func (n *node) tell(told guard.Told) { n.Tell(map[string]guard.Told{"everybodys": told}) }
+func (n *node) expect(expected guard.Expected) {
+	n.SetExpected(map[string]guard.Expected{"everybodys": expected})
+}
 
 func TestASharedPoolIsWhatTheControllerSays(t *testing.T) {
 	n := join(t, newMemory(), everybodys())
 	n.check(t)
-	n.wants(t, "everybodys", false, guard.Untold)
+	n.wants(t, "everybodys", false, guard.IdentityUnknown)
 	if absent := n.Absent(); len(absent) != 1 || !strings.Contains(absent[0], "everybodys") {
 		t.Errorf("absent are %q: a volume may be in the pool that this node does not see", absent)
 	}
-	n.tell(guard.Told{Make: true})
+	n.expect(guard.Expected{Make: true})
 	n.check(t)
 	n.wants(t, "everybodys", true, NoNewVolumes) // another controller may have let another node make it
 	id, changed := n.status(t, "everybodys").ID, n.Changed()
-	n.tell(guard.Told{ID: id})
+	n.expect(guard.Expected{ID: id})
 	n.check(t)
 	n.wants(t, "everybodys", true, "")
 	if len(changed) == 0 {
-		t.Error("nobody was told that volumes can be made")
+		t.Error("nobody was expected that volumes can be made")
 	}
-	n.tell(guard.Told{ID: "AAAA"})
+	n.expect(guard.Expected{ID: "AAAA"})
 	n.check(t)
 	n.wants(t, "everybodys", false, "MarkerDiffers")
-	n.tell(guard.Told{ID: id})
+	n.expect(guard.Expected{ID: id})
 	n.check(t)
 	n.wants(t, "everybodys", true, "")
-	n.Tell(nil) // another controller, which has not said anything yet
+	n.SetExpected(nil) // another controller, which has not said anything yet
 	n.check(t)
 	n.wants(t, "everybodys", true, "")
 }
@@ -66,7 +68,7 @@ func TestASharedPoolIsWhatTheControllerSays(t *testing.T) {
 func TestAnEmptyFilesystemIsNotWhatOthersHave(t *testing.T) {
 	memory := newMemory()
 	n := join(t, memory, everybodys())
-	n.tell(guard.Told{ID: "AAAA"})
+	n.expect(guard.Expected{ID: "AAAA"})
 	n.check(t)
 	n.wants(t, "everybodys", false, "MarkerMissing")
 	if info, err := memory.Inspect("/other"); err != nil || info.CSI {
@@ -80,14 +82,14 @@ func TestTwoSharedPoolsInOneDirectory(t *testing.T) {
 	second := everybodys()
 	second.Name, second.Path = "second", "/again"
 	n := join(t, memory, everybodys(), second)
-	n.Tell(map[string]guard.Told{"everybodys": {Make: true}, "second": {Make: true}})
+	n.SetExpected(map[string]guard.Expected{"everybodys": {Make: true}, "second": {Make: true}})
 	n.check(t)
 	n.wants(t, "everybodys", true, NoNewVolumes)
 	n.wants(t, "second", false, "SameDirectory")
 	id := n.status(t, "everybodys").ID
 	joining := join(t, memory, second, everybodys())
 	joining.Set.memory = map[string]guard.Remembered{}
-	joining.Tell(map[string]guard.Told{"everybodys": {ID: id}, "second": {Make: true}})
+	joining.SetExpected(map[string]guard.Expected{"everybodys": {ID: id}, "second": {Make: true}})
 	joining.pools[1].Check(t.Context()) // the second first
 	joining.wants(t, "second", false, "SameDirectory")
 	joining.check(t)
@@ -97,12 +99,12 @@ func TestTwoSharedPoolsInOneDirectory(t *testing.T) {
 // TestAVolumeThatIsMissingKeepsNoNodeAway: what other nodes have is not a wrong disk.
 func TestAVolumeThatIsMissingKeepsNoNodeAway(t *testing.T) {
 	n := join(t, newMemory(), everybodys())
-	n.tell(guard.Told{Make: true})
+	n.expect(guard.Expected{Make: true})
 	n.check(t)
 	joining := join(t, n.memory, everybodys())
 	joining.Set.memory = map[string]guard.Remembered{}
 	joining.cluster.knows(nil, nodeapi.PersistentVolume{Name: "typo", Handle: "typo", Pool: "everybodys"})
-	joining.tell(guard.Told{ID: n.status(t, "everybodys").ID})
+	joining.expect(guard.Expected{ID: n.status(t, "everybodys").ID})
 	joining.check(t)
 	joining.wants(t, "everybodys", true, "")
 }
@@ -110,13 +112,13 @@ func TestAVolumeThatIsMissingKeepsNoNodeAway(t *testing.T) {
 // TestARoomIsMadeAgain: somebody has removed it while the node runs.
 func TestARoomIsMadeAgain(t *testing.T) {
 	n := join(t, newMemory(), everybodys())
-	n.tell(guard.Told{Make: true})
+	n.expect(guard.Expected{Make: true})
 	n.check(t)
 	beside, err := n.memory.Open("/other")
 	must(t, err)
 	must(t, beside.RemoveTree(t.Context(), ".hpp/trash/this", nil))
 	must(t, beside.Close())
-	n.clock.pass(catchUpInterval)
+	n.clock.pass(rescanInterval)
 	n.check(t)
 	beside, err = n.memory.Open("/other")
 	must(t, err)
@@ -127,7 +129,7 @@ func TestARoomIsMadeAgain(t *testing.T) {
 // TestWhatOthersDoIsCounted makes and removes a record beside the node.
 func TestWhatOthersDoIsCounted(t *testing.T) {
 	n := join(t, newMemory(), everybodys())
-	n.tell(guard.Told{Make: true})
+	n.expect(guard.Expected{Make: true})
 	n.check(t)
 	beside, err := n.memory.Open("/other")
 	must(t, err)
@@ -138,10 +140,10 @@ func TestWhatOthersDoIsCounted(t *testing.T) {
 	must(t, beside.Mkdir(".hpp/staging/b", 0o700))
 	wants := func(volumes int) {
 		t.Helper()
-		n.clock.pass(catchUpInterval)
+		n.clock.pass(rescanInterval)
 		n.check(t)
 		if got := n.status(t, "everybodys"); got.Volumes != volumes || !slices.Equal(got.NodeDirs, []string{"b"}) {
-			t.Errorf("%d volumes, rooms %v; want %d, and that of b", got.Volumes, got.NodeDirs, volumes)
+			t.Errorf("%d volumes, directories %v; want %d, and that of b", got.Volumes, got.NodeDirs, volumes)
 		}
 	}
 	wants(1)
@@ -153,7 +155,7 @@ func TestWhatOthersDoIsCounted(t *testing.T) {
 // volumes to wait for.
 func TestConfirmationIsAwaited(t *testing.T) {
 	n := join(t, newMemory(), everybodys())
-	n.tell(guard.Told{Make: true})
+	n.expect(guard.Expected{Make: true})
 	n.check(t)
 	n.memory.ReplaceByEmpty("/other/csi")
 	n.check(t)
@@ -178,9 +180,9 @@ func TestAnNFSClientThatRemembersWhatIsMissing(t *testing.T) {
 		memory := newMemory()
 		memory.SetFSType("/other", kind)
 		n := join(t, memory, everybodys())
-		n.tell(guard.Told{Make: true})
+		n.expect(guard.Expected{Make: true})
 		n.check(t)
-		n.tell(guard.Told{ID: n.status(t, "everybodys").ID})
+		n.expect(guard.Expected{ID: n.status(t, "everybodys").ID})
 		n.check(t)
 		if n.wants(t, "everybodys", true, ""); n.events.count("PoolMountOptions") != want {
 			t.Errorf("%s: events %q, want %d warnings", kind, n.events.all, want)

@@ -27,7 +27,7 @@ func (p *Pool) status() nodeapi.PoolStatus {
 	st := nodeapi.PoolStatus{
 		Name: p.spec.Name, Path: p.spec.Path, Selected: p.ledger.Selected(), ID: s.id, Configured: !p.left,
 		Used: p.set.remembered(p.spec.Name).Used(), Reason: s.now.Reason, Message: p.why(s.now), Inline: p.spec.Inline,
-		Shared: p.shared(), Waiting: s.now.Reason == guard.Untold, NodeDirs: s.rooms,
+		Shared: p.shared(), Waiting: s.now.Reason == guard.IdentityUnknown, NodeDirs: s.otherNodes,
 		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,
 		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest, TrashDue: s.trash.Due,
 	}
@@ -42,7 +42,7 @@ func (p *Pool) status() nodeapi.PoolStatus {
 		st.Reason, st.Message = NotConfigured, p.served()
 	}
 	st.Volumes, st.Promised, st.Uncounted = t.Volumes, t.Promised, t.Uncounted
-	st.Growable, st.Allocatable = t.Room, t.Largest
+	st.Growable, st.Allocatable = t.Growable, t.Largest
 	// Of what recovery found in trouble, that which was not deleted since.
 	st.Lost, st.Refused = p.ledger.Count(s.report.Lost), t.Refused+p.ledger.Count(s.report.Uncleared)
 	st.Untracked = len(s.report.Untracked)
@@ -67,8 +67,8 @@ func stateOf(p nodeapi.PoolStatus) string {
 func (s state) trouble(closed string) (reason, message string) {
 	switch {
 	case s.space.ReadOnly:
-		return ReadOnly, "its filesystem is read-only: volumes can be read, and none can be made or deleted; find out why " +
-			"in the node's kernel log"
+		return ReadOnly, "its filesystem is read-only: volumes can be read, and none can be made or deleted; find " +
+			"out why in the node's kernel log"
 	case closed != "":
 		return NoNewVolumes, closed
 	case s.lost:
@@ -78,14 +78,14 @@ func (s state) trouble(closed string) (reason, message string) {
 	}
 }
 
-// Capacity is the room in a pool, for growth too, and the largest volume that could be made there, in bytes. That is 0
+// Capacity is what volumes of a pool may grow by, and the largest volume that could be made there, in bytes. That is 0
 // where none can be made. Both are 0 where a quota that is required is off, because volumes do not grow there either,
 // and where the pool is absent or unknown, because an error would leave an old figure standing in the cluster.
-func (s *Set) Capacity(name string) (room, largest int64) {
+func (s *Set) Capacity(name string) (growable, largest int64) {
 	if p := s.find(name); p != nil {
 		if known := p.known(); known.id != "" {
 			t := p.ledger.Totals(known.space)
-			return t.Room, t.Largest
+			return t.Growable, t.Largest
 		}
 	}
 	return 0, 0

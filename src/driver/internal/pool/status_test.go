@@ -226,7 +226,8 @@ func TestQuotaRequired(t *testing.T) {
 	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	again := restart(t, n.memory, required)
 	again.is(t, "local", true, NoNewVolumes)
-	if room, largest := again.Capacity("local"); room+largest != 0 || !slices.Equal(again.volumes(), []string{"pvc-1"}) {
+	if room, largest := again.Capacity("local"); room+largest != 0 ||
+		!slices.Equal(again.volumes(), []string{"pvc-1"}) {
 		t.Errorf("capacity %d, %d, volumes %v", room, largest, again.volumes())
 	}
 	// A node that was installed anew has not used the pool, and nothing was ever enforced in it.

@@ -20,8 +20,8 @@ import (
 const (
 	// interval is how often pools are looked at: a change has to be published within 10 s.
 	interval = 2 * time.Second
-	// usageInterval is how old the reading of what volumes use may be, and usageShare how many times longer than a reading
-	// took the next one waits at least: it never costs more than 2 % of a core.
+	// usageInterval is how old the reading of what volumes use may be, and usageShare how many times longer than a
+	// reading took the next one waits at least: it never costs more than 2 % of a core.
 	usageInterval, usageShare = 5 * time.Second, 50
 )
 
@@ -70,9 +70,9 @@ func (p *Pool) Check(ctx context.Context) {
 	changed := err == nil && !quotaNow.Same(o.Backend) // in doubt it is not
 	p.readUsage(o)
 	p.own(o)
-	p.catchUp(ctx, o)
+	p.rescan(ctx, o)
 	o.close()
-	confirmed := p.known().unconfirmed && p.told().ID != ""
+	confirmed := p.known().unconfirmed && p.expected().ID != ""
 	if changed || confirmed || (turned && !readOnly) { // recovery may have met it read-only, and have done nothing
 		p.refresh(ctx)
 	} else if !readOnly {
@@ -195,7 +195,7 @@ func (p *Pool) announce(before, now guard.Decision) {
 	case guard.Refuse:
 		p.log.Error("pool is absent", logging.KeyReason, now.Reason, logging.KeyMessage, now.Message)
 		p.warning("PoolAbsent", "%s: %s", now.Reason, now.Message)
-	case guard.StayAside:
+	case guard.Skip:
 		p.log.Info("pool is not selected on this node")
 	default:
 		p.announcePresent()
@@ -225,8 +225,8 @@ func (p *Pool) announcePresent() {
 	}
 	if len(report.Uncounted) > 0 {
 		p.log.Warn("volumes are not held to their sizes", logging.KeyVolumes, report.Uncounted)
-		p.warning("VolumeNotEnforced", "the directory does not count to its volume's ID, because it was copied or restored, "+
-			"of: %s; once no pod uses it: driver volume enforce ID", abridge.Names(report.Uncounted))
+		p.warning("VolumeNotEnforced", "the directory does not count to its volume's ID, because it was copied or "+
+			"restored, of: %s; once no pod uses it: driver volume enforce ID", abridge.Names(report.Uncounted))
 	}
 	if len(report.Untracked) > 0 {
 		p.log.Info("untracked directories are left alone unless a PersistentVolume names them",
@@ -243,8 +243,8 @@ func (p *Pool) warn(f guard.Facts, lacking []string) {
 			abridge.Names(lacking))
 	}
 	if p.shared() && f.RemembersMissing && p.known().id == "" {
-		p.warning("PoolMountOptions", "%s is mounted without lookupcache=positive: this node remembers for up to a minute "+
-			"that a volume is not there which another node has made since; add that mount option", p.spec.Path)
+		p.warning("PoolMountOptions", "%s is mounted without lookupcache=positive: this node remembers for up to a "+
+			"minute that a volume is not there which another node has made since; add that mount option", p.spec.Path)
 	}
 }
 
@@ -264,7 +264,8 @@ func (p *Pool) announceReadOnly(readOnly bool) {
 	p.set.changed()
 	if readOnly {
 		p.log.Error("the pool's filesystem is read-only")
-		p.warning("PoolReadOnly", "the filesystem at %s is read-only; find out why in the node's kernel log", p.spec.Path)
+		p.warning("PoolReadOnly", "the filesystem at %s is read-only; find out why in the node's kernel log",
+			p.spec.Path)
 		return
 	}
 	p.log.Info("the pool's filesystem is writable")

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// maxDrift is by how much the wall clock may part from CLOCK_BOOTTIME before ages are doubted, longestDoubt how long
-	// they are at most, and syncLook how soon it is looked again whether the clock is synchronised.
+	// maxDrift is by how much the wall clock may part from CLOCK_BOOTTIME before ages are doubted, longestDoubt how
+	// long they are at most, and syncLook how soon it is looked again whether the clock is synchronised.
 	maxDrift, longestDoubt, syncLook = 10 * time.Minute, 24 * time.Hour, time.Minute
 	// clockFile is where the state directory keeps what is known of this boot's clock.
 	clockFile = "clock.json"

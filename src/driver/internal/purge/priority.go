@@ -17,8 +17,9 @@ func Idle(do func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread()                                                 // for good: the thread ends with the goroutine
-		_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ofThread, 0, idlePriority) // without it, removal is only less polite
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		// Where it is refused, removal is only less polite.
+		_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ofThread, 0, idlePriority)
 		do()
 	}()
 	<-done

@@ -23,19 +23,20 @@ import (
 )
 
 const (
-	// stepsPerSecond keeps a purge from starving the pods' own I/O: on the ext4 disk of docs/explanation/performance.md an
-	// unpaced removal runs at some 100,000 files a second, this leaves nine tenths of that.
+	// stepsPerSecond keeps a purge from starving the pods' own I/O: on the ext4 disk of docs/explanation/performance.md
+	// an unpaced removal runs at some 100,000 files a second, this leaves nine tenths of that.
 	stepsPerSecond = 10_000
 	// A slice ends after so many steps or so much time, whichever is first, but not before leastSteps, with which
 	// disk.Mover's RemoveTree makes progress however slow the disk is. The admin's umount waits no longer.
 	sliceSteps, sliceTime, leastSteps = 5_000, 500 * time.Millisecond, 250
 	// afterError is how soon an entry that cannot be purged is tried, and its error logged, again.
 	afterError = 10 * time.Minute
-	// retainedLook is how soon an entry that is to be retained is looked at again: its record may be edited by an admin.
+	// retainedLook is how soon an entry that is to be retained is looked at again: its record may be edited by an
+	// admin.
 	retainedLook = time.Hour
-	// whileBusy is how soon a limit is tried again to which the filesystem counts removed data, and patience after how
-	// long it is left for good: something else counts to it, or the kernel has lost it.
-	whileBusy, patience = 5 * time.Second, 10 * time.Minute
+	// whileBusy is how soon a limit is tried again to which the filesystem counts removed data, and busyTimeout after
+	// how long it is left for good: something else counts to it, or the kernel has lost it.
+	whileBusy, busyTimeout = 5 * time.Second, 10 * time.Minute
 )
 
 // Purger paces the removals of all pools of a node together.
@@ -264,7 +265,7 @@ func (w *Worker) removeLimit(j job, r store.Record) (done bool, err error) {
 	if _, ok := w.busy[name]; !ok {
 		w.busy[name] = boot
 	}
-	if boot-w.busy[name] < patience {
+	if boot-w.busy[name] < busyTimeout {
 		w.waiting[name] = boot + whileBusy
 		return false, nil
 	}

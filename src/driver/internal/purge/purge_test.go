@@ -46,7 +46,8 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{
-		memory: disktest.New(), limits: &limits{}, wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), boot: time.Hour,
+		memory: disktest.New(), limits: &limits{}, wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		boot:   time.Hour,
 		bootID: "first",
 	}
 	m.memory.AddDir("/state")
@@ -355,7 +356,7 @@ func TestALimitThatStaysBusyIsRetired(t *testing.T) {
 	m := newMachine(t)
 	m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 7))
 	m.limits.busy = true
-	for waited := time.Duration(0); waited < patience; waited += whileBusy {
+	for waited := time.Duration(0); waited < busyTimeout; waited += whileBusy {
 		m.purge(t)
 		m.wants(t, fmt.Sprintf("after %v", waited), "pvc-1")
 		m.pass(whileBusy)
@@ -364,7 +365,7 @@ func TestALimitThatStaysBusyIsRetired(t *testing.T) {
 		t.Error("it is said too soon")
 	}
 	m.purge(t)
-	m.wants(t, "at the end of patience")
+	m.wants(t, "once it is given up")
 	for _, part := range []string{"left on the filesystem", "pvc-1", "quotaID=7"} {
 		if !strings.Contains(strings.ToLower(m.log.String()), strings.ToLower(part)) {
 			t.Errorf("the log says nothing of %q: %s", part, m.log.String())
@@ -382,7 +383,8 @@ func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 		if !m.memory.Crashed() {
 			break
 		}
-		for name, after := range map[string]*disktest.Disk{"lost": m.memory.Crash(), "kept": m.memory.CrashKeepingAll()} {
+		for name, after := range map[string]*disktest.Disk{"lost": m.memory.Crash(),
+			"kept": m.memory.CrashKeepingAll()} {
 			again := *m
 			again.memory = after
 			var err error

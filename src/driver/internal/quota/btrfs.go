@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// leastBtrfs is the smallest limit, in bytes, under which btrfs (nodes of 16 KiB) lets a file be made: each tree that
-	// changes reserves several nodes beforehand.
+	// leastBtrfs is the smallest limit, in bytes, under which btrfs (nodes of 16 KiB) lets a file be made: each tree
+	// that changes reserves several nodes beforehand.
 	leastBtrfs = 128 << 10
-	// IDs are random, so that a process in a pod, which may name any qgroup as that of a subvolume it makes, finds nobody
-	// else's. New ones are in [1<<32, 1<<groupBits); earlier releases counted up from firstID.
+	// IDs are random, so that a process in a pod, which may name any qgroup as that of a subvolume it makes, finds
+	// nobody else's. New ones are in [1<<32, 1<<groupBits); earlier releases counted up from firstID.
 	groupBits = 47
 	maxGroup  = 1<<48 - 1
 )
@@ -30,15 +30,15 @@ const (
 // inside a volume that is full they would be EDQUOT.
 type btrfsLimits struct{ d disk.FS }
 
-func group(id ID) btrfs.QgroupID { return btrfs.NewQgroupID(1, uint64(id)) }
+func qgroupOf(id ID) btrfs.QgroupID { return btrfs.NewQgroupID(1, uint64(id)) }
 
-// ours reports whether a qgroup can be a volume's.
-func ours(q btrfs.QgroupID) bool { return q.Level() == 1 && q.ID() >= firstID }
+// isOurs reports whether a qgroup can be a volume's.
+func isOurs(q btrfs.QgroupID) bool { return q.Level() == 1 && q.ID() >= firstID }
 
-func fits(l Limit) error {
+func checkLimit(l Limit) error {
 	if l.Inodes > 0 {
-		return fmt.Errorf("%w: inodeLimit %d: btrfs does not limit the number of files; leave inodeLimit out or use a pool "+
-			"on XFS or ext4", ErrUnsupported, l.Inodes)
+		return fmt.Errorf("%w: inodeLimit %d: btrfs does not limit the number of files; leave inodeLimit out or use a "+
+			"pool on XFS or ext4", ErrUnsupported, l.Inodes)
 	}
 	if l.Bytes > 0 && l.Bytes < leastBtrfs {
 		return fmt.Errorf("%w: %s is less than the %s that an empty subvolume of btrfs needs to take a file",
@@ -48,7 +48,7 @@ func fits(l Limit) error {
 }
 
 func (l btrfsLimits) Make(name string, mode fs.FileMode, limit Limit, claim func(ID) error) (ID, error) {
-	if err := fits(limit); err != nil {
+	if err := checkLimit(limit); err != nil {
 		return 0, err
 	}
 	id, err := l.newID(claim)
@@ -72,7 +72,9 @@ func (l btrfsLimits) Make(name string, mode fs.FileMode, limit Limit, claim func
 // limits too. The first name could be a volume's, so that recovery removes what a crash leaves in staging.
 func (l btrfsLimits) mkdir(name string, mode fs.FileMode, id ID) error {
 	dir, first := path.Dir(name), "new."+rand.Text()
-	err := with(l.d, dir, func(parent *os.File) error { return btrfs.CreateSubvolume(parent, first, group(id)) })
+	err := withDirectory(l.d, dir, func(parent *os.File) error {
+		return btrfs.CreateSubvolume(parent, first, qgroupOf(id))
+	})
 	if err != nil {
 		return err
 	}
@@ -82,7 +84,7 @@ func (l btrfsLimits) mkdir(name string, mode fs.FileMode, id ID) error {
 	}
 	if err != nil {
 		undo := func(parent *os.File) error { return btrfs.DestroySubvolume(parent, first) }
-		err = errors.Join(err, with(l.d, dir, undo))
+		err = errors.Join(err, withDirectory(l.d, dir, undo))
 	}
 	return err
 }
@@ -94,7 +96,7 @@ func (l btrfsLimits) newID(claim func(ID) error) (ID, error) {
 		if err := claim(id); err != nil {
 			return 0, err
 		}
-		err := with(l.d, ".", func(top *os.File) error { return btrfs.CreateQgroup(top, group(id)) })
+		err := withDirectory(l.d, ".", func(top *os.File) error { return btrfs.CreateQgroup(top, qgroupOf(id)) })
 		if !errors.Is(err, fs.ErrExist) {
 			return id, err
 		}
@@ -108,18 +110,20 @@ func randomID() ID {
 }
 
 func (l btrfsLimits) Set(name string, id ID, limit Limit) error {
-	if err := fits(limit); err != nil {
+	if err := checkLimit(limit); err != nil {
 		return err
 	}
 	return set(l, maxGroup, name, id, limit)
 }
 
 func (l btrfsLimits) limit(id ID, limit Limit) error {
-	return with(l.d, ".", func(top *os.File) error { return btrfs.SetQgroupLimit(top, group(id), uint64(limit.Bytes)) })
+	return withDirectory(l.d, ".", func(top *os.File) error {
+		return btrfs.SetQgroupLimit(top, qgroupOf(id), uint64(limit.Bytes))
+	})
 }
 
 func (l btrfsLimits) remove(id ID) error {
-	err := with(l.d, ".", func(top *os.File) error { return btrfs.RemoveQgroup(top, group(id)) })
+	err := withDirectory(l.d, ".", func(top *os.File) error { return btrfs.RemoveQgroup(top, qgroupOf(id)) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -131,15 +135,15 @@ func (l btrfsLimits) Check(name string, id ID) (s State, err error) {
 		switch {
 		case len(groups) == 0:
 			return nil
-		case slices.Contains(groups, group(id)):
-			if err := btrfs.Rejoin(top, subvolume, group(id)); err != nil {
+		case slices.Contains(groups, qgroupOf(id)):
+			if err := btrfs.Rejoin(top, subvolume, qgroupOf(id)); err != nil {
 				return fmt.Errorf("make the subvolumes in csi/%s count to the volume's limit: %w", name, err)
 			}
 			s.ID, s.Ordered = id, true
 		default:
 			s.ID = ID(slices.Max(groups).ID())
 		}
-		q, err := btrfs.QgroupUsage(top, group(s.ID))
+		q, err := btrfs.QgroupUsage(top, qgroupOf(s.ID))
 		s.Limit.Bytes = int64(q.Limit)
 		return err
 	})
@@ -149,14 +153,14 @@ func (l btrfsLimits) Check(name string, id ID) (s State, err error) {
 // inspect calls do with csi/, and with the volumes' qgroups that a subvolume is in. A directory that is none has ID 0.
 func (l btrfsLimits) inspect(name string, do func(top *os.File, id uint64, groups []btrfs.QgroupID) error) error {
 	var id uint64
-	err := with(l.d, name, func(dir *os.File) (err error) {
+	err := withDirectory(l.d, name, func(dir *os.File) (err error) {
 		id, err = btrfs.SubvolumeID(dir)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return with(l.d, ".", func(top *os.File) error {
+	return withDirectory(l.d, ".", func(top *os.File) error {
 		if id == 0 {
 			return do(top, 0, nil)
 		}
@@ -164,7 +168,7 @@ func (l btrfsLimits) inspect(name string, do func(top *os.File, id uint64, group
 		if err != nil {
 			return err
 		}
-		return do(top, id, slices.DeleteFunc(groups, func(q btrfs.QgroupID) bool { return !ours(q) }))
+		return do(top, id, slices.DeleteFunc(groups, func(q btrfs.QgroupID) bool { return !isOurs(q) }))
 	})
 }
 
@@ -177,8 +181,8 @@ func (l btrfsLimits) Usage(ids []ID) (map[ID]Use, error) {
 	for _, id := range ids {
 		all[id] = Use{}
 	}
-	err := with(l.d, ".", func(top *os.File) error {
-		found, err := btrfs.Qgroups(top, group(slices.Min(ids)), group(slices.Max(ids)))
+	err := withDirectory(l.d, ".", func(top *os.File) error {
+		found, err := btrfs.Qgroups(top, qgroupOf(slices.Min(ids)), qgroupOf(slices.Max(ids)))
 		for _, q := range found {
 			if _, asked := all[ID(q.ID.ID())]; asked {
 				all[ID(q.ID.ID())] = Use{Bytes: int64(q.Referenced)}
@@ -190,7 +194,7 @@ func (l btrfsLimits) Usage(ids []ID) (map[ID]Use, error) {
 }
 
 func (l btrfsLimits) enforce(_ context.Context, t Tree, _ func(context.Context) error) error {
-	if err := valid(t.ID, maxGroup); err != nil {
+	if err := checkID(t.ID, maxGroup); err != nil {
 		return err
 	}
 	return l.inspect(t.Name, func(top *os.File, subvolume uint64, groups []btrfs.QgroupID) error {
@@ -200,20 +204,20 @@ func (l btrfsLimits) enforce(_ context.Context, t Tree, _ func(context.Context) 
 				"mv %[2]s.new %[2]s`, and try again",
 				ErrUnsupported, t.Name)
 		}
-		if err := btrfs.CreateQgroup(top, group(t.ID)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := btrfs.CreateQgroup(top, qgroupOf(t.ID)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		own := btrfs.NewQgroupID(0, subvolume)
-		if err := btrfs.AssignQgroup(top, own, group(t.ID)); err != nil {
+		if err := btrfs.AssignQgroup(top, own, qgroupOf(t.ID)); err != nil {
 			return err
 		}
 		for _, q := range groups { // a snapshot can be in that of the volume it was made of
-			if q != group(t.ID) {
+			if q != qgroupOf(t.ID) {
 				if err := btrfs.UnassignQgroup(top, own, q); err != nil {
 					return err
 				}
 			}
 		}
-		return btrfs.Rejoin(top, subvolume, group(t.ID))
+		return btrfs.Rejoin(top, subvolume, qgroupOf(t.ID))
 	})
 }

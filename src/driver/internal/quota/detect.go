@@ -45,7 +45,7 @@ func (q *Quotas) Detect(d disk.FS, want poolspec.Quota, enable bool) (b Backend,
 	if want == poolspec.QuotaNone {
 		return plain("the pool's configuration says quota: none"), nil
 	}
-	err = with(d, ".", func(top *os.File) error {
+	err = withDirectory(d, ".", func(top *os.File) error {
 		var st unix.Statfs_t
 		if err := unix.Fstatfs(int(top.Fd()), &st); err != nil {
 			return &fs.PathError{Op: "statfs", Path: top.Name(), Err: err}
@@ -89,13 +89,13 @@ func detectBtrfs(top *os.File, enable bool) (Backend, error) {
 			"--simple`, each with the pool's path; all limits that are set now are forgotten, and only what is " +
 			"written from then on is counted"), nil
 	case !enable:
-		return plain("quota is off: switch it on with `btrfs quota enable --simple` and the pool's path (Linux 6.7 or " +
-			"newer), which counts what is written from then on"), nil
+		return plain("quota is off: switch it on with `btrfs quota enable --simple` and the pool's path (Linux 6.7 " +
+			"or newer), which counts what is written from then on"), nil
 	}
 	if err := btrfs.EnableSimpleQuota(top); err != nil {
 		return plain(fmt.Sprintf("quota could not be switched on: %v", err)), nil
 	}
-	on.Changes = []string{"simple quota of btrfs was switched on; kernels before 6.7 refuse to mount the filesystem now"}
+	on.Changes = []string{"simple quota of btrfs was switched on; kernels before 6.7 cannot mount the filesystem now"}
 	return on, nil
 }
 
@@ -117,8 +117,8 @@ func (q *Quotas) detectProject(d disk.FS, top *os.File, want poolspec.Quota) (Ba
 	}
 	// The kernel asks for the same right as for setting limits, and for more than Probe needs.
 	if _, err := projectquota.Get(top, endProject); errors.Is(err, fs.ErrPermission) {
-		return plain(fmt.Sprintf("the driver may not set limits (%v): it must be privileged, and in the node's own user "+
-			"namespace", err)), nil
+		return plain(fmt.Sprintf("the driver may not set limits (%v): it must be privileged, and in the node's own "+
+			"user namespace", err)), nil
 	} // a volume reports any other error
 	b := Backend{
 		Name: Project, Enforcement: Cooperative, on: func(d disk.FS) limits { return projectLimits{d, q} },
@@ -136,10 +136,10 @@ func (q *Quotas) detectProject(d disk.FS, top *os.File, want poolspec.Quota) (Ba
 // failed then.
 func leaveProjects(d disk.FS, want poolspec.Quota) (left []string, err error) {
 	for _, name := range []string{".", disk.MetaDir, disk.VolumesDir, disk.StagingDir, disk.TrashDir} {
-		err := with(d, name, func(dir *os.File) error {
+		err := withDirectory(d, name, func(dir *os.File) error {
 			from, err := leaveProject(dir, want)
 			if from != "" {
-				left = append(left, fmt.Sprintf("csi/%s was taken out of %s, so that volumes can have limits of their own",
+				left = append(left, fmt.Sprintf("csi/%s was taken out of %s, so that volumes can have their own limits",
 					name, from))
 			}
 			return err
@@ -168,8 +168,8 @@ func leaveProject(dir *os.File, want poolspec.Quota) (from string, err error) {
 	from = fmt.Sprintf("project %d (size %s, %d inodes; 0 is no limit)", id, bytesize.Format(int64(q.Limit.Bytes)),
 		q.Limit.Inodes)
 	if q.Limit != (projectquota.Limit{}) && want != poolspec.QuotaRequired {
-		return "", fmt.Errorf("it counts to %s, a limit that the driver will not evade: give the pool a directory outside "+
-			"that project, or say quota: required to take csi/ out of it", from)
+		return "", fmt.Errorf("it counts to %s, a limit that the driver will not evade: give the pool a directory "+
+			"outside that project, or say quota: required to take csi/ out of it", from)
 	}
 	if err := projectquota.SetProjectID(dir, 0, false); err != nil {
 		return "", err

@@ -27,7 +27,7 @@ func set(on limiter, greatest ID, name string, id ID, limit Limit) error {
 	if id == 0 && limit == (Limit{}) {
 		return nil
 	}
-	if err := valid(id, greatest); err != nil {
+	if err := checkID(id, greatest); err != nil {
 		return err
 	}
 	if limit == (Limit{}) {
@@ -43,16 +43,16 @@ func set(on limiter, greatest ID, name string, id ID, limit Limit) error {
 	return on.limit(id, limit)
 }
 
-// valid refuses what cannot be a volume's ID on a filesystem.
-func valid(id, greatest ID) error {
+// checkID refuses what cannot be a volume's ID on a filesystem.
+func checkID(id, greatest ID) error {
 	if id < firstID || id > greatest {
 		return fmt.Errorf("%w: %d is no ID of a volume", ErrNotCounted, id)
 	}
 	return nil
 }
 
-// with runs do on an open directory.
-func with(d disk.FS, name string, do func(dir *os.File) error) error {
+// withDirectory runs do on an open directory.
+func withDirectory(d disk.FS, name string, do func(dir *os.File) error) error {
 	h, err := d.Open(name)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func (l projectLimits) mkdir(name string, mode fs.FileMode, id ID, limit Limit) 
 
 // tag makes a new directory count to an ID; where anything else does too, the directory is removed.
 func (l projectLimits) tag(name string, id uint32) (alone bool, err error) {
-	err = with(l.d, name, func(dir *os.File) error {
+	err = withDirectory(l.d, name, func(dir *os.File) error {
 		if err := projectquota.SetProjectID(dir, id, true); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (l projectLimits) tag(name string, id uint32) (alone bool, err error) {
 }
 
 func (l projectLimits) Check(name string, _ ID) (s State, err error) {
-	err = with(l.d, name, func(dir *os.File) error {
+	err = withDirectory(l.d, name, func(dir *os.File) error {
 		id, inherit, err := projectquota.ProjectID(dir)
 		if err != nil || !inherit || id < firstID {
 			return err
@@ -102,7 +102,7 @@ func (l projectLimits) Set(name string, id ID, limit Limit) error {
 }
 
 func (l projectLimits) limit(id ID, limit Limit) error {
-	return with(l.d, ".", func(top *os.File) error {
+	return withDirectory(l.d, ".", func(top *os.File) error {
 		most := projectquota.Limit{Bytes: uint64(limit.Bytes), Inodes: uint64(limit.Inodes)}
 		return projectquota.SetLimit(top, uint32(id), most)
 	})
@@ -110,7 +110,7 @@ func (l projectLimits) limit(id ID, limit Limit) error {
 
 func (l projectLimits) remove(id ID) error {
 	var q projectquota.Quota
-	err := with(l.d, ".", func(top *os.File) (err error) {
+	err := withDirectory(l.d, ".", func(top *os.File) (err error) {
 		q, err = projectquota.Get(top, uint32(id))
 		return err
 	})
@@ -118,7 +118,8 @@ func (l projectLimits) remove(id ID) error {
 	case err != nil:
 		return err
 	case q.Usage != (projectquota.Usage{}):
-		return fmt.Errorf("%s and %d inodes count to project %d: %w", bytesize.Format(int64(q.Usage.Bytes)), q.Usage.Inodes,
+		return fmt.Errorf("%s and %d inodes count to project %d: %w", bytesize.Format(int64(q.Usage.Bytes)),
+			q.Usage.Inodes,
 			id, syscall.EBUSY)
 	case q.Limit == (projectquota.Limit{}):
 		return nil
@@ -129,9 +130,9 @@ func (l projectLimits) remove(id ID) error {
 
 func (l projectLimits) Usage(ids []ID) (map[ID]Use, error) {
 	all := make(map[ID]Use, len(ids))
-	err := with(l.d, ".", func(top *os.File) error {
+	err := withDirectory(l.d, ".", func(top *os.File) error {
 		for _, id := range ids {
-			if valid(id, projectquota.MaxID) != nil {
+			if checkID(id, projectquota.MaxID) != nil {
 				all[id] = Use{} // nothing can count to it
 				continue
 			}
@@ -148,12 +149,12 @@ func (l projectLimits) Usage(ids []ID) (map[ID]Use, error) {
 
 // enforce: a directory that counts has nothing in it that does not, wherever the work was interrupted.
 func (l projectLimits) enforce(ctx context.Context, t Tree, step func(context.Context) error) error {
-	if err := valid(t.ID, projectquota.MaxID); err != nil {
+	if err := checkID(t.ID, projectquota.MaxID); err != nil {
 		return err
 	}
 	id := uint32(t.ID)
 	err := disk.Walk(ctx, l.d, t.Name, t.Cursor, func(file *os.File, isDir bool) error {
-		if err := join(file, id, isDir); err != nil {
+		if err := joinProject(file, id, isDir); err != nil {
 			return err
 		}
 		return step(ctx)
@@ -161,20 +162,20 @@ func (l projectLimits) enforce(ctx context.Context, t Tree, step func(context.Co
 	if err != nil {
 		return err
 	}
-	return with(l.d, t.Name, func(dir *os.File) error {
+	return withDirectory(l.d, t.Name, func(dir *os.File) error {
 		if err := unix.Syncfs(int(dir.Fd())); err != nil {
 			return &fs.PathError{Op: "syncfs", Path: dir.Name(), Err: err}
 		}
-		if err := join(dir, id, true); err != nil {
+		if err := joinProject(dir, id, true); err != nil {
 			return err
 		}
 		return dir.Sync()
 	})
 }
 
-// join makes a file or directory part of a project, and writes only what changes. A file that has a name in another
-// volume too counts there: that is an error.
-func join(file *os.File, id uint32, isDir bool) error {
+// joinProject makes a file or directory part of a project, and writes only what changes. A file that has a name in
+// another volume too counts there: that is an error.
+func joinProject(file *os.File, id uint32, isDir bool) error {
 	is, inherits, err := projectquota.ProjectID(file)
 	if err != nil || (is == id && inherits == isDir) {
 		return err
@@ -185,8 +186,9 @@ func join(file *os.File, id uint32, isDir bool) error {
 			return &fs.PathError{Op: "stat", Path: file.Name(), Err: err}
 		}
 		if st.Nlink > 1 {
-			return &fs.PathError{Op: "count", Path: file.Name(), Err: fmt.Errorf("it has several names and counts to project "+
-				"%d, which is another volume's: copy the data again without hard links to other volumes", is)}
+			return &fs.PathError{Op: "count", Path: file.Name(),
+				Err: fmt.Errorf("it has several names and counts to project "+
+					"%d, which is another volume's: copy the data again without hard links to other volumes", is)}
 		}
 	}
 	return projectquota.SetProjectID(file, id, isDir)

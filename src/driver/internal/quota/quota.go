@@ -51,22 +51,23 @@ type State struct {
 	ID    ID
 	Limit Limit
 	// Ordered reports that what is done in csi/ after the directory was made or moved is never on the disk without all
-	// that was done there before, whoever syncs what; and that a sync of where it was moved to makes all of that durable.
+	// that was done there before, whoever syncs what; and that a sync of where it was moved to makes all of that
+	// durable.
 	Ordered bool
 }
 
 // Limits holds the directories of one open pool to their sizes. Names are as in disk.FS.
 type Limits interface {
-	// Make makes a directory of that mode that counts to an ID of its own, with a limit. It hands the ID to claim, which
-	// makes it durable, before anything on the filesystem names it; claim may be called again with another ID. On error
-	// nothing is left but what claim did. Where nothing is limited the ID is 0 and claim is called with that.
+	// Make makes a directory of that mode that counts to an ID of its own, with a limit. It hands the ID to claim,
+	// which makes it durable, before anything on the filesystem names it; claim may be called again with another ID. On
+	// error nothing is left but what claim did. Where nothing is limited the ID is 0 and claim is called with that.
 	// ErrUnsupported, ErrTooSmall, ErrExhausted.
 	Make(name string, mode fs.FileMode, limit Limit, claim func(ID) error) (ID, error)
-	// Check looks at how a directory is counted. On btrfs it first makes nested subvolumes of one that counts to id count
-	// to it again.
+	// Check looks at how a directory is counted. On btrfs it first makes nested subvolumes of one that counts to id
+	// count to it again.
 	Check(name string, id ID) (State, error)
-	// Set changes the limit of a directory that counts to id, else ErrNotCounted. The zero limit removes the ID, whatever
-	// name is: nothing to remove is no error, EBUSY and no change where something counts to it.
+	// Set changes the limit of a directory that counts to id, else ErrNotCounted. The zero limit removes the ID,
+	// whatever name is: nothing to remove is no error, EBUSY and no change where something counts to it.
 	Set(name string, id ID, limit Limit) error
 	// Usage is what counts to each of ids, those without any use too.
 	Usage(ids []ID) (map[ID]Use, error)

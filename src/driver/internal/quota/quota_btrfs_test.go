@@ -113,10 +113,10 @@ func TestCheckRejoins(t *testing.T) {
 	id, err := l.Make("v", 0o700, Limit{Bytes: 64 * mib}, claimed)
 	must(t, err)
 	mounttest.Run(t, "btrfs", "subvolume", "create", p.dir+"/v/nested")
-	must(t, with(p, ".", func(top *os.File) error {
-		return with(p, "v/nested", func(nested *os.File) error {
+	must(t, withDirectory(p, ".", func(top *os.File) error {
+		return withDirectory(p, "v/nested", func(nested *os.File) error {
 			n, err := btrfs.SubvolumeID(nested)
-			return errors.Join(err, btrfs.UnassignQgroup(top, btrfs.NewQgroupID(0, n), group(id)))
+			return errors.Join(err, btrfs.UnassignQgroup(top, btrfs.NewQgroupID(0, n), qgroupOf(id)))
 		})
 	}))
 	must(t, fill(p.dir+"/v/nested/file", 32*mib))
@@ -136,7 +136,7 @@ func TestEnforceBtrfs(t *testing.T) {
 	must(t, err)
 	mounttest.Run(t, "btrfs", "subvolume", "create", p.dir+"/v")
 	must(t, l.(btrfsLimits).inspect("v", func(top *os.File, n uint64, _ []btrfs.QgroupID) error {
-		return btrfs.AssignQgroup(top, btrfs.NewQgroupID(0, n), group(other)) // it counts to another volume
+		return btrfs.AssignQgroup(top, btrfs.NewQgroupID(0, n), qgroupOf(other)) // it counts to another volume
 	}))
 	var claims []ID
 	id, err := b.NewID(p, func(id ID) error { claims = append(claims, id); return nil })

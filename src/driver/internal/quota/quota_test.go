@@ -132,7 +132,8 @@ func TestLimits(t *testing.T) {
 		must(t, syncfs(p))
 		for _, ids := range [][]ID{{id, id + 1}, {id, id + 1, id + 2, id + 3, id + 4, id + 5, id + 6, id + 7, id + 8}} {
 			used, err := l.Usage(ids)
-			if err != nil || len(used) != len(ids) || used[id].Bytes < 2*mib || used[id].Bytes > 3*mib || used[id+1] != (Use{}) {
+			if err != nil || len(used) != len(ids) || used[id].Bytes < 2*mib || used[id].Bytes > 3*mib ||
+				used[id+1] != (Use{}) {
 				t.Errorf("usage %v, %v", used, err)
 			}
 		}
@@ -145,7 +146,7 @@ func TestLimits(t *testing.T) {
 }
 
 func syncfs(p pool) error {
-	return with(p, ".", func(f *os.File) error { return unix.Syncfs(int(f.Fd())) })
+	return withDirectory(p, ".", func(f *os.File) error { return unix.Syncfs(int(f.Fd())) })
 }
 
 func checkState(t *testing.T, l Limits, id ID, want State) {
@@ -257,7 +258,11 @@ func TestPlain(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", want, b, err)
 		}
 		order, l := "", b.On(memory{})
-		id, err := l.Make("v", 0o700, Limit{Bytes: 1}, func(id ID) error { order += fmt.Sprint("claim ", id); return nil })
+		id, err := l.Make("v", 0o700, Limit{Bytes: 1}, func(id ID) error {
+			order += fmt.Sprint("claim ",
+				id)
+			return nil
+		})
 		if !errors.Is(err, fs.ErrExist) || id != 0 || order != "claim 0" {
 			t.Errorf("%d, %v, %s", id, err, order)
 		}
@@ -278,8 +283,9 @@ func TestNamedIDs(t *testing.T) {
 		projid, projects string
 		bad              string // in the error
 	}{
-		"none":                  {},
-		"both":                  {projid: "# ours\n\nbuild:1073741824\n logs : 7 \n", projects: "1073741825:/srv/a:b\n"},
+		"none": {},
+		"both": {projid: "# ours\n\nbuild:1073741824\n logs : 7 \n",
+			projects: "1073741825:/srv/a:b\n"},
 		"projid without an ID":  {projid: "build\n", bad: "projid"},
 		"projid with a word":    {projid: "a:7\nbuild:seven\n", bad: "projid"},
 		"projects with a path":  {projects: "/srv/a:7\n", bad: "projects"},

@@ -59,7 +59,7 @@ func tag(t *testing.T, p pool, name string, id ID) {
 func projectIs(t *testing.T, p pool, name string) uint32 {
 	t.Helper()
 	var id uint32
-	must(t, with(p, name, func(f *os.File) (err error) {
+	must(t, withDirectory(p, name, func(f *os.File) (err error) {
 		id, _, err = projectquota.ProjectID(f)
 		return err
 	}))
@@ -68,7 +68,7 @@ func projectIs(t *testing.T, p pool, name string) uint32 {
 
 func setProjectOf(t *testing.T, p pool, name string, id uint32) {
 	t.Helper()
-	must(t, with(p, name, func(f *os.File) error { return projectquota.SetProjectID(f, id, id != 0) }))
+	must(t, withDirectory(p, name, func(f *os.File) error { return projectquota.SetProjectID(f, id, id != 0) }))
 }
 
 func limitProject(t *testing.T, p pool, id uint32, l Limit) {
@@ -100,7 +100,7 @@ func TestVMNoIDOfSomebodyElse(t *testing.T) {
 			t.Errorf("%d, %v, claims from %d on: %v", id, err, first, claims)
 		}
 		var left projectquota.Quota
-		must(t, with(p, ".", func(top *os.File) (err error) {
+		must(t, withDirectory(p, ".", func(top *os.File) (err error) {
 			left, err = projectquota.Get(top, uint32(first+5))
 			return err
 		}))
@@ -182,19 +182,21 @@ func TestVMAdminsProject(t *testing.T) {
 			onProject(t, func(t *testing.T, p pool) {
 				limitProject(t, p, 42, test.limit)
 				defer limitProject(t, p, 42, Limit{})
-				for _, dir := range []string{".", disk.MetaDir, disk.StagingDir} { // as `xfs_quota -x -c "project -s"` does
+				for _, dir := range []string{".", disk.MetaDir, disk.StagingDir} { // as xfs_quota project -s does
 					setProjectOf(t, p, dir, 42)
 				}
 				for range 2 {
 					b, err := New(t.TempDir()).Detect(p, test.want, false)
 					must(t, err)
 					if test.says != "" {
-						for _, part := range []string{"project 42", test.says, "outside that project", "quota: required"} {
+						for _, part := range []string{"project 42", test.says, "outside that project",
+							"quota: required"} {
 							if b.Name != Plain || b.Changes != nil || !strings.Contains(b.Reason, part) {
 								t.Errorf("%+v, want plain, and why with %q", b, part)
 							}
 						}
-						if is := [2]uint32{projectIs(t, p, "."), projectIs(t, p, disk.StagingDir)}; is != [2]uint32{42, 42} {
+						if is := [2]uint32{projectIs(t, p, "."), projectIs(t, p, disk.StagingDir)}; is != [2]uint32{42,
+							42} {
 							t.Errorf("csi/ and staging count to %v", is)
 						}
 						must(t, p.Mkdir(disk.StagingDir+"/v", 0o700)) // movable to csi/

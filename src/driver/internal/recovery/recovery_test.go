@@ -198,7 +198,8 @@ func TestRun(t *testing.T) {
 		"a delete whose record stayed behind": {
 			arrange: func(p pool) { p.record("pvc-1", 7); p.trashed("pvc-1", 1); p.trashed("pvc-1", 5) },
 			left: []string{
-				".hpp/trash/pvc-1.1/data/precious", ".hpp/trash/pvc-1.5/data/precious", ".hpp/trash/pvc-1.5/record.json",
+				".hpp/trash/pvc-1.1/data/precious", ".hpp/trash/pvc-1.5/data/precious",
+				".hpp/trash/pvc-1.5/record.json",
 			},
 		},
 		"a delete that had not moved anything": {

@@ -10,7 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
-// sharedBy opens a pool as a node sees it, with its room.
+// sharedBy opens a pool as a node sees it, with its own directories.
 func sharedBy(t *testing.T, host disk.Host, node string) disk.FS {
 	t.Helper()
 	d, err := disk.Shared(host, node).Open("/pool")
@@ -18,14 +18,14 @@ func sharedBy(t *testing.T, host disk.Host, node string) disk.FS {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{disk.MetaDir, disk.VolumesDir, disk.StagingDir, disk.TrashDir} {
-		_ = disk.Whole(d).Mkdir(dir, 0o700)
+		_ = disk.AllNodes(d).Mkdir(dir, 0o700)
 		_ = d.Mkdir(dir, 0o700)
 	}
 	return d
 }
 
 // TestANodeGoesOnWhileItsRoomIsCleared: a node that was taken for gone places its record before each call of the node
-// that clears its room. Either it comes too late, or its volume is whole.
+// that clears its directories. Either it comes too late, or its volume is whole.
 func TestANodeGoesOnWhileItsRoomIsCleared(t *testing.T) {
 	for step := 1; ; step++ {
 		memory := disktest.New()
@@ -39,7 +39,7 @@ func TestANodeGoesOnWhileItsRoomIsCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 		host := disktest.NewFaulty(memory, 0, nil)
-		b := disk.RoomOf(sharedBy(t, host, "b"), "a")
+		b := disk.NodeView(sharedBy(t, host, "b"), "a")
 		reached, placed := false, false
 		host.Before(host.Steps()+step, func() { reached, placed = true, store.Place(a, "pvc-1") == nil })
 		_, err := recovery.Run(t.Context(), store.Pool{

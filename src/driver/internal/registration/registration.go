@@ -23,8 +23,8 @@ import (
 // apiVersion is what the kubelet wants CSI drivers to support: the major version of CSI is all it looks at.
 const apiVersion = "1.0.0"
 
-// patience is how long the question whether the driver leaves may take: its pod is being ended.
-const patience = 5 * time.Second
+// callTimeout is how long the question whether the driver leaves may take: its pod is being ended.
+const callTimeout = 5 * time.Second
 
 // Config is what a server is made of; every field but Leaving is required.
 type Config struct {
@@ -35,8 +35,8 @@ type Config struct {
 	CSISocket string
 	// Interval is how often the socket file is looked after.
 	Interval time.Duration
-	// Leaving reports at the end whether no other driver will follow on this node. Where one does, the socket file stays
-	// for it: the kubelet then keeps the driver in the CSINode object, by which pods and claims find it.
+	// Leaving reports at the end whether no other driver will follow on this node. Where one does, the socket file
+	// stays for it: the kubelet then keeps the driver in the CSINode object, by which pods and claims find it.
 	Leaving func(ctx context.Context) bool
 	Log     *slog.Logger
 }
@@ -92,7 +92,7 @@ func (s *Server) Run(ctx context.Context) {
 }
 
 func (s *Server) leaving(ctx context.Context) bool {
-	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	return s.Leaving == nil || s.Leaving(brief)
 }

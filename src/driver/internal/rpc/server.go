@@ -182,7 +182,8 @@ func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
 			attributes = append(attributes, slog.String(logging.KeyID, id))
 		}
 		if log.Enabled(ctx, slog.LevelDebug) {
-			attributes = append(attributes, slog.String(logging.KeyRequest, protosanitizer.StripSecrets(request).String()))
+			attributes = append(attributes, slog.String(logging.KeyRequest,
+				protosanitizer.StripSecrets(request).String()))
 		}
 		if err != nil {
 			attributes = append(attributes, slog.String(logging.KeyError, status.Convert(err).Message()))

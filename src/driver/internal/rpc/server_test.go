@@ -262,7 +262,8 @@ func TestCallsGetADeadline(t *testing.T) {
 
 func TestStopLetsCallsEnd(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	r := start(t, &services{create: func(context.Context) error { close(entered); <-leave; return nil }}, slog.LevelError,
+	r := start(t, &services{create: func(context.Context) error { close(entered); <-leave; return nil }},
+		slog.LevelError,
 		time.Minute)
 	answer := make(chan error, 1)
 	go func() {

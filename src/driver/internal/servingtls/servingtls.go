@@ -22,8 +22,8 @@ type Options struct {
 	CertDir string
 	// MinVersion is VersionTLS10 to VersionTLS13, "" for VersionTLS12.
 	MinVersion string
-	// CipherSuites are IANA names; none means those of Mozilla's intermediate profile. They are for TLS 1.2 and older: Go
-	// does not let the suites of TLS 1.3 be chosen.
+	// CipherSuites are IANA names; none means those of Mozilla's intermediate profile. They are for TLS 1.2 and older:
+	// Go does not let the suites of TLS 1.3 be chosen.
 	CipherSuites []string
 }
 

@@ -139,7 +139,8 @@ func TestPolicy(t *testing.T) {
 		"modern, 1.2":                            {options: modern(), max: tls.VersionTLS12},
 		"suites of 1.3 alone leave no older one": {options: suites(new13), max: tls.VersionTLS12},
 		"suites of 1.3 beside one of an older on": {
-			options: suites(new13, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"), max: tls.VersionTLS12, want: tls.VersionTLS12,
+			options: suites(new13, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"), max: tls.VersionTLS12,
+			want: tls.VersionTLS12,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 func (p Pool) Apply(ctx context.Context, id string, s Survey) error {
 	switch s.Verdict() {
 	case UndoCreate:
-		// The record first: staging without a record is removed by the next recovery, a record without data would be lost
-		// data. It becomes a prepared one, so that the limit it names is not forgotten.
+		// The record first: staging without a record is removed by the next recovery, a record without data would be
+		// lost data. It becomes a prepared one, so that the limit it names is not forgotten.
 		if err := Withdraw(p.Disk, id); err != nil {
 			return err
 		}
@@ -24,11 +24,11 @@ func (p Pool) Apply(ctx context.Context, id string, s Survey) error {
 	case FinishCreate:
 		return asConcurrent(p.Disk, finishCreate(p.Disk, s.Node, id))
 	case FinishDelete:
-		return asConcurrent(p.Disk, finishDelete(disk.RoomOf(p.Disk, s.Node), s.Unfinished, id))
+		return asConcurrent(p.Disk, finishDelete(disk.NodeView(p.Disk, s.Node), s.Unfinished, id))
 	case DropStaged:
 		return p.dropStaged(ctx, id)
 	case Healthy, Untracked:
-		if s.Node != "" { // what is in another's room is for that node to drop
+		if s.Node != "" { // what is in another node's directories is for that one to drop
 			return nil
 		}
 		return dropLeftover(ctx, p.Disk, id, s)

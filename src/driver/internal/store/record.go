@@ -66,7 +66,7 @@ type Record struct {
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Ephemeral marks an inline volume, the only kind that unpublishing deletes.
 	Ephemeral bool `json:"ephemeral,omitempty"`
-	// Node is the one whose room in a shared pool the volume was made in; "" in other pools.
+	// Node is the one in whose directories of a shared pool the volume was made; "" in other pools.
 	Node string `json:"node,omitempty"`
 	// Adopted marks a directory that another driver made; nothing is enforced on it.
 	Adopted bool      `json:"adopted,omitempty"`
@@ -131,7 +131,7 @@ func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
 		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
 	}
 	if data = append(data, '\n'); len(data) > disk.MaxFile {
-		return fmt.Errorf("%w: that of %s would have %d bytes, and at most %d are read; give the volume shorter parameters",
+		return fmt.Errorf("%w: that of %s would have %d bytes, and at most %d are read; shorten its parameters",
 			ErrUnwritten, r.ID, len(data), disk.MaxFile)
 	}
 	if _, err := Decode(data); err != nil {
@@ -172,8 +172,8 @@ func Decode(data []byte) (Record, error) {
 	}
 	switch {
 	case r.Version != Version:
-		return Record{}, fmt.Errorf("it has version %d, and this driver reads version %d; install the driver that wrote it",
-			r.Version, Version)
+		return Record{}, fmt.Errorf("it has version %d, and this driver reads version %d; install the driver that "+
+			"wrote it", r.Version, Version)
 	case nodeapi.ValidateID(r.ID) != nil:
 		return Record{}, nodeapi.ValidateID(r.ID)
 	case r.Bytes < 0:

@@ -106,7 +106,8 @@ func TestReplaceKeepsWhatItDoesNotKnow(t *testing.T) {
 	must(t, json.Unmarshal(data, &got))
 	_, zone := got["zone"]
 	if got["held"] != 5.0 || got["bytes"] != 8192.0 || got["inodes"] != nil || !zone || !json.Valid(data) ||
-		!reflect.DeepEqual(got["pins"], []any{map[string]any{"group": 9.0}}) || strings.Count(string(data), "held") != 1 {
+		!reflect.DeepEqual(got["pins"], []any{map[string]any{"group": 9.0}}) ||
+		strings.Count(string(data), "held") != 1 {
 		t.Errorf("%s", data)
 	}
 	if again, err := store.Read(open(t, machine.Crash()), "pvc-1"); err != nil || !reflect.DeepEqual(again, r) {
@@ -158,7 +159,8 @@ func TestPreparedRecords(t *testing.T) {
 		t.Helper()
 		gotPlaced, gotPrepared, err := store.List(d)
 		if err != nil || !slices.Equal(gotPlaced, placed) || !slices.Equal(gotPrepared, prepared) {
-			t.Errorf("%s: placed %v, prepared %v, %v; want %v and %v", about, gotPlaced, gotPrepared, err, placed, prepared)
+			t.Errorf("%s: placed %v, prepared %v, %v; want %v and %v", about, gotPlaced, gotPrepared, err, placed,
+				prepared)
 		}
 	}
 	if _, err := store.ReadPrepared(d, r.ID); !errors.Is(err, fs.ErrNotExist) {

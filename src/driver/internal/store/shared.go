@@ -32,19 +32,19 @@ func (s Survey) confirm(d disk.FS, id string) error {
 	return err
 }
 
-// unfinishedAnywhere looks for the newest interrupted delete, in a shared pool in the rooms of all nodes.
+// unfinishedAnywhere looks for the newest interrupted delete, in a shared pool in the directories of all nodes.
 func unfinishedAnywhere(d disk.FS, id string) (name, node string, err error) {
-	others, err := disk.OtherRooms(d)
+	others, err := disk.OtherNodes(d)
 	if err != nil {
 		return "", "", err
 	}
-	for _, room := range append([]string{""}, others...) {
-		found, err := unfinished(disk.RoomOf(d, room), id)
-		if err != nil && !(disk.IsShared(d) && errors.Is(err, fs.ErrNotExist)) { // a room may be without trash
+	for _, other := range append([]string{""}, others...) {
+		found, err := unfinished(disk.NodeView(d, other), id)
+		if err != nil && !(disk.IsShared(d) && errors.Is(err, fs.ErrNotExist)) { // a node may be without trash
 			return "", "", err
 		}
 		if found > name {
-			name, node = found, room
+			name, node = found, other
 		}
 	}
 	return name, node, nil
@@ -53,7 +53,7 @@ func unfinishedAnywhere(d disk.FS, id string) (name, node string, err error) {
 // finishCreate moves a volume of a shared pool into place that its record has won. Any node may: the directory that the
 // record names is there once. Where another node was faster, nothing is left to do.
 func finishCreate(d disk.FS, node, id string) error {
-	owner := disk.RoomOf(d, node)
+	owner := disk.NodeView(d, node)
 	err := owner.Rename(staging(id), id)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, there, lookErr := Directory(d, id); there || lookErr != nil {
@@ -66,9 +66,9 @@ func finishCreate(d disk.FS, node, id string) error {
 	return disk.SyncAll(owner, ".", disk.StagingDir)
 }
 
-// unprepare keeps the node whose room it is from placing its record after all: one that has paused may go on while its
-// room is cleared by another. A record that it has placed before is there to be finished; with another node's it has
-// lost, and nothing needs what is in its room.
+// unprepare keeps the node whose view it is from placing its record after all: one that has paused may go on while
+// another one clears its directories. A record that it has placed before is there to be finished; with another node's
+// it has lost, and nothing needs what it has prepared.
 func unprepare(d disk.FS, id string) error {
 	if !disk.IsShared(d) {
 		return nil

@@ -26,8 +26,8 @@ type Survey struct {
 	Staged     bool   // .hpp/staging/<id>
 	Alias      bool   // Data and Staged are the same directory: a rename that a crash cut in half
 	Unfinished string // the newest trash entry of a delete that was interrupted between data and record, or ""
-	// Shared reports that other nodes may be at work on the id as well. Then Node is the one whose room Staged and
-	// Unfinished are in.
+	// Shared reports that other nodes may be at work on the id as well. Then Staged and Unfinished are in the
+	// directories of Node.
 	Shared bool
 	Node   string
 }
@@ -85,7 +85,7 @@ func (p Pool) Look(id string) (s Survey, r Record, err error) {
 		return s, r, err
 	}
 	s.Shared, s.Node = p.Shared(), r.Node
-	if _, s.Staged, err = Directory(disk.RoomOf(d, r.Node), staging(id)); err != nil {
+	if _, s.Staged, err = Directory(disk.NodeView(d, r.Node), staging(id)); err != nil {
 		return s, r, err
 	}
 	if _, s.Data, err = Directory(d, id); err != nil {
@@ -157,7 +157,7 @@ func isAlias(d disk.FS, id string, s Survey) (bool, error) {
 	if err != nil {
 		return false, asConcurrent(d, err)
 	}
-	staged, err := disk.RoomOf(d, s.Node).Stat(staging(id))
+	staged, err := disk.NodeView(d, s.Node).Stat(staging(id))
 	if disk.IsShared(d) && errors.Is(err, fs.ErrNotExist) { // it was moved since
 		return false, nil
 	}

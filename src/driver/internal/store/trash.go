@@ -26,8 +26,8 @@ const (
 type TrashEntry struct {
 	Name, ID string
 	Deleted  time.Time
-	// Unfinished reports that the delete was interrupted after its data had been moved: the record is not here, or after a
-	// crash that cut its move in half in both places.
+	// Unfinished reports that the delete was interrupted after its data had been moved: the record is not here, or
+	// after a crash that cut its move in half in both places.
 	Unfinished bool
 	Empty      bool // nothing in it could be anybody's data
 }
@@ -183,7 +183,7 @@ func ListTrash(d disk.Reader) ([]TrashEntry, error) {
 	}
 	var entries []TrashEntry
 	for _, c := range content {
-		if id, deleted, ok := split(c.Name); ok && c.Dir {
+		if id, deleted, ok := parseEntryName(c.Name); ok && c.Dir {
 			entries = append(entries, TrashEntry{Name: c.Name, ID: id, Deleted: deleted})
 		}
 	}
@@ -239,8 +239,8 @@ func removeEmpty(d disk.FS, name string) error {
 	return nil
 }
 
-// split takes an entry's name apart into id and the time of the delete.
-func split(name string) (id string, deleted time.Time, ok bool) {
+// parseEntryName takes an entry's name apart into id and the time of the delete.
+func parseEntryName(name string) (id string, deleted time.Time, ok bool) {
 	i := strings.LastIndexByte(name, '.')
 	if i < 0 || nodeapi.ValidateID(name[:i]) != nil {
 		return "", time.Time{}, false

@@ -24,7 +24,8 @@ type row struct {
 }
 
 func (r row) matches(s store.Survey) bool {
-	return r.broken.admits(s.Broken) && r.record.admits(s.Record) && r.data.admits(s.Data) && r.staged.admits(s.Staged) &&
+	return r.broken.admits(s.Broken) && r.record.admits(s.Record) && r.data.admits(s.Data) &&
+		r.staged.admits(s.Staged) &&
 		r.unfinished.admits(s.Unfinished != "") && r.prepared.admits(s.Prepared)
 }
 

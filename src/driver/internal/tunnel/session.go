@@ -104,7 +104,7 @@ func fitting(pools []*wire.Pool) *wire.News {
 	brief := make([]*wire.Pool, len(pools))
 	for i, p := range pools {
 		brief[i] = proto.CloneOf(p)
-		brief[i].Path, brief[i].Rooms = "", nil
+		brief[i].Path, brief[i].NodeDirs = "", nil
 		brief[i].Message = "too much to say: driver status on the node has it"
 	}
 	return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: brief}}}
@@ -125,7 +125,7 @@ func same(a, b *wire.Pool) bool { return proto.Equal(rounded(a), rounded(b)) }
 
 func rounded(p *wire.Pool) *wire.Pool {
 	r := proto.CloneOf(p)
-	for _, size := range []*int64{&r.Size, &r.Free, &r.Promised, &r.Room, &r.Largest} {
+	for _, size := range []*int64{&r.Size, &r.Free, &r.Promised, &r.Growable, &r.Allocatable} {
 		*size -= *size % coarse
 	}
 	r.Seen, r.OldestTrash, r.TrashDue = 0, 0, 0

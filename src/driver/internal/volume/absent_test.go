@@ -45,7 +45,7 @@ func TestAbsentPool(t *testing.T) {
 		t.Errorf("list: %v, %v", volumes, err)
 	}
 	if !n.events.has("PoolAbsent", "pool local: MarkerMissing") {
-		t.Errorf("events %q", n.events.told)
+		t.Errorf("events %q", n.events.reported)
 	}
 
 	d.PutBack(poolPath)
@@ -179,9 +179,9 @@ func TestARenamedPool(t *testing.T) {
 func TestDiscardOfWhatAnotherNodeMayHave(t *testing.T) {
 	n := warm(t, newDisk())
 	mustCreate(t, n, "pvc-1")
-	n.set.Tell(map[string]guard.Told{"local": {Twins: []string{"b", "c"}}})
+	n.set.SetExpected(map[string]guard.Expected{"local": {Twins: []string{"b", "c"}}})
 	wants(t, n.Discard(t.Context(), "pvc-1", ""), nodeapi.ErrNamed, "node b, c has pool local on the same filesystem")
-	n.set.Tell(nil)
+	n.set.SetExpected(nil)
 	must(t, n.Discard(t.Context(), "pvc-1", ""))
 }
 

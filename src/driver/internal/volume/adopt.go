@@ -157,7 +157,7 @@ func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
 		return false, fmt.Errorf("adopt volume %s: %w", r.ID, err)
 	}
 	o.Ledger.Put(r.ID, recovery.Volume(r))
-	o.Tracked(r.ID)
+	o.MarkTracked(r.ID)
 	o.Log.Info("adopted a volume", logging.KeyID, r.ID)
 	return true, nil
 }
@@ -168,8 +168,8 @@ func restore(o *pool.Open, r store.Record) error {
 	if err := store.Add(o.Disk, r); err != nil { // written again: what was prepared may not be durable
 		return err
 	}
-	_, err := o.Enter(r)
-	o.Tracked(r.ID)
+	_, err := o.Reconcile(r)
+	o.MarkTracked(r.ID)
 	o.Log.Warn("put the record of a volume in its place that had none", logging.KeyID, r.ID)
 	return err
 }
@@ -181,7 +181,7 @@ func (m *Manager) Adopt(ctx context.Context, id string, bytes int64) (store.Reco
 }
 
 func (m *Manager) adoptByHand(ctx context.Context, id string, bytes int64) (r store.Record, err error) {
-	if err := m.unnamed(ctx, id, ""); err != nil {
+	if err := m.requireNoPV(ctx, id, ""); err != nil {
 		return r, err
 	}
 	has := func(o *pool.Open, is store.Record) error {
@@ -212,8 +212,8 @@ func (m *Manager) adoptByHand(ctx context.Context, id string, bytes int64) (r st
 	return r, err
 }
 
-// unnamed refuses an id that a PersistentVolume names, unless that is one of another node, which is given.
-func (m *Manager) unnamed(ctx context.Context, id, node string) error {
+// requireNoPV refuses an id that a PersistentVolume names, unless that is one of another node, which is given.
+func (m *Manager) requireNoPV(ctx context.Context, id, node string) error {
 	if err := nodeapi.ValidateID(id); err != nil {
 		return err
 	}

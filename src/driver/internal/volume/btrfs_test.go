@@ -28,7 +28,7 @@ func TestQuotaSwitchedOff(t *testing.T) {
 	n = startAt(t, root, required)
 	must(t, openPool(t.Context(), n))
 	if s := n.status(); !s.Served() || !s.EnforcementLost || !n.events.has("EnforcementLost", "quota is off") {
-		t.Errorf("quota is off: %+v, events %q", s, n.events.told)
+		t.Errorf("quota is off: %+v, events %q", s, n.events.reported)
 	}
 	_, err := n.Create(t.Context(), spec("pvc-2"))
 	wants(t, err, ledger.ErrClosed, "quota is required")

@@ -62,7 +62,7 @@ func original(t *testing.T, root string) (r store.Record, limit int64) {
 func TestPoolCopiedIntoAnother(t *testing.T) {
 	root, n := copied(t)
 	if s := n.status(); s.Uncounted != 1 || s.Volumes != 1 || !n.events.has("VolumeNotEnforced", "pvc-1") {
-		t.Errorf("%+v, events %q", s, n.events.told)
+		t.Errorf("%+v, events %q", s, n.events.reported)
 	}
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
 	_, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
@@ -146,7 +146,8 @@ func TestReadOnlySnapshotIsPurged(t *testing.T) {
 			n.fill(t, "pvc-1")
 			subvolume(t, n.path("pvc-1", "inner"))
 			must(t, os.WriteFile(n.path("pvc-1", "inner", "file"), []byte("x"), 0o600))
-			mounttest.Run(t, "btrfs", "-q", "subvolume", "snapshot", "-r", n.path("pvc-1", "inner"), n.path("pvc-1", "snapshot"))
+			mounttest.Run(t, "btrfs", "-q", "subvolume", "snapshot", "-r", n.path("pvc-1", "inner"),
+				n.path("pvc-1", "snapshot"))
 			must(t, n.Delete(t.Context(), "pvc-1"))
 			n.purgeAll(t)
 			n.unlimited(t)

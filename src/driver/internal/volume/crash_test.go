@@ -121,7 +121,7 @@ func atLeast(t *testing.T, steps, least int) {
 
 // TestCrashDuringRecovery crashes recovery itself at every step, after every crash of every operation.
 func TestCrashDuringRecovery(t *testing.T) {
-	for _, op := range operations()[1 : len(operations())-1] { // in the first and the last the pool has nothing to recover
+	for _, op := range operations()[1 : len(operations())-1] { // the first and the last leave nothing to recover
 		t.Run(op.name, func(t *testing.T) {
 			for step := 1; ; step++ {
 				n := op.prepared(t)

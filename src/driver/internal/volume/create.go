@@ -87,7 +87,8 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 		return 0, fmt.Errorf("%w: capacity %s is more than any filesystem has", ErrOutOfRange, bytesize.Format(bytes))
 	case limit > 0 && size > limit:
 		return 0, fmt.Errorf("%w: %s rounded up to whole blocks of %s is %s, above limit_bytes %s",
-			ErrOutOfRange, bytesize.Format(bytes), bytesize.Format(Block), bytesize.Format(size), bytesize.Format(limit))
+			ErrOutOfRange, bytesize.Format(bytes), bytesize.Format(Block), bytesize.Format(size),
+			bytesize.Format(limit))
 	}
 	return size, nil
 }
@@ -103,7 +104,7 @@ func createIn(ctx context.Context, o *pool.Open, r store.Record) (Volume, error)
 		return repeat(o, existing, r)
 	case store.LostData:
 		existing.Pool = o.Name
-		return Volume{}, lost(existing)
+		return Volume{}, lostError(existing)
 	case store.Refused:
 		_, err := store.Read(o.Disk, r.ID)
 		return Volume{}, err
@@ -154,7 +155,7 @@ func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 		return Volume{}, err
 	}
 	if _, known := o.Ledger.Get(is.ID); !known {
-		if _, err := o.Enter(is); err != nil {
+		if _, err := o.Reconcile(is); err != nil {
 			return Volume{}, err
 		}
 	}

@@ -55,7 +55,7 @@ func (r rottenFS) ReadDir(name string) ([]disk.Entry, error) {
 func refusedAlone(t *testing.T, n *node) {
 	t.Helper()
 	if s := n.status(); !s.Served() || s.Refused != 1 || s.Volumes != 2 || !n.events.has("VolumeRefused", "pvc-1") {
-		t.Errorf("status %+v, events %q; want one refused and one good volume", s, n.events.told)
+		t.Errorf("status %+v, events %q; want one refused and one good volume", s, n.events.reported)
 	}
 	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), store.ErrBroken, "pvc-1.json")
 	wants(t, n.Delete(t.Context(), "pvc-1"), store.ErrBroken, "untouched")
@@ -162,7 +162,7 @@ func TestReadOnlyFilesystem(t *testing.T) {
 	s := n.status()
 	if !s.Served() || s.Volumes < 2 || !s.ReadOnly || s.Reason != "ReadOnly" || s.Allocatable != 0 ||
 		!n.events.has("PoolReadOnly", "read-only") {
-		t.Errorf("%+v, events %q", s, n.events.told)
+		t.Errorf("%+v, events %q", s, n.events.reported)
 	}
 	_, err = n.Create(t.Context(), spec("pvc-4"))
 	wants(t, err, ledger.ErrNoSpace, "read-only")

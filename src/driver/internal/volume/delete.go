@@ -34,13 +34,13 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 }
 
 func (m *Manager) discard(ctx context.Context, id, node string) error {
-	if err := m.unnamed(ctx, id, node); err != nil {
+	if err := m.requireNoPV(ctx, id, node); err != nil {
 		return err
 	}
 	err := m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		if o.Shared() && node != "" {
-			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s names",
-				nodeapi.ErrNamed, o.Name, node)
+			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of "+
+				"node %s names", nodeapi.ErrNamed, o.Name, node)
 		}
 		if twins := m.Pools.Twins(o.Name); len(twins) > 0 {
 			return fmt.Errorf("%w: node %s has pool %s on the same filesystem: the volume may be the one that is used "+

@@ -63,10 +63,10 @@ func (m *mounts) Published() (map[string][]string, error) {
 
 // cluster is the PersistentVolumes that the API has.
 type cluster struct {
-	mu   sync.Mutex
-	pvs  []nodeapi.PersistentVolume
-	err  error
-	told []string // events on claims
+	mu       sync.Mutex
+	pvs      []nodeapi.PersistentVolume
+	err      error
+	reported []string // events on claims
 }
 
 // naming is a cluster with PersistentVolumes of these handles, in the pool local of this node.
@@ -90,7 +90,7 @@ func (c *cluster) silence(err error) {
 func (c *cluster) Tell(claim nodeapi.Claim, reason, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = append(c.told, claim.Namespace+"/"+claim.Name+" "+reason+": "+message)
+	c.reported = append(c.reported, claim.Namespace+"/"+claim.Name+" "+reason+": "+message)
 }
 
 func (c *cluster) Get(_ context.Context, id string) (nodeapi.PersistentVolume, bool, error) {
@@ -115,8 +115,8 @@ func (c *cluster) List(context.Context) ([]nodeapi.PersistentVolume, error) {
 
 // events are what people would see on the Node.
 type events struct {
-	mu   sync.Mutex
-	told []string
+	mu       sync.Mutex
+	reported []string
 }
 
 func (e *events) Normal(reason, message string)  { e.add(reason + ": " + message) }
@@ -125,14 +125,14 @@ func (e *events) Warning(reason, message string) { e.add(reason + ": " + message
 func (e *events) add(s string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.told = append(e.told, s)
+	e.reported = append(e.reported, s)
 }
 
 // has reports whether there was an event of a reason whose message has a part.
 func (e *events) has(reason, part string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.told, func(s string) bool {
+	return slices.ContainsFunc(e.reported, func(s string) bool {
 		return strings.HasPrefix(s, reason+": ") && strings.Contains(s, part)
 	})
 }

@@ -57,7 +57,7 @@ func (m *Manager) Enforce(ctx context.Context, id string, inodes *int64, progres
 				return ctx.Err()
 			}
 			if err == nil {
-				err = hold(o, r)
+				err = reapplyLimit(o, r)
 			}
 			return err
 		})
@@ -76,8 +76,8 @@ func (m *Manager) prepareEnforce(o *pool.Open, r store.Record) (store.Record, er
 	case err != nil:
 		return r, err
 	case r.QuotaID == 0:
-		return r, fmt.Errorf("%w: it was adopted, or made while no quota was on, and has no ID; copy its data into a new "+
-			"volume", ErrUnsupported)
+		return r, fmt.Errorf("%w: it was adopted, or made while no quota was on, and has no ID; copy its data into a "+
+			"new volume", ErrUnsupported)
 	case !o.Backend.Enforces():
 		return r, fmt.Errorf("%w: %s", ErrUnsupported, notEnforced(o, r))
 	}
@@ -117,7 +117,7 @@ func setInodes(o *pool.Open, r store.Record, n int64) (store.Record, error) {
 	if err := store.Replace(o.Disk, r); err != nil {
 		return r, err
 	}
-	if _, err = o.Enter(r); err == nil {
+	if _, err = o.Reconcile(r); err == nil {
 		o.Log.Info("an admin has set the inode limit of a volume", logging.KeyID, r.ID)
 	}
 	return r, err
@@ -147,14 +147,14 @@ func enough(o *pool.Open, r store.Record) (store.Record, error) {
 	return r, store.Replace(o.Disk, r)
 }
 
-// hold sets the limit of a volume whose directory counts to its ID again.
-func hold(o *pool.Open, r store.Record) error {
+// reapplyLimit sets the limit of a volume whose directory counts to its ID again.
+func reapplyLimit(o *pool.Open, r store.Record) error {
 	r, err := enough(o, r)
 	if err == nil {
 		err = o.Limits.Set(r.ID, r.QuotaID, r.Limit())
 	}
 	if err == nil {
-		_, err = o.Enter(r)
+		_, err = o.Reconcile(r)
 	}
 	return err
 }

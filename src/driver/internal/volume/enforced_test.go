@@ -179,7 +179,7 @@ func TestEnforcedAgain(t *testing.T) {
 		n = startAt(t, root, required)
 		must(t, openPool(t.Context(), n))
 		if s := n.status(); s.Uncounted != 1 || !n.events.has("VolumeNotEnforced", "pvc-1") {
-			t.Errorf("%+v, events %q", s, n.events.told)
+			t.Errorf("%+v, events %q", s, n.events.reported)
 		}
 		must(t, n.Publish(t.Context(), publish("pvc-1", target)))
 		wants(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}), volume.ErrPublished, target)

@@ -37,10 +37,10 @@ func (m *Manager) expand(ctx context.Context, id string, bytes, limit int64) (v 
 		case size > r.Bytes:
 			r, err = grow(o, r, size)
 		default:
-			// Its record may not be on the disk: an earlier request may have failed at its very last step, or its driver was
-			// killed there and recovery has entered the new size.
+			// Its record may not be on the disk: an earlier request may have failed at its very last step, or its
+			// driver was killed there and recovery has entered the new size.
 			if err = disk.SyncAll(o.Disk, disk.VolumesDir); err == nil {
-				_, err = o.Enter(r)
+				_, err = o.Reconcile(r)
 			}
 		}
 		if err != nil {
@@ -53,7 +53,7 @@ func (m *Manager) expand(ctx context.Context, id string, bytes, limit int64) (v 
 }
 
 func grow(o *pool.Open, r store.Record, size int64) (store.Record, error) {
-	v, err := o.Enter(r)
+	v, err := o.Reconcile(r)
 	if err == nil && !o.Shared() { // nothing holds a volume of a shared pool to a size
 		err = growable(o, r, v, size)
 	}
@@ -108,7 +108,7 @@ func growable(o *pool.Open, r store.Record, v ledger.Volume, size int64) error {
 func reread(o *pool.Open, id string) error {
 	r, err := store.Read(o.Disk, id)
 	if err == nil {
-		_, err = o.Enter(r)
+		_, err = o.Reconcile(r)
 	}
 	return err
 }

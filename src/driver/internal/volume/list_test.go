@@ -96,7 +96,8 @@ func TestEach(t *testing.T) {
 		if d.Opened() != opened {
 			t.Fatal("a pool is open while a volume is visited")
 		}
-		if s.Bytes != mebibyte || s.Used != -1 || s.Enforcement != string(quota.None) || s.Published != (s.ID == "pvc-241") {
+		if s.Bytes != mebibyte || s.Used != -1 || s.Enforcement != string(quota.None) ||
+			s.Published != (s.ID == "pvc-241") {
 			t.Errorf("%+v", s)
 		}
 		if s.ID == "pvc-000" {

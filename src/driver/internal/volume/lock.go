@@ -69,7 +69,7 @@ func (m *Manager) guarded(ctx context.Context, id string, run func(context.Conte
 		if p := recover(); p != nil {
 			m.Log.Error("an operation panicked", logging.KeyID, id, logging.KeyPanic, fmt.Sprint(p),
 				logging.KeyStack, string(debug.Stack()))
-			err = fmt.Errorf("%w: the operation on volume %s panicked (%v); the driver's log has the details", errBug, id, p)
+			err = fmt.Errorf("%w: the operation on volume %s panicked (%v); the driver's log has more", errBug, id, p)
 		}
 	}()
 	return run(ctx)

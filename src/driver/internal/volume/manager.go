@@ -115,7 +115,8 @@ func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (
 		switch {
 		case found:
 			return err
-		case err == nil, errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere), errors.Is(err, store.ErrNotFound):
+		case err == nil, errors.Is(err, pool.ErrAbsent), errors.Is(err, pool.ErrNotHere),
+			errors.Is(err, store.ErrNotFound):
 		default:
 			troubles = append(troubles, err)
 		}
@@ -154,12 +155,12 @@ func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open
 func dataOf(o *pool.Open, r store.Record) (disk.Info, error) {
 	info, ok, err := store.Directory(o.Disk, r.ID)
 	if err == nil && !ok {
-		err = lost(r)
+		err = lostError(r)
 	}
 	return info, err
 }
 
-func lost(r store.Record) error {
-	return fmt.Errorf("%w: the record of %s is there but its directory csi/%s in pool %s is gone; restore it, or delete "+
-		"the claim", ErrLost, r.ID, r.ID, r.Pool)
+func lostError(r store.Record) error {
+	return fmt.Errorf("%w: the record of %s is there but its directory csi/%s in pool %s is gone; restore it, or "+
+		"delete the claim", ErrLost, r.ID, r.ID, r.Pool)
 }

@@ -67,12 +67,14 @@ func TestCreateRefuses(t *testing.T) {
 		"our directory":   {func(s *volume.Spec) { s.ID = ".hpp" }, nodeapi.ErrInvalidID, []string{`".hpp"`}},
 		"snapshots":       {func(s *volume.Spec) { s.ID = "snapshots" }, nodeapi.ErrInvalidID, []string{"kubevirt"}},
 		"NUL in the id":   {func(s *volume.Spec) { s.ID = "a\x00b" }, nodeapi.ErrInvalidID, []string{`\x00`}},
-		"300 bytes of id": {func(s *volume.Spec) { s.ID = strings.Repeat("a", 300) }, nodeapi.ErrInvalidID, []string{"128"}},
+		"300 bytes of id": {func(s *volume.Spec) { s.ID = strings.Repeat("a", 300) }, nodeapi.ErrInvalidID,
+			[]string{"128"}},
 		"no such pool":    {func(s *volume.Spec) { s.Pool = "locla" }, pool.ErrUnknown, []string{"local, other"}},
 		"no bytes":        {func(s *volume.Spec) { s.Bytes = 0 }, volume.ErrInvalid, []string{"capacity"}},
 		"negative bytes":  {func(s *volume.Spec) { s.Bytes = -1 }, volume.ErrInvalid, []string{"capacity"}},
 		"more than int64": {func(s *volume.Spec) { s.Bytes = 1<<63 - 1 }, volume.ErrOutOfRange, []string{"capacity"}},
-		"more than there": {func(s *volume.Spec) { s.Bytes = 1 << 60 }, ledger.ErrNoSpace, []string{"pool local", "free"}},
+		"more than there": {func(s *volume.Spec) { s.Bytes = 1 << 60 }, ledger.ErrNoSpace,
+			[]string{"pool local", "free"}},
 		"other size": {
 			func(s *volume.Spec) { s.ID, s.Bytes = "pvc-1", 2*mebibyte }, volume.ErrExists,
 			[]string{"capacity 1Mi, asked for 2Mi"},
@@ -137,7 +139,7 @@ func TestLostVolumeIsReportedAndRetired(t *testing.T) {
 	csi := n.open(t)
 	must(t, csi.Remove("pvc-1"), csi.Sync("."), csi.Close(), openPool(t.Context(), n))
 	if s := n.status(); s.Lost != 1 || !n.events.has("VolumeLost", "pvc-1") {
-		t.Errorf("status %+v, events %q; want one lost volume", s, n.events.told)
+		t.Errorf("status %+v, events %q; want one lost volume", s, n.events.reported)
 	}
 	_, err := n.Create(t.Context(), spec("pvc-1"))
 	wants(t, err, volume.ErrLost, "csi/pvc-1")

@@ -32,8 +32,8 @@ type operation struct {
 	recovered bool
 	// remade reports that what was done is done anew at the next opportunity: it need not last.
 	remade bool
-	// fleeting reports that what was answered after several errors in a row need not last: a pod's scratch space is made
-	// anew.
+	// fleeting reports that what was answered after several errors in a row need not last: a pod's scratch space is
+	// made anew.
 	fleeting bool
 	// wordy reports that the error which a caller gets only quotes its cause.
 	wordy bool
@@ -87,7 +87,8 @@ func creating() operation {
 		look: func(t *testing.T, n *node, done bool, about string) {
 			t.Helper()
 			n.consistent(t, about)
-			if _, health, err := n.Get(t.Context(), "pvc-1"); done && (err != nil || health.Condition != volume.Healthy) {
+			if _, health, err := n.Get(t.Context(), "pvc-1"); done &&
+				(err != nil || health.Condition != volume.Healthy) {
 				t.Errorf("%s: a volume that was answered is gone: %+v, %v", about, health, err)
 			}
 		},
@@ -182,7 +183,7 @@ func expanding() operation {
 			_, err := n.Expand(ctx, "pvc-1", 3*mebibyte, 0)
 			return err
 		},
-		look: func(t *testing.T, n *node, done bool, about string) { // the size of before, or the one that was asked for
+		look: func(t *testing.T, n *node, done bool, about string) { // of the size before, or as asked for
 			t.Helper()
 			n.consistent(t, about)
 			v, _, err := n.Get(t.Context(), "pvc-1")
@@ -207,7 +208,7 @@ func purging() operation {
 		return n.purge(ctx)
 	}
 	return operation{
-		name: "purge", run: run, finishes: true, recovered: true, // an entry that is empty may be one of a delete under way
+		name: "purge", run: run, finishes: true, recovered: true, // an empty entry may be one of a delete under way
 		prepare: func(t *testing.T, n *node) {
 			t.Helper()
 			withVolume(t, n)

@@ -174,7 +174,8 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] 
 func TestRandomLives(t *testing.T) {
 	for seed := range uint64(200) {
 		l := &life{
-			T: t, rng: rand.New(rand.NewPCG(seed, 0)), disk: newDisk(), sizes: map[string]int64{}, unsure: map[string]bool{},
+			T: t, rng: rand.New(rand.NewPCG(seed, 0)), disk: newDisk(), sizes: map[string]int64{},
+			unsure: map[string]bool{},
 		}
 		l.disk.AddDir(poolPath)
 		l.disk.SetSpace(poolPath, disk.Space{Size: poolSize, Free: poolSize})

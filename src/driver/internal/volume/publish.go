@@ -71,8 +71,9 @@ func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) erro
 	switch {
 	case err != nil:
 		return err
-	case mount.Mounted && !same(mount, info):
-		return fmt.Errorf("%w: something else than volume %s is mounted at target_path %s", ErrTargetTaken, r.ID, q.Target)
+	case mount.Mounted && !sameMount(mount, info):
+		return fmt.Errorf("%w: something else than volume %s is mounted at target_path %s", ErrTargetTaken, r.ID,
+			q.Target)
 	case mount.Mounted && !mount.Meets(q.Options):
 		return fmt.Errorf("%w: volume %s is mounted at target_path %s with options %+v, asked for %+v",
 			ErrTargetTaken, r.ID, q.Target, mount.Options, q.Options)
@@ -95,7 +96,7 @@ func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) erro
 // seeToLimit looks before a pod writes whether a volume is held to its size. A quota in trouble must not keep pods from
 // their data: it is reported.
 func (m *Manager) seeToLimit(o *pool.Open, r store.Record) {
-	v, err := o.Enter(r)
+	v, err := o.Reconcile(r)
 	if err != nil {
 		o.Log.Warn("cannot see to the limit of a volume", logging.KeyID, r.ID, logging.KeyError, err)
 	}
@@ -153,7 +154,8 @@ func (m *Manager) unpublish(ctx context.Context, id, target string) error {
 	case errors.Is(err, store.ErrNotFound):
 		return m.deleted(ctx, id)
 	case err != nil && !known:
-		m.Log.Warn("cannot see whether an unpublished volume was an inline one", logging.KeyID, id, logging.KeyError, err)
+		m.Log.Warn("cannot see whether an unpublished volume was an inline one", logging.KeyID, id, logging.KeyError,
+			err)
 		return nil
 	}
 	return err
@@ -220,7 +222,7 @@ func (m *Manager) mountedAt(id string, data disk.Info, other string) (at string,
 		switch {
 		case err != nil:
 			return "", fmt.Errorf("see whether volume %s is mounted at %s: %w", id, target, err)
-		case !mount.Mounted || !same(mount, data):
+		case !mount.Mounted || !sameMount(mount, data):
 			m.mounts.Delete(mountpoint{id, target})
 		case at == "" && target != other:
 			at = target

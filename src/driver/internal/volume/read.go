@@ -33,7 +33,7 @@ func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err e
 		v = answer(o, r)
 		switch {
 		case !ok:
-			h = Health{DataLoss, "DirectoryMissing", lost(r).Error()}
+			h = Health{DataLoss, "DirectoryMissing", lostError(r).Error()}
 		case r.QuotaID != 0 && v.Enforcement == quota.None:
 			h = Health{Degraded, "VolumeNotEnforced", notEnforced(o, r)}
 		default:
@@ -112,7 +112,7 @@ func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err erro
 		if err != nil {
 			return err
 		}
-		if !mount.Mounted || (ok && !same(mount, info)) {
+		if !mount.Mounted || (ok && !sameMount(mount, info)) {
 			return fmt.Errorf("%w: volume %s is not published at volume_path %s", store.ErrNotFound, id, path)
 		}
 		s, err = m.stats(o, r)
@@ -155,7 +155,7 @@ func (m *Manager) stats(o *pool.Open, r store.Record) (Stats, error) {
 	return s, nil
 }
 
-func same(mount bindmount.Mount, info disk.Info) bool {
+func sameMount(mount bindmount.Mount, info disk.Info) bool {
 	return mount.Dev == info.Dev && mount.Ino == info.Ino
 }
 
@@ -215,8 +215,9 @@ func (m *Manager) eachIn(ctx context.Context, name string, ids []string, visit f
 		for i := 0; i < len(volumes) && err == nil; i++ {
 			v := volumes[i]
 			s := nodeapi.VolumeStatus{
-				ID: v.ID, Pool: v.Pool, Claim: v.Claim.String(), Bytes: v.Bytes, Used: -1, Enforcement: string(v.Enforcement),
-				Created: v.Created, Ephemeral: v.Ephemeral, Published: m.Published(v.ID),
+				ID: v.ID, Pool: v.Pool, Claim: v.Claim.String(), Bytes: v.Bytes, Used: -1,
+				Enforcement: string(v.Enforcement),
+				Created:     v.Created, Ephemeral: v.Ephemeral, Published: m.Published(v.ID),
 			}
 			if use, known := usage[v.QuotaID]; known && v.Enforcement != quota.None {
 				s.Used = use.Bytes

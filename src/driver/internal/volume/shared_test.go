@@ -116,9 +116,10 @@ func (n *node) places(t *testing.T) (at []string) {
 	defer func() { _ = d.Close() }()
 	candidates := []string{"pvc-1/precious"}
 	for _, dir := range []string{disk.StagingDir, disk.TrashDir} {
-		for _, room := range list(t, d, dir) {
-			for _, e := range list(t, d, path.Join(dir, room)) {
-				candidates = append(candidates, path.Join(dir, room, e, "precious"), path.Join(dir, room, e, "data/precious"))
+		for _, node := range list(t, d, dir) {
+			for _, e := range list(t, d, path.Join(dir, node)) {
+				candidates = append(candidates, path.Join(dir, node, e, "precious"),
+					path.Join(dir, node, e, "data/precious"))
 			}
 		}
 	}
@@ -154,19 +155,19 @@ func (n *node) sharedOnceInTrash(t *testing.T, about string) {
 	}
 }
 
-// settled wants every node's room tidy and no record without data, after all nodes have recovered.
+// settled wants the directories of every node tidy and no record without data, after all nodes have recovered.
 func (n *node) settled(t *testing.T, about string) {
 	t.Helper()
 	d := n.open(t)
 	defer func() { _ = d.Close() }()
-	for _, room := range list(t, d, disk.StagingDir) {
-		if left := list(t, d, path.Join(disk.StagingDir, room)); len(left) > 0 {
-			t.Errorf("%s: staging of %s has %v", about, room, left)
+	for _, node := range list(t, d, disk.StagingDir) {
+		if left := list(t, d, path.Join(disk.StagingDir, node)); len(left) > 0 {
+			t.Errorf("%s: staging of %s has %v", about, node, left)
 		}
 	}
-	for _, room := range list(t, d, disk.TrashDir) {
-		for _, e := range list(t, d, path.Join(disk.TrashDir, room)) {
-			has := list(t, d, path.Join(disk.TrashDir, room, e))
+	for _, node := range list(t, d, disk.TrashDir) {
+		for _, e := range list(t, d, path.Join(disk.TrashDir, node)) {
+			has := list(t, d, path.Join(disk.TrashDir, node, e))
 			if e != ".spare" && !slices.Equal(has, []string{"data", "record.json"}) {
 				t.Errorf("%s: trash entry %s has %v", about, e, has)
 			}
@@ -226,7 +227,7 @@ func TestANodeDiesAtEveryStep(t *testing.T) {
 					}
 					e.meanwhile(t, b, about)
 					if !returns {
-						b.set.Tell(map[string]guard.Told{"local": {Gone: []string{"a"}}})
+						b.set.SetExpected(map[string]guard.Expected{"local": {Gone: []string{"a"}}})
 						b.inherits(t, "a", about)
 					}
 					e.ended(t, d, about)
@@ -236,7 +237,7 @@ func TestANodeDiesAtEveryStep(t *testing.T) {
 	}
 }
 
-// inherits waits until a node has cleared another one's room.
+// inherits waits until a node has cleared another one's directories.
 func (n *node) inherits(t *testing.T, from, about string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -245,7 +246,7 @@ func (n *node) inherits(t *testing.T, from, about string) {
 	const tries = 2000
 	for i := 0; slices.Contains(append(n.ls(t, disk.StagingDir), n.ls(t, disk.TrashDir)...), from); i++ {
 		if i == tries {
-			t.Fatalf("%s: the room of %s stays: %v %v", about, from, n.ls(t, disk.StagingDir), n.ls(t, disk.TrashDir))
+			t.Fatalf("%s: what %s had stays: %v %v", about, from, n.ls(t, disk.StagingDir), n.ls(t, disk.TrashDir))
 		}
 		time.Sleep(time.Millisecond)
 	}

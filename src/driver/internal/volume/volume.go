@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// Errors of volumes; package csi maps them, with those of the rooms below, to gRPC codes in one table.
+// Errors of volumes; package csi maps them, with those of the packages below, to gRPC codes in one table.
 var (
 	ErrInvalid      = errors.New("invalid request") // bad input; the message names the field
 	ErrOutOfRange   = errors.New("size outside the limits")

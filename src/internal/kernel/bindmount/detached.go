@@ -40,13 +40,13 @@ func Device(device, fsType string, flags ...string) (*os.File, error) {
 		mount, err = unix.Fsmount(opened, unix.FSMOUNT_CLOEXEC, 0)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("mount the %s on %s: %w%s", fsType, device, err, said(opened))
+		return nil, fmt.Errorf("mount the %s on %s: %w%s", fsType, device, err, kernelMessage(opened))
 	}
 	return os.NewFile(uintptr(mount), device), nil
 }
 
-// said is what the kernel has to say about a filesystem context: lines that begin with e, w or i and a space.
-func said(context int) string {
+// kernelMessage is what the kernel has to say about a filesystem context: lines that begin with e, w or i and a space.
+func kernelMessage(context int) string {
 	var text strings.Builder
 	line := make([]byte, 1024)
 	for {

@@ -115,7 +115,8 @@ func RemoveQgroup(f *os.File, q QgroupID) error {
 
 // AssignQgroup makes a qgroup a member of another, of a higher level; one that is a member already is no error.
 func AssignQgroup(f *os.File, member, group QgroupID) error {
-	err := do(f, "assign qgroup "+member.String(), ioctl.W, 41, &qgroupAssignArgs{assign: 1, member: member, group: group})
+	err := do(f, "assign qgroup "+member.String(), ioctl.W, 41,
+		&qgroupAssignArgs{assign: 1, member: member, group: group})
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
@@ -182,7 +183,7 @@ func Groups(f *os.File, member QgroupID) ([]QgroupID, error) {
 
 // relations lists the members of a qgroup, and the groups that it is a member of.
 func relations(f *os.File, q QgroupID) (members, groups []QgroupID, err error) {
-	err = search(f, all(quotaTree, uint64(q), typeQgroupRelation), func(offset uint64, _ []byte) {
+	err = search(f, allItems(quotaTree, uint64(q), typeQgroupRelation), func(offset uint64, _ []byte) {
 		if other := QgroupID(offset); other.Level() > q.Level() {
 			groups = append(groups, other)
 		} else {

@@ -28,7 +28,7 @@ func Rejoin(f *os.File, id uint64, group QgroupID) error {
 		return err
 	}
 	for _, id := range strays {
-		err := join(f, NewQgroupID(0, id), group)
+		err := joinQgroup(f, NewQgroupID(0, id), group)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // not there: destroyed meanwhile
 			return err
 		}

@@ -61,7 +61,8 @@ func TestRejoinStrays(t *testing.T) {
 		must(t, AssignQgroup(top, NewQgroupID(0, id), others))
 	}
 	must(t, UnassignQgroup(top, NewQgroupID(0, theirs[0]), others)) // not this volume's business
-	if found, err := straysOf(top, ids, group); err != nil || !slices.Equal(slices.Sorted(slices.Values(found)), strays) {
+	if found, err := straysOf(top, ids, group); err != nil ||
+		!slices.Equal(slices.Sorted(slices.Values(found)), strays) {
 		t.Errorf("strays %v, %v; want %v", found, err, strays)
 	}
 	must(t, Rejoin(top, subvolume(t, dir), group))

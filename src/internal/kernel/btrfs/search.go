@@ -21,8 +21,8 @@ type items struct {
 	one          bool
 }
 
-// all are all items of a kind.
-func all(tree, object uint64, kind uint32) items {
+// allItems are all items of a kind.
+func allItems(tree, object uint64, kind uint32) items {
 	return items{tree: tree, object: object, kind: kind, last: math.MaxUint64}
 }
 
@@ -100,7 +100,7 @@ func read(buf []byte, n uint32, least int, visit func(at key, data []byte)) (at 
 
 // firstNested is one of the subvolumes directly in a subvolume, 0 where there is none.
 func firstNested(f *os.File, id uint64) (child uint64, err error) {
-	want := all(rootTree, id, typeRootRef)
+	want := allItems(rootTree, id, typeRootRef)
 	want.one = true
 	err = search(f, want, func(offset uint64, _ []byte) { child = offset })
 	return child, err

@@ -70,8 +70,8 @@ func SubvolumeID(f *os.File) (uint64, error) {
 	return args.tree, err
 }
 
-// join makes a qgroup a member of just one other, or of none where that is 0.
-func join(f *os.File, member, group QgroupID) error {
+// joinQgroup makes a qgroup a member of just one other, or of none where that is 0.
+func joinQgroup(f *os.File, member, group QgroupID) error {
 	groups, err := Groups(f, member)
 	for _, q := range groups {
 		if q != group {
@@ -87,7 +87,7 @@ func join(f *os.File, member, group QgroupID) error {
 // linked reports whether the subvolume that a qgroup of level 0 counts lies in a directory, or is the filesystem's own.
 // One that was destroyed does not, long before the kernel has finished removing it.
 func linked(f *os.File, q QgroupID) (there bool, err error) {
-	err = search(f, all(rootTree, q.ID(), typeRootBackref), func(uint64, []byte) { there = true })
+	err = search(f, allItems(rootTree, q.ID(), typeRootBackref), func(uint64, []byte) { there = true })
 	return there || q.ID() == topLevel, err
 }
 
@@ -180,7 +180,7 @@ func (r ready) make(f *os.File, id uint64) error {
 // release takes a subvolume out of all qgroups and clears its own limit.
 func release(f *os.File, id uint64) error {
 	q := NewQgroupID(0, id)
-	err := join(f, q, 0)
+	err := joinQgroup(f, q, 0)
 	if err == nil {
 		err = SetQgroupLimit(f, q, 0)
 	}

@@ -35,7 +35,8 @@ func TestAt(t *testing.T) {
 41 20 0:61 / /with\040space rw - tmpfs none rw
 `)
 	for path, want := range map[string]int{
-		"/": 20, "/etc/hosts": 20, "/var": 21, "/var/lib": 21, "/var/lib/kubelet/pods": 22, "/ceph": 33, "/ceph/old": 33,
+		"/": 20, "/etc/hosts": 20, "/var": 21, "/var/lib": 21, "/var/lib/kubelet/pods": 22, "/ceph": 33,
+		"/ceph/old": 33,
 		"/ceph/pvs": 33, "/ceph/pvs/special": 32, "/ceph/pvs/special/x": 32, "/cephfs": 40, "/cephfsx": 20,
 		"/with space/x": 41,
 	} {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -74,6 +75,11 @@ func unmount(tb testing.TB, path string) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		err := unix.Unmount(path, 0)
+		// A program that another test starts has all open files of this process until its exec.
+		for tries := 0; errors.Is(err, unix.EBUSY) && tries < 50; tries++ {
+			time.Sleep(100 * time.Millisecond)
+			err = unix.Unmount(path, 0)
+		}
 		if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: the test has done it
 			tb.Errorf("something holds %s open: %v", path, errors.Join(err, unix.Unmount(path, unix.MNT_DETACH)))
 		}
@@ -85,7 +91,8 @@ func Run(tb testing.TB, program string, args ...string) string {
 	tb.Helper()
 	out, err := exec.Command(program, args...).CombinedOutput() //nolint:gosec,noctx // a test's own
 	if err != nil {
-		tb.Fatalf("%s %v (this needs root, util-linux, e2fsprogs, xfsprogs and btrfs-progs): %v\n%s", program, args, err, out)
+		tb.Fatalf("%s %v (this needs root, util-linux, e2fsprogs, xfsprogs and btrfs-progs): %v\n%s", program, args,
+			err, out)
 	}
 	return strings.TrimSpace(string(out))
 }

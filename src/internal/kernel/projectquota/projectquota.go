@@ -77,11 +77,11 @@ func reason(s Support) string {
 	case s.Accounting:
 		return counted
 	case s.xfs:
-		return "project quota is off: mount the filesystem with the option prjquota (a remount does not do), on Linux " +
-			"5.14 or newer with CONFIG_XFS_QUOTA"
+		return "project quota is off: mount the filesystem with the option prjquota (a remount does not do), on " +
+			"Linux 5.14 or newer with CONFIG_XFS_QUOTA"
 	default:
-		return "project quota is off: run `tune2fs -O quota,project -Q prjquota` on the unmounted filesystem and mount it " +
-			"with the option prjquota, on Linux 5.14 or newer with CONFIG_QFMT_V2"
+		return "project quota is off: run `tune2fs -O quota,project -Q prjquota` on the unmounted filesystem and " +
+			"mount it with the option prjquota, on Linux 5.14 or newer with CONFIG_QFMT_V2"
 	}
 }
 
@@ -138,13 +138,14 @@ const MaxID = 1<<32 - 2
 func SetLimit(f *os.File, id uint32, l Limit) error {
 	const op = "set project quota"
 	if id == 0 || id > MaxID {
-		return &fs.PathError{Op: op, Path: f.Name(), Err: fmt.Errorf("%w: project %d can have no limit", fs.ErrInvalid, id)}
+		return &fs.PathError{Op: op, Path: f.Name(), Err: fmt.Errorf("%w: project %d can have no limit", fs.ErrInvalid,
+			id)}
 	}
 	b := block{hardBytes: l.Bytes / Unit, hardInodes: l.Inodes, valid: limitsValid}
 	if l.Bytes%Unit != 0 {
 		b.hardBytes++
 	}
-	return of(id, quotactl(f, op, setQuota, id, &b))
+	return nameID(id, quotactl(f, op, setQuota, id, &b))
 }
 
 // Get reads a project's limit and usage in one system call. One that never had any is all zero. XFS frees removed files
@@ -155,7 +156,7 @@ func Get(f *os.File, id uint32) (Quota, error) {
 	if errors.Is(err, unix.ENOENT) { // XFS
 		err = nil
 	}
-	return b.quota(id), of(id, err)
+	return b.quota(id), nameID(id, err)
 }
 
 // Next is Get of the first project from this ID on that the kernel lists: each that has a limit or usage, and some that
@@ -200,7 +201,7 @@ func quotactl[T any](f *os.File, op string, c uintptr, id uint32, argument *T) e
 	})
 }
 
-func of(id uint32, err error) error {
+func nameID(id uint32, err error) error {
 	if err == nil {
 		return nil
 	}

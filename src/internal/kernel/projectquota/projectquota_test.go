@@ -51,7 +51,8 @@ func TestProbeWithoutQuota(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			wants(t, Enforce(dir), errors.ErrUnsupported)
-			if err := SetLimit(dir, 7, Limit{Bytes: Unit}); !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOSYS) {
+			if err := SetLimit(dir, 7, Limit{Bytes: Unit}); !errors.Is(err, unix.ESRCH) &&
+				!errors.Is(err, unix.ENOSYS) {
 				t.Errorf("error %v, want ESRCH or ENOSYS", err)
 			}
 		})

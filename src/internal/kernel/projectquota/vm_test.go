@@ -227,7 +227,8 @@ func TestVMResource(t *testing.T) {
 		must(t, probed)
 		if !s.xfs {
 			if err != nil {
-				t.Errorf("%v: ext4 holds root with CAP_SYS_RESOURCE now; say so in docs/explanation/enforcement.md", err)
+				t.Errorf("%v: ext4 holds root with CAP_SYS_RESOURCE now; say so in docs/explanation/enforcement.md",
+					err)
 			}
 			return
 		}
@@ -292,7 +293,8 @@ func TestVMReuse(t *testing.T) {
 				dir := volume(t, top, 9, Limit{Bytes: 4 * mib, Inodes: 100})
 				must(t, as(1000, func() error { return fill(dir+"/file", 3*mib) }))
 				q, err := Get(top, 9)
-				if err != nil || q.Usage.Inodes != 2 || q.Usage.Bytes < 3*mib || q.Limit != (Limit{Bytes: 4 * mib, Inodes: 100}) {
+				if err != nil || q.Usage.Inodes != 2 || q.Usage.Bytes < 3*mib ||
+					q.Limit != (Limit{Bytes: 4 * mib, Inodes: 100}) {
 					t.Errorf("%+v, %v", q, err)
 				}
 			})
@@ -307,7 +309,8 @@ func TestVMNext(t *testing.T) {
 		}
 		must(t, SetLimit(top, 69999, Limit{Bytes: mib})) // a limit that nothing uses
 		t.Cleanup(func() { must(t, SetLimit(top, 69999, Limit{})) })
-		for from, want := range map[uint32]uint32{69000: 69999, 69999: 69999, 70000: 70000, 70001: 70001, 70002: 1 << 31} {
+		for from, want := range map[uint32]uint32{69000: 69999, 69999: 69999, 70000: 70000, 70001: 70001,
+			70002: 1 << 31} {
 			if q, err := Next(top, from); err != nil || q.ID != want || q.Limit.Bytes != mib {
 				t.Errorf("from %d: %+v, %v; want %d", from, q, err, want)
 			}

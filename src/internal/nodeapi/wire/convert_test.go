@@ -67,7 +67,8 @@ func TestNoFieldIsLost(t *testing.T) {
 	if diff := cmp.Diff(pool, wire.ToPool(travelled(t, wire.FromPool(pool)))); diff != "" {
 		t.Errorf("a pool (-sent +read):\n%s", diff)
 	}
-	if diff := cmp.Diff(nodeapi.PoolStatus{}, wire.ToPool(travelled(t, wire.FromPool(nodeapi.PoolStatus{})))); diff != "" {
+	back := wire.ToPool(travelled(t, wire.FromPool(nodeapi.PoolStatus{})))
+	if diff := cmp.Diff(nodeapi.PoolStatus{}, back); diff != "" {
 		t.Errorf("an empty pool (-sent +read):\n%s", diff)
 	}
 	volume := fill[nodeapi.VolumeStatus](t, "Node", "PV", "State") // whoever lists it adds them

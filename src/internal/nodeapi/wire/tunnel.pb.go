@@ -306,11 +306,11 @@ type Pool struct {
 	Size            int64                  `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`
 	Free            int64                  `protobuf:"varint,8,opt,name=free,proto3" json:"free,omitempty"`
 	Promised        int64                  `protobuf:"varint,9,opt,name=promised,proto3" json:"promised,omitempty"`
-	Room            int64                  `protobuf:"varint,10,opt,name=room,proto3" json:"room,omitempty"`       // for growth
-	Largest         int64                  `protobuf:"varint,11,opt,name=largest,proto3" json:"largest,omitempty"` // new volume
+	Growable        int64                  `protobuf:"varint,10,opt,name=growable,proto3" json:"growable,omitempty"`
+	Allocatable     int64                  `protobuf:"varint,11,opt,name=allocatable,proto3" json:"allocatable,omitempty"` // the largest new volume
 	Volumes         int64                  `protobuf:"varint,12,opt,name=volumes,proto3" json:"volumes,omitempty"`
-	Waiting         bool                   `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"` // the pool is shared, and could be used if the node knew its id
-	Rooms           []string               `protobuf:"bytes,14,rep,name=rooms,proto3" json:"rooms,omitempty"`      // other nodes that have something of their own in a shared pool
+	Waiting         bool                   `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`                  // the pool is shared, and could be used if the node knew its id
+	NodeDirs        []string               `protobuf:"bytes,14,rep,name=node_dirs,json=nodeDirs,proto3" json:"node_dirs,omitempty"` // other nodes with directories of their own in a shared pool
 	Shared          bool                   `protobuf:"varint,15,opt,name=shared,proto3" json:"shared,omitempty"`
 	Path            string                 `protobuf:"bytes,16,opt,name=path,proto3" json:"path,omitempty"`
 	Configured      bool                   `protobuf:"varint,17,opt,name=configured,proto3" json:"configured,omitempty"`
@@ -427,16 +427,16 @@ func (x *Pool) GetPromised() int64 {
 	return 0
 }
 
-func (x *Pool) GetRoom() int64 {
+func (x *Pool) GetGrowable() int64 {
 	if x != nil {
-		return x.Room
+		return x.Growable
 	}
 	return 0
 }
 
-func (x *Pool) GetLargest() int64 {
+func (x *Pool) GetAllocatable() int64 {
 	if x != nil {
-		return x.Largest
+		return x.Allocatable
 	}
 	return 0
 }
@@ -455,9 +455,9 @@ func (x *Pool) GetWaiting() bool {
 	return false
 }
 
-func (x *Pool) GetRooms() []string {
+func (x *Pool) GetNodeDirs() []string {
 	if x != nil {
-		return x.Rooms
+		return x.NodeDirs
 	}
 	return nil
 }
@@ -1028,7 +1028,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\ftopology_key\x18\x05 \x01(\tR\vtopologyKey\x12%\n" +
 	"\x0etopology_value\x18\x06 \x01(\tR\rtopologyValue\"B\n" +
 	"\x05Pools\x129\n" +
-	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xde\x06\n" +
+	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xf5\x06\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1038,13 +1038,13 @@ const file_tunnel_proto_rawDesc = "" +
 	"\venforcement\x18\x06 \x01(\tR\venforcement\x12\x12\n" +
 	"\x04size\x18\a \x01(\x03R\x04size\x12\x12\n" +
 	"\x04free\x18\b \x01(\x03R\x04free\x12\x1a\n" +
-	"\bpromised\x18\t \x01(\x03R\bpromised\x12\x12\n" +
-	"\x04room\x18\n" +
-	" \x01(\x03R\x04room\x12\x18\n" +
-	"\alargest\x18\v \x01(\x03R\alargest\x12\x18\n" +
+	"\bpromised\x18\t \x01(\x03R\bpromised\x12\x1a\n" +
+	"\bgrowable\x18\n" +
+	" \x01(\x03R\bgrowable\x12 \n" +
+	"\vallocatable\x18\v \x01(\x03R\vallocatable\x12\x18\n" +
 	"\avolumes\x18\f \x01(\x03R\avolumes\x12\x18\n" +
-	"\awaiting\x18\r \x01(\bR\awaiting\x12\x14\n" +
-	"\x05rooms\x18\x0e \x03(\tR\x05rooms\x12\x16\n" +
+	"\awaiting\x18\r \x01(\bR\awaiting\x12\x1b\n" +
+	"\tnode_dirs\x18\x0e \x03(\tR\bnodeDirs\x12\x16\n" +
 	"\x06shared\x18\x0f \x01(\bR\x06shared\x12\x12\n" +
 	"\x04path\x18\x10 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +

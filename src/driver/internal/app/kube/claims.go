@@ -55,12 +55,13 @@ func (c *Controller) SelectNode(ctx context.Context, claim nodeapi.Claim, node s
 func (c *Controller) selectNode(ctx context.Context, claim *metav1.PartialObjectMetadata, node string) error {
 	request := c.API.core.Patch(types.MergePatchType).Namespace(claim.Namespace).Resource(claims).Name(claim.Name)
 	return c.send(ctx, request.Param("fieldManager", reporter), map[string]any{"metadata": map[string]any{
-		"uid": claim.UID, "resourceVersion": claim.ResourceVersion, "annotations": map[string]string{selectedNode: node},
+		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
+		"annotations": map[string]string{selectedNode: node},
 	}})
 }
 
 func (c *Controller) claim(ctx context.Context, claim nodeapi.Claim) (*metav1.PartialObjectMetadata, error) {
-	object, err := c.metadata(ctx, core(claims), claim.Namespace, claim.Name)
+	object, err := c.metadata(ctx, coreResource(claims), claim.Namespace, claim.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w: there is no claim %s/%s", controller.ErrClaimGone, claim.Namespace, claim.Name)

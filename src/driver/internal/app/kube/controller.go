@@ -144,7 +144,7 @@ func (c *Controller) NodeGone(ctx context.Context, name string) (since time.Time
 	case n.deleted.After(since):
 		since = n.deleted
 	}
-	_, err = c.metadata(ctx, core("nodes"), "", name)
+	_, err = c.metadata(ctx, coreResource("nodes"), "", name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return since, true, nil
@@ -156,7 +156,7 @@ func (c *Controller) NodeGone(ctx context.Context, name string) (since time.Time
 
 // Cluster is the UID of this cluster: that of its namespace kube-system, which lives as long as the cluster does.
 func (c *Controller) Cluster(ctx context.Context) (uid string, err error) {
-	namespace, err := c.metadata(ctx, core("namespaces"), "", metav1.NamespaceSystem)
+	namespace, err := c.metadata(ctx, coreResource("namespaces"), "", metav1.NamespaceSystem)
 	if err != nil {
 		return "", fmt.Errorf("%w: get namespace %s: %w", nodeapi.ErrClusterUnknown, metav1.NamespaceSystem, err)
 	}
@@ -187,8 +187,8 @@ func (c *Controller) Get(ctx context.Context, id string) (pv nodeapi.PersistentV
 	for _, object := range objects {
 		k, is := object.(*kept)
 		if is && ok && !slices.Equal(k.volume.Nodes, pv.Nodes) {
-			return pv, false, fmt.Errorf("%w: PersistentVolumes %s and %s have the volumeHandle %s on different nodes; delete "+
-				"one of them, its reclaim policy being Retain", nodeapi.ErrNamed, pv.Name, k.Name, id)
+			return pv, false, fmt.Errorf("%w: PersistentVolumes %s and %s have the volumeHandle %s on different "+
+				"nodes; delete one of them, its reclaim policy being Retain", nodeapi.ErrNamed, pv.Name, k.Name, id)
 		}
 		if is {
 			pv, ok = k.volume, true

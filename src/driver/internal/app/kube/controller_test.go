@@ -109,7 +109,8 @@ func TestControllerKnowsVolumes(t *testing.T) {
 	first := seen("pvc-1", "pvc-1", "worker-1")
 	first.UID, first.Released = "uid-9", "worker-1"
 	want := []nodeapi.PersistentVolume{
-		seen("a-copy", "pvc-4", "worker-2"), first, seen("pvc-4", "pvc-4", "worker-1"), seen("renamed", "pvc-2", "worker-2"),
+		seen("a-copy", "pvc-4", "worker-2"), first, seen("pvc-4", "pvc-4", "worker-1"),
+		seen("renamed", "pvc-2", "worker-2"),
 	}
 	got := c.List()
 	slices.SortFunc(got, func(a, b nodeapi.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
@@ -209,7 +210,8 @@ func TestWhichClusterItIs(t *testing.T) {
 	}
 	a.on("GET /api/v1/namespaces/kube-system", silent())
 	uid, err := c.Cluster(t.Context())
-	if uid != "" || !errors.Is(err, nodeapi.ErrClusterUnknown) || !strings.Contains(err.Error(), "namespace kube-system") {
+	if uid != "" || !errors.Is(err, nodeapi.ErrClusterUnknown) ||
+		!strings.Contains(err.Error(), "namespace kube-system") {
 		t.Errorf("the API is silent: %q, %v", uid, err)
 	}
 }
@@ -344,7 +346,8 @@ func TestWaitingClaims(t *testing.T) {
 	run(t, c, func(string) {})
 	until(func() bool { return len(c.Waiting()) > 0 })
 	want := []controller.WaitingClaim{{
-		Claim: nodeapi.Claim{Namespace: "shop", Name: "waits", UID: "uid-3"}, Pool: "ssd", Bytes: 10 << 30, Since: since.Time,
+		Claim: nodeapi.Claim{Namespace: "shop", Name: "waits", UID: "uid-3"}, Pool: "ssd", Bytes: 10 << 30,
+		Since: since.Time,
 	}}
 	if diff := cmp.Diff(want, c.Waiting()); diff != "" {
 		t.Error(diff)

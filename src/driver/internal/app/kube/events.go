@@ -22,7 +22,8 @@ const (
 	// eventAttempts and eventPause are how often and after what pause an event is sent again.
 	eventAttempts = 5
 	eventPause    = 2 * time.Second
-	// maxMessage is what the API takes in an event, in bytes; what does not fit there is no text for a condition either.
+	// maxMessage is what the API takes in an event, in bytes; what does not fit there is no text for a condition
+	// either.
 	maxMessage = 1024
 )
 
@@ -62,19 +63,20 @@ func (r *requests) tell(object reference, kind, reason, message string) {
 	e := &event{
 		Kind: "Event", APIVersion: "v1",
 		Metadata:       reference{Namespace: namespace, Name: fmt.Sprintf("%s.%x", object.Name, now.UnixNano())},
-		InvolvedObject: object, Type: kind, Reason: reason, Message: cut(message),
+		InvolvedObject: object, Type: kind, Reason: reason, Message: shorten(message),
 		Source: eventSource{Component: reporter, Host: r.NodeName}, ReportingController: reporter,
 		ReportingInstance: cmp.Or(r.NodeName, r.PodName), FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	select {
 	case r.events <- e:
 	default:
-		r.Log.Warn("too many events wait for the API; one is dropped", logging.KeyReason, reason, logging.KeyMessage, message)
+		r.Log.Warn("too many events wait for the API; one is dropped", logging.KeyReason, reason, logging.KeyMessage,
+			message)
 	}
 }
 
-// cut shortens a message to what the API takes.
-func cut(message string) string {
+// shorten shortens a message to what the API takes.
+func shorten(message string) string {
 	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
 }
 
@@ -86,7 +88,8 @@ func (r *requests) sendEvents(ctx context.Context) {
 			return
 		case e := <-r.events:
 			if err := r.sendEvent(ctx, e); err != nil && ctx.Err() == nil {
-				r.Log.WarnContext(ctx, "cannot send an event", logging.KeyReason, e.Reason, logging.KeyMessage, e.Message,
+				r.Log.WarnContext(ctx, "cannot send an event", logging.KeyReason, e.Reason, logging.KeyMessage,
+					e.Message,
 					logging.KeyError, err)
 			}
 		}

@@ -87,22 +87,22 @@ func (c *Controller) inform(
 func (c *Controller) keep(object any) (any, error) {
 	switch o := object.(type) {
 	case *persistentVolume:
-		k := &kept{ObjectMeta: bare(&o.ObjectMeta), ours: o.of(c.DriverName)}
+		k := &kept{ObjectMeta: stripMeta(&o.ObjectMeta), ours: o.of(c.DriverName)}
 		if k.ours {
 			k.volume = o.describe(c.DriverName, c.TopologyKey)
 		}
 		return k, nil
 	case *csiNode:
 		ours := slices.ContainsFunc(o.Spec.Drivers, func(d reference) bool { return d.Name == c.DriverName })
-		return &kept{ObjectMeta: bare(&o.ObjectMeta), ours: ours}, nil
+		return &kept{ObjectMeta: stripMeta(&o.ObjectMeta), ours: ours}, nil
 	case *storageClass:
-		k := &kept{ObjectMeta: bare(&o.ObjectMeta), ours: o.Provisioner == c.DriverName}
+		k := &kept{ObjectMeta: stripMeta(&o.ObjectMeta), ours: o.Provisioner == c.DriverName}
 		k.volume.Pool = o.Parameters[names.StoragePoolParameter]
 		return k, nil
 	case *volumeClaim:
 		return keepClaim(o), nil
 	case *metav1.PartialObjectMetadata:
-		node := &metav1.PartialObjectMetadata{ObjectMeta: bare(&o.ObjectMeta)}
+		node := &metav1.PartialObjectMetadata{ObjectMeta: stripMeta(&o.ObjectMeta)}
 		node.Labels = maps.Clone(o.Labels)
 		maps.DeleteFunc(node.Labels, func(key, _ string) bool { return !slices.Contains(c.NodeLabels, key) })
 		return node, nil
@@ -111,7 +111,7 @@ func (c *Controller) keep(object any) (any, error) {
 	}
 }
 
-func bare(m *metav1.ObjectMeta) metav1.ObjectMeta {
+func stripMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }
 
@@ -132,7 +132,7 @@ func (g group) Get() *rest.Request { return g.Interface.Get().AbsPath(g.path) }
 
 // watchNodes lists and watches the metadata of the nodes that a field selector chooses.
 func (a *API) watchNodes(only string) *cache.ListWatch {
-	nodes := a.meta.Resource(core("nodes"))
+	nodes := a.meta.Resource(coreResource("nodes"))
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = only

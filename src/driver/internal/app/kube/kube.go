@@ -119,8 +119,8 @@ func (c *Client) List(ctx context.Context) (all []nodeapi.PersistentVolume, err 
 func (c *Client) describe(pv *persistentVolume) (nodeapi.PersistentVolume, error) {
 	described := pv.describe(c.DriverName, c.TopologyKey)
 	if c.node.Load() == nil && pv.isByLabels(c.TopologyKey) {
-		return described, fmt.Errorf("%w: PersistentVolume %s is placed by labels, and those of node %s are not known yet",
-			nodeapi.ErrClusterUnknown, pv.Name, c.NodeName)
+		return described, fmt.Errorf("%w: PersistentVolume %s is placed by labels, and those of node %s are not known "+
+			"yet", nodeapi.ErrClusterUnknown, pv.Name, c.NodeName)
 	}
 	described.Here = pv.isOn(c.NodeName, c.nodeLabels())
 	if len(described.Nodes) == 0 { // for people, and to know that it is not everybody's
@@ -156,7 +156,7 @@ func (c *Client) Staying(ctx context.Context, daemonSet string) bool {
 func (c *Client) Report(ctx context.Context, conditions []Condition) error {
 	pod := podStatus{Kind: "Pod", APIVersion: "v1", Metadata: reference{Name: c.PodName, Namespace: c.PodNamespace}}
 	for _, condition := range conditions {
-		condition.Message = cut(condition.Message)
+		condition.Message = shorten(condition.Message)
 		pod.Status.Conditions = append(pod.Status.Conditions, condition)
 	}
 	request := c.API.core.Patch(types.ApplyYAMLPatchType).

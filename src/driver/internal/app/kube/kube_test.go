@@ -127,7 +127,8 @@ func TestGetSaysWhatDeletingDoes(t *testing.T) {
 
 func TestList(t *testing.T) {
 	c := client(t, serve(t,
-		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-2"), pv("pvc-3", driver, "pvc-3", ""),
+		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-2"),
+		pv("pvc-3", driver, "pvc-3", ""),
 		pv("pvc-4", "other.driver", "pvc-4", "worker-1"),
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}},
 	))
@@ -136,7 +137,8 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []nodeapi.PersistentVolume{
-		described("pvc-1", "pvc-1", "worker-1"), described("pvc-2", "pvc-2", "worker-2"), described("pvc-3", "pvc-3", ""),
+		described("pvc-1", "pvc-1", "worker-1"), described("pvc-2", "pvc-2", "worker-2"),
+		described("pvc-3", "pvc-3", ""),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -169,8 +171,9 @@ func TestAffinity(t *testing.T) {
 			true,
 			[]string{"worker-1", "worker-2"},
 		},
-		"another node":      {[]corev1.NodeSelectorTerm{in(key, "worker-2")}, false, []string{"worker-2"}},
-		"not that node":     {[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpNotIn, "worker-2"))}, true, nil},
+		"another node": {[]corev1.NodeSelectorTerm{in(key, "worker-2")}, false, []string{"worker-2"}},
+		"not that node": {[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpNotIn, "worker-2"))}, true,
+			nil},
 		"has the key":       {[]corev1.NodeSelectorTerm{label(exists(key))}, true, nil},
 		"lacks a key":       {[]corev1.NodeSelectorTerm{label(exists("other"))}, false, nil},
 		"both":              {[]corev1.NodeSelectorTerm{label(exists(key), exists("other"))}, false, nil},
@@ -313,7 +316,8 @@ func TestReportAppliesConditions(t *testing.T) {
 	since := metav1.Date(2026, 11, 21, 12, 0, 0, 987, time.FixedZone("east", 3600))
 	err := client(t, s).Report(t.Context(), []kube.Condition{
 		{
-			Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine", Cause: "not for the API",
+			Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine",
+			Cause: "not for the API",
 			Since: since,
 		},
 		{
@@ -332,9 +336,11 @@ func TestReportAppliesConditions(t *testing.T) {
 			TypeMeta:   metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
 			ObjectMeta: metav1.ObjectMeta{Name: "csi-x7k2p", Namespace: "storage"},
 			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
-				{Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine", LastTransitionTime: at},
+				{Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine",
+					LastTransitionTime: at},
 				{
-					Type: "pool.example.com/slow", Status: "False", Reason: "PoolAbsent", Message: strings.Repeat("ä", 512),
+					Type: "pool.example.com/slow", Status: "False", Reason: "PoolAbsent",
+					Message:            strings.Repeat("ä", 512),
 					LastTransitionTime: at,
 				},
 			}},

@@ -88,7 +88,8 @@ type (
 
 // isOn reports whether a volume's affinity names a node, by its labels or its name.
 func (pv *persistentVolume) isOn(name string, of labels.Set) bool {
-	return slices.ContainsFunc(pv.Spec.NodeAffinity.Required.Terms, func(t nodeTerm) bool { return t.matches(name, of) })
+	return slices.ContainsFunc(pv.Spec.NodeAffinity.Required.Terms,
+		func(t nodeTerm) bool { return t.matches(name, of) })
 }
 
 // isByLabels reports whether a volume's affinity asks for another label than the driver's topology key.
@@ -100,14 +101,15 @@ func (pv *persistentVolume) isByLabels(key string) bool {
 
 // matches is true where every requirement is met; a term without any matches no node.
 func (t nodeTerm) matches(name string, of labels.Set) bool {
-	return len(t.Expressions)+len(t.Fields) > 0 && met(t.Expressions, of) &&
-		met(t.Fields, labels.Set{"metadata.name": name})
+	return len(t.Expressions)+len(t.Fields) > 0 && labelsMatch(t.Expressions, of) &&
+		labelsMatch(t.Fields, labels.Set{"metadata.name": name})
 }
 
-func met(all []nodeRequirement, of labels.Set) bool {
+func labelsMatch(all []nodeRequirement, of labels.Set) bool {
 	operators := map[string]selection.Operator{
-		"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
-		"Gt": selection.GreaterThan, "Lt": selection.LessThan,
+		"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists,
+		"DoesNotExist": selection.DoesNotExist,
+		"Gt":           selection.GreaterThan, "Lt": selection.LessThan,
 	}
 	for _, r := range all {
 		requirement, err := labels.NewRequirement(r.Key, operators[r.Operator], r.Values)
@@ -127,7 +129,8 @@ func (pv *persistentVolume) of(driver string) bool {
 func (pv *persistentVolume) describe(driver, topologyKey string) nodeapi.PersistentVolume {
 	capacity, claim, attributes := pv.Spec.Capacity["storage"], pv.Spec.ClaimRef, pv.Spec.CSI.VolumeAttributes
 	described := nodeapi.PersistentVolume{
-		Name: pv.Name, UID: string(pv.UID), Handle: pv.Spec.CSI.VolumeHandle, Pool: attributes[names.StoragePoolParameter],
+		Name: pv.Name, UID: string(pv.UID), Handle: pv.Spec.CSI.VolumeHandle,
+		Pool:  attributes[names.StoragePoolParameter],
 		Bytes: capacity.Value(), Released: pv.Annotations[names.ReleaseVolume(driver)],
 		Claim: nodeapi.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
 	}

@@ -80,7 +80,8 @@ type requests struct {
 
 // newRequests wants of the optional fields those that a view cannot do without.
 func newRequests(c Config, wanted ...string) (requests, error) {
-	if c.API == nil || c.Log == nil || c.Timeout <= 0 || slices.Contains(append(wanted, c.DriverName, c.TopologyKey), "") {
+	wanted = append(wanted, c.DriverName, c.TopologyKey)
+	if c.API == nil || c.Log == nil || c.Timeout <= 0 || slices.Contains(wanted, "") {
 		return requests{}, errors.New("view of Kubernetes: a field of its Config is missing")
 	}
 	return requests{Config: c, events: make(chan *event, eventQueue)}, nil
@@ -129,8 +130,8 @@ func (r *requests) metadata(
 	return r.API.meta.Resource(kind).Namespace(namespace).Get(brief, name, metav1.GetOptions{})
 }
 
-// core is a kind of objects of the core group.
-func core(resource string) schema.GroupVersionResource {
+// coreResource is a kind of objects of the core group.
+func coreResource(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 

@@ -85,7 +85,8 @@ func TestSelectNode(t *testing.T) {
 		}
 		for range 2 { // the second time it is selected
 			node, err := c.SelectNode(t.Context(), claim(), "worker-1")
-			if err != nil || node != test.want || object.Annotations["volume.kubernetes.io/selected-node"] != test.want {
+			noted := object.Annotations["volume.kubernetes.io/selected-node"]
+			if err != nil || node != test.want || noted != test.want {
 				t.Errorf("%s: %q, %v; want %q", name, node, err, test.want)
 			}
 		}
@@ -139,7 +140,8 @@ func TestReview(t *testing.T) {
 	good := func() authenticationv1.TokenReviewStatus {
 		return authenticationv1.TokenReviewStatus{
 			Authenticated: true, Audiences: []string{names.ControllerAudience},
-			User: authenticationv1.UserInfo{Username: account, Extra: bound("pod-name", "hpp-x", "node-name", "worker-1")},
+			User: authenticationv1.UserInfo{Username: account,
+				Extra: bound("pod-name", "hpp-x", "node-name", "worker-1")},
 		}
 	}
 	for name, test := range map[string]struct {
@@ -159,7 +161,8 @@ func TestReview(t *testing.T) {
 			func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "system:serviceaccount:shop:hpp" },
 			"that of system:serviceaccount:shop:hpp, not of " + account,
 		},
-		"no pod":  {func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = bound("node-name", "worker-1") }, "no pod"},
+		"no pod": {func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = bound("node-name", "worker-1") },
+			"no pod"},
 		"no node": {func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = bound("pod-name", "x") }, "1.30"},
 	} {
 		a := serveAPI(t)
@@ -182,7 +185,8 @@ func TestReview(t *testing.T) {
 			}
 			continue
 		}
-		if node != "" || err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "s3cret") ||
+		if node != "" || err == nil || !strings.Contains(err.Error(), test.says) ||
+			strings.Contains(err.Error(), "s3cret") ||
 			errors.Is(err, nodeapi.ErrClusterUnknown) {
 			t.Errorf("%s: %q, %v; want %q", name, node, err, test.says)
 		}
@@ -196,11 +200,13 @@ func TestClaimed(t *testing.T) {
 		"good": {
 			`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, "",
 		},
-		"audience a text": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, ""},
-		"no pod":          {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`, "made for no pod"},
-		"no node":         {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"}}}`, "1.30"},
-		"no audience":     {`{"sub":"SUB"}`, "for no audience"},
-		"other audience":  {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + names.ControllerAudience},
+		"audience a text": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`,
+			""},
+		"no pod": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`,
+			"made for no pod"},
+		"no node":        {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"}}}`, "1.30"},
+		"no audience":    {`{"sub":"SUB"}`, "for no audience"},
+		"other audience": {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + names.ControllerAudience},
 		"other account": {
 			`{"aud":["AUD"],"sub":"system:serviceaccount:shop:hpp"}`, "that of system:serviceaccount:shop:hpp",
 		},
@@ -239,7 +245,8 @@ func TestHasTunnel(t *testing.T) {
 		pods []map[string]string
 		want bool
 	}{
-		"none": {nil, true}, "upgraded": {[]map[string]string{upgraded}, true}, "old": {[]map[string]string{old}, false},
+		"none": {nil, true}, "upgraded": {[]map[string]string{upgraded}, true},
+		"old":             {[]map[string]string{old}, false},
 		"an old one ends": {[]map[string]string{upgraded, old}, false},
 	} {
 		a := serveAPI(t)
@@ -345,7 +352,8 @@ func patches(t *testing.T, a *api, path string) {
 		var patch filled
 		decoder := json.NewDecoder(r.Body)
 		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&patch); err != nil || r.Header.Get("Content-Type") != "application/merge-patch+json" ||
+		if err := decoder.Decode(&patch); err != nil ||
+			r.Header.Get("Content-Type") != "application/merge-patch+json" ||
 			r.URL.Query().Get("fieldManager") == "" {
 			t.Errorf("patch: %v, %v, %v", err, r.Header, r.URL)
 		}
@@ -432,7 +440,8 @@ func TestConfigMap(t *testing.T) {
 		give(object)(w, r)
 	})
 	for _, authority := range []string{"one", "two"} {
-		if err := c.WriteConfigMap(t.Context(), "hpp-controller-ca", map[string]string{"ca.crt": authority}); err != nil {
+		if err := c.WriteConfigMap(t.Context(), "hpp-controller-ca",
+			map[string]string{"ca.crt": authority}); err != nil {
 			t.Error(err)
 		}
 		data, err := node.ConfigMap(t.Context(), "hpp-controller-ca")

@@ -92,12 +92,13 @@ func (c *Controller) Review(ctx context.Context, token string) (node string, err
 	}
 	var answer tokenReview
 	request := c.API.core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(body).
-		Throttle(flowcontrol.NewFakeAlwaysRateLimiter()) // the tunnel bounds them, so that no other request waits for them
+		Throttle(flowcontrol.NewFakeAlwaysRateLimiter()) // the tunnel bounds them, so that nothing waits for them
 	if err := c.read(ctx, request, &answer); err != nil {
 		return "", fmt.Errorf("%w: review a node's token: %w", nodeapi.ErrClusterUnknown, err)
 	}
 	if answer.Status.Error = strings.ReplaceAll(answer.Status.Error, token, "…"); !answer.Status.Authenticated {
-		return "", fmt.Errorf("the API does not accept the token: %s", cmp.Or(answer.Status.Error, "it gives no reason"))
+		return "", fmt.Errorf("the API does not accept the token: %s",
+			cmp.Or(answer.Status.Error, "it gives no reason"))
 	}
 	if err := c.fits(answer.Status.Audiences, answer.Status.User.Username); err != nil {
 		return "", err
@@ -117,7 +118,7 @@ func (r *tokenReview) node() (string, error) {
 func boundTo(pod, node string) (string, error) {
 	switch {
 	case pod == "":
-		return "", errors.New("the token was made for no pod: it has to be the one that the kubelet gives the driver's pod")
+		return "", errors.New("the token was made for no pod: want the one that the kubelet gives the driver's pod")
 	case node == "":
 		return "", errors.New("the token names no node: Kubernetes 1.30 or later is needed")
 	}

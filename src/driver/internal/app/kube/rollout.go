@@ -20,8 +20,9 @@ import (
 const (
 	// tunnelMemory is how long the answer about a node's pod is good.
 	tunnelMemory = 10 * time.Second
-	// oldCapacity selects what provisioners on nodes have published (external-provisioner, pkg/capacity: DriverNameLabel,
-	// ManagedByLabel); that of the one beside the controller is managed by "external-provisioner" alone.
+	// oldCapacity selects what provisioners on nodes have published (external-provisioner, pkg/capacity:
+	// DriverNameLabel, ManagedByLabel); that of the one beside the controller is managed by "external-provisioner"
+	// alone.
 	oldCapacity = "csi.storage.k8s.io/drivername=%s,csi.storage.k8s.io/managed-by!=external-provisioner"
 )
 
@@ -39,7 +40,7 @@ func (c *Controller) HasTunnel(ctx context.Context, node string) (bool, error) {
 	}
 	brief, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	pods, err := c.API.meta.Resource(core("pods")).Namespace(c.PodNamespace).List(brief, metav1.ListOptions{
+	pods, err := c.API.meta.Resource(coreResource("pods")).Namespace(c.PodNamespace).List(brief, metav1.ListOptions{
 		LabelSelector: c.NodePods, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	if err != nil {

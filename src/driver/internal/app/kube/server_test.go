@@ -108,7 +108,8 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Query().Get("watch") == "" {
-		list := metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: (<-s.nodes).ObjectMeta}}}
+		node := metav1.PartialObjectMetadata{ObjectMeta: (<-s.nodes).ObjectMeta}
+		list := metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{node}}
 		list.APIVersion, list.Kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
 		if err := json.NewEncoder(w).Encode(list); err != nil {
 			panic(err)

@@ -48,7 +48,7 @@ func (v *volumeClaim) DeepCopyObject() runtime.Object { return new(*v) }
 
 // keepClaim keeps a claim that has no volume; of others only the name, for there may be 10,000.
 func keepClaim(v *volumeClaim) *kept {
-	k := &kept{ObjectMeta: bare(&v.ObjectMeta)}
+	k := &kept{ObjectMeta: stripMeta(&v.ObjectMeta)}
 	k.Namespace = v.Namespace
 	if v.Status.Phase == "Pending" && v.Spec.VolumeName == "" && v.DeletionTimestamp == nil {
 		request := v.Spec.Resources.Requests["storage"]

@@ -90,7 +90,8 @@ func TestStrict(t *testing.T) {
 		}, ""},
 		{"replace", func(f disk.FS) []error {
 			return []error{
-				f.WriteFile("f", []byte("old"), 0o600), f.WriteFile("t", []byte("new"), 0o600), f.Sync("."), f.Replace("t", "f"),
+				f.WriteFile("f", []byte("old"), 0o600), f.WriteFile("t", []byte("new"), 0o600), f.Sync("."),
+				f.Replace("t", "f"),
 			}
 		}, "f=old t=new"},
 		{"rename", moved, "a a/x a/x/f=data b"},
@@ -169,22 +170,28 @@ func TestOwnerAndMode(t *testing.T) {
 
 // TestRandom checks that chance brings every outcome that a real filesystem can have, and no other.
 func TestRandom(t *testing.T) {
-	const old, renamed, both, lost = "a a/x a/x/f=data b", "a b b/x b/x/f=data", "a a/x a/x/f=data b b/x b/x/f=data", "a b"
+	const old, renamed = "a a/x a/x/f=data b", "a b b/x b/x/f=data"
+	const both, lost = "a a/x a/x/f=data b b/x b/x/f=data", "a b"
 	tests := []struct {
 		name string
 		then func(f disk.FS) []error
 		want []string
 	}{
 		{"rename", moved, []string{old, renamed, both}},
-		{"rename, target synced", func(f disk.FS) []error { return append(moved(f), f.Sync("b")) }, []string{renamed, both}},
-		{"rename, source synced", func(f disk.FS) []error { return append(moved(f), f.Sync("a")) }, []string{renamed, lost}},
-		{"rename there and back", func(f disk.FS) []error { return append(moved(f), f.Rename("b/x", "a/x")) }, []string{old}},
-		{"write", func(f disk.FS) []error { return []error{f.WriteFile("f", []byte("x"), 0o600)} }, []string{"", "f=x"}},
+		{"rename, target synced", func(f disk.FS) []error { return append(moved(f), f.Sync("b")) },
+			[]string{renamed, both}},
+		{"rename, source synced", func(f disk.FS) []error { return append(moved(f), f.Sync("a")) },
+			[]string{renamed, lost}},
+		{"rename there and back", func(f disk.FS) []error { return append(moved(f), f.Rename("b/x", "a/x")) },
+			[]string{old}},
+		{"write", func(f disk.FS) []error { return []error{f.WriteFile("f", []byte("x"), 0o600)} },
+			[]string{"", "f=x"}},
 		{"two names", func(f disk.FS) []error {
 			return []error{f.Mkdir("a", 0), f.Mkdir("b", 0)}
 		}, []string{"", "a", "b", "a b"}},
 		{"replace", func(f disk.FS) []error {
-			return []error{f.WriteFile("f", []byte("1"), 0), f.WriteFile("t", []byte("2"), 0), f.Sync("."), f.Replace("t", "f")}
+			return []error{f.WriteFile("f", []byte("1"), 0), f.WriteFile("t", []byte("2"), 0), f.Sync("."),
+				f.Replace("t", "f")}
 		}, []string{"f=1 t=2", "f=2", "f=2 t=2"}},
 	}
 	for _, test := range tests {
@@ -236,7 +243,8 @@ func TestTornFile(t *testing.T) {
 			got[tree(t, d.CrashRandom(rand.New(rand.NewPCG(seed, 0))))] = true
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"": true, "f=": true, "f=x": true, "f=xy": true, "f=xyz": true}, got); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"": true, "f=": true, "f=x": true, "f=xy": true, "f=xyz": true},
+		got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -41,7 +41,7 @@ type Program struct {
 // Named are the programs that others ask for by name.
 func Named() map[string]Program {
 	named := map[string]Program{}
-	for _, p := range []Program{CertManager(), CSIProvisioner(), CSIResizer()} {
+	for _, p := range []Program{CertManager(), CSIProvisioner(), CSIResizer(), LocalPath()} {
 		named[p.Name] = p
 	}
 	return named
@@ -121,6 +121,14 @@ func sidecar(name, module, version string) Program {
 	return Program{
 		Name: name, Module: module, Version: version, Packages: []string{module + "/cmd/" + name},
 		Ldflags: "-X main.version=" + version, Usual: 100 * time.Second,
+	}
+}
+
+// LocalPath is rancher's provisioner, which is measured beside ours and gives pools of ours their claims.
+func LocalPath() Program {
+	const name = "local-path-provisioner"
+	return Program{
+		Name: name, Module: "github.com/rancher/" + name, Version: versions.LocalPath, Usual: 100 * time.Second,
 	}
 }
 
