@@ -164,7 +164,7 @@ func TestADeletionIsRemembered(t *testing.T) {
 			}
 		})
 	}
-	r.set(func() { r.pvs = []nodeapi.PersistentVolume{of("3")} })
+	r.set(func() { r.pvs, r.silent, r.drivers = []nodeapi.PersistentVolume{of("3")}, false, []string{"a"} })
 	a.answers(func(context.Context, string) error { return status.Error(codes.FailedPrecondition, "mounted") })
 	for range 2 {
 		wantCode(t, r.remove(t, "pvc-1"), codes.FailedPrecondition, "mounted") // nothing is remembered of that
@@ -178,9 +178,13 @@ func TestADeletionIsRemembered(t *testing.T) {
 		}
 		return nil
 	})
-	slow := make(chan error)
+	slow := make(chan error, 1)
 	go func() { slow <- r.remove(t, "pvc-1") }()
-	<-begun
+	select {
+	case <-begun:
+	case err := <-slow:
+		t.Fatalf("the deletion ended before it reached the node: %v", err)
+	}
 	if _, err := r.create(t, "1", gib, "a"); err != nil {
 		t.Error(err)
 	}
