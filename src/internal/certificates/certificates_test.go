@@ -132,11 +132,15 @@ func TestVerify(t *testing.T) {
 		"beside another": {good, slices.Concat(foreign[AuthoritiesKey], good[AuthoritiesKey]), host, start(), ""},
 		"its own":        {own, own[AuthoritiesKey], host, start(), ""},
 		"in the cluster": {good, good[AuthoritiesKey], host + ".cluster.local", start(), ""},
-		"of another": {good, foreign[AuthoritiesKey], host, start(),
-			"x509: certificate signed by unknown authority"},
+		"of another": {
+			good, foreign[AuthoritiesKey], host, start(),
+			"x509: certificate signed by unknown authority",
+		},
 		"no authority": {good, nil, host, start(), "it contains no certificate in PEM"},
-		"for another name": {good, good[AuthoritiesKey], "x", start(),
-			"x509: certificate is valid for operator.hpp.svc, "},
+		"for another name": {
+			good, good[AuthoritiesKey], "x", start(),
+			"x509: certificate is valid for operator.hpp.svc, ",
+		},
 		"clock behind": {
 			good, good[AuthoritiesKey], host, start().Add(-day),
 			"the certificate is not yet valid, only from 2026-11-21T11:00:00Z on: see the clock",
@@ -167,8 +171,11 @@ func TestMerge(t *testing.T) {
 		"once each":      {start(), [][]byte{first, second, both}, both},
 		"first ones":     {start(), [][]byte{second, both}, slices.Concat(second, first)},
 		"less what ends": {start().Add(authorityLifetime), [][]byte{both}, second},
-		"less the rest": {start(), [][]byte{slices.Concat([]byte("# mine\n"), first, []byte("\n# his\n"), second)},
-			both},
+		"less the rest": {
+			start(),
+			[][]byte{slices.Concat([]byte("# mine\n"), first, []byte("\n# his\n"), second)},
+			both,
+		},
 		"no newline": {start(), [][]byte{bytes.TrimSpace(first), []byte("x"), second}, both},
 		"no keys":    {start(), [][]byte{encode("RSA PRIVATE KEY", []byte("x")), first}, first},
 		"no others":  {start(), [][]byte{encode(typeCertificate, []byte("x")), first}, first},

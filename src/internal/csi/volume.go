@@ -59,11 +59,22 @@ func Attributes(answered, asked map[string]string, pool string) map[string]strin
 			attributes[key] = pool
 		case key == nodeapi.KeyEnforcement && len(answered[key]) <= maxEnforcement:
 			attributes[key] = answered[key]
-		case ok && nodeapi.IsParameter(key):
+		case ok && IsParameter(key):
 			attributes[key] = value
 		}
 	}
 	return attributes
+}
+
+// IsParameter reports whether a StorageClass may have the key.
+func IsParameter(key string) bool {
+	switch key {
+	case names.StoragePoolParameter, nodeapi.KeyDirectoryMode, nodeapi.KeyUID, nodeapi.KeyGID, nodeapi.KeyInodeLimit,
+		nodeapi.KeyOnDelete, nodeapi.KeyOverlay:
+		return true
+	default:
+		return false
+	}
 }
 
 // maxEnforcement bounds a level of enforcement, in bytes: the longest is "cooperative".

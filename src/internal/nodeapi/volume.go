@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
 // ErrInvalidID is for an id that no volume can have.
@@ -51,16 +49,6 @@ const (
 	KeyClaimName     = KeysOfKubernetes + "pvc/name"
 	KeyClaimNS       = KeysOfKubernetes + "pvc/namespace"
 )
-
-// IsParameter reports whether a StorageClass may have the key.
-func IsParameter(key string) bool {
-	switch key {
-	case names.StoragePoolParameter, KeyDirectoryMode, KeyUID, KeyGID, KeyInodeLimit, KeyOnDelete, KeyOverlay:
-		return true
-	default:
-		return false
-	}
-}
 
 // NotEnforced is the value of KeyEnforcement where nothing keeps a volume to its size.
 const NotEnforced = "none"

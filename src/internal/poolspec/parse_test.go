@@ -146,13 +146,17 @@ func TestParseRefuses(t *testing.T) {
 		},
 		"one claim for all nodes, scope node": {
 			pool("scope: node", "pvcTemplate: {accessModes: [ReadWriteMany]}"),
-			[]string{at + `scope: Invalid value: "node": one claim for all nodes`,
-				"leave scope out, or use ReadWriteOnce"},
+			[]string{
+				at + `scope: Invalid value: "node": one claim for all nodes`,
+				"leave scope out, or use ReadWriteOnce",
+			},
 		},
 		"a claim on each node, scope shared": {
 			pool("scope: shared", "pvcTemplate: {accessModes: [ReadWriteOnce]}"),
-			[]string{at + `scope: Invalid value: "shared": a claim on each node`,
-				"leave scope out, or use ReadWriteMany"},
+			[]string{
+				at + `scope: Invalid value: "shared": a claim on each node`,
+				"leave scope out, or use ReadWriteMany",
+			},
 		},
 		"sharedAccess of one claim for all nodes": {
 			pool("sharedAccess: true", "pvcTemplate: {accessModes: [ReadWriteMany]}"),

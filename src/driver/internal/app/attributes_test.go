@@ -34,8 +34,10 @@ func TestLargeAttributesOfAnInlineVolume(t *testing.T) {
 		"nul bytes":           {"inodeLimit", "1\x00", codes.InvalidArgument},
 		"a large unknown key": {large("k"), "", codes.InvalidArgument},
 		"the pod's name":      {"csi.storage.k8s.io/pod.name", large("x"), codes.InvalidArgument},
-		"the pod's name, escaped": {"csi.storage.k8s.io/pod.name", strings.Repeat("\x00", 1<<18),
-			codes.InvalidArgument},
+		"the pod's name, escaped": {
+			"csi.storage.k8s.io/pod.name", strings.Repeat("\x00", 1<<18),
+			codes.InvalidArgument,
+		},
 		"the pod's namespace":      {"csi.storage.k8s.io/pod.namespace", large("x"), codes.InvalidArgument},
 		"the pod's uid":            {"csi.storage.k8s.io/pod.uid", large("x"), codes.InvalidArgument},
 		"tokens, which nobody has": {"csi.storage.k8s.io/serviceAccount.tokens", large("x"), codes.OK},

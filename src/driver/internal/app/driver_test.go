@@ -450,8 +450,11 @@ func TestTheDriverRefusesToStart(t *testing.T) {
 			[]string{"storagePools[0].quota", "has no quota", "storagePools[0].maxVolumes"},
 		},
 		"pool holds state": {"storagePools: [{name: local, path: $POOL/..}]", nil, []string{"storagePools[0].path"}},
-		"state in pool": {onePool, []string{"--state-dir=$POOL/state"},
-			[]string{"storagePools[0].path", "--state-dir"}},
+		"state in pool": {
+			onePool,
+			[]string{"--state-dir=$POOL/state"},
+			[]string{"storagePools[0].path", "--state-dir"},
+		},
 		"pool in kubelet's": {
 			"storagePools: [{name: local, path: $POOL/kubelet/x}]",
 			[]string{"--kubelet-dir=$POOL/kubelet"},
@@ -459,8 +462,10 @@ func TestTheDriverRefusesToStart(t *testing.T) {
 		},
 		"TLS options": {
 			onePool,
-			[]string{"--metrics-tls-address=x", "--metrics-tls-min-version=1.2",
-				"--metrics-tls-cipher-suites=AES128-SHA"},
+			[]string{
+				"--metrics-tls-address=x", "--metrics-tls-min-version=1.2",
+				"--metrics-tls-cipher-suites=AES128-SHA",
+			},
 			[]string{
 				"--metrics-tls-address", "--metrics-tls-cert-dir", "--metrics-tls-min-version", "VersionTLS12",
 				"--metrics-tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",

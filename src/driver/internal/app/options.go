@@ -192,15 +192,19 @@ func (o *options) tunnelRules() []rule {
 				"want host:port with --pod-namespace (or POD_NAMESPACE) and without --standalone, or nothing",
 			},
 			{"controller-ca", o.controllerCA, o.controller == "" || o.controllerCA != "", "want the ConfigMap's name"},
-			{"daemon-set", o.daemonSet, o.daemonSet == "" || inCluster,
-				"want --pod-namespace (or POD_NAMESPACE) with it"},
+			{
+				"daemon-set", o.daemonSet, o.daemonSet == "" || inCluster,
+				"want --pod-namespace (or POD_NAMESPACE) with it",
+			},
 		}
 	}
 	_, _, tunnelErr := net.SplitHostPort(o.tunnelAddress)
 	_, podsErr := labels.Parse(o.nodePods)
 	return []rule{
-		{"pod-namespace", o.podNamespace, o.podNamespace != "",
-			"want the controller's namespace, or set POD_NAMESPACE"},
+		{
+			"pod-namespace", o.podNamespace, o.podNamespace != "",
+			"want the controller's namespace, or set POD_NAMESPACE",
+		},
 		{"pod-name", o.podName, o.podName != "", "want the controller's pod, or set POD_NAME"},
 		{"tunnel-address", o.tunnelAddress, tunnelErr == nil, "want host:port or :port"},
 		{"serving-name", o.servingName, len(validation.IsDNS1123Subdomain(o.servingName)) == 0, "want a DNS name"},
@@ -212,8 +216,10 @@ func (o *options) tunnelRules() []rule {
 		{"controller-ca", o.controllerCA, o.controllerCA != "", "want the ConfigMap's name"},
 		{"shared-pools", o.sharedPools, o.sharedPools != "", "want the ConfigMap's name"},
 		{"node-service-account", o.nodeServiceAccount, o.nodeServiceAccount != "", "want the name of a ServiceAccount"},
-		{"node-pods", o.nodePods, o.nodePods != "" && podsErr == nil,
-			fmt.Sprintf("want a label selector (%v)", podsErr)},
+		{
+			"node-pods", o.nodePods, o.nodePods != "" && podsErr == nil,
+			fmt.Sprintf("want a label selector (%v)", podsErr),
+		},
 		{"node-grace", o.nodeGrace.String(), o.nodeGrace > 0, "want a positive duration"},
 		{"node-gone-after", o.nodeGoneAfter.String(), o.nodeGoneAfter > 0, "want a positive duration"},
 		{"orphan-age", o.orphanAge.String(), o.orphanAge > 0, "want a positive duration"},

@@ -271,8 +271,10 @@ func TestEnforce(t *testing.T) {
 	done := func(id string) []control.Progress {
 		return []control.Progress{{ID: id, Files: 10}, {ID: id, Files: 20}, {ID: id, Files: 20, Done: true}}
 	}
-	refused := []control.Progress{{ID: "b", Files: 10}, {ID: "b", Files: 10,
-		Error: "volume is published: b is mounted"}}
+	refused := []control.Progress{{ID: "b", Files: 10}, {
+		ID: "b", Files: 10,
+		Error: "volume is published: b is mounted",
+	}}
 	elsewhere := []control.Progress{{ID: "other", Error: "invalid request: volume other is in pool fine, not in local"}}
 	for name, test := range map[string]struct {
 		asked control.Selection

@@ -379,8 +379,10 @@ func TestGetCapacity(t *testing.T) {
 		"another node": {&pb.GetCapacityRequest{AccessibleTopology: otherNode()[0]}, none},
 		"a pool":       {&pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": "local"}}, full},
 		"unknown pool": {&pb.GetCapacityRequest{Parameters: map[string]string{"storagePool": "fast"}}, none},
-		"other parameters": {&pb.GetCapacityRequest{Parameters: map[string]string{"storagepool": "x", "uid": "-5"}},
-			full},
+		"other parameters": {
+			&pb.GetCapacityRequest{Parameters: map[string]string{"storagepool": "x", "uid": "-5"}},
+			full,
+		},
 	} {
 		got, err := c.GetCapacity(t.Context(), test.asked)
 		if err != nil {
@@ -435,8 +437,10 @@ func TestControllerGetVolume(t *testing.T) {
 		if id != "pvc-1" {
 			return volume.Volume{}, volume.Health{}, store.ErrNotFound
 		}
-		return volume.Volume{Record: store.Record{ID: id, Pool: "local", Bytes: 5, Adopted: true},
-				Enforcement: quota.None},
+		return volume.Volume{
+				Record:      store.Record{ID: id, Pool: "local", Bytes: 5, Adopted: true},
+				Enforcement: quota.None,
+			},
 			volume.Health{}, nil
 	}})
 	got, err := c.ControllerGetVolume(t.Context(), &pb.ControllerGetVolumeRequest{VolumeId: "pvc-1"})
@@ -445,8 +449,10 @@ func TestControllerGetVolume(t *testing.T) {
 	}
 	want := &pb.ControllerGetVolumeResponse{
 		Volume: &pb.Volume{
-			VolumeId: "pvc-1", CapacityBytes: 5, VolumeContext: map[string]string{"storagePool": "local",
-				"enforcement": "none"},
+			VolumeId: "pvc-1", CapacityBytes: 5, VolumeContext: map[string]string{
+				"storagePool": "local",
+				"enforcement": "none",
+			},
 			AccessibleTopology: here(),
 		},
 		Status: &pb.ControllerGetVolumeResponse_VolumeStatus{},

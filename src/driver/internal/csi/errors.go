@@ -95,7 +95,7 @@ func toStatus(v verb, err error) error {
 		return nil
 	}
 	// Of a check that both endpoints have. An error that wraps a status got it from somebody else, and has a row here.
-	if _, is := err.(interface{ GRPCStatus() *status.Status }); is { //nolint:errorlint // wrapped ones are not meant
+	if _, is := err.(interface{ GRPCStatus() *status.Status }); is {
 		return err
 	}
 	code := codes.Internal

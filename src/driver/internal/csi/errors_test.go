@@ -23,6 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -204,10 +205,14 @@ func TestCodes(t *testing.T) {
 		{unpublish, syscall.EROFS, codes.Unavailable},
 		{read, store.ErrNotFound, codes.NotFound},
 		{read, errBadToken, codes.Aborted},
-		{create, &fs.PathError{Op: "mkdirat", Path: "csi/.hpp/staging/pvc-1", Err: syscall.ENOSPC},
-			codes.ResourceExhausted},
-		{create, &fs.PathError{Op: "write", Path: "csi/.hpp/volumes/pvc-1", Err: syscall.EDQUOT},
-			codes.ResourceExhausted},
+		{
+			create, &fs.PathError{Op: "mkdirat", Path: "csi/.hpp/staging/pvc-1", Err: syscall.ENOSPC},
+			codes.ResourceExhausted,
+		},
+		{
+			create, &fs.PathError{Op: "write", Path: "csi/.hpp/volumes/pvc-1", Err: syscall.EDQUOT},
+			codes.ResourceExhausted,
+		},
 		{create, context.DeadlineExceeded, codes.DeadlineExceeded},
 		{create, context.Canceled, codes.Canceled},
 		{create, errors.New("something new"), codes.Internal},
@@ -224,14 +229,14 @@ func TestCodes(t *testing.T) {
 }
 
 // A PersistentVolume keeps what its class said and the driver knows, and nothing else that a node answers.
-func TestParametersAreThoseOfNodeAPI(t *testing.T) {
+func TestParametersAreThoseThatTravel(t *testing.T) {
 	for key := range setters() {
-		if !nodeapi.IsParameter(key) {
+		if !csi.IsParameter(key) {
 			t.Errorf("the controller would not write %s into a PersistentVolume", key)
 		}
 	}
 	for _, key := range []string{"", keySize, keyEphemeral, nodeapi.KeyEnforcement, nodeapi.KeyClaimName, "Pool"} {
-		if nodeapi.IsParameter(key) {
+		if csi.IsParameter(key) {
 			t.Errorf("%q is taken for a parameter", key)
 		}
 	}

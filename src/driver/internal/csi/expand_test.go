@@ -29,8 +29,10 @@ func TestNodeExpandVolume(t *testing.T) {
 			},
 			call: "pvc-1 2147483648 3221225472",
 		},
-		"no range: as it is": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: at},
-			call: "pvc-1 1 0"},
+		"no range: as it is": {
+			asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: at},
+			call:  "pvc-1 1 0",
+		},
 		"no room": {
 			asked: &pb.NodeExpandVolumeRequest{
 				VolumeId: "pvc-1", VolumePath: at,
@@ -40,8 +42,10 @@ func TestNodeExpandVolume(t *testing.T) {
 		},
 		"no id":   {asked: &pb.NodeExpandVolumeRequest{VolumePath: at}, code: codes.InvalidArgument},
 		"no path": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1"}, code: codes.InvalidArgument},
-		"a bad path": {asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: "some/path"},
-			code: codes.NotFound},
+		"a bad path": {
+			asked: &pb.NodeExpandVolumeRequest{VolumeId: "pvc-1", VolumePath: "some/path"},
+			code:  codes.NotFound,
+		},
 		"a bad range": {
 			asked: &pb.NodeExpandVolumeRequest{
 				VolumeId: "pvc-1", VolumePath: at,

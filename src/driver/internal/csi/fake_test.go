@@ -155,8 +155,10 @@ func dial(t *testing.T, services interface{ Register(grpc.ServiceRegistrar) }) *
 func mountCapability(mode pb.VolumeCapability_AccessMode_Mode, flags ...string) *pb.VolumeCapability {
 	return &pb.VolumeCapability{
 		AccessMode: &pb.VolumeCapability_AccessMode{Mode: mode},
-		AccessType: &pb.VolumeCapability_Mount{Mount: &pb.VolumeCapability_MountVolume{FsType: "xfs",
-			MountFlags: flags}},
+		AccessType: &pb.VolumeCapability_Mount{Mount: &pb.VolumeCapability_MountVolume{
+			FsType:     "xfs",
+			MountFlags: flags,
+		}},
 	}
 }
 

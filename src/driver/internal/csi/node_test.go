@@ -247,8 +247,10 @@ func TestPublishInlineRefuses(t *testing.T) {
 		says       []string
 	}{
 		"pool without inline": {nil, []string{"volume_context.storagePool", `"local"`, "inline: true"}},
-		"unknown pool": {map[string]string{"storagePool": "fast"},
-			[]string{"volume_context.storagePool", `"fast"`}},
+		"unknown pool": {
+			map[string]string{"storagePool": "fast"},
+			[]string{"volume_context.storagePool", `"fast"`},
+		},
 		"unknown key": {map[string]string{"sise": "1Gi"}, []string{
 			`volume_context: unknown key "sise"`,
 			`known are inodeLimit, size, storagePool`,
@@ -290,8 +292,10 @@ func TestStats(t *testing.T) {
 	c := serve(t, &fake{stats: func(id, path string) (volume.Stats, error) {
 		switch id {
 		case "pvc-1":
-			return volume.Stats{Bytes: 10, BytesUsed: 4, BytesAvailable: 6, Inodes: 5, InodesUsed: 2,
-				InodesAvailable: 3}, nil
+			return volume.Stats{
+				Bytes: 10, BytesUsed: 4, BytesAvailable: 6, Inodes: 5, InodesUsed: 2,
+				InodesAvailable: 3,
+			}, nil
 		case "pvc-2":
 			return volume.Stats{Bytes: 10, BytesUsed: 4, BytesAvailable: 6}, nil
 		}
@@ -318,8 +322,10 @@ func TestStats(t *testing.T) {
 		{"pvc-1", "some/path", codes.NotFound, "volume_path"},
 		{"pvc-9", target, codes.NotFound, target},
 	} {
-		_, err := c.NodeGetVolumeStats(t.Context(), &pb.NodeGetVolumeStatsRequest{VolumeId: test.id,
-			VolumePath: test.path})
+		_, err := c.NodeGetVolumeStats(t.Context(), &pb.NodeGetVolumeStatsRequest{
+			VolumeId:   test.id,
+			VolumePath: test.path,
+		})
 		refused(t, err, test.code, test.says)
 	}
 }

@@ -75,20 +75,26 @@ func TestCreate(t *testing.T) {
 			b.symlink("/pool", "/data/disk")
 			b.addDir("/data/disk")
 		}, none, "/data/disk"},
-		{"relative link", "/p/pool", func(b bench) { b.symlink("/p/pool", "../data"); b.addDir("/data") }, none,
-			"/data"},
+		{
+			"relative link", "/p/pool", func(b bench) { b.symlink("/p/pool", "../data"); b.addDir("/data") }, none,
+			"/data",
+		},
 		{"link out of the root", "/pool", func(b bench) {
 			b.symlink("/pool", "../../../data")
 			b.addDir("/data")
 		}, none, "/data"},
-		{"link on the way", "/var/pool", func(b bench) { b.symlink("/var", "/data"); b.addDir("/data") }, none,
-			"/data/pool"},
+		{
+			"link on the way", "/var/pool", func(b bench) { b.symlink("/var", "/data"); b.addDir("/data") }, none,
+			"/data/pool",
+		},
 		{"dangling link", "/pool", func(b bench) { b.symlink("/pool", "/nowhere") }, syscall.ENOENT, ""},
 		{"loop", "/pool", func(b bench) { b.symlink("/pool", "/pool") }, syscall.ELOOP, ""},
 		{"file on the way", "/file/pool", func(b bench) { b.addFile("/file", nil) }, syscall.ENOTDIR, ""},
 		{"file", "/file", func(b bench) { b.addFile("/file", nil) }, syscall.ENOTDIR, ""},
-		{"csi is a link", "/pool", func(b bench) { b.symlink("/pool/csi", "/data"); b.addDir("/data") }, syscall.ELOOP,
-			""},
+		{
+			"csi is a link", "/pool", func(b bench) { b.symlink("/pool/csi", "/data"); b.addDir("/data") }, syscall.ELOOP,
+			"",
+		},
 		{"csi is a file", "/pool", func(b bench) { b.addFile("/pool/csi", nil) }, syscall.ENOTDIR, ""},
 		{"relative path", "pool", func(bench) {}, fs.ErrInvalid, ""},
 		{"unclean path", "/pool/../x", func(bench) {}, fs.ErrInvalid, ""},

@@ -38,8 +38,10 @@ func TestDecide(t *testing.T) {
 		},
 		"remembered, no longer selected": {facts: guard.Facts{Facts: here, Marker: ours, Remembered: known}},
 		"remembered, no longer a mount of its own": {
-			spec: mount, facts: guard.Facts{Selected: true, SystemDisk: true, Facts: here, Marker: ours,
-				Remembered: known},
+			spec: mount, facts: guard.Facts{
+				Selected: true, SystemDisk: true, Facts: here, Marker: ours,
+				Remembered: known,
+			},
 		},
 		"remembered, path gone": {
 			facts: guard.Facts{Selected: true, Remembered: known}, action: guard.Refuse, reason: "PathMissing",
@@ -60,8 +62,10 @@ func TestDecide(t *testing.T) {
 		"labels not known, never used": {
 			facts: guard.Facts{Unlabelled: true}, action: guard.Refuse, reason: "NodeUnknown",
 		},
-		"labels not known, used before": {facts: guard.Facts{Unlabelled: true, Facts: here, Marker: ours,
-			Remembered: known}},
+		"labels not known, used before": {facts: guard.Facts{
+			Unlabelled: true, Facts: here, Marker: ours,
+			Remembered: known,
+		}},
 		"labels not known, used by an old install": {
 			facts: guard.Facts{Unlabelled: true, Facts: here, Marker: ours}, action: guard.Adopt,
 		},
@@ -103,8 +107,10 @@ func TestDecide(t *testing.T) {
 		},
 		"requireMount, csi is a mount": {
 			spec: mount,
-			facts: guard.Facts{Selected: true, SystemDisk: true,
-				Facts: disk.Facts{Path: true, CSI: true, CSIMountPoint: true}},
+			facts: guard.Facts{
+				Selected: true, SystemDisk: true,
+				Facts: disk.Facts{Path: true, CSI: true, CSIMountPoint: true},
+			},
 			action: guard.Create,
 		},
 		"requireMount, below another disk": {
@@ -169,26 +175,34 @@ func TestDecide(t *testing.T) {
 			action: guard.Create,
 		},
 		"shared, this node is the first, marked": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours,
-				Expected: guard.Expected{Make: true}},
+			spec: shared, facts: guard.Facts{
+				Selected: true, Facts: here, Marker: ours,
+				Expected: guard.Expected{Make: true},
+			},
 			action: guard.Adopt,
 		},
 		"shared, as the others have it": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours,
-				Expected: guard.Expected{ID: "AAAA"}},
+			spec: shared, facts: guard.Facts{
+				Selected: true, Facts: here, Marker: ours,
+				Expected: guard.Expected{ID: "AAAA"},
+			},
 			action: guard.Adopt,
 		},
 		"shared, as the others have it, remembered": {
 			spec: shared,
-			facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known,
-				Expected: guard.Expected{ID: "AAAA"}},
+			facts: guard.Facts{
+				Selected: true, Facts: here, Marker: ours, Remembered: known,
+				Expected: guard.Expected{ID: "AAAA"},
+			},
 		},
 		"shared, remembered, the controller is silent": {
 			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known},
 		},
 		"shared, another filesystem than the others have": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here, Marker: theirs,
-				Expected: guard.Expected{ID: "AAAA"}},
+			spec: shared, facts: guard.Facts{
+				Selected: true, Facts: here, Marker: theirs,
+				Expected: guard.Expected{ID: "AAAA"},
+			},
 			action: guard.Refuse, reason: "MarkerDiffers",
 		},
 		"shared, another filesystem than the others have now": {
@@ -198,8 +212,10 @@ func TestDecide(t *testing.T) {
 			action: guard.Refuse, reason: "MarkerDiffers",
 		},
 		"shared, an empty filesystem, and the others have one": {
-			spec: shared, facts: guard.Facts{Selected: true, Facts: here,
-				Expected: guard.Expected{ID: "AAAA", Make: true}},
+			spec: shared, facts: guard.Facts{
+				Selected: true, Facts: here,
+				Expected: guard.Expected{ID: "AAAA", Make: true},
+			},
 			action: guard.Refuse, reason: "MarkerMissing",
 		},
 		"shared, replaced on all nodes": {
@@ -210,8 +226,10 @@ func TestDecide(t *testing.T) {
 		},
 		"shared, not mounted where the others have it": {
 			spec: shared,
-			facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true, Marker: ours,
-				Expected: guard.Expected{ID: "AAAA"}},
+			facts: guard.Facts{
+				Selected: true, Facts: here, SystemDisk: true, Marker: ours,
+				Expected: guard.Expected{ID: "AAAA"},
+			},
 			action: guard.Refuse, reason: "NotMounted",
 		},
 		"shared, not selected, and the others have it": {

@@ -99,12 +99,18 @@ func TestRefusalsSayWhy(t *testing.T) {
 			l.spec.NodeSelector = map[string]string{"disk": "ssd"}
 			l.Select(false)
 		}, ErrClosed, "nodeSelector"},
-		"left the configuration": {func(l *Ledger, _ *disk.Space) { l.Select(false) }, ErrClosed,
-			"no longer has pool local"},
-		"closed": {func(l *Ledger, _ *disk.Space) { l.Close("quota is off") }, ErrClosed,
-			"quota is off"},
-		"maxVolumes": {func(l *Ledger, _ *disk.Space) { l.spec.MaxVolumes = 1 }, ErrNoSpace,
-			"maxVolumes is 1"},
+		"left the configuration": {
+			func(l *Ledger, _ *disk.Space) { l.Select(false) }, ErrClosed,
+			"no longer has pool local",
+		},
+		"closed": {
+			func(l *Ledger, _ *disk.Space) { l.Close("quota is off") }, ErrClosed,
+			"quota is off",
+		},
+		"maxVolumes": {
+			func(l *Ledger, _ *disk.Space) { l.spec.MaxVolumes = 1 }, ErrNoSpace,
+			"maxVolumes is 1",
+		},
 		"being made": {func(l *Ledger, s *disk.Space) {
 			_, _ = l.Reserve("pvc-2", mi, *s)
 		}, ErrBusy, "pvc-2 is being made"},

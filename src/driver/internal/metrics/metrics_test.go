@@ -58,8 +58,10 @@ func TestCollector(t *testing.T) {
 			Enforcement: "none",
 		},
 		// No alert is to come of one that left the configuration.
-		{Name: "left", State: nodeapi.StateNotConfigured, Used: true, WithOS: &yes, OldestTrash: now.Add(-time.Hour),
-			Volumes: 2},
+		{
+			Name: "left", State: nodeapi.StateNotConfigured, Used: true, WithOS: &yes, OldestTrash: now.Add(-time.Hour),
+			Volumes: 2,
+		},
 		{Name: "slow", Used: true, Size: 7, Volumes: 9, WithOS: &yes}, // absent: its figures are of no use
 		{Name: "tape", Selected: true, Configured: true},              // never was there
 	}, "0.1.0", func() time.Time { return now }))

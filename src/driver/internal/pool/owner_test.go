@@ -88,7 +88,9 @@ func TestAnotherClustersPool(t *testing.T) {
 	second := of(t, memory, ours, "a", 0) // the node has the same name
 	second.clock.pass(1000 * time.Hour)
 	for _, expected := range []guard.Expected{
-		{Make: true, Owner: ours}, {ID: id, Owner: ours}, {ID: id, Owner: ours, Gone: []string{"a", "b"}},
+		{Make: true, Owner: ours},
+		{ID: id, Owner: ours},
+		{ID: id, Owner: ours, Gone: []string{"a", "b"}},
 		{Owner: ours},
 	} {
 		second.expect(expected)

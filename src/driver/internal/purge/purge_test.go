@@ -383,8 +383,10 @@ func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 		if !m.memory.Crashed() {
 			break
 		}
-		for name, after := range map[string]*disktest.Disk{"lost": m.memory.Crash(),
-			"kept": m.memory.CrashKeepingAll()} {
+		for name, after := range map[string]*disktest.Disk{
+			"lost": m.memory.Crash(),
+			"kept": m.memory.CrashKeepingAll(),
+		} {
 			again := *m
 			again.memory = after
 			var err error

@@ -186,9 +186,11 @@ func joinProject(file *os.File, id uint32, isDir bool) error {
 			return &fs.PathError{Op: "stat", Path: file.Name(), Err: err}
 		}
 		if st.Nlink > 1 {
-			return &fs.PathError{Op: "count", Path: file.Name(),
+			return &fs.PathError{
+				Op: "count", Path: file.Name(),
 				Err: fmt.Errorf("it has several names and counts to project "+
-					"%d, which is another volume's: copy the data again without hard links to other volumes", is)}
+					"%d, which is another volume's: copy the data again without hard links to other volumes", is),
+			}
 		}
 	}
 	return projectquota.SetProjectID(file, id, isDir)

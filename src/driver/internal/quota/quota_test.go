@@ -284,8 +284,10 @@ func TestNamedIDs(t *testing.T) {
 		bad              string // in the error
 	}{
 		"none": {},
-		"both": {projid: "# ours\n\nbuild:1073741824\n logs : 7 \n",
-			projects: "1073741825:/srv/a:b\n"},
+		"both": {
+			projid:   "# ours\n\nbuild:1073741824\n logs : 7 \n",
+			projects: "1073741825:/srv/a:b\n",
+		},
 		"projid without an ID":  {projid: "build\n", bad: "projid"},
 		"projid with a word":    {projid: "a:7\nbuild:seven\n", bad: "projid"},
 		"projects with a path":  {projects: "/srv/a:7\n", bad: "projects"},

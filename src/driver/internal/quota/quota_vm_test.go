@@ -189,14 +189,18 @@ func TestVMAdminsProject(t *testing.T) {
 					b, err := New(t.TempDir()).Detect(p, test.want, false)
 					must(t, err)
 					if test.says != "" {
-						for _, part := range []string{"project 42", test.says, "outside that project",
-							"quota: required"} {
+						for _, part := range []string{
+							"project 42", test.says, "outside that project",
+							"quota: required",
+						} {
 							if b.Name != Plain || b.Changes != nil || !strings.Contains(b.Reason, part) {
 								t.Errorf("%+v, want plain, and why with %q", b, part)
 							}
 						}
-						if is := [2]uint32{projectIs(t, p, "."), projectIs(t, p, disk.StagingDir)}; is != [2]uint32{42,
-							42} {
+						if is := [2]uint32{projectIs(t, p, "."), projectIs(t, p, disk.StagingDir)}; is != [2]uint32{
+							42,
+							42,
+						} {
 							t.Errorf("csi/ and staging count to %v", is)
 						}
 						must(t, p.Mkdir(disk.StagingDir+"/v", 0o700)) // movable to csi/

@@ -26,10 +26,14 @@ func TestLimitsFollowTheRecords(t *testing.T) {
 			state:   map[string]quota.State{"pvc-1": {ID: 7, Limit: quota.Limit{Bytes: 4096, Inodes: 5}}},
 			counted: true, set: []string{"pvc-1 7 4096"},
 		},
-		"copied by hand, without an ID": {state: map[string]quota.State{"pvc-1": {}},
-			uncounted: []string{"pvc-1"}},
-		"copied by hand, with another ID": {state: map[string]quota.State{"pvc-1": {ID: 8}},
-			uncounted: []string{"pvc-1"}},
+		"copied by hand, without an ID": {
+			state:     map[string]quota.State{"pvc-1": {}},
+			uncounted: []string{"pvc-1"},
+		},
+		"copied by hand, with another ID": {
+			state:     map[string]quota.State{"pvc-1": {ID: 8}},
+			uncounted: []string{"pvc-1"},
+		},
 		"not to be looked at (an I/O error)": {uncounted: []string{"pvc-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,14 +67,18 @@ func TestCreateRefuses(t *testing.T) {
 		"our directory":   {func(s *volume.Spec) { s.ID = ".hpp" }, nodeapi.ErrInvalidID, []string{`".hpp"`}},
 		"snapshots":       {func(s *volume.Spec) { s.ID = "snapshots" }, nodeapi.ErrInvalidID, []string{"kubevirt"}},
 		"NUL in the id":   {func(s *volume.Spec) { s.ID = "a\x00b" }, nodeapi.ErrInvalidID, []string{`\x00`}},
-		"300 bytes of id": {func(s *volume.Spec) { s.ID = strings.Repeat("a", 300) }, nodeapi.ErrInvalidID,
-			[]string{"128"}},
+		"300 bytes of id": {
+			func(s *volume.Spec) { s.ID = strings.Repeat("a", 300) }, nodeapi.ErrInvalidID,
+			[]string{"128"},
+		},
 		"no such pool":    {func(s *volume.Spec) { s.Pool = "locla" }, pool.ErrUnknown, []string{"local, other"}},
 		"no bytes":        {func(s *volume.Spec) { s.Bytes = 0 }, volume.ErrInvalid, []string{"capacity"}},
 		"negative bytes":  {func(s *volume.Spec) { s.Bytes = -1 }, volume.ErrInvalid, []string{"capacity"}},
 		"more than int64": {func(s *volume.Spec) { s.Bytes = 1<<63 - 1 }, volume.ErrOutOfRange, []string{"capacity"}},
-		"more than there": {func(s *volume.Spec) { s.Bytes = 1 << 60 }, ledger.ErrNoSpace,
-			[]string{"pool local", "free"}},
+		"more than there": {
+			func(s *volume.Spec) { s.Bytes = 1 << 60 }, ledger.ErrNoSpace,
+			[]string{"pool local", "free"},
+		},
 		"other size": {
 			func(s *volume.Spec) { s.ID, s.Bytes = "pvc-1", 2*mebibyte }, volume.ErrExists,
 			[]string{"capacity 1Mi, asked for 2Mi"},

@@ -309,8 +309,10 @@ func TestVMNext(t *testing.T) {
 		}
 		must(t, SetLimit(top, 69999, Limit{Bytes: mib})) // a limit that nothing uses
 		t.Cleanup(func() { must(t, SetLimit(top, 69999, Limit{})) })
-		for from, want := range map[uint32]uint32{69000: 69999, 69999: 69999, 70000: 70000, 70001: 70001,
-			70002: 1 << 31} {
+		for from, want := range map[uint32]uint32{
+			69000: 69999, 69999: 69999, 70000: 70000, 70001: 70001,
+			70002: 1 << 31,
+		} {
 			if q, err := Next(top, from); err != nil || q.ID != want || q.Limit.Bytes != mib {
 				t.Errorf("from %d: %+v, %v; want %d", from, q, err, want)
 			}

@@ -172,8 +172,11 @@ func TestAffinity(t *testing.T) {
 			[]string{"worker-1", "worker-2"},
 		},
 		"another node": {[]corev1.NodeSelectorTerm{in(key, "worker-2")}, false, []string{"worker-2"}},
-		"not that node": {[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpNotIn, "worker-2"))}, true,
-			nil},
+		"not that node": {
+			[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpNotIn, "worker-2"))},
+			true,
+			nil,
+		},
 		"has the key":       {[]corev1.NodeSelectorTerm{label(exists(key))}, true, nil},
 		"lacks a key":       {[]corev1.NodeSelectorTerm{label(exists("other"))}, false, nil},
 		"both":              {[]corev1.NodeSelectorTerm{label(exists(key), exists("other"))}, false, nil},
@@ -336,8 +339,10 @@ func TestReportAppliesConditions(t *testing.T) {
 			TypeMeta:   metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
 			ObjectMeta: metav1.ObjectMeta{Name: "csi-x7k2p", Namespace: "storage"},
 			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
-				{Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine",
-					LastTransitionTime: at},
+				{
+					Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine",
+					LastTransitionTime: at,
+				},
 				{
 					Type: "pool.example.com/slow", Status: "False", Reason: "PoolAbsent",
 					Message:            strings.Repeat("ä", 512),

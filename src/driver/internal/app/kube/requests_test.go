@@ -140,8 +140,10 @@ func TestReview(t *testing.T) {
 	good := func() authenticationv1.TokenReviewStatus {
 		return authenticationv1.TokenReviewStatus{
 			Authenticated: true, Audiences: []string{names.ControllerAudience},
-			User: authenticationv1.UserInfo{Username: account,
-				Extra: bound("pod-name", "hpp-x", "node-name", "worker-1")},
+			User: authenticationv1.UserInfo{
+				Username: account,
+				Extra:    bound("pod-name", "hpp-x", "node-name", "worker-1"),
+			},
 		}
 	}
 	for name, test := range map[string]struct {
@@ -161,8 +163,10 @@ func TestReview(t *testing.T) {
 			func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "system:serviceaccount:shop:hpp" },
 			"that of system:serviceaccount:shop:hpp, not of " + account,
 		},
-		"no pod": {func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = bound("node-name", "worker-1") },
-			"no pod"},
+		"no pod": {
+			func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = bound("node-name", "worker-1") },
+			"no pod",
+		},
 		"no node": {func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = bound("pod-name", "x") }, "1.30"},
 	} {
 		a := serveAPI(t)
@@ -200,10 +204,14 @@ func TestClaimed(t *testing.T) {
 		"good": {
 			`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, "",
 		},
-		"audience a text": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`,
-			""},
-		"no pod": {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`,
-			"made for no pod"},
+		"audience a text": {
+			`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`,
+			"",
+		},
+		"no pod": {
+			`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`,
+			"made for no pod",
+		},
 		"no node":        {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"}}}`, "1.30"},
 		"no audience":    {`{"sub":"SUB"}`, "for no audience"},
 		"other audience": {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + names.ControllerAudience},

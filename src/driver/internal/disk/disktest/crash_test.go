@@ -178,20 +178,30 @@ func TestRandom(t *testing.T) {
 		want []string
 	}{
 		{"rename", moved, []string{old, renamed, both}},
-		{"rename, target synced", func(f disk.FS) []error { return append(moved(f), f.Sync("b")) },
-			[]string{renamed, both}},
-		{"rename, source synced", func(f disk.FS) []error { return append(moved(f), f.Sync("a")) },
-			[]string{renamed, lost}},
-		{"rename there and back", func(f disk.FS) []error { return append(moved(f), f.Rename("b/x", "a/x")) },
-			[]string{old}},
-		{"write", func(f disk.FS) []error { return []error{f.WriteFile("f", []byte("x"), 0o600)} },
-			[]string{"", "f=x"}},
+		{
+			"rename, target synced", func(f disk.FS) []error { return append(moved(f), f.Sync("b")) },
+			[]string{renamed, both},
+		},
+		{
+			"rename, source synced", func(f disk.FS) []error { return append(moved(f), f.Sync("a")) },
+			[]string{renamed, lost},
+		},
+		{
+			"rename there and back", func(f disk.FS) []error { return append(moved(f), f.Rename("b/x", "a/x")) },
+			[]string{old},
+		},
+		{
+			"write", func(f disk.FS) []error { return []error{f.WriteFile("f", []byte("x"), 0o600)} },
+			[]string{"", "f=x"},
+		},
 		{"two names", func(f disk.FS) []error {
 			return []error{f.Mkdir("a", 0), f.Mkdir("b", 0)}
 		}, []string{"", "a", "b", "a b"}},
 		{"replace", func(f disk.FS) []error {
-			return []error{f.WriteFile("f", []byte("1"), 0), f.WriteFile("t", []byte("2"), 0), f.Sync("."),
-				f.Replace("t", "f")}
+			return []error{
+				f.WriteFile("f", []byte("1"), 0), f.WriteFile("t", []byte("2"), 0), f.Sync("."),
+				f.Replace("t", "f"),
+			}
 		}, []string{"f=1 t=2", "f=2", "f=2 t=2"}},
 	}
 	for _, test := range tests {
