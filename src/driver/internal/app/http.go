@@ -7,9 +7,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/servingtls"
 )
 
 // addHealth adds the probes, with the metrics unless these are served over TLS.
