@@ -94,9 +94,9 @@ func (d *driver) addHub(
 	if err != nil {
 		return nil, fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
 	}
-	d.add("cluster", func(ctx context.Context) error { return cluster.Run(ctx, service.Forget) })
-	d.add("certificate", serving.run)
-	d.addListener("tunnel", listener, hub.Serve)
-	d.add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
+	d.Add("cluster", func(ctx context.Context) error { return cluster.Run(ctx, service.Forget) })
+	d.Add("certificate", serving.run)
+	d.AddListener("tunnel", listener, hub.Serve)
+	d.Add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
 	return serving, nil
 }

@@ -38,7 +38,7 @@ func (d *driver) addTunnel(services interface{ RegisterController(r grpc.Service
 	if err != nil {
 		return err
 	}
-	d.add("tunnel", func(ctx context.Context) error { node.Run(ctx); return nil })
+	d.Add("tunnel", func(ctx context.Context) error { node.Run(ctx); return nil })
 	return nil
 }
 
