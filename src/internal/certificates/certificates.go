@@ -30,12 +30,14 @@ const (
 	ExistingSecret = "existingSecret"
 )
 
-// Keys of the Secret, as a Secret of type kubernetes.io/tls and cert-manager have them.
+// Keys of the Secret and of the ConfigMap with the authorities, as a Secret of type kubernetes.io/tls and cert-manager have them.
 const (
 	CertificateKey = "tls.crt"
 	PrivateKeyKey  = "tls.key"
 	// AuthoritiesKey has all authorities that are to be trusted, as PEM. OpenShift's Secrets lack it.
 	AuthoritiesKey = "ca.crt"
+	// InjectedKey is where OpenShift's service CA injects its authorities into a ConfigMap.
+	InjectedKey = "service-ca.crt"
 	// authorityPrivateKey has the key of the first authority, in a self-managed Secret.
 	authorityPrivateKey = "ca.key"
 )

@@ -2,26 +2,24 @@
 package command
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"net"
-	"os/signal"
 	"strconv"
-	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
-// Run does the work of a binary until it is done or told to end, and gives the process's exit code. The first SIGTERM
-// or SIGINT ends the work's context, a second one the process. An error is printed after the binary's name.
-func Run(name string, stderr io.Writer, work func(ctx context.Context) error) int {
-	ctx, restore := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer restore()
-	context.AfterFunc(ctx, restore)
-	if err := work(ctx); err != nil {
-		_, _ = fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return 1
-	}
-	return 0
+// Run does what the arguments of a binary say and gives its exit code. The first SIGTERM or SIGINT ends it in order, a
+// second one at once.
+func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	root.Version, root.Args, root.SilenceUsage, root.SilenceErrors = buildinfo.Version(), cobra.NoArgs, true, true
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return process.Run(root.Name(), stderr, root.ExecuteContext)
 }
 
 // IsAddress reports whether text is host:port with a number as port; the host may be empty.

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -22,11 +21,7 @@ import (
 // Run does what the arguments say and gives the process's exit code. The first SIGTERM or SIGINT ends it in order, a
 // second one at once.
 func Run(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	root := newCommand(getenv, stderr)
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return command.Run("driver", stderr, root.ExecuteContext)
+	return command.Run(newCommand(getenv, stderr), args, stdout, stderr)
 }
 
 func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
@@ -36,11 +31,7 @@ func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
 		Short: "CSI driver that makes volumes of directories on this node",
 		Long: "Without a command, driver serves CSI for the node it runs on.\n" +
 			"The commands are clients of the driver that is running there.",
-		Version:       buildinfo.Version(),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(command *cobra.Command, _ []string) error { return serve(command.Context(), o, stderr) },
+		RunE: func(command *cobra.Command, _ []string) error { return serve(command.Context(), o, stderr) },
 	}
 	o.addFlags(root.Flags(), getenv)
 	root.PersistentFlags().StringVar(&o.stateDir, "state-dir", defaultStateDir,

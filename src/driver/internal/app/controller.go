@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/certificate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
@@ -50,7 +51,7 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 		return err
 	}
 	return d.addSocket(ctx, service,
-		health.Check{Name: "certificate", Do: func(context.Context) error { return serving.ready() }},
+		health.Check{Name: "certificate", Do: func(context.Context) error { return serving.Ready() }},
 		health.Check{Name: "nodes", Do: func(context.Context) error { return service.Ready() }})
 }
 
@@ -76,13 +77,13 @@ func (d *driver) controllerService(cluster *kube.Controller, specs []poolspec.Po
 // addHub adds the view of the cluster, the certificate, and the end of the tunnel that nodes connect to.
 func (d *driver) addHub(
 	ctx context.Context, cluster *kube.Controller, service *controller.Server,
-) (*certificate, error) {
-	serving := newCertificate(certificateConfig{
+) (*certificate.Keeper, error) {
+	serving := certificate.New(certificate.Config{
 		Mode: d.certificates, DNSName: d.servingName, SecretName: d.certificateSecret, ConfigMapName: d.controllerCA,
 		Store: cluster, Log: d.log, Now: time.Now, Interval: d.certificateInterval,
 	})
 	hub, err := tunnel.NewHub(tunnel.HubConfig{
-		TLS: serving.tls(), TopologyKey: d.topologyKey, Version: buildinfo.Version(),
+		TLS: serving.TLS(), TopologyKey: d.topologyKey, Version: buildinfo.Version(),
 		Claimed: cluster.Claimed, Review: cluster.Review,
 		Changed: service.Changed, Metrics: d.registry, Log: d.log,
 	})
@@ -94,9 +95,9 @@ func (d *driver) addHub(
 	if err != nil {
 		return nil, fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
 	}
-	d.add("cluster", func(ctx context.Context) error { return cluster.Run(ctx, service.Forget) })
-	d.add("certificate", serving.run)
-	d.addListener("tunnel", listener, hub.Serve)
-	d.add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
+	d.Add("cluster", func(ctx context.Context) error { return cluster.Run(ctx, service.Forget) })
+	d.Add("certificate", serving.Run)
+	d.AddListener("tunnel", listener, hub.Serve)
+	d.Add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
 	return serving, nil
 }

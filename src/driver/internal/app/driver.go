@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,12 +21,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/rpc"
 )
 
 const (
@@ -58,6 +58,7 @@ type cluster interface {
 // driver is everything that runs.
 type driver struct {
 	options
+	process.Group
 	log      *slog.Logger
 	cluster  cluster
 	client   *kube.Client // nil when standalone
@@ -65,10 +66,6 @@ type driver struct {
 	volumes  *volume.Manager
 	registry *prometheus.Registry
 	calls    *rpc.Calls
-	// stages in the order of their start.
-	stages []stage
-	// closers end what is open but does not run.
-	closers []func() error
 }
 
 // buildNode puts the driver of a node together.
@@ -86,36 +83,6 @@ func (d *driver) buildNode(ctx context.Context, specs []poolspec.Pool) error {
 		return err
 	}
 	return d.addServices(ctx)
-}
-
-func (d *driver) add(name string, run func(ctx context.Context) error) {
-	d.stages = append(d.stages, stage{name, run})
-}
-
-// server answers on an address or socket of its own.
-type server interface {
-	Listen(ctx context.Context) (net.Listener, error)
-	Serve(ctx context.Context, listener net.Listener) error
-}
-
-// addServer adds a server, which takes its address now.
-func (d *driver) addServer(ctx context.Context, name string, s server) error {
-	listener, err := s.Listen(ctx)
-	if err == nil {
-		d.addListener(name, listener, s.Serve)
-	}
-	return err
-}
-
-// addListener adds something that answers on a listener; should it never come to run, the listener is closed.
-func (d *driver) addListener(name string, listener net.Listener, serve func(context.Context, net.Listener) error) {
-	d.closers = append(d.closers, func() error {
-		if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("close the listener of %s: %w", name, err)
-		}
-		return nil
-	})
-	d.add(name, func(ctx context.Context) error { return serve(ctx, listener) })
 }
 
 // connect finds the cluster.
@@ -143,7 +110,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	if err != nil {
 		return fmt.Errorf("open the state directory: %w", err)
 	}
-	d.closers = append(d.closers, state.Close)
+	d.OnClose(state.Close)
 	d.pools, err = pool.New(pool.Config{
 		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: d.cluster,
 		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.log, Now: time.Now,
@@ -160,14 +127,14 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	if err != nil {
 		return err
 	}
-	d.add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
-	d.add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
-	d.add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })
+	d.Add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
+	d.Add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
+	d.Add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })
 	if d.reportPools {
 		r := reporter{pools: d.pools, report: d.cluster.Report, log: d.log, now: time.Now, pause: reportPause()}
-		d.add("pool conditions", func(ctx context.Context) error { r.run(ctx); return nil })
+		d.Add("pool conditions", func(ctx context.Context) error { r.run(ctx); return nil })
 	}
-	d.add("work under way", d.finish)
+	d.Add("work under way", d.finish)
 	return nil
 }
 
@@ -218,7 +185,7 @@ func (d *driver) addControl(ctx context.Context, overview control.Overview) erro
 	if err != nil {
 		return err
 	}
-	return d.addServer(ctx, "control", server)
+	return d.AddServer(ctx, "control", server)
 }
 
 // addServices adds health, CSI and the kubelet's registration, in this order: CSI answers before the kubelet hears of
@@ -244,7 +211,7 @@ func (d *driver) addServices(ctx context.Context) error {
 	if err := d.addSocket(ctx, services, health.Check{Name: "registration", Do: registrar.Check}); err != nil {
 		return err
 	}
-	d.add("registration", func(ctx context.Context) error { registrar.Run(ctx); return nil })
+	d.Add("registration", func(ctx context.Context) error { registrar.Run(ctx); return nil })
 	return nil
 }
 
@@ -259,7 +226,7 @@ func (d *driver) addSocket(ctx context.Context, services rpc.Services, ready ...
 	if err := errors.Join(d.addHealth(ctx, ready), d.addMetrics(ctx)); err != nil {
 		return err
 	}
-	return d.addServer(ctx, "csi", server)
+	return d.AddServer(ctx, "csi", server)
 }
 
 func (d *driver) registrar() (*registration.Server, error) {
@@ -275,12 +242,4 @@ func (d *driver) registrar() (*registration.Server, error) {
 		config.Leaving = func(ctx context.Context) bool { return !d.client.Staying(ctx, d.daemonSet) }
 	}
 	return registration.New(config)
-}
-
-func (d *driver) close() error {
-	var problems []error
-	for _, c := range d.closers {
-		problems = append(problems, c())
-	}
-	return errors.Join(problems...)
 }

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/servingtls"
 )
 
 // addHealth adds the probes, with the metrics unless these are served over TLS.
@@ -21,7 +21,7 @@ func (d *driver) addHealth(ctx context.Context, ready []health.Check) error {
 	if err != nil {
 		return fmt.Errorf("make a client of the driver's own socket: %w", err)
 	}
-	d.closers = append(d.closers, self.Close)
+	d.OnClose(self.Close)
 	// Asked through its own socket, a server that accepts but does not answer is found out.
 	live := health.Check{Name: "driver", Do: func(ctx context.Context) error { return csi.Alive(ctx, self) }}
 	config := health.Config{Address: d.httpAddress, Live: live, Ready: ready, Log: d.log}
@@ -50,5 +50,5 @@ func (d *driver) addHTTP(ctx context.Context, name string, config health.Config)
 	if err != nil {
 		return err
 	}
-	return d.addServer(ctx, name, server)
+	return d.AddServer(ctx, name, server)
 }

@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/rpc"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/servingtls"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/rpc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/servingtls"
 )
 
 // Modes of the driver.

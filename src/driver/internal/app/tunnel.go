@@ -38,7 +38,7 @@ func (d *driver) addTunnel(services interface{ RegisterController(r grpc.Service
 	if err != nil {
 		return err
 	}
-	d.add("tunnel", func(ctx context.Context) error { node.Run(ctx); return nil })
+	d.Add("tunnel", func(ctx context.Context) error { node.Run(ctx); return nil })
 	return nil
 }
 
@@ -51,7 +51,7 @@ func (d *driver) token() (string, error) {
 // the API: a mounted one would be a minute old, so that a new cluster would wait that long for its first volume.
 func (d *driver) authorities(ctx context.Context) ([]byte, error) {
 	data, err := d.client.ConfigMap(ctx, d.controllerCA)
-	return []byte(cmp.Or(data[certificates.AuthoritiesKey], data[injectedKey])), err
+	return []byte(cmp.Or(data[certificates.AuthoritiesKey], data[certificates.InjectedKey])), err
 }
 
 // shown is what the controller sees of the node.

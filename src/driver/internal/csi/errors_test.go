@@ -31,7 +31,7 @@ import (
 // rooms are the packages below csi: all but those above it.
 func rooms(t *testing.T) []string {
 	t.Helper()
-	above := []string{"app", "csi", "rpc", "control", "metrics", "registration", "servingtls", "tunnel", "controller"}
+	above := []string{"app", "csi", "control", "metrics", "registration", "tunnel", "controller"}
 	entries, err := os.ReadDir("..")
 	if err != nil {
 		t.Fatal(err)

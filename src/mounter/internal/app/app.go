@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/mounter/internal/claim"
 )
 
@@ -28,11 +29,7 @@ type options struct {
 // Run does what the arguments say and gives the process's exit code. The first SIGTERM or SIGINT ends it in order, a
 // second one at once.
 func Run(args []string, stdout, stderr io.Writer) int {
-	root := newCommand(stderr)
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return command.Run("mounter", stderr, root.ExecuteContext)
+	return command.Run(newCommand(stderr), args, stdout, stderr)
 }
 
 func newCommand(stderr io.Writer) *cobra.Command {
@@ -42,11 +39,7 @@ func newCommand(stderr io.Writer) *cobra.Command {
 		Short: "Puts the filesystem of a claim at a pool's path on this node",
 		Long: "mounter mounts a claim at csi/ in a pool's path on this node, and sees that it stays there. At SIGTERM it\n" +
 			"unmounts the claim where no volume is on it.",
-		Version:       buildinfo.Version(),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(command *cobra.Command, _ []string) error { return serve(command.Context(), o, stderr) },
+		RunE: func(command *cobra.Command, _ []string) error { return serve(command.Context(), o, stderr) },
 	}
 	flags := root.Flags()
 	flags.StringVar(&o.pool, "pool", "", "name of the pool")
@@ -112,17 +105,10 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listener, err := server.Listen(ctx)
-	if err != nil {
+	var parts process.Group
+	if err := parts.AddServer(ctx, "health", server); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	served := make(chan error, 1)
-	go func() {
-		defer stop()
-		served <- server.Serve(ctx, listener)
-	}()
-	k.keep(ctx)
-	return <-served
+	parts.Add("claim", func(ctx context.Context) error { k.keep(ctx); return nil })
+	return parts.Run(ctx)
 }

@@ -24,22 +24,14 @@ import (
 // Run does what the arguments say and gives the process's exit code. The first SIGTERM or SIGINT ends it in order, a
 // second one at once.
 func Run(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	root := newCommand(getenv, stderr)
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return command.Run("operator", stderr, root.ExecuteContext)
+	return command.Run(newCommand(getenv, stderr), args, stdout, stderr)
 }
 
 func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	var o options
 	root := &cobra.Command{
-		Use:           "operator",
-		Short:         "Runs the hostpath provisioner as a HostPathProvisioner resource says",
-		Version:       buildinfo.Version(),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "operator",
+		Short: "Runs the hostpath provisioner as a HostPathProvisioner resource says",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return operate(command.Context(), o, stderr)
 		},

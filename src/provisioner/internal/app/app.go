@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
 // requestsPerSecond bounds the requests to the Kubernetes API. client-go's own bound of 5
@@ -24,7 +24,7 @@ const requestsPerSecond = 20
 // Run does what the arguments and the environment say until SIGTERM or SIGINT, and gives the process's exit code. The
 // first signal ends it in order, a second one at once.
 func Run(args []string, getenv func(string) string, stderr io.Writer) int {
-	return command.Run("provisioner", stderr, func(ctx context.Context) error {
+	return process.Run("provisioner", stderr, func(ctx context.Context) error {
 		o, err := parse(args, getenv, stderr)
 		if errors.Is(err, flag.ErrHelp) {
 			return nil

@@ -3,9 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -144,7 +142,7 @@ func everyNodeCluster(address string) *fake.Clientset {
 // TestAVolumeOnEveryNode runs provisioner and manager, everything but the API.
 func TestAVolumeOnEveryNode(t *testing.T) {
 	// Of its own, since the port is that of the contract.
-	address := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250), 1+rand.IntN(250))
+	address := loopback()
 	base := t.TempDir()
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
@@ -159,7 +157,7 @@ func TestAVolumeOnEveryNode(t *testing.T) {
 		name: names.EveryNodeProvisioner, path: base, namespace: "storage", managers: "hostpath-multihost-manager",
 	}
 	p, err := (&everyNodeOptions{shared, token, time.Minute}).build(
-		t.Context(), options{httpAddress: "127.0.0.1:0"}, cluster, log,
+		t.Context(), options{httpAddress: address + ":9896"}, cluster, log,
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +193,7 @@ func TestAVolumeOnEveryNode(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, "file"), []byte("data"), 0o600); err != nil {
 		t.Error(err)
 	}
-	if code, text := get(t, "http://"+p.listener.Addr().String()+"/readyz"); code != http.StatusOK {
+	if code, text := get(t, "http://"+address+":9896/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz: %d %s", code, text)
 	}
 	pv.Status.Phase = corev1.VolumeReleased

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/informers"
@@ -18,8 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/everynode/manager"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/volume"
 )
 
 const modeEveryNodeManager = "everyNodeManager"
@@ -94,50 +93,21 @@ func (m *everyNodeManagerOptions) run(
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.listen)
-	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	probes, err := m.probes(working, o, backend, guard)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	factory.StartWithContext(working)
-	var running sync.WaitGroup
-	var served, worked error
-	running.Go(func() { served = probes(); stop() })
-	worked = backend.Run(working, listener)
-	stop()
-	running.Wait()
-	factory.Shutdown()
-	log.InfoContext(ctx, "the manager for every node has stopped")
-	return errors.Join(worked, served)
-}
-
-// probes takes the address of the probes, and gives what answers there.
-func (m *everyNodeManagerOptions) probes(
-	ctx context.Context, o options, backend *manager.Manager, guard *volume.Guard,
-) (func() error, error) {
-	if o.httpAddress == "" {
-		return func() error { <-ctx.Done(); return nil }, nil
-	}
-	registry, err := registered()
-	if err != nil {
-		return nil, err
-	}
-	server, err := health.New(health.Config{
-		Address: o.httpAddress, Metrics: registry, Log: backend.Log,
+	var parts process.Group
+	if err := addProbes(ctx, &parts, health.Config{
+		Address: o.httpAddress, Log: log,
 		Live:  health.Check{Name: "manager", Do: func(context.Context) error { return current(guard, m.path) }},
 		Ready: []health.Check{{Name: "directories", Do: backend.Ready}},
-	})
-	if err != nil {
-		return nil, err
+	}); err != nil {
+		return err
 	}
-	listener, err := server.Listen(ctx)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.listen)
 	if err != nil {
-		return nil, fmt.Errorf("--http-address: %w", err)
+		return errors.Join(fmt.Errorf("--listen: %w", err), parts.Close())
 	}
-	return func() error { return server.Serve(ctx, listener) }, nil
+	addInformers(&parts, factory)
+	parts.AddListener("directories", listener, backend.Run)
+	err = parts.Run(ctx)
+	log.InfoContext(ctx, "the manager for every node has stopped")
+	return err
 }

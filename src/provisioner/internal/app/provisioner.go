@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
 const (
@@ -53,10 +52,9 @@ type parts struct {
 // provisioner is everything that runs.
 type provisioner struct {
 	parts
+	process.Group
 	controller *controller.ProvisionController
 	workers    *sync.WaitGroup // of controller
-	server     *health.Server  // nil without an address
-	listener   net.Listener
 }
 
 // build puts the provisioner together and takes its address, so that what is wrong is said before anything runs.
@@ -67,20 +65,46 @@ func build(ctx context.Context, of parts) (*provisioner, error) {
 		ctx, of.client, of.name, of.backend, append(settingsOf(of.informers, measures), of.own...)...,
 	)
 	p.controller.ControllerWaitGroup(p.workers)
-	registry, err := registered(collectorsOf(measures)...)
-	if err != nil || of.httpAddress == "" {
-		return p, err
-	}
 	live, ready := p.checks()
-	if p.server, err = health.New(health.Config{
-		Address: of.httpAddress, Live: live, Ready: ready, Metrics: registry, Log: of.log,
-	}); err != nil {
+	probes := health.Config{Address: of.httpAddress, Live: live, Ready: ready, Log: of.log}
+	if err := addProbes(ctx, &p.Group, probes, collectorsOf(measures)...); err != nil {
 		return nil, err
 	}
-	if p.listener, err = p.server.Listen(ctx); err != nil {
-		return nil, fmt.Errorf("--http-address: %w", err)
+	addInformers(&p.Group, of.informers)
+	if of.beside != nil {
+		p.Add("beside", of.beside)
 	}
+	p.Add("volumes", func(ctx context.Context) error {
+		return p.led(ctx, func(leading context.Context) { p.controller.Run(leading); p.workers.Wait() })
+	})
 	return p, nil
+}
+
+// addProbes adds what answers on --http-address, with the process's metrics and more.
+func addProbes(ctx context.Context, to *process.Group, c health.Config, more ...prometheus.Collector) error {
+	registry, err := registered(more...)
+	if err != nil || c.Address == "" {
+		return err
+	}
+	c.Metrics = registry
+	server, err := health.New(c)
+	if err != nil {
+		return err
+	}
+	if err := to.AddServer(ctx, "health", server); err != nil {
+		return fmt.Errorf("--http-address: %w", err)
+	}
+	return nil
+}
+
+// addInformers adds what reads the cluster; it goes on until those that use it have ended.
+func addInformers(to *process.Group, factory informers.SharedInformerFactory) {
+	to.Add("informers", func(ctx context.Context) error {
+		factory.StartWithContext(ctx)
+		<-ctx.Done()
+		factory.Shutdown()
+		return nil
+	})
 }
 
 // withoutManagedFields halves what each cached object takes; nobody reads that part here.
@@ -138,29 +162,10 @@ func registered(more ...prometheus.Collector) (*prometheus.Registry, error) {
 	return registry, nil
 }
 
-// run provisions until ctx ends or its server fails, and stops in order: nothing new is begun, what is under way
-// ends, and only then do the probes stop answering.
+// run provisions until ctx ends or a part of it does, and stops in order: nothing new is begun, what is under way ends,
+// and only then do the probes stop answering.
 func (p *provisioner) run(ctx context.Context) error {
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	serving, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	var running sync.WaitGroup
-	var served, watched error
-	if p.server != nil {
-		running.Go(func() { served = p.server.Serve(serving, p.listener); stop() })
-	}
-	p.informers.StartWithContext(working)
-	var besides sync.WaitGroup
-	if p.beside != nil {
-		besides.Go(func() { watched = p.beside(working); stop() })
-	}
-	lost := p.led(working, func(leading context.Context) { p.controller.Run(leading); p.workers.Wait() })
-	stop()
-	besides.Wait()
-	p.informers.Shutdown()
-	end()
-	running.Wait()
+	err := p.Run(ctx)
 	p.log.InfoContext(ctx, "the legacy provisioner has stopped")
-	return errors.Join(lost, watched, served)
+	return err
 }

@@ -144,7 +144,8 @@ func TestASharedVolumesLife(t *testing.T) {
 		name: names.SharedProvisioner, id: names.SharedProvisioner, path: storage,
 		guarded: guarded{requireMount: true}, election: &yes,
 	}
-	p, err := s.build(t.Context(), options{kubeconfig: "some", httpAddress: "127.0.0.1:0"}, cluster,
+	address := loopback() + ":9896"
+	p, err := s.build(t.Context(), options{kubeconfig: "some", httpAddress: address}, cluster,
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +186,7 @@ func TestASharedVolumesLife(t *testing.T) {
 		t.Error(err)
 	}
 	for _, probe := range []string{"/healthz", "/readyz"} {
-		if code, text := get(t, "http://"+p.listener.Addr().String()+probe); code != http.StatusOK {
+		if code, text := get(t, "http://"+address+probe); code != http.StatusOK {
 			t.Errorf("%s: %d %s", probe, code, text)
 		}
 	}

@@ -1,4 +1,4 @@
-package app
+package certificate
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ const (
 // each month by two replicas, of which the second also looks between any two writes of the first: what is served is
 // trusted at every moment.
 func TestSelfManagedCertificateIsTrustedAtEachStep(t *testing.T) {
-	api := newCertificateAPI(t)
+	api := newFakeAPI(t)
 	old, _, err := certificates.Issue(nil, servingName, api.now.AddDate(-7, -6, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestSelfManagedCertificateIsTrustedAtEachStep(t *testing.T) {
 		api.wrote = wrote
 	}
 	for until := api.now.AddDate(3, 0, 0); api.now.Before(until); api.now = api.now.Add(30 * day) {
-		for _, c := range []*certificate{first, second, first} {
+		for _, c := range []*Keeper{first, second, first} {
 			if !c.look(t.Context()) {
 				t.Fatal(c.fault)
 			}
@@ -67,7 +67,7 @@ func TestSelfManagedCertificateIsTrustedAtEachStep(t *testing.T) {
 
 // TestOlderNodesAreToldTheAuthorities: beside those of a controller of their version, which may still serve.
 func TestOlderNodesAreToldTheAuthorities(t *testing.T) {
-	api := newCertificateAPI(t)
+	api := newFakeAPI(t)
 	before := issued(t, api.now)[certificates.AuthoritiesKey]
 	api.older = map[string]string{certificates.AuthoritiesKey: string(before)}
 	c := api.replica(certificates.SelfManaged)
@@ -85,8 +85,8 @@ func TestOlderNodesAreToldTheAuthorities(t *testing.T) {
 
 func TestReplicasThatStartTogetherShareOneCertificate(t *testing.T) {
 	for range 3 {
-		api := newCertificateAPI(t)
-		replicas := []*certificate{
+		api := newFakeAPI(t)
+		replicas := []*Keeper{
 			api.replica(certificates.SelfManaged), api.replica(certificates.SelfManaged),
 			api.replica(certificates.SelfManaged),
 		}
@@ -97,7 +97,7 @@ func TestReplicasThatStartTogetherShareOneCertificate(t *testing.T) {
 		all.Wait()
 		api.verify()
 		for _, c := range replicas {
-			if err := c.ready(); err != nil {
+			if err := c.Ready(); err != nil {
 				t.Fatal(err)
 			}
 			if !c.pair.Leaf.Equal(replicas[0].pair.Leaf) {
@@ -112,7 +112,7 @@ func TestReplicasThatStartTogetherShareOneCertificate(t *testing.T) {
 
 // The other replica writes the Secret between this one's reading and writing.
 func TestSecretOfAnotherReplicaIsReadAgain(t *testing.T) {
-	api := newCertificateAPI(t)
+	api := newFakeAPI(t)
 	slow, fast := api.replica(certificates.SelfManaged), api.replica(certificates.SelfManaged)
 	api.writes = func() {
 		api.writes = func() {}
@@ -127,14 +127,14 @@ func TestSecretOfAnotherReplicaIsReadAgain(t *testing.T) {
 }
 
 func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
-	for name, spoil := range map[string]func(*certificateAPI){
-		"Secret emptied":    func(a *certificateAPI) { a.secret = nil },
-		"Secret spoilt":     func(a *certificateAPI) { a.secret = map[string][]byte{"tls.crt": []byte("x")} },
-		"ConfigMap deleted": func(a *certificateAPI) { a.trusted = nil },
-		"ConfigMap spoilt":  func(a *certificateAPI) { a.trusted = map[string]string{"ca.crt": "x"} },
+	for name, spoil := range map[string]func(*fakeAPI){
+		"Secret emptied":    func(a *fakeAPI) { a.secret = nil },
+		"Secret spoilt":     func(a *fakeAPI) { a.secret = map[string][]byte{"tls.crt": []byte("x")} },
+		"ConfigMap deleted": func(a *fakeAPI) { a.trusted = nil },
+		"ConfigMap spoilt":  func(a *fakeAPI) { a.trusted = map[string]string{"ca.crt": "x"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := newCertificateAPI(t)
+			api := newFakeAPI(t)
 			c := api.replica(certificates.SelfManaged)
 			c.look(t.Context())
 			spoil(api)
@@ -149,12 +149,12 @@ func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 // A Secret that somebody has deleted is not made again, which would take a right to make any. Until an upgrade of the
 // release does that, the certificate from before is served.
 func TestDeletedSecretComesBackWithTheRelease(t *testing.T) {
-	api := newCertificateAPI(t)
+	api := newFakeAPI(t)
 	c := api.replica(certificates.SelfManaged)
 	c.look(t.Context())
 	api.put(nil)
-	if c.look(t.Context()) || c.ready() != nil || !strings.Contains(api.log.String(), "upgrade the release") {
-		t.Errorf("without its Secret: %v\n%s", c.ready(), api.log.String())
+	if c.look(t.Context()) || c.Ready() != nil || !strings.Contains(api.log.String(), "upgrade the release") {
+		t.Errorf("without its Secret: %v\n%s", c.Ready(), api.log.String())
 	}
 	api.verify()
 	lost := c.pair
@@ -169,11 +169,11 @@ func TestDeletedSecretComesBackWithTheRelease(t *testing.T) {
 func TestForeignCertificateIsTrustedAtEachStep(t *testing.T) {
 	for _, mode := range []string{certificates.CertManager, certificates.ExistingSecret} {
 		t.Run(mode, func(t *testing.T) {
-			api := newCertificateAPI(t)
+			api := newFakeAPI(t)
 			early, late := api.replica(mode), api.replica(mode)
 			looks := func() {
 				for range 2 {
-					for _, c := range []*certificate{early, late, early} {
+					for _, c := range []*Keeper{early, late, early} {
 						if !c.look(t.Context()) {
 							t.Fatal(c.fault)
 						}
@@ -199,7 +199,7 @@ func TestForeignCertificateIsTrustedAtEachStep(t *testing.T) {
 
 // OpenShift's service CA makes the Secret and writes the ConfigMap, in any order.
 func TestOpenShiftsCertificateIsServedOnceItIsTrusted(t *testing.T) {
-	api := newCertificateAPI(t)
+	api := newFakeAPI(t)
 	c := api.replica(certificates.OpenShift)
 	secret := issued(t, api.now)
 	inject := func(authorities string) { api.trusted = map[string]string{"service-ca.crt": authorities} }
@@ -217,7 +217,7 @@ func TestOpenShiftsCertificateIsServedOnceItIsTrusted(t *testing.T) {
 	const want = "no certificate to serve from the Secret hpp/controller-certificate: service-ca.crt of the " +
 		"ConfigMap " +
 		trustedName + " does not verify its tls.crt: x509: certificate signed by unknown authority"
-	if err := c.ready(); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if err := c.Ready(); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	inject(authorities)
@@ -243,16 +243,16 @@ func TestCertificateNotReadySaysWhatToDo(t *testing.T) {
 			"it has to be made with tls.crt, tls.key and ca.crt for controller.hpp.svc",
 	} {
 		t.Run(mode, func(t *testing.T) {
-			api := newCertificateAPI(t)
+			api := newFakeAPI(t)
 			if mode == certificates.SelfManaged {
 				api.fault = errors.New("secrets is forbidden")
 			}
 			c := api.replica(mode)
-			if err := c.ready(); err == nil || !strings.HasPrefix(err.Error(), before+"it has not been read yet; ") {
+			if err := c.Ready(); err == nil || !strings.HasPrefix(err.Error(), before+"it has not been read yet; ") {
 				t.Errorf("before the first look: %v", err)
 			}
 			c.look(t.Context())
-			if err := c.ready(); err == nil || err.Error() != before+want {
+			if err := c.Ready(); err == nil || err.Error() != before+want {
 				t.Errorf("got  %v\nwant %s", err, before+want)
 			}
 			if _, err := handshake(c, nil); err == nil {
@@ -263,7 +263,7 @@ func TestCertificateNotReadySaysWhatToDo(t *testing.T) {
 }
 
 func TestUnusableCertificateIsRefused(t *testing.T) {
-	now := newCertificateAPI(t).now
+	now := newFakeAPI(t).now
 	good, foreign := issued(t, now), issued(t, now)
 	elsewhere, _, err := certificates.Issue(nil, "other.hpp.svc", now)
 	if err != nil {
@@ -296,11 +296,11 @@ func TestUnusableCertificateIsRefused(t *testing.T) {
 		"deleted": {nil, "it is not there"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := newCertificateAPI(t)
+			api := newFakeAPI(t)
 			c := api.replica(certificates.ExistingSecret)
 			api.put(test.data)
-			if c.look(t.Context()) || c.ready() == nil || !strings.Contains(c.ready().Error(), test.want) {
-				t.Errorf("alone: %v, want %s", c.ready(), test.want)
+			if c.look(t.Context()) || c.Ready() == nil || !strings.Contains(c.Ready().Error(), test.want) {
+				t.Errorf("alone: %v, want %s", c.Ready(), test.want)
 			}
 			api.put(good)
 			if !c.look(t.Context()) {
@@ -314,8 +314,8 @@ func TestUnusableCertificateIsRefused(t *testing.T) {
 					t.Error("it was not refused")
 				}
 			}
-			if c.ready() != nil || c.pair != served {
-				t.Errorf("the certificate from before is gone: %v", c.ready())
+			if c.Ready() != nil || c.pair != served {
+				t.Errorf("the certificate from before is gone: %v", c.Ready())
 			}
 			if got := api.log.String(); strings.Count(got, "cannot be used") != 1 || !strings.Contains(got, test.want) {
 				t.Errorf("the log says %s, want once %s", got, test.want)
@@ -327,7 +327,7 @@ func TestUnusableCertificateIsRefused(t *testing.T) {
 
 // While the nodes cannot learn what to trust, the certificate from before is served.
 func TestCertificateWaitsForTheConfigMap(t *testing.T) {
-	api := newCertificateAPI(t)
+	api := newFakeAPI(t)
 	c := api.replica(certificates.ExistingSecret)
 	for range 2 {
 		before := c.pair
@@ -345,7 +345,7 @@ func TestCertificateWaitsForTheConfigMap(t *testing.T) {
 }
 
 func TestCertificateIsShownOverTLS13(t *testing.T) {
-	api := newCertificateAPI(t)
+	api := newFakeAPI(t)
 	c := api.replica(certificates.SelfManaged)
 	c.look(t.Context())
 	roots := x509.NewCertPool()
@@ -363,15 +363,15 @@ func TestCertificateIsShownOverTLS13(t *testing.T) {
 
 func TestCertificateIsLookedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := newCertificateAPI(t)
+		api := newFakeAPI(t)
 		c := api.replica(certificates.ExistingSecret)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- c.run(ctx) }()
+		go func() { ended <- c.Run(ctx) }()
 		synctest.Wait()
 		api.put(issued(t, api.now))
-		time.Sleep(certificateRetry + time.Second)
-		if err := c.ready(); err != nil {
+		time.Sleep(retryAfter + time.Second)
+		if err := c.Ready(); err != nil {
 			t.Error(err)
 		}
 		renewed := issued(t, api.now)
@@ -388,13 +388,13 @@ func TestCertificateIsLookedForAgain(t *testing.T) {
 	})
 }
 
-// certificateAPI is an API with one Secret and one ConfigMap.
-type certificateAPI struct {
+// fakeAPI is an API with one Secret and one ConfigMap.
+type fakeAPI struct {
 	t        *testing.T
 	now      time.Time
 	log      bytes.Buffer
 	logger   *slog.Logger
-	replicas []*certificate
+	replicas []*Keeper
 	// writes is called before the Secret is written, wrote after any write.
 	writes, wrote func()
 	fault         error
@@ -408,17 +408,17 @@ type certificateAPI struct {
 	older   map[string]string
 }
 
-func newCertificateAPI(t *testing.T) *certificateAPI {
+func newFakeAPI(t *testing.T) *fakeAPI {
 	t.Helper()
-	a := &certificateAPI{
+	a := &fakeAPI{
 		t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), writes: func() {}, wrote: func() {},
 	}
 	a.logger = slog.New(slog.NewTextHandler(&a.log, nil))
 	return a
 }
 
-func (a *certificateAPI) replica(mode string) *certificate {
-	c := newCertificate(certificateConfig{
+func (a *fakeAPI) replica(mode string) *Keeper {
+	c := New(Config{
 		Mode: mode, DNSName: servingName, SecretName: secretName, ConfigMapName: trustedName, Store: a,
 		Log: a.logger, Now: func() time.Time { return a.now }, Interval: 10 * time.Second,
 	})
@@ -430,7 +430,7 @@ func (a *certificateAPI) replica(mode string) *certificate {
 }
 
 // verify fails unless the nodes trust what every replica serves.
-func (a *certificateAPI) verify() {
+func (a *fakeAPI) verify() {
 	a.t.Helper()
 	a.mu.Lock()
 	trusted := []byte(a.trusted[certificates.AuthoritiesKey])
@@ -446,7 +446,7 @@ func (a *certificateAPI) verify() {
 	}
 }
 
-func (a *certificateAPI) Secret(_ context.Context, name string) (map[string][]byte, string, error) {
+func (a *fakeAPI) Secret(_ context.Context, name string) (map[string][]byte, string, error) {
 	a.must(name == secretName)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -456,7 +456,7 @@ func (a *certificateAPI) Secret(_ context.Context, name string) (map[string][]by
 	return maps.Clone(a.secret), strconv.Itoa(a.version), nil
 }
 
-func (a *certificateAPI) WriteSecret(_ context.Context, name, version string, data map[string][]byte) error {
+func (a *fakeAPI) WriteSecret(_ context.Context, name, version string, data map[string][]byte) error {
 	a.must(name == secretName)
 	a.writes()
 	a.mu.Lock()
@@ -473,7 +473,7 @@ func (a *certificateAPI) WriteSecret(_ context.Context, name, version string, da
 	return nil
 }
 
-func (a *certificateAPI) ConfigMap(_ context.Context, name string) (map[string]string, error) {
+func (a *fakeAPI) ConfigMap(_ context.Context, name string) (map[string]string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if name == olderName {
@@ -483,7 +483,7 @@ func (a *certificateAPI) ConfigMap(_ context.Context, name string) (map[string]s
 	return maps.Clone(a.trusted), nil
 }
 
-func (a *certificateAPI) WriteConfigMap(_ context.Context, name string, data map[string]string) error {
+func (a *fakeAPI) WriteConfigMap(_ context.Context, name string, data map[string]string) error {
 	a.must(name == trustedName || name == olderName && a.older != nil)
 	if a.fault != nil {
 		return a.fault
@@ -502,7 +502,7 @@ func (a *certificateAPI) WriteConfigMap(_ context.Context, name string, data map
 	return nil
 }
 
-func (a *certificateAPI) must(expected bool) {
+func (a *fakeAPI) must(expected bool) {
 	if !expected {
 		panic("another object was asked for")
 	}
@@ -520,7 +520,7 @@ func issued(t *testing.T, at time.Time) map[string][]byte {
 }
 
 // put replaces the Secret; nil removes it.
-func (a *certificateAPI) put(data map[string][]byte) {
+func (a *fakeAPI) put(data map[string][]byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.secret, a.version = data, a.version+1
@@ -530,14 +530,14 @@ func (a *certificateAPI) put(data map[string][]byte) {
 }
 
 // handshake is what a node sees.
-func handshake(c *certificate, config *tls.Config) (tls.ConnectionState, error) {
+func handshake(c *Keeper, config *tls.Config) (tls.ConnectionState, error) {
 	if config == nil {
 		config = &tls.Config{ServerName: servingName}
 	}
 	near, far := net.Pipe()
 	defer func() { _ = far.Close() }()
 	go func() {
-		_ = tls.Server(near, c.tls()).Handshake()
+		_ = tls.Server(near, c.TLS()).Handshake()
 		_ = near.Close()
 	}()
 	client := tls.Client(far, config)
