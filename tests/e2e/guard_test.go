@@ -140,8 +140,9 @@ func (s *scene) diskMoves(disk sharedDisk, from, to, sum string) {
 	s.absent(from, poolMounted, "MarkerMissing")
 	s.mountShared(disk, to)
 	s.present(to, poolMounted)
-	s.driver(from, "pool", "forget", poolMounted)
-	s.apply(s.driver(to, "volume", "adopt", volume, "--storage-class", class))
+	controller := &s.readyControllers(1)[0]
+	s.kubectl(inDriver(controller, "pool", "forget", poolMounted, "--node", from)...)
+	s.apply(s.kubectl(inDriver(controller, "volume", "adopt", volume, "--node", to, "--storage-class", class)...))
 	again := s.claim("data", class, "16Mi")
 	again.Spec.VolumeName = volume
 	s.create(again)

@@ -60,6 +60,15 @@ type PoolStatus struct {
 // Served reports whether the pool can be used for the volumes that it has.
 func (p PoolStatus) Served() bool { return p.State == StatePresent || p.State == StateNotConfigured }
 
+// Status is what the pools of a node are, or in the controller those of all nodes.
+type Status struct {
+	Driver  string       `json:"driver"`
+	Version string       `json:"version"`
+	Node    string       `json:"node,omitempty"` // "" in the controller
+	Pools   []PoolStatus `json:"pools"`
+	Nodes   []NodeStatus `json:"nodes,omitempty"`
+}
+
 // NodeStatus is a node as the controller sees it.
 type NodeStatus struct {
 	Name string `json:"name"`

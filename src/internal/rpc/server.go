@@ -1,5 +1,5 @@
 // Package rpc does around every call what calls have in common: a log line, metrics, a deadline, and recovery from a
-// panic. It listens on the driver's unix socket.
+// panic. It listens on unix sockets.
 package rpc
 
 import (
@@ -85,10 +85,10 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", s.path)
 	if err != nil {
-		return nil, fmt.Errorf("listen on the CSI socket: %w", err)
+		return nil, fmt.Errorf("listen on %s: %w", s.path, err)
 	}
 	if err := os.Chmod(s.path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("restrict the CSI socket to its owner: %w", err), listener.Close())
+		return nil, errors.Join(fmt.Errorf("restrict %s to its owner: %w", s.path, err), listener.Close())
 	}
 	return listener, nil
 }
@@ -99,7 +99,7 @@ func removeStale(ctx context.Context, path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("look at the CSI socket: %w", err)
+		return fmt.Errorf("look at the socket %s: %w", path, err)
 	case info.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("%s is there and is no socket (%s); move it away", path, info.Mode().Type())
 	}
@@ -108,10 +108,10 @@ func removeStale(ctx context.Context, path string) error {
 		return errors.Join(fmt.Errorf("another process listens on %s; stop it first", path), conn.Close())
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("find out whether another process listens on the CSI socket: %w", err)
+		return fmt.Errorf("find out whether another process listens on %s: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the CSI socket that a dead process left: %w", err)
+		return fmt.Errorf("remove the socket %s that a dead process left: %w", path, err)
 	}
 	return nil
 }
@@ -121,10 +121,10 @@ func removeStale(ctx context.Context, path string) error {
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(listener) }()
-	s.Log.InfoContext(ctx, "serving CSI", logging.KeyEndpoint, s.Endpoint)
+	s.Log.InfoContext(ctx, "serving", logging.KeyEndpoint, s.Endpoint)
 	select {
 	case err := <-served:
-		return fmt.Errorf("serve CSI on %s: %w", s.Endpoint, err)
+		return fmt.Errorf("serve %s: %w", s.Endpoint, err)
 	case <-ctx.Done():
 	}
 	hurry := time.AfterFunc(s.Grace, s.grpc.Stop)
@@ -205,7 +205,8 @@ func levelOf(method string, code codes.Code) slog.Level {
 		return slog.LevelWarn
 	}
 	switch method {
-	case "CreateVolume", "DeleteVolume", "ControllerExpandVolume", "NodePublishVolume", "NodeUnpublishVolume":
+	case "CreateVolume", "DeleteVolume", "ControllerExpandVolume", "NodePublishVolume", "NodeUnpublishVolume",
+		"Adopt", "Discard", "ForgetPool", "TakePool":
 		return slog.LevelInfo
 	default:
 		return slog.LevelDebug
@@ -221,6 +222,8 @@ func subject(request any) string {
 		id = r.GetVolumeId()
 	case interface{ GetName() string }:
 		id = r.GetName()
+	case interface{ GetId() string }:
+		id = r.GetId()
 	}
 	return id[:min(len(id), longest)]
 }
@@ -230,7 +233,7 @@ func subject(request any) string {
 func newDurations() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "hpp_grpc_handling_seconds",
-		Help:    "How long CSI calls took, by method and code.",
+		Help:    "How long calls took, by method and code.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}, []string{"grpc_method", "grpc_code"})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	controlleradmin "github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/admin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/certificate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
@@ -47,7 +48,7 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	if err := d.register(service); err != nil { // which collects from the hub
 		return err
 	}
-	if err := d.addControl(ctx, service); err != nil {
+	if err := d.addAdmin(ctx, controlleradmin.New(d.driverName, buildinfo.Version(), service)); err != nil {
 		return err
 	}
 	return d.addSocket(ctx, service,

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	nodeadmin "github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/admin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
@@ -22,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/admin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
@@ -37,6 +37,8 @@ const (
 	// one after the other. Work that is cut off is recovered at the next start.
 	callGrace = 10 * time.Second
 	workGrace = 5 * time.Second
+	// adminGrace is for commands, which can be repeated.
+	adminGrace = time.Second
 	// apiTimeout bounds one request to the Kubernetes API, of which a call of the sidecars' 30 s may need several.
 	apiTimeout = 5 * time.Second
 	// nodeRequests and controllerRequests bound the requests to the API in a second. A node makes few, but a list of
@@ -79,10 +81,17 @@ func (d *driver) buildNode(ctx context.Context, specs []poolspec.Pool) error {
 	if err := d.register(metrics.New(d.pools, buildinfo.Version(), time.Now)); err != nil {
 		return err
 	}
-	if err := d.addControl(ctx, nil); err != nil {
+	commands, err := nodeadmin.New(nodeadmin.Config{
+		Driver: d.driverName, Version: buildinfo.Version(), Node: d.nodeName, TopologyKey: d.topologyKey,
+		Pools: d.pools, Volumes: d.volumes, Log: d.log,
+	})
+	if err != nil {
 		return err
 	}
-	return d.addServices(ctx)
+	if err := d.addAdmin(ctx, commands); err != nil {
+		return err
+	}
+	return d.addServices(ctx, commands)
 }
 
 // connect finds the cluster.
@@ -172,25 +181,20 @@ func (d *driver) register(own prometheus.Collector) (err error) {
 	return err
 }
 
-// addControl adds the socket of the sub-commands. A controller has an overview of nodes, and no pools and volumes.
-func (d *driver) addControl(ctx context.Context, overview control.Overview) error {
-	config := control.Config{
-		StateDir: d.stateDir, Owner: uint32(os.Getuid()), Driver: d.driverName, TopologyKey: d.topologyKey,
-		Build: buildinfo.Version(), Overview: overview, Log: d.log,
-	}
-	if overview == nil {
-		config.Node, config.Pools, config.Volumes = d.nodeName, d.pools, d.volumes
-	}
-	server, err := control.New(config)
+// addAdmin adds the socket of the commands.
+func (d *driver) addAdmin(ctx context.Context, services rpc.Services) error {
+	server, err := rpc.New(rpc.Config{
+		Endpoint: admin.Endpoint(d.stateDir), Services: services, Calls: d.calls, Log: d.log, Grace: adminGrace,
+	})
 	if err != nil {
 		return err
 	}
-	return d.AddServer(ctx, "control", server)
+	return d.AddServer(ctx, "admin", server)
 }
 
 // addServices adds health, CSI and the kubelet's registration, in this order: CSI answers before the kubelet hears of
 // it, and is unregistered before it stops answering.
-func (d *driver) addServices(ctx context.Context) error {
+func (d *driver) addServices(ctx context.Context, commands rpc.Services) error {
 	services, err := csi.New(csi.Config{
 		DriverName: d.driverName, Version: buildinfo.Version(), NodeName: d.nodeName, TopologyKey: d.topologyKey,
 		KubeletDir: d.kubeletDir, Volumes: d.volumes, Publisher: d.volumes, Pools: d.pools,
@@ -198,7 +202,7 @@ func (d *driver) addServices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.addTunnel(services); err != nil {
+	if err := d.addTunnel(services, commands); err != nil {
 		return err
 	}
 	if !d.registration { // another process registers the driver

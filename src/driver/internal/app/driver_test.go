@@ -24,8 +24,8 @@ import (
 	pluginregistration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // asDriver makes this test binary be the driver, so that the tests have a real process to start, signal and kill.
@@ -297,7 +297,7 @@ func TestVolumesOutliveTheDriver(t *testing.T) {
 		t.Errorf("after SIGTERM: %v", err)
 	}
 	for _, socket := range []string{
-		"csi.sock", "state/control.sock",
+		"csi.sock", "state/admin.sock",
 		"kubelet/plugins_registry/kubevirt.io.hostpath-provisioner-reg.sock",
 	} {
 		if _, err := os.Lstat(m.path(socket)); !errors.Is(err, os.ErrNotExist) {
@@ -373,7 +373,7 @@ func TestCommands(t *testing.T) {
 		t.Errorf("status: %v: %s", err, out)
 	}
 	out, err := m.run(t, "status", "-o", "json", stateDir)
-	var s control.Status
+	var s nodeapi.Status
 	if err != nil || json.Unmarshal([]byte(out), &s) != nil || len(s.Pools) != 1 || s.Pools[0].Volumes != 1 {
 		t.Errorf("status -o json: %v: %s", err, out)
 	}

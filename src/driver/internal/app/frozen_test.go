@@ -14,9 +14,9 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // mountDisk mounts a new filesystem at a path until the test is over.
@@ -66,7 +66,7 @@ func freeze(t *testing.T, path string) (thaw func()) {
 func (m *machine) seen(t *testing.T) map[string]time.Duration {
 	t.Helper()
 	out, err := m.run(t, "status", "-o", "json", "--state-dir="+m.path("state"))
-	var s control.Status
+	var s nodeapi.Status
 	if err != nil || json.Unmarshal([]byte(out), &s) != nil {
 		t.Fatalf("status: %v: %s", err, out)
 	}

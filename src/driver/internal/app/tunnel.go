@@ -16,10 +16,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/rpc"
 )
 
-// addTunnel adds the connection to the controller, on which that calls the node's controller service.
-func (d *driver) addTunnel(services interface{ RegisterController(r grpc.ServiceRegistrar) }) error {
+// addTunnel adds the connection to the controller, on which that calls the node's controller service, and does what
+// administrators ask it to do here.
+func (d *driver) addTunnel(services interface{ RegisterController(r grpc.ServiceRegistrar) }, admin rpc.Services) error {
 	if d.controller == "" {
 		return nil
 	}
@@ -31,6 +33,7 @@ func (d *driver) addTunnel(services interface{ RegisterController(r grpc.Service
 		Server: func(options ...grpc.ServerOption) *grpc.Server {
 			server := d.calls.Server(options...)
 			services.RegisterController(server)
+			admin.Register(server)
 			return server
 		},
 		Metrics: d.registry, Log: d.log,

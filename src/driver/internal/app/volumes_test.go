@@ -12,7 +12,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // says runs one of the driver's commands, and fails the test unless it says all parts and fails as expected.
@@ -30,9 +30,9 @@ func (m *machine) says(t *testing.T, fails bool, args []string, parts ...string)
 	return out
 }
 
-func (m *machine) status(t *testing.T) control.Status {
+func (m *machine) status(t *testing.T) nodeapi.Status {
 	t.Helper()
-	var s control.Status
+	var s nodeapi.Status
 	out := m.says(t, false, []string{"status", "-o", "json"})
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// Nodes implements control.Overview.
+// Connection is that of a node, for what an administrator asks of it.
+func (s *Server) Connection(node string) (grpc.ClientConnInterface, error) { return s.peer(node) }
+
+// Nodes are the nodes that have the driver, with their pools.
 func (s *Server) Nodes() []nodeapi.NodeStatus {
 	var all []nodeapi.NodeStatus
 	for _, name := range s.names() {
@@ -44,7 +48,7 @@ func (s *Server) Nodes() []nodeapi.NodeStatus {
 // listTimeout is how long one node may take to list its volumes, of the minute that the command waits.
 const listTimeout = 20 * time.Second
 
-// Volumes implements control.Overview: those of the connected nodes, and those that only a PersistentVolume names.
+// Volumes are those of the connected nodes, and those that only a PersistentVolume names.
 func (s *Server) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
 	named := map[string]nodeapi.PersistentVolume{}
 	for _, pv := range s.PVs.List() {

@@ -115,6 +115,9 @@ func toStatus(v verb, err error) error {
 	return status.Error(code, strings.ToValidUTF8(message, "\uFFFD"))
 }
 
+// Status is the gRPC status of an error of the domain, for who asked outside of CSI; nil where it is none.
+func Status(err error) error { return toStatus(read, err) }
+
 // answered gives a response, or the status of the error that came up instead.
 func answered[R any](v verb, response *R, err error) (*R, error) {
 	if err := toStatus(v, err); err != nil {

@@ -56,7 +56,61 @@ func ToVolume(v *Volume) nodeapi.VolumeStatus {
 	}
 }
 
-// fromTime is in nanoseconds since 1970, 0 for none.
+// FromStatus is how the status of a driver travels.
+func FromStatus(s nodeapi.Status) *StatusResponse {
+	answer := &StatusResponse{Driver: s.Driver, Version: s.Version, Node: s.Node, Pools: fromPools(s.Pools)}
+	for _, n := range s.Nodes {
+		answer.Nodes = append(answer.Nodes, &NodeStatus{
+			Name: n.Name, State: n.State, Version: n.Version, Since: fromTime(n.Since), Seen: fromTime(n.Seen),
+			Message: n.Message, Pools: fromPools(n.Pools),
+		})
+	}
+	return answer
+}
+
+// ToStatus reads the status of a driver.
+func ToStatus(s *StatusResponse) nodeapi.Status {
+	is := nodeapi.Status{
+		Driver: s.GetDriver(), Version: s.GetVersion(), Node: s.GetNode(),
+		Pools: toPools(s.GetPools()),
+	}
+	for _, n := range s.GetNodes() {
+		is.Nodes = append(is.Nodes, nodeapi.NodeStatus{
+			Name: n.GetName(), State: n.GetState(), Version: n.GetVersion(), Since: toTime(n.GetSince()),
+			Seen: toTime(n.GetSeen()), Message: n.GetMessage(), Pools: toPools(n.GetPools()),
+		})
+	}
+	return is
+}
+
+// FromListed is how a volume travels with what whoever lists it adds.
+func FromListed(v nodeapi.VolumeStatus) *ListedVolume {
+	return &ListedVolume{Volume: FromVolume(v), Node: v.Node, Pv: v.PV, State: v.State}
+}
+
+// ToListed reads a volume with what whoever lists it adds.
+func ToListed(v *ListedVolume) nodeapi.VolumeStatus {
+	listed := ToVolume(v.GetVolume())
+	listed.Node, listed.PV, listed.State = v.GetNode(), v.GetPv(), v.GetState()
+	return listed
+}
+
+func fromPools(pools []nodeapi.PoolStatus) (all []*Pool) {
+	for _, p := range pools {
+		all = append(all, FromPool(p))
+	}
+	return all
+}
+
+// toPools gives an empty list where there is none: that is how it is printed.
+func toPools(pools []*Pool) []nodeapi.PoolStatus {
+	all := make([]nodeapi.PoolStatus, 0, len(pools))
+	for _, p := range pools {
+		all = append(all, ToPool(p))
+	}
+	return all
+}
+
 func fromTime(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -35,6 +35,10 @@ func fill[T any](t *testing.T, but ...string) (full T) {
 			*field = int(n)
 		case *int64:
 			*field = n
+		case *[]nodeapi.PoolStatus:
+			*field = []nodeapi.PoolStatus{fill[nodeapi.PoolStatus](t)}
+		case *[]nodeapi.NodeStatus:
+			*field = []nodeapi.NodeStatus{fill[nodeapi.NodeStatus](t)}
 		case *time.Time:
 			*field = time.Unix(n, 0)
 		default:
@@ -74,5 +78,13 @@ func TestNoFieldIsLost(t *testing.T) {
 	volume := fill[nodeapi.VolumeStatus](t, "Node", "PV", "State") // whoever lists it adds them
 	if diff := cmp.Diff(volume, wire.ToVolume(travelled(t, wire.FromVolume(volume)))); diff != "" {
 		t.Errorf("a volume (-sent +read):\n%s", diff)
+	}
+	listed := fill[nodeapi.VolumeStatus](t)
+	if diff := cmp.Diff(listed, wire.ToListed(travelled(t, wire.FromListed(listed)))); diff != "" {
+		t.Errorf("a listed volume (-sent +read):\n%s", diff)
+	}
+	status := fill[nodeapi.Status](t)
+	if diff := cmp.Diff(status, wire.ToStatus(travelled(t, wire.FromStatus(status)))); diff != "" {
+		t.Errorf("a driver's status (-sent +read):\n%s", diff)
 	}
 }

@@ -1008,6 +1008,850 @@ func (*ShareResponse) Descriptor() ([]byte, []int) {
 	return file_tunnel_proto_rawDescGZIP(), []int{11}
 }
 
+type StatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusRequest) Reset() {
+	*x = StatusRequest{}
+	mi := &file_tunnel_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusRequest) ProtoMessage() {}
+
+func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
+func (*StatusRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{12}
+}
+
+type StatusResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`   // empty in the controller
+	Pools         []*Pool                `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"` // of the node
+	Nodes         []*NodeStatus          `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"` // in the controller
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusResponse) Reset() {
+	*x = StatusResponse{}
+	mi := &file_tunnel_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusResponse) ProtoMessage() {}
+
+func (x *StatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
+func (*StatusResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *StatusResponse) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetPools() []*Pool {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetNodes() []*NodeStatus {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type NodeStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Since         int64                  `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"` // times are in nanoseconds since 1970, 0 for none
+	Seen          int64                  `protobuf:"varint,5,opt,name=seen,proto3" json:"seen,omitempty"`
+	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Pools         []*Pool                `protobuf:"bytes,7,rep,name=pools,proto3" json:"pools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeStatus) Reset() {
+	*x = NodeStatus{}
+	mi := &file_tunnel_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeStatus) ProtoMessage() {}
+
+func (x *NodeStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
+func (*NodeStatus) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *NodeStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetPools() []*Pool {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+type ListVolumesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListVolumesRequest) Reset() {
+	*x = ListVolumesRequest{}
+	mi := &file_tunnel_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListVolumesRequest) ProtoMessage() {}
+
+func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
+func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{15}
+}
+
+type ListedVolume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        *Volume                `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Pv            string                 `protobuf:"bytes,3,opt,name=pv,proto3" json:"pv,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // what is unusual about it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListedVolume) Reset() {
+	*x = ListedVolume{}
+	mi := &file_tunnel_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListedVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListedVolume) ProtoMessage() {}
+
+func (x *ListedVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListedVolume.ProtoReflect.Descriptor instead.
+func (*ListedVolume) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListedVolume) GetVolume() *Volume {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+func (x *ListedVolume) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ListedVolume) GetPv() string {
+	if x != nil {
+		return x.Pv
+	}
+	return ""
+}
+
+func (x *ListedVolume) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+type AdoptRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // that does it; on the node's own socket it may be empty, here and below
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // of a volume without a record
+	StorageClass  string                 `protobuf:"bytes,4,opt,name=storage_class,json=storageClass,proto3" json:"storage_class,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptRequest) Reset() {
+	*x = AdoptRequest{}
+	mi := &file_tunnel_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptRequest) ProtoMessage() {}
+
+func (x *AdoptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptRequest.ProtoReflect.Descriptor instead.
+func (*AdoptRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AdoptRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AdoptRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AdoptRequest) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *AdoptRequest) GetStorageClass() string {
+	if x != nil {
+		return x.StorageClass
+	}
+	return ""
+}
+
+type AdoptResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Manifest      string                 `protobuf:"bytes,1,opt,name=manifest,proto3" json:"manifest,omitempty"` // a PersistentVolume, as YAML
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptResponse) Reset() {
+	*x = AdoptResponse{}
+	mi := &file_tunnel_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptResponse) ProtoMessage() {}
+
+func (x *AdoptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptResponse.ProtoReflect.Descriptor instead.
+func (*AdoptResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AdoptResponse) GetManifest() string {
+	if x != nil {
+		return x.Manifest
+	}
+	return ""
+}
+
+type DiscardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	PvOn          string                 `protobuf:"bytes,3,opt,name=pv_on,json=pvOn,proto3" json:"pv_on,omitempty"` // the other node of the only PersistentVolume that may name the volume
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardRequest) Reset() {
+	*x = DiscardRequest{}
+	mi := &file_tunnel_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardRequest) ProtoMessage() {}
+
+func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
+func (*DiscardRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DiscardRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *DiscardRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DiscardRequest) GetPvOn() string {
+	if x != nil {
+		return x.PvOn
+	}
+	return ""
+}
+
+type DiscardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardResponse) Reset() {
+	*x = DiscardResponse{}
+	mi := &file_tunnel_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardResponse) ProtoMessage() {}
+
+func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
+func (*DiscardResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{20}
+}
+
+type EnforceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Pool          string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"` // without ids: all of its volumes that are not held to their sizes; with ids: where they must be
+	Ids           []string               `protobuf:"bytes,3,rep,name=ids,proto3" json:"ids,omitempty"`
+	Inodes        *int64                 `protobuf:"varint,4,opt,name=inodes,proto3,oneof" json:"inodes,omitempty"` // the limit that the volumes get, 0 for none; absent leaves it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnforceRequest) Reset() {
+	*x = EnforceRequest{}
+	mi := &file_tunnel_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnforceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnforceRequest) ProtoMessage() {}
+
+func (x *EnforceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnforceRequest.ProtoReflect.Descriptor instead.
+func (*EnforceRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *EnforceRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *EnforceRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *EnforceRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *EnforceRequest) GetInodes() int64 {
+	if x != nil && x.Inodes != nil {
+		return *x.Inodes
+	}
+	return 0
+}
+
+type Progress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Files         int64                  `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"` // counted so far
+	Done          bool                   `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"` // why the volume is not enforced
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_tunnel_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Progress) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Progress) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *Progress) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *Progress) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type ForgetPoolRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Pool          string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetPoolRequest) Reset() {
+	*x = ForgetPoolRequest{}
+	mi := &file_tunnel_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetPoolRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetPoolRequest) ProtoMessage() {}
+
+func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetPoolRequest.ProtoReflect.Descriptor instead.
+func (*ForgetPoolRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ForgetPoolRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ForgetPoolRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+type ForgetPoolResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Known         bool                   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"` // the node had used the pool
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetPoolResponse) Reset() {
+	*x = ForgetPoolResponse{}
+	mi := &file_tunnel_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetPoolResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetPoolResponse) ProtoMessage() {}
+
+func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetPoolResponse.ProtoReflect.Descriptor instead.
+func (*ForgetPoolResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ForgetPoolResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+type TakePoolRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Pool          string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"` // UID of the namespace kube-system of the cluster that it belongs to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakePoolRequest) Reset() {
+	*x = TakePoolRequest{}
+	mi := &file_tunnel_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakePoolRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakePoolRequest) ProtoMessage() {}
+
+func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakePoolRequest.ProtoReflect.Descriptor instead.
+func (*TakePoolRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TakePoolRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TakePoolRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *TakePoolRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+type TakePoolResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakePoolResponse) Reset() {
+	*x = TakePoolResponse{}
+	mi := &file_tunnel_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakePoolResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakePoolResponse) ProtoMessage() {}
+
+func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakePoolResponse.ProtoReflect.Descriptor instead.
+func (*TakePoolResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{26}
+}
+
 var File_tunnel_proto protoreflect.FileDescriptor
 
 const file_tunnel_proto_rawDesc = "" +
@@ -1097,12 +1941,76 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x04gone\x18\x04 \x03(\tR\x04gone\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05twins\x18\x06 \x03(\tR\x05twins\"\x0f\n" +
-	"\rShareResponse2\x8f\x03\n" +
+	"\rShareResponse\"\x0f\n" +
+	"\rStatusRequest\"\xd2\x01\n" +
+	"\x0eStatusResponse\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x129\n" +
+	"\x05pools\x18\x04 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\x12?\n" +
+	"\x05nodes\x18\x05 \x03(\v2).hostpathprovisioner.tunnel.v1.NodeStatusR\x05nodes\"\xcf\x01\n" +
+	"\n" +
+	"NodeStatus\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\x03R\x05since\x12\x12\n" +
+	"\x04seen\x18\x05 \x01(\x03R\x04seen\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x129\n" +
+	"\x05pools\x18\a \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\x14\n" +
+	"\x12ListVolumesRequest\"\x87\x01\n" +
+	"\fListedVolume\x12=\n" +
+	"\x06volume\x18\x01 \x01(\v2%.hostpathprovisioner.tunnel.v1.VolumeR\x06volume\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02pv\x18\x03 \x01(\tR\x02pv\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"m\n" +
+	"\fAdoptRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12#\n" +
+	"\rstorage_class\x18\x04 \x01(\tR\fstorageClass\"+\n" +
+	"\rAdoptResponse\x12\x1a\n" +
+	"\bmanifest\x18\x01 \x01(\tR\bmanifest\"I\n" +
+	"\x0eDiscardRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x13\n" +
+	"\x05pv_on\x18\x03 \x01(\tR\x04pvOn\"\x11\n" +
+	"\x0fDiscardResponse\"r\n" +
+	"\x0eEnforceRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x10\n" +
+	"\x03ids\x18\x03 \x03(\tR\x03ids\x12\x1b\n" +
+	"\x06inodes\x18\x04 \x01(\x03H\x00R\x06inodes\x88\x01\x01B\t\n" +
+	"\a_inodes\"Z\n" +
+	"\bProgress\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05files\x18\x02 \x01(\x03R\x05files\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\bR\x04done\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\";\n" +
+	"\x11ForgetPoolRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\"*\n" +
+	"\x12ForgetPoolResponse\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\"M\n" +
+	"\x0fTakePoolRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\"\x12\n" +
+	"\x10TakePoolResponse2\x8f\x03\n" +
 	"\x04Node\x12_\n" +
 	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a#.hostpathprovisioner.tunnel.v1.News0\x01\x12_\n" +
 	"\x04Find\x12*.hostpathprovisioner.tunnel.v1.FindRequest\x1a+.hostpathprovisioner.tunnel.v1.FindResponse\x12a\n" +
 	"\aVolumes\x12-.hostpathprovisioner.tunnel.v1.VolumesRequest\x1a%.hostpathprovisioner.tunnel.v1.Volume0\x01\x12b\n" +
-	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponseBPZNgithub.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wireb\x06proto3"
+	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xee\x05\n" +
+	"\x05Admin\x12e\n" +
+	"\x06Status\x12,.hostpathprovisioner.tunnel.v1.StatusRequest\x1a-.hostpathprovisioner.tunnel.v1.StatusResponse\x12k\n" +
+	"\aVolumes\x121.hostpathprovisioner.tunnel.v1.ListVolumesRequest\x1a+.hostpathprovisioner.tunnel.v1.ListedVolume0\x01\x12b\n" +
+	"\x05Adopt\x12+.hostpathprovisioner.tunnel.v1.AdoptRequest\x1a,.hostpathprovisioner.tunnel.v1.AdoptResponse\x12h\n" +
+	"\aDiscard\x12-.hostpathprovisioner.tunnel.v1.DiscardRequest\x1a..hostpathprovisioner.tunnel.v1.DiscardResponse\x12c\n" +
+	"\aEnforce\x12-.hostpathprovisioner.tunnel.v1.EnforceRequest\x1a'.hostpathprovisioner.tunnel.v1.Progress0\x01\x12q\n" +
+	"\n" +
+	"ForgetPool\x120.hostpathprovisioner.tunnel.v1.ForgetPoolRequest\x1a1.hostpathprovisioner.tunnel.v1.ForgetPoolResponse\x12k\n" +
+	"\bTakePool\x12..hostpathprovisioner.tunnel.v1.TakePoolRequest\x1a/.hostpathprovisioner.tunnel.v1.TakePoolResponseBPZNgithub.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wireb\x06proto3"
 
 var (
 	file_tunnel_proto_rawDescOnce sync.Once
@@ -1116,39 +2024,72 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 	return file_tunnel_proto_rawDescData
 }
 
-var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_tunnel_proto_goTypes = []any{
-	(*SessionRequest)(nil), // 0: hostpathprovisioner.tunnel.v1.SessionRequest
-	(*News)(nil),           // 1: hostpathprovisioner.tunnel.v1.News
-	(*Hello)(nil),          // 2: hostpathprovisioner.tunnel.v1.Hello
-	(*Pools)(nil),          // 3: hostpathprovisioner.tunnel.v1.Pools
-	(*Pool)(nil),           // 4: hostpathprovisioner.tunnel.v1.Pool
-	(*FindRequest)(nil),    // 5: hostpathprovisioner.tunnel.v1.FindRequest
-	(*FindResponse)(nil),   // 6: hostpathprovisioner.tunnel.v1.FindResponse
-	(*VolumesRequest)(nil), // 7: hostpathprovisioner.tunnel.v1.VolumesRequest
-	(*Volume)(nil),         // 8: hostpathprovisioner.tunnel.v1.Volume
-	(*ShareRequest)(nil),   // 9: hostpathprovisioner.tunnel.v1.ShareRequest
-	(*SharedPool)(nil),     // 10: hostpathprovisioner.tunnel.v1.SharedPool
-	(*ShareResponse)(nil),  // 11: hostpathprovisioner.tunnel.v1.ShareResponse
+	(*SessionRequest)(nil),     // 0: hostpathprovisioner.tunnel.v1.SessionRequest
+	(*News)(nil),               // 1: hostpathprovisioner.tunnel.v1.News
+	(*Hello)(nil),              // 2: hostpathprovisioner.tunnel.v1.Hello
+	(*Pools)(nil),              // 3: hostpathprovisioner.tunnel.v1.Pools
+	(*Pool)(nil),               // 4: hostpathprovisioner.tunnel.v1.Pool
+	(*FindRequest)(nil),        // 5: hostpathprovisioner.tunnel.v1.FindRequest
+	(*FindResponse)(nil),       // 6: hostpathprovisioner.tunnel.v1.FindResponse
+	(*VolumesRequest)(nil),     // 7: hostpathprovisioner.tunnel.v1.VolumesRequest
+	(*Volume)(nil),             // 8: hostpathprovisioner.tunnel.v1.Volume
+	(*ShareRequest)(nil),       // 9: hostpathprovisioner.tunnel.v1.ShareRequest
+	(*SharedPool)(nil),         // 10: hostpathprovisioner.tunnel.v1.SharedPool
+	(*ShareResponse)(nil),      // 11: hostpathprovisioner.tunnel.v1.ShareResponse
+	(*StatusRequest)(nil),      // 12: hostpathprovisioner.tunnel.v1.StatusRequest
+	(*StatusResponse)(nil),     // 13: hostpathprovisioner.tunnel.v1.StatusResponse
+	(*NodeStatus)(nil),         // 14: hostpathprovisioner.tunnel.v1.NodeStatus
+	(*ListVolumesRequest)(nil), // 15: hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	(*ListedVolume)(nil),       // 16: hostpathprovisioner.tunnel.v1.ListedVolume
+	(*AdoptRequest)(nil),       // 17: hostpathprovisioner.tunnel.v1.AdoptRequest
+	(*AdoptResponse)(nil),      // 18: hostpathprovisioner.tunnel.v1.AdoptResponse
+	(*DiscardRequest)(nil),     // 19: hostpathprovisioner.tunnel.v1.DiscardRequest
+	(*DiscardResponse)(nil),    // 20: hostpathprovisioner.tunnel.v1.DiscardResponse
+	(*EnforceRequest)(nil),     // 21: hostpathprovisioner.tunnel.v1.EnforceRequest
+	(*Progress)(nil),           // 22: hostpathprovisioner.tunnel.v1.Progress
+	(*ForgetPoolRequest)(nil),  // 23: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	(*ForgetPoolResponse)(nil), // 24: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	(*TakePoolRequest)(nil),    // 25: hostpathprovisioner.tunnel.v1.TakePoolRequest
+	(*TakePoolResponse)(nil),   // 26: hostpathprovisioner.tunnel.v1.TakePoolResponse
 }
 var file_tunnel_proto_depIdxs = []int32{
 	2,  // 0: hostpathprovisioner.tunnel.v1.News.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
 	3,  // 1: hostpathprovisioner.tunnel.v1.News.pools:type_name -> hostpathprovisioner.tunnel.v1.Pools
 	4,  // 2: hostpathprovisioner.tunnel.v1.Pools.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
 	10, // 3: hostpathprovisioner.tunnel.v1.ShareRequest.pools:type_name -> hostpathprovisioner.tunnel.v1.SharedPool
-	0,  // 4: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
-	5,  // 5: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
-	7,  // 6: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
-	9,  // 7: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
-	1,  // 8: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
-	6,  // 9: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	8,  // 10: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	11, // 11: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
-	8,  // [8:12] is the sub-list for method output_type
-	4,  // [4:8] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	4,  // 4: hostpathprovisioner.tunnel.v1.StatusResponse.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
+	14, // 5: hostpathprovisioner.tunnel.v1.StatusResponse.nodes:type_name -> hostpathprovisioner.tunnel.v1.NodeStatus
+	4,  // 6: hostpathprovisioner.tunnel.v1.NodeStatus.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
+	8,  // 7: hostpathprovisioner.tunnel.v1.ListedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
+	0,  // 8: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
+	5,  // 9: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
+	7,  // 10: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
+	9,  // 11: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
+	12, // 12: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
+	15, // 13: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	17, // 14: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
+	19, // 15: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
+	21, // 16: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
+	23, // 17: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	25, // 18: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
+	1,  // 19: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
+	6,  // 20: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	8,  // 21: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	11, // 22: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	13, // 23: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
+	16, // 24: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
+	18, // 25: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	20, // 26: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
+	22, // 27: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	24, // 28: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	26, // 29: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
+	19, // [19:30] is the sub-list for method output_type
+	8,  // [8:19] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_tunnel_proto_init() }
@@ -1162,15 +2103,16 @@ func file_tunnel_proto_init() {
 		(*News_Pools)(nil),
 	}
 	file_tunnel_proto_msgTypes[4].OneofWrappers = []any{}
+	file_tunnel_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tunnel_proto_rawDesc), len(file_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   27,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_tunnel_proto_goTypes,
 		DependencyIndexes: file_tunnel_proto_depIdxs,

@@ -259,3 +259,352 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "tunnel.proto",
 }
+
+const (
+	Admin_Status_FullMethodName     = "/hostpathprovisioner.tunnel.v1.Admin/Status"
+	Admin_Volumes_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Volumes"
+	Admin_Adopt_FullMethodName      = "/hostpathprovisioner.tunnel.v1.Admin/Adopt"
+	Admin_Discard_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Discard"
+	Admin_Enforce_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Enforce"
+	Admin_ForgetPool_FullMethodName = "/hostpathprovisioner.tunnel.v1.Admin/ForgetPool"
+	Admin_TakePool_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/TakePool"
+)
+
+// AdminClient is the client API for Admin service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Admin is what administrators ask for: on a node's own socket about that node, and in the controller about all of them.
+// The controller has a node do what is asked of that node.
+type AdminClient interface {
+	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
+	Volumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListedVolume], error)
+	// Adopt gives a PersistentVolume for a volume that none names.
+	Adopt(ctx context.Context, in *AdoptRequest, opts ...grpc.CallOption) (*AdoptResponse, error)
+	// Discard moves a volume into the trash that no PersistentVolume names.
+	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
+	// Enforce holds volumes to their sizes, one after the other, until the call is cancelled.
+	Enforce(ctx context.Context, in *EnforceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error)
+	ForgetPool(ctx context.Context, in *ForgetPoolRequest, opts ...grpc.CallOption) (*ForgetPoolResponse, error)
+	TakePool(ctx context.Context, in *TakePoolRequest, opts ...grpc.CallOption) (*TakePoolResponse, error)
+}
+
+type adminClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewAdminClient(cc grpc.ClientConnInterface) AdminClient {
+	return &adminClient{cc}
+}
+
+func (c *adminClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StatusResponse)
+	err := c.cc.Invoke(ctx, Admin_Status_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Volumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListedVolume], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[0], Admin_Volumes_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ListVolumesRequest, ListedVolume]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_VolumesClient = grpc.ServerStreamingClient[ListedVolume]
+
+func (c *adminClient) Adopt(ctx context.Context, in *AdoptRequest, opts ...grpc.CallOption) (*AdoptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AdoptResponse)
+	err := c.cc.Invoke(ctx, Admin_Adopt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiscardResponse)
+	err := c.cc.Invoke(ctx, Admin_Discard_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Enforce(ctx context.Context, in *EnforceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[1], Admin_Enforce_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[EnforceRequest, Progress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_EnforceClient = grpc.ServerStreamingClient[Progress]
+
+func (c *adminClient) ForgetPool(ctx context.Context, in *ForgetPoolRequest, opts ...grpc.CallOption) (*ForgetPoolResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForgetPoolResponse)
+	err := c.cc.Invoke(ctx, Admin_ForgetPool_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) TakePool(ctx context.Context, in *TakePoolRequest, opts ...grpc.CallOption) (*TakePoolResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakePoolResponse)
+	err := c.cc.Invoke(ctx, Admin_TakePool_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// AdminServer is the server API for Admin service.
+// All implementations must embed UnimplementedAdminServer
+// for forward compatibility.
+//
+// Admin is what administrators ask for: on a node's own socket about that node, and in the controller about all of them.
+// The controller has a node do what is asked of that node.
+type AdminServer interface {
+	Status(context.Context, *StatusRequest) (*StatusResponse, error)
+	Volumes(*ListVolumesRequest, grpc.ServerStreamingServer[ListedVolume]) error
+	// Adopt gives a PersistentVolume for a volume that none names.
+	Adopt(context.Context, *AdoptRequest) (*AdoptResponse, error)
+	// Discard moves a volume into the trash that no PersistentVolume names.
+	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
+	// Enforce holds volumes to their sizes, one after the other, until the call is cancelled.
+	Enforce(*EnforceRequest, grpc.ServerStreamingServer[Progress]) error
+	ForgetPool(context.Context, *ForgetPoolRequest) (*ForgetPoolResponse, error)
+	TakePool(context.Context, *TakePoolRequest) (*TakePoolResponse, error)
+	mustEmbedUnimplementedAdminServer()
+}
+
+// UnimplementedAdminServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedAdminServer struct{}
+
+func (UnimplementedAdminServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedAdminServer) Volumes(*ListVolumesRequest, grpc.ServerStreamingServer[ListedVolume]) error {
+	return status.Error(codes.Unimplemented, "method Volumes not implemented")
+}
+func (UnimplementedAdminServer) Adopt(context.Context, *AdoptRequest) (*AdoptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Adopt not implemented")
+}
+func (UnimplementedAdminServer) Discard(context.Context, *DiscardRequest) (*DiscardResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Discard not implemented")
+}
+func (UnimplementedAdminServer) Enforce(*EnforceRequest, grpc.ServerStreamingServer[Progress]) error {
+	return status.Error(codes.Unimplemented, "method Enforce not implemented")
+}
+func (UnimplementedAdminServer) ForgetPool(context.Context, *ForgetPoolRequest) (*ForgetPoolResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForgetPool not implemented")
+}
+func (UnimplementedAdminServer) TakePool(context.Context, *TakePoolRequest) (*TakePoolResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakePool not implemented")
+}
+func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
+func (UnimplementedAdminServer) testEmbeddedByValue()               {}
+
+// UnsafeAdminServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to AdminServer will
+// result in compilation errors.
+type UnsafeAdminServer interface {
+	mustEmbedUnimplementedAdminServer()
+}
+
+func RegisterAdminServer(s grpc.ServiceRegistrar, srv AdminServer) {
+	// If the following call panics, it indicates UnimplementedAdminServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Admin_ServiceDesc, srv)
+}
+
+func _Admin_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Status(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Status_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Status(ctx, req.(*StatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Volumes_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ListVolumesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Volumes(m, &grpc.GenericServerStream[ListVolumesRequest, ListedVolume]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_VolumesServer = grpc.ServerStreamingServer[ListedVolume]
+
+func _Admin_Adopt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AdoptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Adopt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Adopt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Adopt(ctx, req.(*AdoptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Discard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiscardRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Discard(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Discard_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Discard(ctx, req.(*DiscardRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Enforce_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(EnforceRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Enforce(m, &grpc.GenericServerStream[EnforceRequest, Progress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_EnforceServer = grpc.ServerStreamingServer[Progress]
+
+func _Admin_ForgetPool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgetPoolRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ForgetPool(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ForgetPool_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ForgetPool(ctx, req.(*ForgetPoolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_TakePool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakePoolRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).TakePool(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_TakePool_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).TakePool(ctx, req.(*TakePoolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Admin_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "hostpathprovisioner.tunnel.v1.Admin",
+	HandlerType: (*AdminServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Status",
+			Handler:    _Admin_Status_Handler,
+		},
+		{
+			MethodName: "Adopt",
+			Handler:    _Admin_Adopt_Handler,
+		},
+		{
+			MethodName: "Discard",
+			Handler:    _Admin_Discard_Handler,
+		},
+		{
+			MethodName: "ForgetPool",
+			Handler:    _Admin_ForgetPool_Handler,
+		},
+		{
+			MethodName: "TakePool",
+			Handler:    _Admin_TakePool_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Volumes",
+			Handler:       _Admin_Volumes_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Enforce",
+			Handler:       _Admin_Enforce_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "tunnel.proto",
+}

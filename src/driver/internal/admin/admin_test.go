@@ -1,28 +1,39 @@
-package control_test
+package admin_test
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	nodeadmin "github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/admin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/admin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/rpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -84,23 +95,38 @@ func (d *domain) Adopt(_ context.Context, id string, bytes int64) (store.Record,
 
 func (d *domain) Discard(_ context.Context, id, node string) error { return d.discard(id, node) }
 
-// serve runs a node's server and gives a client of it.
-func serve(t *testing.T, d *domain, owner uint32) (client *control.Client, stateDir string) {
-	t.Helper()
-	return run(t, control.Config{
-		Owner: owner, Node: "worker-1", TopologyKey: "topology/node", Pools: d, Volumes: volumes{d},
-	})
+// node is a node's service on a socket, and a client of it.
+type node struct {
+	wire.AdminClient
+	stateDir string
 }
 
-func run(t *testing.T, c control.Config) (client *control.Client, stateDir string) {
+func serve(t *testing.T, d *domain) node {
 	t.Helper()
-	stateDir = t.TempDir()
-	c.StateDir, c.Driver, c.Build, c.Log = stateDir, "hpp", "0.1.0", slog.New(slog.DiscardHandler)
-	server, err := control.New(c)
+	log := slog.New(slog.DiscardHandler)
+	services, err := nodeadmin.New(nodeadmin.Config{
+		Driver: "hpp", Version: "0.1.0", Node: "worker-1", TopologyKey: "topology/node", Pools: d, Volumes: volumes{d},
+		Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, err := rpc.NewCalls(prometheus.NewRegistry(), log, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stateDir := t.TempDir()
+	server, err := rpc.New(rpc.Config{
+		Endpoint: admin.Endpoint(stateDir), Services: services, Calls: calls, Log: log, Grace: time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	listener, err := server.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(admin.Endpoint(stateDir), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +135,25 @@ func run(t *testing.T, c control.Config) (client *control.Client, stateDir strin
 	go func() { done <- server.Serve(ctx, listener) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := errors.Join(conn.Close(), <-done); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 	})
-	return control.NewClient(stateDir), stateDir
+	return node{wire.NewAdminClient(conn), stateDir}
 }
 
-func me() uint32 { return uint32(os.Getuid()) }
+// command runs one of the driver's commands.
+func (n node) command(t *testing.T, args ...string) (printed string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(admin.Commands(&n.stateDir)...)
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	root.SetArgs(args)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), err
+}
 
 // says fails unless an error has all parts; with none there must be no error.
 func says(t *testing.T, err error, parts ...string) {
@@ -162,17 +199,21 @@ func TestStatus(t *testing.T) {
 			Message: "taken out", ID: "id-4",
 		},
 	}
-	client, _ := serve(t, &domain{status: pools}, me())
-	got, err := client.Status(t.Context())
+	client := serve(t, &domain{status: pools})
+	printed, err := client.command(t, "status", "--output", "json")
+	var got nodeapi.Status
+	if err == nil {
+		err = json.Unmarshal([]byte(printed), &got)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := control.Status{Driver: "hpp", Version: "0.1.0", Node: "worker-1", Pools: pools}
+	want := nodeapi.Status{Driver: "hpp", Version: "0.1.0", Node: "worker-1", Pools: pools}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	var table bytes.Buffer
-	if err := control.WriteTable(&table, got, now); err != nil {
+	if err := admin.WriteTable(&table, got, now); err != nil {
 		t.Fatal(err)
 	}
 	if lines := strings.Split(table.String(), "\n"); !slices.Equal(strings.Fields(lines[3]), []string{
@@ -194,29 +235,27 @@ func TestStatus(t *testing.T) {
 
 func TestTake(t *testing.T) {
 	var asked []string
-	client, _ := serve(t, &domain{take: func(name, from string) error {
+	client := serve(t, &domain{take: func(name, from string) error {
 		if asked = []string{name, from}; from == "wrong" {
 			return fmt.Errorf("%w: it belongs to right", pool.ErrOtherCluster)
 		}
 		return nil
-	}}, me())
-	if err := client.Take(t.Context(), "nfs/x", "right"); err != nil ||
-		!slices.Equal(asked, []string{"nfs/x", "right"}) {
-		t.Errorf("asked %q: %v", asked, err)
+	}})
+	printed, err := client.command(t, "pool", "take", "nfs/x", "--from", "right")
+	if err != nil || !slices.Equal(asked, []string{"nfs/x", "right"}) || !strings.Contains(printed, "this cluster's") {
+		t.Errorf("asked %q: %q, %v", asked, printed, err)
 	}
-	if err := client.Take(t.Context(), "nfs", "wrong"); err == nil ||
-		!strings.Contains(err.Error(), "belongs to right") {
-		t.Errorf("with the wrong cluster: %v", err)
-	}
+	_, err = client.command(t, "pool", "take", "nfs", "--from", "wrong")
+	says(t, err, "refused", "belongs to right")
 }
 
 func TestForget(t *testing.T) {
 	var asked string
 	answer := error(nil)
-	client, _ := serve(t, &domain{
+	client := serve(t, &domain{
 		status: []nodeapi.PoolStatus{{Name: "fast/../x", Used: true}, {Name: "slow"}},
 		forget: func(name string) error { asked = name; return answer },
-	}, me())
+	})
 	for _, test := range []struct {
 		name   string
 		answer error
@@ -231,24 +270,24 @@ func TestForget(t *testing.T) {
 		{"slow", os.ErrPermission, false, []string{"permission denied"}},
 	} {
 		answer = test.answer
-		known, err := client.Forget(t.Context(), test.name)
-		if asked != test.name || known != test.known {
+		printed, err := client.command(t, "pool", "forget", test.name)
+		if known := strings.Contains(printed, "is forgotten"); asked != test.name || known != test.known {
 			t.Errorf("asked for %q, known: %v; want %q, %v", asked, known, test.name, test.known)
 		}
 		says(t, err, test.says...)
 	}
 }
 
-// enforced runs a command to its end and gives what it shows.
-func enforced(t *testing.T, c *control.Client, s control.Selection) (lines []control.Progress, err error) {
+// enforced asks for sizes to be enforced, and gives what was told of that.
+func enforced(t *testing.T, n node, q *wire.EnforceRequest) (steps []*wire.Progress, err error) {
 	t.Helper()
-	err = c.Enforce(t.Context(), s, func(p control.Progress) { lines = append(lines, p) })
-	return lines, err
+	err = admin.Enforce(t.Context(), n.stateDir, q, func(p *wire.Progress) { steps = append(steps, p) })
+	return steps, err
 }
 
 func TestEnforce(t *testing.T) {
 	uncounted := ledger.Volume{QuotaID: 7}
-	client, _ := serve(t, &domain{
+	client := serve(t, &domain{
 		status: []nodeapi.PoolStatus{
 			{Name: "local", State: nodeapi.StatePresent},
 			{Name: "fine", State: nodeapi.StatePresent},
@@ -267,35 +306,35 @@ func TestEnforce(t *testing.T) {
 			progress(20)
 			return nil
 		},
-	}, me())
-	done := func(id string) []control.Progress {
-		return []control.Progress{{ID: id, Files: 10}, {ID: id, Files: 20}, {ID: id, Files: 20, Done: true}}
+	})
+	done := func(id string) []*wire.Progress {
+		return []*wire.Progress{{Id: id, Files: 10}, {Id: id, Files: 20}, {Id: id, Files: 20, Done: true}}
 	}
-	refused := []control.Progress{{ID: "b", Files: 10}, {
-		ID: "b", Files: 10,
+	refused := []*wire.Progress{{Id: "b", Files: 10}, {
+		Id: "b", Files: 10,
 		Error: "volume is published: b is mounted",
 	}}
-	elsewhere := []control.Progress{{ID: "other", Error: "invalid request: volume other is in pool fine, not in local"}}
+	elsewhere := []*wire.Progress{{Id: "other", Error: "invalid request: volume other is in pool fine, not in local"}}
 	for name, test := range map[string]struct {
-		asked control.Selection
-		want  []control.Progress
+		asked *wire.EnforceRequest
+		want  []*wire.Progress
 		says  []string
 	}{
-		"a pool": {control.Selection{Pool: "local"}, slices.Concat(done("a"), refused, done("c")), nil},
+		"a pool": {&wire.EnforceRequest{Pool: "local"}, slices.Concat(done("a"), refused, done("c")), nil},
 		"ids": {
-			control.Selection{IDs: []string{"c", "b", "a", "c"}},
+			&wire.EnforceRequest{Ids: []string{"c", "b", "a", "c"}},
 			slices.Concat(done("c"), refused, done("a")), nil,
 		},
 		"ids of a pool": {
-			control.Selection{Pool: "local", IDs: []string{"other", "a"}},
+			&wire.EnforceRequest{Pool: "local", Ids: []string{"other", "a"}},
 			slices.Concat(elsewhere, done("a")), nil,
 		},
-		"nothing to do":         {control.Selection{Pool: "fine"}, nil, nil},
-		"a pool nobody knows":   {control.Selection{Pool: "lokal"}, nil, []string{"refused", "lokal"}},
-		"a pool that is absent": {control.Selection{Pool: "away"}, nil, []string{"refused", "away", "mount it"}},
+		"nothing to do":         {&wire.EnforceRequest{Pool: "fine"}, nil, nil},
+		"a pool nobody knows":   {&wire.EnforceRequest{Pool: "lokal"}, nil, []string{"refused", "lokal"}},
+		"a pool that is absent": {&wire.EnforceRequest{Pool: "away"}, nil, []string{"refused", "away", "mount it"}},
 	} {
 		got, err := enforced(t, client, test.asked)
-		if diff := cmp.Diff(test.want, got); diff != "" {
+		if diff := cmp.Diff(test.want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 		says(t, err, test.says...)
@@ -305,10 +344,9 @@ func TestEnforce(t *testing.T) {
 // TestInodes: none at all is another request than none.
 func TestInodes(t *testing.T) {
 	d := &domain{enforce: func(context.Context, string, func(int64)) error { return nil }}
-	client, _ := serve(t, d, me())
-	zero, some := int64(0), int64(7)
-	for _, want := range []*int64{nil, &zero, &some} {
-		_, err := enforced(t, client, control.Selection{IDs: []string{"a"}, Inodes: want})
+	client := serve(t, d)
+	for arguments, want := range map[string]*int64{"": nil, " --inodes 0": new(int64), " --inodes 7": new(int64(7))} {
+		_, err := client.command(t, strings.Fields("volume enforce a"+arguments)...)
 		if diff := cmp.Diff(want, d.inodes); err != nil || diff != "" {
 			t.Errorf("%v: %s", err, diff)
 		}
@@ -318,14 +356,14 @@ func TestInodes(t *testing.T) {
 // TestEnforceEndsWithItsClient: an admin's Ctrl-C ends the work on the disk.
 func TestEnforceEndsWithItsClient(t *testing.T) {
 	ended := make(chan string, 2)
-	client, _ := serve(t, &domain{enforce: func(ctx context.Context, id string, progress func(int64)) error {
+	client := serve(t, &domain{enforce: func(ctx context.Context, id string, progress func(int64)) error {
 		progress(1)
 		<-ctx.Done()
 		ended <- id
 		return ctx.Err()
-	}}, me())
+	}})
 	ctx, cancel := context.WithCancel(t.Context())
-	err := client.Enforce(ctx, control.Selection{IDs: []string{"a", "b"}}, func(control.Progress) { cancel() })
+	err := admin.Enforce(ctx, client.stateDir, &wire.EnforceRequest{Ids: []string{"a", "b"}}, func(*wire.Progress) { cancel() })
 	says(t, err, "ended early", "run the command again")
 	if id := <-ended; id != "a" {
 		t.Errorf("worked on %s", id)
@@ -342,7 +380,7 @@ func TestAdopt(t *testing.T) {
 		ID: "pvc-1", Pool: "local", Bytes: 10 << 30, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"},
 	}
 	shared := []nodeapi.PoolStatus{{Name: "local"}, {Name: "everybodys", Shared: true}}
-	client, _ := serve(t, &domain{status: shared, adopt: func(id string, bytes int64) (store.Record, error) {
+	client := serve(t, &domain{status: shared, adopt: func(id string, bytes int64) (store.Record, error) {
 		switch {
 		case id == "named":
 			return store.Record{}, fmt.Errorf("%w: pvc-1", nodeapi.ErrNamed)
@@ -350,8 +388,8 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("adopted with %d bytes", bytes)
 		}
 		return record, nil
-	}}, me())
-	got, err := client.Adopt(t.Context(), "pvc-1", control.Adoption{Bytes: 5, StorageClass: "local"})
+	}})
+	got, err := client.command(t, "volume", "adopt", "pvc-1", "--size", "5", "--storage-class", "local")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,96 +425,118 @@ spec:
   persistentVolumeReclaimPolicy: Retain
   storageClassName: local
 `
-	if diff := cmp.Diff(want, string(got)); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	record.Claim = nodeapi.Claim{}
-	if got, err := client.Adopt(t.Context(), "pvc-1", control.Adoption{Bytes: 5}); err != nil ||
-		strings.Contains(string(got), "claimRef") {
+	if got, err := client.command(t, "volume", "adopt", "pvc-1", "--size", "5"); err != nil ||
+		strings.Contains(got, "claimRef") {
 		t.Errorf("of no claim: %s, %v", got, err)
 	}
 	record.Pool = "everybodys"
-	if got, err := client.Adopt(t.Context(), "pvc-1", control.Adoption{Bytes: 5}); err != nil ||
-		strings.Contains(string(got), "nodeAffinity") {
+	if got, err := client.command(t, "volume", "adopt", "pvc-1", "--size", "5"); err != nil ||
+		strings.Contains(got, "nodeAffinity") {
 		t.Errorf("in a shared pool: %s, %v", got, err)
 	}
-	_, err = client.Adopt(t.Context(), "named", control.Adoption{})
+	_, err = client.command(t, "volume", "adopt", "named")
 	says(t, err, "refused", "a PersistentVolume names the volume")
 }
 
 func TestDiscard(t *testing.T) {
 	answer := error(nil)
-	client, _ := serve(t, &domain{discard: func(id, node string) error {
+	client := serve(t, &domain{discard: func(id, node string) error {
 		if id != "pvc-1" || node != "worker-2" {
 			t.Errorf("discard %q, %q", id, node)
 		}
 		return answer
-	}}, me())
-	says(t, client.Discard(t.Context(), "pvc-1", "worker-2"))
+	}})
+	discard := func() error {
+		_, err := client.command(t, "volume", "discard", "pvc-1", "--pv-on", "worker-2")
+		return err
+	}
+	says(t, discard())
 	for _, refusal := range []error{
 		store.ErrNotFound, volume.ErrPublished, nodeapi.ErrNamed, nodeapi.ErrClusterUnknown, pool.ErrAbsent,
 	} {
 		answer = fmt.Errorf("%w: because", refusal)
-		says(t, client.Discard(t.Context(), "pvc-1", "worker-2"), "refused", refusal.Error(), "because")
+		says(t, discard(), "refused", refusal.Error(), "because")
 	}
 }
 
-// TestHTTPCodes: what is unknown is told from what is refused.
-func TestHTTPCodes(t *testing.T) {
+// TestCodes: what is unknown is told from what is refused, as CSI's answers are.
+func TestCodes(t *testing.T) {
 	answer := error(nil)
-	_, stateDir := serve(t, &domain{discard: func(string, string) error { return answer }}, me())
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(stateDir, control.SocketName))
-		},
-	}}
+	client := serve(t, &domain{discard: func(string, string) error { return answer }})
 	for _, test := range []struct {
 		answer error
-		body   string
-		want   int
+		node   string
+		want   codes.Code
 	}{
-		{nil, "{}", http.StatusNoContent},
-		{nil, "", http.StatusBadRequest},
-		{nil, `{"pvOnn": "x"}`, http.StatusBadRequest},
-		{nodeapi.ErrInvalidID, "{}", http.StatusBadRequest},
-		{store.ErrNotFound, "{}", http.StatusNotFound},
-		{volume.ErrPublished, "{}", http.StatusConflict},
-		{nodeapi.ErrClusterUnknown, "{}", http.StatusServiceUnavailable},
-		{os.ErrPermission, "{}", http.StatusInternalServerError},
+		{nil, "", codes.OK},
+		{nil, "worker-1", codes.OK},
+		{nil, "worker-2", codes.InvalidArgument},
+		{nodeapi.ErrInvalidID, "", codes.InvalidArgument},
+		{store.ErrNotFound, "", codes.NotFound},
+		{volume.ErrPublished, "", codes.FailedPrecondition},
+		{nodeapi.ErrClusterUnknown, "", codes.Unavailable},
+		{os.ErrPermission, "", codes.Internal},
 	} {
 		answer = test.answer
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://driver/v1/volumes/a/discard",
-			strings.NewReader(test.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != test.want {
-			t.Errorf("%v, %q: %s, want %d", test.answer, test.body, response.Status, test.want)
+		_, err := client.Discard(t.Context(), &wire.DiscardRequest{Id: "a", Node: test.node})
+		if status.Code(err) != test.want {
+			t.Errorf("%v on %q: %v, want %s", test.answer, test.node, err, test.want)
 		}
 	}
 }
 
-func TestOnlyTheOwnerMayAsk(t *testing.T) {
-	client, stateDir := serve(t, &domain{}, me()+1)
-	_, err := client.Forget(t.Context(), "local")
-	says(t, err, "only user id")
-	_, err = client.Status(t.Context())
-	says(t, err, "only user id")
-	_, err = enforced(t, client, control.Selection{Pool: "local"})
-	says(t, err, "only user id")
-	info, err := os.Stat(filepath.Join(stateDir, control.SocketName))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the socket: %v, %v; want mode 0600", info, err)
+// TestAnotherNode: nothing that is asked of another node is done here.
+func TestAnotherNode(t *testing.T) {
+	client := serve(t, &domain{}) // which panics if it is asked
+	for _, command := range []string{
+		"pool forget local", "pool take local --from x", "volume adopt a", "volume discard a", "volume enforce a",
+	} {
+		_, err := client.command(t, strings.Fields(command+" --node worker-2")...)
+		says(t, err, "refused", "this is worker-1, not worker-2")
 	}
 }
 
-func TestNoDriver(t *testing.T) {
-	_, err := control.NewClient(t.TempDir()).Status(t.Context())
-	says(t, err, "is it running")
+func TestVolumesOfANode(t *testing.T) {
+	d := &domain{all: []nodeapi.VolumeStatus{
+		{ID: "pvc-1", Pool: "local", Bytes: 1 << 30, Claim: "shop/data", Enforcement: "strict", Used: 5},
+		{ID: "csi-2", Pool: "local", Ephemeral: true, Enforcement: "none", Used: -1},
+	}}
+	client := serve(t, d)
+	got, err := admin.Volumes(t.Context(), client.stateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]nodeapi.VolumeStatus{
+		{
+			ID: "csi-2", Node: "worker-1", Pool: "local", Used: -1, Enforcement: "none", State: "inline", Ephemeral: true,
+		},
+		{
+			ID: "pvc-1", Node: "worker-1", Pool: "local", Claim: "shop/data", Bytes: 1 << 30, Used: 5,
+			Enforcement: "strict",
+		},
+	}, got, cmpopts.IgnoreFields(nodeapi.VolumeStatus{}, "Created")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	d := &domain{}
+	good := nodeadmin.Config{
+		Driver: "hpp", Version: "0.1.0", Log: slog.New(slog.DiscardHandler), Node: "worker-1", TopologyKey: "a/b", Pools: d,
+		Volumes: volumes{d},
+	}
+	nameless := good
+	nameless.Node = ""
+	for name, test := range map[string]struct {
+		config nodeadmin.Config
+		good   bool
+	}{"all": {good, true}, "no name": {nameless, false}, "nothing": {nodeadmin.Config{}, false}} {
+		if _, err := nodeadmin.New(test.config); (err == nil) != test.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package control_test
+package admin_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/control"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/admin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -26,10 +26,10 @@ func TestPictures(t *testing.T) {
 	now := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 	for name, status := range pictured(now) {
 		var table bytes.Buffer
-		if err := control.WriteTable(&table, status, now); err != nil {
+		if err := admin.WriteTable(&table, status, now); err != nil {
 			t.Fatal(err)
 		}
-		picture, err := os.ReadFile(filepath.Join("../../../../docs/pictures", name+".svg"))
+		picture, err := os.ReadFile(filepath.Join("../../../docs/pictures", name+".svg"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestPictures(t *testing.T) {
 }
 
 // pictured are a node and the controller of a cluster of three nodes, one of which lacks the disk of the pool ssd.
-func pictured(now time.Time) map[string]control.Status {
+func pictured(now time.Time) map[string]nodeapi.Status {
 	const driver, version = "kubevirt.io.hostpath-provisioner", "0.1.0"
 	const size, free, disk = 252 << 30, 53200 << 20, 600 << 20
 	local := func(promised int64, volumes int) nodeapi.PoolStatus {
@@ -77,7 +77,7 @@ func pictured(now time.Time) map[string]control.Status {
 		p.Path, p.Seen = path, now
 		return p
 	}
-	return map[string]control.Status{
+	return map[string]nodeapi.Status{
 		"status-node": {Driver: driver, Version: version, Node: "hpp-worker2", Pools: []nodeapi.PoolStatus{
 			at(local(21<<30, 1), "/var/lib/hostpath-provisioner"), at(ssd(100<<20, 1), "/mnt/ssd"),
 		}},

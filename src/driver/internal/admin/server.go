@@ -1,0 +1,229 @@
+// Package admin does what administrators ask of a node: root on its own socket, and the controller for them.
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+)
+
+// Pools is what an admin can ask about and change.
+type Pools interface {
+	Status() []nodeapi.PoolStatus
+	Forget(ctx context.Context, name string) error
+	Take(ctx context.Context, name, from string) error
+	Find(id string) (pool string, v ledger.Volume, ok bool)
+	Each(visit func(pool, id string, v ledger.Volume))
+}
+
+// Volumes is what an admin can do with single volumes, and all of them.
+type Volumes interface {
+	Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
+	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
+	Adopt(ctx context.Context, id string, bytes int64) (store.Record, error)
+	Discard(ctx context.Context, id, node string) error
+}
+
+// Config is what a server is made of; every field is required.
+type Config struct {
+	Driver, Version, Node, TopologyKey string
+	Pools                              Pools
+	Volumes                            Volumes
+	Log                                *slog.Logger
+}
+
+// Server is a node's Admin service.
+type Server struct {
+	wire.UnimplementedAdminServer
+	Config
+}
+
+// New returns the service.
+func New(c Config) (*Server, error) {
+	if slices.Contains([]string{c.Driver, c.Version, c.Node, c.TopologyKey}, "") || c.Pools == nil || c.Volumes == nil ||
+		c.Log == nil {
+		return nil, errors.New("admin: a field of its Config is missing")
+	}
+	return &Server{Config: c}, nil
+}
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, s) }
+
+// own refuses what is asked of another node.
+func (s *Server) own(node string) error {
+	if node != "" && node != s.Node {
+		return status.Errorf(codes.InvalidArgument, "node: this is %s, not %s; ask the controller, or run the command in "+
+			"the driver's pod on that node", s.Node, node)
+	}
+	return nil
+}
+
+// Status implements wire.AdminServer.
+func (s *Server) Status(context.Context, *wire.StatusRequest) (*wire.StatusResponse, error) {
+	return wire.FromStatus(nodeapi.Status{
+		Driver: s.Driver, Version: s.Version, Node: s.Node, Pools: s.Pools.Status(),
+	}), nil
+}
+
+// Volumes implements wire.AdminServer.
+func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingServer[wire.ListedVolume]) error {
+	var all []nodeapi.VolumeStatus
+	err := s.Config.Volumes.Each(out.Context(), func(v nodeapi.VolumeStatus) error {
+		if v.Node = s.Node; v.Ephemeral {
+			v.State = "inline"
+		}
+		all = append(all, v)
+		return nil
+	})
+	if err != nil {
+		return csi.Status(err)
+	}
+	slices.SortFunc(all, func(a, b nodeapi.VolumeStatus) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.ID, b.ID))
+	})
+	for _, v := range all {
+		if err := out.Send(wire.FromListed(v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForgetPool implements wire.AdminServer.
+func (s *Server) ForgetPool(ctx context.Context, q *wire.ForgetPoolRequest) (*wire.ForgetPoolResponse, error) {
+	err := s.own(q.GetNode())
+	known := slices.ContainsFunc(s.Pools.Status(), func(p nodeapi.PoolStatus) bool {
+		return p.Name == q.GetPool() && p.Used
+	})
+	if err == nil {
+		err = s.Pools.Forget(ctx, q.GetPool())
+	}
+	return &wire.ForgetPoolResponse{Known: known}, csi.Status(err)
+}
+
+// TakePool implements wire.AdminServer.
+func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.TakePoolResponse, error) {
+	err := s.own(q.GetNode())
+	if err == nil {
+		err = s.Pools.Take(ctx, q.GetPool(), q.GetFrom())
+	}
+	return &wire.TakePoolResponse{}, csi.Status(err)
+}
+
+// Discard implements wire.AdminServer.
+func (s *Server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
+	err := s.own(q.GetNode())
+	if err == nil {
+		err = s.Config.Volumes.Discard(ctx, q.GetId(), q.GetPvOn())
+	}
+	return &wire.DiscardResponse{}, csi.Status(err)
+}
+
+// Adopt implements wire.AdminServer.
+func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptResponse, error) {
+	var record store.Record
+	err := s.own(q.GetNode())
+	if err == nil {
+		record, err = s.Config.Volumes.Adopt(ctx, q.GetId(), q.GetBytes())
+	}
+	if err != nil {
+		return nil, csi.Status(err)
+	}
+	manifest, err := yaml.Marshal(s.persistentVolume(record, q.GetStorageClass()))
+	return &wire.AdoptResponse{Manifest: string(manifest)}, csi.Status(err)
+}
+
+// Enforce implements wire.AdminServer.
+func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
+	var ids []string
+	err := s.own(q.GetNode())
+	if err == nil {
+		ids, err = s.selected(q)
+	}
+	if err != nil {
+		return csi.Status(err)
+	}
+	for _, id := range ids {
+		if err := out.Send(s.enforceOne(q, id, out)); err != nil {
+			return err
+		}
+		if err := out.Context().Err(); err != nil {
+			return status.FromContextError(err).Err()
+		}
+	}
+	return nil
+}
+
+// enforceOne works on one volume, tells how far it is, and gives the last word about it.
+func (s *Server) enforceOne(
+	q *wire.EnforceRequest, id string, out grpc.ServerStreamingServer[wire.Progress],
+) *wire.Progress {
+	var files int64
+	err := s.inPool(q.GetPool(), id)
+	if err == nil {
+		err = s.Config.Volumes.Enforce(out.Context(), id, q.Inodes, func(counted int64) {
+			files = counted
+			_ = out.Send(&wire.Progress{Id: id, Files: files}) // a client that has gone ends the context
+		})
+	}
+	last := &wire.Progress{Id: id, Files: files, Done: err == nil}
+	if err != nil {
+		s.Log.WarnContext(out.Context(), "cannot enforce the size of a volume", logging.KeyID, id, logging.KeyError, err)
+		last.Error = err.Error()
+	}
+	return last
+}
+
+// selected gives the ids of a selection, without repetition.
+func (s *Server) selected(q *wire.EnforceRequest) (ids []string, err error) {
+	if q.GetPool() == "" || len(q.GetIds()) > 0 {
+		for _, id := range q.GetIds() {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+		return ids, nil
+	}
+	all := s.Pools.Status()
+	i := slices.IndexFunc(all, func(p nodeapi.PoolStatus) bool { return p.Name == q.GetPool() })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("%w: %s", pool.ErrUnknown, q.GetPool())
+	case !all[i].Served():
+		return nil, fmt.Errorf("%w: pool %s: %s", pool.ErrAbsent, q.GetPool(), all[i].Message)
+	}
+	s.Pools.Each(func(in, id string, v ledger.Volume) {
+		if in == q.GetPool() && v.QuotaID != 0 && !v.Counted {
+			ids = append(ids, id)
+		}
+	})
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// inPool refuses a volume of another pool than the one that is named.
+func (s *Server) inPool(name, id string) error {
+	if in, _, ok := s.Pools.Find(id); ok && name != "" && in != name {
+		return fmt.Errorf("%w: volume %s is in pool %s, not in %s", volume.ErrInvalid, id, in, name)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+// Package admin answers administrators for all nodes: what the controller knows itself, and what it has a node do.
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+)
+
+// Nodes is what the controller knows of the nodes.
+type Nodes interface {
+	Nodes() []nodeapi.NodeStatus
+	Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error)
+	// Connection is that of a node; its error has a gRPC status.
+	Connection(node string) (grpc.ClientConnInterface, error)
+}
+
+// Server is the controller's Admin service.
+type Server struct {
+	wire.UnimplementedAdminServer
+	driver, version string
+	nodes           Nodes
+}
+
+// New returns the service of a driver's controller.
+func New(driver, version string, nodes Nodes) *Server {
+	return &Server{driver: driver, version: version, nodes: nodes}
+}
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, s) }
+
+// Status implements wire.AdminServer.
+func (s *Server) Status(context.Context, *wire.StatusRequest) (*wire.StatusResponse, error) {
+	return wire.FromStatus(nodeapi.Status{Driver: s.driver, Version: s.version, Nodes: s.nodes.Nodes()}), nil
+}
+
+// Volumes implements wire.AdminServer.
+func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingServer[wire.ListedVolume]) error {
+	all, err := s.nodes.Volumes(out.Context())
+	if err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	slices.SortFunc(all, func(a, b nodeapi.VolumeStatus) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Pool, b.Pool), strings.Compare(a.ID, b.ID))
+	})
+	for _, v := range all {
+		if err := out.Send(wire.FromListed(v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Adopt implements wire.AdminServer.
+func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptResponse, error) {
+	return forward(ctx, s, q, wire.AdminClient.Adopt)
+}
+
+// Discard implements wire.AdminServer.
+func (s *Server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
+	return forward(ctx, s, q, wire.AdminClient.Discard)
+}
+
+// ForgetPool implements wire.AdminServer.
+func (s *Server) ForgetPool(ctx context.Context, q *wire.ForgetPoolRequest) (*wire.ForgetPoolResponse, error) {
+	return forward(ctx, s, q, wire.AdminClient.ForgetPool)
+}
+
+// TakePool implements wire.AdminServer.
+func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.TakePoolResponse, error) {
+	return forward(ctx, s, q, wire.AdminClient.TakePool)
+}
+
+// Enforce implements wire.AdminServer.
+func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
+	stream, err := forward(out.Context(), s, q, wire.AdminClient.Enforce)
+	for err == nil {
+		var p *wire.Progress
+		if p, err = stream.Recv(); err == nil {
+			err = out.Send(p)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return explained(q.GetNode(), err)
+}
+
+// forward has the node that a request names do it.
+func forward[Q interface{ GetNode() string }, R any](
+	ctx context.Context, s *Server, q Q, method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (R, error),
+) (answer R, err error) {
+	node := q.GetNode()
+	if node == "" {
+		return answer, status.Error(codes.InvalidArgument, "node: the controller has no pools; name the node with --node")
+	}
+	connection, err := s.nodes.Connection(node)
+	if err != nil {
+		return answer, err
+	}
+	answer, err = method(wire.NewAdminClient(connection), ctx, q)
+	return answer, explained(node, err)
+}
+
+// explained says which node refused, and why an older one did.
+func explained(node string, err error) error {
+	if err == nil {
+		return nil
+	}
+	said := status.Convert(err).Proto()
+	if said.GetCode() == int32(codes.Unimplemented) {
+		return status.Errorf(codes.FailedPrecondition, "node %s: its driver is of an older version, which takes no commands "+
+			"from the controller; run the command in its pod", node)
+	}
+	said.Message = "node " + node + ": " + said.GetMessage()
+	return status.ErrorProto(said)
+}

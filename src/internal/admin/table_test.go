@@ -1,0 +1,86 @@
+package admin_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/admin"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shows compares a table with lines, whose columns are one or more spaces apart.
+func shows(t *testing.T, write func(*bytes.Buffer) error, want ...string) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := write(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		if fields := strings.Fields(line); len(fields) > 0 {
+			got = append(got, strings.Join(fields, " "))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNodes(t *testing.T) {
+	now := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	got := nodeapi.Status{Driver: "hpp", Version: "0.1.0", Nodes: []nodeapi.NodeStatus{
+		{
+			Name: "worker-1", State: "connected", Version: "0.2.0", Since: now.Add(-time.Hour),
+			Seen: now.Add(-time.Second),
+			Pools: []nodeapi.PoolStatus{
+				{
+					Name: "local", State: nodeapi.StatePresent, Backend: "btrfs", Enforcement: "strict",
+					Size: 100 << 30,
+					Free: 60 << 30, Allocatable: 50 << 30, Promised: 1536, Volumes: 3,
+				},
+				{Name: "slow", State: nodeapi.StateAbsent, Message: "MarkerMissing: mount it"},
+			},
+		},
+		{Name: "worker-2", State: "not connected", Message: "its driver does not reach the controller"},
+	}}
+	shows(t, func(out *bytes.Buffer) error { return admin.WriteTable(out, got, now) },
+		"hpp 0.1.0, controller",
+		"NODE STATE VERSION SEEN POOL PRESENCE BACKEND ENFORCEMENT SIZE FREE ALLOCATABLE PROMISED VOLUMES",
+		"worker-1 connected 0.2.0 1s ago local present btrfs strict 100Gi 60Gi 50Gi 1.5Ki 3",
+		"worker-1 connected 0.2.0 1s ago slow absent - - - - - - -",
+		"worker-2 not connected - never - - - - - - - - -",
+		"worker-1: slow: MarkerMissing: mount it",
+		"worker-2: its driver does not reach the controller")
+}
+
+func TestVolumes(t *testing.T) {
+	got := []nodeapi.VolumeStatus{
+		{ID: "pvc-2", Node: "worker-2", Pool: "local", Bytes: 1 << 30, Used: -1, State: "orphan"},
+		{
+			ID: "pvc-3", Node: "worker-1", Pool: "local", Claim: "shop/data", PV: "pvc-3", Bytes: 10 << 30,
+			Used:        512 << 20,
+			Enforcement: "strict",
+		},
+		{ID: "pvc-1", Node: "worker-1", Pool: "local", Bytes: 1 << 30, State: "node not connected"},
+	}
+	shows(t, func(out *bytes.Buffer) error { return admin.WriteVolumes(out, got) },
+		"ID NODE POOL CLAIM SIZE USED ENFORCEMENT STATE",
+		"pvc-2 worker-2 local - 1Gi - - orphan",
+		"pvc-3 worker-1 local shop/data 10Gi 512Mi strict -",
+		"pvc-1 worker-1 local - 1Gi 0 - node not connected")
+}
+
+// TestNoDriver: whoever may not open the socket, or finds none, is told what to look at.
+func TestNoDriver(t *testing.T) {
+	_, err := admin.Volumes(t.Context(), t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "admin.sock") || !strings.Contains(err.Error(), "is it running") {
+		t.Errorf("got %v", err)
+	}
+}
