@@ -3,6 +3,7 @@ package sanity_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -80,9 +81,12 @@ func startNode(t *testing.T, binary, filesystem, node string) *instance {
 		}
 	})
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
-		func(context.Context) (bool, error) {
-			_, missing := os.Stat(d.socket)
-			return missing == nil, d.Running()
+		func(ctx context.Context) (bool, error) {
+			conn, refused := new(net.Dialer).DialContext(ctx, "unix", d.socket) // its file is there before it listens
+			if refused == nil {
+				return true, conn.Close()
+			}
+			return false, d.Running()
 		})
 	if err != nil {
 		t.Fatalf("the driver on %s does not serve at %s: %v\n%s", filesystem, d.socket, err, d.Log())

@@ -363,7 +363,8 @@ func TestEnforceEndsWithItsClient(t *testing.T) {
 		return ctx.Err()
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
-	err := admin.Enforce(ctx, client.stateDir, &wire.EnforceRequest{Ids: []string{"a", "b"}}, func(*wire.Progress) { cancel() })
+	both := &wire.EnforceRequest{Ids: []string{"a", "b"}}
+	err := admin.Enforce(ctx, client.stateDir, both, func(*wire.Progress) { cancel() })
 	says(t, err, "ended early", "run the command again")
 	if id := <-ended; id != "a" {
 		t.Errorf("worked on %s", id)

@@ -21,7 +21,7 @@ import (
 
 // addTunnel adds the connection to the controller, on which that calls the node's controller service, and does what
 // administrators ask it to do here.
-func (d *driver) addTunnel(services interface{ RegisterController(r grpc.ServiceRegistrar) }, admin rpc.Services) error {
+func (d *driver) addTunnel(services interface{ RegisterController(r grpc.ServiceRegistrar) }, own rpc.Services) error {
 	if d.controller == "" {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (d *driver) addTunnel(services interface{ RegisterController(r grpc.Service
 		Server: func(options ...grpc.ServerOption) *grpc.Server {
 			server := d.calls.Server(options...)
 			services.RegisterController(server)
-			admin.Register(server)
+			own.Register(server)
 			return server
 		},
 		Metrics: d.registry, Log: d.log,

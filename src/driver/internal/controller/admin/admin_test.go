@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,7 +90,7 @@ func TestVolumes(t *testing.T) {
 		for err == nil {
 			var v *wire.ListedVolume
 			if v, err = stream.Recv(); err == nil {
-				ids = append(ids, v.GetNode()+" "+v.GetVolume().GetId()+" "+v.GetPv()+v.GetState())
+				ids = append(ids, v.GetNode()+" "+v.GetVolume().GetId()+", "+v.GetPv()+v.GetState())
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -98,7 +99,7 @@ func TestVolumes(t *testing.T) {
 		return ids, err
 	}
 	got, err := list()
-	if diff := cmp.Diff([]string{"worker-1 pvc-1 ", "worker-1 pvc-3 pvc-3", "worker-2 pvc-2 orphan"}, got); err != nil ||
+	if diff := cmp.Diff([]string{"worker-1 pvc-1, ", "worker-1 pvc-3, pvc-3", "worker-2 pvc-2, orphan"}, got); err != nil ||
 		diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}
@@ -150,18 +151,18 @@ func TestANodeDoesIt(t *testing.T) {
 	}}
 	client := c.client(t)
 	enforce := func(node, pool string, ids ...string) string {
-		said := ""
+		var said strings.Builder
 		stream, err := client.Enforce(t.Context(), &wire.EnforceRequest{Node: node, Pool: pool, Ids: ids})
 		for err == nil {
 			var p *wire.Progress
 			if p, err = stream.Recv(); err == nil {
-				said += p.GetId() + " "
+				said.WriteString(p.GetId() + " ")
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return said
+			return said.String()
 		}
-		return said + err.Error()
+		return said.String() + err.Error()
 	}
 	word := func(answer string, err error) string {
 		if err != nil {
