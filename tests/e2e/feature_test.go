@@ -274,7 +274,7 @@ func (s *scene) deploy(name string, changes map[string]string) {
 		}
 		manifest = strings.ReplaceAll(manifest, old, with)
 	}
-	manifest = strings.ReplaceAll(manifest, "image: "+repository+"provisioner:", "image: "+s.image("provisioner")+" #")
+	manifest = strings.ReplaceAll(manifest, "image: "+repository+"legacyprovisioner:", "image: "+s.image("legacyprovisioner")+" #")
 	s.removeWhenDone(manifest)
 	s.apply(manifest)
 }

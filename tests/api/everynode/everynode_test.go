@@ -72,7 +72,7 @@ func TestEveryNode(t *testing.T) {
 	if err != nil {
 		t.Fatalf("helm install: %v\n%s", err, out)
 	}
-	w.manager = s.Build(t, "./src/provisioner")
+	w.manager = s.Build(t, "./src/legacyprovisioner")
 	w.startProvisioner(t)
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
 		w.join(t, node)

@@ -70,7 +70,7 @@ func TestLegacyProvisioner(t *testing.T) {
 // startProvisioners runs the binary once for each node, as the DaemonSet's pods would.
 func (w *world) startProvisioners(t *testing.T) {
 	t.Helper()
-	binary := w.Build(t, "./src/provisioner")
+	binary := w.Build(t, "./src/legacyprovisioner")
 	set := harness.Get(t, w.Server, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: harness.Namespace, Name: harness.Release + "-hostpath-provisioner-legacy",
 	}})

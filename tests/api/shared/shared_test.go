@@ -137,8 +137,8 @@ func (w *world) buildForAll(t *testing.T) string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(dir, "provisioner")
-	if err := os.Rename(w.Build(t, "./src/provisioner"), binary); err != nil {
+	binary := filepath.Join(dir, "legacyprovisioner")
+	if err := os.Rename(w.Build(t, "./src/legacyprovisioner"), binary); err != nil {
 		t.Fatal(err)
 	}
 	return binary

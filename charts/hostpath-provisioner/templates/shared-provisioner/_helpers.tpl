@@ -17,7 +17,7 @@
 {{- printf "shared-%s" (regexReplaceAll "[^a-z0-9]+" (lower .name) "-" | trimAll "-" | trunc 40 | trimSuffix "-") -}}
 {{- end -}}
 
-{{/* The Lease of an instance, as src/provisioner/internal/app/lead.go names it. Takes the instance. */}}
+{{/* The Lease of an instance, as src/legacyprovisioner/internal/app/lead.go names it. Takes the instance. */}}
 {{- define "hostpath-provisioner.shared.lease" -}}
 {{- $id := default "torchbox.com/hostpath" .id -}}
 {{- $name := ternary .name (printf "%s-%s" .name $id) (eq $id "torchbox.com/hostpath") -}}
