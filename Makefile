@@ -19,7 +19,7 @@ ROOT := github.com/hostpath-provisioner/hostpath-provisioner
 DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/internal/pool driver/internal/volume \
   driver/internal/guard driver/internal/quota internal/kernel/bindmount internal/kernel/btrfs internal/kernel/mounts \
   internal/kernel/projectquota mounter/internal/app mounter/internal/claim legacyprovisioner/internal/app \
-  legacyprovisioner/internal/everynode/manager legacyprovisioner/internal/hostpath legacyprovisioner/internal/shared)
+  legacyprovisioner/internal/everynode/manager legacyprovisioner/internal/hostpath legacyprovisioner/internal/networkfs)
 no_devices = grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))
 # What serves many at a time on nodes and in the controller. The operator's races are looked for at night: with what it
 # imports, the race detector compiles for minutes.

@@ -18,7 +18,7 @@ import (
 // modes are the values of --mode.
 func modes() map[string]mode {
 	return map[string]mode{
-		modeNode: nodeMode(), modeShared: sharedMode(), modeEveryNode: everyNodeMode(),
+		modeNode: nodeMode(), modeNetworkFS: networkFSMode(), modeEveryNode: everyNodeMode(),
 		modeEveryNodeManager: everyNodeManagerMode(),
 	}
 }

@@ -1,4 +1,4 @@
-package shared
+package networkfs
 
 import (
 	"context"
@@ -410,7 +410,7 @@ func TestAnAPIErrorIsNoVerdict(t *testing.T) {
 
 func TestNewRefusesWhatIsMissing(t *testing.T) {
 	if _, err := New(Config{}); err == nil ||
-		err.Error() != "provisioner of shared volumes: a field of its Config is missing" {
+		err.Error() != "provisioner for a network filesystem: a field of its Config is missing" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -28,23 +28,23 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
-func TestSharedOptions(t *testing.T) {
+func TestNetworkFSOptions(t *testing.T) {
 	yes, no := true, false
 	const torchbox = "torchbox.com/hostpath"
 	for name, test := range map[string]struct {
 		args string
 		http string
-		own  sharedOptions
+		own  networkFSOptions
 		// lease is its namespace and name.
 		lease string
 	}{
 		"as torchbox prints it": {
 			args: "-kubeconfig /root/.kube/config",
-			own:  sharedOptions{name: torchbox, id: torchbox, path: "/", guarded: guarded{requireMount: true}},
+			own:  networkFSOptions{name: torchbox, id: torchbox, path: "/", guarded: guarded{requireMount: true}},
 		},
 		"a proxy": {
 			args: "-master http://127.0.0.1:8001 -leader-election",
-			own: sharedOptions{
+			own: networkFSOptions{
 				name: torchbox, id: torchbox, path: "/", master: "http://127.0.0.1:8001",
 				guarded: guarded{requireMount: true}, election: &yes,
 			},
@@ -53,7 +53,7 @@ func TestSharedOptions(t *testing.T) {
 		"in a pod": {
 			args: "-host-mounts=/host/mountinfo -http-address=:9896",
 			http: ":9896",
-			own: sharedOptions{
+			own: networkFSOptions{
 				name: torchbox, id: torchbox, path: "/",
 				guarded: guarded{requireMount: true, hostMounts: "/host/mountinfo"},
 			},
@@ -61,14 +61,14 @@ func TestSharedOptions(t *testing.T) {
 		},
 		"one of several": {
 			args: "--name Example.com/big_nfs --id site-1 --path=/ceph --require-mount=false --leader-election-namespace storage",
-			own: sharedOptions{
+			own: networkFSOptions{
 				name: "Example.com/big_nfs", id: "site-1", path: "/ceph", electionNamespace: "storage",
 			},
 			lease: "storage/example.com-big-nfs-site-1",
 		},
 		"empty means the default": {
 			args: "-name= -id= -require-mount=false -leader-election=false",
-			own:  sharedOptions{name: torchbox, id: torchbox, path: "/", election: &no},
+			own:  networkFSOptions{name: torchbox, id: torchbox, path: "/", election: &no},
 		},
 	} {
 		args := append([]string{"-mode=shared"}, strings.Fields(test.args)...)
@@ -77,8 +77,8 @@ func TestSharedOptions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		own := got.own.(*sharedOptions)
-		if diff := cmp.Diff(&test.own, own, cmp.AllowUnexported(sharedOptions{}, guarded{})); diff != "" {
+		own := got.own.(*networkFSOptions)
+		if diff := cmp.Diff(&test.own, own, cmp.AllowUnexported(networkFSOptions{}, guarded{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		lease := ""
@@ -91,7 +91,7 @@ func TestSharedOptions(t *testing.T) {
 	}
 }
 
-func TestRefusedSharedStarts(t *testing.T) {
+func TestRefusedNetworkFSStarts(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -130,9 +130,9 @@ func TestRefusedSharedStarts(t *testing.T) {
 	}
 }
 
-// TestASharedVolumesLife runs everything but the API: a claim as torchbox prints it gets its volume on what is mounted,
+// TestALifeOnANetworkFilesystem runs everything but the API: a claim as torchbox prints it gets its volume on what is mounted,
 // and with the claim the volume goes. Needs root.
-func TestASharedVolumesLife(t *testing.T) {
+func TestALifeOnANetworkFilesystem(t *testing.T) {
 	storage, class := t.TempDir(), "cephfs"
 	mounttest.Tmpfs(t, storage, "")
 	cluster := fake.NewClientset(&storagev1.StorageClass{
@@ -140,7 +140,7 @@ func TestASharedVolumesLife(t *testing.T) {
 		Parameters: map[string]string{"pvDir": storage + "/pvs"},
 	})
 	yes := true
-	s := sharedOptions{
+	s := networkFSOptions{
 		name: names.SharedProvisioner, id: names.SharedProvisioner, path: storage,
 		guarded: guarded{requireMount: true}, election: &yes,
 	}

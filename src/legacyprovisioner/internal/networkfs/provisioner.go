@@ -1,7 +1,7 @@
-// Package shared makes directories on storage that all nodes have mounted at one path into PersistentVolumes with a
+// Package networkfs makes directories on storage that all nodes have mounted at one path into PersistentVolumes with a
 // hostPath source, and removes them again, as torchbox's hostpath-provisioner does. It is the part of the mode shared
 // that sig-storage-lib-external-provisioner calls.
-package shared
+package networkfs
 
 import (
 	"context"
@@ -54,7 +54,7 @@ var (
 // New returns a provisioner.
 func New(c Config) (*Provisioner, error) {
 	if c.Client == nil || c.Classes == nil || c.Volumes == nil || c.Name == "" || c.ID == "" || c.Log == nil {
-		return nil, errors.New("provisioner of shared volumes: a field of its Config is missing")
+		return nil, errors.New("provisioner for a network filesystem: a field of its Config is missing")
 	}
 	if !filepath.IsAbs(c.Path) || filepath.Clean(c.Path) != c.Path {
 		return nil, fmt.Errorf("path of the storage: %q: want a clean absolute path", c.Path)
