@@ -19,7 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/manager"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 const modeEveryNodeManager = "everyNodeManager"
@@ -118,7 +118,7 @@ func (m *everyNodeManagerOptions) run(
 
 // probes takes the address of the probes, and gives what answers there.
 func (m *everyNodeManagerOptions) probes(
-	ctx context.Context, o options, backend *manager.Manager, guard *volume.Guard,
+	ctx context.Context, o options, backend *manager.Manager, guard *hostpathpv.Guard,
 ) (func() error, error) {
 	if o.httpAddress == "" {
 		return func() error { <-ctx.Done(); return nil }, nil

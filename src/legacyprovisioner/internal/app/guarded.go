@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // guarded are the options about what has to be mounted.
@@ -32,7 +32,7 @@ func (g *guarded) rule(inPod bool) rule {
 }
 
 // current fails when the process has to start anew to see what the node has mounted at a path.
-func current(guard *volume.Guard, path string) error {
+func current(guard *hostpathpv.Guard, path string) error {
 	if guard == nil {
 		return nil
 	}
@@ -40,11 +40,11 @@ func current(guard *volume.Guard, path string) error {
 }
 
 // guard looks at mounts; nil where that is not wanted.
-func (g *guarded) guard() (*volume.Guard, error) {
+func (g *guarded) guard() (*hostpathpv.Guard, error) {
 	if !g.requireMount {
 		return nil, nil
 	}
-	guard := &volume.Guard{Host: cmp.Or(g.hostMounts, mounts.Self)}
+	guard := &hostpathpv.Guard{Host: cmp.Or(g.hostMounts, mounts.Self)}
 	if _, err := mounts.Read(guard.Host); err != nil {
 		return nil, fmt.Errorf("-host-mounts: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // ShouldDelete reports whether a PersistentVolume was made by this provisioner, or by kubeboost's.
@@ -38,7 +38,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 		return fmt.Errorf("%w; nothing is removed: remove the directory on every node by hand, then the finalizers of the "+
 			"PersistentVolume, and delete it", err)
 	}
-	pv, err := volume.Current(ctx, p.Client, pv)
+	pv, err := hostpathpv.Current(ctx, p.Client, pv)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/rounds"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // Config is what a Provisioner is made of; all fields are required.
@@ -84,7 +84,7 @@ func New(c Config) (*Provisioner, error) {
 // ShouldProvision leaves alone what a volume populator serves. (The library asks only about claims of classes that name
 // this provisioner.)
 func (p *Provisioner) ShouldProvision(_ context.Context, claim *corev1.PersistentVolumeClaim) bool {
-	return !volume.Populated(claim)
+	return !hostpathpv.Populated(claim)
 }
 
 // Provision has the directory of a claim made on every node whose manager is ready, and gives the PersistentVolume for
@@ -96,7 +96,7 @@ func (p *Provisioner) Provision(
 	if err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
-	if err := volume.Absent(ctx, p.Client, o.PVName); err != nil {
+	if err := hostpathpv.Absent(ctx, p.Client, o.PVName); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
 	f, err := p.fleet(ctx)
@@ -121,7 +121,7 @@ func (p *Provisioner) Provision(
 		p.Recorder.Eventf(o.PVC, corev1.EventTypeNormal, "NodesAway", "nodes without a manager that is ready make the "+
 			"directory when they have one, and pods wait for it there: %s", list(nodes(away)))
 	}
-	pv := volume.PersistentVolume(o, path, map[string]string{
+	pv := hostpathpv.PersistentVolume(o, path, map[string]string{
 		names.ProvisionedBy: p.Provisioner, names.EveryNodeIdentity(p.Provisioner): p.Provisioner,
 		names.ReusePolicy(p.Provisioner): policy,
 	})

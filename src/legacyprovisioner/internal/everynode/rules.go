@@ -10,7 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // Values of the annotation by which a class says who may have a retained volume, with its data, next. They count only
@@ -31,7 +31,7 @@ func supported(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClas
 		return "", fmt.Errorf("StorageClass %s has parameters (%s), and provisioner %s takes none; remove them from the "+
 			"class", class.Name, strings.Join(slices.Sorted(maps.Keys(class.Parameters)), ", "), provisioner)
 	}
-	if err := volume.Possible(claim, class); err != nil {
+	if err := hostpathpv.Possible(claim, class); err != nil {
 		return "", err
 	}
 	policy, said := class.Annotations[names.ReusePolicy(provisioner)]

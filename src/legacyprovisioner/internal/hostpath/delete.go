@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // volumes begins the name of each PersistentVolume that is made for a claim; the claim's UID follows.
@@ -37,15 +37,15 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if err != nil {
 		return err
 	}
-	if _, err := volume.Current(ctx, p.Client, pv); err != nil {
+	if _, err := hostpathpv.Current(ctx, p.Client, pv); err != nil {
 		return err
 	}
-	dir, err := p.open(name, volume.Condemned+pv.Name)
+	dir, err := p.open(name, hostpathpv.Condemned+pv.Name)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	if err := volume.RemoveDirectory(ctx, p.Log, dir, name, pv.Name); err != nil {
+	if err := hostpathpv.RemoveDirectory(ctx, p.Log, dir, name, pv.Name); err != nil {
 		return fmt.Errorf("remove the volume's directory on node %s: %w", p.Node, err)
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 func failing(err error) clienttesting.ReactionFunc {
@@ -323,7 +323,7 @@ func TestUnmounted(t *testing.T) {
 
 // TestRequireMount: a directory on the node's own disk is none.
 func TestRequireMount(t *testing.T) {
-	p, directory := provisioner(t, func(c *Config) { c.Guard = &volume.Guard{Host: mounts.Self} })
+	p, directory := provisioner(t, func(c *Config) { c.Guard = &hostpathpv.Guard{Host: mounts.Self} })
 	_, _, err := p.Provision(t.Context(), options(nil))
 	if !strings.Contains(message(err), directory+" is on the filesystem of the node's /") {
 		t.Errorf("error %v, want that nothing is mounted", err)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // maxName is what Linux takes as one name, in bytes.
@@ -29,15 +29,15 @@ func (p *Provisioner) directoryName(o controller.ProvisionOptions) string {
 
 // open opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them, or with
 // one of the given names.
-func (p *Provisioner) open(more ...string) (*volume.Directory, error) {
+func (p *Provisioner) open(more ...string) (*hostpathpv.Directory, error) {
 	all, err := p.Volumes.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	if err := volume.Apart(p.Directory, all); err != nil {
+	if err := hostpathpv.Apart(p.Directory, all); err != nil {
 		return nil, fmt.Errorf("the directory of the volumes on node %s: %w", p.Node, err)
 	}
-	dir, err := volume.Open(p.Directory)
+	dir, err := hostpathpv.Open(p.Directory)
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of the volumes on node %s: %w", p.Node, err)
 	}
@@ -55,14 +55,14 @@ func (p *Provisioner) open(more ...string) (*volume.Directory, error) {
 }
 
 // recognize refuses a directory that has none of the volumes which this node has: their disk is not mounted.
-func (p *Provisioner) recognize(dir *volume.Directory, all []*corev1.PersistentVolume, more ...string) error {
+func (p *Provisioner) recognize(dir *hostpathpv.Directory, all []*corev1.PersistentVolume, more ...string) error {
 	var kept []string
 	for _, pv := range all {
-		if p.isOwn(pv) && volume.Kept(pv, p.Directory) {
+		if p.isOwn(pv) && hostpathpv.Kept(pv, p.Directory) {
 			kept = append(kept, filepath.Base(pv.Spec.HostPath.Path))
 		}
 	}
-	return volume.Recognize(dir, kept, more...)
+	return hostpathpv.Recognize(dir, kept, more...)
 }
 
 // prepare makes the directory of a volume, if the filesystem could hold what is asked for, and
@@ -75,7 +75,7 @@ func (p *Provisioner) prepare(
 		return resource.Quantity{}, err
 	}
 	defer dir.Close()
-	volume.WarnOfOthers(ctx, p.Log, dir.File)
+	hostpathpv.WarnOfOthers(ctx, p.Log, dir.File)
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.File.Fd()), &st); err != nil {
 		return resource.Quantity{}, fmt.Errorf("ask for the size of the filesystem on node %s: %w", p.Node, err)
@@ -86,7 +86,7 @@ func (p *Provisioner) prepare(
 			"ask for less, or for a node with a larger one",
 			request.String(), p.Directory, p.Node, resource.NewQuantity(size, resource.BinarySI))
 	}
-	if err := volume.MakeDirectory(dir, name); err != nil {
+	if err := hostpathpv.MakeDirectory(dir, name); err != nil {
 		return resource.Quantity{}, fmt.Errorf("make the directory of the volume on node %s: %w", p.Node, err)
 	}
 	if whole := roundDown(size); p.WholeFilesystem && request.CmpInt64(whole) < 0 {

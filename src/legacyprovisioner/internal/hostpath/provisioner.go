@@ -20,8 +20,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/placement"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
 )
 
 // Config is what a Provisioner is made of; Client, Classes, Volumes, Node, Directory and Log are required.
@@ -36,7 +36,7 @@ type Config struct {
 	// NamingPrefix puts the claim's name before the directory's.
 	NamingPrefix bool
 	// Guard looks at the directory before anything is made or removed in it; nil takes any.
-	Guard *volume.Guard
+	Guard *hostpathpv.Guard
 	// WholeFilesystem makes a PersistentVolume say the size of the filesystem instead of what the claim asks for.
 	WholeFilesystem bool
 	Log             *slog.Logger
@@ -82,7 +82,7 @@ func (p *Provisioner) Provision(
 	if err := possible(o.PVC, o.StorageClass); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
-	if err := volume.Absent(ctx, p.Client, o.PVName); err != nil {
+	if err := hostpathpv.Absent(ctx, p.Client, o.PVName); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
 	hostname, err := p.hostname(ctx)
@@ -97,7 +97,7 @@ func (p *Provisioner) Provision(
 	path := filepath.Join(p.Directory, name)
 	p.Log.InfoContext(ctx, "the directory of a volume is ready",
 		logging.KeyPV, o.PVName, logging.KeyPath, path, logging.KeyClaim, o.PVC.Namespace+"/"+o.PVC.Name)
-	pv := volume.PersistentVolume(o, path, map[string]string{
+	pv := hostpathpv.PersistentVolume(o, path, map[string]string{
 		names.LegacyIdentity: names.LegacyProvisioner, names.ProvisionOnNode: p.Node,
 		names.ProvisionedBy: names.LegacyProvisioner,
 	})

@@ -10,7 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // possible refuses what a directory of one node cannot be. (Kubernetes binds a claim only to a volume that has all of
@@ -21,7 +21,7 @@ func possible(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass
 			"the CSI driver %s (with a dot) does",
 			class.Name, strings.Join(slices.Sorted(maps.Keys(class.Parameters)), ", "), names.LegacyProvisioner, names.Driver)
 	}
-	if err := volume.Possible(claim, class); err != nil {
+	if err := hostpathpv.Possible(claim, class); err != nil {
 		return err
 	}
 	for _, mode := range claim.Spec.AccessModes {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // ShouldDelete reports whether a PersistentVolume is this instance's: made under its name, by itself or by torchbox's
@@ -28,7 +28,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if err != nil {
 		return err
 	}
-	if _, err := volume.Current(ctx, p.Client, pv); err != nil {
+	if _, err := hostpathpv.Current(ctx, p.Client, pv); err != nil {
 		return err
 	}
 	dir, err := p.open(ctx, pvDir, false)
@@ -36,10 +36,10 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 		return err
 	}
 	defer dir.Close()
-	if err := p.recognize(dir, pvDir, pv.Name, volume.Condemned+pv.Name); err != nil {
+	if err := p.recognize(dir, pvDir, pv.Name, hostpathpv.Condemned+pv.Name); err != nil {
 		return err
 	}
-	if err := volume.RemoveDirectory(ctx, p.Log, dir, pv.Name, pv.Name); err != nil {
+	if err := hostpathpv.RemoveDirectory(ctx, p.Log, dir, pv.Name, pv.Name); err != nil {
 		return fmt.Errorf("remove the volume's directory: %w", err)
 	}
 	return nil

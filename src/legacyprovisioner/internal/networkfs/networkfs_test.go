@@ -26,7 +26,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 const (
@@ -64,7 +64,7 @@ func unmounted(t *testing.T) *scene {
 	s.Provisioner, err = New(Config{
 		Client: fake.NewClientset(), Classes: storagelisters.NewStorageClassLister(s.classes),
 		Volumes: corelisters.NewPersistentVolumeLister(s.volumes), Name: name, ID: name, Path: filepath.Dir(s.storage),
-		Guard: &volume.Guard{Host: mounts.Self}, Log: slog.New(slog.DiscardHandler),
+		Guard: &hostpathpv.Guard{Host: mounts.Self}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // Config is what a Provisioner is made of; all fields are required but Guard.
@@ -34,7 +34,7 @@ type Config struct {
 	// Path is where the storage, or a directory of it, is mounted: absolute and clean. All volumes lie there or below.
 	Path string
 	// Guard looks at each directory before anything is made or removed in it; nil takes any.
-	Guard *volume.Guard
+	Guard *hostpathpv.Guard
 	Log   *slog.Logger
 }
 
@@ -65,7 +65,7 @@ func New(c Config) (*Provisioner, error) {
 // ShouldProvision leaves alone what a volume populator serves. (The library asks only about claims of classes that name
 // this provisioner.)
 func (p *Provisioner) ShouldProvision(_ context.Context, claim *corev1.PersistentVolumeClaim) bool {
-	return !volume.Populated(claim)
+	return !hostpathpv.Populated(claim)
 }
 
 // Provision makes the directory of a claim, or takes the one that an earlier attempt has made, and gives the
@@ -82,10 +82,10 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	if err != nil {
 		return nil, err
 	}
-	if err := volume.Possible(o.PVC, o.StorageClass); err != nil {
+	if err := hostpathpv.Possible(o.PVC, o.StorageClass); err != nil {
 		return nil, err
 	}
-	if err := volume.Absent(ctx, p.Client, o.PVName); err != nil {
+	if err := hostpathpv.Absent(ctx, p.Client, o.PVName); err != nil {
 		return nil, err
 	}
 	dir, err := p.open(ctx, class.pvDir, true)
@@ -96,7 +96,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	if err := p.recognize(dir, class.pvDir, o.PVName); err != nil {
 		return nil, err
 	}
-	if err := volume.MakeDirectory(dir, o.PVName); err != nil {
+	if err := hostpathpv.MakeDirectory(dir, o.PVName); err != nil {
 		return nil, fmt.Errorf("make the directory of the volume: %w", err)
 	}
 	if class.cephFSQuota {
@@ -108,7 +108,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	path := filepath.Join(class.pvDir, o.PVName)
 	p.Log.InfoContext(ctx, "the directory of a volume is ready",
 		logging.KeyPV, o.PVName, logging.KeyPath, path, logging.KeyClaim, o.PVC.Namespace+"/"+o.PVC.Name)
-	pv := volume.PersistentVolume(o, path, map[string]string{
+	pv := hostpathpv.PersistentVolume(o, path, map[string]string{
 		names.ProvisionedBy: p.Name, names.SharedIdentity: p.ID, names.SharedDirectory: class.pvDir,
 	})
 	// A node without the storage refuses a pod, instead of giving it an empty directory of its own disk.
@@ -119,7 +119,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 
 // limit makes CephFS keep a directory to a size in bytes (https://docs.ceph.com/en/latest/cephfs/quota/). On failure
 // the directory goes again: nobody has it yet.
-func (p *Provisioner) limit(dir *volume.Directory, name string, size int64) error {
+func (p *Provisioner) limit(dir *hostpathpv.Directory, name string, size int64) error {
 	f, err := dir.Open(name)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/openat"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // directoryMode is that of a pvDir which is not there yet.
@@ -22,7 +22,7 @@ const directoryMode = 0o755
 
 // open opens the directory of a class below the instance's path, through no link: what is there may be others' to write
 // to. (Links above are the administrator's.) What is missing is made durably, if that is asked for.
-func (p *Provisioner) open(ctx context.Context, path string, create bool) (*volume.Directory, error) {
+func (p *Provisioner) open(ctx context.Context, path string, create bool) (*hostpathpv.Directory, error) {
 	rest, err := filepath.Rel(p.Path, path)
 	if err != nil || !filepath.IsLocal(rest) {
 		return nil, fmt.Errorf("%s is not in %s, the path of this instance (-path); nothing is made or removed there",
@@ -30,7 +30,7 @@ func (p *Provisioner) open(ctx context.Context, path string, create bool) (*volu
 	}
 	all, err := p.Volumes.List(labels.Everything())
 	if err == nil {
-		err = volume.Apart(path, all)
+		err = hostpathpv.Apart(path, all)
 	}
 	if err != nil {
 		return nil, err
@@ -47,13 +47,13 @@ func (p *Provisioner) open(ctx context.Context, path string, create bool) (*volu
 		}
 		_ = at.Close() // nothing was written through it
 		if at = next; create {
-			volume.WarnOfOthers(ctx, p.Log, at)
+			hostpathpv.WarnOfOthers(ctx, p.Log, at)
 		}
 	}
 	if err := p.check(at); err != nil {
 		return nil, err
 	}
-	return volume.OpenIn(at)
+	return hostpathpv.OpenIn(at)
 }
 
 // enter opens a name in a directory on the way to a path.
@@ -87,7 +87,7 @@ func (p *Provisioner) check(dir *os.File) error {
 
 // makeIn makes a directory durably, or takes the one that is there.
 func makeIn(at *os.File, name string) error {
-	dir, err := volume.OpenIn(at)
+	dir, err := hostpathpv.OpenIn(at)
 	if err != nil {
 		return err
 	}
@@ -99,16 +99,16 @@ func makeIn(at *os.File, name string) error {
 }
 
 // recognize refuses a directory that has none of the volumes which the cluster has in it.
-func (p *Provisioner) recognize(dir *volume.Directory, pvDir string, more ...string) error {
+func (p *Provisioner) recognize(dir *hostpathpv.Directory, pvDir string, more ...string) error {
 	all, err := p.Volumes.List(labels.Everything())
 	if err != nil {
 		return err
 	}
 	var kept []string
 	for _, pv := range all {
-		if pv.Annotations[names.ProvisionedBy] == p.Name && volume.Kept(pv, pvDir) {
+		if pv.Annotations[names.ProvisionedBy] == p.Name && hostpathpv.Kept(pv, pvDir) {
 			kept = append(kept, filepath.Base(pv.Spec.HostPath.Path))
 		}
 	}
-	return volume.Recognize(dir, kept, more...)
+	return hostpathpv.Recognize(dir, kept, more...)
 }

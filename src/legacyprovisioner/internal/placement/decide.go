@@ -7,7 +7,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // SelectedNode is the annotation in which the scheduler says where it wants the volume of a claim
@@ -40,7 +40,7 @@ const (
 // node; else only the selected one.
 func Decide(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) Action {
 	bound := claim.Spec.VolumeName != ""
-	if bound || claim.DeletionTimestamp != nil || volume.Populated(claim) || class.Provisioner != names.LegacyProvisioner {
+	if bound || claim.DeletionTimestamp != nil || hostpathpv.Populated(claim) || class.Provisioner != names.LegacyProvisioner {
 		return Ignore
 	}
 	wanted, selected := claim.Annotations[names.ProvisionOnNode], claim.Annotations[SelectedNode]

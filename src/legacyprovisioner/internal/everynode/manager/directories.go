@@ -18,7 +18,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // makeAsked makes the directory of a claim that has no PersistentVolume yet. When it has one, pods may use the
@@ -50,8 +50,8 @@ func (m *Manager) make(ctx context.Context, name string) error {
 		return err
 	}
 	defer dir.Close()
-	volume.WarnOfOthers(ctx, m.Log, dir.File)
-	return volume.MakeDirectory(dir, name)
+	hostpathpv.WarnOfOthers(ctx, m.Log, dir.File)
+	return hostpathpv.MakeDirectory(dir, name)
 }
 
 // removeAsked removes the directory of a PersistentVolume that asks for it, whatever the request says.
@@ -82,7 +82,7 @@ func (m *Manager) removeAsked(r *http.Request) error {
 		return err
 	}
 	defer dir.Close()
-	if err := volume.RemoveDirectory(r.Context(), m.Log, dir, name, pv.Name); err != nil {
+	if err := hostpathpv.RemoveDirectory(r.Context(), m.Log, dir, name, pv.Name); err != nil {
 		return err
 	}
 	return m.removed(r.Context(), name)
@@ -109,7 +109,7 @@ func (m *Manager) removable(pv *corev1.PersistentVolume, path string) error {
 		return fmt.Errorf("PersistentVolume %s is not one of provisioner %s", pv.Name, m.Provisioner)
 	case pv.Spec.HostPath.Path != path:
 		return fmt.Errorf("PersistentVolume %s is at %s, not at %s", pv.Name, pv.Spec.HostPath.Path, path)
-	case !volume.Removable(pv):
+	case !hostpathpv.Removable(pv):
 		return fmt.Errorf("PersistentVolume %s does not ask that this directory be removed: it is %s, with policy %s",
 			pv.Name, pv.Status.Phase, pv.Spec.PersistentVolumeReclaimPolicy)
 	}
@@ -182,7 +182,7 @@ func (m *Manager) keepOne(ctx context.Context, pv *corev1.PersistentVolume, name
 	if err != nil {
 		return fmt.Errorf("read the PersistentVolume: %w", err)
 	}
-	if err := volume.MakeDirectory(dir, name); err != nil {
+	if err := hostpathpv.MakeDirectory(dir, name); err != nil {
 		return err
 	}
 	m.Log.InfoContext(ctx, "made the directory of a volume that this node lacked", logging.KeyPV, pv.Name,
@@ -191,7 +191,7 @@ func (m *Manager) keepOne(ctx context.Context, pv *corev1.PersistentVolume, name
 }
 
 // present reports whether there is nothing to do about a directory.
-func present(dir *volume.Directory, name string, typed bool) (bool, error) {
+func present(dir *hostpathpv.Directory, name string, typed bool) (bool, error) {
 	info, err := dir.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -212,7 +212,7 @@ func typed(pv *corev1.PersistentVolume) bool {
 }
 
 // untouched reports whether a directory is as a container runtime makes it, and empty.
-func untouched(dir *volume.Directory, name string, info fs.FileInfo) bool {
+func untouched(dir *hostpathpv.Directory, name string, info fs.FileInfo) bool {
 	const runtimes fs.FileMode = 0o755
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Uid != 0 || stat.Gid != 0 || info.Mode() != fs.ModeDir|runtimes {

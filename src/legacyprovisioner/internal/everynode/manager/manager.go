@@ -28,7 +28,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/rounds"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/wire"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 const (
@@ -59,7 +59,7 @@ type Config struct {
 	// Account is the ServiceAccount of the provisioner. Nobody else is listened to.
 	Account string
 	// Guard looks at Base before anything is made or removed in it; nil takes any directory.
-	Guard *volume.Guard
+	Guard *hostpathpv.Guard
 	// Registry is the ConfigMap in which managers say by which certificate they are to be known.
 	Registry string
 	Recorder record.EventRecorder
@@ -157,15 +157,15 @@ func (m *Manager) Ready(context.Context) error {
 
 // open opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them where this
 // node has had any.
-func (m *Manager) open() (*volume.Directory, error) {
+func (m *Manager) open() (*hostpathpv.Directory, error) {
 	all, err := m.volumes.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	if err := volume.Apart(m.Base, all); err != nil {
+	if err := hostpathpv.Apart(m.Base, all); err != nil {
 		return nil, err
 	}
-	dir, err := volume.Open(m.Base)
+	dir, err := hostpathpv.Open(m.Base)
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of the volumes: %w", err)
 	}
@@ -183,12 +183,12 @@ func (m *Manager) open() (*volume.Directory, error) {
 }
 
 // recognize refuses a directory that lacks all volumes, on a node that has had some: the disk is not mounted.
-func (m *Manager) recognize(dir *volume.Directory, all []*corev1.PersistentVolume) error {
+func (m *Manager) recognize(dir *hostpathpv.Directory, all []*corev1.PersistentVolume) error {
 	if !m.used.Load() {
 		return nil
 	}
 	kept, going := m.directories(all)
-	if err := volume.Recognize(dir, kept, going...); err != nil {
+	if err := hostpathpv.Recognize(dir, kept, going...); err != nil {
 		return fmt.Errorf("%w; or, where its disk is new, make the directory of one by hand", err)
 	}
 	return nil
@@ -203,7 +203,7 @@ func (m *Manager) directories(all []*corev1.PersistentVolume) (kept, going []str
 		if name := filepath.Base(pv.Spec.HostPath.Path); wire.Wanted(pv) {
 			kept = append(kept, name)
 		} else {
-			going = append(going, name, volume.Condemned+pv.Name)
+			going = append(going, name, hostpathpv.Condemned+pv.Name)
 		}
 	}
 	return kept, going

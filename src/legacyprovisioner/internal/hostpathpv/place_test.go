@@ -1,4 +1,4 @@
-package volume_test
+package hostpathpv_test
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
 // TestWarnOfOthers where somebody else may exchange what is in a directory. Needs root.
@@ -29,12 +29,12 @@ func TestWarnOfOthers(t *testing.T) {
 		if err := os.Chown(dir, test.owner, 0); err != nil {
 			t.Fatalf("give a directory away (this test needs root): %v", err)
 		}
-		d, err := volume.Open(dir)
+		d, err := hostpathpv.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		volume.WarnOfOthers(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), d.File)
+		hostpathpv.WarnOfOthers(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), d.File)
 		if warned := log.Len() > 0; warned != test.warns {
 			t.Errorf("mode %v, owner %d: logged %q", test.mode, test.owner, log.String())
 		}

@@ -1,6 +1,6 @@
-// Package volume is what the modes of the legacy provisioner have in common: a directory, and the PersistentVolume with
-// a hostPath source that stands for it.
-package volume
+// Package hostpathpv is what the modes of the legacy provisioner have in common: a directory, and the PersistentVolume
+// with a hostPath source that stands for it.
+package hostpathpv
 
 import (
 	"context"
