@@ -27,7 +27,7 @@ import (
 
 func asPrinted(t *testing.T, w *world) {
 	claim := w.claim(t, "") // the class is the cluster's default
-	pv := w.bound(t, claim, names.SharedProvisioner)
+	pv := w.bound(t, claim, names.NetworkFSProvisioner)
 	if pv.Spec.StorageClassName != seeds ||
 		pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete ||
 		!slices.Equal(pv.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}) {
@@ -43,12 +43,12 @@ func waiting(t *testing.T, w *world) {
 	harness.Change(t, w.Server, claim, func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations = map[string]string{selectedNode: "any"}
 	})
-	w.deleted(t, claim, w.bound(t, claim, names.SharedProvisioner))
+	w.deleted(t, claim, w.bound(t, claim, names.NetworkFSProvisioner))
 }
 
 func retained(t *testing.T, w *world) {
 	claim := w.claim(t, retains)
-	pv := w.bound(t, claim, names.SharedProvisioner)
+	pv := w.bound(t, claim, names.NetworkFSProvisioner)
 	w.Delete(t, claim)
 	harness.Until(t, w.Server, "the volume is released", pv, func(v *corev1.PersistentVolume) error {
 		if v.Status.Phase != corev1.VolumeReleased {
@@ -75,7 +75,7 @@ func accessModes(t *testing.T, w *world) {
 		claim := claimOf(seeds)
 		claim.Spec.AccessModes = modes
 		w.Create(t, claim)
-		pv := w.bound(t, claim, names.SharedProvisioner)
+		pv := w.bound(t, claim, names.NetworkFSProvisioner)
 		if !slices.Equal(pv.Spec.AccessModes, modes) {
 			t.Errorf("access modes %v, want %v", pv.Spec.AccessModes, modes)
 		}
@@ -123,7 +123,7 @@ func takenOver(t *testing.T, w *world) {
 func foreign(t *testing.T, w *world) {
 	claim, pv := w.torchboxs(t, "pvc-of-another", "another")
 	ours := w.claim(t, seeds)
-	volume := w.bound(t, ours, names.SharedProvisioner)
+	volume := w.bound(t, ours, names.NetworkFSProvisioner)
 	w.Delete(t, claim)
 	w.Delete(t, ours)
 	w.Gone(t, volume)
@@ -179,7 +179,7 @@ func badInput(t *testing.T, w *world) {
 		},
 	} {
 		class := &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: names.SharedProvisioner, Parameters: test.parameters,
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: names.NetworkFSProvisioner, Parameters: test.parameters,
 			MountOptions: test.options,
 		}
 		w.Create(t, class)
@@ -198,7 +198,7 @@ func badInput(t *testing.T, w *world) {
 // unmounted: nothing is made on this machine's own disk, and nothing taken for deleted; what is mounted later is seen.
 func unmounted(t *testing.T, w *world) {
 	old := w.claim(t, seeds)
-	pv := w.bound(t, old, names.SharedProvisioner)
+	pv := w.bound(t, old, names.NetworkFSProvisioner)
 	write(t, pv.Spec.HostPath.Path, "file")
 	// As a node that loses its storage does; what is open on it goes on.
 	hidden := w.storage + "-hidden"
@@ -230,7 +230,7 @@ func unmounted(t *testing.T, w *world) {
 	if err := unix.Mount(hidden, w.storage, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	volume := w.bound(t, claim, names.SharedProvisioner)
+	volume := w.bound(t, claim, names.NetworkFSProvisioner)
 	w.Gone(t, pv)
 	w.deleted(t, claim, volume)
 }
@@ -238,7 +238,7 @@ func unmounted(t *testing.T, w *world) {
 // exchanged: mounted, but not what it was.
 func exchanged(t *testing.T, w *world) {
 	old := w.claim(t, seeds)
-	pv := w.bound(t, old, names.SharedProvisioner)
+	pv := w.bound(t, old, names.NetworkFSProvisioner)
 	if err := unix.Mount("none", w.storage, "tmpfs", 0, ""); err != nil { // over it
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func exchanged(t *testing.T, w *world) {
 	if err := unix.Unmount(w.storage, 0); err != nil {
 		t.Fatal(err)
 	}
-	volume := w.bound(t, claim, names.SharedProvisioner)
+	volume := w.bound(t, claim, names.NetworkFSProvisioner)
 	w.Delete(t, old)
 	w.Gone(t, pv)
 	w.deleted(t, claim, volume)
@@ -259,7 +259,7 @@ func exchanged(t *testing.T, w *world) {
 // on, although by then a pod had the directory made again.
 func killed(t *testing.T, w *world) {
 	claim := w.claim(t, seeds)
-	pv := w.bound(t, claim, names.SharedProvisioner)
+	pv := w.bound(t, claim, names.NetworkFSProvisioner)
 	path, half := pv.Spec.HostPath.Path, filepath.Join(w.pvDir, ".deleted-"+pv.Name)
 	write(t, path, "kept", "file")
 	write(t, path, "other", "file")
@@ -284,7 +284,7 @@ func killed(t *testing.T, w *world) {
 func two(t *testing.T, w *world) {
 	second := w.start()
 	claim := w.claim(t, seeds)
-	pv := w.bound(t, claim, names.SharedProvisioner)
+	pv := w.bound(t, claim, names.NetworkFSProvisioner)
 	if strings.Contains(second.Log(), "leading") {
 		t.Errorf("both lead:\n%s", second.Log())
 	}

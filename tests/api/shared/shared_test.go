@@ -97,7 +97,7 @@ func TestSharedProvisioner(t *testing.T) {
 // installChart installs the chart with an instance, and takes from its Deployment how to run it.
 func (w *world) installChart(t *testing.T) {
 	t.Helper()
-	instances := `[{"name":"` + names.SharedProvisioner + `","path":"` + w.storage + `","storageClasses":[` +
+	instances := `[{"name":"` + names.NetworkFSProvisioner + `","path":"` + w.storage + `","storageClasses":[` +
 		`{"name":"` + waits + `","pvDir":"` + w.pvDir + `","volumeBindingMode":"WaitForFirstConsumer"},` +
 		`{"name":"` + retains + `","pvDir":"` + w.pvDir + `","reclaimPolicy":"Retain"}]}]`
 	out, err := w.Helm(t).Run(t, helmcli.Values{JSON: map[string]string{
@@ -186,7 +186,7 @@ func (w *world) bound(t *testing.T, claim *corev1.PersistentVolumeClaim, name st
 		t.Errorf("affinity %+v, want none", pv.Spec.NodeAffinity)
 	case pv.Spec.Capacity.Storage().String() != "50Gi":
 		t.Errorf("capacity %s, want the 50Gi that were asked for", pv.Spec.Capacity.Storage())
-	case pv.Annotations[names.ProvisionedBy] != name || pv.Annotations[names.SharedIdentity] != names.SharedProvisioner:
+	case pv.Annotations[names.ProvisionedBy] != name || pv.Annotations[names.NetworkFSIdentity] != names.NetworkFSProvisioner:
 		t.Errorf("annotations %v", pv.Annotations)
 	}
 	info, err := os.Stat(path)

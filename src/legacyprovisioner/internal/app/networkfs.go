@@ -43,7 +43,7 @@ type networkFSOptions struct {
 }
 
 func (n *networkFSOptions) define(flags *flag.FlagSet, _ func(string) string) {
-	n.name, n.id = names.SharedProvisioner, names.SharedProvisioner
+	n.name, n.id = names.NetworkFSProvisioner, names.NetworkFSProvisioner
 	flags.Func("name", "the provisioner's name in StorageClasses (default "+n.name+")", unlessEmpty(&n.name))
 	flags.Func("id", "identity on its PersistentVolumes: only those that have it are deleted (default "+n.id+")",
 		unlessEmpty(&n.id))
@@ -66,7 +66,7 @@ func (n *networkFSOptions) rules(o options) []rule {
 	return []rule{
 		{
 			len(validation.IsQualifiedName(strings.ToLower(n.name))) > 0,
-			fmt.Sprintf("-name: %q: want a name such as %s", n.name, names.SharedProvisioner),
+			fmt.Sprintf("-name: %q: want a name such as %s", n.name, names.NetworkFSProvisioner),
 		},
 		{
 			!filepath.IsAbs(n.path) || filepath.Clean(n.path) != n.path,
@@ -134,7 +134,7 @@ func (n *networkFSOptions) lease(o options) *lease {
 		return nil
 	}
 	name := n.name
-	if n.id != names.SharedProvisioner {
+	if n.id != names.NetworkFSProvisioner {
 		name += "-" + n.id
 	}
 	return &lease{namespace: cmp.Or(n.electionNamespace, podNamespace(), metav1.NamespaceDefault), name: leaseName(name)}

@@ -136,12 +136,12 @@ func TestALifeOnANetworkFilesystem(t *testing.T) {
 	storage, class := t.TempDir(), "cephfs"
 	mounttest.Tmpfs(t, storage, "")
 	cluster := fake.NewClientset(&storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: names.SharedProvisioner,
+		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: names.NetworkFSProvisioner,
 		Parameters: map[string]string{"pvDir": storage + "/pvs"},
 	})
 	yes := true
 	s := networkFSOptions{
-		name: names.SharedProvisioner, id: names.SharedProvisioner, path: storage,
+		name: names.NetworkFSProvisioner, id: names.NetworkFSProvisioner, path: storage,
 		guarded: guarded{requireMount: true}, election: &yes,
 	}
 	p, err := s.build(t.Context(), options{kubeconfig: "some", httpAddress: "127.0.0.1:0"}, cluster,
@@ -161,7 +161,7 @@ func TestALifeOnANetworkFilesystem(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "testpvc", UID: "1234",
 			// As Kubernetes' own controller marks it.
-			Annotations: map[string]string{"volume.kubernetes.io/storage-provisioner": names.SharedProvisioner},
+			Annotations: map[string]string{"volume.kubernetes.io/storage-provisioner": names.NetworkFSProvisioner},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
@@ -178,7 +178,7 @@ func TestALifeOnANetworkFilesystem(t *testing.T) {
 	pv := next[*corev1.PersistentVolume](t, volumes, watch.Added)
 	path := filepath.Join(storage, "pvs", "pvc-1234")
 	if pv.Spec.HostPath.Path != path || pv.Spec.ClaimRef.UID != "1234" || pv.Spec.StorageClassName != class ||
-		pv.Annotations[names.ProvisionedBy] != names.SharedProvisioner {
+		pv.Annotations[names.ProvisionedBy] != names.NetworkFSProvisioner {
 		t.Errorf("PersistentVolume %+v", pv)
 	}
 	if err := os.WriteFile(filepath.Join(path, "file"), []byte("data"), 0o600); err != nil {

@@ -15,7 +15,7 @@ import (
 // ShouldDelete reports whether a PersistentVolume is this instance's: made under its name, by itself or by torchbox's
 // provisioner with the same identity.
 func (p *Provisioner) ShouldDelete(_ context.Context, pv *corev1.PersistentVolume) bool {
-	return pv.Annotations[names.ProvisionedBy] == p.Name && pv.Annotations[names.SharedIdentity] == p.ID
+	return pv.Annotations[names.ProvisionedBy] == p.Name && pv.Annotations[names.NetworkFSIdentity] == p.ID
 }
 
 // Delete removes the directory of a PersistentVolume. It may be repeated, whatever an earlier attempt has done; a
@@ -57,7 +57,7 @@ func (p *Provisioner) directoryOf(pv *corev1.PersistentVolume) (string, error) {
 		return "", fmt.Errorf("path %q is not a directory with the name of PersistentVolume %s; nothing is removed: remove "+
 			"the directory by hand and delete the PersistentVolume", path, pv.Name)
 	}
-	if pv.Annotations[names.SharedDirectory] == dir {
+	if pv.Annotations[names.NetworkFSDirectory] == dir {
 		return dir, nil
 	}
 	classes, err := p.Classes.List(labels.Everything())

@@ -109,7 +109,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	p.Log.InfoContext(ctx, "the directory of a volume is ready",
 		logging.KeyPV, o.PVName, logging.KeyPath, path, logging.KeyClaim, o.PVC.Namespace+"/"+o.PVC.Name)
 	pv := hostpathpv.PersistentVolume(o, path, map[string]string{
-		names.ProvisionedBy: p.Name, names.SharedIdentity: p.ID, names.SharedDirectory: class.pvDir,
+		names.ProvisionedBy: p.Name, names.NetworkFSIdentity: p.ID, names.NetworkFSDirectory: class.pvDir,
 	})
 	// A node without the storage refuses a pod, instead of giving it an empty directory of its own disk.
 	is := corev1.HostPathDirectory
