@@ -180,7 +180,7 @@ func TestOperatorRendersNothingOfTheDriver(t *testing.T) {
 	t.Parallel()
 	helm := helmsdk.Newest()
 	for name := range driverSides() {
-		shared, _ := sharedValues()
+		shared, _ := networkFSValues()
 		with := withOperator(shared, map[string]string{
 			"openshift": "true", "networkPolicies.enabled": "true", "legacyProvisioner.enabled": "true",
 			"legacyProvisioner.everyNode.enabled": "true",

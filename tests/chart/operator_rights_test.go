@@ -68,14 +68,14 @@ func driverSides() map[string]helmcli.Values {
 	everything := renderings()["everything"]
 	everything.JSON = map[string]string{
 		"extraObjects": "[]", "driver.reportPools": "true", "mounter.managed": "true", "legacyProvisioner.enabled": "true",
-		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
+		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 		"legacyProvisioner.everyNode.enabled": "true",
 	}
 	return map[string]helmcli.Values{
 		"everything": everything,
 		"default": {JSON: map[string]string{
 			"driver.reportPools": "true", "mounter.managed": "true", "legacyProvisioner.enabled": "true", "openshift": "true",
-			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
+			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 			"legacyProvisioner.everyNode.enabled": "true",
 			"networkPolicies.enabled":             "true",
 			"monitoring.serviceMonitor.enabled":   "true", "monitoring.prometheusRule.enabled": "true",
@@ -93,7 +93,7 @@ func TestOperatorMayDoWhatTheChartNeeds(t *testing.T) {
 	helm := helmsdk.Newest()
 	for name, values := range driverSides() {
 		// Its base has the same instances: their names are in its rights.
-		shared, _ := sharedValues()
+		shared, _ := networkFSValues()
 		shared.JSON["legacyProvisioner.everyNode.enabled"] = "true"
 		full := operator
 		with := withOperator(shared, nil)

@@ -48,7 +48,7 @@ func renderings() map[string]helmcli.Values {
 func legacyRenderings() map[string]helmcli.Values {
 	return map[string]helmcli.Values{
 		"legacy":     {Files: []string{"testdata/legacy.yaml"}},
-		"shared":     {Files: []string{"testdata/shared.yaml"}},
+		"shared":     {Files: []string{"testdata/networkfs.yaml"}},
 		"every node": {Files: []string{"testdata/everynode.yaml"}},
 	}
 }

@@ -93,14 +93,14 @@ func legacyPods(t *testing.T, values helmcli.Values) map[string]corev1.PodSpec {
 	t.Helper()
 	on := map[string]string{
 		"legacyProvisioner.enabled": "true", "legacyProvisioner.everyNode.enabled": "true",
-		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
+		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 	}
 	maps.Copy(on, values.JSON)
 	values.JSON = on
 	objects := legacyObjects(t, values)
 	return map[string]corev1.PodSpec{
 		"legacy":     helmcli.Find[*appsv1.DaemonSet](t, objects, "hpp-hostpath-provisioner-legacy").Spec.Template.Spec,
-		"shared":     helmcli.Find[*appsv1.Deployment](t, objects, sharedPlain).Spec.Template.Spec,
+		"shared":     helmcli.Find[*appsv1.Deployment](t, objects, networkFSPlain).Spec.Template.Spec,
 		"every node": helmcli.Find[*appsv1.Deployment](t, objects, everyNodePlain).Spec.Template.Spec,
 		"manager":    helmcli.Find[*appsv1.DaemonSet](t, objects, everyNodePlain+ofManagers).Spec.Template.Spec,
 	}

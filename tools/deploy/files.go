@@ -45,16 +45,17 @@ func files() []file {
 				"node.",
 			`[{"name":"hostpath-provisioner-immediate","volumeBindingMode":"Immediate"}]`),
 		{
-			name: "shared-provisioner.yaml",
+			name: "network-filesystem-provisioner.yaml",
 			title: "The provisioner of storage that all nodes have mounted, under torchbox's name. Its path, /ceph, is where " +
 				"the storage\n# is mounted on the nodes: change it in the Deployment.",
-			args: setJSON(sharedValues()),
+			args: setJSON(networkFSValues()),
 			keep: func(document string) bool {
 				return strings.Contains(document, "app.kubernetes.io/component: shared-") && kind(document) != "StorageClass"
 			},
 		},
-		class("storageclass-shared.yaml", "A class of shared-provisioner.yaml. pvDir is its path, or a directory below it.",
-			sharedValues()...),
+		class("storageclass-network-filesystem.yaml",
+			"A class of network-filesystem-provisioner.yaml. pvDir is its path, or a directory below it.",
+			networkFSValues()...),
 	}, everyNodeFiles()...)
 }
 
@@ -80,8 +81,8 @@ func everyNodeValues() []string {
 	return []string{"storageClasses=[]", "legacyProvisioner.everyNode.enabled=true"}
 }
 
-// sharedValues are one instance, as torchbox prints it, and no class but its own.
-func sharedValues() []string {
+// networkFSValues are one instance, as torchbox prints it, and no class but its own.
+func networkFSValues() []string {
 	return []string{
 		"storageClasses=[]", "legacyProvisioner.shared.enabled=true",
 		`legacyProvisioner.shared.instances=[{"name":"torchbox.com/hostpath","path":"/ceph",` +

@@ -17,45 +17,45 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
 
-// sharedInstances are those of one user of torchbox's, who has a class already.
-const sharedInstances = `[{"name":"torchbox.com/hostpath","path":"/ceph"}]`
+// networkFSInstances are those of one user of torchbox's, who has a class already.
+const networkFSInstances = `[{"name":"torchbox.com/hostpath","path":"/ceph"}]`
 
-// sharedValues enables the provisioners of shared storage with their defaults, and with every value that they have.
-func sharedValues() (plain, full helmcli.Values) {
+// networkFSValues enables the provisioners for network filesystems with their defaults, and with every value that they have.
+func networkFSValues() (plain, full helmcli.Values) {
 	return helmcli.Values{JSON: map[string]string{
-		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
-	}}, helmcli.Values{Files: []string{"testdata/shared.yaml"}}
+		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
+	}}, helmcli.Values{Files: []string{"testdata/networkfs.yaml"}}
 }
 
-// The names of an instance's objects: with the defaults, and in testdata/shared.yaml.
+// The names of an instance's objects: with the defaults, and in testdata/networkfs.yaml.
 const (
-	sharedPlain = "hpp-hostpath-provisioner-shared-torchbox-com-hostpath"
-	sharedFull  = "storage-driver-shared-torchbox-com-hostpath"
-	sharedOther = "storage-driver-shared-example-com-big-nfs"
+	networkFSPlain = "hpp-hostpath-provisioner-shared-torchbox-com-hostpath"
+	networkFSFull  = "storage-driver-shared-torchbox-com-hostpath"
+	networkFSOther = "storage-driver-shared-example-com-big-nfs"
 )
 
-// TestSharedRenderings: with each Helm the same, twice; beside the driver and never instead of it.
-func TestSharedRenderings(t *testing.T) {
+// TestNetworkFSRenderings: with each Helm the same, twice; beside the driver and never instead of it.
+func TestNetworkFSRenderings(t *testing.T) {
 	t.Parallel()
-	plain, full := sharedValues()
+	plain, full := networkFSValues()
 	addsOnly(t, plain, full,
 		"ClusterRole /hpp-hostpath-provisioner-shared", "ClusterRoleBinding /hpp-hostpath-provisioner-shared",
-		"Deployment storage/"+sharedPlain, "Role storage/hpp-hostpath-provisioner-shared",
+		"Deployment storage/"+networkFSPlain, "Role storage/hpp-hostpath-provisioner-shared",
 		"RoleBinding storage/hpp-hostpath-provisioner-shared", "ServiceAccount storage/hpp-hostpath-provisioner-shared")
 }
 
-// TestSharedIsLeftToTheOperator, which renders it from the same values.
-func TestSharedIsLeftToTheOperator(t *testing.T) {
+// TestNetworkFSIsLeftToTheOperator, which renders it from the same values.
+func TestNetworkFSIsLeftToTheOperator(t *testing.T) {
 	t.Parallel()
-	_, full := sharedValues()
+	_, full := networkFSValues()
 	leftToTheOperator(t, full, "shared")
 }
 
-// TestSharedPod sees the storage at its own path, what is mounted there later, and what is mounted on the node.
-func TestSharedPod(t *testing.T) {
+// TestNetworkFSPod sees the storage at its own path, what is mounted there later, and what is mounted on the node.
+func TestNetworkFSPod(t *testing.T) {
 	t.Parallel()
-	plain, _ := sharedValues()
-	deployment := helmcli.Find[*appsv1.Deployment](t, legacyObjects(t, plain), sharedPlain)
+	plain, _ := networkFSValues()
+	deployment := helmcli.Find[*appsv1.Deployment](t, legacyObjects(t, plain), networkFSPlain)
 	spec := deployment.Spec.Template.Spec
 	c := container(t, spec, "provisioner")
 	want := []string{
@@ -93,20 +93,20 @@ func TestSharedPod(t *testing.T) {
 	}
 }
 
-// TestSharedPodHasNoPrivileges: root with the two rights over files that deleting other people's needs.
-func TestSharedPodHasNoPrivileges(t *testing.T) {
+// TestNetworkFSPodHasNoPrivileges: root with the two rights over files that deleting other people's needs.
+func TestNetworkFSPodHasNoPrivileges(t *testing.T) {
 	t.Parallel()
-	plain, _ := sharedValues()
-	spec := helmcli.Find[*appsv1.Deployment](t, legacyObjects(t, plain), sharedPlain).Spec.Template.Spec
+	plain, _ := networkFSValues()
+	spec := helmcli.Find[*appsv1.Deployment](t, legacyObjects(t, plain), networkFSPlain).Spec.Template.Spec
 	rootWithoutPrivileges(t, spec, "provisioner")
 }
 
-// TestEverySharedValueReachesThePod: each value of testdata/shared.yaml is somewhere.
-func TestEverySharedValueReachesThePod(t *testing.T) {
+// TestEveryNetworkFSValueReachesThePod: each value of testdata/networkfs.yaml is somewhere.
+func TestEveryNetworkFSValueReachesThePod(t *testing.T) {
 	t.Parallel()
-	_, full := sharedValues()
+	_, full := networkFSValues()
 	objects := legacyObjects(t, full)
-	deployment := helmcli.Find[*appsv1.Deployment](t, objects, sharedFull)
+	deployment := helmcli.Find[*appsv1.Deployment](t, objects, networkFSFull)
 	account := helmcli.Find[*corev1.ServiceAccount](t, objects, "shared-account")
 	spec, meta := deployment.Spec.Template.Spec, deployment.Spec.Template.ObjectMeta
 	c := container(t, spec, "provisioner")
@@ -135,7 +135,7 @@ func TestEverySharedValueReachesThePod(t *testing.T) {
 	if c.Ports[0].ContainerPort != 19896 || *deployment.Spec.Replicas != 2 {
 		t.Errorf("port %d, %d replicas, want 19896 and 2", c.Ports[0].ContainerPort, *deployment.Spec.Replicas)
 	}
-	other := helmcli.Find[*appsv1.Deployment](t, objects, sharedOther)
+	other := helmcli.Find[*appsv1.Deployment](t, objects, networkFSOther)
 	if other.Spec.Selector.MatchLabels["app.kubernetes.io/component"] ==
 		deployment.Spec.Selector.MatchLabels["app.kubernetes.io/component"] {
 		t.Error("two Deployments select the same pods")
@@ -150,9 +150,9 @@ func TestEverySharedValueReachesThePod(t *testing.T) {
 	}
 }
 
-func TestSharedClasses(t *testing.T) {
+func TestNetworkFSClasses(t *testing.T) {
 	t.Parallel()
-	_, full := sharedValues()
+	_, full := networkFSValues()
 	objects := legacyObjects(t, full)
 	describe := func(name string) string {
 		c := helmcli.Find[*storagev1.StorageClass](t, objects, name)
@@ -167,10 +167,10 @@ func TestSharedClasses(t *testing.T) {
 	}
 }
 
-// TestSharedRights: exactly what the provisioner asks of the API.
-func TestSharedRights(t *testing.T) {
+// TestNetworkFSRights: exactly what the provisioner asks of the API.
+func TestNetworkFSRights(t *testing.T) {
 	t.Parallel()
-	_, full := sharedValues()
+	_, full := networkFSValues()
 	objects := legacyObjects(t, full)
 	got := map[string]string{}
 	for _, rule := range helmcli.Find[*rbacv1.ClusterRole](t, objects, "storage-driver-shared").Rules {
@@ -204,17 +204,17 @@ func TestSharedRights(t *testing.T) {
 	}
 }
 
-// TestSharedConstraints: what OpenShift lets the pods do is what they do, and one account may use it.
-func TestSharedConstraints(t *testing.T) {
+// TestNetworkFSConstraints: what OpenShift lets the pods do is what they do, and one account may use it.
+func TestNetworkFSConstraints(t *testing.T) {
 	t.Parallel()
-	_, full := sharedValues()
+	_, full := networkFSValues()
 	objects := legacyObjects(t, full)
 	scc := helmcli.Find[*securityv1.SecurityContextConstraints](t, objects, "storage-driver-shared")
 	if scc.AllowPrivilegedContainer || *scc.AllowPrivilegeEscalation || !scc.AllowHostDirVolumePlugin ||
 		scc.AllowHostNetwork || scc.AllowHostPID || len(scc.Users)+len(scc.Groups) > 0 {
 		t.Errorf("constraints %+v, want host paths and no privileges", scc)
 	}
-	added := container(t, helmcli.Find[*appsv1.Deployment](t, objects, sharedFull).Spec.Template.Spec, "provisioner").
+	added := container(t, helmcli.Find[*appsv1.Deployment](t, objects, networkFSFull).Spec.Template.Spec, "provisioner").
 		SecurityContext.Capabilities.Add
 	if diff := cmp.Diff(added, scc.AllowedCapabilities); diff != "" {
 		t.Errorf("capabilities that the container adds and that are allowed (-container +allowed):\n%s", diff)
@@ -229,11 +229,11 @@ func TestSharedConstraints(t *testing.T) {
 	}
 }
 
-func TestSharedNetworkPolicies(t *testing.T) {
+func TestNetworkFSNetworkPolicies(t *testing.T) {
 	t.Parallel()
-	_, full := sharedValues()
+	_, full := networkFSValues()
 	objects := legacyObjects(t, full)
-	for _, name := range []string{sharedFull, sharedOther} {
+	for _, name := range []string{networkFSFull, networkFSOther} {
 		policy := helmcli.Find[*networkingv1.NetworkPolicy](t, objects, name)
 		pods := helmcli.Find[*appsv1.Deployment](t, objects, name).Spec.Template.Labels
 		for key, value := range policy.Spec.PodSelector.MatchLabels {
@@ -252,7 +252,7 @@ func TestSharedNetworkPolicies(t *testing.T) {
 	}
 }
 
-func TestSharedRefusals(t *testing.T) {
+func TestNetworkFSRefusals(t *testing.T) {
 	t.Parallel()
 	instances := func(list string) map[string]string {
 		return map[string]string{
@@ -331,15 +331,15 @@ func TestSharedRefusals(t *testing.T) {
 	})
 }
 
-// TestSharedNotes name the instances and what has to be so on the nodes.
-func TestSharedNotes(t *testing.T) {
+// TestNetworkFSNotes name the instances and what has to be so on the nodes.
+func TestNetworkFSNotes(t *testing.T) {
 	t.Parallel()
-	_, full := sharedValues()
+	_, full := networkFSValues()
 	text := notes(t, full)
 	for _, want := range []string{
 		"\n  torchbox.com/hostpath: volumes in /ceph, only while the storage is mounted there\n",
 		"\n  example.com/Big_nfs: volumes in /mnt/big-nfs\n",
-		"\nkubectl --namespace storage rollout status deployment/" + sharedFull + "\n",
+		"\nkubectl --namespace storage rollout status deployment/" + networkFSFull + "\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("NOTES do not have %q:\n%s", want, text)

@@ -1,5 +1,5 @@
-{{/* What the provisioners of shared storage may do, as a list of rules. The operator's role holds them too. */}}
-{{- define "hostpath-provisioner.shared.clusterRules" -}}
+{{/* What the provisioners for network filesystems may do, as a list of rules. The operator's role holds them too. */}}
+{{- define "hostpath-provisioner.networkFilesystem.clusterRules" -}}
 - apiGroups: [""]
   resources: [persistentvolumes]
   verbs: [get, list, watch, create, delete]
@@ -15,7 +15,7 @@
 {{- end -}}
 
 {{/* In their own namespace: which pod of an instance works. */}}
-{{- define "hostpath-provisioner.shared.leaseRules" -}}
+{{- define "hostpath-provisioner.networkFilesystem.leaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
@@ -23,7 +23,7 @@
   resources: [leases]
   resourceNames:
     {{- range .Values.legacyProvisioner.shared.instances }}
-    - {{ include "hostpath-provisioner.shared.lease" . }}
+    - {{ include "hostpath-provisioner.networkFilesystem.lease" . }}
     {{- end }}
   verbs: [get, update]
 {{- end -}}

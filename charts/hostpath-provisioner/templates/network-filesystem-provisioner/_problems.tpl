@@ -1,5 +1,5 @@
 {{/* What is wrong with legacyProvisioner.shared, as a YAML list of sentences. */}}
-{{- define "hostpath-provisioner.problems.shared" -}}
+{{- define "hostpath-provisioner.problems.networkFilesystem" -}}
 {{- $root := . -}}
 {{- $problems := list -}}
 {{- if .Values.legacyProvisioner.shared.enabled -}}
@@ -22,7 +22,7 @@
 {{- if has .name (list "kubevirt.io/hostpath-provisioner" $root.Values.driver.name) -}}
 {{- $problems = append $problems (printf "%s: that is the name of another provisioner of this chart, and both would take each other's claims; choose another." $what) -}}
 {{- end -}}
-{{- $component := include "hostpath-provisioner.shared.component" . -}}
+{{- $component := include "hostpath-provisioner.networkFilesystem.component" . -}}
 {{- with get $components $component -}}
 {{- $problems = append $problems (printf "%s and %q: names must be unique, also where only letters and digits count; rename one." $what .) -}}
 {{- end -}}

@@ -1,7 +1,7 @@
-// Package shared tests the provisioner of storage that all nodes have mounted, against a real API server and the real
+// Package networkfs tests the provisioner of storage that all nodes have mounted, against a real API server and the real
 // claim binder: as the chart runs it, with the rights that the chart gives it, and out of the cluster. The storage is a
 // tmpfs. Needs root.
-package shared
+package networkfs
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func (w *world) start() *harness.Process {
 	return w.Run(w.top, w.binary, nil, w.args...)
 }
 
-func TestSharedProvisioner(t *testing.T) {
+func TestNetworkFSProvisioner(t *testing.T) {
 	w := &world{top: t, Server: harness.Start(t), storage: filepath.Join(t.TempDir(), "ceph")}
 	w.pvDir = w.storage + "/pvs"
 	if err := os.Mkdir(w.storage, 0o755); err != nil {
