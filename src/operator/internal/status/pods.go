@@ -112,12 +112,12 @@ func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 
 // tally is how a pool is on the nodes.
 type tally struct {
-	// hurdles are those of the nodes that have not been counted yet.
-	hurdles map[string]hurdle
-	asked   int
-	present int32
+	// blockers are those of the nodes that have not been counted yet.
+	blockers map[string]blocker
+	asked    int
+	present  int32
 	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Silent nodes have not said.
-	lacking map[hurdle][]string
+	lacking map[blocker][]string
 	silent  []string
 }
 
@@ -125,8 +125,8 @@ type tally struct {
 // and its mounter lack says more.
 func count(in Input, status *v1beta1.StoragePoolStatus) {
 	kind := corev1.PodConditionType(names.PoolCondition + status.Name)
-	found, general := hurdles(in, status.Name)
-	t := tally{hurdles: found, lacking: map[hurdle][]string{}}
+	found, general := blockers(in, status.Name)
+	t := tally{blockers: found, lacking: map[blocker][]string{}}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		if pod.DeletionTimestamp != nil || pod.Labels[componentLabel] != driverComponent {
@@ -135,7 +135,7 @@ func count(in Input, status *v1beta1.StoragePoolStatus) {
 		t.asked++
 		t.add(pod.Spec.NodeName, podCondition(pod, kind), in.Nodes)
 	}
-	for node, left := range t.hurdles {
+	for node, left := range t.blockers {
 		t.lacking[left] = append(t.lacking[left], node)
 	}
 	status.CurrentReady = t.present
@@ -148,20 +148,20 @@ func count(in Input, status *v1beta1.StoragePoolStatus) {
 
 // add counts a node whose driver has said this.
 func (t *tally) add(node string, said corev1.PodCondition, nodes []corev1.Node) {
-	found, hindered := t.hurdles[node]
-	delete(t.hurdles, node)
+	found, hindered := t.blockers[node]
+	delete(t.blockers, node)
 	switch {
 	case said.Type == "" && !hindered:
 		t.silent = append(t.silent, node)
 	case said.Reason == names.PoolNotSelected:
 	case said.Type != "" && !nodeReady(node, nodes):
-		t.lacking[hurdle{wrong: true}] = append(t.lacking[hurdle{wrong: true}], node)
+		t.lacking[blocker{wrong: true}] = append(t.lacking[blocker{wrong: true}], node)
 	case said.Status == corev1.ConditionTrue && said.Reason != names.PoolDegraded:
 		t.present++
 	case hindered:
 		t.lacking[found] = append(t.lacking[found], node)
 	default:
-		why := hurdle{said.Message, true}
+		why := blocker{said.Message, true}
 		t.lacking[why] = append(t.lacking[why], node)
 	}
 }
