@@ -195,7 +195,7 @@ func TestAVolumesLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-claims.ResultChan()
-	selected := next[*corev1.PersistentVolumeClaim](t, claims, watch.Modified)
+	selected := nextObject[*corev1.PersistentVolumeClaim](t, claims, watch.Modified)
 	if got := selected.Annotations["volume.kubernetes.io/selected-node"]; got != "here" {
 		t.Fatalf("selected node %q, want here", got)
 	}
@@ -206,7 +206,7 @@ func TestAVolumesLife(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	pv := next[*corev1.PersistentVolume](t, volumes, watch.Added)
+	pv := nextObject[*corev1.PersistentVolume](t, volumes, watch.Added)
 	path := filepath.Join(directory, "data-pvc-1234")
 	if pv.Spec.HostPath.Path != path || pv.Spec.ClaimRef.UID != "1234" || pv.Spec.StorageClassName != class {
 		t.Errorf("PersistentVolume with path %s, claim %s, class %s",
@@ -232,15 +232,15 @@ func release(t *testing.T, cluster kubernetes.Interface, volumes watch.Interface
 	if _, err := cluster.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	next[*corev1.PersistentVolume](t, volumes, watch.Modified)
-	next[*corev1.PersistentVolume](t, volumes, watch.Deleted)
+	nextObject[*corev1.PersistentVolume](t, volumes, watch.Modified)
+	nextObject[*corev1.PersistentVolume](t, volumes, watch.Deleted)
 	if _, err := os.Stat(pv.Spec.HostPath.Path); !os.IsNotExist(err) {
 		t.Errorf("the directory is left (%v)", err)
 	}
 }
 
-// next waits for the next change of an object.
-func next[T any](t *testing.T, changes watch.Interface, kind watch.EventType) T {
+// nextObject waits for the next change of an object.
+func nextObject[T any](t *testing.T, changes watch.Interface, kind watch.EventType) T {
 	t.Helper()
 	change := <-changes.ResultChan()
 	object, ok := change.Object.(T)
@@ -253,13 +253,13 @@ func next[T any](t *testing.T, changes watch.Interface, kind watch.EventType) T 
 // checkProbes reads what the running process serves.
 func checkProbes(t *testing.T, address, directory string) {
 	t.Helper()
-	if code, text := get(t, address+"/healthz"); code != http.StatusOK || text != "provisioner: ok\n" {
+	if code, text := getText(t, address+"/healthz"); code != http.StatusOK || text != "provisioner: ok\n" {
 		t.Errorf("/healthz: %d %s", code, text)
 	}
-	if code, text := get(t, address+"/readyz"); code != http.StatusOK || text != "provisioner: ok\nvolumes: ok\n" {
+	if code, text := getText(t, address+"/readyz"); code != http.StatusOK || text != "provisioner: ok\nvolumes: ok\n" {
 		t.Errorf("/readyz: %d %s", code, text)
 	}
-	if code, text := get(t, address+"/metrics"); code != http.StatusOK ||
+	if code, text := getText(t, address+"/metrics"); code != http.StatusOK ||
 		!strings.Contains(text, "\nhpp_legacy_build_info{") {
 		t.Errorf("/metrics: %d %s", code, text)
 	}
@@ -269,7 +269,7 @@ func checkProbes(t *testing.T, address, directory string) {
 	}
 	want := "provisioner: ok\nvolumes: open the directory of the volumes: open " + directory +
 		": no such file or directory\n"
-	if code, text := get(t, address+"/readyz"); code != http.StatusServiceUnavailable || text != want {
+	if code, text := getText(t, address+"/readyz"); code != http.StatusServiceUnavailable || text != want {
 		t.Errorf("/readyz without its directory: %d %s", code, text)
 	}
 	if err := os.Rename(away, directory); err != nil {
@@ -293,7 +293,7 @@ func checkMetrics(t *testing.T, handler http.Handler) {
 	}
 }
 
-func get(t *testing.T, url string) (int, string) {
+func getText(t *testing.T, url string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -187,7 +187,7 @@ func TestAVolumeOnEveryNode(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	pv := next[*corev1.PersistentVolume](t, volumes, watch.Added)
+	pv := nextObject[*corev1.PersistentVolume](t, volumes, watch.Added)
 	path := filepath.Join(base, "shop-data-pvc-1234")
 	if pv.Spec.HostPath.Path != path || len(pv.Finalizers) != 1 {
 		t.Errorf("PersistentVolume with path %s, finalizers %v", pv.Spec.HostPath.Path, pv.Finalizers)
@@ -195,15 +195,15 @@ func TestAVolumeOnEveryNode(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, "file"), []byte("data"), 0o600); err != nil {
 		t.Error(err)
 	}
-	if code, text := get(t, "http://"+p.listener.Addr().String()+"/readyz"); code != http.StatusOK {
+	if code, text := getText(t, "http://"+p.listener.Addr().String()+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz: %d %s", code, text)
 	}
 	pv.Status.Phase = corev1.VolumeReleased
 	if _, err := cluster.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	next[*corev1.PersistentVolume](t, volumes, watch.Modified)
-	next[*corev1.PersistentVolume](t, volumes, watch.Deleted)
+	nextObject[*corev1.PersistentVolume](t, volumes, watch.Modified)
+	nextObject[*corev1.PersistentVolume](t, volumes, watch.Deleted)
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("the directory is left (%v)", err)
 	}

@@ -49,9 +49,9 @@ func podNamespace() string {
 	return strings.TrimSpace(string(text))
 }
 
-// led works while this instance leads, until ctx ends. It gives the lead up after the work has ended, not before: the
+// runLed works while this instance leads, until ctx ends. It gives the lead up after the work has ended, not before: the
 // library's own election ends the process where it stands.
-func (p *provisioner) led(ctx context.Context, work func(context.Context)) error {
+func (p *provisioner) runLed(ctx context.Context, work func(context.Context)) error {
 	if p.lease == nil {
 		work(ctx)
 		return nil

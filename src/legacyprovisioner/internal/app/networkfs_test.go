@@ -175,7 +175,7 @@ func TestALifeOnANetworkFilesystem(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	pv := next[*corev1.PersistentVolume](t, volumes, watch.Added)
+	pv := nextObject[*corev1.PersistentVolume](t, volumes, watch.Added)
 	path := filepath.Join(storage, "pvs", "pvc-1234")
 	if pv.Spec.HostPath.Path != path || pv.Spec.ClaimRef.UID != "1234" || pv.Spec.StorageClassName != class ||
 		pv.Annotations[names.ProvisionedBy] != names.NetworkFSProvisioner {
@@ -185,7 +185,7 @@ func TestALifeOnANetworkFilesystem(t *testing.T) {
 		t.Error(err)
 	}
 	for _, probe := range []string{"/healthz", "/readyz"} {
-		if code, text := get(t, "http://"+p.listener.Addr().String()+probe); code != http.StatusOK {
+		if code, text := getText(t, "http://"+p.listener.Addr().String()+probe); code != http.StatusOK {
 			t.Errorf("%s: %d %s", probe, code, text)
 		}
 	}
@@ -215,7 +215,7 @@ func contend(ctx context.Context, cluster *fake.Clientset) *contender {
 		working: make(chan struct{}), ended: make(chan error, 1),
 	}
 	go func() {
-		c.ended <- c.led(ctx, func(ctx context.Context) {
+		c.ended <- c.runLed(ctx, func(ctx context.Context) {
 			close(c.working)
 			<-ctx.Done()
 			time.Sleep(time.Minute) // what is under way ends

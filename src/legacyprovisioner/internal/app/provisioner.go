@@ -155,7 +155,7 @@ func (p *provisioner) run(ctx context.Context) error {
 	if p.beside != nil {
 		besides.Go(func() { watched = p.beside(working); stop() })
 	}
-	lost := p.led(working, func(leading context.Context) { p.controller.Run(leading); p.workers.Wait() })
+	lost := p.runLed(working, func(leading context.Context) { p.controller.Run(leading); p.workers.Wait() })
 	stop()
 	besides.Wait()
 	p.informers.Shutdown()

@@ -9,7 +9,7 @@ import (
 
 // checks are those of /healthz and /readyz.
 func (p *provisioner) checks() (live health.Check, more []health.Check) {
-	live = health.Check{Name: "provisioner", Do: func(context.Context) error { return ask(p.live) }}
+	live = health.Check{Name: "provisioner", Do: func(context.Context) error { return runCheck(p.live) }}
 	return live, []health.Check{{Name: "volumes", Do: p.isReady}}
 }
 
@@ -21,10 +21,10 @@ func (p *provisioner) isReady(context.Context) error {
 	if !claims.HasSynced() || !volumes.HasSynced() || !classes.HasSynced() {
 		return errors.New("the claims, volumes and classes of the cluster are not read yet")
 	}
-	return ask(p.ready)
+	return runCheck(p.ready)
 }
 
-func ask(check func() error) error {
+func runCheck(check func() error) error {
 	if check == nil {
 		return nil
 	}

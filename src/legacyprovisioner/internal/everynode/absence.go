@@ -33,8 +33,8 @@ func (a *absences) lasted(node string, now time.Time) time.Duration {
 	return now.Sub(known.since)
 }
 
-// end is for a node that is there.
-func (a *absences) end(node string) {
+// endAbsence is for a node that is there.
+func (a *absences) endAbsence(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.all, node)

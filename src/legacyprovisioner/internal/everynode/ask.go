@@ -25,9 +25,9 @@ const (
 	maxMessage = 512
 )
 
-// ask has a manager do something about the directory of a volume. The token is shown only to who proves to be the
+// askManager has a manager do something about the directory of a volume. The token is shown only to who proves to be the
 // manager of that node, by the certificate that it has registered.
-func (p *Provisioner) ask(ctx context.Context, method string, m member, path, volume string) error {
+func (p *Provisioner) askManager(ctx context.Context, method string, m member, path, volume string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	fields := url.Values{wire.PathField: {path}, wire.VolumeField: {volume}}

@@ -54,7 +54,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 		}
 		left = slices.Collect(maps.Keys(f.members))
 	}
-	faults := each(f.choose(left), func(m member) error { return p.clean(ctx, pv, m) })
+	faults := forEachMember(f.choose(left), func(m member) error { return p.clean(ctx, pv, m) })
 	if len(faults) == 0 {
 		p.Log.InfoContext(ctx, "removed the directories of a deleted volume", logging.KeyPV, pv.Name,
 			logging.KeyPath, pv.Spec.HostPath.Path)
@@ -74,8 +74,8 @@ func (p *Provisioner) clean(ctx context.Context, pv *corev1.PersistentVolume, m 
 	case m.certificate == "":
 		return errors.New("its manager has not registered yet")
 	}
-	p.absences.end(m.node)
-	return p.ask(ctx, http.MethodDelete, m, pv.Spec.HostPath.Path, pv.Name)
+	p.absences.endAbsence(m.node)
+	return p.askManager(ctx, http.MethodDelete, m, pv.Spec.HostPath.Path, pv.Name)
 }
 
 // cleanWithout gives up a node that nobody expects back. A node that is down is waited for.
@@ -86,7 +86,7 @@ func (p *Provisioner) cleanWithout(ctx context.Context, pv *corev1.PersistentVol
 		p.givenUp(ctx, pv, m.node)
 		return nil
 	case err == nil:
-		p.absences.end(m.node)
+		p.absences.endAbsence(m.node)
 		return errors.New("its manager is not ready")
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("look for its Node object: %w", err)

@@ -24,7 +24,7 @@ import (
 // delete tries to delete the volume, and wants an error, whole ("" for none).
 func (w *world) delete(t *testing.T, what, want string) {
 	t.Helper()
-	if err := w.Delete(t.Context(), w.get(t)); message(err) != want {
+	if err := w.Delete(t.Context(), w.getVolume(t)); message(err) != want {
 		t.Errorf("%s: error\n%v\nwant\n%s", what, err, want)
 	}
 }
@@ -66,7 +66,7 @@ func TestDeleteWaits(t *testing.T) {
 	w.delete(t, "b is down and c fails", waiting+"2 of its nodes: node b: its manager is not ready; node c: its manager "+
 		"answers 500 Internal Server Error: the disk is full")
 	w.askedAre(t, "b is down and c fails", "a", "c")
-	if got := w.left(t); got != "claim-1:b,c" {
+	if got := w.waitsForNodes(t); got != "claim-1:b,c" {
 		t.Errorf("the PersistentVolume waits for %q", got)
 	}
 	w.managers["c"].answer(http.StatusOK)
@@ -74,7 +74,7 @@ func TestDeleteWaits(t *testing.T) {
 	w.delete(t, "b and a are down", waiting+"1 of its nodes: node b: its manager is not ready")
 	w.askedAre(t, "b and a are down", "c")
 	w.delete(t, "again", waiting+"1 of its nodes: node b: its manager is not ready")
-	if got := w.left(t); got != "claim-1:b" {
+	if got := w.waitsForNodes(t); got != "claim-1:b" {
 		t.Errorf("the PersistentVolume waits for %q", got)
 	}
 	w.pod(t, "b", "127.0.0.3", corev1.ConditionTrue)
@@ -92,14 +92,14 @@ func TestDeleteOfAVolumeThatWasBoundAgain(t *testing.T) {
 	w.down(t, "b")
 	w.delete(t, "b is down", waiting+"1 of its nodes: node b: its manager is not ready")
 	w.askedAre(t, "b is down", "a")
-	pv := w.get(t)
+	pv := w.getVolume(t)
 	pv.Spec.ClaimRef.UID = "claim-2"
 	if _, err := w.cluster.CoreV1().PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.delete(t, "another end", waiting+"1 of its nodes: node b: its manager is not ready")
 	w.askedAre(t, "another end", "a")
-	if got := w.left(t); got != "claim-2:b" {
+	if got := w.waitsForNodes(t); got != "claim-2:b" {
 		t.Errorf("the PersistentVolume waits for %q", got)
 	}
 }
@@ -111,7 +111,7 @@ func TestDeleteGivesUp(t *testing.T) {
 	w.leave(t, "b")
 	w.delete(t, "b is gone", waiting+"1 of its nodes: node b: it has no Node object; it is given up in 10m0s")
 	w.absences.all["b"] = absence{since: time.Now().Add(-9 * time.Minute), asked: time.Now()}
-	if err := w.Delete(t.Context(), w.get(t)); !strings.Contains(message(err), "it is given up in 1m0s") {
+	if err := w.Delete(t.Context(), w.getVolume(t)); !strings.Contains(message(err), "it is given up in 1m0s") {
 		t.Errorf("after 9 minutes: %v", err)
 	}
 	w.node(t, "b") // it returns, without its pod so far, and goes again
@@ -147,7 +147,7 @@ func TestAbsences(t *testing.T) {
 			t.Errorf("after %s: %s, want %s", test.after, got, test.want)
 		}
 	}
-	a.end("a")
+	a.endAbsence("a")
 	if got := a.lasted("a", now.Add(16*time.Minute)); got != 0 {
 		t.Errorf("after it was there: %s", got)
 	}
@@ -203,7 +203,7 @@ func TestDeleteTakesLong(t *testing.T) {
 	brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	want := waiting + "1 of its nodes: node a: its manager has not finished within 30s; it is asked to go on"
-	if err := w.Delete(brief, w.get(t)); message(err) != want {
+	if err := w.Delete(brief, w.getVolume(t)); message(err) != want {
 		t.Errorf("error\n%v\nwant\n%s", err, want)
 	}
 }
@@ -257,7 +257,7 @@ func TestDeleteWaitsForPods(t *testing.T) {
 	}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pv := w.get(t)
+	pv := w.getVolume(t)
 	delete(pv.Annotations, identity+"-waits-for")
 	if _, err := w.cluster.CoreV1().PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestOnlyItsOwn(t *testing.T) {
 		"provisioned by": func(pv *corev1.PersistentVolume) { pv.Annotations["pv.kubernetes.io/provisioned-by"] = "other" },
 		"no hostPath":    func(pv *corev1.PersistentVolume) { pv.Spec.HostPath = nil },
 	} {
-		pv := w.get(t)
+		pv := w.getVolume(t)
 		change(pv)
 		if w.ShouldDelete(t.Context(), pv) {
 			t.Errorf("%s: taken for one of its own", what)
@@ -297,7 +297,7 @@ func TestOnlyItsOwn(t *testing.T) {
 			t.Errorf("%s: error %v", what, err)
 		}
 	}
-	pv := w.get(t)
+	pv := w.getVolume(t)
 	pv.Spec.HostPath.Path = "/etc"
 	want := `path "/etc" is not directly in /var/kubernetes, where this provisioner's volumes are; nothing is removed: ` +
 		"remove the directory on every node by hand, then the finalizers of the PersistentVolume, and delete it"
@@ -315,7 +315,7 @@ func TestDeleteWithoutTheAPI(t *testing.T) {
 		w := start(t, "a", "b")
 		w.released(t)
 		w.down(t, "b")
-		pv := w.get(t)
+		pv := w.getVolume(t)
 		verb, resource, _ := strings.Cut(kind, " ")
 		fails := true
 		w.cluster.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -359,7 +359,7 @@ func TestDeleteLooksAgain(t *testing.T) {
 	ignored("gone", "the PersistentVolume is gone")
 	another := old.DeepCopy()
 	another.UID = "2"
-	w.put(t, another)
+	w.putVolume(t, another)
 	ignored("another of its name", "the PersistentVolume is not to be deleted any more")
 }
 
@@ -382,7 +382,7 @@ func TestReuse(t *testing.T) {
 		for !w.reuseNow(t) {
 			time.Sleep(time.Millisecond) // until the informer has it
 		}
-		now := w.get(t)
+		now := w.getVolume(t)
 		if diff := cmp.Diff(want, now.Spec.ClaimRef); diff != "" {
 			t.Errorf("%s: claim (-want +got):\n%s", policy, diff)
 		}

@@ -160,8 +160,8 @@ func nodes(members []member) []string {
 // together is how many managers are asked at the same time.
 const together = 32
 
-// each does something for all members, and gives the errors by node.
-func each(members []member, do func(member) error) map[string]error {
+// forEachMember does something for all members, and gives the errors by node.
+func forEachMember(members []member, do func(member) error) map[string]error {
 	faults := map[string]error{}
 	var mu sync.Mutex
 	var running sync.WaitGroup

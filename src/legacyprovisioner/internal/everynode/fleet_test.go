@@ -281,7 +281,7 @@ func options(change func(*controller.ProvisionOptions)) controller.ProvisionOpti
 func (w *world) released(t *testing.T) *corev1.PersistentVolume {
 	t.Helper()
 	claim := &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "claim-1", ResourceVersion: "5"}
-	return w.put(t, &corev1.PersistentVolume{
+	return w.putVolume(t, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: pvName, UID: "1", ResourceVersion: "7", Annotations: map[string]string{
 			names.ProvisionedBy: identity, identity + "-identity": identity,
 		}},
@@ -294,7 +294,7 @@ func (w *world) released(t *testing.T) *corev1.PersistentVolume {
 	})
 }
 
-func (w *world) put(t *testing.T, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+func (w *world) putVolume(t *testing.T, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	t.Helper()
 	made, err := w.cluster.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{})
 	if err != nil {
@@ -303,7 +303,7 @@ func (w *world) put(t *testing.T, pv *corev1.PersistentVolume) *corev1.Persisten
 	return made
 }
 
-func (w *world) get(t *testing.T) *corev1.PersistentVolume {
+func (w *world) getVolume(t *testing.T) *corev1.PersistentVolume {
 	t.Helper()
 	pv, err := w.cluster.CoreV1().PersistentVolumes().Get(t.Context(), pvName, metav1.GetOptions{})
 	if err != nil {
@@ -312,8 +312,8 @@ func (w *world) get(t *testing.T) *corev1.PersistentVolume {
 	return pv
 }
 
-// left is which nodes the PersistentVolume waits for.
-func (w *world) left(t *testing.T) string {
+// waitsForNodes is which nodes the PersistentVolume waits for.
+func (w *world) waitsForNodes(t *testing.T) string {
 	t.Helper()
-	return w.get(t).Annotations[identity+"-waits-for"]
+	return w.getVolume(t).Annotations[identity+"-waits-for"]
 }

@@ -109,7 +109,7 @@ func (p *Provisioner) Provision(
 			"DaemonSet %s/%s", p.Namespace, p.Managers)
 	}
 	path := wire.Path(p.Base, o.PVC, o.PVName)
-	faults := each(ready, func(m member) error { return p.ask(ctx, http.MethodPost, m, path, o.PVName) })
+	faults := forEachMember(ready, func(m member) error { return p.askManager(ctx, http.MethodPost, m, path, o.PVName) })
 	if len(faults) > 0 {
 		// Some have made it: were the claim deleted now, the library still asks until there is a PersistentVolume, and
 		// with that the directories go.
@@ -119,7 +119,7 @@ func (p *Provisioner) Provision(
 		logging.KeyClaim, o.PVC.Namespace+"/"+o.PVC.Name, logging.KeyCount, len(ready))
 	if len(away) > 0 {
 		p.Recorder.Eventf(o.PVC, corev1.EventTypeNormal, "NodesAway", "nodes without a manager that is ready make the "+
-			"directory when they have one, and pods wait for it there: %s", list(nodes(away)))
+			"directory when they have one, and pods wait for it there: %s", listNodes(nodes(away)))
 	}
 	pv := hostpathpv.PersistentVolume(o, path, map[string]string{
 		names.ProvisionedBy: p.Provisioner, names.EveryNodeIdentity(p.Provisioner): p.Provisioner,
@@ -134,8 +134,8 @@ func (p *Provisioner) Provision(
 // maxNamed is how many nodes a message names; all would not fit a large cluster.
 const maxNamed = 10
 
-// list names some nodes.
-func list(all []string) string {
+// listNodes names some nodes.
+func listNodes(all []string) string {
 	slices.Sort(all)
 	if len(all) > maxNamed {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxNamed], ", "), len(all)-maxNamed)

@@ -228,7 +228,7 @@ func TestManyNodes(t *testing.T) {
 		faults[node] = http.ErrServerClosed
 		all = append(all, node)
 	}
-	if got, want := list(all), "a, b, c, d, e, f, g, h, i, j and 2 more"; got != want {
+	if got, want := listNodes(all), "a, b, c, d, e, f, g, h, i, j and 2 more"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := message(summary(faults)); !strings.HasPrefix(got, "node a: http: Server closed; node b: ") ||

@@ -40,7 +40,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if _, err := hostpathpv.Current(ctx, p.Client, pv); err != nil {
 		return err
 	}
-	dir, err := p.open(name, hostpathpv.Condemned+pv.Name)
+	dir, err := p.openDirectory(name, hostpathpv.Condemned+pv.Name)
 	if err != nil {
 		return err
 	}

@@ -88,11 +88,11 @@ func TestDelete(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if diff := cmp.Diff([]string{"other-pvc-1"}, list(t, directory)); diff != "" {
+		if diff := cmp.Diff([]string{"other-pvc-1"}, listDirectory(t, directory)); diff != "" {
 			t.Errorf("%s: what is left (-want +got):\n%s", name, diff)
 		}
 		for _, kept := range []string{neighbour, outside} {
-			if diff := cmp.Diff([]string{"deep", "link"}, list(t, kept)); diff != "" {
+			if diff := cmp.Diff([]string{"deep", "link"}, listDirectory(t, kept)); diff != "" {
 				t.Errorf("%s: in %s (-want +got):\n%s", name, kept, diff)
 			}
 		}
@@ -113,7 +113,7 @@ func TestDeleteGoesOn(t *testing.T) {
 		if err := remove(t.Context(), p, persistentVolume(filepath.Join(directory, pvName))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if found := list(t, directory); len(found) > 0 {
+		if found := listDirectory(t, directory); len(found) > 0 {
 			t.Errorf("%s: %v is left", name, found)
 		}
 	}
@@ -130,13 +130,13 @@ func TestDeleteThatIsStopped(t *testing.T) {
 	if want := "remove the volume's directory on node here: context canceled"; message(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if diff := cmp.Diff([]string{".deleted-" + pvName}, list(t, directory)); diff != "" {
+	if diff := cmp.Diff([]string{".deleted-" + pvName}, listDirectory(t, directory)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 	if err := remove(t.Context(), p, pv); err != nil {
 		t.Error(err)
 	}
-	if found := list(t, directory); len(found) > 0 {
+	if found := listDirectory(t, directory); len(found) > 0 {
 		t.Errorf("%v is left", found)
 	}
 }
@@ -158,7 +158,7 @@ func TestDeleteStopsAtMounts(t *testing.T) {
 	if message(err) != want {
 		t.Errorf("error (-want +got):\n%s", cmp.Diff(want, message(err)))
 	}
-	if diff := cmp.Diff([]string{"deep", "link"}, list(t, filepath.Join(mounted, "data"))); diff != "" {
+	if diff := cmp.Diff([]string{"deep", "link"}, listDirectory(t, filepath.Join(mounted, "data"))); diff != "" {
 		t.Errorf("what is mounted (-want +got):\n%s", diff)
 	}
 	if err := unix.Unmount(mounted, 0); err != nil {
@@ -167,7 +167,7 @@ func TestDeleteStopsAtMounts(t *testing.T) {
 	if err := remove(t.Context(), p, pv); err != nil {
 		t.Error(err)
 	}
-	if found := list(t, directory); len(found) > 0 {
+	if found := listDirectory(t, directory); len(found) > 0 {
 		t.Errorf("%v is left", found)
 	}
 }
@@ -198,13 +198,13 @@ func TestDeleteRefuses(t *testing.T) {
 		for _, entry := range []string{"pvc-1", "x" + pvName, "deep/" + pvName, pvName + "-old", pvName} {
 			fill(t, filepath.Join(directory, entry), "/nowhere")
 		}
-		before := list(t, directory)
+		before := listDirectory(t, directory)
 		err := remove(t.Context(), p, persistentVolume(path))
 		want = strings.NewReplacer("PATH", path, "DIR", directory).Replace(want)
 		if message(err) != want {
 			t.Errorf("%s: error (-want +got):\n%s", path, cmp.Diff(want, message(err)))
 		}
-		if diff := cmp.Diff(before, list(t, directory)); diff != "" {
+		if diff := cmp.Diff(before, listDirectory(t, directory)); diff != "" {
 			t.Errorf("%s: something was removed (-before +after):\n%s", path, diff)
 		}
 	}
@@ -231,7 +231,7 @@ func TestDeleteOfALink(t *testing.T) {
 	if message(err) != want {
 		t.Errorf("error (-want +got):\n%s", cmp.Diff(want, message(err)))
 	}
-	if diff := cmp.Diff([]string{"deep", "link"}, list(t, outside)); diff != "" {
+	if diff := cmp.Diff([]string{"deep", "link"}, listDirectory(t, outside)); diff != "" {
 		t.Errorf("the link's target (-want +got):\n%s", diff)
 	}
 }
@@ -253,7 +253,7 @@ func TestDeleteOfAForgedName(t *testing.T) {
 			t.Errorf("error (-want +got):\n%s", cmp.Diff(want, message(err)))
 		}
 	}
-	if diff := cmp.Diff([]string{"csi", pvName}, list(t, directory)); diff != "" {
+	if diff := cmp.Diff([]string{"csi", pvName}, listDirectory(t, directory)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
@@ -271,7 +271,7 @@ func TestSavedMeanwhile(t *testing.T) {
 	if err := p.Delete(t.Context(), old); !errors.As(err, &ignored) {
 		t.Errorf("error %v, want one that the library ignores", err)
 	}
-	if diff := cmp.Diff([]string{pvName}, list(t, directory)); diff != "" {
+	if diff := cmp.Diff([]string{pvName}, listDirectory(t, directory)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
@@ -307,7 +307,7 @@ func TestUnmounted(t *testing.T) {
 	if message(err) != want {
 		t.Errorf("provision: error (-want +got):\n%s", cmp.Diff(want, message(err)))
 	}
-	if found := list(t, directory); len(found) > 0 {
+	if found := listDirectory(t, directory); len(found) > 0 {
 		t.Errorf("%v was made", found)
 	}
 	if err := unix.Mount(elsewhere, directory, "", unix.MS_MOVE, ""); err != nil {
@@ -316,7 +316,7 @@ func TestUnmounted(t *testing.T) {
 	if err := remove(t.Context(), p, going); err != nil {
 		t.Errorf("mounted again: %v", err)
 	}
-	if diff := cmp.Diff([]string{"pvc-1"}, list(t, directory)); diff != "" {
+	if diff := cmp.Diff([]string{"pvc-1"}, listDirectory(t, directory)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
@@ -328,7 +328,7 @@ func TestRequireMount(t *testing.T) {
 	if !strings.Contains(message(err), directory+" is on the filesystem of the node's /") {
 		t.Errorf("error %v, want that nothing is mounted", err)
 	}
-	if found := list(t, directory); len(found) > 0 {
+	if found := listDirectory(t, directory); len(found) > 0 {
 		t.Errorf("%v was made", found)
 	}
 }
@@ -349,7 +349,7 @@ func TestOnlyItsOwn(t *testing.T) {
 			" is not one of this provisioner's for node here" {
 			t.Errorf("error %v, want one that says so", err)
 		}
-		if found := list(t, directory); len(found) != 1 {
+		if found := listDirectory(t, directory); len(found) != 1 {
 			t.Errorf("with another %s there is %v, want it untouched", annotation, found)
 		}
 	}
@@ -377,7 +377,7 @@ func TestInAVolume(t *testing.T) {
 	if err := remove(t.Context(), p, persistentVolume(filepath.Join(directory, pvName))); message(err) != want {
 		t.Errorf("delete: error %v, want %s", err, want)
 	}
-	if diff := cmp.Diff([]string{pvName}, list(t, directory)); diff != "" {
+	if diff := cmp.Diff([]string{pvName}, listDirectory(t, directory)); diff != "" {
 		t.Errorf("what is there (-want +got):\n%s", diff)
 	}
 }

@@ -27,9 +27,9 @@ func (p *Provisioner) directoryName(o controller.ProvisionOptions) string {
 	return o.PVC.Name[:min(len(o.PVC.Name), room)] + "-" + o.PVName
 }
 
-// open opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them, or with
+// openDirectory opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them, or with
 // one of the given names.
-func (p *Provisioner) open(more ...string) (*hostpathpv.Directory, error) {
+func (p *Provisioner) openDirectory(more ...string) (*hostpathpv.Directory, error) {
 	all, err := p.Volumes.List(labels.Everything())
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (p *Provisioner) recognize(dir *hostpathpv.Directory, all []*corev1.Persist
 func (p *Provisioner) prepare(
 	ctx context.Context, name string, request resource.Quantity,
 ) (resource.Quantity, error) {
-	dir, err := p.open(name)
+	dir, err := p.openDirectory(name)
 	if err != nil {
 		return resource.Quantity{}, err
 	}

@@ -266,7 +266,7 @@ func TestProvisionRefuses(t *testing.T) {
 		if err == nil || err.Error() != test.want || state != controller.ProvisioningFinished {
 			t.Errorf("%s: state %s, error (-want +got):\n%s", name, state, cmp.Diff(test.want, message(err)))
 		}
-		if left := list(t, directory); len(left) > 0 {
+		if left := listDirectory(t, directory); len(left) > 0 {
 			t.Errorf("%s: %v was made", name, left)
 		}
 	}
@@ -279,7 +279,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-func list(t *testing.T, directory string) []string {
+func listDirectory(t *testing.T, directory string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(directory)
 	if err != nil {
@@ -382,7 +382,7 @@ func TestProvisionAsksTheCluster(t *testing.T) {
 		if message(err) != test.want || state != controller.ProvisioningFinished {
 			t.Errorf("%s: state %s; error (-want +got):\n%s", name, state, cmp.Diff(test.want, message(err)))
 		}
-		if left := list(t, directory); len(left) > 0 {
+		if left := listDirectory(t, directory); len(left) > 0 {
 			t.Errorf("%s: %v was made", name, left)
 		}
 	}
@@ -455,7 +455,7 @@ func TestAnAPIErrorIsNoVerdict(t *testing.T) {
 	if want := "look for PersistentVolume " + pvName + ": the API is away"; message(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if left := list(t, directory); len(left) > 0 {
+	if left := listDirectory(t, directory); len(left) > 0 {
 		t.Errorf("%v was made", left)
 	}
 }

@@ -71,16 +71,16 @@ func Apart(path string, all []*corev1.PersistentVolume) error {
 		return fmt.Errorf("%s is or lies in a directory that is named like a volume's (%s), %s", path, named, refused)
 	}
 	for _, pv := range all {
-		if has(pv, path) {
+		if containsPath(pv, path) {
 			return fmt.Errorf("%s is or lies in the directory of PersistentVolume %s, %s", path, pv.Name, refused)
 		}
 	}
 	return nil
 }
 
-// has reports whether a path is or lies in the directory of a PersistentVolume. (Whoever has one of the node's root has
+// containsPath reports whether a path is or lies in the directory of a PersistentVolume. (Whoever has one of the node's root has
 // the node.)
-func has(pv *corev1.PersistentVolume, path string) bool {
+func containsPath(pv *corev1.PersistentVolume, path string) bool {
 	directory := ""
 	switch source := pv.Spec.PersistentVolumeSource; {
 	case source.HostPath != nil:

@@ -31,7 +31,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if _, err := hostpathpv.Current(ctx, p.Client, pv); err != nil {
 		return err
 	}
-	dir, err := p.open(ctx, pvDir, false)
+	dir, err := p.openDirectory(ctx, pvDir, false)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	if err := hostpathpv.Absent(ctx, p.Client, o.PVName); err != nil {
 		return nil, err
 	}
-	dir, err := p.open(ctx, class.pvDir, true)
+	dir, err := p.openDirectory(ctx, class.pvDir, true)
 	if err != nil {
 		return nil, err
 	}

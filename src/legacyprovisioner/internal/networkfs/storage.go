@@ -20,9 +20,9 @@ import (
 // directoryMode is that of a pvDir which is not there yet.
 const directoryMode = 0o755
 
-// open opens the directory of a class below the instance's path, through no link: what is there may be others' to write
+// openDirectory opens the directory of a class below the instance's path, through no link: what is there may be others' to write
 // to. (Links above are the administrator's.) What is missing is made durably, if that is asked for.
-func (p *Provisioner) open(ctx context.Context, path string, create bool) (*hostpathpv.Directory, error) {
+func (p *Provisioner) openDirectory(ctx context.Context, path string, create bool) (*hostpathpv.Directory, error) {
 	rest, err := filepath.Rel(p.Path, path)
 	if err != nil || !filepath.IsLocal(rest) {
 		return nil, fmt.Errorf("%s is not in %s, the path of this instance (-path); nothing is made or removed there",

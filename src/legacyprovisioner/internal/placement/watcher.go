@@ -77,12 +77,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 		known bool,
 	) {
 		if !known {
-			w.seeClass(object)
+			w.enqueueClass(object)
 		}
 	}})
 	_, claimsErr := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    w.see,
-		UpdateFunc: func(_, now any) { w.see(now) },
+		AddFunc:    w.enqueueClaim,
+		UpdateFunc: func(_, now any) { w.enqueueClaim(now) },
 	})
 	if err := errors.Join(claimsErr, classesErr); err != nil {
 		return fmt.Errorf("watch claims: %w", err)
@@ -90,7 +90,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
-			for w.next(ctx) {
+			for w.workOnNext(ctx) {
 				continue
 			}
 		})
@@ -101,8 +101,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// see queues a claim with which there is something to do.
-func (w *Watcher) see(object any) {
+// enqueueClaim queues a claim with which there is something to do.
+func (w *Watcher) enqueueClaim(object any) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
 		return
@@ -117,7 +117,7 @@ func (w *Watcher) see(object any) {
 	}
 }
 
-func (w *Watcher) seeClass(object any) {
+func (w *Watcher) enqueueClass(object any) {
 	class, ok := object.(*storagev1.StorageClass)
 	if !ok {
 		return
@@ -128,7 +128,7 @@ func (w *Watcher) seeClass(object any) {
 	}
 	for _, claim := range claims {
 		if util.GetPersistentVolumeClaimClass(claim) == class.Name {
-			w.see(claim)
+			w.enqueueClaim(claim)
 		}
 	}
 }
@@ -142,14 +142,14 @@ func (w *Watcher) decide(claim *corev1.PersistentVolumeClaim) Action {
 	return Decide(claim, class, w.Node)
 }
 
-// next works on one claim; more is false when the queue has ended.
-func (w *Watcher) next(ctx context.Context) (more bool) {
+// workOnNext works on one claim; more is false when the queue has ended.
+func (w *Watcher) workOnNext(ctx context.Context) (more bool) {
 	name, ended := w.queue.Get()
 	if ended {
 		return false
 	}
 	defer w.queue.Done(name)
-	if err := w.act(ctx, name); err != nil && ctx.Err() == nil {
+	if err := w.actOnClaim(ctx, name); err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "cannot do what a claim needs; it is tried again",
 			logging.KeyClaim, name.String(), logging.KeyError, err)
 		w.queue.AddRateLimited(name)
@@ -159,8 +159,8 @@ func (w *Watcher) next(ctx context.Context) (more bool) {
 	return true
 }
 
-// act does what is to do about a claim now.
-func (w *Watcher) act(ctx context.Context, name cache.ObjectName) error {
+// actOnClaim does what is to do about a claim now.
+func (w *Watcher) actOnClaim(ctx context.Context, name cache.ObjectName) error {
 	claim, err := w.Informers.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(name.Namespace).Get(
 		name.Name,
 	)

@@ -34,7 +34,7 @@ func watch(t *testing.T, cluster *fake.Clientset, do func(t *testing.T)) {
 		factory.StartWithContext(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(ctx) }()
-		pass(time.Second) // until the informers have read everything
+		passTime(time.Second) // until the informers have read everything
 		do(t)
 		cancel()
 		if err := <-ended; err != nil {
@@ -44,8 +44,8 @@ func watch(t *testing.T, cluster *fake.Clientset, do func(t *testing.T)) {
 	})
 }
 
-// pass lets an interval go by and what it brings be done.
-func pass(interval time.Duration) {
+// passTime lets an interval go by and what it brings be done.
+func passTime(interval time.Duration) {
 	time.Sleep(interval)
 	synctest.Wait()
 }
@@ -104,7 +104,7 @@ func TestTheSchedulerMayBeFaster(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Minute)
+		passTime(time.Minute)
 		got := events(t, cluster)
 		if len(got) != 1 {
 			t.Fatalf("%d events, want one", len(got))
@@ -157,7 +157,7 @@ func TestNotices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := fake.NewClientset(test.objects...)
 			watch(t, cluster, func(t *testing.T) {
-				pass(time.Minute)
+				passTime(time.Minute)
 				got := events(t, cluster)
 				if len(got) != 1 {
 					t.Fatalf("%d events, want one", len(got))
@@ -183,7 +183,7 @@ func TestNotices(t *testing.T) {
 func TestOneEventForAllNodes(t *testing.T) {
 	cluster := fake.NewClientset(class(immediate), claim())
 	for range 2 {
-		watch(t, cluster, func(*testing.T) { pass(time.Minute) })
+		watch(t, cluster, func(*testing.T) { passTime(time.Minute) })
 	}
 	if got := events(t, cluster); len(got) != 1 {
 		t.Errorf("%d events, want one", len(got))
@@ -194,7 +194,7 @@ func TestOneEventForAllNodes(t *testing.T) {
 func TestOthersWaitBeforeTheyAsk(t *testing.T) {
 	cluster := fake.NewClientset(class(immediate), claim(provisionOnNode, "there"))
 	watch(t, cluster, func(t *testing.T) {
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		bound := claim(provisionOnNode, "there")
 		bound.Spec.VolumeName = "pvc-1234"
 		if _, err := cluster.CoreV1().PersistentVolumeClaims("shop").Update(
@@ -202,7 +202,7 @@ func TestOthersWaitBeforeTheyAsk(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Hour)
+		passTime(time.Hour)
 	})
 	for _, action := range cluster.Actions() {
 		if resource := action.GetResource().Resource; resource == "nodes" || resource == "events" {
@@ -214,7 +214,7 @@ func TestOthersWaitBeforeTheyAsk(t *testing.T) {
 func TestANodeThatExistsIsNoCauseForAnEvent(t *testing.T) {
 	cluster := fake.NewClientset(class(immediate), claim(provisionOnNode, "there"), node("there"))
 	watch(t, cluster, func(t *testing.T) {
-		pass(time.Minute)
+		passTime(time.Minute)
 		if got := events(t, cluster); len(got) != 0 {
 			t.Errorf("event %q, want none", got[0].Message)
 		}
@@ -254,7 +254,7 @@ func TestAnAPIThatFailsIsAskedAgain(t *testing.T) {
 		return false, nil, nil
 	})
 	watch(t, cluster, func(t *testing.T) {
-		pass(time.Hour)
+		passTime(time.Hour)
 		if got := events(t, cluster); len(got) != 1 {
 			t.Errorf("%d events, want one", len(got))
 		}

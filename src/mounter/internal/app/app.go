@@ -123,6 +123,6 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 		defer stop()
 		served <- server.Serve(ctx, listener)
 	}()
-	k.keep(ctx)
+	k.keepMounted(ctx)
 	return <-served
 }

@@ -71,7 +71,7 @@ func (n node) ensures(tb testing.TB, c *Claim, done bool) {
 	}
 	want := mounted(tb, filepath.Join(n.pod, "csi"))
 	for _, seen := range []string{n.host, n.other} {
-		if is := mounted(tb, filepath.Join(seen, "csi")); !same(is, want) {
+		if is := mounted(tb, filepath.Join(seen, "csi")); !sameMount(is, want) {
 			tb.Errorf("%s has %+v, the pod %+v", seen, is, want)
 		}
 	}

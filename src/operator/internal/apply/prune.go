@@ -22,9 +22,9 @@ func (a *Applier) Prune(
 	}
 	keep := map[reference]bool{}
 	for _, object := range rendered {
-		keep[refer(object)] = true
+		keep[referenceOf(object)] = true
 	}
-	return a.delete(ctx, owner, kinds, func(object *Object) bool { return keep[refer(object)] })
+	return a.delete(ctx, owner, kinds, func(object *Object) bool { return keep[referenceOf(object)] })
 }
 
 // Remove deletes what the owner has of the kinds, but for objects whose labels are to be spared; nil spares none.

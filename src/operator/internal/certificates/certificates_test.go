@@ -37,7 +37,7 @@ func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 	now := start()
 	c := newCluster(t, configuration(nil), empty())
-	c.put(t, step(t, nil, start().AddDate(-7, -6, 0)))
+	c.putSecret(t, step(t, nil, start().AddDate(-7, -6, 0)))
 	w := &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: func() time.Time { return now }}
 	k := &Keeper{options: options(certificates.SelfManaged), reader: c, now: func() time.Time { return now }}
 	reconciled(t, w)
@@ -67,7 +67,7 @@ func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 
 func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, c *cluster){
-		"Secret emptied":   func(t *testing.T, c *cluster) { c.put(t, nil) },
+		"Secret emptied":   func(t *testing.T, c *cluster) { c.putSecret(t, nil) },
 		"caBundle deleted": func(t *testing.T, c *cluster) { c.trust(t, nil) },
 		"caBundle of someone else": func(t *testing.T, c *cluster) {
 			c.trust(t, step(t, nil, start())[certificates.AuthoritiesKey])
@@ -125,7 +125,7 @@ func TestExistingSecret(t *testing.T) {
 	}
 	for range 2 { // The second one is another authority's.
 		data := step(t, nil, start())
-		c.put(t, data)
+		c.putSecret(t, data)
 		reconciled(t, w)
 		reconciled(t, k)
 		if err := k.Ready(nil); err != nil {
@@ -135,7 +135,7 @@ func TestExistingSecret(t *testing.T) {
 			t.Error("the administrator's Secret was written: " + diff)
 		}
 	}
-	c.put(t, map[string][]byte{certificates.AuthoritiesKey: []byte("no certificate")})
+	c.putSecret(t, map[string][]byte{certificates.AuthoritiesKey: []byte("no certificate")})
 	_, err := w.Reconcile(t.Context(), reconcile.Request{})
 	const want = "terminal error: the Secret hpp/operator-certificate: its ca.crt contains no valid certificate: " +
 		"it has to be the authority of its tls.crt"
@@ -268,7 +268,7 @@ func TestReady(t *testing.T) {
 			}
 			c := newCluster(t, objects...)
 			if test.data != nil {
-				c.put(t, test.data)
+				c.putSecret(t, test.data)
 			}
 			k := &Keeper{options: options(test.mode), reader: c, now: func() time.Time {
 				if test.at.IsZero() {
@@ -300,13 +300,13 @@ func TestRenewedSecretsAreServedWithoutARestart(t *testing.T) {
 	}
 	first, second := step(t, nil, start()), step(t, nil, start())
 	for _, data := range []map[string][]byte{first, second} {
-		c.put(t, data)
+		c.putSecret(t, data)
 		reconciled(t, k)
 		if got, err := shown(address); err != nil || !slices.Equal(got, pairOf(t, data).Certificate[0]) {
 			t.Errorf("another certificate is served (%v)", err)
 		}
 	}
-	c.put(t, map[string][]byte{corev1.TLSCertKey: []byte("x")})
+	c.putSecret(t, map[string][]byte{corev1.TLSCertKey: []byte("x")})
 	reconciled(t, k)
 	if got, err := shown(address); err != nil || !slices.Equal(got, pairOf(t, second).Certificate[0]) {
 		t.Errorf("the last good certificate is not served (%v)", err)
@@ -381,8 +381,8 @@ func empty() *corev1.Secret {
 	}}
 }
 
-// put is what somebody else writes into the Secret.
-func (c *cluster) put(t *testing.T, data map[string][]byte) {
+// putSecret is what somebody else writes into the Secret.
+func (c *cluster) putSecret(t *testing.T, data map[string][]byte) {
 	t.Helper()
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "operator-certificate"}, Data: data}
 	if err := c.Update(t.Context(), object); err != nil {

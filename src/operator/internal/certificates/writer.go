@@ -42,7 +42,7 @@ func (w *writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		if stepped {
 			continue
 		}
-		return w.wait(data)
+		return w.nextStep(data)
 	}
 }
 
@@ -105,8 +105,8 @@ func (w *writer) trust(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-// wait is until the next step, where the operator takes it.
-func (w *writer) wait(data map[string][]byte) (reconcile.Result, error) {
+// nextStep is until the next step, where the operator takes it.
+func (w *writer) nextStep(data map[string][]byte) (reconcile.Result, error) {
 	if w.options.Mode != certificates.SelfManaged {
 		return reconcile.Result{}, nil
 	}

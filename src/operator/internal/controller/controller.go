@@ -119,12 +119,12 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	resource := &hpp{}
 	if err := r.Client.Get(ctx, request.NamespacedName, resource); apierrors.IsNotFound(err) {
-		return r.idle(ctx)
+		return r.serveNobody(ctx)
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	if ready, wait, err := r.prepare(ctx, resource); err != nil || !ready {
-		return again(wait, err)
+		return requeueAfter(wait, err)
 	}
 	if refused, err := r.refuse(ctx, resource); refused || err != nil {
 		return reconcile.Result{}, err
@@ -135,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.claim(ctx, resource); err != nil {
 		return reconcile.Result{}, unlessBehind(err)
 	}
-	around, err := r.look(ctx)
+	around, err := r.readSurroundings(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -146,12 +146,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	done := r.serve(ctx, resource, deleting)
 	wait, reported := r.report(ctx, resource, deleting, done)
 	err = errors.Join(done.claims.Failed, done.applyErr, done.pruneErr, reported,
-		r.tidy(ctx, resource, deleting, done))
-	return again(sooner(deleting.wait, sooner(wait, whileKept(done.claims))), err)
+		r.tidyPredecessor(ctx, resource, deleting, done))
+	return requeueAfter(sooner(deleting.wait, sooner(wait, whileKept(done.claims))), err)
 }
 
-// again is when to come back: after an error the queue knows.
-func again(after time.Duration, err error) (reconcile.Result, error) {
+// requeueAfter is when to come back: after an error the queue knows.
+func requeueAfter(after time.Duration, err error) (reconcile.Result, error) {
 	if err != nil {
 		after = 0
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
-// idle is what there is to do without a resource: the first one is to find this version's definition, and no webhook
+// serveNobody is what there is to do without a resource: the first one is to find this version's definition, and no webhook
 // that nobody serves.
-func (r *Reconciler) idle(ctx context.Context) (reconcile.Result, error) {
+func (r *Reconciler) serveNobody(ctx context.Context) (reconcile.Result, error) {
 	if running, err := r.Predecessor.Running(ctx); err != nil || len(running) > 0 {
-		return again(r.TakeoverInterval, err)
+		return requeueAfter(r.TakeoverInterval, err)
 	}
 	if err := r.Predecessor.RemoveWebhook(ctx); err != nil {
 		return reconcile.Result{}, err

@@ -73,8 +73,8 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, changed bool, resource
 	return nil
 }
 
-// look reads what the gates and the status need.
-func (r *Reconciler) look(ctx context.Context) (surroundings, error) {
+// readSurroundings reads what the gates and the status need.
+func (r *Reconciler) readSurroundings(ctx context.Context) (surroundings, error) {
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes); err != nil {
 		return surroundings{}, fmt.Errorf("list nodes: %w", err)
@@ -144,7 +144,7 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 	}.Chain()
 	for _, gate := range chain {
 		if !gate.Open {
-			h.gate, h.wait = &gate, until(gate.Deadline, r.now())
+			h.gate, h.wait = &gate, timeUntil(gate.Deadline, r.now())
 			return h, nil
 		}
 		h.ending = true
@@ -154,7 +154,7 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 		}
 	}
 	h.over = true
-	return h, r.end(ctx, resource, chain)
+	return h, r.finishDeletion(ctx, resource, chain)
 }
 
 // divide tells mounters' pods apart: nested are those whose claims are volumes of our own driver.
@@ -203,9 +203,9 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 	return nil, nil
 }
 
-// end removes what is left of a resource whose gates are open, and lets it go. A cache that is behind still shows one
+// finishDeletion removes what is left of a resource whose gates are open, and lets it go. A cache that is behind still shows one
 // that has gone: what is there by now may belong to the next.
-func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate) error {
+func (r *Reconciler) finishDeletion(ctx context.Context, resource *hpp, chain []gates.Gate) error {
 	var there hpp
 	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(resource), &there); {
 	case apierrors.IsNotFound(err):

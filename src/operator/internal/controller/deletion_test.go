@@ -54,7 +54,7 @@ func TestEndOfWhatHasGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			live := &cluster{resource: there}
-			if err := live.reconciler(&recorded{}).end(t.Context(), resource, nil); err != nil || live.asked > 0 {
+			if err := live.reconciler(&recorded{}).finishDeletion(t.Context(), resource, nil); err != nil || live.asked > 0 {
 				t.Errorf("error %v, %d lists", err, live.asked)
 			}
 		})

@@ -22,7 +22,7 @@ const baseKey = "values.yaml"
 
 // input is what a rendering depends on, less the claims of pools.
 func (r *Reconciler) input(ctx context.Context, resource *hpp) (render.Input, error) {
-	base, err := r.base(ctx)
+	base, err := r.readBaseValues(ctx)
 	if err != nil {
 		return render.Input{}, err
 	}
@@ -39,7 +39,7 @@ func (r *Reconciler) input(ctx context.Context, resource *hpp) (render.Input, er
 	}, nil
 }
 
-func (r *Reconciler) base(ctx context.Context) ([]byte, error) {
+func (r *Reconciler) readBaseValues(ctx context.Context) ([]byte, error) {
 	config := &corev1.ConfigMap{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.BaseConfig}, config)
 	if apierrors.IsNotFound(err) {
@@ -91,7 +91,7 @@ func (r *Reconciler) follow(ctx context.Context) error {
 		if wanted == r.watched[name] {
 			continue
 		}
-		if err := r.turn(ctx, kind, wanted); err != nil {
+		if err := r.setWatch(ctx, kind, wanted); err != nil {
 			problems = append(problems, err) // and the next pass tries again
 			continue
 		}
@@ -100,8 +100,8 @@ func (r *Reconciler) follow(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// turn begins or ends to watch a kind.
-func (r *Reconciler) turn(ctx context.Context, kind schema.GroupVersionKind, watch bool) error {
+// setWatch begins or ends to watch a kind.
+func (r *Reconciler) setWatch(ctx context.Context, kind schema.GroupVersionKind, watch bool) error {
 	if watch {
 		return r.controller.Watch(r.source(kind))
 	}

@@ -57,11 +57,11 @@ func (r *Reconciler) report(ctx context.Context, resource *hpp, deleting deletio
 	}
 	fresh, events := status.Of(in)
 	r.measure(fresh)
-	return until(status.Deadline(in, fresh), in.Now), r.write(ctx, resource, fresh, events)
+	return timeUntil(status.Deadline(in, fresh), in.Now), r.write(ctx, resource, fresh, events)
 }
 
-// until is how long to wait for a deadline. A zero one never comes.
-func until(deadline, now time.Time) time.Duration {
+// timeUntil is how long to wait for a deadline. A zero one never comes.
+func timeUntil(deadline, now time.Time) time.Duration {
 	if deadline.IsZero() {
 		return 0
 	}

@@ -107,8 +107,8 @@ func (r *Reconciler) refused(ctx context.Context, resource *hpp, err error, unsa
 	}
 }
 
-// tidy removes what is left of kubevirt's once what takes its place is available.
-func (r *Reconciler) tidy(ctx context.Context, resource *hpp, deleting deletion, done work) error {
+// tidyPredecessor removes what is left of kubevirt's once what takes its place is available.
+func (r *Reconciler) tidyPredecessor(ctx context.Context, resource *hpp, deleting deletion, done work) error {
 	applied := deleting.gate == nil && done.renderErr == nil && done.applyErr == nil && len(done.outcome.Replacing) == 0
 	if !applied || r.measured != ready {
 		return nil

@@ -24,7 +24,7 @@ func (k *Keeper) established(ctx context.Context) error {
 	why := "it has no condition yet"
 	err := wait.PollUntilContextTimeout(ctx, establishInterval, establishPatience, true,
 		func(ctx context.Context) (done bool, err error) {
-			live, err := k.read(ctx)
+			live, err := k.readLive(ctx)
 			if err != nil {
 				return false, err
 			}

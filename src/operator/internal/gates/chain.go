@@ -93,7 +93,7 @@ func (d Deletion) Chain() []Gate {
 func (d Deletion) VolumesGone() Gate {
 	gate := Gate{Name: VolumesGone}
 	deadline := d.Since
-	live := matching(d.Volumes, func(volume Volume) bool { return !d.dead(&deadline, volume.Nodes...) })
+	live := matching(d.Volumes, func(volume Volume) bool { return !d.allDead(&deadline, volume.Nodes...) })
 	deadline = deadline.Add(DeadNodePatience)
 	switch {
 	case len(d.Volumes) == 0:
@@ -128,7 +128,7 @@ func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 		text := fmt.Sprintf("%s/%s on %s", pod.Namespace, pod.Name, orNone(pod.Spec.NodeName))
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		case pod.Spec.NodeName != "" && d.dead(&deadline, pod.Spec.NodeName):
+		case pod.Spec.NodeName != "" && d.allDead(&deadline, pod.Spec.NodeName):
 			dead = append(dead, text)
 		default:
 			live = append(live, text)
@@ -156,9 +156,9 @@ func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 	return gate
 }
 
-// dead reports whether none of the nodes can do anything, and then moves latest to when the last of them stopped.
+// allDead reports whether none of the nodes can do anything, and then moves latest to when the last of them stopped.
 // Without a node to name nobody is dead. A node without an object is gone since it is not known when.
-func (d Deletion) dead(latest *time.Time, wanted ...string) bool {
+func (d Deletion) allDead(latest *time.Time, wanted ...string) bool {
 	last := *latest
 	for i := range d.Nodes {
 		node := &d.Nodes[i]

@@ -40,7 +40,7 @@ func Volumes(pvs []corev1.PersistentVolume, driver, namespace string) []Volume {
 	var volumes []Volume
 	for i := range pvs {
 		pv := &pvs[i]
-		if kept(pv) {
+		if isRetained(pv) {
 			continue
 		}
 		volume := Volume{PV: pv.Name, Claim: claim(pv), Nodes: nodes(pv), OfPool: ofPool(pv, namespace)}
@@ -115,7 +115,7 @@ func matching(volumes []Volume, wanted func(Volume) bool) []Volume {
 	return slices.DeleteFunc(slices.Clone(volumes), func(volume Volume) bool { return !wanted(volume) })
 }
 
-func kept(pv *corev1.PersistentVolume) bool {
+func isRetained(pv *corev1.PersistentVolume) bool {
 	return pv.Status.Phase == corev1.VolumeReleased &&
 		pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }

@@ -87,7 +87,7 @@ type Problem struct{ Pool, Node, Text string }
 
 // Keep makes the claims that are missing. An error means that nothing is known.
 func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, error) {
-	known, err := k.list(ctx)
+	known, err := k.listClaims(ctx)
 	if err != nil {
 		return State{}, err
 	}
@@ -103,7 +103,7 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 	}
 	elsewhere := map[string]string{}
 	begun := func(pool string) bool {
-		return known.any(pool) ||
+		return known.hasClaim(pool) ||
 			slices.ContainsFunc(wanted, func(m Mount) bool { return m.Pool == pool && cluster.mounter(m) != nil })
 	}
 	if slices.ContainsFunc(wanted, func(m Mount) bool { return !begun(m.Pool) }) {
@@ -127,7 +127,7 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 	return state, nil
 }
 
-func (k *Keeper) list(ctx context.Context) (claims, error) {
+func (k *Keeper) listClaims(ctx context.Context) (claims, error) {
 	var list corev1.PersistentVolumeClaimList
 	err := k.cached.List(ctx, &list, client.InNamespace(k.namespace), client.HasLabels{names.PoolClaimLabel})
 	if err != nil {
@@ -169,10 +169,10 @@ type provision struct {
 // provide makes the claims of one pool. While they are in another namespace it makes none: the pool would be new, and
 // what is on its nodes would not be seen.
 func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
-	taken, away := map[string]string{}, k.away(p) // taken are nodes by claim
+	taken, away := map[string]string{}, k.describeElsewhere(p) // taken are nodes by claim
 	for _, mount := range p.mounts {
 		problem := Problem{Pool: mount.Pool, Node: mount.Node}
-		claim := p.known.of(mount.Pool, mount.Claim)
+		claim := p.known.findClaim(mount.Pool, mount.Claim)
 		other, twice := taken[mount.Claim]
 		switch {
 		case twice:
@@ -197,8 +197,8 @@ func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
 	}
 }
 
-// away says that claims of the pool are in another namespace, "" if none is.
-func (k *Keeper) away(p provision) string {
+// describeElsewhere says that claims of the pool are in another namespace, "" if none is.
+func (k *Keeper) describeElsewhere(p provision) string {
 	for _, mount := range p.mounts {
 		if at, found := p.elsewhere[mount.Claim]; found {
 			return fmt.Sprintf("its claim %s is in the namespace %s, as kubevirt's operator made it, and a pod can use only "+

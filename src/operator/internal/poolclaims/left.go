@@ -15,7 +15,7 @@ const shown = 10
 
 // Left says which claims stay when there are no pools any more, "" if there are none.
 func (k *Keeper) Left(ctx context.Context) (string, error) {
-	known, err := k.list(ctx)
+	known, err := k.listClaims(ctx)
 	if err != nil || len(known) == 0 {
 		return "", err
 	}

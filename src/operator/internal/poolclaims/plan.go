@@ -40,16 +40,16 @@ type Mount struct {
 // claims are those of pools in the operator's namespace, by name.
 type claims map[string]*corev1.PersistentVolumeClaim
 
-// of is the claim with a name if it belongs to the pool, else nil.
-func (c claims) of(pool, name string) *corev1.PersistentVolumeClaim {
+// findClaim is the claim with a name if it belongs to the pool, else nil.
+func (c claims) findClaim(pool, name string) *corev1.PersistentVolumeClaim {
 	if claim := c[name]; claim != nil && belongs(claim, pool) {
 		return claim
 	}
 	return nil
 }
 
-// any reports whether a pool has a claim at all.
-func (c claims) any(pool string) bool {
+// hasClaim reports whether a pool has a claim at all.
+func (c claims) hasClaim(pool string) bool {
 	for _, claim := range c {
 		if belongs(claim, pool) {
 			return true
@@ -77,7 +77,7 @@ func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
 				mount.Claim = SharedClaimName(pool.Name)
 			}
 			effects := []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule}
-			claim, mounter := known.of(pool.Name, mount.Claim), cluster.mounter(mount)
+			claim, mounter := known.findClaim(pool.Name, mount.Claim), cluster.mounter(mount)
 			there := mounter != nil || claim != nil && !mount.Shared
 			if there {
 				effects = effects[:1] // the driver runs there already

@@ -267,7 +267,7 @@ func TestIdleMounters(t *testing.T) {
 		"the pool is gone":      {nil, here, nil, true},
 		"the pool has no claim": {[]v1beta1.StoragePool{{Name: "a"}}, here, nil, true},
 	} {
-		if got := idle(&theirs, test.pools, test.nodes, test.ours); got != test.want {
+		if got := isMounterIdle(&theirs, test.pools, test.nodes, test.ours); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -57,14 +57,14 @@ func TestWhichTemplatesAreServed(t *testing.T) {
 		broken, planned string
 	}{
 		"as in the seed": {func(*corev1.PersistentVolumeClaimSpec) {}, "", "local"},
-		"one for all":    {many, "", "local"},
+		"one for all":    {manyNodes, "", "local"},
 		"no size": {
 			func(c *corev1.PersistentVolumeClaimSpec) { c.Resources.Requests = nil },
 			"left out: spec.storagePools[0].pvcTemplate.resources.requests.storage: Required value: want the size", "",
 		},
 		"one device for all": {
 			func(c *corev1.PersistentVolumeClaimSpec) {
-				many(c)
+				manyNodes(c)
 				c.VolumeMode = new(corev1.PersistentVolumeBlock)
 			}, "with ReadWriteMany all nodes would mount the filesystem of one device at once, and destroy it", "",
 		},
@@ -92,8 +92,8 @@ func TestWhichTemplatesAreServed(t *testing.T) {
 	}
 }
 
-// many makes a template one for all nodes.
-func many(c *corev1.PersistentVolumeClaimSpec) {
+// manyNodes makes a template one for all nodes.
+func manyNodes(c *corev1.PersistentVolumeClaimSpec) {
 	c.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 }
 
@@ -102,7 +102,7 @@ func overlayResource(t *testing.T, classes ...string) v1beta1.HostPathProvisione
 	t.Helper()
 	spec := resource(t, claimResource)
 	template := spec.StoragePools[0].PVCTemplate
-	many(template)
+	manyNodes(template)
 	spec.StoragePools = nil
 	for i, class := range classes {
 		name := string(rune('a' + i))

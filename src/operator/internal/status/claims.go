@@ -47,7 +47,7 @@ func claimStatuses(in Input, pool string, room int) []v1beta1.ClaimStatus {
 func blockers(in Input, pool string) (byNode map[string]blocker, general []string) {
 	byNode, general = problems(in, pool)
 	for _, mount := range in.Claims.Mounts {
-		if mount.Pool != pool || kept(in, mount) {
+		if mount.Pool != pool || mountGoesOn(in, mount) {
 			continue
 		}
 		if found, is := blockerOf(in, mount); is {
@@ -87,8 +87,8 @@ func problems(in Input, pool string) (byNode map[string]blocker, general []strin
 	return byNode, general
 }
 
-// kept reports whether a mount goes on in spite of a problem.
-func kept(in Input, mount poolclaims.Mount) bool {
+// mountGoesOn reports whether a mount goes on in spite of a problem.
+func mountGoesOn(in Input, mount poolclaims.Mount) bool {
 	return slices.ContainsFunc(in.Claims.Problems,
 		func(p poolclaims.Problem) bool { return p.Pool == mount.Pool && (p.Node == mount.Node || mount.Shared) })
 }

@@ -58,7 +58,7 @@ func mounterPod(node string, conditions ...corev1.PodCondition) corev1.Pod {
 // claimed is one pool from a claim on one node, where the driver has found nothing.
 func claimed(change ...func(*status.Input)) status.Input {
 	in := status.Input{
-		Now: moment(), TargetVersion: version, Generation: 7, Pools: one(), Old: healthy(),
+		Now: moment(), TargetVersion: version, Generation: 7, Pools: onePool(), Old: healthy(),
 		Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
 		Nodes:       []corev1.Node{node("a", corev1.ConditionTrue)},
 		Pods:        []corev1.Pod{pod("csi-a", "a", ready(), poolIs("local", names.PoolAbsent, "nothing is mounted"))},

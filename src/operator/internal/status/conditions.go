@@ -31,7 +31,7 @@ type rollout struct {
 	failing []string
 }
 
-func roll(in Input) rollout {
+func countRollout(in Input) rollout {
 	r := rollout{complete: true, failing: failing(in.Pods, in.Nodes)}
 	expected := in.Expected
 	if expected == nil {

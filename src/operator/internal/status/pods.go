@@ -104,7 +104,7 @@ func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 		default:
 			count(in, &status)
 		}
-		status.Message = cut(status.Message)
+		status.Message = shortenMessage(status.Message)
 		statuses = append(statuses, status)
 	}
 	return statuses

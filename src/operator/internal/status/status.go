@@ -114,7 +114,7 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 			status.Conditions = append(status.Conditions, condition)
 		}
 	}
-	r := roll(in)
+	r := countRollout(in)
 	if r.complete && in.RenderError == nil && in.ApplyError == nil {
 		status.ObservedVersion = in.TargetVersion
 	}
@@ -128,7 +128,7 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 		}
 		condition.ObservedGeneration = in.Generation
 		condition.LastTransitionTime = metav1.NewTime(in.Now)
-		condition.Message = cut(condition.Message)
+		condition.Message = shortenMessage(condition.Message)
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	return status, events(in, status)
@@ -179,7 +179,7 @@ func deleting(gate *gates.Gate) metav1.Condition {
 	return condition(v1beta1.Deleting, true, gate.Reason, gate.Message)
 }
 
-func cut(message string) string {
+func shortenMessage(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}

@@ -115,19 +115,19 @@ func healthy() v1beta1.HostPathProvisionerStatus {
 	fresh, _ := status.Of(status.Input{
 		Now:           moment().Add(-time.Hour),
 		TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-		Pools: one(), Generation: 7,
+		Pools: onePool(), Generation: 7,
 	})
 	return fresh
 }
 
-func one() []pools.Outcome { return []pools.Outcome{{Name: "local"}} }
+func onePool() []pools.Outcome { return []pools.Outcome{{Name: "local"}} }
 
 // rolling is a status of this version whose rollout began some time ago.
 func rolling(ago time.Duration) v1beta1.HostPathProvisionerStatus {
 	fresh, _ := status.Of(status.Input{
 		Old: healthy(), Now: moment().Add(-ago), TargetVersion: version, Expected: []string{"csi"},
 		DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
-		Pools:      one(), Generation: 7,
+		Pools:      onePool(), Generation: 7,
 	})
 	return fresh
 }
@@ -137,7 +137,7 @@ func stuck(ago time.Duration) v1beta1.HostPathProvisionerStatus {
 	fresh, _ := status.Of(status.Input{
 		Old: rolling(
 			ago + status.ProgressDeadline), Now: moment().Add(-ago), TargetVersion: version, Expected: []string{"csi"},
-		DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Pools: one(), Generation: 7,
+		DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Pools: onePool(), Generation: 7,
 	})
 	return fresh
 }
@@ -622,7 +622,7 @@ func TestConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c.in.Pools == nil {
-				c.in.Pools = one()
+				c.in.Pools = onePool()
 			}
 			c.in.Now, c.in.TargetVersion, c.in.OperatorVersion, c.in.Generation = moment(), version, "op", 7
 			got, events := status.Of(c.in)
@@ -686,7 +686,7 @@ func TestDeadline(t *testing.T) {
 			in := status.Input{
 				Old: c.old, Now: moment(), Generation: 7, TargetVersion: version, Expected: []string{"csi"},
 				DaemonSets: []appsv1.DaemonSet{c.set},
-				Nodes:      []corev1.Node{node("a", corev1.ConditionTrue)}, Pods: c.pods, Pools: one(),
+				Nodes:      []corev1.Node{node("a", corev1.ConditionTrue)}, Pods: c.pods, Pools: onePool(),
 				Deleting: c.gate,
 			}
 			fresh, _ := status.Of(in)
@@ -726,7 +726,7 @@ func TestTakeover(t *testing.T) {
 			},
 		},
 		Now: moment(), TargetVersion: version, Expected: []string{"csi"},
-		DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 0)}, Pools: one(),
+		DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 0)}, Pools: onePool(),
 	})
 	want := map[string]string{
 		"Available":   "False NotRolledOut",

@@ -39,7 +39,7 @@ func (v *Validator) abandoned(
 	if len(losses)+len(narrowings) == 0 {
 		return nil, nil, nil
 	}
-	all, err := v.look(ctx)
+	all, err := v.readCluster(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +47,7 @@ func (v *Validator) abandoned(
 	var problems field.ErrorList
 	for _, lost := range losses {
 		left := lost.of(all.volumes)
-		gate := all.gate(left)
+		gate := all.volumesGate(left)
 		switch {
 		case !gate.Open:
 			problems = append(problems, field.Forbidden(lost.at, lost.refused(left, gate)))

@@ -16,8 +16,8 @@ type cluster struct {
 	nodes   []corev1.Node
 }
 
-// look reads the volumes and, if there are any, the nodes.
-func (v *Validator) look(ctx context.Context) (cluster, error) {
+// readCluster reads the volumes and, if there are any, the nodes.
+func (v *Validator) readCluster(ctx context.Context) (cluster, error) {
 	var pvs corev1.PersistentVolumeList
 	if err := v.reader.List(ctx, &pvs); err != nil {
 		return cluster{}, fmt.Errorf("the PersistentVolumes cannot be listed, so volumes might be left behind: %w; "+
@@ -36,8 +36,8 @@ func (v *Validator) look(ctx context.Context) (cluster, error) {
 	return found, nil
 }
 
-// gate is the one that a deletion would come to with these volumes, after it has waited for nodes that are gone.
-func (c cluster) gate(volumes []gates.Volume) gates.Gate {
+// volumesGate is the one that a deletion would come to with these volumes, after it has waited for nodes that are gone.
+func (c cluster) volumesGate(volumes []gates.Volume) gates.Gate {
 	return gates.Deletion{Now: time.Now(), Volumes: volumes, Nodes: c.nodes}.VolumesGone()
 }
 

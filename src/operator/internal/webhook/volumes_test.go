@@ -14,8 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 )
 
-// on ties a volume to a node.
-func on(node string) func(*corev1.PersistentVolume) {
+// tiedToNode ties a volume to a node.
+func tiedToNode(node string) func(*corev1.PersistentVolume) {
 	return func(pv *corev1.PersistentVolume) {
 		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{
 			Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -75,7 +75,7 @@ func TestNodesThatAreGone(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := reader(append([]client.Object{pv("pv-b", csi("b"), on(test.node))}, nodes...)...)
+			cluster := reader(append([]client.Object{pv("pv-b", csi("b"), tiedToNode(test.node))}, nodes...)...)
 			deleted := ask(t, cluster, admissionv1.Delete, resource(two), nil)
 			removed := ask(t, cluster, admissionv1.Update, resource(two), resource(pools(two.StoragePools[0])))
 			if deleted.Result.Message != test.refused[0] || removed.Result.Message != test.refused[1] {
@@ -103,7 +103,7 @@ func TestNodesThatAreGone(t *testing.T) {
 func TestPoolBehindAPool(t *testing.T) {
 	two := pools(pool{Name: "a", Path: "/data/a"}, pool{Name: "b", Path: "/data/b"})
 	cluster := reader(node("up", corev1.ConditionTrue, time.Hour, nil),
-		pv("pv-x", csi("a"), claimed("hpp", "hpp-pool-b-up"), on("up")))
+		pv("pv-x", csi("a"), claimed("hpp", "hpp-pool-b-up"), tiedToNode("up")))
 	judged(t, ask(t, cluster, admissionv1.Delete, resource(two), nil), nil)
 	judged(t, ask(t, cluster, admissionv1.Update, resource(two), resource(pools(two.StoragePools[1]))), []string{
 		`spec.storagePools: Forbidden: the pool "a", which is removed, still has 1 volume: hpp/hpp-pool-b-up (pv-x); ` +
@@ -115,8 +115,8 @@ func TestPoolBehindAPool(t *testing.T) {
 func TestNarrowing(t *testing.T) {
 	fast, slow := map[string]string{"disk": "fast"}, map[string]string{"disk": "slow"}
 	volumes := []client.Object{
-		pv("pv-1", csi("a"), on("n1")), pv("pv-2", csi("a"), on("n2")), pv("pv-3", csi("b"), on("n2")),
-		pv("pv-4", hostPath, on("n2")), pv("pv-5", csi("a"), on("gone")),
+		pv("pv-1", csi("a"), tiedToNode("n1")), pv("pv-2", csi("a"), tiedToNode("n2")), pv("pv-3", csi("b"), tiedToNode("n2")),
+		pv("pv-4", hostPath, tiedToNode("n2")), pv("pv-5", csi("a"), tiedToNode("gone")),
 		node("n1", corev1.ConditionTrue, time.Hour, fast), node("n2", corev1.ConditionTrue, time.Hour, slow),
 		node("n3", corev1.ConditionTrue, time.Hour, slow),
 	}

@@ -93,12 +93,12 @@ func (v *Validator) ValidateDelete(
 	if spare, err := v.spare(ctx, deleted); spare || err != nil {
 		return nil, err
 	}
-	all, err := v.look(ctx)
+	all, err := v.readCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
 	volumes := gates.OfUsers(all.volumes)
-	gate := all.gate(volumes)
+	gate := all.volumesGate(volumes)
 	still := fmt.Sprintf("the HostPathProvisioner %q still has ", deleted.Name)
 	override := fmt.Sprintf("set the annotation %s to \"true\" on it to delete it and leave the data on the nodes",
 		names.ForceDelete)

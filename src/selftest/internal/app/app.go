@@ -65,7 +65,7 @@ func run(ctx context.Context, s streams, args []string) error {
 	}
 	switch args[0] {
 	case "write":
-		return withPath(o, func(path string) error { return write(s.out, path, o.bytes.or(defaultBytes)) })
+		return withPath(o, func(path string) error { return write(s.out, path, o.bytes.orDefault(defaultBytes)) })
 	case "read":
 		return withPath(o, func(path string) error { return read(s.out, path) })
 	case "checksum":
@@ -109,7 +109,7 @@ type size struct {
 	set   bool
 }
 
-func (s *size) or(fallback int64) int64 {
+func (s *size) orDefault(fallback int64) int64 {
 	if s.set {
 		return s.value
 	}

@@ -41,11 +41,11 @@ func (m *Manager) makeAsked(r *http.Request) error {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("look for the PersistentVolume: %w", err)
 	}
-	return m.make(r.Context(), name)
+	return m.makeDirectory(r.Context(), name)
 }
 
-func (m *Manager) make(ctx context.Context, name string) error {
-	dir, err := m.open()
+func (m *Manager) makeDirectory(ctx context.Context, name string) error {
+	dir, err := m.openBase()
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (m *Manager) removeAsked(r *http.Request) error {
 	if err := m.removable(pv, path); err != nil {
 		return refusal{http.StatusConflict, fmt.Errorf("%w; nothing is removed", err)}
 	}
-	dir, err := m.open()
+	dir, err := m.openBase()
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (m *Manager) removed(ctx context.Context, name string) error {
 	if slices.ContainsFunc(kept, func(other string) bool { return other != name }) {
 		return nil
 	}
-	return m.use(ctx, false)
+	return m.recordUse(ctx, false)
 }
 
 // removable refuses what no PersistentVolume asks to have removed.
@@ -116,8 +116,8 @@ func (m *Manager) removable(pv *corev1.PersistentVolume, path string) error {
 	return nil
 }
 
-// keep makes what is missing here: the directories of volumes that were made while this node was away.
-func (m *Manager) keep(ctx context.Context) (done bool) {
+// makeMissing makes what is missing here: the directories of volumes that were made while this node was away.
+func (m *Manager) makeMissing(ctx context.Context) (done bool) {
 	all, err := m.volumes.List(labels.Everything())
 	if err != nil {
 		return false // a list of what is in memory
@@ -137,22 +137,22 @@ func (m *Manager) keep(ctx context.Context) (done bool) {
 			used = true
 		} else if ctx.Err() == nil {
 			done = false
-			m.lacks(ctx, pv, err)
+			m.reportMissing(ctx, pv, err)
 		}
 	}
-	return m.kept(ctx, used, wanted) && done
+	return m.reportUse(ctx, used, wanted) && done
 }
 
-// lacks says that this node has no directory of a volume.
-func (m *Manager) lacks(ctx context.Context, pv *corev1.PersistentVolume, err error) {
+// reportMissing says that this node has no directory of a volume.
+func (m *Manager) reportMissing(ctx context.Context, pv *corev1.PersistentVolume, err error) {
 	m.Log.WarnContext(ctx, "cannot make a directory; it is tried again", logging.KeyPV, pv.Name, logging.KeyError, err)
 	m.Recorder.Eventf(pv, corev1.EventTypeWarning, "DirectoryMissing",
 		"node %s cannot make the directory of the volume, and pods wait for it there: %v", m.Node, err)
 }
 
-// kept says after a round whether this node has directories. Where it lacks all that are wanted, it has them elsewhere.
-func (m *Manager) kept(ctx context.Context, used, wanted bool) (done bool) {
-	err := m.use(ctx, used || wanted && m.used.Load())
+// reportUse says after a round whether this node has directories. Where it lacks all that are wanted, it has them elsewhere.
+func (m *Manager) reportUse(ctx context.Context, used, wanted bool) (done bool) {
+	err := m.recordUse(ctx, used || wanted && m.used.Load())
 	if err != nil && ctx.Err() == nil {
 		m.Log.WarnContext(ctx, "cannot say whether this node has directories; it is tried again", logging.KeyError, err)
 	}
@@ -166,7 +166,7 @@ func (m *Manager) keepOne(ctx context.Context, pv *corev1.PersistentVolume, name
 		return err
 	}
 	defer unlock()
-	dir, err := m.open()
+	dir, err := m.openBase()
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func TestAVolumesLife(t *testing.T) {
 	if err != nil || info.Mode() != fs.ModeDir|0o777 {
 		t.Errorf("directory %v, error %v; want drwxrwxrwx", info, err)
 	}
-	fill(t, filepath.Join(n.Base, dir))
+	fillDirectory(t, filepath.Join(n.Base, dir))
 	n.create(t, n.persistentVolume(corev1.VolumeReleased))
 	n.expect(t, "make what is to go", http.StatusConflict, taken, dir)(n.send(t, http.MethodPost, good, n.fields()))
 	for range 2 { // the second finds nothing, which is as good
@@ -68,7 +68,7 @@ func TestAVolumesLife(t *testing.T) {
 
 func TestWrongPaths(t *testing.T) {
 	n := start(t)
-	fill(t, filepath.Join(n.Base, "shop-other-pvc-1"))
+	fillDirectory(t, filepath.Join(n.Base, "shop-other-pvc-1"))
 	outside := "is not directly in " + n.Base + ", where this provisioner's volumes are"
 	another := "does not end in the name of PersistentVolume"
 	for path, want := range map[string]string{
@@ -95,7 +95,7 @@ func TestWrongPaths(t *testing.T) {
 				t.Errorf("%s %q: %d %s, want %s", method, path, status, text, want)
 			}
 		}
-		n.has(t, path, "shop-other-pvc-1")
+		n.hasEntries(t, path, "shop-other-pvc-1")
 	}
 	// A part of the name of another volume, and of its claim.
 	for _, volume := range []string{"", "444455556666", "data-" + pvName, pvName[1:], "pvc-data-" + pvName} {
@@ -148,7 +148,7 @@ func TestOnlyAPersistentVolumeRemoves(t *testing.T) {
 		},
 	} {
 		n := start(t)
-		fill(t, filepath.Join(n.Base, dir))
+		fillDirectory(t, filepath.Join(n.Base, dir))
 		pv := n.persistentVolume(corev1.VolumeReleased)
 		test.change(pv)
 		n.create(t, pv)
@@ -157,11 +157,11 @@ func TestOnlyAPersistentVolumeRemoves(t *testing.T) {
 			!strings.HasSuffix(text, "; nothing is removed") {
 			t.Errorf("%s: %d %s, want %s", name, status, text, test.want)
 		}
-		n.has(t, name, dir)
+		n.hasEntries(t, name, dir)
 		n.stop()
 	}
 	n := start(t)
-	fill(t, filepath.Join(n.Base, dir))
+	fillDirectory(t, filepath.Join(n.Base, dir))
 	n.cluster.PrependReactor("get", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("the API is away")
 	})
@@ -183,9 +183,9 @@ func TestRemovalGoesOn(t *testing.T) {
 		n.create(t, n.persistentVolume(corev1.VolumeReleased))
 		n.stop()
 		for _, entry := range found {
-			fill(t, filepath.Join(n.Base, entry))
+			fillDirectory(t, filepath.Join(n.Base, entry))
 		}
-		fill(t, filepath.Join(n.Base, "shop-other-pvc-1"))
+		fillDirectory(t, filepath.Join(n.Base, "shop-other-pvc-1"))
 		n.run(t, n.Base)
 		n.expect(t, name, http.StatusOK, "", "shop-other-pvc-1")(n.send(t, http.MethodDelete, good, n.fields()))
 		n.stop()
@@ -196,7 +196,7 @@ func TestRemovalGoesOn(t *testing.T) {
 func TestRemovalThatIsStopped(t *testing.T) {
 	n := start(t)
 	n.create(t, n.persistentVolume(corev1.VolumeReleased))
-	fill(t, filepath.Join(n.Base, dir))
+	fillDirectory(t, filepath.Join(n.Base, dir))
 	stopped, cancel := context.WithCancel(t.Context())
 	n.cluster.PrependReactor("get", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		cancel()
@@ -209,7 +209,7 @@ func TestRemovalThatIsStopped(t *testing.T) {
 	if err := n.removeAsked(request); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that it was cancelled", err)
 	}
-	n.has(t, "stopped", ".deleted-"+pvName)
+	n.hasEntries(t, "stopped", ".deleted-"+pvName)
 	n.expect(t, "again", http.StatusOK, "")(n.send(t, http.MethodDelete, good, n.fields()))
 }
 
@@ -256,14 +256,14 @@ func TestKeepsWhatItLacks(t *testing.T) {
 	other("pvc-elsewhere", func(pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path = "/var/other/x-pvc-elsewhere" })
 	n.run(t, n.Base)
 	want := []string{dir, "shop-data-pvc-available", "shop-data-pvc-new"}
-	until(t, "what is lacking is made", func() bool { return len(list(t, n.Base)) >= len(want) })
+	waitUntil(t, "what is lacking is made", func() bool { return len(listDirectory(t, n.Base)) >= len(want) })
 	n.create(t, func() *corev1.PersistentVolume {
 		pv := n.persistentVolume(corev1.VolumeBound)
 		pv.Name, pv.Spec.HostPath.Path = "pvc-zlast", filepath.Join(n.Base, "shop-data-pvc-zlast")
 		return pv
 	}())
-	until(t, "a volume that comes later is made", func() bool { return len(list(t, n.Base)) > len(want) })
-	n.has(t, "kept", append(want, "shop-data-pvc-zlast")...)
+	waitUntil(t, "a volume that comes later is made", func() bool { return len(listDirectory(t, n.Base)) > len(want) })
+	n.hasEntries(t, "kept", append(want, "shop-data-pvc-zlast")...)
 	info, err := os.Stat(filepath.Join(n.Base, dir))
 	if err != nil || info.Mode() != fs.ModeDir|0o777 {
 		t.Errorf("directory %v, error %v; want drwxrwxrwx", info, err)
@@ -281,8 +281,8 @@ func TestUnmounted(t *testing.T) {
 	n.create(t, other)
 	both := []string{dir, "shop-data-pvc-other"}
 	n.run(t, n.Base)
-	until(t, "a node that has had none makes all", func() bool { return len(list(t, n.Base)) == len(both) })
-	until(t, "it says that it has some", func() bool { return n.registered.Load() && n.said(t) == string(n.public) })
+	waitUntil(t, "a node that has had none makes all", func() bool { return len(listDirectory(t, n.Base)) == len(both) })
+	waitUntil(t, "it says that it has some", func() bool { return n.registered.Load() && n.said(t) == string(n.public) })
 	n.stop()
 
 	elsewhere := t.TempDir()
@@ -298,9 +298,9 @@ func TestUnmounted(t *testing.T) {
 	if got := <-n.events.Events; !strings.HasPrefix(got, want+n.Base+" has none of the 2 volumes") {
 		t.Errorf("event\n%s\nwant\n%s", got, want)
 	}
-	n.has(t, "unmounted")
+	n.hasEntries(t, "unmounted")
 	n.update(t, n.persistentVolume(corev1.VolumeReleased))
-	until(t, "it is seen", func() bool {
+	waitUntil(t, "it is seen", func() bool {
 		pv, err := n.volumes.Get(pvName)
 		return err == nil && pv.Status.Phase == corev1.VolumeReleased
 	})
@@ -319,7 +319,7 @@ func TestUnmounted(t *testing.T) {
 	}
 	other.Status.Phase = corev1.VolumeReleased
 	n.update(t, other)
-	until(t, "it is seen", func() bool {
+	waitUntil(t, "it is seen", func() bool {
 		pv, err := n.volumes.Get(other.Name)
 		return err == nil && pv.Status.Phase == corev1.VolumeReleased
 	})
@@ -346,7 +346,7 @@ func TestBaseInAVolume(t *testing.T) {
 	tenants := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "tenants"}}
 	tenants.Spec.HostPath = &corev1.HostPathVolumeSource{Path: filepath.Dir(n.Base)}
 	n.create(t, tenants)
-	until(t, "it is seen", func() bool { _, err := n.volumes.Get("tenants"); return err == nil })
+	waitUntil(t, "it is seen", func() bool { _, err := n.volumes.Get("tenants"); return err == nil })
 	n.expect(
 		t,
 		"make",
@@ -371,7 +371,7 @@ func TestStaleVolume(t *testing.T) {
 		if err := n.keepOne(t.Context(), old, dir); err != nil {
 			t.Error(err)
 		}
-		n.has(t, "a volume that has ended")
+		n.hasEntries(t, "a volume that has ended")
 	}
 	again := n.persistentVolume(corev1.VolumeBound)
 	again.UID = "2"
@@ -426,7 +426,7 @@ func TestLooksOfDirectories(t *testing.T) {
 func TestSomethingElseInItsPlace(t *testing.T) {
 	n := start(t)
 	outside := t.TempDir()
-	fill(t, outside)
+	fillDirectory(t, outside)
 	path := filepath.Join(n.Base, dir)
 	if err := os.Symlink(outside, path); err != nil {
 		t.Fatal(err)
@@ -444,7 +444,7 @@ func TestSomethingElseInItsPlace(t *testing.T) {
 	status, text = n.send(t, http.MethodDelete, good, n.fields())
 	n.expect(t, "remove", http.StatusInternalServerError,
 		path+" is not a directory; see what it is, and move it away", dir)(status, text)
-	if got := list(t, outside); len(got) != 1 {
+	if got := listDirectory(t, outside); len(got) != 1 {
 		t.Errorf("where the link leads there is %q", got)
 	}
 }
@@ -468,7 +468,7 @@ func TestRegisters(t *testing.T) {
 	})
 	go func() {
 		<-asked
-		n.has(t, "before it is registered")
+		n.hasEntries(t, "before it is registered")
 		_, err := maps.Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "managers"},
 			Data:       map[string]string{"there": "another node's"},
@@ -483,7 +483,7 @@ func TestRegisters(t *testing.T) {
 		!strings.HasSuffix(registry.Data["here"], string(n.public)) {
 		t.Errorf("registry %v, error %v", registry.Data, err)
 	}
-	until(t, "the directory is made", func() bool { return len(list(t, n.Base)) == 1 })
+	waitUntil(t, "the directory is made", func() bool { return len(listDirectory(t, n.Base)) == 1 })
 }
 
 // TestLocks: one at a time for a volume, others meanwhile, and who waits can be called back.

@@ -124,7 +124,7 @@ func (m *Manager) Run(ctx context.Context, listener net.Listener) error {
 	var running sync.WaitGroup
 	running.Go(func() {
 		if m.register(working) {
-			m.changes.Run(working, m.keep)
+			m.changes.Run(working, m.makeMissing)
 		}
 	})
 	running.Go(func() { m.registerAgain(working) })
@@ -155,9 +155,9 @@ func (m *Manager) Ready(context.Context) error {
 	return nil
 }
 
-// open opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them where this
+// openBase opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them where this
 // node has had any.
-func (m *Manager) open() (*hostpathpv.Directory, error) {
+func (m *Manager) openBase() (*hostpathpv.Directory, error) {
 	all, err := m.volumes.List(labels.Everything())
 	if err != nil {
 		return nil, err

@@ -125,10 +125,10 @@ func (n *node) run(t *testing.T, base string) {
 		factory.Shutdown()
 	}
 	t.Cleanup(n.stop)
-	until(t, "the manager is ready", func() bool { return n.Ready(ctx) == nil })
+	waitUntil(t, "the manager is ready", func() bool { return n.Ready(ctx) == nil })
 }
 
-func until(t *testing.T, what string, reached func() bool) {
+func waitUntil(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	for !reached() {
 		select {
@@ -220,19 +220,19 @@ func (n *node) expect(t *testing.T, what string, status int, text string, left .
 		if gotStatus != status || gotText != text {
 			t.Errorf("%s: %d %q, want %d %q", what, gotStatus, gotText, status, text)
 		}
-		n.has(t, what, left...)
+		n.hasEntries(t, what, left...)
 	}
 }
 
-// has wants these entries in the directory of the volumes.
-func (n *node) has(t *testing.T, what string, want ...string) {
+// hasEntries wants these entries in the directory of the volumes.
+func (n *node) hasEntries(t *testing.T, what string, want ...string) {
 	t.Helper()
-	if got := list(t, n.Base); !slices.Equal(got, want) {
+	if got := listDirectory(t, n.Base); !slices.Equal(got, want) {
 		t.Errorf("%s: there is %q, want %q", what, got, want)
 	}
 }
 
-func list(t *testing.T, path string) []string {
+func listDirectory(t *testing.T, path string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -245,8 +245,8 @@ func list(t *testing.T, path string) []string {
 	return all
 }
 
-// fill makes a directory with data.
-func fill(t *testing.T, path string) {
+// fillDirectory makes a directory with data.
+func fillDirectory(t *testing.T, path string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(path, "deep"), 0o755); err != nil {
 		t.Fatal(err)

@@ -68,8 +68,8 @@ func (m *Manager) before(ctx context.Context) error {
 	return nil
 }
 
-// use says in the ConfigMap whether this node has directories.
-func (m *Manager) use(ctx context.Context, used bool) error {
+// recordUse says in the ConfigMap whether this node has directories.
+func (m *Manager) recordUse(ctx context.Context, used bool) error {
 	m.using.Lock()
 	defer m.using.Unlock()
 	if m.used.Swap(used) == used {

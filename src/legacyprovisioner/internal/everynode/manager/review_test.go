@@ -34,7 +34,7 @@ func TestStrangers(t *testing.T) {
 	} {
 		n := start(t)
 		n.create(t, n.persistentVolume(corev1.VolumeReleased))
-		fill(t, filepath.Join(n.Base, dir))
+		fillDirectory(t, filepath.Join(n.Base, dir))
 		for _, method := range []string{http.MethodPost, http.MethodDelete, http.MethodGet, http.MethodPut} {
 			status, text := n.send(t, method, token, n.fields())
 			n.expect(t, fmt.Sprintf("%s with the token %q", method, token), want.status, want.text, dir)(status, text)
@@ -42,7 +42,7 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("the answer has the token %q: %s", token, text)
 			}
 		}
-		if got := list(t, filepath.Join(n.Base, dir)); len(got) != 1 {
+		if got := listDirectory(t, filepath.Join(n.Base, dir)); len(got) != 1 {
 			t.Errorf("token %q: the data is %q", token, got)
 		}
 	}
