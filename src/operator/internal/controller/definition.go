@@ -44,14 +44,14 @@ func (r *Reconciler) define(ctx context.Context, resource *hpp) (bool, error) {
 		if apierrors.IsConflict(err) {
 			return false, err // somebody was faster; the next look is at what they wrote
 		}
-		fresh, events := status.Left(resource, r.now(), status.ReasonApplyFailed, err.Error())
+		fresh, events := status.LeftAlone(resource, r.now(), status.ReasonApplyFailed, err.Error())
 		return false, errors.Join(err, r.write(ctx, resource, fresh, events))
 	}
 	if refusal == "" {
 		clear(r.declined)
 		return true, nil
 	}
-	fresh, events := status.Left(resource, r.now(), status.ReasonDowngradeRefused, refusal)
+	fresh, events := status.LeftAlone(resource, r.now(), status.ReasonDowngradeRefused, refusal)
 	r.measure(fresh)
 	return false, r.sayOnce(ctx, resource, refusal, fresh, events)
 }

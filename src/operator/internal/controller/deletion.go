@@ -218,7 +218,7 @@ func (r *Reconciler) finishDeletion(ctx context.Context, resource *hpp, chain []
 	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds(), nil); err != nil {
 		return err
 	}
-	if err := r.Predecessor.End(ctx); err != nil {
+	if err := r.Predecessor.RemoveAll(ctx); err != nil {
 		return err
 	}
 	if err := r.release(ctx, resource); err != nil {

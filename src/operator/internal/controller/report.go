@@ -55,7 +55,7 @@ func (r *Reconciler) report(ctx context.Context, resource *hpp, deleting deletio
 			in.ExpectedDeployments = append(in.ExpectedDeployments, object.GetName())
 		}
 	}
-	fresh, events := status.Of(in)
+	fresh, events := status.Compute(in)
 	r.measure(fresh)
 	return timeUntil(status.Deadline(in, fresh), in.Now), r.write(ctx, resource, fresh, events)
 }
@@ -125,7 +125,7 @@ func (r *Reconciler) refuse(ctx context.Context, resource *hpp) (bool, error) {
 		message = fmt.Sprintf("not served: there are %d HostPathProvisioners, none is named %s, and only one can be "+
 			"served; delete the others, which removes nothing from the nodes", len(all), names.CustomResource)
 	}
-	fresh, events := status.Left(resource, r.now(), status.ReasonUnsupportedName, message)
+	fresh, events := status.LeftAlone(resource, r.now(), status.ReasonUnsupportedName, message)
 	return true, r.write(ctx, resource, fresh, events)
 }
 

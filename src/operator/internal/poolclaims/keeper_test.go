@@ -259,12 +259,12 @@ func TestLeft(t *testing.T) {
 	}
 	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "another"}}
 	c := api(t, append(all, foreign)...)
-	left, err := New(c, c, c, "hpp").Left(t.Context())
+	left, err := New(c, c, c, "hpp").DescribeLeft(t.Context())
 	if err != nil || !strings.Contains(left, "hpp-pool-local-a, ") || !strings.Contains(left, "j and 2 more") ||
 		strings.Contains(left, "another") {
 		t.Errorf("%v: %s", err, left)
 	}
-	if left, err := New(c, c, c, "empty").Left(t.Context()); left != "" || err != nil {
+	if left, err := New(c, c, c, "empty").DescribeLeft(t.Context()); left != "" || err != nil {
 		t.Errorf("%v: %s", err, left)
 	}
 }

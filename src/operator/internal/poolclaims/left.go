@@ -13,8 +13,8 @@ import (
 // shown is how many claims a message names.
 const shown = 10
 
-// Left says which claims stay when there are no pools any more, "" if there are none.
-func (k *Keeper) Left(ctx context.Context) (string, error) {
+// DescribeLeft says which claims stay when there are no pools any more, "" if there are none.
+func (k *Keeper) DescribeLeft(ctx context.Context) (string, error) {
 	known, err := k.listClaims(ctx)
 	if err != nil || len(known) == 0 {
 		return "", err

@@ -133,13 +133,13 @@ func TestPathConfigIsAPool(t *testing.T) {
 	spec := v1beta1.HostPathProvisionerSpec{
 		PathConfig: &v1beta1.PathConfig{Path: "/var/hpvolumes", UseNamingPrefix: true},
 	}
-	if diff := cmp.Diff([]v1beta1.StoragePool{{Name: "legacy", Path: "/var/hpvolumes"}}, pools.Of(spec)); diff != "" {
+	if diff := cmp.Diff([]v1beta1.StoragePool{{Name: "legacy", Path: "/var/hpvolumes"}}, pools.FromSpec(spec)); diff != "" {
 		t.Error(diff)
 	}
-	if at := pools.At(spec, 0).String(); at != "spec.pathConfig" {
+	if at := pools.FieldOf(spec, 0).String(); at != "spec.pathConfig" {
 		t.Error(at)
 	}
-	if none := pools.Of(v1beta1.HostPathProvisionerSpec{}); len(none) > 0 {
+	if none := pools.FromSpec(v1beta1.HostPathProvisionerSpec{}); len(none) > 0 {
 		t.Error(none)
 	}
 }
@@ -199,7 +199,7 @@ func TestSlashes(t *testing.T) {
 func TestOfLeavesTheSpecAsItIs(t *testing.T) {
 	t.Parallel()
 	spec := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{Name: "a", Path: "/data/"}}}
-	if of := pools.Of(spec); of[0].Path != "/data" || spec.StoragePools[0].Path != "/data/" {
+	if of := pools.FromSpec(spec); of[0].Path != "/data" || spec.StoragePools[0].Path != "/data/" {
 		t.Errorf("read as %q, and the spec is %q now", of[0].Path, spec.StoragePools[0].Path)
 	}
 }

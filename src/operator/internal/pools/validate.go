@@ -52,8 +52,8 @@ func validate(
 	found := validateMode(spec, root)
 	var config poolspec.Config
 	var paths []*field.Path
-	for i, pool := range Of(spec) {
-		path := At(spec, i)
+	for i, pool := range FromSpec(spec) {
+		path := FieldOf(spec, i)
 		if i < len(spec.StoragePools) {
 			path = at(root.Child("storagePools"), i, pool.Name)
 		}
@@ -62,10 +62,10 @@ func validate(
 		config.StoragePools, paths = append(config.StoragePools, read), append(paths, path)
 	}
 	config = config.WithDefaults()
-	for i, pool := range Of(spec) {
+	for i, pool := range FromSpec(spec) {
 		found = append(found, config.ValidatePool(i, paths[i])...)
 		found = append(found, ValidateTemplate(pool, paths[i])...)
-		found = append(found, validateClass(Of(spec), i, paths[i])...)
+		found = append(found, validateClass(FromSpec(spec), i, paths[i])...)
 	}
 	if config := spec.PathConfig; config != nil {
 		if named := poolspec.VolumeIn(config.Path); named != "" {

@@ -32,8 +32,8 @@ func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) {
 	for _, problem := range pools.Validate(spec) {
 		result.Violations = append(result.Violations, problem.Error())
 	}
-	for i, pool := range pools.Of(spec) {
-		a.addPool(pools.At(spec, i), pool)
+	for i, pool := range pools.FromSpec(spec) {
+		a.addPool(pools.FieldOf(spec, i), pool)
 	}
 	v["storagePools"] = a.entries
 }

@@ -191,7 +191,7 @@ func TestPoolsFromClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fresh, _ := status.Of(test.in)
+			fresh, _ := status.Compute(test.in)
 			got := fresh.StoragePoolStatuses[0]
 			if got.Phase != test.phase || got.Message != test.message {
 				t.Errorf("%s %q\nwant %s %q", got.Phase, got.Message, test.phase, test.message)
@@ -220,7 +220,7 @@ func TestClaimStatusesAreBounded(t *testing.T) {
 			in.Claims.Claims = append(in.Claims.Claims, claim(fmt.Sprintf("n%04d", i), phase))
 		}
 	})
-	fresh, _ := status.Of(in)
+	fresh, _ := status.Compute(in)
 	got := fresh.StoragePoolStatuses[0].ClaimStatuses
 	if len(got) != 2000 || got[0].Node != "n2400" || got[1].Node != "n0000" ||
 		!strings.HasSuffix(got[0].Name, got[0].Node) {

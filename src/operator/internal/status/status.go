@@ -91,8 +91,8 @@ type Event struct {
 	Type, Reason, Note string
 }
 
-// Of makes the status, and the events of what it changes.
-func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
+// Compute makes the status, and the events of what it changes.
+func Compute(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 	status := v1beta1.HostPathProvisionerStatus{
 		ObservedGeneration:  in.Generation,
 		OperatorVersion:     in.OperatorVersion,
@@ -134,10 +134,10 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 	return status, events(in, status)
 }
 
-// Left is the status of a resource that this operator leaves alone, for a reason of Degraded, and the event of it if
+// LeftAlone is the status of a resource that this operator leaves alone, for a reason of Degraded, and the event of it if
 // the reason is new. Of the old status it keeps what the API takes back. A resource of another name than the only one
 // (UnsupportedName) has no other status.
-func Left(resource *v1beta1.HostPathProvisioner, now time.Time, reason, message string) (
+func LeftAlone(resource *v1beta1.HostPathProvisioner, now time.Time, reason, message string) (
 	v1beta1.HostPathProvisionerStatus, []Event,
 ) {
 	old, status := resource.Status, *resource.Status.DeepCopy()

@@ -39,7 +39,7 @@ func poolLines(spec v1beta1.HostPathProvisionerSpec, volumes []gates.Volume, unk
 		}
 		return gates.Count(volumes)
 	}
-	all, configured := pools.Of(spec), pools.Names(spec)
+	all, configured := pools.FromSpec(spec), pools.Names(spec)
 	var lines []string
 	for i, pool := range all {
 		if i == shownPools {

@@ -76,23 +76,23 @@ func (l loss) refused(left []gates.Volume, gate gates.Gate) string {
 
 // poolLosses are the pools that went, and those that are elsewhere now.
 func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
-	after, configured := pools.Of(changed), pools.Names(old)
+	after, configured := pools.FromSpec(changed), pools.Names(old)
 	var losses []loss
-	for before, pool := range pools.Of(old) {
+	for before, pool := range pools.FromSpec(old) {
 		of := func(volumes []gates.Volume) []gates.Volume { return gates.InPool(volumes, pool.Name, configured) }
 		what := fmt.Sprintf("the pool %q", pool.Name)
 		i := slices.IndexFunc(after, func(other v1beta1.StoragePool) bool { return other.Name == pool.Name })
 		if i < 0 {
 			at := field.NewPath("spec", "storagePools")
 			if before == len(old.StoragePools) {
-				at = pools.At(old, before)
+				at = pools.FieldOf(old, before)
 			}
 			losses = append(losses, loss{at: at, what: what + ", which is removed,", keep: "keep it", of: of})
 			continue
 		}
 		add := func(lost bool, name, how, keep string) {
 			if lost {
-				losses = append(losses, loss{at: pools.At(changed, i).Child(name), what: what + how, keep: keep, of: of})
+				losses = append(losses, loss{at: pools.FieldOf(changed, i).Child(name), what: what + how, keep: keep, of: of})
 			}
 		}
 		add(path.Clean(after[i].Path) != path.Clean(pool.Path), "path",

@@ -34,7 +34,7 @@ func warnings(ctx context.Context, spec v1beta1.HostPathProvisionerSpec) admissi
 		texts = append(texts, slashes(field.NewPath("spec", "pathConfig", "path"), spec.PathConfig.Path)...)
 	}
 	for i, pool := range spec.StoragePools {
-		at := pools.At(spec, i)
+		at := pools.FieldOf(spec, i)
 		texts = append(texts, slashes(at.Child("path"), pool.Path)...)
 	}
 	if emptyPullPolicy(ctx) {
