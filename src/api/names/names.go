@@ -29,8 +29,8 @@ const (
 	ProvisionOnNode = "kubevirt.io/provisionOnNode"
 	// LegacyIdentity is the annotation by which the legacy provisioner knows its own PersistentVolumes.
 	LegacyIdentity = "hostPathProvisionerIdentity"
-	// NetworkFSProvisioner is the default name of torchbox's provisioner of hostPath PersistentVolumes on storage that all
-	// nodes have mounted, and its default identity, whatever its name.
+	// NetworkFSProvisioner is the default name of torchbox's provisioner of hostPath PersistentVolumes on storage that
+	// all nodes have mounted, and its default identity, whatever its name.
 	NetworkFSProvisioner = "torchbox.com/hostpath"
 	// NetworkFSIdentity is the annotation on its PersistentVolumes with the identity of the instance that made them.
 	NetworkFSIdentity = "torchbox.com/hostpath-provisioner-id"
@@ -98,8 +98,9 @@ func ReleaseVolume(driver string) string { return driver + "/release-volume" }
 
 // Reasons of the conditions on the driver's pods.
 const (
-	PoolPresent     = "PoolPresent"
-	PoolDegraded    = "PoolDegraded" // its volumes are served, and none can be made, or nothing keeps them to their sizes
+	PoolPresent = "PoolPresent"
+	// PoolDegraded: its volumes are served, and none can be made, or nothing keeps them to their sizes.
+	PoolDegraded    = "PoolDegraded"
 	PoolAbsent      = "PoolAbsent"
 	PoolNotSelected = "PoolNotSelected"
 )

@@ -52,7 +52,8 @@ func TestOptions(t *testing.T) {
 			[]string{"--mode=node", "-kubeconfig", "/k", "--http-address=", "--log-level=debug", "--log-format=text"},
 			// As kubevirt's operator wrote them: a slash at the end, and capitals.
 			map[string]string{
-				"PV_DIR": "/data/", "NODE_NAME": "n.example.com", "USE_NAMING_PREFIX": "True", "PV_CAPACITY": "filesystem",
+				"PV_DIR": "/data/", "NODE_NAME": "n.example.com", "USE_NAMING_PREFIX": "True",
+				"PV_CAPACITY": "filesystem",
 			},
 			options{mode: "node", kubeconfig: "/k", logLevel: "debug", logFormat: "text"},
 			nodeOptions{directory: "/data", node: "n.example.com", namingPrefix: "true", capacity: "filesystem"},
@@ -106,22 +107,25 @@ func TestRefusedStarts(t *testing.T) {
 		directory string
 		want      string
 	}{
-		"an argument": {[]string{"node"}, t.TempDir(), "legacyprovisioner: unknown argument \"node\": there are only flags\n"},
+		"an argument": {
+			[]string{"node"}, t.TempDir(), "legacyprovisioner: unknown argument \"node\": there are only flags\n",
+		},
 		"no such mode": {
 			[]string{"--name=x", "--mode=nodes"},
 			t.TempDir(),
 			"legacyprovisioner: --mode: \"nodes\": want one of everyNode, everyNodeManager, node, shared\n",
 		},
-		"the root": {nil, "/", "legacyprovisioner: wrong options:\nPV_DIR: \"/\": want the absolute path of a directory for " +
-			"the volumes, such as /var/hpvolumes\n"},
+		"the root": {nil, "/", "legacyprovisioner: wrong options:\nPV_DIR: \"/\": want the absolute path of a " +
+			"directory for the volumes, such as /var/hpvolumes\n"},
 		"a file": {
-			nil, blocked, "legacyprovisioner: make the directory of the volumes (PV_DIR): mkdir " + blocked + ": not a directory\n",
+			nil, blocked, "legacyprovisioner: make the directory of the volumes (PV_DIR): mkdir " + blocked +
+				": not a directory\n",
 		},
 		"no kubeconfig": {
 			[]string{"--kubeconfig=/does/not/exist"},
 			t.TempDir(),
-			"legacyprovisioner: find the Kubernetes API (--kubeconfig, or a service account in the cluster): stat /does/not/exist: " +
-				"no such file or directory\n",
+			"legacyprovisioner: find the Kubernetes API (--kubeconfig, or a service account in the cluster): stat " +
+				"/does/not/exist: no such file or directory\n",
 		},
 	} {
 		var stderr bytes.Buffer
@@ -153,9 +157,12 @@ func TestAVolumesLife(t *testing.T) {
 	waiting, class := storagev1.VolumeBindingWaitForFirstConsumer, "hostpath"
 	directory := filepath.Join(t.TempDir(), "made", "at start")
 	cluster := fake.NewClientset(
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", Labels: map[string]string{corev1.LabelHostname: "here"}}},
+		&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "here", Labels: map[string]string{corev1.LabelHostname: "here"}},
+		},
 		&storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: names.LegacyProvisioner, VolumeBindingMode: &waiting,
+			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: names.LegacyProvisioner,
+			VolumeBindingMode: &waiting,
 		},
 	)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
@@ -229,7 +236,8 @@ func TestAVolumesLife(t *testing.T) {
 func release(t *testing.T, cluster kubernetes.Interface, volumes watch.Interface, pv *corev1.PersistentVolume) {
 	t.Helper()
 	pv.Status.Phase = corev1.VolumeReleased
-	if _, err := cluster.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	nextObject[*corev1.PersistentVolume](t, volumes, watch.Modified)
@@ -332,8 +340,8 @@ func TestLogsAreJSON(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close() // an API that does not answer
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	config := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
-		"clusters: [{name: c, cluster: {server: " + server.URL + "}}]\nusers: [{name: u}]\n"
+	config := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: " +
+		"u}}]\nclusters: [{name: c, cluster: {server: " + server.URL + "}}]\nusers: [{name: u}]\n"
 	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -36,8 +36,8 @@ const longestSuffix = "-reuse-policy"
 // everyNodeMode is one instance for the cluster that asks the managers on the nodes, as kubeboost's provisioner works.
 func everyNodeMode() mode {
 	return mode{
-		about: "legacyprovisioner --mode=everyNode makes hostPath PersistentVolumes with a directory on every node; the managers " +
-			"there\nmake it.",
+		about: "legacyprovisioner --mode=everyNode makes hostPath PersistentVolumes with a directory on every node; " +
+			"the managers there\nmake it.",
 		environment: "  POD_NAMESPACE  where provisioner and managers run\n",
 		httpAddress: ":9896",
 		settings:    &everyNodeOptions{},
@@ -51,7 +51,8 @@ func (s *together) define(flags *flag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&s.name, "name", names.EveryNodeProvisioner, "name of the provisioner in StorageClasses")
 	flags.StringVar(&s.path, "path", "/var/kubernetes", "directory of the volumes on every node")
 	flags.StringVar(&s.managers, "managers", names.EveryNodeManager,
-		"name of the managers' DaemonSet, of the ConfigMap with the nodes that have had one, and of the provisioner's Lease")
+		"name of the managers' DaemonSet, of the ConfigMap with the nodes that have had one, and of the "+
+			"provisioner's Lease")
 	s.namespace = getenv("POD_NAMESPACE")
 }
 
@@ -60,13 +61,15 @@ func (s *together) rules(options) []rule {
 	return []rule{
 		{
 			len(validation.IsQualifiedName(s.name+longestSuffix)) > 0,
-			fmt.Sprintf("--name: %q: want a name such as %s, of which the part after the slash has at most %d characters",
+			fmt.Sprintf(
+				"--name: %q: want a name such as %s, of which the part after the slash has at most %d characters",
 				s.name, names.EveryNodeProvisioner, validation.LabelValueMaxLength-len(longestSuffix)),
 		},
 		{part == "", fmt.Sprintf("--name: %q: want a slash in it", s.name)},
 		{
 			!filepath.IsAbs(s.path) || filepath.Clean(s.path) != s.path || s.path == "/",
-			fmt.Sprintf("--path: %q: want the clean absolute path of a directory for the volumes, such as /var/kubernetes",
+			fmt.Sprintf(
+				"--path: %q: want the clean absolute path of a directory for the volumes, such as /var/kubernetes",
 				s.path),
 		},
 		{
@@ -120,7 +123,8 @@ func (e *everyNodeOptions) serve(ctx context.Context, o options, log *slog.Logge
 func (e *everyNodeOptions) build(
 	ctx context.Context, o options, client kubernetes.Interface, log *slog.Logger,
 ) (*provisioner, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync,
+		informers.WithTransform(withoutManagedFields))
 	backend, err := everynode.New(everynode.Config{
 		Client: client, Volumes: factory.Core().V1().PersistentVolumes().Informer(), Provisioner: e.name, Base: e.path,
 		Namespace: e.namespace, Managers: e.managers, Port: names.EveryNodePort, TokenFile: e.tokenFile,
@@ -135,7 +139,8 @@ func (e *everyNodeOptions) build(
 		lease:  &lease{namespace: e.namespace, name: e.managers},
 		own: []func(*controller.ProvisionController) error{
 			controller.AddFinalizer(true),
-			controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, everyNodeRetry)),
+			controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry,
+				everyNodeRetry)),
 		},
 		httpAddress: o.httpAddress, log: log,
 	})

@@ -73,7 +73,8 @@ func TestEveryNodeOptions(t *testing.T) {
 }
 
 func TestWrongEveryNodeOptions(t *testing.T) {
-	const shared = `--name: "every node": want a name such as kubeboost.github.com/hostpath-multihost-provisioner, of ` +
+	const shared = `--name: "every node": want a name such as ` +
+		`kubeboost.github.com/hostpath-multihost-provisioner, of ` +
 		`which the part after the slash has at most 50 characters
 --name: "every node": want a slash in it
 --path: "kubernetes": want the clean absolute path of a directory for the volumes, such as /var/kubernetes
@@ -97,7 +98,8 @@ NODE_NAME: "": want the node's name in the cluster
 		}
 		var stderr bytes.Buffer
 		code := Run(args, func(string) string { return "" }, &stderr)
-		if diff := cmp.Diff("legacyprovisioner: wrong options:\n"+shared+want, stderr.String()); diff != "" || code != 1 {
+		if diff := cmp.Diff("legacyprovisioner: wrong options:\n"+shared+want, stderr.String()); diff != "" ||
+			code != 1 {
 			t.Errorf("%s: code %d; output (-want +got):\n%s", mode, code, diff)
 		}
 	}
@@ -133,7 +135,9 @@ func everyNodeCluster(address string) *fake.Clientset {
 			Authenticated: review.Spec.Token == "secret", Audiences: review.Spec.Audiences,
 			User: authenticationv1.UserInfo{
 				Username: "system:serviceaccount:storage:provisioner",
-				Extra:    map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"provisioner-0"}},
+				Extra: map[string]authenticationv1.ExtraValue{
+					"authentication.kubernetes.io/pod-name": {"provisioner-0"},
+				},
 			},
 		}
 		return true, review, nil
@@ -199,7 +203,8 @@ func TestAVolumeOnEveryNode(t *testing.T) {
 		t.Errorf("/readyz: %d %s", code, text)
 	}
 	pv.Status.Phase = corev1.VolumeReleased
-	if _, err := cluster.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), pv,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	nextObject[*corev1.PersistentVolume](t, volumes, watch.Modified)

@@ -27,8 +27,8 @@ const modeEveryNodeManager = "everyNodeManager"
 // everyNodeManagerMode is one instance on each node, which makes and removes its directories.
 func everyNodeManagerMode() mode {
 	return mode{
-		about: "legacyprovisioner --mode=everyNodeManager makes and removes, on the node it runs on, the directories of volumes\n" +
-			"that are on every node.",
+		about: "legacyprovisioner --mode=everyNodeManager makes and removes, on the node it runs on, the directories " +
+			"of volumes\nthat are on every node.",
 		environment: "  POD_NAMESPACE  where provisioner and managers run\n" +
 			"  NODE_NAME      name of this node in the cluster\n",
 		httpAddress: ":9896",
@@ -72,8 +72,8 @@ func (m *everyNodeManagerOptions) serve(ctx context.Context, o options, log *slo
 	if err != nil {
 		return err
 	}
-	log.InfoContext(ctx, "starting the manager for every node", logging.KeyVersion, buildinfo.Version(), logging.KeyNode,
-		m.node, logging.KeyPath, m.path)
+	log.InfoContext(ctx, "starting the manager for every node", logging.KeyVersion, buildinfo.Version(),
+		logging.KeyNode, m.node, logging.KeyPath, m.path)
 	return m.run(ctx, o, client, log)
 }
 
@@ -85,7 +85,8 @@ func (m *everyNodeManagerOptions) run(
 	if err != nil {
 		return err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync,
+		informers.WithTransform(withoutManagedFields))
 	backend, err := manager.New(manager.Config{
 		Client: client, Volumes: factory.Core().V1().PersistentVolumes().Informer(), Node: m.node, Base: m.path,
 		Provisioner: m.name, Namespace: m.namespace, Account: m.account, Registry: m.managers, Guard: guard,

@@ -17,8 +17,8 @@ type guarded struct {
 
 func (g *guarded) define(flags *flag.FlagSet, byDefault bool) {
 	flags.BoolVar(&g.requireMount, "require-mount", byDefault,
-		"make and remove nothing in a directory that is on a disk of the node; false takes any directory, and what is\n"+
-			"made while the storage is not mounted is not on it")
+		"make and remove nothing in a directory that is on a disk of the node; false takes any directory, and what "+
+			"is\nmade while the storage is not mounted is not on it")
 	flags.StringVar(&g.hostMounts, "host-mounts", "",
 		"in a pod: where the node's /proc/1/mountinfo is mounted, which says what the node has mounted")
 }
@@ -26,8 +26,8 @@ func (g *guarded) define(flags *flag.FlagSet, byDefault bool) {
 func (g *guarded) rule(inPod bool) rule {
 	return rule{
 		g.requireMount && g.hostMounts == "" && inPod,
-		"-host-mounts: want the node's mount table: give the pod the node's /proc/1/mountinfo as a hostPath of type File, " +
-			"and say here where it is mounted; or -require-mount=false",
+		"-host-mounts: want the node's mount table: give the pod the node's /proc/1/mountinfo as a hostPath of type " +
+			"File, and say here where it is mounted; or -require-mount=false",
 	}
 }
 

@@ -49,8 +49,8 @@ func podNamespace() string {
 	return strings.TrimSpace(string(text))
 }
 
-// runLed works while this instance leads, until ctx ends. It gives the lead up after the work has ended, not before: the
-// library's own election ends the process where it stands.
+// runLed works while this instance leads, until ctx ends. It gives the lead up after the work has ended, not before:
+// the library's own election ends the process where it stands.
 func (p *provisioner) runLed(ctx context.Context, work func(context.Context)) error {
 	if p.lease == nil {
 		work(ctx)

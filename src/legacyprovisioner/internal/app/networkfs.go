@@ -26,8 +26,8 @@ const modeNetworkFS = "shared"
 // networkFSMode is one instance for all nodes, as torchbox's provisioner works.
 func networkFSMode() mode {
 	return mode{
-		about: "legacyprovisioner --mode=shared makes hostPath PersistentVolumes of directories on storage that all nodes have " +
-			"mounted at\none path. The directory is the parameter pvDir of a StorageClass.",
+		about: "legacyprovisioner --mode=shared makes hostPath PersistentVolumes of directories on storage that all " +
+			"nodes have mounted at\none path. The directory is the parameter pvDir of a StorageClass.",
 		settings: &networkFSOptions{},
 	}
 }
@@ -49,7 +49,8 @@ func (n *networkFSOptions) define(flags *flag.FlagSet, _ func(string) string) {
 		unlessEmpty(&n.id))
 	flags.StringVar(&n.master, "master", "", "URL of the Kubernetes API, instead of or beside -kubeconfig")
 	flags.StringVar(&n.path, "path", "/",
-		"where the storage, or a directory of it, is mounted: pvDir lies there or below, and below it no link is followed")
+		"where the storage, or a directory of it, is mounted: pvDir lies there or below, and below it no "+
+			"link is followed")
 	n.guarded.define(flags, true)
 	flags.BoolFunc("leader-election",
 		"let one of several instances with this name and identity work (default: true in a pod, false outside)",
@@ -109,7 +110,8 @@ func (n *networkFSOptions) build(
 	if err != nil {
 		return nil, err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync,
+		informers.WithTransform(withoutManagedFields))
 	backend, err := networkfs.New(networkfs.Config{
 		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(),
 		Volumes: factory.Core().V1().PersistentVolumes().Lister(), Name: n.name, ID: n.id,
@@ -137,5 +139,7 @@ func (n *networkFSOptions) lease(o options) *lease {
 	if n.id != names.NetworkFSProvisioner {
 		name += "-" + n.id
 	}
-	return &lease{namespace: cmp.Or(n.electionNamespace, podNamespace(), metav1.NamespaceDefault), name: leaseName(name)}
+	return &lease{
+		namespace: cmp.Or(n.electionNamespace, podNamespace(), metav1.NamespaceDefault), name: leaseName(name),
+	}
 }

@@ -60,7 +60,8 @@ func TestNetworkFSOptions(t *testing.T) {
 			lease: "default/torchbox.com-hostpath",
 		},
 		"one of several": {
-			args: "--name Example.com/big_nfs --id site-1 --path=/ceph --require-mount=false --leader-election-namespace storage",
+			args: "--name Example.com/big_nfs --id site-1 --path=/ceph --require-mount=false " +
+				"--leader-election-namespace storage",
 			own: networkFSOptions{
 				name: "Example.com/big_nfs", id: "site-1", path: "/ceph", electionNamespace: "storage",
 			},
@@ -98,9 +99,9 @@ func TestRefusedNetworkFSStarts(t *testing.T) {
 	}{
 		"in a pod without the node's table": {
 			[]string{"--name=a b"},
-			"legacyprovisioner: wrong options:\n-name: \"a b\": want a name such as torchbox.com/hostpath\n-host-mounts: want the " +
-				"node's mount table: give the pod the node's /proc/1/mountinfo as a hostPath of type File, and say here where " +
-				"it is mounted; or -require-mount=false\n",
+			"legacyprovisioner: wrong options:\n-name: \"a b\": want a name such as torchbox.com/hostpath\n" +
+				"-host-mounts: want the node's mount table: give the pod the node's /proc/1/mountinfo as a hostPath " +
+				"of type File, and say here where it is mounted; or -require-mount=false\n",
 		},
 		"no table": {
 			[]string{"--master=http://127.0.0.1:1", "--host-mounts=/does/not/exist"},
@@ -108,8 +109,8 @@ func TestRefusedNetworkFSStarts(t *testing.T) {
 		},
 		"no kubeconfig": {
 			[]string{"-kubeconfig", "/does/not/exist"},
-			"legacyprovisioner: find the Kubernetes API (--kubeconfig, or a service account in the cluster): stat /does/not/exist: " +
-				"no such file or directory\n",
+			"legacyprovisioner: find the Kubernetes API (--kubeconfig, or a service account in the cluster): stat " +
+				"/does/not/exist: no such file or directory\n",
 		},
 	} {
 		var stderr bytes.Buffer
@@ -130,8 +131,8 @@ func TestRefusedNetworkFSStarts(t *testing.T) {
 	}
 }
 
-// TestALifeOnANetworkFilesystem runs everything but the API: a claim as torchbox prints it gets its volume on what is mounted,
-// and with the claim the volume goes. Needs root.
+// TestALifeOnANetworkFilesystem runs everything but the API: a claim as torchbox prints it gets its volume on what is
+// mounted, and with the claim the volume goes. Needs root.
 func TestALifeOnANetworkFilesystem(t *testing.T) {
 	storage, class := t.TempDir(), "cephfs"
 	mounttest.Tmpfs(t, storage, "")
@@ -194,7 +195,8 @@ func TestALifeOnANetworkFilesystem(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	lease, err := cluster.CoordinationV1().Leases("default").Get(t.Context(), "torchbox.com-hostpath", metav1.GetOptions{})
+	lease, err := cluster.CoordinationV1().Leases("default").Get(t.Context(), "torchbox.com-hostpath",
+		metav1.GetOptions{})
 	if err != nil || *lease.Spec.HolderIdentity != "" {
 		t.Errorf("lease %+v, error %v, want it given up", lease, err)
 	}

@@ -111,11 +111,13 @@ func (n *nodeOptions) build(
 	if err != nil {
 		return nil, err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resync,
+		informers.WithTransform(withoutManagedFields))
 	backend, err := hostpath.New(hostpath.Config{
 		Client: client, Classes: factory.Storage().V1().StorageClasses().Lister(),
 		Volumes: factory.Core().V1().PersistentVolumes().Lister(), Node: n.node, Directory: n.directory,
-		NamingPrefix: n.namingPrefix == "true", WholeFilesystem: n.capacity == capacityFilesystem, Guard: guard, Log: log,
+		NamingPrefix: n.namingPrefix == "true", WholeFilesystem: n.capacity == capacityFilesystem, Guard: guard,
+		Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -23,12 +23,15 @@ import (
 )
 
 const (
-	// resync is how often what is known is looked at again, should a notification have been lost or an event have expired.
+	// resync is how often what is known is looked at again, should a notification have been lost or an
+	// event have expired.
 	resync = 15 * time.Minute
-	// firstRetry and lastRetry bound the pause before a volume that could not be made or removed is tried again, for ever.
+	// firstRetry and lastRetry bound the pause before a volume that could not be made or removed is tried
+	// again, for ever.
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
-	// patience is how long a claim may wait for the node in its annotation before the other nodes look whether it exists.
+	// patience is how long a claim may wait for the node in its annotation before the other nodes look
+	// whether it exists.
 	patience = 10 * time.Second
 )
 
@@ -104,8 +107,8 @@ func settingsOf(
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
 		controller.FailedProvisionThreshold(0),
 		controller.FailedDeleteThreshold(0),
-		// Without this one the library deletes the directory of a volume whose PersistentVolume it could not save; but the
-		// API may have saved it and only its answer been lost, and then a pod may be writing there.
+		// Without this one the library deletes the directory of a volume whose PersistentVolume it could not save; but
+		// the API may have saved it and only its answer been lost, and then a pod may be writing there.
 		controller.CreateProvisionedPVLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		),

@@ -25,8 +25,8 @@ const (
 	maxMessage = 512
 )
 
-// askManager has a manager do something about the directory of a volume. The token is shown only to who proves to be the
-// manager of that node, by the certificate that it has registered.
+// askManager has a manager do something about the directory of a volume. The token is shown only to who proves to be
+// the manager of that node, by the certificate that it has registered.
 func (p *Provisioner) askManager(ctx context.Context, method string, m member, path, volume string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -35,8 +35,8 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 		return fmt.Errorf("PersistentVolume %s is not one of this provisioner's", pv.Name)
 	}
 	if _, err := wire.Name(p.Base, pv.Spec.HostPath.Path, pv.Name); err != nil {
-		return fmt.Errorf("%w; nothing is removed: remove the directory on every node by hand, then the finalizers of the "+
-			"PersistentVolume, and delete it", err)
+		return fmt.Errorf("%w; nothing is removed: remove the directory on every node by hand, then the finalizers "+
+			"of the PersistentVolume, and delete it", err)
 	}
 	pv, err := hostpathpv.Current(ctx, p.Client, pv)
 	if err != nil {
@@ -49,7 +49,8 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	left, known := p.waitsFor(pv)
 	if !known {
 		if f.missing > 0 || len(f.members) == 0 {
-			return fmt.Errorf("DaemonSet %s/%s has yet to make pods of managers: which nodes have the directory is not known",
+			return fmt.Errorf(
+				"DaemonSet %s/%s has yet to make pods of managers: which nodes have the directory is not known",
 				p.Namespace, p.Managers)
 		}
 		left = slices.Collect(maps.Keys(f.members))
@@ -105,8 +106,8 @@ func (p *Provisioner) cleanWithout(ctx context.Context, pv *corev1.PersistentVol
 func (p *Provisioner) givenUp(ctx context.Context, pv *corev1.PersistentVolume, node string) {
 	p.Log.WarnContext(ctx, "a node is given up, and data of a deleted volume may remain on its disk",
 		logging.KeyNode, node, logging.KeyPV, pv.Name, logging.KeyPath, pv.Spec.HostPath.Path)
-	p.Recorder.Eventf(pv, corev1.EventTypeWarning, "NodeGivenUp", "node %s is given up: data of the volume may remain on "+
-		"its disk, in %s", node, pv.Spec.HostPath.Path)
+	p.Recorder.Eventf(pv, corev1.EventTypeWarning, "NodeGivenUp", "node %s is given up: data of the volume may "+
+		"remain on its disk, in %s", node, pv.Spec.HostPath.Path)
 }
 
 // forget removes a node from the ConfigMap. When it returns, its manager registers it again.

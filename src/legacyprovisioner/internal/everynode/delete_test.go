@@ -63,8 +63,8 @@ func TestDeleteWaits(t *testing.T) {
 	w.released(t)
 	w.down(t, "b")
 	w.managers["c"].answer(http.StatusInternalServerError)
-	w.delete(t, "b is down and c fails", waiting+"2 of its nodes: node b: its manager is not ready; node c: its manager "+
-		"answers 500 Internal Server Error: the disk is full")
+	w.delete(t, "b is down and c fails", waiting+"2 of its nodes: node b: its manager is not ready; node c: its "+
+		"manager answers 500 Internal Server Error: the disk is full")
 	w.askedAre(t, "b is down and c fails", "a", "c")
 	if got := w.waitsForNodes(t); got != "claim-1:b,c" {
 		t.Errorf("the PersistentVolume waits for %q", got)
@@ -212,8 +212,8 @@ func TestDeleteTakesLong(t *testing.T) {
 func TestDeleteWaitsForPods(t *testing.T) {
 	w := start(t, "a")
 	w.released(t)
-	const unknown = "DaemonSet storage/managers has yet to make pods of managers: which nodes have the directory is not " +
-		"known"
+	const unknown = "DaemonSet storage/managers has yet to make pods of managers: which nodes have the directory is " +
+		"not known"
 	w.desire(t, 1)
 	w.delete(t, "a pod is lacking", unknown)
 	w.askedAre(t, "a pod is lacking")
@@ -252,8 +252,10 @@ func TestDeleteWaitsForPods(t *testing.T) {
 	sets := w.cluster.AppsV1().DaemonSets("storage")
 	if _, err := sets.Update(t.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "managers", Generation: 2},
-		Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "manager"}}},
-		Status:     appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 2},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "manager"}},
+		},
+		Status: appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 2},
 	}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -284,23 +286,27 @@ func TestOnlyItsOwn(t *testing.T) {
 	w := start(t, "a")
 	w.released(t)
 	for what, change := range map[string]func(*corev1.PersistentVolume){
-		"identity":       func(pv *corev1.PersistentVolume) { pv.Annotations[identity+"-identity"] = "other" },
-		"provisioned by": func(pv *corev1.PersistentVolume) { pv.Annotations["pv.kubernetes.io/provisioned-by"] = "other" },
-		"no hostPath":    func(pv *corev1.PersistentVolume) { pv.Spec.HostPath = nil },
+		"identity": func(pv *corev1.PersistentVolume) { pv.Annotations[identity+"-identity"] = "other" },
+		"provisioned by": func(pv *corev1.PersistentVolume) {
+			pv.Annotations["pv.kubernetes.io/provisioned-by"] = "other"
+		},
+		"no hostPath": func(pv *corev1.PersistentVolume) { pv.Spec.HostPath = nil },
 	} {
 		pv := w.getVolume(t)
 		change(pv)
 		if w.ShouldDelete(t.Context(), pv) {
 			t.Errorf("%s: taken for one of its own", what)
 		}
-		if err := w.Delete(t.Context(), pv); message(err) != "PersistentVolume "+pvName+" is not one of this provisioner's" {
+		if err := w.Delete(t.Context(), pv); message(err) != "PersistentVolume "+pvName+
+			" is not one of this provisioner's" {
 			t.Errorf("%s: error %v", what, err)
 		}
 	}
 	pv := w.getVolume(t)
 	pv.Spec.HostPath.Path = "/etc"
-	want := `path "/etc" is not directly in /var/kubernetes, where this provisioner's volumes are; nothing is removed: ` +
-		"remove the directory on every node by hand, then the finalizers of the PersistentVolume, and delete it"
+	want := `path "/etc" is not directly in /var/kubernetes, where this provisioner's volumes are; nothing is ` +
+		"removed: remove the directory on every node by hand, then the finalizers of the " +
+		"PersistentVolume, and delete it"
 	if err := w.Delete(t.Context(), pv); message(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -310,7 +316,8 @@ func TestOnlyItsOwn(t *testing.T) {
 // TestDeleteWithoutTheAPI: whatever request fails, the PersistentVolume stays, and the next attempt does what is left.
 func TestDeleteWithoutTheAPI(t *testing.T) {
 	for _, kind := range []string{
-		"get daemonsets", "get configmaps", "list pods", "get nodes", "get persistentvolumes", "patch persistentvolumes",
+		"get daemonsets", "get configmaps", "list pods", "get nodes", "get persistentvolumes",
+		"patch persistentvolumes",
 	} {
 		w := start(t, "a", "b")
 		w.released(t)
@@ -376,7 +383,8 @@ func TestReuse(t *testing.T) {
 		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		pv.Annotations[identity+"-reuse-policy"] = policy
 		pv.Annotations[boundByController] = "yes"
-		if _, err := w.cluster.CoreV1().PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
+		if _, err := w.cluster.CoreV1().PersistentVolumes().Update(t.Context(), pv,
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for !w.reuseNow(t) {
@@ -421,7 +429,8 @@ func TestNoReuse(t *testing.T) {
 		pv := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{identity + "-reuse-policy": "Always"}},
 			Spec: corev1.PersistentVolumeSpec{
-				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, ClaimRef: &corev1.ObjectReference{UID: "1"},
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				ClaimRef:                      &corev1.ObjectReference{UID: "1"},
 			},
 			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 		}

@@ -81,8 +81,9 @@ func (p *Provisioner) registry(ctx context.Context) (*corev1.ConfigMap, error) {
 	if apierrors.IsNotFound(err) {
 		registry, err = api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Managers,
-			Annotations: map[string]string{"kubernetes.io/description": "Nodes that may have directories of volumes of " +
-				p.Provisioner + ", with the certificates of their managers. Whoever removes a node gives up what it has."},
+			Annotations: map[string]string{"kubernetes.io/description": "Nodes that may have directories of volumes " +
+				"of " + p.Provisioner + ", with the certificates of their managers. Whoever removes a node gives up " +
+				"what it has."},
 		}}, metav1.CreateOptions{})
 	}
 	if err != nil {
@@ -96,11 +97,14 @@ func nodeOf(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
-	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil ||
-		pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return ""
 	}
-	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return ""
+	}
+	for _, term := range required.NodeSelectorTerms {
 		for _, field := range term.MatchFields {
 			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
 				return field.Values[0]

@@ -82,8 +82,10 @@ func start(t *testing.T, nodes ...string) *world {
 		cluster: fake.NewClientset(
 			&appsv1.DaemonSet{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "managers"},
-				Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "manager"}}},
-				Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: int32(len(nodes))},
+				Spec: appsv1.DaemonSetSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "manager"}},
+				},
+				Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: int32(len(nodes))},
 			},
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "managers"}},
 		),
@@ -188,7 +190,8 @@ func (w *world) leave(t *testing.T, node string) {
 // deselect deletes the pod of a node, of which the DaemonSet wants none any more.
 func (w *world) deselect(t *testing.T, node string) {
 	t.Helper()
-	if err := w.cluster.CoreV1().Pods("storage").Delete(t.Context(), "manager-"+node, metav1.DeleteOptions{}); err != nil {
+	if err := w.cluster.CoreV1().Pods("storage").Delete(t.Context(), "manager-"+node,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.desire(t, -1)
@@ -287,8 +290,10 @@ func (w *world) released(t *testing.T) *corev1.PersistentVolume {
 		}},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}},
-			ClaimRef:                      claim,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: path},
+			},
+			ClaimRef: claim,
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	})

@@ -109,7 +109,8 @@ func (p *Provisioner) Provision(
 			"DaemonSet %s/%s", p.Namespace, p.Managers)
 	}
 	path := wire.Path(p.Base, o.PVC, o.PVName)
-	faults := forEachMember(ready, func(m member) error { return p.askManager(ctx, http.MethodPost, m, path, o.PVName) })
+	faults := forEachMember(ready,
+		func(m member) error { return p.askManager(ctx, http.MethodPost, m, path, o.PVName) })
 	if len(faults) > 0 {
 		// Some have made it: were the claim deleted now, the library still asks until there is a PersistentVolume, and
 		// with that the directories go.

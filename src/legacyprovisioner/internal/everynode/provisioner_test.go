@@ -52,7 +52,9 @@ func TestProvision(t *testing.T) {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind},
 			},
-			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany},
+			AccessModes: []corev1.PersistentVolumeAccessMode{
+				corev1.ReadWriteOnce, corev1.ReadOnlyMany,
+			},
 			PersistentVolumeReclaimPolicy: retain,
 			VolumeMode:                    &mode,
 		},
@@ -99,8 +101,8 @@ func TestProvisionWithoutEveryone(t *testing.T) {
 	}
 	w.managers["c"].answer(http.StatusInternalServerError)
 	pv, state, err := w.Provision(t.Context(), options(nil))
-	if want := "make the directory: node c: its manager answers 500 Internal Server Error: the disk is full"; pv != nil ||
-		state != controller.ProvisioningInBackground || message(err) != want {
+	want = "make the directory: node c: its manager answers 500 Internal Server Error: the disk is full"
+	if pv != nil || state != controller.ProvisioningInBackground || message(err) != want {
 		t.Errorf("%v, state %s, error %v, want %s", pv, state, err, want)
 	}
 	w.down(t, "a")
@@ -123,7 +125,8 @@ func TestOnlyTheManagerIsTold(t *testing.T) {
 	w.listen(t, "127.0.0.100", certificate, seen)
 	w.pod(t, "b", "127.0.0.100", corev1.ConditionTrue)
 	_, state, err := w.Provision(t.Context(), options(nil))
-	if state != controller.ProvisioningInBackground || !strings.Contains(message(err), "node b: tls: failed to verify") {
+	if state != controller.ProvisioningInBackground ||
+		!strings.Contains(message(err), "node b: tls: failed to verify") {
 		t.Errorf("state %s, error %v", state, err)
 	}
 	if got := seen.asked(); got != nil {
@@ -177,8 +180,8 @@ func TestRefusals(t *testing.T) {
 			" takes none; remove them from the class": func(o *controller.ProvisionOptions) {
 			o.StorageClass.Parameters = map[string]string{"pvDir": "/tmp"}
 		},
-		"StorageClass hostpath-multihost has mountOptions (ro), and the kubelet starts no pod that has a hostPath volume " +
-			"with mount options; remove them from the class, or use a class of the CSI driver": func(
+		"StorageClass hostpath-multihost has mountOptions (ro), and the kubelet starts no pod that has a hostPath " +
+			"volume with mount options; remove them from the class, or use a class of the CSI driver": func(
 			o *controller.ProvisionOptions,
 		) {
 			o.StorageClass.MountOptions = []string{"ro"}
@@ -194,8 +197,8 @@ func TestRefusals(t *testing.T) {
 		) {
 			o.PVC.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 		},
-		"StorageClass hostpath-multihost: annotation " + identity + `-reuse-policy: "Sometimes": want Never, SamePVCName ` +
-			"or Always": func(o *controller.ProvisionOptions) {
+		"StorageClass hostpath-multihost: annotation " + identity + `-reuse-policy: "Sometimes": want Never, ` +
+			"SamePVCName or Always": func(o *controller.ProvisionOptions) {
 			o.StorageClass.Annotations = map[string]string{identity + "-reuse-policy": "Sometimes"}
 		},
 	} {

@@ -81,7 +81,8 @@ func (p *Provisioner) reuse(ctx context.Context, pv *corev1.PersistentVolume) er
 	if err != nil {
 		return err
 	}
-	_, err = p.Client.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = p.Client.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	switch {
 	case errors.IsConflict(err) || errors.IsNotFound(err):
 		return nil // the change is seen here next

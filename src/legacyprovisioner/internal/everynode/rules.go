@@ -28,8 +28,8 @@ const (
 // than was asked for is worse than none.
 func supported(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, provisioner string) (string, error) {
 	if len(class.Parameters) > 0 {
-		return "", fmt.Errorf("StorageClass %s has parameters (%s), and provisioner %s takes none; remove them from the "+
-			"class", class.Name, strings.Join(slices.Sorted(maps.Keys(class.Parameters)), ", "), provisioner)
+		return "", fmt.Errorf("StorageClass %s has parameters (%s), and provisioner %s takes none; remove them from "+
+			"the class", class.Name, strings.Join(slices.Sorted(maps.Keys(class.Parameters)), ", "), provisioner)
 	}
 	if err := hostpathpv.Possible(claim, class); err != nil {
 		return "", err

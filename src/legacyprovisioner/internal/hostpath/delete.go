@@ -58,8 +58,9 @@ func (p *Provisioner) ownDirectory(pv *corev1.PersistentVolume) (string, error) 
 	}
 	path := pv.Spec.HostPath.Path
 	if filepath.Clean(path) != path || filepath.Dir(path) != p.Directory {
-		return "", fmt.Errorf("path %q is not directly in %s on node %s, where this provisioner's volumes are; nothing is "+
-			"removed: remove the directory by hand and delete the PersistentVolume", path, p.Directory, p.Node)
+		return "", fmt.Errorf("path %q is not directly in %s on node %s, where this provisioner's volumes are; "+
+			"nothing is removed: remove the directory by hand and delete the PersistentVolume", path, p.Directory,
+			p.Node)
 	}
 	// No directory is that of two volumes: a claim may be named anything, but a UID has no "pvc-" in it.
 	name := filepath.Base(path)

@@ -227,7 +227,8 @@ func TestDeleteOfALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := remove(t.Context(), p, persistentVolume(path))
-	want := "remove the volume's directory on node here: " + path + " is not a directory; see what it is, and move it away"
+	want := "remove the volume's directory on node here: " + path +
+		" is not a directory; see what it is, and move it away"
 	if message(err) != want {
 		t.Errorf("error (-want +got):\n%s", cmp.Diff(want, message(err)))
 	}
@@ -263,9 +264,11 @@ func TestSavedMeanwhile(t *testing.T) {
 	p, directory := provisioner(t, nil)
 	fill(t, filepath.Join(directory, pvName), "/nowhere")
 	old := persistentVolume(filepath.Join(directory, pvName))
-	old.Status.Phase, old.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete
+	old.Status.Phase, old.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeReleased,
+		corev1.PersistentVolumeReclaimDelete
 	saved := old.DeepCopy()
-	saved.Status.Phase, saved.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeBound, corev1.PersistentVolumeReclaimRetain
+	saved.Status.Phase, saved.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeBound,
+		corev1.PersistentVolumeReclaimRetain
 	p.Client = cluster(saved)
 	var ignored *controller.IgnoredError
 	if err := p.Delete(t.Context(), old); !errors.As(err, &ignored) {
@@ -280,7 +283,8 @@ func TestSavedMeanwhile(t *testing.T) {
 func TestUnmounted(t *testing.T) {
 	p, directory := provisioner(t, nil)
 	mounttest.Tmpfs(t, directory, "")
-	going, kept := persistentVolume(filepath.Join(directory, pvName)), persistentVolume(filepath.Join(directory, "pvc-1"))
+	going, kept := persistentVolume(filepath.Join(directory, pvName)),
+		persistentVolume(filepath.Join(directory, "pvc-1"))
 	kept.Name, kept.Status.Phase = "pvc-1", corev1.VolumeBound
 	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	if err := errors.Join(volumes.Add(going), volumes.Add(kept)); err != nil {
@@ -368,8 +372,8 @@ func TestInAVolume(t *testing.T) {
 	p.Volumes = corelisters.NewPersistentVolumeLister(volumes)
 	want := "the directory of the volumes on node here: " + directory +
 		" is or lies in the directory of PersistentVolume " +
-		"tenants, and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or " +
-		"removed there: choose a directory that is in no volume"
+		"tenants, and what is in a volume its pods can exchange for a link to anything on the node; nothing is made " +
+		"or removed there: choose a directory that is in no volume"
 	_, _, err := p.Provision(t.Context(), options(nil))
 	if message(err) != want {
 		t.Errorf("provision: error %v, want %s", err, want)

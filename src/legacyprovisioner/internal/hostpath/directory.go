@@ -27,8 +27,8 @@ func (p *Provisioner) directoryName(o controller.ProvisionOptions) string {
 	return o.PVC.Name[:min(len(o.PVC.Name), room)] + "-" + o.PVName
 }
 
-// openDirectory opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them, or with
-// one of the given names.
+// openDirectory opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them,
+// or with one of the given names.
 func (p *Provisioner) openDirectory(more ...string) (*hostpathpv.Directory, error) {
 	all, err := p.Volumes.List(labels.Everything())
 	if err != nil {
@@ -82,8 +82,8 @@ func (p *Provisioner) prepare(
 	}
 	size := int64(st.Blocks) * st.Bsize
 	if request.CmpInt64(size) > 0 {
-		return resource.Quantity{}, fmt.Errorf("the claim asks for %s, and the whole filesystem of %s on node %s has %s; "+
-			"ask for less, or for a node with a larger one",
+		return resource.Quantity{}, fmt.Errorf("the claim asks for %s, and the whole filesystem of %s on node %s has "+
+			"%s; ask for less, or for a node with a larger one",
 			request.String(), p.Directory, p.Node, resource.NewQuantity(size, resource.BinarySI))
 	}
 	if err := hostpathpv.MakeDirectory(dir, name); err != nil {

@@ -30,7 +30,9 @@ const pvName = "pvc-0b1f1d0c-1111-4222-8333-444455556666"
 // cluster is a cluster with node "here", whose hostname label is another word.
 func cluster(objects ...runtime.Object) *fake.Clientset {
 	return fake.NewClientset(append(objects, &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "here", Labels: map[string]string{corev1.LabelHostname: "here.example.com"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "here", Labels: map[string]string{corev1.LabelHostname: "here.example.com"},
+		},
 	})...)
 }
 
@@ -38,7 +40,8 @@ func cluster(objects ...runtime.Object) *fake.Clientset {
 func provisioner(t *testing.T, change func(*Config)) (*Provisioner, string) {
 	t.Helper()
 	c := Config{
-		Client: cluster(), Classes: storagelisters.NewStorageClassLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+		Client:  cluster(),
+		Classes: storagelisters.NewStorageClassLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
 		Volumes: corelisters.NewPersistentVolumeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
 		Node:    "here", Directory: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	}
@@ -181,7 +184,8 @@ func TestCapacityOfTheFilesystem(t *testing.T) {
 		"all of it, which the rounded size lacks": {total, total},
 	} {
 		pv := mustProvision(t, p, options(func(o *controller.ProvisionOptions) {
-			o.PVC.Spec.Resources.Requests[corev1.ResourceStorage] = *resource.NewQuantity(test.request, resource.BinarySI)
+			o.PVC.Spec.Resources.Requests[corev1.ResourceStorage] = *resource.NewQuantity(test.request,
+				resource.BinarySI)
 		}))
 		if got := pv.Spec.Capacity.Storage().Value(); got != test.want {
 			t.Errorf("%s: capacity %d, want %d", name, got, test.want)
@@ -227,13 +231,13 @@ func TestProvisionRefuses(t *testing.T) {
 			func(o *controller.ProvisionOptions) {
 				o.StorageClass.Parameters = map[string]string{"storagePool": "local", "a": "b"}
 			},
-			"StorageClass hostpath has parameters (a, storagePool), and provisioner kubevirt.io/hostpath-provisioner (with a " +
-				"slash) takes none; the CSI driver kubevirt.io.hostpath-provisioner (with a dot) does",
+			"StorageClass hostpath has parameters (a, storagePool), and provisioner kubevirt.io/hostpath-provisioner " +
+				"(with a slash) takes none; the CSI driver kubevirt.io.hostpath-provisioner (with a dot) does",
 		},
 		"mount options": {
 			func(o *controller.ProvisionOptions) { o.StorageClass.MountOptions = []string{"noatime", "ro"} },
-			"StorageClass hostpath has mountOptions (noatime, ro), and the kubelet starts no pod that has a hostPath volume " +
-				"with mount options; remove them from the class, or use a class of the CSI driver",
+			"StorageClass hostpath has mountOptions (noatime, ro), and the kubelet starts no pod that has a hostPath " +
+				"volume with mount options; remove them from the class, or use a class of the CSI driver",
 		},
 		"selector": {
 			func(o *controller.ProvisionOptions) { o.PVC.Spec.Selector = &metav1.LabelSelector{} },
@@ -250,15 +254,15 @@ func TestProvisionRefuses(t *testing.T) {
 			func(o *controller.ProvisionOptions) {
 				o.PVC.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 			},
-			"the claim wants to begin as a copy of PersistentVolumeClaim other, and this provisioner cannot copy; leave " +
-				"dataSource and dataSourceRef out",
+			"the claim wants to begin as a copy of PersistentVolumeClaim other, and this provisioner cannot copy; " +
+				"leave dataSource and dataSourceRef out",
 		},
 		"many writers": {
 			func(o *controller.ProvisionOptions) {
 				o.PVC.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}
 			},
-			"the claim asks for access mode ReadWriteMany, and a hostPath volume is on one node; want ReadWriteOnce (all pods " +
-				"of the node) or ReadWriteOncePod",
+			"the claim asks for access mode ReadWriteMany, and a hostPath volume is on one node; want ReadWriteOnce " +
+				"(all pods of the node) or ReadWriteOncePod",
 		},
 	} {
 		p, directory := provisioner(t, nil)
@@ -296,7 +300,8 @@ func listDirectory(t *testing.T, directory string) []string {
 func TestNoRoom(t *testing.T) {
 	p, directory := provisioner(t, nil)
 	large := *resource.NewQuantity(size(t, directory)+1, resource.BinarySI)
-	want := "the claim asks for " + large.String() + ", and the whole filesystem of " + directory + " on node here has " +
+	want := "the claim asks for " + large.String() + ", and the whole filesystem of " + directory +
+		" on node here has " +
 		resource.NewQuantity(size(t, directory), resource.BinarySI).String() +
 		"; ask for less, or for a node with a larger one"
 	for annotation, wantState := range map[string]controller.ProvisioningState{
@@ -327,7 +332,8 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			"make the directory of the volume on node here: DIR/" + pvName + " is there and is not a directory; move it away",
+			"make the directory of the volume on node here: DIR/" + pvName +
+				" is there and is not a directory; move it away",
 		},
 		"a file": {
 			func(t *testing.T, directory string) {
@@ -336,7 +342,8 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			"make the directory of the volume on node here: DIR/" + pvName + " is there and is not a directory; move it away",
+			"make the directory of the volume on node here: DIR/" + pvName +
+				" is there and is not a directory; move it away",
 		},
 		"no directory of the volumes": {
 			func(t *testing.T, directory string) {
@@ -369,8 +376,8 @@ func TestProvisionAsksTheCluster(t *testing.T) {
 		"no such node": {fake.NewClientset(), `read the labels of node here: nodes "here" not found`},
 		"a node without hostname": {
 			fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}}),
-			"node here has no label kubernetes.io/hostname, and without one no pod could be bound to a volume on it; label " +
-				"the node",
+			"node here has no label kubernetes.io/hostname, and without one no pod could be bound to a volume on it; " +
+				"label the node",
 		},
 		"the volume exists": {
 			cluster(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pvName}}),
@@ -425,7 +432,8 @@ func TestShouldProvision(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	good := Config{
-		Client: cluster(), Classes: storagelisters.NewStorageClassLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+		Client:  cluster(),
+		Classes: storagelisters.NewStorageClassLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
 		Volumes: corelisters.NewPersistentVolumeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
 		Node:    "here", Log: slog.New(slog.DiscardHandler),
 	}

@@ -126,8 +126,8 @@ func (p *Provisioner) hostname(ctx context.Context) (string, error) {
 	}
 	hostname := node.Labels[corev1.LabelHostname]
 	if hostname == "" {
-		return "", fmt.Errorf("node %s has no label %s, and without one no pod could be bound to a volume on it; label the "+
-			"node", p.Node, corev1.LabelHostname)
+		return "", fmt.Errorf("node %s has no label %s, and without one no pod could be bound to a volume on it; "+
+			"label the node", p.Node, corev1.LabelHostname)
 	}
 	return hostname, nil
 }

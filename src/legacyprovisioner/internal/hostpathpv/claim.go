@@ -18,16 +18,16 @@ import (
 // Possible refuses what no directory can be: a volume that is something else than was asked for is worse than none.
 func Possible(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
 	if len(class.MountOptions) > 0 {
-		return fmt.Errorf("StorageClass %s has mountOptions (%s), and the kubelet starts no pod that has a hostPath volume "+
-			"with mount options; remove them from the class, or use a class of the CSI driver", class.Name,
+		return fmt.Errorf("StorageClass %s has mountOptions (%s), and the kubelet starts no pod that has a hostPath "+
+			"volume with mount options; remove them from the class, or use a class of the CSI driver", class.Name,
 			strings.Join(class.MountOptions, ", "))
 	}
 	if claim.Spec.Selector != nil {
 		return errors.New("the claim has a selector, which no volume that is made for it can match; remove it")
 	}
 	if source := dataSource(claim); source != "" {
-		return fmt.Errorf("the claim wants to begin as a copy of %s, and this provisioner cannot copy; leave dataSource and "+
-			"dataSourceRef out", source)
+		return fmt.Errorf("the claim wants to begin as a copy of %s, and this provisioner cannot copy; leave "+
+			"dataSource and dataSourceRef out", source)
 	}
 	return nil
 }
@@ -83,7 +83,9 @@ func PersistentVolume(
 			},
 			PersistentVolumeReclaimPolicy: policy,
 			VolumeMode:                    &filesystem,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: path},
+			},
 		},
 	}
 }

@@ -75,7 +75,8 @@ func removeDirectory(ctx context.Context, dir *Directory, name, last string) (fo
 		return false, err
 	}
 	if !info.IsDir() {
-		return false, fmt.Errorf("%s is not a directory; see what it is, and move it away", filepath.Join(dir.Name(), name))
+		return false, fmt.Errorf("%s is not a directory; see what it is, and move it away",
+			filepath.Join(dir.Name(), name))
 	}
 	if err := dir.Rename(name, last); err != nil {
 		return false, err

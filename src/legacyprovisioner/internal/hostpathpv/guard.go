@@ -20,8 +20,8 @@ type Guard struct {
 // filesystem as one of these is not the storage.
 func systemPaths() []string {
 	return []string{
-		"/", "/boot", "/dev", "/dev/shm", "/etc", "/etc/hosts", "/proc", "/run", "/sys", "/tmp", "/usr", "/var", "/var/lib",
-		"/var/lib/kubelet", "/var/log",
+		"/", "/boot", "/dev", "/dev/shm", "/etc", "/etc/hosts", "/proc", "/run", "/sys", "/tmp", "/usr", "/var",
+		"/var/lib", "/var/lib/kubelet", "/var/log",
 	}
 }
 
@@ -46,8 +46,8 @@ func (g Guard) Check(dir *os.File, path string) error {
 		whose, system = "container's", systemPath(own, here)
 	}
 	if system != "" {
-		return fmt.Errorf("%s is on the filesystem of the %s %s: the storage is not mounted there, and nothing is made or "+
-			"removed until it is", path, whose, system)
+		return fmt.Errorf("%s is on the filesystem of the %s %s: the storage is not mounted there, and nothing is "+
+			"made or removed until it is", path, whose, system)
 	}
 	if !host.Has(here) {
 		return fmt.Errorf("%s is not mounted on the node any more, and nothing is made or removed until it is", path)

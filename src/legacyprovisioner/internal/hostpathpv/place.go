@@ -65,8 +65,8 @@ func (d *Directory) Close() {
 // Apart refuses a path that is the directory of a volume, or lies in one: pods are root in their volumes and may put a
 // link in its place at any moment, which kubelet and container runtime follow on the node.
 func Apart(path string, all []*corev1.PersistentVolume) error {
-	const refused = "and what is in a volume its pods can exchange for a link to anything on the node; nothing is made " +
-		"or removed there: choose a directory that is in no volume"
+	const refused = "and what is in a volume its pods can exchange for a link to anything on the node; nothing is " +
+		"made or removed there: choose a directory that is in no volume"
 	if named := poolspec.VolumeIn(path); named != "" {
 		return fmt.Errorf("%s is or lies in a directory that is named like a volume's (%s), %s", path, named, refused)
 	}
@@ -78,8 +78,8 @@ func Apart(path string, all []*corev1.PersistentVolume) error {
 	return nil
 }
 
-// containsPath reports whether a path is or lies in the directory of a PersistentVolume. (Whoever has one of the node's root has
-// the node.)
+// containsPath reports whether a path is or lies in the directory of a PersistentVolume. (Whoever has one of the node's
+// root has the node.)
 func containsPath(pv *corev1.PersistentVolume, path string) bool {
 	directory := ""
 	switch source := pv.Spec.PersistentVolumeSource; {

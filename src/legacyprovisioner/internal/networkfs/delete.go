@@ -54,8 +54,8 @@ func (p *Provisioner) directoryOf(pv *corev1.PersistentVolume) (string, error) {
 	path := pv.Spec.HostPath.Path
 	dir := filepath.Dir(path)
 	if filepath.Clean(path) != path || filepath.Base(path) != pv.Name || !filepath.IsAbs(path) || dir == "/" {
-		return "", fmt.Errorf("path %q is not a directory with the name of PersistentVolume %s; nothing is removed: remove "+
-			"the directory by hand and delete the PersistentVolume", path, pv.Name)
+		return "", fmt.Errorf("path %q is not a directory with the name of PersistentVolume %s; nothing is removed: "+
+			"remove the directory by hand and delete the PersistentVolume", path, pv.Name)
 	}
 	if pv.Annotations[names.NetworkFSDirectory] == dir {
 		return dir, nil
@@ -72,6 +72,7 @@ func (p *Provisioner) directoryOf(pv *corev1.PersistentVolume) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("path %q is in %s, which is the %s of no StorageClass of provisioner %s; nothing is removed: "+
-		"make a class with it, or remove the directory by hand and delete the PersistentVolume", path, dir, pvDirKey, p.Name)
+	return "", fmt.Errorf("path %q is in %s, which is the %s of no StorageClass of provisioner %s; nothing is "+
+		"removed: make a class with it, or remove the directory by hand and delete the PersistentVolume", path, dir,
+		pvDirKey, p.Name)
 }

@@ -65,8 +65,8 @@ func TestAVolumeOutlivesItsClass(t *testing.T) {
 	}
 	err := s.Delete(t.Context(), torchboxs(own.Spec.HostPath.Path))
 	s.refused("torchbox's", err, `path "STORAGE/`+pvName+`" is in STORAGE, which is the pvDir of no StorageClass of `+
-		"provisioner torchbox.com/hostpath; nothing is removed: make a class with it, or remove the directory by hand and "+
-		"delete the PersistentVolume")
+		"provisioner torchbox.com/hostpath; nothing is removed: make a class with it, or remove the directory by "+
+		"hand and delete the PersistentVolume")
 	s.holds(s.storage, pvName)
 	if err := s.Delete(t.Context(), own); err != nil {
 		t.Error(err)
@@ -113,7 +113,8 @@ func TestDeleteRefuses(t *testing.T) {
 		"pvs/" + pvName:               named,
 		"STORAGE/pvs/x" + pvName:      named,
 		"STORAGE/" + pvName: `path "PATH" is in STORAGE, which is the pvDir of no StorageClass of provisioner ` + name +
-			"; nothing is removed: make a class with it, or remove the directory by hand and delete the PersistentVolume",
+			"; nothing is removed: make a class with it, or remove the directory by hand and delete the " +
+			"PersistentVolume",
 	} {
 		s := setUp(t)
 		s.class("pvDir", s.storage+"/pvs")
@@ -127,7 +128,8 @@ func TestDeleteRefuses(t *testing.T) {
 	s := setUp(t)
 	pv := torchboxs("")
 	pv.Spec.HostPath = nil
-	s.refused("no hostPath", s.Delete(t.Context(), pv), "PersistentVolume "+pvName+" has no hostPath; nothing is removed")
+	s.refused("no hostPath", s.Delete(t.Context(), pv), "PersistentVolume "+pvName+
+		" has no hostPath; nothing is removed")
 }
 
 // TestSavedMeanwhile: the API says that the volume is retained now, and bound; what is watched is behind.
@@ -136,7 +138,8 @@ func TestSavedMeanwhile(t *testing.T) {
 	s.class("pvDir", s.storage)
 	s.write(s.storage, pvName, "file")
 	saved := torchboxs(s.storage + "/" + pvName)
-	saved.Status.Phase, saved.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeBound, corev1.PersistentVolumeReclaimRetain
+	saved.Status.Phase, saved.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeBound,
+		corev1.PersistentVolumeReclaimRetain
 	s.Client = fake.NewClientset(saved)
 	var ignored *controller.IgnoredError
 	if err := s.Provisioner.Delete(t.Context(), torchboxs(s.storage+"/"+pvName)); !errors.As(err, &ignored) {
@@ -175,7 +178,8 @@ func TestOnlyItsOwn(t *testing.T) {
 			if s.ShouldDelete(t.Context(), pv) {
 				t.Errorf("with %s=%q it is taken for one of its own", annotation, value)
 			}
-			s.refused(annotation, s.Delete(t.Context(), pv), "PersistentVolume "+pvName+" is not one of provisioner "+name+
+			s.refused(annotation, s.Delete(t.Context(), pv), "PersistentVolume "+pvName+" is not one of provisioner "+
+				name+
 				" with identity "+name)
 			s.holds(s.storage, pvName)
 		}
@@ -200,8 +204,8 @@ func TestAnotherFilesystem(t *testing.T) {
 	if err := s.volumes.Add(kept); err != nil {
 		t.Fatal(err)
 	}
-	const want = "STORAGE has none of the 1 volumes that the cluster has there (such as pvc-kept), so it is not their " +
-		"storage, and nothing is made or removed: mount the right one, or delete their PersistentVolumes"
+	const want = "STORAGE has none of the 1 volumes that the cluster has there (such as pvc-kept), so it is not " +
+		"their storage, and nothing is made or removed: mount the right one, or delete their PersistentVolumes"
 	_, _, err := s.Provision(t.Context(), claimed(class))
 	s.refused("provision", err, want)
 	s.refused("delete", s.Delete(t.Context(), torchboxs(s.storage+"/"+pvName)), want)

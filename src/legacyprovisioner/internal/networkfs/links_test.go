@@ -10,15 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const refused = ", and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or " +
-	"removed there: choose a directory that is in no volume"
+const refused = ", and what is in a volume its pods can exchange for a link to anything on the node; nothing is made " +
+	"or removed there: choose a directory that is in no volume"
 
 // TestInATenantsVolume is the attack: the pod of one volume owns the directory that another is made in, and puts a link
 // to the node's files in its place before the kubelet looks.
 func TestInATenantsVolume(t *testing.T) {
 	static := func(source corev1.PersistentVolumeSource) *corev1.PersistentVolume {
 		return &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "tenants"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source},
+			ObjectMeta: metav1.ObjectMeta{Name: "tenants"},
+			Spec:       corev1.PersistentVolumeSpec{PersistentVolumeSource: source},
 		}
 	}
 	const named = "pvc-00000000-1111-2222-3333-444455556666"
@@ -75,8 +76,8 @@ func TestThroughALink(t *testing.T) {
 	}
 	for _, pvDir := range []string{"a", "b/deep", "c/deep", "b/new"} {
 		link, _, _ := strings.Cut(pvDir, "/")
-		want := "STORAGE/" + link + " is a link, and none is followed below " + s.Path + ", the path of this instance " +
-			"(-path): name the directory that it leads to"
+		want := "STORAGE/" + link + " is a link, and none is followed below " + s.Path + ", the path of this " +
+			"instance (-path): name the directory that it leads to"
 		class := s.class("pvDir", filepath.Join(s.storage, pvDir))
 		_, _, err := s.Provision(t.Context(), claimed(class))
 		s.refused("provision in "+pvDir, err, want)

@@ -143,7 +143,9 @@ func torchboxs(path string) *corev1.PersistentVolume {
 		}},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: path},
+			},
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
@@ -264,8 +266,8 @@ func TestBadInput(t *testing.T) {
 		change func(*scene, *controller.ProvisionOptions)
 		want   string
 	}{
-		{with(), "StorageClass cephfs: parameter pvDir is missing; it names the directory on the storage where volumes are " +
-			"made, such as /ceph/pvs"},
+		{with(), "StorageClass cephfs: parameter pvDir is missing; it names the directory on the storage where " +
+			"volumes are made, such as /ceph/pvs"},
 		{with("pvdir", "ceph/pvs"), `StorageClass cephfs: parameter pvDir: "ceph/pvs": ` + wantPath},
 		{with("pvDir", "/"), `StorageClass cephfs: parameter pvDir: "/": ` + wantPath},
 		{with("pvDir", "STORAGE/../x"), `StorageClass cephfs: parameter pvDir: "STORAGE/../x": ` + wantPath},
@@ -276,7 +278,8 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			with("pvDir", "STORAGE", "pv-dir", "x"),
-			`StorageClass cephfs has the parameter "pv-dir", and provisioner torchbox.com/hostpath knows pvDir and cephFSQuota`,
+			`StorageClass cephfs has the parameter "pv-dir", and provisioner torchbox.com/hostpath knows pvDir ` +
+				`and cephFSQuota`,
 		},
 		{
 			with("pvDir", "STORAGE", "CephFSQuota", "yes"),
@@ -284,8 +287,8 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			func(_ *scene, o *controller.ProvisionOptions) { o.StorageClass.MountOptions = []string{"noatime"} },
-			"StorageClass cephfs has mountOptions (noatime), and the kubelet starts no pod that has a hostPath volume with " +
-				"mount options; remove them from the class, or use a class of the CSI driver",
+			"StorageClass cephfs has mountOptions (noatime), and the kubelet starts no pod that has a hostPath " +
+				"volume with mount options; remove them from the class, or use a class of the CSI driver",
 		},
 		{
 			func(_ *scene, o *controller.ProvisionOptions) { o.PVC.Spec.Selector = &metav1.LabelSelector{} },
@@ -295,8 +298,8 @@ func TestBadInput(t *testing.T) {
 			func(_ *scene, o *controller.ProvisionOptions) {
 				o.PVC.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 			},
-			"the claim wants to begin as a copy of PersistentVolumeClaim other, and this provisioner cannot copy; leave " +
-				"dataSource and dataSourceRef out",
+			"the claim wants to begin as a copy of PersistentVolumeClaim other, and this provisioner cannot copy; " +
+				"leave dataSource and dataSourceRef out",
 		},
 	} {
 		s := setUp(t)
@@ -340,7 +343,8 @@ func TestUnmounted(t *testing.T) {
 	class := s.class("pvDir", s.storage+"/pvs")
 	_, _, err := s.Provision(t.Context(), claimed(class))
 	if err == nil || !strings.HasPrefix(err.Error(), s.storage+"/pvs is not there, and "+s.storage+" "+wanted) ||
-		!strings.HasSuffix(err.Error(), ": the storage is not mounted there, and nothing is made or removed until it is") {
+		!strings.HasSuffix(err.Error(),
+			": the storage is not mounted there, and nothing is made or removed until it is") {
 		t.Errorf("provision: error %v", err)
 	}
 	s.holds(s.storage)
@@ -381,8 +385,8 @@ func TestQuota(t *testing.T) {
 	s := setUp(t)
 	class := s.class("pvDir", s.storage, "cephfsquota", "true")
 	_, _, err := s.Provision(t.Context(), claimed(class))
-	s.refused("on tmpfs", err, "set the quota of the volume on CephFS (ceph.quota.max_bytes; the class says cephFSQuota: "+
-		"true, and the client needs the capability p): operation not supported")
+	s.refused("on tmpfs", err, "set the quota of the volume on CephFS (ceph.quota.max_bytes; the class says "+
+		"cephFSQuota: true, and the client needs the capability p): operation not supported")
 	s.holds(s.storage)
 	var asked string
 	s.setxattr = func(fd int, attribute string, value []byte, _ int) error {

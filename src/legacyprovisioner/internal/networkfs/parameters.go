@@ -30,7 +30,8 @@ func parse(class *storagev1.StorageClass) (parameters, error) {
 	for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
 		small := strings.ToLower(key)
 		if _, twice := given[small]; twice {
-			return parameters{}, fmt.Errorf("StorageClass %s has the parameter %s twice, in different letters", class.Name, key)
+			return parameters{}, fmt.Errorf("StorageClass %s has the parameter %s twice, in different letters",
+				class.Name, key)
 		}
 		if small != strings.ToLower(pvDirKey) && small != strings.ToLower(cephFSQuotaKey) {
 			return parameters{}, fmt.Errorf("StorageClass %s has the parameter %q, and provisioner %s knows %s and %s",
@@ -53,14 +54,14 @@ func parse(class *storagev1.StorageClass) (parameters, error) {
 // cleaned takes an absolute path; a slash too many does no harm.
 func cleaned(dir string) (string, error) {
 	if dir == "" {
-		return "", fmt.Errorf("parameter %s is missing; it names the directory on the storage where volumes are made, such "+
-			"as /ceph/pvs", pvDirKey)
+		return "", fmt.Errorf("parameter %s is missing; it names the directory on the storage where volumes are "+
+			"made, such as /ceph/pvs", pvDirKey)
 	}
 	elements := strings.Split(dir, "/")
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) == "/" ||
 		slices.Contains(elements, ".") || slices.Contains(elements, "..") {
-		return "", fmt.Errorf("parameter %s: %q: want the absolute path of a directory on the storage, without . and .., "+
-			"such as /ceph/pvs", pvDirKey, dir)
+		return "", fmt.Errorf("parameter %s: %q: want the absolute path of a directory on the storage, without . and "+
+			".., such as /ceph/pvs", pvDirKey, dir)
 	}
 	return filepath.Clean(dir), nil
 }

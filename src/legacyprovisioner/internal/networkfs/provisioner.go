@@ -127,8 +127,8 @@ func (p *Provisioner) limit(dir *hostpathpv.Directory, name string, size int64) 
 	defer func() { _ = f.Close() }() // it was open for reading
 	err = p.setxattr(int(f.Fd()), "ceph.quota.max_bytes", strconv.AppendInt(nil, size, 10), 0)
 	if err != nil {
-		return errors.Join(fmt.Errorf("set the quota of the volume on CephFS (ceph.quota.max_bytes; the class says %s: "+
-			"true, and the client needs the capability p): %w", cephFSQuotaKey, err), dir.Remove(name))
+		return errors.Join(fmt.Errorf("set the quota of the volume on CephFS (ceph.quota.max_bytes; the class says "+
+			"%s: true, and the client needs the capability p): %w", cephFSQuotaKey, err), dir.Remove(name))
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ import (
 // directoryMode is that of a pvDir which is not there yet.
 const directoryMode = 0o755
 
-// openDirectory opens the directory of a class below the instance's path, through no link: what is there may be others' to write
-// to. (Links above are the administrator's.) What is missing is made durably, if that is asked for.
+// openDirectory opens the directory of a class below the instance's path, through no link: what is there may be others'
+// to write to. (Links above are the administrator's.) What is missing is made durably, if that is asked for.
 func (p *Provisioner) openDirectory(ctx context.Context, path string, create bool) (*hostpathpv.Directory, error) {
 	rest, err := filepath.Rel(p.Path, path)
 	if err != nil || !filepath.IsLocal(rest) {
@@ -70,8 +70,8 @@ func (p *Provisioner) enter(at *os.File, name, path string, create bool) (*os.Fi
 	}
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		return nil, fmt.Errorf("%s is a link, and none is followed below %s, the path of this instance (-path): name the "+
-			"directory that it leads to", openat.Path(at, name), p.Path)
+		return nil, fmt.Errorf("%s is a link, and none is followed below %s, the path of this instance (-path): name "+
+			"the directory that it leads to", openat.Path(at, name), p.Path)
 	case err != nil:
 		return nil, fmt.Errorf("open the directory of the volumes: %w", err)
 	}

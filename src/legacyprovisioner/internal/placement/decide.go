@@ -23,8 +23,8 @@ const (
 	Ignore Action = iota
 	// Provision the volume here.
 	Provision
-	// Select this node: the annotation names it, and the class would wait for a consumer. Kubernetes asks for the volume
-	// only once a node is selected, and the scheduler keeps to the selection.
+	// Select this node: the annotation names it, and the class would wait for a consumer. Kubernetes asks for the
+	// volume only once a node is selected, and the scheduler keeps to the selection.
 	Select
 	// Override the scheduler: it selected another node than the annotation, which names this one.
 	// Provision here and say so.
@@ -40,7 +40,8 @@ const (
 // node; else only the selected one.
 func Decide(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node string) Action {
 	bound := claim.Spec.VolumeName != ""
-	if bound || claim.DeletionTimestamp != nil || hostpathpv.Populated(claim) || class.Provisioner != names.LegacyProvisioner {
+	if bound || claim.DeletionTimestamp != nil || hostpathpv.Populated(claim) ||
+		class.Provisioner != names.LegacyProvisioner {
 		return Ignore
 	}
 	wanted, selected := claim.Annotations[names.ProvisionOnNode], claim.Annotations[SelectedNode]

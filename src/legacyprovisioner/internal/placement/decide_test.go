@@ -66,15 +66,18 @@ func TestDecide(t *testing.T) {
 		{"waiting, selected", claim(SelectedNode, "here"), class(waiting), Provision},
 		{"waiting, selected elsewhere", claim(SelectedNode, "there"), class(waiting), Ignore},
 		{"waiting, annotated", claim(provisionOnNode, "here"), class(waiting), Select},
-		{"waiting, annotated and selected", claim(provisionOnNode, "here", SelectedNode, "here"), class(waiting), Provision},
 		{
-			"waiting, annotated, selected elsewhere", claim(provisionOnNode, "here", SelectedNode, "there"), class(waiting),
-			Override,
+			"waiting, annotated and selected", claim(provisionOnNode, "here", SelectedNode, "here"), class(waiting),
+			Provision,
+		},
+		{
+			"waiting, annotated, selected elsewhere", claim(provisionOnNode, "here", SelectedNode, "there"),
+			class(waiting), Override,
 		},
 		{"waiting, annotated elsewhere", claim(provisionOnNode, "there"), class(waiting), Verify},
 		{
-			"waiting, annotated elsewhere, selected", claim(provisionOnNode, "there", SelectedNode, "here"), class(waiting),
-			Verify,
+			"waiting, annotated elsewhere, selected", claim(provisionOnNode, "there", SelectedNode, "here"),
+			class(waiting), Verify,
 		},
 		{"bound", bound, class(immediate), Ignore},
 		{"being deleted", deleted, class(immediate), Ignore},

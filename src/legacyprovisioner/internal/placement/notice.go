@@ -49,7 +49,8 @@ func nodeNeeded(claim *corev1.PersistentVolumeClaim) notice {
 	class := util.GetPersistentVolumeClaimClass(claim)
 	return notice{reason: ReasonNodeNeeded, about: class, message: fmt.Sprintf(
 		"StorageClass %s binds immediately, so nothing chooses a node for this volume: name one with "+
-			"`kubectl annotate pvc --namespace=%s %s %s=NODE`, or use a class with volumeBindingMode WaitForFirstConsumer",
+			"`kubectl annotate pvc --namespace=%s %s %s=NODE`, or use a class with volumeBindingMode "+
+			"WaitForFirstConsumer",
 		class, claim.Namespace, claim.Name, names.ProvisionOnNode)}
 }
 
@@ -64,14 +65,16 @@ func nodeUnknown(claim *corev1.PersistentVolumeClaim, nodes []corev1.Node) notic
 	return notice{reason: ReasonNodeUnknown, about: wanted(claim), message: fmt.Sprintf(
 		"annotation %s: there is no node %q; the nodes are %s; correct it with `kubectl annotate --overwrite pvc "+
 			"--namespace=%s %s %s=NODE`",
-		names.ProvisionOnNode, wanted(claim), strings.Join(known, ", "), claim.Namespace, claim.Name, names.ProvisionOnNode)}
+		names.ProvisionOnNode, wanted(claim), strings.Join(known, ", "), claim.Namespace, claim.Name,
+		names.ProvisionOnNode)}
 }
 
 func contradiction(claim *corev1.PersistentVolumeClaim) notice {
 	node, selected := wanted(claim), claim.Annotations[SelectedNode]
 	return notice{reason: ReasonContradiction, about: node + "\x00" + selected, message: fmt.Sprintf(
-		"the scheduler chose node %s, but annotation %s says %s and wins: the volume is made on %s; a pod that has other "+
-			"volumes on %s cannot be scheduled, so give all claims of a pod the annotation with the same node, or none",
+		"the scheduler chose node %s, but annotation %s says %s and wins: the volume is made on %s; a pod that has "+
+			"other volumes on %s cannot be scheduled, so give all claims of a pod the annotation with the "+
+			"same node, or none",
 		selected, names.ProvisionOnNode, node, node, selected)}
 }
 
@@ -82,10 +85,12 @@ func (w *Watcher) notify(ctx context.Context, claim *corev1.PersistentVolumeClai
 	_, _ = hash.Write([]byte(n.reason + "\x00" + n.about)) // cannot fail
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	_, err := w.Client.CoreV1().Events(claim.Namespace).Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: fmt.Sprintf("pvc-%s.%x", claim.UID, hash.Sum64())},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: claim.Namespace, Name: fmt.Sprintf("pvc-%s.%x", claim.UID, hash.Sum64()),
+		},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
-			ResourceVersion: claim.ResourceVersion,
+			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name,
+			UID: claim.UID, ResourceVersion: claim.ResourceVersion,
 		},
 		Type: corev1.EventTypeWarning, Reason: n.reason,
 		Message:        strings.ToValidUTF8(n.message[:min(len(n.message), maxMessage)], ""),

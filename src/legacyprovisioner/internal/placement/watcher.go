@@ -111,7 +111,8 @@ func (w *Watcher) enqueueClaim(object any) {
 	case Select, Override:
 		w.queue.Add(cache.MetaObjectToName(claim))
 	case Verify, Explain:
-		// Usually the right instance has done its work by then, and there is nothing to ask or to say. (Jitter of 0 is 0.)
+		// Usually the right instance has done its work by then, and there is nothing to ask or to say.
+		// (Jitter of 0 is 0.)
 		w.queue.AddAfter(cache.MetaObjectToName(claim), wait.Jitter(w.Patience, 1))
 	case Ignore, Provision:
 	}
@@ -188,13 +189,14 @@ func (w *Watcher) actOnClaim(ctx context.Context, name cache.ObjectName) error {
 // upon: the scheduler may be selecting as well.
 func (w *Watcher) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": claim.UID, "resourceVersion": claim.ResourceVersion, "annotations": map[string]string{SelectedNode: w.Node},
+		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
+		"annotations": map[string]string{SelectedNode: w.Node},
 	}})
 	if err != nil {
 		return err
 	}
-	_, err = w.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{})
+	_, err = w.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType,
+		patch, metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -26,7 +26,8 @@ func watch(t *testing.T, cluster *fake.Clientset, do func(t *testing.T)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		factory := informers.NewSharedInformerFactory(cluster, time.Hour)
 		w, err := New(Config{
-			Client: cluster, Informers: factory, Node: "here", Patience: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Client: cluster, Informers: factory, Node: "here", Patience: 10 * time.Second,
+			Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -129,29 +130,29 @@ func TestNotices(t *testing.T) {
 		"immediate without annotation": {
 			[]runtime.Object{class(immediate), claim()},
 			"WaitingForAnnotation",
-			"StorageClass hostpath binds immediately, so nothing chooses a node for this volume: name one with `kubectl " +
-				"annotate pvc --namespace=shop data kubevirt.io/provisionOnNode=NODE`, or use a class with volumeBindingMode " +
-				"WaitForFirstConsumer",
+			"StorageClass hostpath binds immediately, so nothing chooses a node for this volume: name one with " +
+				"`kubectl annotate pvc --namespace=shop data kubevirt.io/provisionOnNode=NODE`, or use a class with " +
+				"volumeBindingMode WaitForFirstConsumer",
 		},
 		"no such node": {
 			[]runtime.Object{class(immediate), claim(provisionOnNode, "gone"), node("here"), node("there")},
 			"NodeNotFound",
-			`annotation kubevirt.io/provisionOnNode: there is no node "gone"; the nodes are here, there; correct it with ` +
-				"`kubectl annotate --overwrite pvc --namespace=shop data kubevirt.io/provisionOnNode=NODE`",
+			`annotation kubevirt.io/provisionOnNode: there is no node "gone"; the nodes are here, there; correct it ` +
+				"with `kubectl annotate --overwrite pvc --namespace=shop data kubevirt.io/provisionOnNode=NODE`",
 		},
 		"no such node among many": {
 			many, "NodeNotFound",
-			`annotation kubevirt.io/provisionOnNode: there is no node "gone"; the nodes are node-a, node-b, node-c, node-d, ` +
-				`node-e, node-f, node-g, ` +
+			`annotation kubevirt.io/provisionOnNode: there is no node "gone"; the nodes are node-a, node-b, node-c, ` +
+				`node-d, node-e, node-f, node-g, ` +
 				"node-h, node-i, node-j, and others; correct it with " +
 				"`kubectl annotate --overwrite pvc --namespace=shop data kubevirt.io/provisionOnNode=NODE`",
 		},
 		"the scheduler chose another": {
 			[]runtime.Object{class(waiting), claim(provisionOnNode, "here", SelectedNode, "there")},
 			"NodeConflict",
-			"the scheduler chose node there, but annotation kubevirt.io/provisionOnNode says here and wins: the volume is " +
-				"made on here; a pod that has other volumes on there cannot be scheduled, so give all claims of a pod the " +
-				"annotation with the same node, or none",
+			"the scheduler chose node there, but annotation kubevirt.io/provisionOnNode says here and wins: the " +
+				"volume is made on here; a pod that has other volumes on there cannot be scheduled, so give all " +
+				"claims of a pod the annotation with the same node, or none",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -83,8 +83,8 @@ func identity(mount *os.File) (bindmount.Mount, error) {
 		return bindmount.Mount{}, &os.PathError{Op: "stat", Path: mount.Name(), Err: err}
 	}
 	if st.Nlink == 0 {
-		return bindmount.Mount{}, fmt.Errorf("the claim's directory was removed where it is stored (%s): restore it, or "+
-			"replace the claim", mount.Name())
+		return bindmount.Mount{}, fmt.Errorf("the claim's directory was removed where it is stored (%s): restore it, "+
+			"or replace the claim", mount.Name())
 	}
 	return bindmount.Describe(mount)
 }
@@ -101,8 +101,8 @@ func (c *Claim) attach(mount *os.File) error {
 		return err
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%s: %w (%s): move them away on the node, csi/ in the pool's path must be empty; volumes among "+
-			"them need the pool as it was, without pvcTemplate", c.csi, ErrShadowed, abridge(names))
+		return fmt.Errorf("%s: %w (%s): move them away on the node, csi/ in the pool's path must be empty; volumes "+
+			"among them need the pool as it was, without pvcTemplate", c.csi, ErrShadowed, abridge(names))
 	}
 	return c.tree.Attach(mount, c.csi)
 }

@@ -117,7 +117,8 @@ func TestFilesystemClaim(t *testing.T) {
 	n.ensures(t, c, true)
 	info, err := os.Stat(filepath.Join(n.root, "volumes/ours"))
 	must(t, err)
-	if data, err := os.ReadFile(filepath.Join(n.host, "csi/name")); string(data) != "ours" || info.Mode().Perm() != 0o755 {
+	if data, err := os.ReadFile(filepath.Join(n.host, "csi/name")); string(data) != "ours" ||
+		info.Mode().Perm() != 0o755 {
 		t.Errorf("on the host: %q, %v; the volume has mode %v", data, err, info.Mode())
 	}
 	n.ensures(t, c, false)

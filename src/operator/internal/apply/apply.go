@@ -82,7 +82,9 @@ func (a *Applier) Apply(ctx context.Context, owner metav1.OwnerReference, object
 	return outcome, errors.Join(problems...)
 }
 
-func (a *Applier) applyOne(ctx context.Context, owner metav1.OwnerReference, object *Object) (replacing bool, err error) {
+func (a *Applier) applyOne(
+	ctx context.Context, owner metav1.OwnerReference, object *Object,
+) (replacing bool, err error) {
 	wanted := object.DeepCopy()
 	wanted.SetOwnerReferences([]metav1.OwnerReference{owner})
 	existing, err := a.findExisting(ctx, wanted)

@@ -209,7 +209,9 @@ func TestApply(t *testing.T) {
 		wantErr   string
 	}{
 		"absent": {kind: "DaemonSet", calls: []string{"apply DaemonSet/x"}},
-		"ours":   {kind: "DaemonSet", there: thing("DaemonSet", "x", ownLabels()), calls: []string{"apply DaemonSet/x"}},
+		"ours": {
+			kind: "DaemonSet", there: thing("DaemonSet", "x", ownLabels()), calls: []string{"apply DaemonSet/x"},
+		},
 		"the predecessor's": {
 			kind: "DaemonSet", there: thing("DaemonSet", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
 			calls: []string{"apply DaemonSet/x"},
@@ -256,7 +258,8 @@ func TestApply(t *testing.T) {
 			calls: []string{"apply StorageClass/x"}, wantErr: "claims may count on it as it is",
 		},
 		"a labelled class of the predecessor": {
-			kind: "StorageClass", there: thing("StorageClass", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
+			kind:     "StorageClass",
+			there:    thing("StorageClass", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
 			applyErr: invalid(), replacing: true,
 			calls: []string{
 				"apply StorageClass/x", "try StorageClass/x",
@@ -400,7 +403,8 @@ func TestPrune(t *testing.T) {
 	going.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
 	a := newAPI(of(thing("ConfigMap", "kept", ownLabels()), "1"), of(thing("ConfigMap", "old", ownLabels()), "1"),
 		of(thing("ConfigMap", "another owner's", ownLabels()), "2"), thing("StorageClass", "nobody's", ownLabels()),
-		of(thing("DaemonSet", "old", ownLabels()), "1"), of(thing("CSIDriver", "not looked at", ownLabels()), "1"), going)
+		of(thing("DaemonSet", "old", ownLabels()), "1"), of(thing("CSIDriver", "not looked at", ownLabels()), "1"),
+		going)
 	applier := apply.New(a, labelled{a}, a)
 	kinds := []schema.GroupVersionKind{kindOf("ConfigMap"), kindOf("DaemonSet"), kindOf("StorageClass")}
 	if _, err := applier.Prune(t.Context(), owner("1"), nil, kinds); err == nil || len(a.calls) > 0 {

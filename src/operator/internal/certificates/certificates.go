@@ -28,8 +28,8 @@ import (
 
 // Options say which certificate is kept.
 type Options struct {
-	// Mode is one of certificates.Modes. The authorities to trust are written into the webhook configuration by who makes
-	// the Secret, but for ExistingSecret: there the operator copies them.
+	// Mode is one of certificates.Modes. The authorities to trust are written into the webhook configuration by who
+	// makes the Secret, but for ExistingSecret: there the operator copies them.
 	Mode string
 	// Namespace is where the Secret and the Service are.
 	Namespace string
@@ -52,7 +52,8 @@ func (o Options) writes() bool {
 // only the leader writes.
 func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	if !slices.Contains(certificates.Modes(), options.Mode) {
-		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode, strings.Join(certificates.Modes(), ", "))
+		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode,
+			strings.Join(certificates.Modes(), ", "))
 	}
 	watched, err := extracache.Add(mgr, cache.Options{
 		ByObject: map[client.Object]cache.ByObject{

@@ -173,8 +173,8 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	const configured = "in the ValidatingWebhookConfiguration operator does not verify the certificate that is served: "
-	const fills = "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see the " +
-		"logs of the pod that holds the Lease"
+	const fills = "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see " +
+		"the logs of the pod that holds the Lease"
 	for name, test := range map[string]struct {
 		mode   string
 		data   map[string][]byte // nil: no Secret
@@ -190,7 +190,8 @@ func TestReady(t *testing.T) {
 		},
 		"nothing read yet": {
 			mode: certificates.SelfManaged, unread: true,
-			want: "no certificate to serve from the Secret hpp/operator-certificate: it has not been read yet; " + fills,
+			want: "no certificate to serve from the Secret hpp/operator-certificate: it has not been read yet; " +
+				fills,
 		},
 		"no Secret, self-managed": {
 			mode: certificates.SelfManaged,
@@ -255,8 +256,8 @@ func TestReady(t *testing.T) {
 				"the operator's leader writes it: see the logs of the pod that holds the Lease",
 		},
 		"expired": {
-			mode: certificates.OpenShift, data: good, bundle: good[certificates.AuthoritiesKey], at: start().Add(year + day),
-			want: "the caBundle of the webhook validate " + configured +
+			mode: certificates.OpenShift, data: good, bundle: good[certificates.AuthoritiesKey],
+			at: start().Add(year + day), want: "the caBundle of the webhook validate " + configured +
 				"the certificate has expired, at 2027-11-21T12:00:00Z; " +
 				"OpenShift's service CA writes it: see the project openshift-service-ca",
 		},
@@ -377,7 +378,8 @@ func (c *cluster) secret(t *testing.T) map[string][]byte {
 // empty is the Secret as the chart makes it.
 func empty() *corev1.Secret {
 	return &corev1.Secret{Type: corev1.SecretTypeOpaque, ObjectMeta: metav1.ObjectMeta{
-		Namespace: "hpp", Name: "operator-certificate", Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
+		Namespace: "hpp", Name: "operator-certificate",
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
 	}}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
-// serveNobody is what there is to do without a resource: the first one is to find this version's definition, and no webhook
-// that nobody serves.
+// serveNobody is what there is to do without a resource: the first one is to find this version's definition, and no
+// webhook that nobody serves.
 func (r *Reconciler) serveNobody(ctx context.Context) (reconcile.Result, error) {
 	if running, err := r.Predecessor.Running(ctx); err != nil || len(running) > 0 {
 		return requeueAfter(r.TakeoverInterval, err)

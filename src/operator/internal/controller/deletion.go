@@ -203,8 +203,8 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 	return nil, nil
 }
 
-// finishDeletion removes what is left of a resource whose gates are open, and lets it go. A cache that is behind still shows one
-// that has gone: what is there by now may belong to the next.
+// finishDeletion removes what is left of a resource whose gates are open, and lets it go. A cache that is behind still
+// shows one that has gone: what is there by now may belong to the next.
 func (r *Reconciler) finishDeletion(ctx context.Context, resource *hpp, chain []gates.Gate) error {
 	var there hpp
 	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(resource), &there); {

@@ -35,9 +35,9 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 		return 0, err
 	}
 	if wait.Over() && ours && theirs && r.now().Before(r.disowned.Add(r.FinalizerGrace)) {
-		wait = predecessor.Wait{Operator: true, Message: "not served: kubevirt's finalizer came back as soon as it was " +
-			"removed, so that an operator of kubevirt's runs where it cannot be found, outside the cluster or under " +
-			"another name: stop it, then this goes on by itself"}
+		wait = predecessor.Wait{Operator: true, Message: "not served: kubevirt's finalizer came back as soon as it " +
+			"was removed, so that an operator of kubevirt's runs where it cannot be found, outside the cluster or " +
+			"under another name: stop it, then this goes on by itself"}
 	}
 	if wait.Over() {
 		return r.besideOurs(ctx, resource)
@@ -61,7 +61,8 @@ func (r *Reconciler) serves(ctx context.Context) (bool, error) {
 	err := r.Live.List(ctx, &drivers, client.InNamespace(r.Namespace),
 		client.MatchingLabels{names.OwnedBy: names.CustomResource})
 	if err != nil {
-		return false, fmt.Errorf("find out whether this namespace has a driver of this project: list DaemonSets: %w", err)
+		return false, fmt.Errorf("find out whether this namespace has a driver of this project: list DaemonSets: %w",
+			err)
 	}
 	r.alone = len(drivers.Items) > 0
 	return r.alone, nil
@@ -82,10 +83,11 @@ func (r *Reconciler) besideOurs(ctx context.Context, resource *hpp) (time.Durati
 		return 0, nil
 	}
 	at := pods.Items[i].Namespace
-	message := fmt.Sprintf("not served from namespace %[1]s: another release of this operator serves it from namespace "+
-		"%[2]s, and two drivers of one name take each other's registration away: uninstall that of namespace %[1]s with "+
-		"`helm uninstall --no-hooks`; or, where the operator in namespace %[2]s is no more, run `kubectl delete daemonsets "+
-		"--namespace=%[2]s --selector=%[3]s=%[4]s`", r.Namespace, at, names.OwnedBy, names.CustomResource)
+	message := fmt.Sprintf("not served from namespace %[1]s: another release of this operator serves it from "+
+		"namespace %[2]s, and two drivers of one name take each other's registration away: uninstall that of "+
+		"namespace %[1]s with `helm uninstall --no-hooks`; or, where the operator in namespace %[2]s is no more, run "+
+		"`kubectl delete daemonsets --namespace=%[2]s --selector=%[3]s=%[4]s`", r.Namespace, at, names.OwnedBy,
+		names.CustomResource)
 	fresh, events := status.Waiting(resource, r.now(), status.ReasonServedElsewhere, message)
 	return r.TakeoverInterval, r.sayOnce(ctx, resource, message, fresh, events)
 }

@@ -163,7 +163,8 @@ func TestLeavesToKubevirtsOperator(t *testing.T) {
 		// Again: nothing new to say.
 		c.resource.Status, c.wrote = *c.wrote, nil
 		_, err = r.Reconcile(t.Context(), request("another"))
-		if diff := cmp.Diff([]string{status.ReasonKubevirtOperatorRuns}, recorder.reasons); err != nil || c.wrote != nil ||
+		if diff := cmp.Diff([]string{status.ReasonKubevirtOperatorRuns}, recorder.reasons); err != nil ||
+			c.wrote != nil ||
 			diff != "" {
 			t.Errorf("again: error %v, wrote %v, events (-want +got):\n%s", err, c.wrote, diff)
 		}

@@ -67,8 +67,8 @@ func (k *Keeper) migrate(ctx context.Context, seen *apiextensionsv1.CustomResour
 	if !slices.ContainsFunc(seen.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == ours.Version && v.Storage
 	}) {
-		return fmt.Errorf("objects are stored in %v and not in %s: upgrade kubevirt's operator first, to a version that "+
-			"stores them in %s", stored, ours.Version, ours.Version)
+		return fmt.Errorf("objects are stored in %v and not in %s: upgrade kubevirt's operator first, to a version "+
+			"that stores them in %s", stored, ours.Version, ours.Version)
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(ours.WithKind("HostPathProvisionerList"))

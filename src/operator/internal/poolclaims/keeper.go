@@ -51,7 +51,8 @@ type Cluster struct {
 func (c Cluster) mounter(of Mount) *appsv1.Deployment {
 	for i := range c.Deployments {
 		d := &c.Deployments[i]
-		if IsMounter(d.Labels) && d.Labels[names.PoolLabel] == of.Pool && d.Annotations[names.NodeAnnotation] == of.Node {
+		if IsMounter(d.Labels) && d.Labels[names.PoolLabel] == of.Pool &&
+			d.Annotations[names.NodeAnnotation] == of.Node {
 			return d
 		}
 	}
@@ -161,8 +162,8 @@ type provision struct {
 	mounts   []Mount
 	known    claims
 	mounter  func(Mount) *appsv1.Deployment
-	// elsewhere is looked at only for a pool without a claim here: all claims that were taken over are in one namespace,
-	// and somebody with another namespace could keep a pool that is served from new nodes.
+	// elsewhere is looked at only for a pool without a claim here: all claims that were taken over are in one
+	// namespace, and somebody with another namespace could keep a pool that is served from new nodes.
 	elsewhere map[string]string
 }
 
@@ -176,8 +177,9 @@ func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
 		other, twice := taken[mount.Claim]
 		switch {
 		case twice:
-			problem.Text = fmt.Sprintf("its claim would be %s, which node %s has: the shortened names of the two are the "+
-				"same; give one of them another name, or leave it out by the pool's nodeSelector", mount.Claim, other)
+			problem.Text = fmt.Sprintf("its claim would be %s, which node %s has: the shortened names of the two are "+
+				"the same; give one of them another name, or leave it out by the pool's nodeSelector", mount.Claim,
+				other)
 		case claim == nil && away != "":
 			problem.Node, problem.Text = "", away
 		case claim == nil:
@@ -201,9 +203,9 @@ func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
 func (k *Keeper) describeElsewhere(p provision) string {
 	for _, mount := range p.mounts {
 		if at, found := p.elsewhere[mount.Claim]; found {
-			return fmt.Sprintf("its claim %s is in the namespace %s, as kubevirt's operator made it, and a pod can use only "+
-				"claims of its own namespace: install this operator in the namespace %s instead of %s; until then no claim "+
-				"is made for the pool", mount.Claim, at, at, k.namespace)
+			return fmt.Sprintf("its claim %s is in the namespace %s, as kubevirt's operator made it, and a pod can "+
+				"use only claims of its own namespace: install this operator in the namespace %s instead of %s; "+
+				"until then no claim is made for the pool", mount.Claim, at, at, k.namespace)
 		}
 	}
 	return ""
@@ -235,9 +237,9 @@ func (k *Keeper) create(
 		// The cache may be behind, or has it not for want of the label.
 		found := &corev1.PersistentVolumeClaim{}
 		if err = k.live.Get(ctx, client.ObjectKeyFromObject(claim), found); err == nil && !belongs(found, mount.Pool) {
-			return fmt.Sprintf("the claim %s/%s is there and is not the pool's: it has the label %s=%q, not %q; rename the "+
-				"pool, or remove the claim if nobody needs it", k.namespace, mount.Claim, names.PoolClaimLabel,
-				found.Labels[names.PoolClaimLabel], LabelValue(mount.Pool)), nil
+			return fmt.Sprintf("the claim %s/%s is there and is not the pool's: it has the label %s=%q, not %q; "+
+				"rename the pool, or remove the claim if nobody needs it", k.namespace, mount.Claim,
+				names.PoolClaimLabel, found.Labels[names.PoolClaimLabel], LabelValue(mount.Pool)), nil
 		}
 	}
 	if err != nil {

@@ -24,7 +24,8 @@ func (k *Keeper) DescribeLeft(ctx context.Context) (string, error) {
 	if more := len(all) - shown; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("the claims of pools stay in the namespace %s with all that is on them, and a resource with the "+
-		"same pools uses them again: %s; to remove them and their data: kubectl delete pvc --namespace %s --selector %s",
+	return fmt.Sprintf("the claims of pools stay in the namespace %s with all that is on them, and a resource with "+
+		"the same pools uses them again: %s; to remove them and their data: kubectl delete pvc --namespace "+
+		"%s --selector %s",
 		k.namespace, list, k.namespace, names.PoolClaimLabel), nil
 }

@@ -15,9 +15,9 @@ func (k *Keeper) share(ctx context.Context, state *State, p provision) {
 	problem := Problem{Pool: first.Pool}
 	switch claim := p.known.findClaim(first.Pool, first.Claim); {
 	case first.Block:
-		problem.Text = fmt.Sprintf("its claim %s is a device (volumeMode Block), and nodes that mount the filesystem of one "+
-			"device at once destroy it: it is mounted nowhere; remove the claim if nobody needs it, for one with volumeMode "+
-			"Filesystem", first.Claim)
+		problem.Text = fmt.Sprintf("its claim %s is a device (volumeMode Block), and nodes that mount the filesystem "+
+			"of one device at once destroy it: it is mounted nowhere; remove the claim if nobody needs it, for one "+
+			"with volumeMode Filesystem", first.Claim)
 		p.mounts = nil
 	case claim == nil:
 		if problem.Text = k.describeElsewhere(p); problem.Text == "" {

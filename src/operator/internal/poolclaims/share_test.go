@@ -83,20 +83,22 @@ func TestOneClaimOfManyNodes(t *testing.T) {
 		claims   int
 	}{
 		"kubevirt's, here": {
-			plan: plan(sharing), there: []client.Object{oneClaim()}, nodes: []corev1.Node{node("a"), node("b")}, mounts: "a b",
-			claims: 1,
+			plan: plan(sharing), there: []client.Object{oneClaim()}, nodes: []corev1.Node{node("a"), node("b")},
+			mounts: "a b", claims: 1,
 		},
 		"kubevirt's, elsewhere": {
-			plan: plan(sharing), there: []client.Object{oneClaim(elsewhere)}, nodes: []corev1.Node{node("a"), node("b")},
+			plan: plan(sharing), there: []client.Object{oneClaim(elsewhere)},
+			nodes:   []corev1.Node{node("a"), node("b")},
 			problem: "its claim " + sharedClaim + " is in the namespace kubevirt",
 		},
 		"of each node before": {
-			plan: plan(sharing), there: []client.Object{ofNode}, nodes: []corev1.Node{node("a"), node("b")}, mounts: "a b",
-			claims: 1,
+			plan: plan(sharing), there: []client.Object{ofNode}, nodes: []corev1.Node{node("a"), node("b")},
+			mounts: "a b", claims: 1,
 		},
 		"a device, as kubevirt's operator lets it be": {
 			plan: plan(sharing), there: []client.Object{oneClaim(device)}, nodes: []corev1.Node{node("a"), node("b")},
-			mounters: []appsv1.Deployment{mounterOn("a")}, problem: "its claim " + sharedClaim + " is a device", claims: 1,
+			mounters: []appsv1.Deployment{mounterOn("a")}, problem: "its claim " + sharedClaim + " is a device",
+			claims: 1,
 		},
 		"somebody's": {
 			plan: plan(sharing), there: []client.Object{oneClaim(strange)}, nodes: []corev1.Node{node("a"), node("b")},

@@ -17,7 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// FromSpec are the pools that a spec asks for, with their paths as Slashes makes them. pathConfig is a pool named legacy.
+// FromSpec are the pools that a spec asks for, with their paths as Slashes makes them. pathConfig is a
+// pool named legacy.
 func FromSpec(spec v1beta1.HostPathProvisionerSpec) []v1beta1.StoragePool {
 	all := slices.Clone(spec.StoragePools)
 	if spec.PathConfig != nil {

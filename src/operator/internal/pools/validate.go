@@ -15,7 +15,8 @@ const (
 	Snapshotting = "Snapshotting"
 	// Reflink is the only snapshot provider that is known. Others are ignored.
 	Reflink = "reflink"
-	// OverlayClass is the StorageClass of a pool whose claim all nodes share, unless the pool names another; kubevirt's.
+	// OverlayClass is the StorageClass of a pool whose claim all nodes share, unless the pool names
+	// another; kubevirt's.
 	OverlayClass = "hpp-overlay"
 )
 
@@ -69,9 +70,10 @@ func validate(
 	}
 	if config := spec.PathConfig; config != nil {
 		if named := poolspec.VolumeIn(config.Path); named != "" {
-			found = append(found, field.Invalid(root.Child("pathConfig", "path"), config.Path, fmt.Sprintf("it is or lies in a "+
-				"directory that is named like a volume's (%s), which that volume's pods can exchange: want a directory that is "+
-				"in no volume, such as /var/hpvolumes", named)))
+			found = append(found,
+				field.Invalid(root.Child("pathConfig", "path"), config.Path, fmt.Sprintf("it is or lies in a "+
+					"directory that is named like a volume's (%s), which that volume's pods can exchange: want a "+
+					"directory that is in no volume, such as /var/hpvolumes", named)))
 		}
 	}
 	return found

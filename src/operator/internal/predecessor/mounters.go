@@ -45,9 +45,9 @@ func (p *Predecessor) removeIdle(ctx context.Context, pools []v1beta1.StoragePoo
 	return err
 }
 
-// isMounterIdle reports whether a mounter of kubevirt's may go: its pool has a claim no longer, its node is gone, or one of ours
-// is available for both. Where only one pod may have the claim, ours has no place until theirs has gone. What it has
-// mounted stays mounted, and in use.
+// isMounterIdle reports whether a mounter of kubevirt's may go: its pool has a claim no longer, its node is gone, or
+// one of ours is available for both. Where only one pod may have the claim, ours has no place until theirs has gone.
+// What it has mounted stays mounted, and in use.
 func isMounterIdle(
 	theirs *appsv1.Deployment, pools []v1beta1.StoragePool, nodes []corev1.Node, ours []appsv1.Deployment,
 ) bool {

@@ -26,7 +26,8 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	// nameLabel is on the pods of its operator.
 	nameLabel = "name"
-	// poolLabel is on the Deployments that mount claims, and on their pods; the value is the pool's name and poolSuffix.
+	// poolLabel is on the Deployments that mount claims, and on their pods; the value is the pool's name
+	// and poolSuffix.
 	poolLabel, poolSuffix = "hpp-pool", "-hpp"
 	// cleanupPrefix begins the names of Jobs that unmount a pool.
 	cleanupPrefix = "cleanup-pool-"

@@ -209,8 +209,8 @@ func (v values) addClasses(result *Result) {
 		case name == "" || slices.Contains(made, name):
 			continue
 		case taken[name]:
-			result.leaveOut("pool %q: its class %s is left out: storageClasses of the base values has one of that name; give "+
-				"the pool another overlayClassName", pool.Name, name)
+			result.leaveOut("pool %q: its class %s is left out: storageClasses of the base values has one of that "+
+				"name; give the pool another overlayClassName", pool.Name, name)
 			continue
 		}
 		made = append(made, name)

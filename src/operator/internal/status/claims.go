@@ -61,8 +61,8 @@ func blockers(in Input, pool string) (byNode map[string]blocker, general []strin
 			if claim.Shared {
 				of, when = "all nodes", "when the last mounter ends"
 			}
-			general = append(general, fmt.Sprintf("somebody has deleted the claim %s of %s: it goes, with all that is on it, "+
-				"%s; move the volumes before that", claim.Name, of, when))
+			general = append(general, fmt.Sprintf("somebody has deleted the claim %s of %s: it goes, with all that "+
+				"is on it, %s; move the volumes before that", claim.Name, of, when))
 		}
 	}
 	return byNode, general
@@ -103,7 +103,8 @@ func blockerOf(in Input, mount poolclaims.Mount) (blocker, bool) {
 	claim := in.Claims.Claims[i]
 	switch {
 	case claim.Status.Phase == corev1.ClaimLost:
-		return blocker{fmt.Sprintf("its claim %s has lost its volume %s", claim.Name, claim.Spec.VolumeName), true}, true
+		text := fmt.Sprintf("its claim %s has lost its volume %s", claim.Name, claim.Spec.VolumeName)
+		return blocker{text, true}, true
 	case claim.Status.Phase != corev1.ClaimBound:
 		text := fmt.Sprintf("its claim %s (%s) is Pending since %s: kubectl describe pvc --namespace %s %s says why",
 			claim.Name, class(claim), claim.CreationTimestamp.UTC().Format(time.RFC3339), claim.Namespace, claim.Name)
@@ -148,6 +149,6 @@ func unmounted(in Input, mount poolclaims.Mount) (blocker, bool) {
 	if why := trouble(pod, in.Nodes); why != "" {
 		return blocker{fmt.Sprintf("its mounter, pod %s: %s", pod.Name, why), true}, true
 	}
-	return blocker{text: strings.TrimSuffix(fmt.Sprintf("its mounter, pod %s, is not ready, its log says why: %s", pod.Name,
-		podCondition(pod, corev1.PodReady).Message), ": ")}, true
+	return blocker{text: strings.TrimSuffix(fmt.Sprintf("its mounter, pod %s, is not ready, its log says why: %s",
+		pod.Name, podCondition(pod, corev1.PodReady).Message), ": ")}, true
 }

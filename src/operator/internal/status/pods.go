@@ -116,7 +116,8 @@ type tally struct {
 	blockers map[string]blocker
 	asked    int
 	present  int32
-	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Silent nodes have not said.
+	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Silent
+	// nodes have not said.
 	lacking map[blocker][]string
 	silent  []string
 }

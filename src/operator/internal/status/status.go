@@ -134,9 +134,9 @@ func Compute(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 	return status, events(in, status)
 }
 
-// LeftAlone is the status of a resource that this operator leaves alone, for a reason of Degraded, and the event of it if
-// the reason is new. Of the old status it keeps what the API takes back. A resource of another name than the only one
-// (UnsupportedName) has no other status.
+// LeftAlone is the status of a resource that this operator leaves alone, for a reason of Degraded, and the event of it
+// if the reason is new. Of the old status it keeps what the API takes back. A resource of another name than the only
+// one (UnsupportedName) has no other status.
 func LeftAlone(resource *v1beta1.HostPathProvisioner, now time.Time, reason, message string) (
 	v1beta1.HostPathProvisionerStatus, []Event,
 ) {

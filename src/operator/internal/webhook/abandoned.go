@@ -92,7 +92,8 @@ func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
 		}
 		add := func(lost bool, name, how, keep string) {
 			if lost {
-				losses = append(losses, loss{at: pools.FieldOf(changed, i).Child(name), what: what + how, keep: keep, of: of})
+				losses = append(losses,
+					loss{at: pools.FieldOf(changed, i).Child(name), what: what + how, keep: keep, of: of})
 			}
 		}
 		add(path.Clean(after[i].Path) != path.Clean(pool.Path), "path",
@@ -103,7 +104,9 @@ func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
 		add(!template && would, "pvcTemplate", ", whose filesystem would come from claims,", "leave pvcTemplate out")
 		add(template && !would, "pvcTemplate", ", whose filesystem comes from claims,", "keep pvcTemplate")
 		if was := pools.SharesClaim(pool); template && would && was != pools.SharesClaim(after[i]) {
-			how := map[bool]string{true: ", which has one claim for all nodes,", false: ", which has a claim on each node,"}
+			how := map[bool]string{
+				true: ", which has one claim for all nodes,", false: ", which has a claim on each node,",
+			}
 			add(true, "pvcTemplate", how[was], "keep its accessModes")
 		}
 	}

@@ -49,10 +49,12 @@ func narrowed(old, changed v1beta1.HostPathProvisionerSpec) []narrowing {
 			all = append(all, narrowing{
 				before: nodeaffinity.NewRequiredNodeAffinity(was.NodeSelector, nil),
 				after:  nodeaffinity.NewRequiredNodeAffinity(pool.NodeSelector, nil),
-				of:     func(volumes []gates.Volume) []gates.Volume { return gates.InPool(volumes, pool.Name, configured) },
-				at:     pools.FieldOf(changed, i).Child("nodeSelector"),
-				does:   "no new volumes are made on nodes that have some,",
-				then:   "those are still served",
+				of: func(volumes []gates.Volume) []gates.Volume {
+					return gates.InPool(volumes, pool.Name, configured)
+				},
+				at:   pools.FieldOf(changed, i).Child("nodeSelector"),
+				does: "no new volumes are made on nodes that have some,",
+				then: "those are still served",
 			})
 		}
 	}

@@ -29,8 +29,8 @@ func (v *Validator) readCluster(ctx context.Context) (cluster, error) {
 	}
 	var nodes corev1.NodeList
 	if err := v.reader.List(ctx, &nodes); err != nil {
-		return cluster{}, fmt.Errorf("the Nodes cannot be listed, so it is not known which volumes can be reached: %w; "+
-			"try again", err)
+		return cluster{}, fmt.Errorf("the Nodes cannot be listed, so it is not known which volumes can be reached: "+
+			"%w; try again", err)
 	}
 	found.nodes = nodes.Items
 	return found, nil

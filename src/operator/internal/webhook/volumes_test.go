@@ -43,7 +43,8 @@ func TestNodesThatAreGone(t *testing.T) {
 	soon := node("soon", corev1.ConditionUnknown, time.Minute, nil)
 	stamp := soon.Status.Conditions[0].LastTransitionTime.Add(10 * time.Minute).UTC().Format(time.RFC3339)
 	nodes := []client.Object{
-		node("up", corev1.ConditionTrue, time.Hour, nil), node("down", corev1.ConditionFalse, 11*time.Minute, nil), soon,
+		node("up", corev1.ConditionTrue, time.Hour, nil), node("down", corev1.ConditionFalse, 11*time.Minute, nil),
+		soon,
 	}
 	const givenUp = "1 volume on nodes that are gone, or not ready for 10m0s or more: pv-b; "
 	waiting := "1 volume on nodes that are gone or not ready: pv-b; "
@@ -63,7 +64,8 @@ func TestNodesThatAreGone(t *testing.T) {
 		}, [2]string{}},
 		"not ready for a minute": {"soon", [2]string{
 			resourceHas + waiting + retry + " on it to delete it and leave the data on the nodes",
-			"spec.storagePools: Forbidden: " + poolHas + waiting + "keep it, " + retry + " to leave their data on the nodes",
+			"spec.storagePools: Forbidden: " + poolHas + waiting + "keep it, " + retry +
+				" to leave their data on the nodes",
 		}, [2]string{}},
 		"not ready for longer": {"down", [2]string{}, [2]string{
 			resourceHas + givenUp + "it goes without them, unless a node comes back within 10m0s",
@@ -115,7 +117,8 @@ func TestPoolBehindAPool(t *testing.T) {
 func TestNarrowing(t *testing.T) {
 	fast, slow := map[string]string{"disk": "fast"}, map[string]string{"disk": "slow"}
 	volumes := []client.Object{
-		pv("pv-1", csi("a"), tiedToNode("n1")), pv("pv-2", csi("a"), tiedToNode("n2")), pv("pv-3", csi("b"), tiedToNode("n2")),
+		pv("pv-1", csi("a"), tiedToNode("n1")), pv("pv-2", csi("a"), tiedToNode("n2")),
+		pv("pv-3", csi("b"), tiedToNode("n2")),
 		pv("pv-4", hostPath, tiedToNode("n2")), pv("pv-5", csi("a"), tiedToNode("gone")),
 		node("n1", corev1.ConditionTrue, time.Hour, fast), node("n2", corev1.ConditionTrue, time.Hour, slow),
 		node("n3", corev1.ConditionTrue, time.Hour, slow),
@@ -156,11 +159,12 @@ func TestNarrowing(t *testing.T) {
 		},
 		"something else": {
 			placed(v1beta1.Workload{NodeSelector: fast}),
-			changed(placed(v1beta1.Workload{NodeSelector: fast}), func(s *spec) { s.StoragePools[0].MaxVolumes = 7 }), nil,
+			changed(placed(v1beta1.Workload{NodeSelector: fast}), func(s *spec) { s.StoragePools[0].MaxVolumes = 7 }),
+			nil,
 		},
 		"a pool's": {two, selected(0, fast), []string{
-			"spec.storagePools[0].nodeSelector: no new volumes are made on nodes that have some, n2 (1 volume): those " +
-				"are still served",
+			"spec.storagePools[0].nodeSelector: no new volumes are made on nodes that have some, n2 (1 volume): " +
+				"those are still served",
 		}},
 		"a pool's, nothing there": {two, selected(1, slow), nil},
 	} {

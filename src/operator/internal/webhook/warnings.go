@@ -38,7 +38,8 @@ func warnings(ctx context.Context, spec v1beta1.HostPathProvisionerSpec) admissi
 		texts = append(texts, slashes(at.Child("path"), pool.Path)...)
 	}
 	if emptyPullPolicy(ctx) {
-		texts = append(texts, "spec.imagePullPolicy: \"\" is as if it were not there: the operator's base values decide")
+		texts = append(texts,
+			"spec.imagePullPolicy: \"\" is as if it were not there: the operator's base values decide")
 	}
 	return append(texts, pools.Ignored(spec)...)
 }

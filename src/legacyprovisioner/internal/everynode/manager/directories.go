@@ -150,7 +150,8 @@ func (m *Manager) reportMissing(ctx context.Context, pv *corev1.PersistentVolume
 		"node %s cannot make the directory of the volume, and pods wait for it there: %v", m.Node, err)
 }
 
-// reportUse says after a round whether this node has directories. Where it lacks all that are wanted, it has them elsewhere.
+// reportUse says after a round whether this node has directories. Where it lacks all that are wanted, it has
+// them elsewhere.
 func (m *Manager) reportUse(ctx context.Context, used, wanted bool) (done bool) {
 	err := m.recordUse(ctx, used || wanted && m.used.Load())
 	if err != nil && ctx.Err() == nil {
@@ -199,7 +200,8 @@ func present(dir *hostpathpv.Directory, name string, typed bool) (bool, error) {
 	case err != nil:
 		return false, err
 	case !info.IsDir():
-		return false, fmt.Errorf("%s is not a directory; see what it is, and move it away", filepath.Join(dir.Name(), name))
+		return false, fmt.Errorf("%s is not a directory; see what it is, and move it away",
+			filepath.Join(dir.Name(), name))
 	}
 	return typed || !untouched(dir, name, info), nil
 }

@@ -42,7 +42,8 @@ func TestWhatIsInUse(t *testing.T) {
 	n.cluster.PrependReactor("get", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("the API is away")
 	})
-	n.expect(t, "without the API", http.StatusInternalServerError, "look for the PersistentVolume: the API is away", dir)(
+	n.expect(t, "without the API", http.StatusInternalServerError, "look for the PersistentVolume: the API is away",
+		dir)(
 		n.send(t, http.MethodPost, good, n.fields()))
 }
 
@@ -202,7 +203,8 @@ func TestRemovalThatIsStopped(t *testing.T) {
 		cancel()
 		return false, nil, nil
 	})
-	request, err := http.NewRequestWithContext(stopped, http.MethodDelete, wire.Directories+"?"+n.fields().Encode(), nil)
+	request, err := http.NewRequestWithContext(stopped, http.MethodDelete, wire.Directories+"?"+n.fields().Encode(),
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,8 +283,10 @@ func TestUnmounted(t *testing.T) {
 	n.create(t, other)
 	both := []string{dir, "shop-data-pvc-other"}
 	n.run(t, n.Base)
-	waitUntil(t, "a node that has had none makes all", func() bool { return len(listDirectory(t, n.Base)) == len(both) })
-	waitUntil(t, "it says that it has some", func() bool { return n.registered.Load() && n.said(t) == string(n.public) })
+	waitUntil(t, "a node that has had none makes all",
+		func() bool { return len(listDirectory(t, n.Base)) == len(both) })
+	waitUntil(t, "it says that it has some",
+		func() bool { return n.registered.Load() && n.said(t) == string(n.public) })
 	n.stop()
 
 	elsewhere := t.TempDir()
@@ -291,9 +295,9 @@ func TestUnmounted(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(elsewhere, unix.MNT_DETACH) })
 	n.run(t, n.Base)
-	why := n.Base + " has none of the %d volumes that the cluster has there (such as %s), so it is not their storage, and " +
-		"nothing is made or removed: mount the right one, or delete their PersistentVolumes; or, where its disk is new, " +
-		"make the directory of one by hand"
+	why := n.Base + " has none of the %d volumes that the cluster has there (such as %s), so it is not their " +
+		"storage, and nothing is made or removed: mount the right one, or delete their PersistentVolumes; or, where " +
+		"its disk is new, make the directory of one by hand"
 	want := "Warning DirectoryMissing node here cannot make the directory of the volume, and pods wait for it there: "
 	if got := <-n.events.Events; !strings.HasPrefix(got, want+n.Base+" has none of the 2 volumes") {
 		t.Errorf("event\n%s\nwant\n%s", got, want)
@@ -352,8 +356,8 @@ func TestBaseInAVolume(t *testing.T) {
 		"make",
 		http.StatusInternalServerError,
 		n.Base+" is or lies in the directory of PersistentVolume tenants, "+
-			"and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or removed "+
-			"there: choose a directory that is in no volume",
+			"and what is in a volume its pods can exchange for a link to anything on the node; nothing is made or "+
+			"removed there: choose a directory that is in no volume",
 	)(
 		n.send(t, http.MethodPost, good, n.fields()),
 	)
@@ -403,7 +407,8 @@ func TestLooksOfDirectories(t *testing.T) {
 		if !test.typed {
 			pv.Spec.HostPath.Type = nil
 		}
-		if err := errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, test.mode), os.Chown(path, test.owner, 0)); err != nil {
+		if err := errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, test.mode),
+			os.Chown(path, test.owner, 0)); err != nil {
 			t.Fatal(err)
 		}
 		if test.data {

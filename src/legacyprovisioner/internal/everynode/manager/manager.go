@@ -147,7 +147,8 @@ func (m *Manager) Ready(context.Context) error {
 		return errors.New("the PersistentVolumes of the cluster are not read yet")
 	}
 	if !m.registered.Load() {
-		return fmt.Errorf("this node is not in ConfigMap %s/%s yet, which the provisioner makes", m.Namespace, m.Registry)
+		return fmt.Errorf("this node is not in ConfigMap %s/%s yet, which the provisioner makes", m.Namespace,
+			m.Registry)
 	}
 	if err := unix.Access(m.Base, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("write in the directory of the volumes %s: %w", m.Base, err)
@@ -155,8 +156,8 @@ func (m *Manager) Ready(context.Context) error {
 	return nil
 }
 
-// openBase opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them where this
-// node has had any.
+// openBase opens the directory of the volumes, if it is theirs: as mounted as is required, and with one of them where
+// this node has had any.
 func (m *Manager) openBase() (*hostpathpv.Directory, error) {
 	all, err := m.volumes.List(labels.Everything())
 	if err != nil {

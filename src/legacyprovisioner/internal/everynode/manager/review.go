@@ -75,7 +75,9 @@ func (m *Manager) review(ctx context.Context, token string) error {
 			"the API does not accept the token for the audience %s", names.EveryNodeManager,
 		)}
 	case status.User.Username != account:
-		return refusal{http.StatusForbidden, fmt.Errorf("the token is that of %s, not of %s", status.User.Username, account)}
+		return refusal{
+			http.StatusForbidden, fmt.Errorf("the token is that of %s, not of %s", status.User.Username, account),
+		}
 	case strings.Join(status.User.Extra[podName], "") == "":
 		return refusal{http.StatusForbidden, errors.New("the token was made for no pod")}
 	}
