@@ -50,7 +50,8 @@ func TestDeployIsWhatTheChartRenders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(manifest(t, entry.Name()), string(fresh)); diff != "" {
-			t.Errorf("deploy/%s is not what the chart renders, run `make generate` (-deploy +chart):\n%s", entry.Name(), diff)
+			t.Errorf("deploy/%s is not what the chart renders, run `make generate` (-deploy +chart):\n%s", entry.Name(),
+				diff)
 		}
 	}
 	want := []string{
@@ -92,10 +93,11 @@ func TestDeployHasNoNameOfKubevirts(t *testing.T) {
 	for _, file := range []string{"operator.yaml", "webhook.yaml"} {
 		for _, object := range helmcli.Raw(t, manifest(t, file)) {
 			if slices.Contains([]string{
-				"hostpath-provisioner-operator", "hostpath-provisioner-operator-webhook-service", "hostpathprovisioner.kubevirt.io",
+				"hostpath-provisioner-operator", "hostpath-provisioner-operator-webhook-service",
+				"hostpathprovisioner.kubevirt.io",
 			}, object.GetName()) {
-				t.Errorf("%s of deploy/%s has the name of kubevirt's, %s", object.GetObjectKind().GroupVersionKind().Kind, file,
-					object.GetName())
+				t.Errorf("%s of deploy/%s has the name of kubevirt's, %s",
+					object.GetObjectKind().GroupVersionKind().Kind, file, object.GetName())
 			}
 		}
 	}
@@ -146,7 +148,8 @@ func TestSamples(t *testing.T) {
 		if class.Provisioner != "kubevirt.io/hostpath-provisioner" || *class.VolumeBindingMode != binding ||
 			len(class.Labels) > 0 {
 			t.Errorf(
-				"%s: provisioner %s, binding %s, labels %v", file, class.Provisioner, *class.VolumeBindingMode, class.Labels,
+				"%s: provisioner %s, binding %s, labels %v", file, class.Provisioner, *class.VolumeBindingMode,
+				class.Labels,
 			)
 		}
 	}
@@ -158,7 +161,8 @@ func TestSharedManifests(t *testing.T) {
 	objects := helmcli.Objects(t, manifest(t, "network-filesystem-provisioner.yaml"))
 	want := []string{
 		"ClusterRole /hpp-hostpath-provisioner-shared", "ClusterRoleBinding /hpp-hostpath-provisioner-shared",
-		"Deployment hostpath-provisioner/" + networkFSPlain, "Role hostpath-provisioner/hpp-hostpath-provisioner-shared",
+		"Deployment hostpath-provisioner/" + networkFSPlain,
+		"Role hostpath-provisioner/hpp-hostpath-provisioner-shared",
 		"RoleBinding hostpath-provisioner/hpp-hostpath-provisioner-shared",
 		"ServiceAccount hostpath-provisioner/hpp-hostpath-provisioner-shared",
 	}

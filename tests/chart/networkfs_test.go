@@ -20,7 +20,8 @@ import (
 // networkFSInstances are those of one user of torchbox's, who has a class already.
 const networkFSInstances = `[{"name":"torchbox.com/hostpath","path":"/ceph"}]`
 
-// networkFSValues enables the provisioners for network filesystems with their defaults, and with every value that they have.
+// networkFSValues enables the provisioners for network filesystems with their defaults, and with every value
+// that they have.
 func networkFSValues() (plain, full helmcli.Values) {
 	return helmcli.Values{JSON: map[string]string{
 		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
@@ -66,7 +67,8 @@ func TestNetworkFSPod(t *testing.T) {
 	if diff := cmp.Diff(want, c.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
-	propagation, directory, file := corev1.MountPropagationHostToContainer, corev1.HostPathDirectory, corev1.HostPathFile
+	propagation, directory, file := corev1.MountPropagationHostToContainer, corev1.HostPathDirectory,
+		corev1.HostPathFile
 	mounts := []corev1.VolumeMount{
 		{Name: "storage", MountPath: "/ceph", MountPropagation: &propagation},
 		{Name: "mountinfo", MountPath: "/host/mountinfo", ReadOnly: true},
@@ -115,19 +117,20 @@ func TestEveryNetworkFSValueReachesThePod(t *testing.T) {
 		"image": c.Image, "pull policy": string(c.ImagePullPolicy),
 		"pull secret": spec.ImagePullSecrets[0].Name, "priority": spec.PriorityClassName,
 		"toleration": spec.Tolerations[0].Key, "node": spec.NodeSelector["storage"],
-		"affinity":   spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
+		"affinity":   affinityKey(spec.Affinity),
 		"annotation": meta.Annotations["example.com/pod"], "label": meta.Labels["example.com/pod"],
 		"scc":    meta.Annotations["openshift.io/required-scc"],
-		"memory": c.Resources.Limits.Memory().String(), "arguments": strings.Join(c.Args[1:], " "), "extra": c.Env[0].Name,
+		"memory": c.Resources.Limits.Memory().String(), "arguments": strings.Join(c.Args[1:], " "),
+		"extra": c.Env[0].Name,
 	}
 	want := map[string]string{
 		"account": "shared-account", "account annotation": "annotation",
 		"image":       "mirror.example.com/hub/hostpath-provisioner/legacy:1",
 		"pull policy": "Always", "pull secret": "pull-secret", "priority": "important", "toleration": "dedicated",
-		"node": "yes", "affinity": "virtual", "annotation": "annotation", "label": "label", "scc": "storage-driver-shared",
-		"memory": "128Mi", "extra": "GOMEMLIMIT",
-		"arguments": "--name=torchbox.com/hostpath --path=/ceph --host-mounts=/host/mountinfo --http-address=:19896 --log-level=debug " +
-			"--log-format=text --log-level=warn",
+		"node": "yes", "affinity": "virtual", "annotation": "annotation", "label": "label",
+		"scc": "storage-driver-shared", "memory": "128Mi", "extra": "GOMEMLIMIT",
+		"arguments": "--name=torchbox.com/hostpath --path=/ceph --host-mounts=/host/mountinfo --http-address=:19896 " +
+			"--log-level=debug --log-format=text --log-level=warn",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
@@ -214,7 +217,8 @@ func TestNetworkFSConstraints(t *testing.T) {
 		scc.AllowHostNetwork || scc.AllowHostPID || len(scc.Users)+len(scc.Groups) > 0 {
 		t.Errorf("constraints %+v, want host paths and no privileges", scc)
 	}
-	added := container(t, helmcli.Find[*appsv1.Deployment](t, objects, networkFSFull).Spec.Template.Spec, "provisioner").
+	added := container(t, helmcli.Find[*appsv1.Deployment](t, objects, networkFSFull).Spec.Template.Spec,
+		"provisioner").
 		SecurityContext.Capabilities.Add
 	if diff := cmp.Diff(added, scc.AllowedCapabilities); diff != "" {
 		t.Errorf("capabilities that the container adds and that are allowed (-container +allowed):\n%s", diff)
@@ -270,12 +274,16 @@ func TestNetworkFSRefusals(t *testing.T) {
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"no instance": {json: instances(`[]`), want: []string{
-				"- legacyProvisioner.shared.enabled: legacyProvisioner.shared.instances is empty; give one its name and the path " +
-					"where the storage is mounted on the nodes.",
+				"- legacyProvisioner.shared.enabled: legacyProvisioner.shared.instances is empty; give one its name " +
+					"and the path where the storage is mounted on the nodes.",
 			}},
-			"no path":       {json: instances(`[{"name":"a"}]`), want: []string{"/shared/instances/0", "'path'"}},
-			"relative path": {json: instances(`[{"name":"a","path":"ceph"}]`), want: []string{"/shared/instances/0/path"}},
-			"bad name":      {json: instances(`[{"name":"a b","path":"/ceph"}]`), want: []string{"/shared/instances/0/name"}},
+			"no path": {json: instances(`[{"name":"a"}]`), want: []string{"/shared/instances/0", "'path'"}},
+			"relative path": {
+				json: instances(`[{"name":"a","path":"ceph"}]`), want: []string{"/shared/instances/0/path"},
+			},
+			"bad name": {
+				json: instances(`[{"name":"a b","path":"/ceph"}]`), want: []string{"/shared/instances/0/name"},
+			},
 			"relative pvDir": {
 				json: instances(`[{"name":"a","path":"/ceph","storageClasses":[{"name":"a","pvDir":"pvs"}]}]`),
 				want: []string{"/shared/instances/0/storageClasses/0/pvDir"},
@@ -290,8 +298,8 @@ func TestNetworkFSRefusals(t *testing.T) {
 			"pvDir elsewhere": {
 				json: one("/ceph", `{"name":"a","pvDir":"/cephfs"}`),
 				want: []string{
-					first + `storageClasses[0] "a": its pvDir /cephfs is not in the instance's path /ceph, which is all that its ` +
-						"pods see; move it there, or make another instance.",
+					first + `storageClasses[0] "a": its pvDir /cephfs is not in the instance's path /ceph, which is ` +
+						"all that its pods see; move it there, or make another instance.",
 				},
 			},
 			"pvDir among a pool's volumes": {
@@ -299,32 +307,36 @@ func TestNetworkFSRefusals(t *testing.T) {
 					"storagePools": `[{"name":"nfs","path":"/ceph/pool"}]`, "storageClasses": `[]`,
 				}),
 				want: []string{
-					first + `storageClasses[0] "a": its pvDir /ceph/pool/csi lies where the pool "nfs" keeps its volumes ` +
-						"(/ceph/pool/csi); give it another directory.",
+					first + `storageClasses[0] "a": its pvDir /ceph/pool/csi lies where the pool "nfs" keeps its ` +
+						"volumes (/ceph/pool/csi); give it another directory.",
 				},
 			},
-			"the node's own paths": {json: instances(`[{"name":"torchbox.com/hostpath","path":"/var/lib"}]`), want: []string{
-				first + "its path /var/lib and driver.stateDir (/var/lib/hostpath-provisioner-state) lie inside each other; name " +
-					"the directory where the storage is mounted.",
-				first + "its path /var/lib and kubeletDir (/var/lib/kubelet) lie inside each other; name the directory where the " +
-					"storage is mounted.",
-			}},
+			"the node's own paths": {json: instances(`[{"name":"torchbox.com/hostpath","path":"/var/lib"}]`),
+				want: []string{
+					first + "its path /var/lib and driver.stateDir (/var/lib/hostpath-provisioner-state) lie inside " +
+						"each other; name the directory where the storage is mounted.",
+					first + "its path /var/lib and kubeletDir (/var/lib/kubelet) lie inside each other; name the " +
+						"directory where the storage is mounted.",
+				}},
 			"names": {
 				json: instances(`[{"name":"a.b/c","path":"/x"},{"name":"a-b/c","path":"/y"},` +
 					`{"name":"kubevirt.io.hostpath-provisioner","path":"/z"}]`),
 				want: []string{
-					`- legacyProvisioner.shared.instances[1] "a-b/c" and "a.b/c": names must be unique, also where only letters and ` +
-						"digits count; rename one.",
-					`- legacyProvisioner.shared.instances[2] "kubevirt.io.hostpath-provisioner": that is the name of another ` +
-						"provisioner of this chart, and both would take each other's claims; choose another.",
+					`- legacyProvisioner.shared.instances[1] "a-b/c" and "a.b/c": names must be unique, also where ` +
+						"only letters and digits count; rename one.",
+					`- legacyProvisioner.shared.instances[2] "kubevirt.io.hostpath-provisioner": that is the name of ` +
+						"another provisioner of this chart, and both would take each other's claims; choose another.",
 				},
 			},
 			"classes": {
-				json: instances(`[{"name":"torchbox.com/hostpath","path":"/x","storageClasses":[{"name":"hostpath-local"},` +
-					`{"name":"a","default":true},{"name":"b","default":true}]}]`),
+				json: instances(
+					`[{"name":"torchbox.com/hostpath","path":"/x","storageClasses":[{"name":"hostpath-local"},` +
+						`{"name":"a","default":true},{"name":"b","default":true}]}]`),
 				want: []string{
-					first + `storageClasses[0] "hostpath-local": there is another class of that name; names must be unique.`,
-					"- legacyProvisioner.shared.instances: a, b are all marked as the cluster's default class; mark one.",
+					first + `storageClasses[0] "hostpath-local": there is another class of that name; names ` +
+						`must be unique.`,
+					"- legacyProvisioner.shared.instances: a, b are all marked as the cluster's default " +
+						"class; mark one.",
 				},
 			},
 		})

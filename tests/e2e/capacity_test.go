@@ -18,7 +18,8 @@ func TestCapacityObjects(t *testing.T) {
 		step{"OneObjectForEachNodeAndClass", func(s *scene) {
 			for _, c := range classesFor(basePools()) {
 				want := len(s.nodes)
-				if c.VolumeBindingMode == "Immediate" { // the controller knows more than an object, and the scheduler asks for none
+				// the controller knows more than an object, and the scheduler asks for none
+				if c.VolumeBindingMode == "Immediate" {
 					want = 0
 				}
 				s.eventually(fmt.Sprintf("%d objects for class %s", want, c.Name), func() (bool, string) {

@@ -274,7 +274,8 @@ func (s *scene) deploy(name string, changes map[string]string) {
 		}
 		manifest = strings.ReplaceAll(manifest, old, with)
 	}
-	manifest = strings.ReplaceAll(manifest, "image: "+repository+"legacyprovisioner:", "image: "+s.image("legacyprovisioner")+" #")
+	manifest = strings.ReplaceAll(manifest, "image: "+repository+"legacyprovisioner:",
+		"image: "+s.image("legacyprovisioner")+" #")
 	s.removeWhenDone(manifest)
 	s.apply(manifest)
 }

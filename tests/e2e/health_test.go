@@ -42,7 +42,8 @@ func TestKubeletAsksForVolumeHealth(t *testing.T) {
 				return
 			}
 			if !s.kubeletGates(node)[healthGate] {
-				s.t.Fatalf("the gate %s of the kubelet on %s is off; tests/cluster/kindcluster is to make clusters with it on",
+				s.t.Fatalf(
+					"the gate %s of the kubelet on %s is off; tests/cluster/kindcluster is to make clusters with it on",
 					healthGate, node)
 			}
 			// Pods of other features may have been asked about already: one more call than now is the proof.

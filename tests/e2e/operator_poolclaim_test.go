@@ -31,7 +31,8 @@ func TestOperatorServesTheSeedsPVCTemplate(t *testing.T) {
 	node := world.workers[0]
 	var sum string
 	var user *corev1.Pod
-	replacing(t, "the custom resource with a pvcTemplate works as it is printed, where rancher's local-path is the default",
+	replacing(t,
+		"the custom resource with a pvcTemplate works as it is printed, where rancher's local-path is the default",
 		step{"Install", func(s *scene) {
 			s.localPathIsTheDefault()
 			s.installOperator()

@@ -84,7 +84,8 @@ func TestNetworkFilesystemAsTorchboxs(t *testing.T) {
 			s.networkFSClaim("data")
 			pv := s.bound("data")
 			kept = pv.Name
-			if pv.Spec.HostPath == nil || pv.Spec.HostPath.Path != torchboxDir+"/"+kept || pv.Spec.NodeAffinity != nil ||
+			if pv.Spec.HostPath == nil || pv.Spec.HostPath.Path != torchboxDir+"/"+kept ||
+				pv.Spec.NodeAffinity != nil ||
 				pv.Spec.Capacity.Storage().String() != "50Gi" {
 				s.t.Errorf("PersistentVolume %+v", pv.Spec)
 			}
@@ -111,8 +112,9 @@ func TestNetworkFilesystemAsTorchboxs(t *testing.T) {
 			})
 			s.deleteWhenDone("storageclass", networkFSClass+"-inside")
 			s.create(s.claim("inside", networkFSClass+"-inside", "1Mi"))
-			s.said("PersistentVolumeClaim", "inside", "ProvisioningFailed", inside+" is or lies in a directory that is named "+
-				"like a volume's ("+kept+"), and what is in a volume its pods can exchange for a link to anything on the node")
+			s.said("PersistentVolumeClaim", "inside", "ProvisioningFailed", inside+" is or lies in a directory that "+
+				"is named like a volume's ("+kept+
+				"), and what is in a volume its pods can exchange for a link to anything on the node")
 			s.isPending("inside")
 			if left := s.list(first, inside); len(left) > 0 {
 				s.t.Errorf("%s has %v", inside, left)
@@ -156,8 +158,9 @@ func TestNetworkFilesystemAsTorchboxs(t *testing.T) {
 			// A pod that starts now sees the node's own directory.
 			s.remove(s.networkFSPod())
 			s.networkFSPod()
-			s.said("PersistentVolumeClaim", "unmounted", "ProvisioningFailed", torchboxDir+" is not there, and "+torchboxPath+
-				" is on the filesystem of the node's ", ": the storage is not mounted there")
+			s.said("PersistentVolumeClaim", "unmounted", "ProvisioningFailed",
+				torchboxDir+" is not there, and "+torchboxPath+
+					" is on the filesystem of the node's ", ": the storage is not mounted there")
 			s.isPending("unmounted")
 			if left := s.list(first, torchboxPath); len(left) > 0 {
 				s.t.Errorf("%s has %v on its own disk", first, left)
@@ -165,7 +168,8 @@ func TestNetworkFilesystemAsTorchboxs(t *testing.T) {
 		}},
 		step{"ANodeWithoutItRefusesThePod", func(s *scene) {
 			s.create(on(first, s.pod("refused", claimed("data"), appendLines()...)))
-			s.said("Pod", "refused", "FailedMount", "hostPath type check failed", torchboxDir+"/"+kept+" is not a directory")
+			s.said("Pod", "refused", "FailedMount", "hostPath type check failed",
+				torchboxDir+"/"+kept+" is not a directory")
 			if left := s.list(first, torchboxPath); len(left) > 0 {
 				s.t.Errorf("%s has %v on its own disk", first, left)
 			}

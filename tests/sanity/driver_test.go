@@ -56,7 +56,8 @@ func startNode(t *testing.T, binary, filesystem, node string) *instance {
 		}
 	}
 	config := filepath.Join(dir, "config.yaml")
-	text := fmt.Sprintf("storagePools:\n- name: sanity\n  path: %s\n  requireMount: %t\n", pool, filesystem != directory)
+	text := fmt.Sprintf("storagePools:\n- name: sanity\n  path: %s\n  requireMount: %t\n", pool,
+		filesystem != directory)
 	if requires(filesystem) {
 		text += "  quota: required\n"
 	}

@@ -81,7 +81,8 @@ func checkSkips(t *testing.T, filesystem string, report types.Report) {
 	}
 	slices.Sort(skipped)
 	if diff := cmp.Diff(skips(), skipped); diff != "" {
-		t.Errorf("%s: skipped specs are not those listed with their reasons in testdata/skips.txt (- listed, + skipped):\n%s",
+		t.Errorf("%s: skipped specs are not those listed with their reasons in testdata/skips.txt (- listed, "+
+			"+ skipped):\n%s",
 			filesystem, diff)
 	}
 	if ran == 0 {

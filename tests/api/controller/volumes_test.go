@@ -88,7 +88,8 @@ func growth(t *testing.T, w *world) {
 		answer, err := w.controller.ControllerExpandVolume(t.Context(), &pb.ControllerExpandVolumeRequest{
 			VolumeId: test.id, CapacityRange: &pb.CapacityRange{RequiredBytes: test.bytes},
 		})
-		if status.Code(err) != test.code || answer.GetCapacityBytes() != test.want || answer.GetNodeExpansionRequired() {
+		if status.Code(err) != test.code || answer.GetCapacityBytes() != test.want ||
+			answer.GetNodeExpansionRequired() {
 			t.Errorf("%s to %d bytes: %v, %v; want %s and %d", test.id, test.bytes, answer, err, test.code, test.want)
 		}
 	}

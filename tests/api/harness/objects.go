@@ -107,7 +107,8 @@ func (s *Server) Gone(t *testing.T, object client.Object) {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("it is there, deleted at %v, finalizers %v", object.GetDeletionTimestamp(), object.GetFinalizers())
+		return fmt.Errorf("it is there, deleted at %v, finalizers %v", object.GetDeletionTimestamp(),
+			object.GetFinalizers())
 	})
 }
 

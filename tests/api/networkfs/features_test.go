@@ -143,19 +143,20 @@ func badInput(t *testing.T, w *world) {
 		change     func(*corev1.PersistentVolumeClaim)
 		want       string
 	}{
-		"relative": {parameters: map[string]string{"pvDir": "ceph/pvs"}, want: `StorageClass relative: parameter pvDir: ` +
-			`"ceph/pvs": want the absolute path of a directory on the storage, without . and .., such as /ceph/pvs`},
-		"missing": {want: "StorageClass missing: parameter pvDir is missing; it names the directory on the storage where " +
-			"volumes are made, such as /ceph/pvs"},
-		"unknown": {parameters: map[string]string{"pvDir": w.pvDir, "path": "x"}, want: "StorageClass unknown has the " +
-			`parameter "path", and provisioner torchbox.com/hostpath knows pvDir and cephFSQuota`},
-		"quota": {parameters: map[string]string{"pvDir": w.pvDir, "cephFSQuota": "true"}, want: "set the quota of the " +
-			"volume on CephFS (ceph.quota.max_bytes; the class says cephFSQuota: true, and the client needs the capability " +
-			"p): operation not supported"},
+		"relative": {parameters: map[string]string{"pvDir": "ceph/pvs"}, want: `StorageClass relative: parameter ` +
+			`pvDir: "ceph/pvs": want the absolute path of a directory on the storage, without . and .., ` +
+			`such as /ceph/pvs`},
+		"missing": {want: "StorageClass missing: parameter pvDir is missing; it names the directory on the storage " +
+			"where volumes are made, such as /ceph/pvs"},
+		"unknown": {parameters: map[string]string{"pvDir": w.pvDir, "path": "x"}, want: "StorageClass unknown has " +
+			`the parameter "path", and provisioner torchbox.com/hostpath knows pvDir and cephFSQuota`},
+		"quota": {parameters: map[string]string{"pvDir": w.pvDir, "cephFSQuota": "true"}, want: "set the quota of " +
+			"the volume on CephFS (ceph.quota.max_bytes; the class says cephFSQuota: true, and the client needs the " +
+			"capability p): operation not supported"},
 		"options": {
 			parameters: map[string]string{"pvDir": w.pvDir}, options: []string{"noatime"},
-			want: "StorageClass options has mountOptions (noatime), and the kubelet starts no pod that has a hostPath volume " +
-				"with mount options; remove them from the class, or use a class of the CSI driver",
+			want: "StorageClass options has mountOptions (noatime), and the kubelet starts no pod that has a " +
+				"hostPath volume with mount options; remove them from the class, or use a class of the CSI driver",
 		},
 		"block": {
 			parameters: map[string]string{"pvDir": w.pvDir},
@@ -174,13 +175,13 @@ func badInput(t *testing.T, w *world) {
 			change: func(c *corev1.PersistentVolumeClaim) {
 				c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 			},
-			want: "the claim wants to begin as a copy of PersistentVolumeClaim other, and this provisioner cannot copy; leave " +
-				"dataSource and dataSourceRef out",
+			want: "the claim wants to begin as a copy of PersistentVolumeClaim other, and this provisioner cannot " +
+				"copy; leave dataSource and dataSourceRef out",
 		},
 	} {
 		class := &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: names.NetworkFSProvisioner, Parameters: test.parameters,
-			MountOptions: test.options,
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: names.NetworkFSProvisioner,
+			Parameters: test.parameters, MountOptions: test.options,
 		}
 		w.Create(t, class)
 		claim := claimOf(name)
@@ -212,8 +213,8 @@ func unmounted(t *testing.T, w *world) {
 	if err := unix.Unmount(w.storage, 0); err != nil {
 		t.Fatal(err)
 	}
-	const sentence = " is on the filesystem of the node's /: the storage is not mounted there, and nothing is made or " +
-		"removed until it is"
+	const sentence = " is on the filesystem of the node's /: the storage is not mounted there, and nothing is made " +
+		"or removed until it is"
 	claim := w.claim(t, seeds)
 	w.said(t, claim.UID, "ProvisioningFailed: "+w.pvDir+
 		" is not there, and "+w.storage+sentence)
@@ -268,7 +269,8 @@ func killed(t *testing.T, w *world) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(half+"/kept", unix.MNT_DETACH) })
 	w.Delete(t, claim)
-	w.said(t, pv.UID, "VolumeFailedDelete: remove the volume's directory: open "+half+"/kept: invalid cross-device link")
+	w.said(t, pv.UID,
+		"VolumeFailedDelete: remove the volume's directory: open "+half+"/kept: invalid cross-device link")
 	w.running.Kill(t)
 	w.holds(t, w.pvDir, filepath.Base(half))
 	w.holds(t, half, "kept")
@@ -366,7 +368,8 @@ func master(t *testing.T, w *world) {
 	t.Cleanup(proxy.CloseClientConnections)
 	process := w.Run(t, w.binary, nil, "-mode=shared", "-master", proxy.URL, "-name", name)
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "proxied"}, Provisioner: name, Parameters: map[string]string{"pvDir": w.pvDir},
+		ObjectMeta: metav1.ObjectMeta{Name: "proxied"}, Provisioner: name,
+		Parameters: map[string]string{"pvDir": w.pvDir},
 	}
 	w.Create(t, class)
 	claim := w.claim(t, class.Name)

@@ -1,6 +1,6 @@
-// Package networkfs tests the provisioner of storage that all nodes have mounted, against a real API server and the real
-// claim binder: as the chart runs it, with the rights that the chart gives it, and out of the cluster. The storage is a
-// tmpfs. Needs root.
+// Package networkfs tests the provisioner of storage that all nodes have mounted, against a real API server and the
+// real claim binder: as the chart runs it, with the rights that the chart gives it, and out of the cluster. The storage
+// is a tmpfs. Needs root.
 package networkfs
 
 import (
@@ -186,7 +186,8 @@ func (w *world) bound(t *testing.T, claim *corev1.PersistentVolumeClaim, name st
 		t.Errorf("affinity %+v, want none", pv.Spec.NodeAffinity)
 	case pv.Spec.Capacity.Storage().String() != "50Gi":
 		t.Errorf("capacity %s, want the 50Gi that were asked for", pv.Spec.Capacity.Storage())
-	case pv.Annotations[names.ProvisionedBy] != name || pv.Annotations[names.NetworkFSIdentity] != names.NetworkFSProvisioner:
+	case pv.Annotations[names.ProvisionedBy] != name ||
+		pv.Annotations[names.NetworkFSIdentity] != names.NetworkFSProvisioner:
 		t.Errorf("annotations %v", pv.Annotations)
 	}
 	info, err := os.Stat(path)

@@ -45,12 +45,13 @@ func heldByVolumes(t *testing.T, w *world, policy metav1.DeletionPropagation) {
 	w.deleting(t, "VolumesLeft", "1 volume left: default/data (pvc-of-local); delete the claims, or set the annotation")
 	w.events(t, "DeletionBlocked")
 	// What serves the volumes is kept, and kept in order.
-	uid := harness.Until(t, w.Server, "the DaemonSet is there", daemonSet(driverName), func(set *appsv1.DaemonSet) error {
-		if set.DeletionTimestamp != nil { // the garbage collector may be at it, and then it comes back
-			return fmt.Errorf("it is being deleted")
-		}
-		return nil
-	}).UID
+	uid := harness.Until(t, w.Server, "the DaemonSet is there", daemonSet(driverName),
+		func(set *appsv1.DaemonSet) error {
+			if set.DeletionTimestamp != nil { // the garbage collector may be at it, and then it comes back
+				return fmt.Errorf("it is being deleted")
+			}
+			return nil
+		}).UID
 	if err := w.Client.Delete(t.Context(), daemonSet(driverName)); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func heldByVolumes(t *testing.T, w *world, policy metav1.DeletionPropagation) {
 // goesOnceReleased: what is being deleted can still be changed, and goes with all it owns once its volume is released.
 func (w *world) goesOnceReleased(t *testing.T, volume *corev1.PersistentVolume) {
 	t.Helper()
-	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Labels = map[string]string{"a": "b"} })
+	harness.Change(t, w.Server, named(),
+		func(r *v1beta1.HostPathProvisioner) { r.Labels = map[string]string{"a": "b"} })
 	w.release(t, volume, corev1.PersistentVolumeReclaimRetain)
 	w.Gone(t, named())
 	w.nothingLeft(t.Context(), t)

@@ -138,7 +138,8 @@ func (p *Process) Log() string {
 
 func (p *Process) tail() string {
 	lines := slices.DeleteFunc(strings.Split(p.Log(), "\n"), func(line string) bool {
-		return strings.Contains(line, "controller is disabled") // as it should be, and the controller manager says so of each
+		// as it should be, and the controller manager says so of each
+		return strings.Contains(line, "controller is disabled")
 	})
 	return strings.Join(lines[max(0, len(lines)-logTail):], "\n")
 }

@@ -85,7 +85,8 @@ func (l *layout) checkPlaces(t *testing.T, labels client.MatchingLabels) {
 	for _, c := range claims.Items {
 		want := c.Annotations[selectedNode]
 		if got := handles[c.Name]; len(got) != 1 || len(places[got[0]]) != 1 || places[got[0]][0] != want {
-			t.Errorf("claim %s has volumes %v, the first on nodes %v; want one, on %s alone", c.Name, got, places[got[0]], want)
+			t.Errorf("claim %s has volumes %v, the first on nodes %v; want one, on %s alone", c.Name, got,
+				places[got[0]], want)
 		}
 	}
 	if len(claims.Items) != l.claims {

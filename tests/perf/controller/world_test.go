@@ -178,7 +178,8 @@ func (w *world) addVolumes(t *testing.T) {
 		}
 		// What the controller manager would do, slowly. It may have been here: whose write wins does not matter.
 		v.Status.Phase, c.Status.Phase = corev1.VolumeBound, corev1.ClaimBound
-		c.Status.Capacity, c.Status.AccessModes, v.ResourceVersion, c.ResourceVersion = size(), c.Spec.AccessModes, "", ""
+		c.Status.Capacity, c.Status.AccessModes, v.ResourceVersion, c.ResourceVersion = size(), c.Spec.AccessModes, "",
+			""
 		if err := w.client.Status().Update(t.Context(), v); err != nil {
 			return err
 		}

@@ -64,8 +64,8 @@ type Outcome struct {
 
 // Round is one burst. All times but those of single claims count from the first request.
 type Round struct {
-	// Bound and Running are when each claim was bound and each pod ran, Gone when each volume was gone, in rising order;
-	// Gone counts from the request for deletion.
+	// Bound and Running are when each claim was bound and each pod ran, Gone when each volume was gone, in rising
+	// order; Gone counts from the request for deletion.
 	Bound, Running, Gone []time.Duration
 	// ToBound and ToRunning are how long each claim waited from its own creation.
 	ToBound, ToRunning []time.Duration
@@ -265,8 +265,8 @@ func firstTrouble(ctx context.Context, client kubernetes.Interface, namespace st
 	}
 	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return b.LastTimestamp.Compare(a.LastTimestamp.Time) })
 	for _, e := range events.Items {
-		return fmt.Errorf("the last warning is about %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason,
-			e.Message)
+		return fmt.Errorf("the last warning is about %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name,
+			e.Reason, e.Message)
 	}
 	return errors.New("no warning events")
 }

@@ -77,7 +77,8 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 	}
 	// Not bound to ctx: Close sends SIGTERM, so that the driver ends as it does in a cluster.
 	d.process = exec.Command(o.Binary, //nolint:noctx // see above
-		"--standalone", "--registration=false", "--node-name=perf", "--http-address=", "--host-root=/", "--log-level=warn",
+		"--standalone", "--registration=false", "--node-name=perf", "--http-address=", "--host-root=/",
+		"--log-level=warn",
 		"--endpoint=unix://"+d.socket(), "--config="+config, "--state-dir="+d.state(), "--kubelet-dir="+d.Kubelet())
 	d.process.Stdout, d.process.Stderr = log, log
 	d.started = time.Now()
