@@ -7,7 +7,7 @@ import (
 )
 
 // change is how long after a change the object should say so: the node looks every 2 s, and csi-provisioner asks the
-// controller every capacityPoll, which is 30 s in the chart. No test fails on a clock: after patience it gives up.
+// controller every capacityPoll, which is 30 s in the chart. No test fails on a clock: after waitTimeout it gives up.
 const change = 2*time.Second + capacityPoll
 
 func TestCapacityObjects(t *testing.T) {

@@ -153,7 +153,7 @@ func (s *scene) inject(authority string) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(s.ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(s.ctx, interval, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := s.cluster.Kubectl(ctx, nil, "patch", "configmap", serviceCA, "--namespace", namespace,
 			"--type", "merge", "--patch", string(patch))
 		return err == nil, nil

@@ -13,9 +13,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
-// patience is for things that take milliseconds unless they never come, but for what an NFS client remembers of a
+// waitTimeout is for things that take milliseconds unless they never come, but for what an NFS client remembers of a
 // directory: up to a minute (acdirmax of nfs(5)).
-const patience = 2 * time.Minute
+const waitTimeout = 2 * time.Minute
 
 // directory stands for a pool that is a plain directory on the machine's own disk.
 const directory = "directory"
@@ -80,7 +80,7 @@ func startNode(t *testing.T, binary, filesystem, node string) *instance {
 			d.keepLog(t)
 		}
 	})
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, waitTimeout, true,
 		func(context.Context) (bool, error) {
 			_, missing := os.Stat(d.socket)
 			return missing == nil, d.Running()

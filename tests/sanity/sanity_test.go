@@ -96,7 +96,7 @@ func checkSkips(t *testing.T, filesystem string, report types.Report) {
 func (d *instance) checkClean(t *testing.T) {
 	t.Helper()
 	var left []string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, waitTimeout, true,
 		func(context.Context) (_ bool, err error) {
 			left, err = d.leftovers()
 			return len(left) == 0, err

@@ -185,12 +185,12 @@ func frozen(t *testing.T, w *world) {
 	thaw := w.nodes[node].Freeze(t)
 	ended := make(chan error, waiting)
 	for i, q := range requests {
-		patience, want := time.Minute, codes.Unavailable
+		timeout, want := time.Minute, codes.Unavailable
 		if i%2 == 0 {
-			patience, want = time.Second, codes.DeadlineExceeded
+			timeout, want = time.Second, codes.DeadlineExceeded
 		}
 		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			_, err := w.controller.CreateVolume(ctx, q)
 			if status.Code(err) == want {

@@ -21,8 +21,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 )
 
-// deadNodePatience is what the documentation promises.
-const deadNodePatience = 10 * time.Minute
+// deadNodeTimeout is what the documentation promises.
+const deadNodeTimeout = 10 * time.Minute
 
 func deletion(t *testing.T, w *world) {
 	for _, policy := range []metav1.DeletionPropagation{
@@ -87,7 +87,7 @@ func heldByDeadNode(t *testing.T, w *world) {
 	defer w.nodes.Return(t, "node-2")
 	w.Delete(t, named())
 	resource := w.deleting(t, "WaitingForNodes", "pods are left on nodes that are gone or not ready", "on node-2")
-	until := resource.DeletionTimestamp.Add(deadNodePatience).UTC().Format(time.RFC3339)
+	until := resource.DeletionTimestamp.Add(deadNodeTimeout).UTC().Format(time.RFC3339)
 	message := meta.FindStatusCondition(resource.Status.Conditions, v1beta1.Deleting).Message
 	if !strings.HasSuffix(message, "waits for the nodes until "+until) {
 		t.Errorf("the condition does not say when the wait is over (%s): %s", until, message)

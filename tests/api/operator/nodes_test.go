@@ -42,12 +42,12 @@ func nodesGone(t *testing.T, w *world) {
 	w.nodes.DieSince(t, "node-2", since)
 	defer w.nodes.Return(t, "node-2")
 	has = `still has 1 volume on nodes that are gone or not ready: default/data (` + volume.Name + `); `
-	retry := "bring these nodes back, or try again after " + since.Add(deadNodePatience).UTC().Format(time.RFC3339) +
+	retry := "bring these nodes back, or try again after " + since.Add(deadNodeTimeout).UTC().Format(time.RFC3339) +
 		", "
 	refused(t, remove(w.Client), denied+"spec.storagePools: Forbidden: "+pool+has+"keep it, "+retry+onData)
 	refused(t, whole(w.Client), denied+resource+has+retry+onWhole)
 
-	w.nodes.DieSince(t, "node-2", time.Now().Add(-deadNodePatience-time.Minute))
+	w.nodes.DieSince(t, "node-2", time.Now().Add(-deadNodeTimeout-time.Minute))
 	has = `still has 1 volume on nodes that are gone, or not ready for 10m0s or more: default/data (` + volume.Name +
 		`); `
 	w.warned(t, remove, forget, "spec.storagePools: "+pool+has+"their data stays there")

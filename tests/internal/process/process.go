@@ -22,8 +22,8 @@ import (
 // logTail is how many lines of a process's log a failed test shows.
 const logTail = 25
 
-// patience is more than any program takes to end.
-const patience = 2 * time.Minute
+// waitTimeout is more than any program takes to end.
+const waitTimeout = 2 * time.Minute
 
 // Process is a program that runs beside the test.
 type Process struct {
@@ -105,8 +105,8 @@ func (p *Process) Stop(t *testing.T) {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
-		t.Errorf("%s has not obeyed SIGTERM for %s", p.command, patience)
+	case <-time.After(waitTimeout):
+		t.Errorf("%s has not obeyed SIGTERM for %s", p.command, waitTimeout)
 		p.Kill(t)
 	}
 }

@@ -36,7 +36,7 @@ func (l *layout) burst(t *testing.T, name string, halfway func()) {
 	for look := time.Tick(time.Second); len(bound) < l.claims; {
 		select {
 		case <-look:
-			if err := l.running(t); err != nil || time.Since(began) > patience {
+			if err := l.running(t); err != nil || time.Since(began) > waitTimeout {
 				t.Fatalf("%d of %d claims are bound after %s: %v", len(bound), l.claims, time.Since(began), err)
 			}
 		case event, ok := <-events.ResultChan():

@@ -96,7 +96,7 @@ func (l *layout) running(t *testing.T) (err error) {
 // until waits without a word about speed.
 func (l *layout) until(t *testing.T, what string, reached func() (bool, error)) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); ; time.Sleep(100 * time.Millisecond) {
 		ok, err := reached()
 		if ok && err == nil {
 			return

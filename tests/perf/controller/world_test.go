@@ -30,8 +30,8 @@ const (
 	service     = full + "-controller"
 	class       = "perf"
 	topologyKey = "topology.hostpath.csi/node"
-	// patience ends what never comes.
-	patience = 20 * time.Minute
+	// waitTimeout ends what never comes.
+	waitTimeout = 20 * time.Minute
 )
 
 // world is a control plane with an installed chart.

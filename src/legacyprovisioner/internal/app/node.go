@@ -123,7 +123,7 @@ func (n *nodeOptions) build(
 		return nil, err
 	}
 	watcher, err := placement.New(placement.Config{
-		Client: client, Informers: factory, Node: n.node, Patience: patience, Log: log,
+		Client: client, Informers: factory, Node: n.node, NoticeDelay: noticeDelay, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -30,9 +30,9 @@ const (
 	// again, for ever.
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
-	// patience is how long a claim may wait for the node in its annotation before the other nodes look
+	// noticeDelay is how long a claim may wait for the node in its annotation before the other nodes look
 	// whether it exists.
-	patience = 10 * time.Second
+	noticeDelay = 10 * time.Second
 )
 
 // parts are what the modes differ in.

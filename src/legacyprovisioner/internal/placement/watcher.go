@@ -33,16 +33,16 @@ const (
 	lastRetry  = time.Minute
 )
 
-// Config is what a Watcher is made of; all fields are required, only Patience may be 0.
+// Config is what a Watcher is made of; all fields are required, only NoticeDelay may be 0.
 type Config struct {
 	Client    kubernetes.Interface
 	Informers informers.SharedInformerFactory
 	// Node is the name of this node.
 	Node string
-	// Patience is how long a claim may stay without a volume before the instances whose business it is not look whether
-	// it can get one. They look at different moments of the interval after it.
-	Patience time.Duration
-	Log      *slog.Logger
+	// NoticeDelay is how long a claim may stay without a volume before the instances whose business it is not look
+	// whether it can get one. They look at different moments of the interval after it.
+	NoticeDelay time.Duration
+	Log         *slog.Logger
 }
 
 // Watcher does about claims what is left to do before they can be provisioned: it selects its node for a claim whose
@@ -113,7 +113,7 @@ func (w *Watcher) enqueueClaim(object any) {
 	case Verify, Explain:
 		// Usually the right instance has done its work by then, and there is nothing to ask or to say.
 		// (Jitter of 0 is 0.)
-		w.queue.AddAfter(cache.MetaObjectToName(claim), wait.Jitter(w.Patience, 1))
+		w.queue.AddAfter(cache.MetaObjectToName(claim), wait.Jitter(w.NoticeDelay, 1))
 	case Ignore, Provision:
 	}
 }

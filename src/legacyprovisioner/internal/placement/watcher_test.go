@@ -26,7 +26,7 @@ func watch(t *testing.T, cluster *fake.Clientset, do func(t *testing.T)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		factory := informers.NewSharedInformerFactory(cluster, time.Hour)
 		w, err := New(Config{
-			Client: cluster, Informers: factory, Node: "here", Patience: 10 * time.Second,
+			Client: cluster, Informers: factory, Node: "here", NoticeDelay: 10 * time.Second,
 			Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

@@ -96,8 +96,8 @@ type Reconciler struct {
 	controller controller.Controller
 	watched    map[string]bool
 	now        func() time.Time
-	// alone: nothing of kubevirt's ran when it was last looked.
-	alone bool
+	// unopposed: nothing of kubevirt's ran when it was last looked.
+	unopposed bool
 	// disowned is when kubevirt's finalizer was last removed from a resource that has ours.
 	disowned time.Time
 	// declined has what resources show to have been told.

@@ -29,7 +29,7 @@ func (r *Reconciler) serveNobody(ctx context.Context) (reconcile.Result, error) 
 	return reconcile.Result{}, err
 }
 
-// declined is what a resource was told about a definition that is not ours to apply.
+// declined is what the status of a resource says about a definition that is not ours to apply.
 type declined struct {
 	resource   types.UID
 	generation int64
@@ -61,11 +61,11 @@ func (r *Reconciler) define(ctx context.Context, resource *hpp) (bool, error) {
 func (r *Reconciler) sayOnce(ctx context.Context, resource *hpp, refusal string,
 	fresh v1beta1.HostPathProvisionerStatus, events []status.Event,
 ) error {
-	told := declined{resource: resource.UID, generation: resource.Generation, refusal: refusal}
+	said := declined{resource: resource.UID, generation: resource.Generation, refusal: refusal}
 	if equality.Semantic.DeepEqual(resource.Status, fresh) {
-		r.declined[told] = true
+		r.declined[said] = true
 	}
-	if r.declined[told] {
+	if r.declined[said] {
 		return nil
 	}
 	return r.write(ctx, resource, fresh, events)

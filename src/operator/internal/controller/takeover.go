@@ -42,7 +42,7 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 	if wait.Over() {
 		return r.besideOurs(ctx, resource)
 	}
-	r.alone = false
+	r.unopposed = false
 	reason := status.ReasonKubevirtRuns
 	if wait.Operator {
 		reason = status.ReasonKubevirtOperatorRuns
@@ -54,7 +54,7 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 // serves reports whether nothing was in the way before: in this process, or by an earlier one, whose driver is there.
 // What others put into their own namespaces must not stop an operator that is started again.
 func (r *Reconciler) serves(ctx context.Context) (bool, error) {
-	if r.alone {
+	if r.unopposed {
 		return true, nil
 	}
 	var drivers appsv1.DaemonSetList
@@ -64,8 +64,8 @@ func (r *Reconciler) serves(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("find out whether this namespace has a driver of this project: list DaemonSets: %w",
 			err)
 	}
-	r.alone = len(drivers.Items) > 0
-	return r.alone, nil
+	r.unopposed = len(drivers.Items) > 0
+	return r.unopposed, nil
 }
 
 // besideOurs waits while another release of this project serves the cluster from its own namespace, as one that was
@@ -79,7 +79,7 @@ func (r *Reconciler) besideOurs(ctx context.Context, resource *hpp) (time.Durati
 		owner := metav1.GetControllerOf(&pod)
 		return pod.Namespace != r.Namespace && owner != nil && owner.Kind == "DaemonSet"
 	})
-	if r.alone = i < 0; r.alone {
+	if r.unopposed = i < 0; r.unopposed {
 		return 0, nil
 	}
 	at := pods.Items[i].Namespace

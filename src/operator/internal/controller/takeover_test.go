@@ -268,7 +268,7 @@ func TestLeavesToAnotherRelease(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	c.pods[0].Namespace = "hpp"
-	if wait, err := r.takeOver(t.Context(), resource); wait != 0 || err != nil || !r.alone {
+	if wait, err := r.takeOver(t.Context(), resource); wait != 0 || err != nil || !r.unopposed {
 		t.Errorf("its own driver: waits %s, error %v", wait, err)
 	}
 }

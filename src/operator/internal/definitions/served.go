@@ -16,13 +16,13 @@ import (
 
 const (
 	establishInterval = 200 * time.Millisecond
-	establishPatience = time.Minute
+	establishTimeout  = time.Minute
 )
 
 // established waits until the definition is served, with the version that this operator reads.
 func (k *Keeper) established(ctx context.Context) error {
 	why := "it has no condition yet"
-	err := wait.PollUntilContextTimeout(ctx, establishInterval, establishPatience, true,
+	err := wait.PollUntilContextTimeout(ctx, establishInterval, establishTimeout, true,
 		func(ctx context.Context) (done bool, err error) {
 			live, err := k.readLive(ctx)
 			if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
-// DeadNodePatience is how long volumes and pods block a deletion when their node is gone or NotReady: nothing on such
+// DeadNodeTimeout is how long volumes and pods block a deletion when their node is gone or NotReady: nothing on such
 // a node can be removed, and it may never come back. It is counted from the deletion timestamp, or from when the last
 // of their nodes stopped being ready if that was later: a node that restarts while something else blocks the deletion
 // comes back.
-const DeadNodePatience = 10 * time.Minute
+const DeadNodeTimeout = 10 * time.Minute
 
 // Names of the gates, in the order in which they have to open.
 const (
@@ -94,7 +94,7 @@ func (d Deletion) VolumesGone() Gate {
 	gate := Gate{Name: VolumesGone}
 	deadline := d.Since
 	live := matching(d.Volumes, func(volume Volume) bool { return !d.allDead(&deadline, volume.Nodes...) })
-	deadline = deadline.Add(DeadNodePatience)
+	deadline = deadline.Add(DeadNodeTimeout)
 	switch {
 	case len(d.Volumes) == 0:
 		gate.Open, gate.Reason, gate.Message = true, ReasonVolumesGone, "no volumes are left"
@@ -114,7 +114,7 @@ func (d Deletion) VolumesGone() Gate {
 	default:
 		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, Describe(d.Volumes)
 		gate.Message = fmt.Sprintf("%s left on nodes that are gone, or not ready for %s or more: goes on without them",
-			Count(d.Volumes), DeadNodePatience)
+			Count(d.Volumes), DeadNodeTimeout)
 	}
 	return gate
 }
@@ -136,7 +136,7 @@ func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 	}
 	slices.Sort(live)
 	slices.Sort(dead)
-	deadline = deadline.Add(DeadNodePatience)
+	deadline = deadline.Add(DeadNodeTimeout)
 	gate := Gate{Name: name}
 	switch {
 	case len(live) > 0:
@@ -151,7 +151,7 @@ func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 	default:
 		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, List(dead)
 		gate.Message = fmt.Sprintf(
-			"pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodePatience)
+			"pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodeTimeout)
 	}
 	return gate
 }

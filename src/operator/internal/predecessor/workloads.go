@@ -162,7 +162,7 @@ func abandoned(pod *corev1.Pod, nodes []corev1.Node, now time.Time) bool {
 		return false
 	}
 	ready, since := gates.NodeReady(&nodes[i])
-	return !ready && now.Sub(since) >= gates.DeadNodePatience
+	return !ready && now.Sub(since) >= gates.DeadNodeTimeout
 }
 
 // remove deletes exactly the objects that were seen, of workloads their pods first. All are tried.

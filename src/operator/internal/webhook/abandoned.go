@@ -68,7 +68,7 @@ func (v *Validator) abandoned(
 func (l loss) refused(left []gates.Volume, gate gates.Gate) string {
 	has, do := gates.Count(left)+": "+gates.Describe(left), "delete their claims first"
 	if gate.Reason == gates.ReasonWaitingForNodes {
-		has, do = waiting(left), patience(gate)
+		has, do = waiting(left), adviseWaiting(gate)
 	}
 	return fmt.Sprintf("%s still has %s; %s, %s, or set the annotation %s to \"true\" to leave their data on the nodes",
 		l.what, has, l.keep, do, names.ForceDelete)

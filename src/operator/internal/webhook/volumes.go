@@ -46,13 +46,13 @@ func waiting(volumes []gates.Volume) string {
 	return fmt.Sprintf("%s on nodes that are gone or not ready: %s", gates.Count(volumes), gates.Describe(volumes))
 }
 
-// patience is what to do about a gate that opens by itself.
-func patience(gate gates.Gate) string {
+// adviseWaiting is what to do about a gate that opens by itself.
+func adviseWaiting(gate gates.Gate) string {
 	return fmt.Sprintf("bring these nodes back, or try again after %s", gate.Deadline.UTC().Format(time.RFC3339))
 }
 
 // givenUp says of volumes that nobody can serve or remove them, for long enough.
 func givenUp(volumes []gates.Volume) string {
 	return fmt.Sprintf("%s on nodes that are gone, or not ready for %s or more: %s", gates.Count(volumes),
-		gates.DeadNodePatience, gates.Describe(volumes))
+		gates.DeadNodeTimeout, gates.Describe(volumes))
 }

@@ -104,13 +104,13 @@ func (v *Validator) ValidateDelete(
 		names.ForceDelete)
 	switch {
 	case gate.Reason == gates.ReasonWaitingForNodes:
-		return nil, fmt.Errorf("%s%s; %s, or %s", still, waiting(volumes), patience(gate), override)
+		return nil, fmt.Errorf("%s%s; %s, or %s", still, waiting(volumes), adviseWaiting(gate), override)
 	case !gate.Open:
 		return nil, fmt.Errorf("%s%s: %s; delete their claims first, or %s", still, gates.Count(volumes),
 			gates.Describe(volumes), override)
 	case gate.Left != "":
 		return admission.Warnings{fmt.Sprintf("%s%s; it goes without them, unless a node comes back within %s", still,
-			givenUp(volumes), gates.DeadNodePatience)}, nil
+			givenUp(volumes), gates.DeadNodeTimeout)}, nil
 	}
 	return nil, nil
 }

@@ -77,8 +77,8 @@ type Round struct {
 	Memory Memory
 }
 
-// patience ends a burst that does not come to an end. It is an error, not a measurement.
-const patience = 20 * time.Minute
+// waitTimeout ends a burst that does not come to an end. It is an error, not a measurement.
+const waitTimeout = 20 * time.Minute
 
 // idle is for how long the requests of systems without work are counted.
 const idle = time.Minute
@@ -191,7 +191,7 @@ func (c *contestant) round(ctx context.Context, o Options, i int) error {
 // burst makes the claims and pods, waits, deletes them, and waits again.
 func (c *contestant) burst(ctx context.Context, o Options) (r Round, err error) {
 	ctx, cancel := context.WithTimeoutCause(
-		ctx, patience, fmt.Errorf("the burst of %s did not end in %s", c.System.Name, patience),
+		ctx, waitTimeout, fmt.Errorf("the burst of %s did not end in %s", c.System.Name, waitTimeout),
 	)
 	defer cancel()
 	w, err := startWatch(ctx, o.Client, c.namespace)
