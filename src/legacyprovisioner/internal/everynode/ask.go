@@ -57,7 +57,7 @@ func (p *Provisioner) askManager(ctx context.Context, method string, m member, p
 		return fmt.Errorf("its manager has not finished within %s; it is asked to go on", answerTimeout)
 	}
 	if err != nil {
-		return plain(err)
+		return unwrapURL(err)
 	}
 	defer func() { _ = answer.Body.Close() }() // it was read
 	if answer.StatusCode == http.StatusOK {
@@ -83,8 +83,8 @@ func clientOf(m member) (*http.Client, error) {
 	}, nil
 }
 
-// plain leaves out the URL, which repeats what the message around it says.
-func plain(err error) error {
+// unwrapURL leaves out the URL, which repeats what the message around it says.
+func unwrapURL(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 		return wrapped.Err
 	}

@@ -42,7 +42,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if err != nil {
 		return err
 	}
-	f, err := p.fleet(ctx)
+	f, err := p.readFleet(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 		}
 		left = slices.Collect(maps.Keys(f.members))
 	}
-	faults := forEachMember(f.choose(left), func(m member) error { return p.clean(ctx, pv, m) })
+	faults := forEachMember(f.choose(left), func(m member) error { return p.cleanNode(ctx, pv, m) })
 	if len(faults) == 0 {
 		p.Log.InfoContext(ctx, "removed the directories of a deleted volume", logging.KeyPV, pv.Name,
 			logging.KeyPath, pv.Spec.HostPath.Path)
@@ -65,8 +65,8 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	return errors.Join(err, p.waitFor(ctx, pv, slices.Sorted(maps.Keys(faults))))
 }
 
-// clean has one node's directory removed, or gives the node up.
-func (p *Provisioner) clean(ctx context.Context, pv *corev1.PersistentVolume, m member) error {
+// cleanNode has one node's directory removed, or gives the node up.
+func (p *Provisioner) cleanNode(ctx context.Context, pv *corev1.PersistentVolume, m member) error {
 	switch {
 	case m.unsure:
 		return errors.New("its manager's pod is about to be made")

@@ -449,7 +449,8 @@ func TestNoReuse(t *testing.T) {
 	w.cluster.PrependReactor("patch", "persistentvolumes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return false, nil, json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &sent)
 	})
-	if err := w.reuse(t.Context(), pv); err != nil || sent.Metadata.UID != "1" || sent.Metadata.ResourceVersion != "7" {
+	if err := w.reuseVolume(t.Context(), pv); err != nil || sent.Metadata.UID != "1" ||
+		sent.Metadata.ResourceVersion != "7" {
 		t.Errorf("sent %+v, error %v; want the volume that was decided upon, unchanged", sent, err)
 	}
 }

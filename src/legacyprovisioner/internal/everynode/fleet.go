@@ -33,9 +33,9 @@ type fleet struct {
 	missing int
 }
 
-// fleet reads the members: nodes with a pod of the DaemonSet, whatever its state, and those in the ConfigMap. Nothing
-// is cached: a removal must not miss a node.
-func (p *Provisioner) fleet(ctx context.Context) (fleet, error) {
+// readFleet reads the members: nodes with a pod of the DaemonSet, whatever its state, and those in the ConfigMap.
+// Nothing is cached: a removal must not miss a node.
+func (p *Provisioner) readFleet(ctx context.Context) (fleet, error) {
 	set, err := p.Client.AppsV1().DaemonSets(p.Namespace).Get(ctx, p.Managers, metav1.GetOptions{})
 	if err != nil {
 		return fleet{}, fmt.Errorf("read the DaemonSet of the managers: %w", err)
@@ -152,8 +152,8 @@ func (f fleet) choose(nodes []string) []member {
 	return chosen
 }
 
-// nodes are the names of members.
-func nodes(members []member) []string {
+// nodesOf are the names of members.
+func nodesOf(members []member) []string {
 	all := make([]string, 0, len(members))
 	for _, m := range members {
 		all = append(all, m.node)

@@ -99,7 +99,7 @@ func (p *Provisioner) Provision(
 	if err := hostpathpv.Absent(ctx, p.Client, o.PVName); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
-	f, err := p.fleet(ctx)
+	f, err := p.readFleet(ctx)
 	if err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
@@ -120,7 +120,7 @@ func (p *Provisioner) Provision(
 		logging.KeyClaim, o.PVC.Namespace+"/"+o.PVC.Name, logging.KeyCount, len(ready))
 	if len(away) > 0 {
 		p.Recorder.Eventf(o.PVC, corev1.EventTypeNormal, "NodesAway", "nodes without a manager that is ready make the "+
-			"directory when they have one, and pods wait for it there: %s", listNodes(nodes(away)))
+			"directory when they have one, and pods wait for it there: %s", listNodes(nodesOf(away)))
 	}
 	pv := hostpathpv.PersistentVolume(o, path, map[string]string{
 		names.ProvisionedBy: p.Provisioner, names.EveryNodeIdentity(p.Provisioner): p.Provisioner,

@@ -46,7 +46,7 @@ func (p *Provisioner) reuseAll(ctx context.Context) (done bool) {
 		if !ok || !wire.Ours(pv, p.Provisioner) || !p.reusable(pv) {
 			continue
 		}
-		if err := p.reuse(ctx, pv); err != nil && ctx.Err() == nil {
+		if err := p.reuseVolume(ctx, pv); err != nil && ctx.Err() == nil {
 			done = false
 			p.Log.WarnContext(ctx, "cannot make a retained volume available; it is tried again", logging.KeyPV, pv.Name,
 				logging.KeyError, err)
@@ -65,9 +65,9 @@ func (p *Provisioner) reusable(pv *corev1.PersistentVolume) bool {
 		pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID != "" && (policy == reuseSamePVCName || policy == reuseAlways)
 }
 
-// reuse takes the claim that is gone out of the PersistentVolume, or only what tells it from another of its name. The
-// volume must not have changed: an administrator may have bound it meanwhile.
-func (p *Provisioner) reuse(ctx context.Context, pv *corev1.PersistentVolume) error {
+// reuseVolume takes the claim that is gone out of the PersistentVolume, or only what tells it from another of its name.
+// The volume must not have changed: an administrator may have bound it meanwhile.
+func (p *Provisioner) reuseVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	var claim any
 	if pv.Annotations[names.ReusePolicy(p.Provisioner)] == reuseSamePVCName {
 		claim = map[string]any{"uid": nil, "resourceVersion": nil}

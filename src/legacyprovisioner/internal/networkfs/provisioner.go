@@ -101,7 +101,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	}
 	if class.cephFSQuota {
 		size := o.PVC.Spec.Resources.Requests[corev1.ResourceStorage]
-		if err := p.limit(dir, o.PVName, size.Value()); err != nil {
+		if err := p.setQuota(dir, o.PVName, size.Value()); err != nil {
 			return nil, err
 		}
 	}
@@ -117,9 +117,9 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	return pv, nil
 }
 
-// limit makes CephFS keep a directory to a size in bytes (https://docs.ceph.com/en/latest/cephfs/quota/). On failure
+// setQuota makes CephFS keep a directory to a size in bytes (https://docs.ceph.com/en/latest/cephfs/quota/). On failure
 // the directory goes again: nobody has it yet.
-func (p *Provisioner) limit(dir *hostpathpv.Directory, name string, size int64) error {
+func (p *Provisioner) setQuota(dir *hostpathpv.Directory, name string, size int64) error {
 	f, err := dir.Open(name)
 	if err != nil {
 		return err

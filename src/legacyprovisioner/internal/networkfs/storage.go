@@ -41,7 +41,7 @@ func (p *Provisioner) openDirectory(ctx context.Context, path string, create boo
 	}
 	defer func() { _ = at.Close() }() // nothing was written through it
 	for name := range strings.SplitSeq(rest, "/") {
-		next, err := p.enter(at, name, path, create)
+		next, err := p.openNext(at, name, path, create)
 		if err != nil {
 			return nil, err
 		}
@@ -50,17 +50,17 @@ func (p *Provisioner) openDirectory(ctx context.Context, path string, create boo
 			hostpathpv.WarnOfOthers(ctx, p.Log, at)
 		}
 	}
-	if err := p.check(at); err != nil {
+	if err := p.checkMount(at); err != nil {
 		return nil, err
 	}
 	return hostpathpv.OpenIn(at)
 }
 
-// enter opens a name in a directory on the way to a path.
-func (p *Provisioner) enter(at *os.File, name, path string, create bool) (*os.File, error) {
+// openNext opens a name in a directory on the way to a path.
+func (p *Provisioner) openNext(at *os.File, name, path string, create bool) (*os.File, error) {
 	next, err := openat.Open(at, name, unix.O_PATH|unix.O_DIRECTORY, openat.Beneath)
 	if create && errors.Is(err, fs.ErrNotExist) {
-		if err := p.check(at); err != nil {
+		if err := p.checkMount(at); err != nil {
 			return nil, fmt.Errorf("%s is not there, and %w", path, err)
 		}
 		if err := makeIn(at, name); err != nil {
@@ -78,7 +78,7 @@ func (p *Provisioner) enter(at *os.File, name, path string, create bool) (*os.Fi
 	return next, nil
 }
 
-func (p *Provisioner) check(dir *os.File) error {
+func (p *Provisioner) checkMount(dir *os.File) error {
 	if p.Guard == nil {
 		return nil
 	}

@@ -32,7 +32,7 @@ func TestBlankDevice(t *testing.T) {
 	n := newNode(t)
 	c := n.claim(Source{Device: device})
 	n.ensures(t, c, true)
-	if kind, err := probe(t.Context(), device); kind != "xfs" || err != nil {
+	if kind, err := probeFilesystem(t.Context(), device); kind != "xfs" || err != nil {
 		t.Errorf("the device has %q, %v", kind, err)
 	}
 	data := filepath.Join(n.host, "csi/data")

@@ -91,7 +91,7 @@ func (a *Applier) applyOne(
 	if err != nil {
 		return false, err
 	}
-	state := settlement{wanted: digest(wanted.Object), live: looks(existing)}
+	state := settlement{wanted: digest(wanted.Object), live: fingerprintOf(existing)}
 	switch judge(existing, wanted, owner.UID) {
 	case leaving:
 		return true, nil
@@ -114,7 +114,7 @@ func (a *Applier) applyOne(
 	if err != nil {
 		return false, advise(err)
 	}
-	a.settled[referenceOf(wanted)] = settlement{wanted: state.wanted, live: looks(applied)}
+	a.settled[referenceOf(wanted)] = settlement{wanted: state.wanted, live: fingerprintOf(applied)}
 	return false, nil
 }
 

@@ -58,9 +58,9 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	watched, err := extracache.Add(mgr, cache.Options{
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {
-				Namespaces: map[string]cache.Config{options.Namespace: {FieldSelector: named(options.Secret)}},
+				Namespaces: map[string]cache.Config{options.Namespace: {FieldSelector: selectName(options.Secret)}},
 			},
-			&admissionv1.ValidatingWebhookConfiguration{}: {Field: named(options.WebhookConfiguration)},
+			&admissionv1.ValidatingWebhookConfiguration{}: {Field: selectName(options.WebhookConfiguration)},
 		},
 	})
 	if err != nil {
@@ -78,7 +78,9 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	return keeper, control(mgr, watched, "certificate-writer", true, writer)
 }
 
-func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+func selectName(name string) fields.Selector {
+	return fields.OneTermEqualSelector("metadata.name", name)
+}
 
 // control runs a reconciler once at the start and whenever one of the two objects changes, always with the same
 // request.

@@ -68,9 +68,9 @@ func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, c *cluster){
 		"Secret emptied":   func(t *testing.T, c *cluster) { c.putSecret(t, nil) },
-		"caBundle deleted": func(t *testing.T, c *cluster) { c.trust(t, nil) },
+		"caBundle deleted": func(t *testing.T, c *cluster) { c.writeTrust(t, nil) },
 		"caBundle of someone else": func(t *testing.T, c *cluster) {
-			c.trust(t, step(t, nil, start())[certificates.AuthoritiesKey])
+			c.writeTrust(t, step(t, nil, start())[certificates.AuthoritiesKey])
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,20 +296,20 @@ func TestRenewedSecretsAreServedWithoutARestart(t *testing.T) {
 	c := newCluster(t)
 	k := &Keeper{options: options(certificates.ExistingSecret), reader: c, now: start}
 	address := serve(t, k)
-	if _, err := shown(address); err == nil {
+	if _, err := shownCertificate(address); err == nil {
 		t.Error("a handshake without a certificate")
 	}
 	first, second := step(t, nil, start()), step(t, nil, start())
 	for _, data := range []map[string][]byte{first, second} {
 		c.putSecret(t, data)
 		reconciled(t, k)
-		if got, err := shown(address); err != nil || !slices.Equal(got, pairOf(t, data).Certificate[0]) {
+		if got, err := shownCertificate(address); err != nil || !slices.Equal(got, pairOf(t, data).Certificate[0]) {
 			t.Errorf("another certificate is served (%v)", err)
 		}
 	}
 	c.putSecret(t, map[string][]byte{corev1.TLSCertKey: []byte("x")})
 	reconciled(t, k)
-	if got, err := shown(address); err != nil || !slices.Equal(got, pairOf(t, second).Certificate[0]) {
+	if got, err := shownCertificate(address); err != nil || !slices.Equal(got, pairOf(t, second).Certificate[0]) {
 		t.Errorf("the last good certificate is not served (%v)", err)
 	}
 }
@@ -399,7 +399,7 @@ func (c *cluster) configuration(t *testing.T) *admissionv1.ValidatingWebhookConf
 	return &found
 }
 
-func (c *cluster) trust(t *testing.T, bundle []byte) {
+func (c *cluster) writeTrust(t *testing.T, bundle []byte) {
 	t.Helper()
 	found := c.configuration(t)
 	found.Webhooks[0].ClientConfig.CABundle = bundle
@@ -475,8 +475,8 @@ func serve(t *testing.T, k *Keeper) string {
 	return listener.Addr().String()
 }
 
-// shown is the certificate that a new handshake shows.
-func shown(address string) ([]byte, error) {
+// shownCertificate is the certificate that a new handshake shows.
+func shownCertificate(address string) ([]byte, error) {
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return nil, err

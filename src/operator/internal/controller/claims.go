@@ -60,6 +60,6 @@ func (r *Reconciler) claimsStay(ctx context.Context, resource *hpp) error {
 	if err != nil || left == "" {
 		return err
 	}
-	r.event(resource, status.Event{Type: corev1.EventTypeNormal, Reason: eventClaimsStay, Note: left})
+	r.recordEvent(resource, status.Event{Type: corev1.EventTypeNormal, Reason: eventClaimsStay, Note: left})
 	return nil
 }

@@ -111,7 +111,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{Options: o, watched: map[string]bool{}, declined: map[declined]bool{}, now: time.Now}
 	r.applier = apply.New(o.Client, o.Rendered, o.Live)
 	r.claims = poolclaims.New(o.Client, o.Client, o.Live, o.Namespace)
-	r.gauge(unknown)
+	r.setGauge(unknown)
 	return r
 }
 
@@ -132,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.follow(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.claim(ctx, resource); err != nil {
+	if err := r.putFinalizer(ctx, resource); err != nil {
 		return reconcile.Result{}, unlessBehind(err)
 	}
 	around, err := r.readSurroundings(ctx)
@@ -194,7 +194,7 @@ type work struct {
 // serve makes claims, renders, applies and prunes, unless the deletion has gone beyond that.
 func (r *Reconciler) serve(ctx context.Context, resource *hpp, deleting deletion) work {
 	var done work
-	in, err := r.input(ctx, resource)
+	in, err := r.renderInput(ctx, resource)
 	if err != nil {
 		done.renderErr = err
 		return done
@@ -213,7 +213,7 @@ func (r *Reconciler) serve(ctx context.Context, resource *hpp, deleting deletion
 		// What could not be made may be what takes the place of something that would be removed now.
 		return done
 	}
-	pruned, err := r.applier.Prune(ctx, owner, done.rendered.Objects, r.kinds())
+	pruned, err := r.applier.Prune(ctx, owner, done.rendered.Objects, r.listKinds())
 	if done.pruneErr = err; len(pruned) > 0 {
 		r.Log.InfoContext(ctx, "removed what is no longer rendered", logging.KeyObjects, pruned)
 	}

@@ -45,7 +45,7 @@ func (r *Reconciler) define(ctx context.Context, resource *hpp) (bool, error) {
 			return false, err // somebody was faster; the next look is at what they wrote
 		}
 		fresh, events := status.LeftAlone(resource, r.now(), status.ReasonApplyFailed, err.Error())
-		return false, errors.Join(err, r.write(ctx, resource, fresh, events))
+		return false, errors.Join(err, r.writeStatus(ctx, resource, fresh, events))
 	}
 	if refusal == "" {
 		clear(r.declined)
@@ -68,7 +68,7 @@ func (r *Reconciler) sayOnce(ctx context.Context, resource *hpp, refusal string,
 	if r.declined[said] {
 		return nil
 	}
-	return r.write(ctx, resource, fresh, events)
+	return r.writeStatus(ctx, resource, fresh, events)
 }
 
 // defined passes the definition on to every resource and, as there may be none, to the one that there could be. The

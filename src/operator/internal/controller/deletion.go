@@ -41,9 +41,9 @@ type deletion struct {
 	surroundings
 }
 
-// claim puts our finalizer on a resource, and takes kubevirt's away. A resource that is being deleted gets no new one:
-// then kubevirt's is what keeps it until the gates are open.
-func (r *Reconciler) claim(ctx context.Context, resource *hpp) error {
+// putFinalizer puts our finalizer on a resource, and takes kubevirt's away. A resource that is being deleted gets no
+// new one: then kubevirt's is what keeps it until the gates are open.
+func (r *Reconciler) putFinalizer(ctx context.Context, resource *hpp) error {
 	before := resource.DeepCopy()
 	changed := resource.DeletionTimestamp == nil && controllerutil.AddFinalizer(resource, names.Finalizer)
 	if controllerutil.ContainsFinalizer(resource, names.Finalizer) &&
@@ -149,7 +149,7 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 		}
 		h.ending = true
 		spare := spared(gate.Name, nested)
-		if _, err := r.applier.Remove(ctx, ownerOf(resource), workloads(r.kinds()), spare); err != nil {
+		if _, err := r.applier.Remove(ctx, ownerOf(resource), workloads(r.listKinds()), spare); err != nil {
 			return h, err
 		}
 	}
@@ -215,7 +215,7 @@ func (r *Reconciler) finishDeletion(ctx context.Context, resource *hpp, chain []
 	case there.UID != resource.UID:
 		return nil
 	}
-	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds(), nil); err != nil {
+	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.listKinds(), nil); err != nil {
 		return err
 	}
 	if err := r.Predecessor.RemoveAll(ctx); err != nil {
@@ -231,9 +231,9 @@ func (r *Reconciler) finishDeletion(ctx context.Context, resource *hpp, chain []
 		}
 	}
 	if len(left) > 0 {
-		r.event(resource,
+		r.recordEvent(resource,
 			status.Event{Type: corev1.EventTypeWarning, Reason: eventLeftBehind, Note: strings.Join(left, "; ")})
 	}
-	r.gauge(unknown)
+	r.setGauge(unknown)
 	return r.claimsStay(ctx, resource)
 }

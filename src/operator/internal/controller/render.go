@@ -20,8 +20,8 @@ import (
 // baseKey is the key of the base ConfigMap.
 const baseKey = "values.yaml"
 
-// input is what a rendering depends on, less the claims of pools.
-func (r *Reconciler) input(ctx context.Context, resource *hpp) (render.Input, error) {
+// renderInput is what a rendering depends on, less the claims of pools.
+func (r *Reconciler) renderInput(ctx context.Context, resource *hpp) (render.Input, error) {
 	base, err := r.readBaseValues(ctx)
 	if err != nil {
 		return render.Input{}, err
@@ -57,8 +57,8 @@ func (r *Reconciler) readBaseValues(ctx context.Context) ([]byte, error) {
 	return []byte(values), nil
 }
 
-// kinds are those that the chart can make and the cluster has.
-func (r *Reconciler) kinds() []schema.GroupVersionKind {
+// listKinds are those that the chart can make and the cluster has.
+func (r *Reconciler) listKinds() []schema.GroupVersionKind {
 	facts := r.Platform.Facts()
 	return slices.DeleteFunc(render.Kinds(), func(kind schema.GroupVersionKind) bool { return !facts.Serves(kind) })
 }
@@ -84,7 +84,7 @@ func (r *Reconciler) follow(ctx context.Context) error {
 	if r.controller == nil {
 		return nil
 	}
-	served := r.kinds()
+	served := r.listKinds()
 	var problems []error
 	for _, kind := range render.Kinds() {
 		name, wanted := render.APIVersion(kind), slices.Contains(served, kind)
@@ -105,5 +105,5 @@ func (r *Reconciler) setWatch(ctx context.Context, kind schema.GroupVersionKind,
 	if watch {
 		return r.controller.Watch(r.source(kind))
 	}
-	return r.Rendered.RemoveInformer(ctx, blank(kind))
+	return r.Rendered.RemoveInformer(ctx, blankObject(kind))
 }

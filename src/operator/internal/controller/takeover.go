@@ -48,7 +48,7 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 		reason = status.ReasonKubevirtOperatorRuns
 	}
 	fresh, events := status.Waiting(resource, r.now(), reason, wait.Message)
-	return r.TakeoverInterval, r.write(ctx, resource, fresh, events)
+	return r.TakeoverInterval, r.writeStatus(ctx, resource, fresh, events)
 }
 
 // serves reports whether nothing was in the way before: in this process, or by an earlier one, whose driver is there.
@@ -105,7 +105,7 @@ func (r *Reconciler) refused(ctx context.Context, resource *hpp, err error, unsa
 	unsaid = append(unsaid,
 		status.Event{Type: corev1.EventTypeWarning, Reason: status.EventWebhookRefuses, Note: obstacles})
 	for _, event := range unsaid {
-		r.event(resource, event)
+		r.recordEvent(resource, event)
 	}
 }
 

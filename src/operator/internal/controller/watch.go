@@ -68,10 +68,10 @@ func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEven
 
 // source watches a kind of the rendered objects.
 func (r *Reconciler) source(kind schema.GroupVersionKind) source.Source {
-	return source.Kind[client.Object](r.Rendered, blank(kind), r.always())
+	return source.Kind[client.Object](r.Rendered, blankObject(kind), r.always())
 }
 
-func blank(kind schema.GroupVersionKind) *unstructured.Unstructured {
+func blankObject(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	return object

@@ -79,11 +79,11 @@ func Forced(annotations map[string]string) bool { return annotations[names.Force
 func (d Deletion) Chain() []Gate {
 	chain := []Gate{d.VolumesGone()}
 	if len(d.Nested) > 0 {
-		chain = append(chain, d.ended(NestedEnded, d.Nested))
+		chain = append(chain, d.podsEnded(NestedEnded, d.Nested))
 	}
-	chain = append(chain, d.ended(PodsEnded, d.Pods))
+	chain = append(chain, d.podsEnded(PodsEnded, d.Pods))
 	if len(d.Mounters) > 0 {
-		chain = append(chain, d.ended(MountersEnded, d.Mounters))
+		chain = append(chain, d.podsEnded(MountersEnded, d.Mounters))
 	}
 	return chain
 }
@@ -110,7 +110,7 @@ func (d Deletion) VolumesGone() Gate {
 	case d.Now.Before(deadline):
 		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
 		gate.Message = fmt.Sprintf("%s left on nodes that are gone or not ready: %s; waits for the nodes until %s",
-			Count(d.Volumes), Describe(d.Volumes), stamp(gate.Deadline))
+			Count(d.Volumes), Describe(d.Volumes), formatTime(gate.Deadline))
 	default:
 		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, Describe(d.Volumes)
 		gate.Message = fmt.Sprintf("%s left on nodes that are gone, or not ready for %s or more: goes on without them",
@@ -119,8 +119,8 @@ func (d Deletion) VolumesGone() Gate {
 	return gate
 }
 
-// ended waits for pods to end.
-func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
+// podsEnded waits for pods to end.
+func (d Deletion) podsEnded(name string, pods []corev1.Pod) Gate {
 	var live, dead []string
 	deadline := d.Since
 	for i := range pods {
@@ -147,7 +147,7 @@ func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
 		gate.Message = fmt.Sprintf(
 			"pods are left on nodes that are gone or not ready: %s; waits for the nodes until %s", List(dead),
-			stamp(gate.Deadline))
+			formatTime(gate.Deadline))
 	default:
 		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, List(dead)
 		gate.Message = fmt.Sprintf(
@@ -197,7 +197,7 @@ func NodeReady(node *corev1.Node) (bool, time.Time) {
 	return false, node.CreationTimestamp.Time
 }
 
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 func orNone(node string) string {
 	if node == "" {

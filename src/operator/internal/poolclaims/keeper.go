@@ -119,7 +119,7 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 			p.elsewhere = elsewhere
 		}
 		if pools.SharesClaim(pool) {
-			k.share(ctx, &state, p)
+			k.shareClaim(ctx, &state, p)
 		} else {
 			k.provide(ctx, &state, p)
 		}

@@ -82,7 +82,7 @@ func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
 			if there {
 				effects = effects[:1] // the driver runs there already
 			}
-			mount.Block = block(pool.PVCTemplate, claim, mounter)
+			mount.Block = isBlock(pool.PVCTemplate, claim, mounter)
 			switch {
 			case selector.Matches(labels.Set(node.Labels)) && p.Placement.admits(node, effects...):
 				wanted = append(wanted, mount)
@@ -94,9 +94,9 @@ func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
 	return wanted, former
 }
 
-// block reports whether a claim is a device. It was made when the template may have been another; and one that has lost
-// its label is known only by its mounter.
-func block(
+// isBlock reports whether a claim is a device. It was made when the template may have been another; and one that has
+// lost its label is known only by its mounter.
+func isBlock(
 	template *corev1.PersistentVolumeClaimSpec, claim *corev1.PersistentVolumeClaim, mounter *appsv1.Deployment,
 ) bool {
 	mode := template.VolumeMode

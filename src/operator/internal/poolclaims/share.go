@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// share makes the one claim of a pool that all its nodes have.
-func (k *Keeper) share(ctx context.Context, state *State, p provision) {
+// shareClaim makes the one claim of a pool that all its nodes have.
+func (k *Keeper) shareClaim(ctx context.Context, state *State, p provision) {
 	if len(p.mounts) == 0 {
 		return
 	}

@@ -28,7 +28,7 @@ func (p *Predecessor) removeIdle(ctx context.Context, pools []v1beta1.StoragePoo
 	if len(p.mounters) == 0 {
 		return nil
 	}
-	nodes, err := p.nodes(ctx)
+	nodes, err := p.listNodes(ctx)
 	if err != nil {
 		return err
 	}

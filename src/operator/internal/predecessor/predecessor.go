@@ -120,7 +120,7 @@ func (p *Predecessor) displace(ctx context.Context) (Wait, error) {
 	return Wait{Message: there.message(p.Namespace, p.now())}, nil
 }
 
-func (p *Predecessor) nodes(ctx context.Context) ([]corev1.Node, error) {
+func (p *Predecessor) listNodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	if err := p.Nodes.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)

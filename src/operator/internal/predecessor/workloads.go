@@ -54,7 +54,7 @@ func (p *Predecessor) workloads(ctx context.Context) (workloads, error) {
 	if found.mounters, err = p.findMounters(ctx); err != nil {
 		return found, err
 	}
-	found.nodes, err = p.nodes(ctx)
+	found.nodes, err = p.listNodes(ctx)
 	return found, err
 }
 

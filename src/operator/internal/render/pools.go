@@ -41,13 +41,13 @@ func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) {
 // addPool adds a pool to those that are served, or says why not.
 func (a *admission) addPool(at *field.Path, pool v1beta1.StoragePool) {
 	outcome := pools.Outcome{Name: pool.Name}
-	if err := a.admit(at, pool); err != nil {
+	if err := a.admitPool(at, pool); err != nil {
 		outcome.Broken = "left out: " + err.Error()
 	}
 	a.result.Pools = append(a.result.Pools, outcome)
 }
 
-func (a *admission) admit(at *field.Path, pool v1beta1.StoragePool) error {
+func (a *admission) admitPool(at *field.Path, pool v1beta1.StoragePool) error {
 	if path.IsAbs(pool.Path) {
 		// kubevirt let paths end in a slash. It is the same directory, so that its volumes stay in use.
 		pool.Path = path.Clean(pool.Path)

@@ -87,7 +87,7 @@ func (r *Renderer) Plan(in Input) (poolclaims.Plan, error) {
 		return poolclaims.Plan{}, fmt.Errorf("load the embedded chart: %w", err)
 	}
 	var result Result
-	values, err := layer(chart, in, &result)
+	values, err := layerValues(chart, in, &result)
 	if err != nil {
 		return poolclaims.Plan{}, err
 	}
@@ -103,7 +103,7 @@ func (r *Renderer) Render(ctx context.Context, in Input) (Result, error) {
 		return Result{}, fmt.Errorf("load the embedded chart: %w", err)
 	}
 	var result Result
-	values, err := layer(chart, in, &result)
+	values, err := layerValues(chart, in, &result)
 	if err != nil {
 		return Result{}, err
 	}

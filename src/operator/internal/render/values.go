@@ -22,9 +22,9 @@ import (
 // values is a tree of the chart's values, with numbers as Helm reads them (float64).
 type values map[string]any
 
-// layer makes the values: the chart's defaults, the base, the resource. It leaves the chart without values of its
+// layerValues makes the values: the chart's defaults, the base, the resource. It leaves the chart without values of its
 // own, because Helm would merge its defaults into maps that are to be as the resource says.
-func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
+func layerValues(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 	base, err := common.ReadValues(in.Base)
 	if err != nil {
 		return nil, fmt.Errorf("the base values (values.yaml of the base ConfigMap) are no YAML: %w", err)

@@ -107,13 +107,14 @@ func blockerOf(in Input, mount poolclaims.Mount) (blocker, bool) {
 		return blocker{text, true}, true
 	case claim.Status.Phase != corev1.ClaimBound:
 		text := fmt.Sprintf("its claim %s (%s) is Pending since %s: kubectl describe pvc --namespace %s %s says why",
-			claim.Name, class(claim), claim.CreationTimestamp.UTC().Format(time.RFC3339), claim.Namespace, claim.Name)
+			claim.Name, describeClass(claim), claim.CreationTimestamp.UTC().Format(time.RFC3339), claim.Namespace,
+			claim.Name)
 		return blocker{text: text}, true
 	}
 	return unmounted(in, mount)
 }
 
-func class(claim poolclaims.Claim) string {
+func describeClass(claim poolclaims.Claim) string {
 	if name := claim.Spec.StorageClassName; name != nil && *name != "" {
 		return "class " + *name
 	}

@@ -102,7 +102,7 @@ func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 		case pool.Broken != "":
 			status.Phase, status.Message = v1beta1.PoolDegraded, pool.Broken
 		default:
-			count(in, &status)
+			countPool(in, &status)
 		}
 		status.Message = shortenMessage(status.Message)
 		statuses = append(statuses, status)
@@ -122,9 +122,9 @@ type tally struct {
 	silent  []string
 }
 
-// count asks every pod of the driver how a pool is. Where it is not there, and a claim is to provide it, what the claim
-// and its mounter lack says more.
-func count(in Input, status *v1beta1.StoragePoolStatus) {
+// countPool asks every pod of the driver how a pool is. Where it is not there, and a claim is to provide it, what the
+// claim and its mounter lack says more.
+func countPool(in Input, status *v1beta1.StoragePoolStatus) {
 	kind := corev1.PodConditionType(names.PoolCondition + status.Name)
 	found, general := blockers(in, status.Name)
 	t := tally{blockers: found, lacking: map[blocker][]string{}}
@@ -134,7 +134,7 @@ func count(in Input, status *v1beta1.StoragePoolStatus) {
 			continue
 		}
 		t.asked++
-		t.add(pod.Spec.NodeName, podCondition(pod, kind), in.Nodes)
+		t.addNode(pod.Spec.NodeName, podCondition(pod, kind), in.Nodes)
 	}
 	for node, left := range t.blockers {
 		t.lacking[left] = append(t.lacking[left], node)
@@ -147,8 +147,8 @@ func count(in Input, status *v1beta1.StoragePoolStatus) {
 	status.Phase, status.Message = t.phase(general)
 }
 
-// add counts a node whose driver has said this.
-func (t *tally) add(node string, said corev1.PodCondition, nodes []corev1.Node) {
+// addNode counts a node whose driver has said this.
+func (t *tally) addNode(node string, said corev1.PodCondition, nodes []corev1.Node) {
 	found, hindered := t.blockers[node]
 	delete(t.blockers, node)
 	switch {

@@ -12,10 +12,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
-// moved are warnings about pools that are elsewhere now, or gone. They had no volumes, or the change was forced; but
-// each node remembers where a pool was: it takes a new place for a missing disk, and serves a pool that is not
+// warnMoved are warnings about pools that are elsewhere now, or gone. They had no volumes, or the change was forced;
+// but each node remembers where a pool was: it takes a new place for a missing disk, and serves a pool that is not
 // configured any more, until it is told to forget the pool.
-func moved(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
+func warnMoved(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
 	var texts admission.Warnings
 	for _, lost := range poolLosses(old, changed) {
 		texts = append(texts, fmt.Sprintf("%s: every node that had %s remembers it where it was, "+

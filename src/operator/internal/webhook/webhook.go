@@ -72,7 +72,7 @@ func (v *Validator) ValidateUpdate(
 	if !changed.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(old.Spec, changed.Spec) {
 		return nil, nil
 	}
-	texts := append(warnings(ctx, changed.Spec), moved(old.Spec, changed.Spec)...)
+	texts := append(warnings(ctx, changed.Spec), warnMoved(old.Spec, changed.Spec)...)
 	texts = append(texts, reshaped(old.Spec, changed.Spec)...)
 	if gates.Forced(changed.Annotations) {
 		texts = append(texts, fmt.Sprintf(
@@ -90,7 +90,7 @@ func (v *Validator) ValidateDelete(
 	if !deleted.DeletionTimestamp.IsZero() || gates.Forced(deleted.Annotations) {
 		return nil, nil
 	}
-	if spare, err := v.spare(ctx, deleted); spare || err != nil {
+	if spare, err := v.isSpare(ctx, deleted); spare || err != nil {
 		return nil, err
 	}
 	all, err := v.readCluster(ctx)
@@ -115,8 +115,8 @@ func (v *Validator) ValidateDelete(
 	return nil, nil
 }
 
-// spare reports whether the resource is one too many: it is not served, and can go at any time.
-func (v *Validator) spare(ctx context.Context, deleted *v1beta1.HostPathProvisioner) (bool, error) {
+// isSpare reports whether the resource is one too many: it is not served, and can go at any time.
+func (v *Validator) isSpare(ctx context.Context, deleted *v1beta1.HostPathProvisioner) (bool, error) {
 	if deleted.Name == names.CustomResource {
 		return false, nil
 	}

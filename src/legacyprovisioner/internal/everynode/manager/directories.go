@@ -172,7 +172,7 @@ func (m *Manager) keepOne(ctx context.Context, pv *corev1.PersistentVolume, name
 		return err
 	}
 	defer dir.Close()
-	if there, err := present(dir, name, typed(pv)); there || err != nil {
+	if there, err := present(dir, name, hasType(pv)); there || err != nil {
 		return err
 	}
 	// Live: what is watched may be older than a removal here.
@@ -206,9 +206,9 @@ func present(dir *hostpathpv.Directory, name string, typed bool) (bool, error) {
 	return typed || !untouched(dir, name, info), nil
 }
 
-// typed reports whether the kubelet starts no pod before the directory is there. Volumes that kubeboost's provisioner
+// hasType reports whether the kubelet starts no pod before the directory is there. Volumes that kubeboost's provisioner
 // made are not: for them container runtimes make directories too, which only root can write to.
-func typed(pv *corev1.PersistentVolume) bool {
+func hasType(pv *corev1.PersistentVolume) bool {
 	kind := pv.Spec.HostPath.Type
 	return kind != nil && *kind == corev1.HostPathDirectory
 }
