@@ -18,12 +18,12 @@ ROOT := github.com/hostpath-provisioner/hostpath-provisioner
 # theirs and start what they build from here. TestDevicesAreNotCached holds the list.
 DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/internal/pool driver/internal/volume \
   driver/internal/guard driver/internal/quota internal/kernel/bindmount internal/kernel/btrfs internal/kernel/mounts \
-  internal/kernel/projectquota mounter/internal/app mounter/internal/claim provisioner/internal/app \
-  provisioner/internal/everynode/manager provisioner/internal/hostpath provisioner/internal/shared)
+  internal/kernel/projectquota mounter/internal/app mounter/internal/claim legacyprovisioner/internal/app \
+  legacyprovisioner/internal/everynode/manager legacyprovisioner/internal/hostpath legacyprovisioner/internal/networkfs)
 no_devices = grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))
 # What serves many at a time on nodes and in the controller. The operator's races are looked for at night: with what it
 # imports, the race detector compiles for minutes.
-RACING := $(patsubst %,./src/%/...,driver internal mounter provisioner)
+RACING := $(patsubst %,./src/%/...,driver internal mounter legacyprovisioner)
 # Crashes at every step, and trees of 100,000 files: one goroutine, for minutes with the race detector. They run without.
 MATRIX_TESTS := CrashAtEveryStep CrashDuringRecovery ErrorAtEveryStep AskedAgainThenPowerCut RandomLives \
   TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives Nested Wide Bushy ADeepTreeIsPurged
@@ -194,7 +194,7 @@ fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each tar
 ##@ Build
 .PHONY: build images generate clean
 build: ## The shipped binaries, static, in bin/
-	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/mounter ./src/operator ./src/provisioner ./src/selftest
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/mounter ./src/operator ./src/legacyprovisioner ./src/selftest
 
 images: ## OCI images of both architectures, in artifacts/images
 	go -C tools/images run . --version $(VERSION) --platforms linux/amd64,linux/arm64 --output $(CURDIR)/artifacts/images

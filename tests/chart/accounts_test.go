@@ -55,7 +55,8 @@ func TestRolesOfSomebodyElse(t *testing.T) {
 	} {
 		got := lost(t, renderings()[name], set("rbac.create", "false"))
 		if _, is := legacyRenderings()[name]; is {
-			got = slices.DeleteFunc(got, func(id string) bool { return strings.Contains(id, "-c") }) // csi-driver, controller
+			// csi-driver, controller
+			got = slices.DeleteFunc(got, func(id string) bool { return strings.Contains(id, "-c") })
 		}
 		if diff := cmp.Diff(sorted(want), got); diff != "" {
 			t.Errorf("%s: objects without rbac.create (-want +got):\n%s", name, diff)
@@ -73,7 +74,9 @@ func TestAccountsThatAreThere(t *testing.T) {
 	}{
 		"driver and controller": {
 			values: renderings()["everything"], who: []string{"driver", "controller"},
-			want: []string{"ServiceAccount kube-storage/controller-account", "ServiceAccount kube-storage/driver-account"},
+			want: []string{
+				"ServiceAccount kube-storage/controller-account", "ServiceAccount kube-storage/driver-account",
+			},
 		},
 		"operator": {
 			values: renderings()["operator, everything"], who: []string{"operator"},
@@ -116,17 +119,19 @@ func TestImpossibleAccountsAreRefused(t *testing.T) {
 			}
 			refusals[who+", nobody's"] = refusal{
 				json: map[string]string{who + ".serviceAccount.create": "false", "operator.enabled": "true"},
-				want: []string{who + ".serviceAccount.create is false, and " + who + ".serviceAccount.name is empty; name the " +
-					"ServiceAccount that is there."},
+				want: []string{who + ".serviceAccount.create is false, and " + who + ".serviceAccount.name is empty; " +
+					"name the ServiceAccount that is there."},
 			}
 		}
 		for i, one := range accounts() {
 			for _, other := range accounts()[i+1:] {
 				refusals[one+" as "+other] = refusal{
 					json: map[string]string{
-						one + ".serviceAccount.name": `"same"`, other + ".serviceAccount.name": `"same"`, "operator.enabled": "true",
+						one + ".serviceAccount.name": `"same"`, other + ".serviceAccount.name": `"same"`,
+						"operator.enabled": "true",
 					},
-					want: []string{"- " + one + ".serviceAccount.name and " + other + `.serviceAccount.name are both "same"; each ` +
+					want: []string{"- " + one + ".serviceAccount.name and " + other +
+						`.serviceAccount.name are both "same"; each ` +
 						"would have the other's rights: name two."},
 				}
 			}
@@ -138,7 +143,7 @@ func TestImpossibleAccountsAreRefused(t *testing.T) {
 // accounts are the places of the values of all ServiceAccounts, sorted.
 func accounts() []string {
 	return []string{
-		"controller", "driver", "legacyProvisioner", "legacyProvisioner.everyNode", "legacyProvisioner.everyNode.manager",
-		"legacyProvisioner.shared", "operator",
+		"controller", "driver", "legacyProvisioner", "legacyProvisioner.everyNode",
+		"legacyProvisioner.everyNode.manager", "legacyProvisioner.shared", "operator",
 	}
 }

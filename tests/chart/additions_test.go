@@ -121,11 +121,13 @@ func TestNamesOfPodsAreTaken(t *testing.T) {
 		var want []string
 		for i, volume := range spec.Volumes {
 			volumes = append(volumes, map[string]any{"name": volume.Name})
-			want = append(want, fmt.Sprintf("%s.extraVolumes[%d]: there is another volume %q in the pod", who, i, volume.Name))
+			want = append(want,
+				fmt.Sprintf("%s.extraVolumes[%d]: there is another volume %q in the pod", who, i, volume.Name))
 		}
 		for i, c := range spec.Containers {
 			containers = append(containers, map[string]any{"name": c.Name})
-			want = append(want, fmt.Sprintf("%s.initContainers[%d]: there is another container %q in the pod", who, i, c.Name))
+			want = append(want,
+				fmt.Sprintf("%s.initContainers[%d]: there is another container %q in the pod", who, i, c.Name))
 		}
 		expectRefusals(t, helmsdk.Newest(), map[string]refusal{who: {json: map[string]string{
 			who + ".extraVolumes": encoded(t, volumes), who + ".initContainers": encoded(t, containers),
@@ -145,40 +147,53 @@ func encoded(t *testing.T, value any) string {
 func TestImpossiblePodsAreRefused(t *testing.T) {
 	t.Parallel()
 	const noRoot = "the driver has to be root, who owns the volumes' directories; remove runAsUser and runAsNonRoot."
-	const noMounts = "driver.securityContext: Kubernetes lets only a privileged container mount volumes for pods; remove " +
-		"privileged and allowPrivilegeEscalation."
+	const noMounts = "driver.securityContext: Kubernetes lets only a privileged container mount volumes for pods; " +
+		"remove privileged and allowPrivilegeEscalation."
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		refusals := map[string]refusal{
-			"unprivileged":  {json: set("driver.securityContext.privileged", "false"), want: []string{noMounts}},
-			"no escalation": {json: set("driver.securityContext.allowPrivilegeEscalation", "false"), want: []string{noMounts}},
-			"a user":        {json: set("driver.securityContext.runAsUser", "1000680000"), want: []string{noRoot}},
-			"no root":       {json: set("driver.securityContext.runAsNonRoot", "true"), want: []string{noRoot}},
-			"no root pod":   {json: set("driver.podSecurityContext.runAsNonRoot", "true"), want: []string{noRoot}},
-			"environment":   {set: set("mounter.extraEnv", "a"), want: []string{"/mounter/extraEnv", "array"}},
+			"unprivileged": {json: set("driver.securityContext.privileged", "false"), want: []string{noMounts}},
+			"no escalation": {
+				json: set("driver.securityContext.allowPrivilegeEscalation", "false"), want: []string{noMounts},
+			},
+			"a user":      {json: set("driver.securityContext.runAsUser", "1000680000"), want: []string{noRoot}},
+			"no root":     {json: set("driver.securityContext.runAsNonRoot", "true"), want: []string{noRoot}},
+			"no root pod": {json: set("driver.podSecurityContext.runAsNonRoot", "true"), want: []string{noRoot}},
+			"environment": {set: set("mounter.extraEnv", "a"), want: []string{"/mounter/extraEnv", "array"}},
 		}
 		for _, who := range []string{"driver", "controller", "operator"} {
 			place := "/" + who + "/"
 			for name, wrong := range map[string]refusal{
 				"volume without a name": {
-					json: set(who+".extraVolumes", `[{"emptyDir":{}}]`), want: []string{place + "extraVolumes/0", "'name'"},
+					json: set(who+".extraVolumes", `[{"emptyDir":{}}]`),
+					want: []string{place + "extraVolumes/0", "'name'"},
 				},
 				"mount without a path": {
 					json: set(who+".extraVolumeMounts", `[{"name":"a"}]`),
 					want: []string{place + "extraVolumeMounts/0", "'mountPath'"},
 				},
-				"mount of nothing": {json: set(who+".extraVolumeMounts", `[{"name":"a","mountPath":"/a"}]`), want: []string{
-					who + `.extraVolumeMounts[0]: there is no volume "a" in the pod; add it to ` + who + ".extraVolumes.",
-				}},
-				"init container as a map": {json: set(who+".initContainers", `{}`), want: []string{place + "initContainers"}},
-				"context as text":         {set: set(who+".securityContext", "root"), want: []string{place + "securityContext"}},
+				"mount of nothing": {json: set(who+".extraVolumeMounts", `[{"name":"a","mountPath":"/a"}]`),
+					want: []string{
+						who + `.extraVolumeMounts[0]: there is no volume "a" in the pod; add it to ` + who +
+							".extraVolumes.",
+					}},
+				"init container as a map": {
+					json: set(who+".initContainers", `{}`), want: []string{place + "initContainers"},
+				},
+				"context as text": {
+					set: set(who+".securityContext", "root"), want: []string{place + "securityContext"},
+				},
 				"pod context as text": {
 					set: set(who+".podSecurityContext", "root"), want: []string{place + "podSecurityContext"},
 				},
 				"another question": {
 					json: set(who+".livenessProbe.httpGet", "{}"), want: []string{place + "livenessProbe", "'httpGet'"},
 				},
-				"time as text":  {set: set(who+".readinessProbe.periodSeconds", "5s"), want: []string{place + "readinessProbe"}},
-				"never started": {json: set(who+".startupProbe.failureThreshold", "0"), want: []string{place + "startupProbe"}},
+				"time as text": {
+					set: set(who+".readinessProbe.periodSeconds", "5s"), want: []string{place + "readinessProbe"},
+				},
+				"never started": {
+					json: set(who+".startupProbe.failureThreshold", "0"), want: []string{place + "startupProbe"},
+				},
 			} {
 				refusals[who+": "+name] = wrong
 			}

@@ -164,17 +164,18 @@ func TestImpossibleControllersAreRefused(t *testing.T) {
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"existing secret without a name": {set: set("controller.certificates", "existingSecret"), want: []string{
-				`- controller.certificates is existingSecret, and controller.existingSecret is empty; name a Secret of the ` +
-					`namespace with tls.crt, tls.key and ca.crt.`,
+				`- controller.certificates is existingSecret, and controller.existingSecret is empty; name a Secret ` +
+					`of the namespace with tls.crt, tls.key and ca.crt.`,
 			}},
 			"a name without existing secret": {set: set("controller.existingSecret", "mine"), want: []string{
-				`- controller.existingSecret is "mine", and controller.certificates is self-managed; set that to existingSecret, ` +
-					`or remove the name.`,
+				`- controller.existingSecret is "mine", and controller.certificates is self-managed; set that to ` +
+					`existingSecret, or remove the name.`,
 			}},
-			"an issuer without cert-manager": {set: set("controller.certManager.issuerRef.name", "ours"), want: []string{
-				`- controller.certManager.issuerRef is set, and controller.certificates is self-managed; set that to cert-manager, ` +
-					`or remove the issuer.`,
-			}},
+			"an issuer without cert-manager": {set: set("controller.certManager.issuerRef.name", "ours"),
+				want: []string{
+					`- controller.certManager.issuerRef is set, and controller.certificates is self-managed; set ` +
+						`that to cert-manager, or remove the issuer.`,
+				}},
 			"an issuer with a typo": {
 				set: map[string]string{
 					"controller.certificates": "cert-manager", "controller.certManager.issuerRef.nam": "ours",
@@ -186,16 +187,20 @@ func TestImpossibleControllersAreRefused(t *testing.T) {
 			"OpenShift's certificates elsewhere": {
 				set: map[string]string{"controller.certificates": "openshift", "openshift": "false"},
 				want: []string{
-					`- controller.certificates is openshift, and openshift is false: only OpenShift's service CA writes that ` +
-						`certificate; use self-managed or cert-manager.`,
+					`- controller.certificates is openshift, and openshift is false: only OpenShift's service CA ` +
+						`writes that certificate; use self-managed or cert-manager.`,
 				},
 			},
-			"an unknown mode": {set: set("controller.certificates", "acme"), want: []string{"/controller/certificates"}},
+			"an unknown mode": {
+				set: set("controller.certificates", "acme"), want: []string{"/controller/certificates"},
+			},
 			"a Service that begins with a digit": {set: set("fullnameOverride", "1st"), want: []string{
-				`- the controller's Service would be "1st-controller", and the name of a Service begins with a letter; set ` +
-					`fullnameOverride.`,
+				`- the controller's Service would be "1st-controller", and the name of a Service begins with a ` +
+					`letter; set fullnameOverride.`,
 			}},
-			"no drain": {json: set("controller.podDisruptionBudget.maxUnavailable", "0"), want: []string{"maxUnavailable"}},
+			"no drain": {
+				json: set("controller.podDisruptionBudget.maxUnavailable", "0"), want: []string{"maxUnavailable"},
+			},
 			"no grace": {
 				set: map[string]string{"controller.nodeGrace": "0s", "controller.nodeGoneAfter": "0h"},
 				want: []string{

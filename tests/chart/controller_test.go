@@ -125,7 +125,8 @@ func TestControllerProbes(t *testing.T) {
 func TestControllerPassesRestricted(t *testing.T) {
 	t.Parallel()
 	for rendering, name := range map[string]string{
-		"default": controller, "openshift": controller, "cert-manager": controller, "everything": "storage-driver-controller",
+		"default": controller, "openshift": controller, "cert-manager": controller,
+		"everything": "storage-driver-controller",
 	} {
 		pod := controllerPod(t, renderings()[rendering], name)
 		restricted(t, rendering, &pod.ObjectMeta, &pod.Spec)
@@ -139,7 +140,8 @@ func TestControllerPassesRestricted(t *testing.T) {
 		openshift := rendering == "openshift" || rendering == "everything"
 		// the group reads the certificates
 		if !openshift && (user == nil || *user == 0 || group == nil || scc != "") {
-			t.Errorf("%s: user %v, group %v, required-scc %q; want a user, a group and no SCC", rendering, user, group, scc)
+			t.Errorf("%s: user %v, group %v, required-scc %q; want a user, a group and no SCC", rendering, user, group,
+				scc)
 		}
 		if openshift && (user != nil || group != nil || scc != "restricted-v2") {
 			t.Errorf("%s: user %v, group %v, required-scc %q; want none and restricted-v2", rendering, user, group, scc)
@@ -168,8 +170,10 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		"spread":   pod.Spec.TopologySpreadConstraints[0].TopologyKey,
 		"account's annotation": helmcli.Find[*corev1.ServiceAccount](t, objects,
 			"controller-account").Annotations["example.com/account"],
-		"pull policies": []corev1.PullPolicy{driver.ImagePullPolicy, provisioner.ImagePullPolicy, resizer.ImagePullPolicy},
-		"environment":   slices.Concat(environment(driver.Env), environment(provisioner.Env), environment(resizer.Env)),
+		"pull policies": []corev1.PullPolicy{
+			driver.ImagePullPolicy, provisioner.ImagePullPolicy, resizer.ImagePullPolicy,
+		},
+		"environment": slices.Concat(environment(driver.Env), environment(provisioner.Env), environment(resizer.Env)),
 		"memory": []string{
 			driver.Resources.Requests.Memory().String(), provisioner.Resources.Requests.Memory().String(),
 			resizer.Resources.Requests.Memory().String(),
@@ -199,7 +203,8 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		{driver, []string{
 			"--tunnel-address=:17443", "--serving-name=" + name + ".kube-storage.svc", "--certificates=openshift",
 			"--certificate-secret=" + name + "-certificate", "--controller-ca=storage-driver-controller-service-ca",
-			"--node-service-account=driver-account", "--node-grace=15s", "--node-gone-after=1h30m", "--state-dir=/data/state",
+			"--node-service-account=driver-account", "--node-grace=15s", "--node-gone-after=1h30m",
+			"--state-dir=/data/state",
 		}},
 		{provisioner, []string{
 			"--capacity-poll-interval=1m", "--kube-api-qps=11", "--kube-api-burst=12", "--kube-api-capacity-qps=13",
@@ -282,7 +287,8 @@ func TestClassesGrow(t *testing.T) {
 			}
 		}
 		objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))
-		if got := *helmcli.Find[*storagev1.StorageClass](t, objects, "hostpath-local").AllowVolumeExpansion; got != want {
+		if got := *helmcli.Find[*storagev1.StorageClass](t, objects,
+			"hostpath-local").AllowVolumeExpansion; got != want {
 			t.Errorf("%q: allowVolumeExpansion %v, want %v", set, got, want)
 		}
 	}

@@ -143,14 +143,22 @@ func TestDashboard(t *testing.T) {
 				json: map[string]string{
 					"monitoring.dashboard.enabled": "true", "monitoring.dashboard.labels": `{"grafana_dashboard":null}`,
 				},
-				want: []string{"monitoring.dashboard.labels is empty; Grafana's sidecar finds a dashboard by its label"},
+				want: []string{
+					"monitoring.dashboard.labels is empty; Grafana's sidecar finds a dashboard by its label",
+				},
 			},
-			"maybe":    {set: set("monitoring.dashboard.enabled", "maybe"), want: []string{"/monitoring/dashboard/enabled"}},
-			"a number": {json: set("monitoring.dashboard.labels.a", "1"), want: []string{"/monitoring/dashboard/labels/a"}},
+			"maybe": {
+				set: set("monitoring.dashboard.enabled", "maybe"), want: []string{"/monitoring/dashboard/enabled"},
+			},
+			"a number": {
+				json: set("monitoring.dashboard.labels.a", "1"), want: []string{"/monitoring/dashboard/labels/a"},
+			},
 			"some notes": {
 				set: set("monitoring.dashboard.annotations", "a"), want: []string{"/monitoring/dashboard/annotations"},
 			},
-			"two places": {set: set("monitoring.dashboard.namespace", "a/b"), want: []string{"/monitoring/dashboard/namespace"}},
+			"two places": {
+				set: set("monitoring.dashboard.namespace", "a/b"), want: []string{"/monitoring/dashboard/namespace"},
+			},
 		})
 	})
 }

@@ -50,12 +50,13 @@ func TestDeployIsWhatTheChartRenders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(manifest(t, entry.Name()), string(fresh)); diff != "" {
-			t.Errorf("deploy/%s is not what the chart renders, run `make generate` (-deploy +chart):\n%s", entry.Name(), diff)
+			t.Errorf("deploy/%s is not what the chart renders, run `make generate` (-deploy +chart):\n%s", entry.Name(),
+				diff)
 		}
 	}
 	want := []string{
-		"crd.yaml", "every-node-provisioner.yaml", "images.txt", "operator.yaml", "shared-provisioner.yaml",
-		"storageclass-every-node.yaml", "storageclass-immediate.yaml", "storageclass-shared.yaml",
+		"crd.yaml", "every-node-provisioner.yaml", "images.txt", "network-filesystem-provisioner.yaml", "operator.yaml",
+		"storageclass-every-node.yaml", "storageclass-immediate.yaml", "storageclass-network-filesystem.yaml",
 		"storageclass-wffc-csi.yaml", "storageclass-wffc-legacy-csi.yaml", "storageclass-wffc.yaml", "webhook.yaml",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
@@ -92,10 +93,11 @@ func TestDeployHasNoNameOfKubevirts(t *testing.T) {
 	for _, file := range []string{"operator.yaml", "webhook.yaml"} {
 		for _, object := range helmcli.Raw(t, manifest(t, file)) {
 			if slices.Contains([]string{
-				"hostpath-provisioner-operator", "hostpath-provisioner-operator-webhook-service", "hostpathprovisioner.kubevirt.io",
+				"hostpath-provisioner-operator", "hostpath-provisioner-operator-webhook-service",
+				"hostpathprovisioner.kubevirt.io",
 			}, object.GetName()) {
-				t.Errorf("%s of deploy/%s has the name of kubevirt's, %s", object.GetObjectKind().GroupVersionKind().Kind, file,
-					object.GetName())
+				t.Errorf("%s of deploy/%s has the name of kubevirt's, %s",
+					object.GetObjectKind().GroupVersionKind().Kind, file, object.GetName())
 			}
 		}
 	}
@@ -146,7 +148,8 @@ func TestSamples(t *testing.T) {
 		if class.Provisioner != "kubevirt.io/hostpath-provisioner" || *class.VolumeBindingMode != binding ||
 			len(class.Labels) > 0 {
 			t.Errorf(
-				"%s: provisioner %s, binding %s, labels %v", file, class.Provisioner, *class.VolumeBindingMode, class.Labels,
+				"%s: provisioner %s, binding %s, labels %v", file, class.Provisioner, *class.VolumeBindingMode,
+				class.Labels,
 			)
 		}
 	}
@@ -155,18 +158,19 @@ func TestSamples(t *testing.T) {
 // TestSharedManifests: one Deployment with its rights, and a class with a directory that its pods see.
 func TestSharedManifests(t *testing.T) {
 	t.Parallel()
-	objects := helmcli.Objects(t, manifest(t, "shared-provisioner.yaml"))
+	objects := helmcli.Objects(t, manifest(t, "network-filesystem-provisioner.yaml"))
 	want := []string{
 		"ClusterRole /hpp-hostpath-provisioner-shared", "ClusterRoleBinding /hpp-hostpath-provisioner-shared",
-		"Deployment hostpath-provisioner/" + sharedPlain, "Role hostpath-provisioner/hpp-hostpath-provisioner-shared",
+		"Deployment hostpath-provisioner/" + networkFSPlain,
+		"Role hostpath-provisioner/hpp-hostpath-provisioner-shared",
 		"RoleBinding hostpath-provisioner/hpp-hostpath-provisioner-shared",
 		"ServiceAccount hostpath-provisioner/hpp-hostpath-provisioner-shared",
 	}
 	if diff := cmp.Diff(want, sorted(helmcli.Ids(objects))); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	spec := helmcli.Find[*appsv1.Deployment](t, objects, sharedPlain).Spec.Template.Spec
-	class := sample(t, "storageclass-shared.yaml")
+	spec := helmcli.Find[*appsv1.Deployment](t, objects, networkFSPlain).Spec.Template.Spec
+	class := sample(t, "storageclass-network-filesystem.yaml")
 	if c := container(t, spec, "provisioner"); class.Parameters["pvDir"] != "/ceph/pvs" ||
 		c.VolumeMounts[0].MountPath != "/ceph" || !slices.Contains(c.Args, "--name="+class.Provisioner) {
 		t.Errorf("class %+v, mounts %+v, arguments %v", class, c.VolumeMounts, c.Args)

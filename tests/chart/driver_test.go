@@ -39,17 +39,22 @@ func TestDriverTakesWhatTheChartWrites(t *testing.T) {
 		values := renderings()[name]
 		if name == "everything" {
 			// Its first pool demands quota, which this machine's disk need not have.
-			values.JSON = map[string]string{"storagePools": strings.ReplaceAll(everyPoolField, "\n", ""), "storageClasses": "[]"}
+			values.JSON = map[string]string{
+				"storagePools": strings.ReplaceAll(everyPoolField, "\n", ""), "storageClasses": "[]",
+			}
 		}
 		t.Run(name, func(t *testing.T) {
 			wanted := []string{"hpp_build_info"}
 			if name == "default" {
 				for _, rule := range alerts(t) {
-					wanted = append(wanted, regexp.MustCompile(`(kubevirt_)?hpp_\w+`).FindAllString(rule.Expr.StrVal, -1)...)
+					wanted = append(wanted,
+						regexp.MustCompile(`(kubevirt_)?hpp_\w+`).FindAllString(rule.Expr.StrVal, -1)...)
 				}
-				wanted = append(wanted, regexp.MustCompile(`hpp_pool_\w+`).FindAllString(strings.Join(queries(t), "\n"), -1)...)
+				wanted = append(wanted,
+					regexp.MustCompile(`hpp_pool_\w+`).FindAllString(strings.Join(queries(t), "\n"), -1)...)
 				// The controller's have series only where there are nodes.
-				wanted = slices.DeleteFunc(wanted, func(name string) bool { return strings.HasPrefix(name, "hpp_controller_") })
+				wanted = slices.DeleteFunc(wanted,
+					func(name string) bool { return strings.HasPrefix(name, "hpp_controller_") })
 			}
 			serve(t, binary, values, wanted)
 		})
@@ -149,8 +154,8 @@ func driverArguments(t *testing.T, dir, address string, values helmcli.Values) [
 	instead := map[string]string{
 		"--endpoint": "unix://" + filepath.Join(dir, "csi.sock"), "--config": file,
 		"--state-dir": filepath.Join(dir, "state"),
-		"--host-root": filepath.Join(dir, "host"), "--kubelet-dir": filepath.Join(dir, "kubelet"), "--http-address": address,
-		"--registration": "false",
+		"--host-root": filepath.Join(dir, "host"), "--kubelet-dir": filepath.Join(dir, "kubelet"),
+		"--http-address": address, "--registration": "false",
 	}
 	args := []string{"--standalone", "--registration=false"}
 	for _, argument := range container(t, ds.Spec.Template.Spec, "driver").Args {
@@ -195,8 +200,8 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 		t.Fatal(err)
 	}
 	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	crt, crtErr := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
 	der, keyErr := x509.MarshalPKCS8PrivateKey(key)

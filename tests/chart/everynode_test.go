@@ -192,7 +192,7 @@ func TestEveryEveryNodeValueReachesThePods(t *testing.T) {
 		got := map[string]string{
 			"image": c.Image, "pull policy": string(c.ImagePullPolicy), "pull secret": spec.ImagePullSecrets[0].Name,
 			"priority": spec.PriorityClassName, "node": spec.NodeSelector["storage"],
-			"affinity":   spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
+			"affinity":   affinityKey(spec.Affinity),
 			"annotation": meta.Annotations["example.com/pod"], "label": meta.Labels["example.com/pod"],
 			"memory": c.Resources.Limits.Memory().String(), "arguments": strings.Join(c.Args[2:], " "),
 			"extra": c.Env[len(c.Env)-1].Name, "account": spec.ServiceAccountName,
@@ -203,8 +203,8 @@ func TestEveryEveryNodeValueReachesThePods(t *testing.T) {
 			"image": "mirror.example.com/hub/hostpath-provisioner/legacy:1", "pull policy": "Always",
 			"pull secret": "pull-secret", "priority": "important", "node": "yes", "affinity": "virtual",
 			"annotation": "annotation", "label": "label", "memory": "128Mi", "extra": "GOMEMLIMIT",
-			"arguments": "--name=example.com/every-node --path=/srv/every-node --managers=" + everyNodeFull + ofManagers +
-				" --http-address=:19896 --log-level=debug --log-format=text --log-level=warn",
+			"arguments": "--name=example.com/every-node --path=/srv/every-node --managers=" + everyNodeFull +
+				ofManagers + " --http-address=:19896 --log-level=debug --log-format=text --log-level=warn",
 			"account": "every-node-account", "toleration": "dedicated", "scc": "restricted-v2",
 			"account annotation": "annotation",
 		}
@@ -350,7 +350,8 @@ func TestEveryNodeNetworkPolicies(t *testing.T) {
 		policy := helmcli.Find[*networkingv1.NetworkPolicy](t, objects, name)
 		in, out := policy.Spec.Ingress, policy.Spec.Egress
 		if !matches(name, policy.Spec.PodSelector.MatchLabels) || in[0].Ports[0].Port.IntValue() != 19896 ||
-			in[0].From[0].NamespaceSelector.MatchLabels["name"] != "monitoring" || out[0].Ports[0].Port.IntValue() != 8443 ||
+			in[0].From[0].NamespaceSelector.MatchLabels["name"] != "monitoring" ||
+			out[0].Ports[0].Port.IntValue() != 8443 ||
 			out[1].Ports[0].Port.IntValue() != 53 {
 			t.Errorf("%s: %+v", name, policy.Spec)
 		}
@@ -398,11 +399,12 @@ func TestEveryNodeRefusals(t *testing.T) {
 				"/everyNode/storageClasses/0", "'mountOptions'",
 			}},
 			"reuse of what is deleted": {json: classes(`[{"name":"a","reusePolicy":"Always"}]`), want: []string{
-				`- legacyProvisioner.everyNode.storageClasses[0] "a": reusePolicy Always is about volumes that are retained; set ` +
-					"reclaimPolicy to Retain, or leave reusePolicy out.",
+				`- legacyProvisioner.everyNode.storageClasses[0] "a": reusePolicy Always is about volumes that are ` +
+					"retained; set reclaimPolicy to Retain, or leave reusePolicy out.",
 			}},
 			"the node's own paths": {json: value("path", `"/var/lib"`), want: []string{
-				"- legacyProvisioner.everyNode.path /var/lib and driver.stateDir (/var/lib/hostpath-provisioner-state) " + each,
+				"- legacyProvisioner.everyNode.path /var/lib and driver.stateDir " +
+					"(/var/lib/hostpath-provisioner-state) " + each,
 				"- legacyProvisioner.everyNode.path /var/lib and kubeletDir (/var/lib/kubelet) " + each,
 			}},
 			"other provisioners' paths": {
@@ -412,25 +414,29 @@ func TestEveryNodeRefusals(t *testing.T) {
 					"legacyProvisioner.shared.instances": `[{"name":"a.b/c","path":"/var/kubernetes/nfs"}]`,
 				}),
 				want: []string{
-					"- legacyProvisioner.everyNode.path /var/kubernetes and legacyProvisioner.path (/var/kubernetes) " + each,
-					"- legacyProvisioner.everyNode.path /var/kubernetes and legacyProvisioner.shared.instances[0].path " +
-						"(/var/kubernetes/nfs) " + each,
+					"- legacyProvisioner.everyNode.path /var/kubernetes and legacyProvisioner.path (/var/kubernetes) " +
+						each,
+					"- legacyProvisioner.everyNode.path /var/kubernetes and " +
+						"legacyProvisioner.shared.instances[0].path (/var/kubernetes/nfs) " + each,
 				},
 			},
-			"path among a pool's volumes": {json: value("path", `"/var/lib/hostpath-provisioner/csi/every"`), want: []string{
-				`- legacyProvisioner.everyNode.path /var/lib/hostpath-provisioner/csi/every lies where storagePools[0] "local" ` +
-					"keeps its volumes (/var/lib/hostpath-provisioner/csi); give it another directory.",
-			}},
+			"path among a pool's volumes": {json: value("path", `"/var/lib/hostpath-provisioner/csi/every"`),
+				want: []string{
+					`- legacyProvisioner.everyNode.path /var/lib/hostpath-provisioner/csi/every lies where ` +
+						`storagePools[0] "local" ` +
+						"keeps its volumes (/var/lib/hostpath-provisioner/csi); give it another directory.",
+				}},
 			"another's name": {json: value("name", `"kubevirt.io/hostpath-provisioner"`), want: []string{
-				"- legacyProvisioner.everyNode.name kubevirt.io/hostpath-provisioner: that is the name of another provisioner of " +
-					"this chart, and both would take each other's claims; choose another.",
+				"- legacyProvisioner.everyNode.name kubevirt.io/hostpath-provisioner: that is the name of another " +
+					"provisioner of this chart, and both would take each other's claims; choose another.",
 			}},
 			"classes": {
 				json: classes(`[{"name":"hostpath-local"},{"name":"a","default":true},{"name":"b","default":true}]`),
 				want: []string{
-					`- legacyProvisioner.everyNode.storageClasses[0] "hostpath-local": there is another class of that name; names ` +
-						"must be unique.",
-					"- legacyProvisioner.everyNode.storageClasses: a, b are all marked as the cluster's default class; mark one.",
+					`- legacyProvisioner.everyNode.storageClasses[0] "hostpath-local": there is another class of ` +
+						"that name; names must be unique.",
+					"- legacyProvisioner.everyNode.storageClasses: a, b are all marked as the cluster's default " +
+						"class; mark one.",
 				},
 			},
 		})

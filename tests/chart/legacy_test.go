@@ -89,7 +89,8 @@ func TestLegacyPod(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"PV_DIR": "/var/hpvolumes", "NODE_NAME": "spec.nodeName", "USE_NAMING_PREFIX": "false", "PV_CAPACITY": "requested",
+		"PV_DIR": "/var/hpvolumes", "NODE_NAME": "spec.nodeName", "USE_NAMING_PREFIX": "false",
+		"PV_CAPACITY": "requested",
 	}
 	if diff := cmp.Diff(want, environment); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
@@ -169,7 +170,7 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 		"pull policy": string(c.ImagePullPolicy), "pull secret": spec.ImagePullSecrets[0].Name,
 		"priority":   spec.PriorityClassName,
 		"toleration": spec.Tolerations[0].Key, "node": spec.NodeSelector["storage"],
-		"affinity":   spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
+		"affinity":   affinityKey(spec.Affinity),
 		"annotation": meta.Annotations["example.com/pod"], "label": meta.Labels["example.com/pod"],
 		"scc":    meta.Annotations["openshift.io/required-scc"],
 		"memory": c.Resources.Limits.Memory().String(), "arguments": strings.Join(c.Args, " "),
@@ -183,9 +184,10 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 		"pull policy": "Always", "pull secret": "pull-secret", "priority": "important", "toleration": "dedicated",
 		"node": "yes", "affinity": "virtual",
 		"annotation": "annotation", "label": "label", "scc": "storage-driver-legacy", "memory": "128Mi",
-		"arguments": "--mode=node --require-mount --host-mounts=/host/mountinfo --http-address=:19896 --log-level=debug --log-format=text --log-level=warn",
-		"extra":     "GOMEMLIMIT",
-		"path":      "/srv/hpvolumes /srv/hpvolumes /srv/hpvolumes", "prefix": "USE_NAMING_PREFIX=true",
+		"arguments": "--mode=node --require-mount --host-mounts=/host/mountinfo --http-address=:19896 " +
+			"--log-level=debug --log-format=text --log-level=warn",
+		"extra": "GOMEMLIMIT",
+		"path":  "/srv/hpvolumes /srv/hpvolumes /srv/hpvolumes", "prefix": "USE_NAMING_PREFIX=true",
 		"capacity": "PV_CAPACITY=filesystem",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -207,7 +209,8 @@ func TestLegacyAdmissionPolicy(t *testing.T) {
 		"storage-driver-legacy")
 	spec := policy.Spec
 	if *spec.FailurePolicy != admissionregistrationv1.Fail || len(spec.MatchConditions) != 1 ||
-		spec.MatchConditions[0].Expression != `request.userInfo.username == "system:serviceaccount:storage:legacy-account"` {
+		spec.MatchConditions[0].Expression != `request.userInfo.username == `+
+			`"system:serviceaccount:storage:legacy-account"` {
 		t.Errorf("failure policy %s, conditions %+v", *spec.FailurePolicy, spec.MatchConditions)
 	}
 	binding := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, legacyObjects(t, full),
@@ -231,7 +234,8 @@ func describeClass(t *testing.T, objects []client.Object, name string) string {
 	c := helmcli.Find[*storagev1.StorageClass](t, objects, name)
 	return strings.Join([]string{
 		c.Provisioner, string(*c.ReclaimPolicy), string(*c.VolumeBindingMode),
-		c.Annotations["storageclass.kubernetes.io/is-default-class"], c.Labels["tier"], c.Annotations["example.com/class"],
+		c.Annotations["storageclass.kubernetes.io/is-default-class"], c.Labels["tier"],
+		c.Annotations["example.com/class"],
 	}, "|")
 }
 
@@ -334,14 +338,18 @@ func TestLegacyRefusals(t *testing.T) {
 	classes := func(list string) map[string]string { return set("legacyProvisioner.storageClasses", list) }
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
-			"relative path":    {set: set("legacyProvisioner.path", "hpvolumes"), want: []string{"/legacyProvisioner/path"}},
-			"unknown capacity": {set: set("legacyProvisioner.capacity", "all"), want: []string{"/legacyProvisioner/capacity"}},
+			"relative path": {
+				set: set("legacyProvisioner.path", "hpvolumes"), want: []string{"/legacyProvisioner/path"},
+			},
+			"unknown capacity": {
+				set: set("legacyProvisioner.capacity", "all"), want: []string{"/legacyProvisioner/capacity"},
+			},
 			"mount options": {json: classes(`[{"name":"a","mountOptions":["ro"]}]`), want: []string{
 				"/legacyProvisioner/storageClasses/0", "'mountOptions'",
 			}},
 			"path in kubeletDir": {set: with(set("legacyProvisioner.path", "/var/lib/kubelet/volumes")), want: []string{
-				"- legacyProvisioner.path /var/lib/kubelet/volumes and kubeletDir (/var/lib/kubelet) lie inside each other; give " +
-					"each its own directory.",
+				"- legacyProvisioner.path /var/lib/kubelet/volumes and kubeletDir (/var/lib/kubelet) lie inside each " +
+					"other; give each its own directory.",
 			}},
 			"path around stateDir": {
 				set: with(set("legacyProvisioner.path", "/var/lib/hostpath-provisioner-state")),
@@ -353,17 +361,18 @@ func TestLegacyRefusals(t *testing.T) {
 			"path among a pool's volumes": {
 				set: with(set("legacyProvisioner.path", "/var/lib/hostpath-provisioner/csi/old")),
 				want: []string{
-					`- legacyProvisioner.path /var/lib/hostpath-provisioner/csi/old lies where storagePools[0] "local" keeps its ` +
-						`volumes ` +
+					`- legacyProvisioner.path /var/lib/hostpath-provisioner/csi/old lies where storagePools[0] ` +
+						`"local" keeps its volumes ` +
 						"(/var/lib/hostpath-provisioner/csi); give it another directory.",
 				},
 			},
 			"a class twice": {
 				set: with(nil), json: classes(`[{"name":"hostpath-local"},{"name":"a"},{"name":"a"}]`),
 				want: []string{
-					`- legacyProvisioner.storageClasses[0] "hostpath-local": there is another class of that name; names must be ` +
-						`unique.`,
-					`- legacyProvisioner.storageClasses[2] "a": there is another class of that name; names must be unique.`,
+					`- legacyProvisioner.storageClasses[0] "hostpath-local": there is another class of that name; ` +
+						`names must be unique.`,
+					`- legacyProvisioner.storageClasses[2] "a": there is another class of that name; names ` +
+						`must be unique.`,
 				},
 			},
 			"two defaults": {
@@ -372,7 +381,9 @@ func TestLegacyRefusals(t *testing.T) {
 					"storageClasses":                   `[{"name":"a","default":true}]`,
 					"legacyProvisioner.storageClasses": `[{"name":"b","default":true}]`,
 				},
-				want: []string{"- legacyProvisioner.storageClasses: a, b are all marked as the cluster's default class; mark one."},
+				want: []string{
+					"- legacyProvisioner.storageClasses: a, b are all marked as the cluster's default class; mark one.",
+				},
 			},
 		})
 	})

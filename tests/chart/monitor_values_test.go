@@ -26,7 +26,9 @@ func TestMonitorsTakeEveryValue(t *testing.T) {
 			if of == "driver" {
 				want = []string{"1m 59s", "node", "cluster", "drop"}
 			}
-			name := map[string]string{"driver": driverMonitor, "controller": controller, "operator": operatorMonitor}[of]
+			name := map[string]string{
+				"driver": driverMonitor, "controller": controller, "operator": operatorMonitor,
+			}[of]
 			if diff := cmp.Diff(want, firstEndpoint(t, values, kind, name)); diff != "" {
 				t.Errorf("%s of the %s (-want +got):\n%s", kind, of, diff)
 			}
@@ -67,14 +69,16 @@ func TestImpossibleMonitorsAreRefused(t *testing.T) {
 				json: set(at+".relabelings", `{}`), want: []string{place + "/relabelings", "array"},
 			}
 			refusals[kind+": metricRelabelings of text"] = refusal{
-				json: set(at+".metricRelabelings", `["drop"]`), want: []string{place + "/metricRelabelings/0", "object"},
+				json: set(at+".metricRelabelings", `["drop"]`),
+				want: []string{place + "/metricRelabelings/0", "object"},
 			}
 			refusals[kind+": a time without a unit"] = refusal{
 				set: set(at+".scrapeTimeout", "soon"), want: []string{place + "/scrapeTimeout"},
 			}
 			refusals[kind+": too long"] = refusal{
 				set: map[string]string{at + ".interval": "1m30s", at + ".scrapeTimeout": "91s"}, want: []string{
-					at + ".scrapeTimeout is 91s, and its interval is 1m30s; Prometheus refuses a time limit beyond the interval.",
+					at + ".scrapeTimeout is 91s, and its interval is 1m30s; Prometheus refuses a time limit " +
+						"beyond the interval.",
 				},
 			}
 		}

@@ -165,7 +165,8 @@ func TestAlertsAreExplained(t *testing.T) {
 			explained = append(explained, rule.Alert+".md")
 			for label, allowed := range map[string][]string{
 				"severity": {"critical", "warning", "info"}, "operator_health_impact": {"critical", "warning", "none"},
-				"kubernetes_operator_part_of": {"kubevirt"}, "kubernetes_operator_component": {"hostpath-provisioner-operator"},
+				"kubernetes_operator_part_of":   {"kubevirt"},
+				"kubernetes_operator_component": {"hostpath-provisioner-operator"},
 			} {
 				if !slices.Contains(allowed, rule.Labels[label]) {
 					t.Errorf("%s: label %s is %q, want one of %v", rule.Alert, label, rule.Labels[label], allowed)
@@ -174,7 +175,8 @@ func TestAlertsAreExplained(t *testing.T) {
 			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.For == nil {
 				t.Errorf("%s: summary, description or for is missing", rule.Alert)
 			}
-			want := "https://github.com/hostpath-provisioner/hostpath-provisioner/blob/main/docs/runbooks/" + rule.Alert + ".md"
+			want := "https://github.com/hostpath-provisioner/hostpath-provisioner/blob/main/docs/runbooks/" +
+				rule.Alert + ".md"
 			if got := rule.Annotations["runbook_url"]; got != want {
 				t.Errorf("%s: runbook %q, want %q", rule.Alert, got, want)
 			}
@@ -217,7 +219,8 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 				for _, name := range ours.FindAllString(rule.Expr.StrVal, -1) {
 					asked++
 					if _, ok := told[name]; !ok {
-						t.Errorf("%s%s asks for %s, which is not in docs/reference/metrics.md", rule.Alert, rule.Record, name)
+						t.Errorf("%s%s asks for %s, which is not in docs/reference/metrics.md", rule.Alert, rule.Record,
+							name)
 					}
 				}
 			}
@@ -363,12 +366,14 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 			"driver": {"driver", nil, []endpoint{{Port: "http"}}},
 			"driver over TLS": {"driver", map[string]string{
 				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
-			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}}},
+			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc",
+				"Secret mine ca.crt"}}},
 			"controller": {"controller", nil, []endpoint{{Port: "http"}, {Port: "provisioner"}, {Port: "resizer"}}},
 			"controller over TLS, and no sidecar": {"controller", map[string]string{
 				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
 				"sidecars.provisioner.httpPort": "0", "sidecars.resizer.httpPort": "0",
-			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc", "Secret mine ca.crt"}}},
+			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc",
+				"Secret mine ca.crt"}}},
 			"self-managed": {"operator", map[string]string{"operator.webhook.certificates": "self-managed"}, []endpoint{
 				{
 					"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
@@ -385,14 +390,15 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 				"operator.webhook.certificates": "existingSecret", "operator.webhook.existingSecret": "mine",
 			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "Secret mine ca.crt"}}},
 			"openshift": {"operator", map[string]string{"operator.webhook.certificates": "openshift"}, []endpoint{
-				{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "ConfigMap openshift-service-ca.crt " +
-					"service-ca.crt"},
+				{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
+					"ConfigMap openshift-service-ca.crt service-ca.crt"},
 			}},
 		} {
 			values := monitored(test.of, kind)
 			maps.Copy(values.Set, test.set)
-			if diff := cmp.Diff(test.want, endpoints(t, values, "hpp-hostpath-provisioner-"+
-				map[string]string{"driver": "csi", "controller": "controller", "operator": "operator"}[test.of])); diff != "" {
+			component := map[string]string{"driver": "csi", "controller": "controller", "operator": "operator"}[test.of]
+			if diff := cmp.Diff(test.want,
+				endpoints(t, values, "hpp-hostpath-provisioner-"+component)); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", kind, name, diff)
 			}
 			expectPorts(t, values, test.want)
@@ -427,7 +433,8 @@ func expectPorts(t *testing.T, values helmcli.Values, scraped []endpoint) {
 	}
 	for _, e := range scraped {
 		if !inPods[e.Port] || (services && !inService[e.Port]) {
-			t.Errorf("port %q is scraped; the pods have it: %v, a Service: %v", e.Port, inPods[e.Port], inService[e.Port])
+			t.Errorf("port %q is scraped; the pods have it: %v, a Service: %v", e.Port, inPods[e.Port],
+				inService[e.Port])
 		}
 	}
 }
@@ -514,8 +521,8 @@ func TestNetworkPolicyOpensWhatIsServed(t *testing.T) {
 			JSON: map[string]string{"networkPolicies.metricsFrom": `[{"podSelector":{}}]`},
 		}
 		maps.Copy(values.Set, test.set)
-		policy := helmcli.Find[*networkingv1.NetworkPolicy](t, helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values)),
-			driverMonitor)
+		policy := helmcli.Find[*networkingv1.NetworkPolicy](t,
+			helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values)), driverMonitor)
 		scrape, probes := openPorts(policy)
 		if diff := cmp.Diff([][]int32{test.scrape, test.probes}, [][]int32{scrape, probes}); diff != "" {
 			t.Errorf("%s: ports to scrape, and to probe (-want +got):\n%s", name, diff)
@@ -542,13 +549,14 @@ func TestImpossibleMetricsAreRefused(t *testing.T) {
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
 			"TLS without a certificate": {set: set("driver.metricsTLS.enabled", "true"), want: []string{
-				`driver.metricsTLS.enabled: driver.metricsTLS.secretName is empty; name a Secret of the namespace with tls.crt ` +
-					`and tls.key.`,
+				`driver.metricsTLS.enabled: driver.metricsTLS.secretName is empty; name a Secret of the namespace ` +
+					`with tls.crt and tls.key.`,
 			}},
 			"one port twice": {set: map[string]string{
-				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine", "driver.metricsTLS.port": "9898",
-			}, want: []string{`driver.httpPort and driver.metricsTLS.port are both 9898; all containers of a pod share its ` +
-				`ports.`}},
+				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
+				"driver.metricsTLS.port": "9898",
+			}, want: []string{`driver.httpPort and driver.metricsTLS.port are both 9898; all containers of a pod ` +
+				`share its ports.`}},
 			"an unknown version": {
 				set: set("driver.metricsTLS.minVersion", "TLS1.2"), want: []string{"/driver/metricsTLS/minVersion"},
 			},

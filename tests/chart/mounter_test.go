@@ -54,7 +54,9 @@ func TestMounters(t *testing.T) {
 			devices int
 		}{
 			"a": {
-				[]string{"--pool=local", "--path=/pool", "--source=/source", "--health-address=:9810", "--log-level=info"},
+				[]string{
+					"--pool=local", "--path=/pool", "--source=/source", "--health-address=:9810", "--log-level=info",
+				},
 				[]string{"/pool", "/source"},
 				0,
 			},
@@ -73,7 +75,8 @@ func TestMounters(t *testing.T) {
 				t.Errorf("arguments (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(want.mounts, mounts); diff != "" || len(c.VolumeDevices) != want.devices ||
-				*c.VolumeMounts[0].MountPropagation != corev1.MountPropagationBidirectional || !*c.SecurityContext.Privileged {
+				*c.VolumeMounts[0].MountPropagation != corev1.MountPropagationBidirectional ||
+				!*c.SecurityContext.Privileged {
 				t.Errorf("devices %v, mounts (-want +got):\n%s", c.VolumeDevices, diff)
 			}
 			pool, source := spec.Template.Spec.Volumes[0], spec.Template.Spec.Volumes[1]
@@ -117,7 +120,8 @@ func TestMountersOfOneClaim(t *testing.T) {
 			t.Errorf("%d mounters", len(all))
 		}
 		if _, err := helm.Template(t, values("true")); err == nil || !strings.Contains(err.Error(),
-			`mounter.mounts: the claim "hpp-pool-local-shared" is a device, and on node "b" it would be mounted a second time`) {
+			`mounter.mounts: the claim "hpp-pool-local-shared" is a device, and on node "b" it would be `+
+				`mounted a second time`) {
 			t.Errorf("a device on two nodes: %v", err)
 		}
 	})

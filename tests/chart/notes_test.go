@@ -49,7 +49,8 @@ func TestNotes(t *testing.T) {
 			"\n  fast: /srv/fast, only where a disk is mounted there, new volumes only on nodes with disk=nvme",
 			"\n  fast: Immediate, Retain, the cluster's default\n",
 			"\n  slow.example.com: WaitForFirstConsumer, Delete, volumes can grow\n",
-			"--namespace kube-storage rollout status daemonset/storage-driver-csi\n", "Volumes of slow live", "/data/state",
+			"--namespace kube-storage rollout status daemonset/storage-driver-csi\n", "Volumes of slow live",
+			"/data/state",
 		}, not: []string{"stays Pending"}},
 		"no pools": {
 			values: renderings()["no pools"], want: []string{"none; the driver runs but has nowhere to put a volume"},

@@ -44,7 +44,8 @@ func TestBaseValuesComeBack(t *testing.T) {
 		for _, deep := range []bool{false, true} {
 			file := filepath.Join(t.TempDir(), "removed.yaml")
 			writeYAML(t, file, removed(t, deep))
-			comesBack(t, helm, fmt.Sprintf("removed with null (leaves %v)", deep), helmcli.Values{Files: []string{file}})
+			comesBack(t, helm, fmt.Sprintf("removed with null (leaves %v)", deep),
+				helmcli.Values{Files: []string{file}})
 		}
 	})
 }
@@ -157,8 +158,8 @@ func TestOwnListsAreTheDefaults(t *testing.T) {
 	helm := helmsdk.Newest()
 	var own map[string]any
 	manifest := helm.MustTemplate(t, helmcli.Values{JSON: map[string]string{
-		"extraObjects": `["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own-lists}\ndata:\n  lists: |\n{{ include ` +
-			`\"hostpath-provisioner.ownLists\" . | indent 4 }}"]`,
+		"extraObjects": `["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own-lists}\ndata:\n  lists: |\n{{ ` +
+			`include \"hostpath-provisioner.ownLists\" . | indent 4 }}"]`,
 	}})
 	text := helmcli.Find[*corev1.ConfigMap](t, helmcli.Objects(t, manifest), "own-lists").Data["lists"]
 	if err := yaml.UnmarshalStrict([]byte(text), &own); err != nil {
@@ -180,7 +181,7 @@ func TestOperatorRendersNothingOfTheDriver(t *testing.T) {
 	t.Parallel()
 	helm := helmsdk.Newest()
 	for name := range driverSides() {
-		shared, _ := sharedValues()
+		shared, _ := networkFSValues()
 		with := withOperator(shared, map[string]string{
 			"openshift": "true", "networkPolicies.enabled": "true", "legacyProvisioner.enabled": "true",
 			"legacyProvisioner.everyNode.enabled": "true",

@@ -47,7 +47,8 @@ func TestCertificateModes(t *testing.T) {
 			Service: helmcli.Find[*corev1.Service](t, objects, operator).Annotations,
 		}
 		for i, id := range helmcli.Ids(objects) {
-			if slices.Contains([]string{"Certificate storage/" + certificate, "Issuer storage/" + operator + "-issuer"}, id) {
+			if slices.Contains([]string{"Certificate storage/" + certificate, "Issuer storage/" + operator + "-issuer"},
+				id) {
 				got.Foreign = append(got.Foreign, id)
 			}
 			if strings.HasPrefix(id, "Secret storage/"+operator) {
@@ -76,7 +77,9 @@ func TestCertificateOfCertManager(t *testing.T) {
 		json   map[string]string
 		issuer map[string]any
 	}{
-		"own issuer": {issuer: map[string]any{"name": operator + "-issuer", "kind": "Issuer", "group": "cert-manager.io"}},
+		"own issuer": {
+			issuer: map[string]any{"name": operator + "-issuer", "kind": "Issuer", "group": "cert-manager.io"},
+		},
 		"given issuer": {
 			json:   set("operator.webhook.certManager.issuerRef", `{"name":"ours","kind":"ClusterIssuer"}`),
 			issuer: map[string]any{"name": "ours", "kind": "ClusterIssuer"},
@@ -116,27 +119,31 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 	}
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
-			"existing secret without a name": {set: on("operator.webhook.certificates", "existingSecret"), want: []string{
-				`- operator.webhook.certificates is existingSecret, and operator.webhook.existingSecret is empty; name a Secret ` +
-					`of the namespace with tls.crt, tls.key and ca.crt.`,
-			}},
-			"a name without existing secret": {set: on("operator.webhook.existingSecret", "mine"), want: []string{
-				`- operator.webhook.existingSecret is "mine", and operator.webhook.certificates is self-managed; set that to ` +
-					`existingSecret, or remove the name.`,
-			}},
-			"an issuer without cert-manager": {set: on("operator.webhook.certManager.issuerRef.name", "ours"), want: []string{
-				`- operator.webhook.certManager.issuerRef is set, and operator.webhook.certificates is self-managed; set that to ` +
-					`cert-manager, or remove the issuer.`,
-			}},
-			"an issuer without a name": {
-				set: on("operator.webhook.certificates", "cert-manager", "operator.webhook.certManager.issuerRef.kind", "Issuer"),
+			"existing secret without a name": {set: on("operator.webhook.certificates", "existingSecret"),
 				want: []string{
-					`- operator.webhook.certManager.issuerRef: its name is missing; give name, kind (Issuer or ClusterIssuer) and, ` +
-						`for an issuer outside cert-manager, group.`,
+					`- operator.webhook.certificates is existingSecret, and operator.webhook.existingSecret is ` +
+						`empty; name a Secret of the namespace with tls.crt, tls.key and ca.crt.`,
+				}},
+			"a name without existing secret": {set: on("operator.webhook.existingSecret", "mine"), want: []string{
+				`- operator.webhook.existingSecret is "mine", and operator.webhook.certificates is self-managed; set ` +
+					`that to existingSecret, or remove the name.`,
+			}},
+			"an issuer without cert-manager": {set: on("operator.webhook.certManager.issuerRef.name", "ours"),
+				want: []string{
+					`- operator.webhook.certManager.issuerRef is set, and operator.webhook.certificates is ` +
+						`self-managed; set that to cert-manager, or remove the issuer.`,
+				}},
+			"an issuer without a name": {
+				set: on("operator.webhook.certificates", "cert-manager", "operator.webhook.certManager.issuerRef.kind",
+					"Issuer"),
+				want: []string{
+					`- operator.webhook.certManager.issuerRef: its name is missing; give name, kind (Issuer or ` +
+						`ClusterIssuer) and, for an issuer outside cert-manager, group.`,
 				},
 			},
 			"an issuer with a typo": {
-				set: on("operator.webhook.certificates", "cert-manager", "operator.webhook.certManager.issuerRef.name", "ours",
+				set: on("operator.webhook.certificates", "cert-manager", "operator.webhook.certManager.issuerRef.name",
+					"ours",
 					"operator.webhook.certManager.issuerRef.knd", "Issuer"), want: []string{
 					`- operator.webhook.certManager.issuerRef: unknown key "knd"; it knows name, kind and group.`,
 				},
@@ -144,8 +151,8 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 			"OpenShift's certificates elsewhere": {
 				set: on("operator.webhook.certificates", "openshift", "openshift", "false"),
 				want: []string{
-					`- operator.webhook.certificates is openshift, and openshift is false: only OpenShift's service CA writes that ` +
-						`certificate; use self-managed or cert-manager.`,
+					`- operator.webhook.certificates is openshift, and openshift is false: only OpenShift's service ` +
+						`CA writes that certificate; use self-managed or cert-manager.`,
 				},
 			},
 			"one port twice": {set: on("operator.metricsPort", "9443", "operator.healthPort", "9443"), want: []string{

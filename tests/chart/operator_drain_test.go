@@ -30,9 +30,15 @@ func TestDrainsLeaveAnOperator(t *testing.T) {
 	}
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
-			"no drain":  {json: set("operator.podDisruptionBudget.maxUnavailable", "0"), want: []string{"maxUnavailable"}},
-			"in words":  {set: set("operator.podDisruptionBudget.maxUnavailable", "one"), want: []string{"maxUnavailable"}},
-			"no object": {json: set("operator.podDisruptionBudget", "1"), want: []string{"/operator/podDisruptionBudget"}},
+			"no drain": {
+				json: set("operator.podDisruptionBudget.maxUnavailable", "0"), want: []string{"maxUnavailable"},
+			},
+			"in words": {
+				set: set("operator.podDisruptionBudget.maxUnavailable", "one"), want: []string{"maxUnavailable"},
+			},
+			"no object": {
+				json: set("operator.podDisruptionBudget", "1"), want: []string{"/operator/podDisruptionBudget"},
+			},
 		})
 	})
 }

@@ -67,15 +67,17 @@ func allowed(rules []rbacv1.PolicyRule, wanted right) bool {
 func driverSides() map[string]helmcli.Values {
 	everything := renderings()["everything"]
 	everything.JSON = map[string]string{
-		"extraObjects": "[]", "driver.reportPools": "true", "mounter.managed": "true", "legacyProvisioner.enabled": "true",
-		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
+		"extraObjects": "[]", "driver.reportPools": "true", "mounter.managed": "true",
+		"legacyProvisioner.enabled":        "true",
+		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 		"legacyProvisioner.everyNode.enabled": "true",
 	}
 	return map[string]helmcli.Values{
 		"everything": everything,
 		"default": {JSON: map[string]string{
-			"driver.reportPools": "true", "mounter.managed": "true", "legacyProvisioner.enabled": "true", "openshift": "true",
-			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
+			"driver.reportPools": "true", "mounter.managed": "true", "legacyProvisioner.enabled": "true",
+			"openshift":                        "true",
+			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 			"legacyProvisioner.everyNode.enabled": "true",
 			"networkPolicies.enabled":             "true",
 			"monitoring.serviceMonitor.enabled":   "true", "monitoring.prometheusRule.enabled": "true",
@@ -93,7 +95,7 @@ func TestOperatorMayDoWhatTheChartNeeds(t *testing.T) {
 	helm := helmsdk.Newest()
 	for name, values := range driverSides() {
 		// Its base has the same instances: their names are in its rights.
-		shared, _ := sharedValues()
+		shared, _ := networkFSValues()
 		shared.JSON["legacyProvisioner.everyNode.enabled"] = "true"
 		full := operator
 		with := withOperator(shared, nil)
@@ -161,7 +163,8 @@ func TestOperatorRightsAreLeast(t *testing.T) {
 	own := operatorRights(t, objects, operator)
 	for _, rule := range own.in(true) {
 		for _, each := range rightsOf(rule) {
-			if strings.Contains(each.group+each.resource+each.verb, "*") || each.verb == "escalate" || each.verb == "bind" ||
+			if strings.Contains(each.group+each.resource+each.verb, "*") || each.verb == "escalate" ||
+				each.verb == "bind" ||
 				each.verb == "impersonate" {
 				t.Errorf("%+v lets the operator become anybody", each)
 			}
@@ -228,8 +231,8 @@ func TestOperatorReadsItsCertificate(t *testing.T) {
 		if mode == "existingSecret" {
 			set["operator.webhook.existingSecret"], set["controller.existingSecret"] = secret, "the-controllers"
 		}
-		own := operatorRights(t, helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, set))),
-			operator)
+		own := operatorRights(t,
+			helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, set))), operator)
 		got := map[string]bool{}
 		for _, verb := range []string{"get", "watch", "update", "patch", "delete"} {
 			got[verb] = allowed(own.in(true), right{"", "secrets", secret, verb})
@@ -251,8 +254,8 @@ func TestOperatorBindings(t *testing.T) {
 	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["operator, everything"]))
 	const name = "storage-driver-operator"
 	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "operator-account", Namespace: "kube-storage"}}
-	cluster, namespaced := helmcli.Find[*rbacv1.ClusterRoleBinding](t, objects, name), helmcli.Find[*rbacv1.RoleBinding](t,
-		objects, name)
+	cluster, namespaced := helmcli.Find[*rbacv1.ClusterRoleBinding](t, objects, name),
+		helmcli.Find[*rbacv1.RoleBinding](t, objects, name)
 	got := []string{fmt.Sprint(cluster.RoleRef.Kind, " ", cluster.RoleRef.Name), fmt.Sprint(
 		namespaced.RoleRef.Kind, " ", namespaced.RoleRef.Name,
 	)}

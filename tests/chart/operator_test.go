@@ -37,7 +37,8 @@ func TestOperatorArguments(t *testing.T) {
 	spec := helmcli.Find[*appsv1.Deployment](t, objects, operator).Spec.Template.Spec
 	want := []string{
 		"--release-name=hpp", "--base-config=" + operator + "-base", "--driver-name=kubevirt.io.hostpath-provisioner",
-		"--service=" + operator, "--webhook-configuration=" + operator, "--webhook-port=9443", "--certificates=self-managed",
+		"--service=" + operator, "--webhook-configuration=" + operator, "--webhook-port=9443",
+		"--certificates=self-managed",
 		"--certificate-secret=" + operator + "-tls", "--metrics-address=:8443", "--health-address=:8081",
 		"--log-level=info", "--log-format=json",
 	}
@@ -84,14 +85,15 @@ func TestEveryValueReachesTheOperator(t *testing.T) {
 		"env":     environment(manager.Env),
 		"account": pod.Spec.ServiceAccountName, "priority": pod.Spec.PriorityClassName,
 		"toleration": pod.Spec.Tolerations[0].Key,
-		"selector":   pod.Spec.NodeSelector["control"], "pull secret": pod.Spec.ImagePullSecrets[0].Name, "ports": ports,
-		"annotation": pod.Annotations["example.com/pod"], "label": pod.Labels["example.com/pod"],
-		"affinity": pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
+		"selector":   pod.Spec.NodeSelector["control"], "pull secret": pod.Spec.ImagePullSecrets[0].Name,
+		"ports": ports, "annotation": pod.Annotations["example.com/pod"], "label": pod.Labels["example.com/pod"],
+		"affinity": affinityKey(pod.Spec.Affinity),
 		"spread":   pod.Spec.TopologySpreadConstraints[0].TopologyKey,
 		"last":     manager.Args[len(manager.Args)-1],
 		"account's annotation": helmcli.Find[*corev1.ServiceAccount](t, objects, "operator-account").
 			Annotations["example.com/account"],
-		"timeout": *helmcli.Find[*admissionv1.ValidatingWebhookConfiguration](t, objects, name).Webhooks[0].TimeoutSeconds,
+		"timeout": *helmcli.Find[*admissionv1.ValidatingWebhookConfiguration](t, objects,
+			name).Webhooks[0].TimeoutSeconds,
 	}
 	want := map[string]any{
 		"replicas": int32(3), "image": "mirror.example.com/hub/hostpath-provisioner/operator:1.11",
@@ -128,7 +130,8 @@ func TestWebhook(t *testing.T) {
 			set["operator.webhook.existingSecret"] = "mine"
 		}
 		manifest := helmsdk.Newest().MustTemplate(t, withOperator(helmcli.Values{}, set))
-		configuration := helmcli.Find[*admissionv1.ValidatingWebhookConfiguration](t, helmcli.Objects(t, manifest), operator)
+		configuration := helmcli.Find[*admissionv1.ValidatingWebhookConfiguration](t, helmcli.Objects(t, manifest),
+			operator)
 		want := []admissionv1.ValidatingWebhook{{
 			Name:                    "validate.hostpathprovisioner.kubevirt.io",
 			AdmissionReviewVersions: []string{"v1"},
@@ -150,7 +153,8 @@ func TestWebhook(t *testing.T) {
 				{
 					Name: "changes-the-spec",
 					Expression: "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp) && " +
-						"(has(object.spec) != has(oldObject.spec) || has(object.spec) && object.spec != oldObject.spec)",
+						"(has(object.spec) != has(oldObject.spec) || has(object.spec) && object.spec != " +
+						"oldObject.spec)",
 				},
 				{Name: "is-not-being-deleted-already", Expression: "request.operation != 'DELETE' || " +
 					"!has(oldObject.metadata.deletionTimestamp)"},
@@ -211,7 +215,8 @@ func TestUninstallCheck(t *testing.T) {
 		t.Errorf("backoff limit %d, restart policy %s: the answer would come again and again",
 			*job.Spec.BackoffLimit, pod.RestartPolicy)
 	}
-	if diff := cmp.Diff([]string{"check-uninstall", "--driver-name=a.b", "--namespace=storage"}, check.Args); diff != "" {
+	if diff := cmp.Diff([]string{"check-uninstall", "--driver-name=a.b", "--namespace=storage"},
+		check.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	if image := container(t, deployment.Spec.Template.Spec, "operator").Image; check.Image != image ||

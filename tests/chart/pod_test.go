@@ -40,6 +40,12 @@ func container(t *testing.T, spec corev1.PodSpec, name string) corev1.Container 
 	return spec.Containers[index]
 }
 
+// affinityKey is the key of the first node label that an affinity asks for.
+func affinityKey(affinity *corev1.Affinity) string {
+	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return required.NodeSelectorTerms[0].MatchExpressions[0].Key
+}
+
 func TestContainersAndArguments(t *testing.T) {
 	t.Parallel()
 	spec := daemonSet(t, helmcli.Values{}).Spec.Template.Spec
@@ -51,7 +57,8 @@ func TestContainersAndArguments(t *testing.T) {
 			"--host-root=/host", "--kubelet-dir=/var/lib/kubelet", "--http-address=:9898", "--log-level=info",
 			"--log-format=json", "--controller=" + controller + ".storage.svc:7443",
 			"--controller-ca=" + controller + "-authorities",
-			"--controller-token=/var/run/secrets/hostpath-provisioner/token", "--daemon-set=hpp-hostpath-provisioner-csi",
+			"--controller-token=/var/run/secrets/hostpath-provisioner/token",
+			"--daemon-set=hpp-hostpath-provisioner-csi",
 		},
 	}
 	got := map[string][]string{}
@@ -84,7 +91,7 @@ func TestEveryValueReachesThePod(t *testing.T) {
 		Annotation: ds.Spec.Template.Annotations["example.com/pod"], Label: ds.Spec.Template.Labels["example.com/pod"],
 		SCC: ds.Spec.Template.Annotations["openshift.io/required-scc"], Selector: spec.NodeSelector,
 		PullSecret: spec.ImagePullSecrets[0].Name, Toleration: spec.Tolerations[0].Key,
-		Affinity:   spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key,
+		Affinity:   affinityKey(spec.Affinity),
 		PullPolicy: string(driver.ImagePullPolicy), Grace: *spec.TerminationGracePeriodSeconds,
 		History: *ds.Spec.RevisionHistoryLimit,
 		Port:    driver.Ports[0].ContainerPort, LivenessPort: driver.LivenessProbe.HTTPGet.Port.IntVal,
@@ -94,8 +101,8 @@ func TestEveryValueReachesThePod(t *testing.T) {
 	want := facts{
 		Account: "driver-account", Priority: "important", Strategy: "1", Annotation: "annotation", Label: "label",
 		SCC: "storage-driver-csi", Selector: map[string]string{"kubernetes.io/os": "linux", "storage": "yes"},
-		PullSecret: "pull-secret", Toleration: "dedicated", Affinity: "virtual", PullPolicy: "Always", Grace: 60, History: 2,
-		Port: 19898, LivenessPort: 9899, Env: "GOMEMLIMIT", LastArg: "--log-level=debug", Tunnel: "v1",
+		PullSecret: "pull-secret", Toleration: "dedicated", Affinity: "virtual", PullPolicy: "Always", Grace: 60,
+		History: 2, Port: 19898, LivenessPort: 9899, Env: "GOMEMLIMIT", LastArg: "--log-level=debug", Tunnel: "v1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
@@ -148,9 +155,10 @@ func TestNodesShowATokenOfTheirOwn(t *testing.T) {
 	if diff := cmp.Diff(want, spec.Volumes[at].Projected.Sources); diff != "" {
 		t.Errorf("token (-want +got):\n%s", diff)
 	}
-	if mounts := container(t, spec, "driver").VolumeMounts; !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool {
-		return m.Name == spec.Volumes[at].Name && m.MountPath == "/var/run/secrets/hostpath-provisioner"
-	}) {
+	if mounts := container(t, spec, "driver").VolumeMounts; !slices.ContainsFunc(mounts,
+		func(m corev1.VolumeMount) bool {
+			return m.Name == spec.Volumes[at].Name && m.MountPath == "/var/run/secrets/hostpath-provisioner"
+		}) {
 		t.Errorf("the driver mounts %v", mounts)
 	}
 }

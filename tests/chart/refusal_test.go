@@ -50,7 +50,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 				json: pools(`{"name":"local","path":"/p","size":"1Gi"}`), want: []string{"/storagePools/0", "'size'"},
 			},
 			"unknown key in a class": {
-				json: set("storageClasses", `[{"name":"a","pool":"local"}]`), want: []string{"/storageClasses/0", "'pool'"},
+				json: set("storageClasses", `[{"name":"a","pool":"local"}]`),
+				want: []string{"/storageClasses/0", "'pool'"},
 			},
 			"pool without path": {json: pools(`{"name":"local"}`), want: []string{"/storagePools/0", "'path'"}},
 			"pool at /":         {json: pools(`{"name":"local","path":"/"}`), want: []string{"/storagePools/0/path"}},
@@ -60,8 +61,12 @@ func TestWrongValuesAreRefused(t *testing.T) {
 			"path that is not clean": {
 				json: pools(`{"name":"local","path":"/srv/../etc"}`), want: []string{"/storagePools/0/path"},
 			},
-			"path with a last slash": {json: pools(`{"name":"local","path":"/srv/"}`), want: []string{"/storagePools/0/path"}},
-			"pool name in capitals":  {json: pools(`{"name":"Local","path":"/p"}`), want: []string{"/storagePools/0/name"}},
+			"path with a last slash": {
+				json: pools(`{"name":"local","path":"/srv/"}`), want: []string{"/storagePools/0/path"},
+			},
+			"pool name in capitals": {
+				json: pools(`{"name":"Local","path":"/p"}`), want: []string{"/storagePools/0/name"},
+			},
 			"negative reserve": {
 				json: pools(`{"name":"local","path":"/p","reserve":-1}`), want: []string{"/storagePools/0/reserve"},
 			},
@@ -81,11 +86,15 @@ func TestWrongValuesAreRefused(t *testing.T) {
 					`[{"name":"a","allowedTopologies":[{"matchLabelExpressions":[{"key":"k","values":[]}]}]}]`),
 				want: []string{"/storageClasses/0/allowedTopologies/0/matchLabelExpressions/0/values"},
 			},
-			"tag that became a number": {json: set("driver.image.tag", "1.1"), want: []string{"/driver/image/tag", "string"}},
-			"digest without algorithm": {set: set("driver.image.digest", "abc"), want: []string{"/driver/image/digest"}},
-			"log level":                {set: set("driver.logLevel", "verbose"), want: []string{"/driver/logLevel", "debug"}},
-			"port as text":             {json: set("driver.httpPort", `"9898"`), want: []string{"/driver/httpPort", "integer"}},
-			"port 0":                   {json: set("driver.httpPort", "0"), want: []string{"/driver/httpPort"}},
+			"tag that became a number": {
+				json: set("driver.image.tag", "1.1"), want: []string{"/driver/image/tag", "string"},
+			},
+			"digest without algorithm": {
+				set: set("driver.image.digest", "abc"), want: []string{"/driver/image/digest"},
+			},
+			"log level":    {set: set("driver.logLevel", "verbose"), want: []string{"/driver/logLevel", "debug"}},
+			"port as text": {json: set("driver.httpPort", `"9898"`), want: []string{"/driver/httpPort", "integer"}},
+			"port 0":       {json: set("driver.httpPort", "0"), want: []string{"/driver/httpPort"}},
 			"path of several lines": {
 				json: map[string]string{"legacyProvisioner.path": `"/srv/a\n        - name: b"`},
 				want: []string{"/legacyProvisioner/path"},
@@ -113,10 +122,12 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 				`storagePools[1] "one": there is another pool of that name; names must be unique.`,
 			}},
 			"nested pools": {json: both(one+`,{"name":"two","path":"/srv/one/two"}`, ""), want: []string{
-				`storagePools[1] "two": its path /srv/one/two and that of storagePools[0] "one" (/srv/one) lie inside each other`,
+				`storagePools[1] "two": its path /srv/one/two and that of storagePools[0] "one" (/srv/one) lie ` +
+					`inside each other`,
 			}},
 			"two pools at one path": {json: both(one+`,{"name":"two","path":"/srv/one"}`, ""), want: []string{
-				`storagePools[1] "two": its path /srv/one and that of storagePools[0] "one" (/srv/one) lie inside each other`,
+				`storagePools[1] "two": its path /srv/one and that of storagePools[0] "one" (/srv/one) lie ` +
+					`inside each other`,
 			}},
 			"pool around stateDir": {
 				json: both(`{"name":"one","path":"/var/lib/hostpath-provisioner-state/x"}`, ""),
@@ -128,8 +139,9 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 				`storagePools[0] "one": its path /var/lib/kubelet/pool and that of kubeletDir`,
 			}},
 			"what no node knows alone of a shared pool": {
-				json: both(`{"name":"one","path":"/srv/one","scope":"shared","quota":"auto","overcommit":2,"maxVolumes":3,`+
-					`"inline":true}`, ""),
+				json: both(
+					`{"name":"one","path":"/srv/one","scope":"shared","quota":"auto","overcommit":2,"maxVolumes":3,`+
+						`"inline":true}`, ""),
 				want: []string{
 					`storagePools[0] "one": a pool with scope shared has no overcommit; leave it out`,
 					`storagePools[0] "one": a pool with scope shared has no maxVolumes; leave it out`,
@@ -145,7 +157,8 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"pvcTemplate": {
 				json: both(`{"name":"one","path":"/srv/one","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}`, ""),
 				want: []string{
-					`storagePools[0] "one": pvcTemplate needs the operator, which makes the claims; set operator.enabled`,
+					`storagePools[0] "one": pvcTemplate needs the operator, which makes the claims; set ` +
+						`operator.enabled`,
 				},
 			},
 			"mounts without the operator": {
@@ -153,8 +166,8 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 				want: []string{`mounter.mounts: it is the operator's to set`},
 			},
 			"class of a pool that is not there": {json: both(one, `{"name":"a","storagePool":"two"}`), want: []string{
-				`storageClasses[0] "a": there is no pool "two" in storagePools (one); set storageClasses together with ` +
-					`storagePools.`,
+				`storageClasses[0] "a": there is no pool "two" in storagePools (one); set storageClasses together ` +
+					`with storagePools.`,
 			}},
 			"default class without its pool": {json: set("storagePools", "["+one+"]"), want: []string{
 				`storageClasses[0] "hostpath-local": there is no pool "local" in storagePools (one)`,
@@ -174,31 +187,38 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"two classes of one name": {json: both(one, `{"name":"a"},{"name":"a"}`), want: []string{
 				`storageClasses[1] "a": there is another class of that name; names must be unique.`,
 			}},
-			"two default classes": {json: both(one, `{"name":"a","default":true},{"name":"b","default":true}`), want: []string{
-				`storageClasses: a, b are all marked as the cluster's default class; mark one.`,
-			}},
+			"two default classes": {json: both(one, `{"name":"a","default":true},{"name":"b","default":true}`),
+				want: []string{
+					`storageClasses: a, b are all marked as the cluster's default class; mark one.`,
+				}},
 			"unknown parameter": {json: both(one, `{"name":"a","parameters":{"directorymode":"0700"}}`), want: []string{
-				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows storagePool, directoryMode`,
+				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows ` +
+					`storagePool, directoryMode`,
 			}},
 			"another key of nodes": {json: both(one, `{"name":"a","allowedTopologies":[{"matchLabelExpressions":`+
 				`[{"key":"kubernetes.io/hostname","values":["n"]}]}]}`), want: []string{
-				`storageClasses[0] "a": allowedTopologies names "kubernetes.io/hostname", and the driver knows nodes by ` +
-					`"topology.hostpath.csi/node" alone (driver.topologyKey)`,
+				`storageClasses[0] "a": allowedTopologies names "kubernetes.io/hostname", and the driver knows nodes ` +
+					`by "topology.hostpath.csi/node" alone (driver.topologyKey)`,
 			}},
 			"one port twice, over TLS": {json: map[string]string{
-				"sidecars.resizer.httpPort": "9897", "driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": `"mine"`,
-			}, want: []string{`driver.metricsTLS.port and sidecars.resizer.httpPort are both 9897; all containers of a pod share`}},
+				"sidecars.resizer.httpPort": "9897", "driver.metricsTLS.enabled": "true",
+				"driver.metricsTLS.secretName": `"mine"`,
+			}, want: []string{`driver.metricsTLS.port and sidecars.resizer.httpPort are both 9897; all containers ` +
+				`of a pod share`}},
 			"one port twice, of the sidecars": {json: set("sidecars.resizer.httpPort", "9894"), want: []string{
-				`sidecars.provisioner.httpPort and sidecars.resizer.httpPort are both 9894; all containers of a pod share`,
+				`sidecars.provisioner.httpPort and sidecars.resizer.httpPort are both 9894; all containers ` +
+					`of a pod share`,
 			}},
 			"one port twice, the tunnel's": {json: set("controller.port", "9898"), want: []string{
 				`driver.httpPort and controller.port are both 9898; all containers of a pod share its ports.`,
 			}},
 			"one port twice": {json: set("sidecars.provisioner.httpPort", "9898"), want: []string{
-				`driver.httpPort and sidecars.provisioner.httpPort are both 9898; all containers of a pod share its ports.`,
+				`driver.httpPort and sidecars.provisioner.httpPort are both 9898; all containers of a pod ` +
+					`share its ports.`,
 			}},
 			"one port twice, by the liveness probe": {
-				json: map[string]string{"driver.httpPort": "9899", "sidecars.livenessProbe.enabled": "true"}, want: []string{
+				json: map[string]string{"driver.httpPort": "9899", "sidecars.livenessProbe.enabled": "true"},
+				want: []string{
 					`driver.httpPort and sidecars.livenessProbe.httpPort are both 9899`,
 				},
 			},
@@ -209,14 +229,17 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 				`kubeletDir and driver.name: the socket's path`, `bytes, and Linux allows 107`,
 			}},
 			"two monitors": {
-				set: map[string]string{"monitoring.podMonitor.enabled": "true", "monitoring.serviceMonitor.enabled": "true"},
+				set: map[string]string{
+					"monitoring.podMonitor.enabled": "true", "monitoring.serviceMonitor.enabled": "true",
+				},
 				want: []string{
 					`monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`,
 				},
 			},
-			"several problems at once": {json: both(one+`,`+one, `{"name":"a","parameters":{"size":"1"}}`), want: []string{
-				"names must be unique", "lie inside each other", `the parameter "size"`,
-			}},
+			"several problems at once": {json: both(one+`,`+one, `{"name":"a","parameters":{"size":"1"}}`),
+				want: []string{
+					"names must be unique", "lie inside each other", `the parameter "size"`,
+				}},
 		})
 	})
 }
@@ -244,8 +267,10 @@ func TestCommandsRefuseWithTheSameWords(t *testing.T) {
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
 		sdk := sdks[slices.IndexFunc(sdks, func(sdk helmsdk.Helm) bool { return sdk.Version == helm.Version })]
 		for name, values := range map[string]helmcli.Values{
-			"unknown key":        {Set: set("storagePool", "x")},
-			"unknown keys":       {Set: map[string]string{"typo": "x", "driver.typo": "x", "operator.webhook.typo": "x"}},
+			"unknown key": {Set: set("storagePool", "x")},
+			"unknown keys": {
+				Set: map[string]string{"typo": "x", "driver.typo": "x", "operator.webhook.typo": "x"},
+			},
 			"pool without path":  {JSON: set("storagePools", `[{"name":"local"}]`)},
 			"not a number":       {JSON: set("driver.httpPort", `"9898"`)},
 			"not one of a list":  {Set: set("driver.logLevel", "verbose")},
@@ -324,7 +349,8 @@ func TestTyposAreRefusedAtEveryLevel(t *testing.T) {
 // openMaps are the values that take any key.
 func openMaps() []string {
 	all := []string{
-		"global", "commonLabels", "commonAnnotations", "monitoring.podMonitor.labels", "monitoring.serviceMonitor.labels",
+		"global", "commonLabels", "commonAnnotations", "monitoring.podMonitor.labels",
+		"monitoring.serviceMonitor.labels",
 		"monitoring.prometheusRule.labels", "selftest.resources", "sidecars.provisioner.resources",
 		"sidecars.resizer.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources",
 		"operator.webhook.certManager.issuerRef", "controller.certManager.issuerRef",

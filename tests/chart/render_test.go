@@ -48,7 +48,7 @@ func renderings() map[string]helmcli.Values {
 func legacyRenderings() map[string]helmcli.Values {
 	return map[string]helmcli.Values{
 		"legacy":     {Files: []string{"testdata/legacy.yaml"}},
-		"shared":     {Files: []string{"testdata/shared.yaml"}},
+		"shared":     {Files: []string{"testdata/networkfs.yaml"}},
 		"every node": {Files: []string{"testdata/everynode.yaml"}},
 	}
 }
@@ -88,7 +88,8 @@ func TestRenderingsAreStrictAndStable(t *testing.T) {
 		for _, helm := range helmsdk.Versions() {
 			text := byVersion[helm.Version][name]
 			if diff := cmp.Diff(strings.TrimSpace(text), strings.TrimSpace(helm.MustTemplate(t, values))); diff != "" {
-				t.Errorf("%s: Helm %s renders it otherwise the second time (-command +in process): %s", name, helm.Version, diff)
+				t.Errorf("%s: Helm %s renders it otherwise the second time (-command +in process): %s", name,
+					helm.Version, diff)
 			}
 			objects = append(objects, sortedByID(helmcli.Objects(t, text)))
 		}
@@ -190,7 +191,8 @@ func TestKubeletDirIsUsedEverywhere(t *testing.T) {
 		}
 	}
 	if count := strings.Count(out, "/var/lib/k0s/kubelet"); count < 6 {
-		t.Errorf("the kubelet's directory stands in %d places, want endpoint, flag, mount, registration and volumes", count)
+		t.Errorf("the kubelet's directory stands in %d places, want endpoint, flag, mount, registration and volumes",
+			count)
 	}
 }
 
@@ -281,7 +283,8 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 	want := map[string]int{
 		"CSIDriver": 1, "ClusterRole": 3, "ClusterRoleBinding": 2, "ConfigMap": 4, "DaemonSet": 1, "Deployment": 1,
 		"NetworkPolicy": 2, "Pod": 1, "PodDisruptionBudget": 1, "PodMonitor": 2, "PrometheusRule": 1, "Role": 2,
-		"RoleBinding": 3, "Secret": 1, "SecurityContextConstraints": 1, "Service": 1, "ServiceAccount": 2, "StorageClass": 2,
+		"RoleBinding": 3, "Secret": 1, "SecurityContextConstraints": 1, "Service": 1, "ServiceAccount": 2,
+		"StorageClass": 2,
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)

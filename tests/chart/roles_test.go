@@ -54,7 +54,8 @@ func TestRolesAreLeast(t *testing.T) {
 			t.Errorf("Role %s (-want +got):\n%s", name, diff)
 		}
 	}
-	objects = helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{Set: set("driver.reportPools", "true")}))
+	objects = helmcli.Objects(t,
+		helmsdk.Newest().MustTemplate(t, helmcli.Values{Set: set("driver.reportPools", "true")}))
 	rules := helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-driver").Rules
 	// the conditions of its own pod
 	if diff := cmp.Diff(rule("", "pods/status", "patch"), rules[len(rules)-1]); diff != "" || len(rules) != 3 {
@@ -75,7 +76,8 @@ func named(rule rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
 func ofController() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{
-			APIGroups: []string{""}, Resources: []string{"persistentvolumes", "nodes"}, Verbs: []string{"get", "list", "watch"},
+			APIGroups: []string{""}, Resources: []string{"persistentvolumes", "nodes"},
+			Verbs: []string{"get", "list", "watch"},
 		},
 		named(rule("", "namespaces", "get"), "kube-system"), // its UID: whose a shared pool is
 		rule("storage.k8s.io", "csinodes", "list", "watch"),

@@ -52,8 +52,10 @@ func TestTheChartKeepsTheRulesOfPools(t *testing.T) {
 	}
 	for _, c := range rules.Clash {
 		_, err := helm.Template(t, helmcli.Values{
-			Set:  set("driver.stateDir", c.Directory),
-			JSON: map[string]string{"storagePools": fmt.Sprintf(`[{"name":"a","path":%q}]`, c.Path), "storageClasses": "[]"},
+			Set: set("driver.stateDir", c.Directory),
+			JSON: map[string]string{
+				"storagePools": fmt.Sprintf(`[{"name":"a","path":%q}]`, c.Path), "storageClasses": "[]",
+			},
 		})
 		if (err != nil) != c.Clash {
 			t.Errorf("a pool at %s beside %s: %v", c.Path, c.Directory, err)

@@ -40,7 +40,8 @@ func scheduling(spec corev1.PodSpec) scheduled {
 		s.Tolerations = append(s.Tolerations, toleration.Key)
 	}
 	for _, spread := range spec.TopologySpreadConstraints {
-		s.Spread = append(s.Spread, spread.TopologyKey+" "+spread.LabelSelector.MatchLabels["app.kubernetes.io/component"])
+		s.Spread = append(s.Spread,
+			spread.TopologyKey+" "+spread.LabelSelector.MatchLabels["app.kubernetes.io/component"])
 	}
 	return s
 }
@@ -56,7 +57,8 @@ func TestGlobalScheduling(t *testing.T) {
 			"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "dedicated",
 		}, true, []string{"zone csi-controller"}},
 		"operator": {
-			"everywhere", selector, []string{"dedicated", "node.kubernetes.io/not-ready"}, true, []string{"zone operator"},
+			"everywhere", selector, []string{"dedicated", "node.kubernetes.io/not-ready"}, true,
+			[]string{"zone operator"},
 		},
 	}
 	for who, spec := range legacyPods(t, values) {
@@ -93,14 +95,14 @@ func legacyPods(t *testing.T, values helmcli.Values) map[string]corev1.PodSpec {
 	t.Helper()
 	on := map[string]string{
 		"legacyProvisioner.enabled": "true", "legacyProvisioner.everyNode.enabled": "true",
-		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": sharedInstances,
+		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 	}
 	maps.Copy(on, values.JSON)
 	values.JSON = on
 	objects := legacyObjects(t, values)
 	return map[string]corev1.PodSpec{
 		"legacy":     helmcli.Find[*appsv1.DaemonSet](t, objects, "hpp-hostpath-provisioner-legacy").Spec.Template.Spec,
-		"shared":     helmcli.Find[*appsv1.Deployment](t, objects, sharedPlain).Spec.Template.Spec,
+		"shared":     helmcli.Find[*appsv1.Deployment](t, objects, networkFSPlain).Spec.Template.Spec,
 		"every node": helmcli.Find[*appsv1.Deployment](t, objects, everyNodePlain).Spec.Template.Spec,
 		"manager":    helmcli.Find[*appsv1.DaemonSet](t, objects, everyNodePlain+ofManagers).Spec.Template.Spec,
 	}
@@ -155,17 +157,22 @@ func TestWrongSchedulingIsRefused(t *testing.T) {
 			"a number": {
 				json: set("global.nodeSelector", `{"zone":1}`), want: []string{"/global/nodeSelector/zone", "string"},
 			},
-			"a map":      {json: set("global.tolerations", `{}`), want: []string{"/global/tolerations", "array"}},
-			"text":       {set: set("global.affinity", "near"), want: []string{"/global/affinity", "object"}},
-			"a class":    {json: set("global.priorityClassName", `1`), want: []string{"/global/priorityClassName", "string"}},
-			"half of it": {json: set("global.topologySpreadConstraints", `[{"maxSkew":1}]`), want: []string{"topologyKey"}},
+			"a map": {json: set("global.tolerations", `{}`), want: []string{"/global/tolerations", "array"}},
+			"text":  {set: set("global.affinity", "near"), want: []string{"/global/affinity", "object"}},
+			"a class": {
+				json: set("global.priorityClassName", `1`), want: []string{"/global/priorityClassName", "string"},
+			},
+			"half of it": {
+				json: set("global.topologySpreadConstraints", `[{"maxSkew":1}]`), want: []string{"topologyKey"},
+			},
 			"no skew": {
 				json: set("controller.topologySpreadConstraints",
 					`[{"maxSkew":0,"topologyKey":"a","whenUnsatisfiable":"DoNotSchedule"}]`),
 				want: []string{"/controller/topologySpreadConstraints/0/maxSkew"},
 			},
 			"hope": {
-				json: set("operator.topologySpreadConstraints", `[{"maxSkew":1,"topologyKey":"a","whenUnsatisfiable":"Hope"}]`),
+				json: set("operator.topologySpreadConstraints",
+					`[{"maxSkew":1,"topologyKey":"a","whenUnsatisfiable":"Hope"}]`),
 				want: []string{"/operator/topologySpreadConstraints/0/whenUnsatisfiable"},
 			},
 		})

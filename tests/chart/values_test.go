@@ -43,8 +43,8 @@ func notInstalled() map[string]string {
 		place    = "the cluster's own"
 	)
 	return map[string]string{
-		"global.imageRegistry": images, "global.imagePullSecrets": images, "driver.image": images, "operator.image": images,
-		"mounter": operates, "legacyProvisioner.image": images, "selftest.image": images,
+		"global.imageRegistry": images, "global.imagePullSecrets": images, "driver.image": images,
+		"operator.image": images, "mounter": operates, "legacyProvisioner.image": images, "selftest.image": images,
 		"sidecars.provisioner.image": images, "sidecars.resizer.image": images,
 		"sidecars.nodeDriverRegistrar": unbuilt, "sidecars.livenessProbe": unbuilt,
 		"monitoring.podMonitor": foreign, "monitoring.serviceMonitor": foreign, "monitoring.prometheusRule": foreign,

@@ -49,7 +49,8 @@ func TestMountOptionsAndOwner(t *testing.T) {
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user}
 			s.create(p)
 			s.running("holder")
-			if got := s.onNode(node, "stat -c '%a %u:%g' "+volumePath(poolLocal, s.bound("data").Name)); got != "750 1000:3000" {
+			if got := s.onNode(node,
+				"stat -c '%a %u:%g' "+volumePath(poolLocal, s.bound("data").Name)); got != "750 1000:3000" {
 				s.t.Errorf("mode and owner are %s, want 750 1000:3000", got)
 			}
 		}},
@@ -81,7 +82,8 @@ func TestMountOptionsAndOwner(t *testing.T) {
 // node has it: what the container sees, its runtime may have made so.
 func (s *scene) mountedWith(node, pod, claim string, want ...string) {
 	s.t.Helper()
-	target := "/var/lib/kubelet/pods/" + string(s.running(pod).UID) + "/volumes/kubernetes.io~csi/" + s.bound(claim).Name +
+	target := "/var/lib/kubelet/pods/" + string(s.running(pod).UID) + "/volumes/kubernetes.io~csi/" +
+		s.bound(claim).Name +
 		"/mount"
 	options := strings.Split(s.onNode(node, "findmnt -n -o VFS-OPTIONS -M "+target), ",")
 	for _, w := range want {
@@ -153,7 +155,8 @@ func TestInlineEphemeralVolume(t *testing.T) {
 		}},
 		step{"UnknownAttributeIsRefused", func(s *scene) {
 			s.create(
-				on(node, s.pod("misspelt", inline(map[string]string{"storagePool": poolInline, "sizze": "1Gi"}), appendLines()...)),
+				on(node, s.pod("misspelt", inline(map[string]string{"storagePool": poolInline, "sizze": "1Gi"}),
+					appendLines()...)),
 			)
 			s.said("Pod", "misspelt", "FailedMount", "sizze")
 		}},
@@ -211,7 +214,8 @@ func TestReadWriteManyOnOneNode(t *testing.T) {
 				s.output(on(node, s.pod(node, claimed(node), writeData()...)))
 			}
 		}},
-		step{"WithOneNodeAgainClaimsAreServed", func(s *scene) { // the refused one too, after csi-provisioner's five minutes
+		// the refused one too, after csi-provisioner's five minutes
+		step{"WithOneNodeAgainClaimsAreServed", func(s *scene) {
 			s.kubectl("label", "node", second, ofOneLabel+"-")
 			s.create(many(s, "again"))
 			s.output(on(first, s.pod("again", claimed("again"), writeData()...)))

@@ -84,7 +84,8 @@ func (s *suite) collectLogs(ctx context.Context, folder string) {
 			args := []string{"logs", "--namespace", namespace, words[0], "--container", container, "--tail=5000"}
 			log, err := s.cluster.Kubectl(ctx, nil, args...)
 			keep(folder, file+".txt", log, err)
-			if log, err := s.cluster.Kubectl(ctx, nil, append(args, "--previous")...); err == nil { // else it never restarted
+			// else it never restarted
+			if log, err := s.cluster.Kubectl(ctx, nil, append(args, "--previous")...); err == nil {
 				keep(folder, file+"-previous.txt", log, nil)
 			}
 		}

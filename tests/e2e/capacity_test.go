@@ -7,7 +7,7 @@ import (
 )
 
 // change is how long after a change the object should say so: the node looks every 2 s, and csi-provisioner asks the
-// controller every capacityPoll, which is 30 s in the chart. No test fails on a clock: after patience it gives up.
+// controller every capacityPoll, which is 30 s in the chart. No test fails on a clock: after waitTimeout it gives up.
 const change = 2*time.Second + capacityPoll
 
 func TestCapacityObjects(t *testing.T) {
@@ -18,7 +18,8 @@ func TestCapacityObjects(t *testing.T) {
 		step{"OneObjectForEachNodeAndClass", func(s *scene) {
 			for _, c := range classesFor(basePools()) {
 				want := len(s.nodes)
-				if c.VolumeBindingMode == "Immediate" { // the controller knows more than an object, and the scheduler asks for none
+				// the controller knows more than an object, and the scheduler asks for none
+				if c.VolumeBindingMode == "Immediate" {
 					want = 0
 				}
 				s.eventually(fmt.Sprintf("%d objects for class %s", want, c.Name), func() (bool, string) {

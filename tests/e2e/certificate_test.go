@@ -62,7 +62,8 @@ func TestControllerCertificates(t *testing.T) {
 			s.must(<-injected)
 			var service corev1.Service
 			s.must(s.api.Get(s.ctx, controllerService, namespace, &service))
-			if got := service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]; got != controllerSecret {
+			const asked = "service.beta.openshift.io/serving-cert-secret-name"
+			if got := service.Annotations[asked]; got != controllerSecret {
 				s.t.Errorf("the Service asks for its certificate in Secret %q, want %s", got, controllerSecret)
 			}
 			s.trusts(serviceCA, serviceCAKey, s.authorityOf(controllerSecret))
@@ -108,7 +109,8 @@ func (s *scene) trusts(configMap, key string, authority func() string) {
 		var has corev1.ConfigMap
 		err, want := s.api.Get(s.ctx, configMap, namespace, &has), authority()
 		all := want != ""
-		for one := range strings.SplitAfterSeq(want, "-----END CERTIFICATE-----") { // it may be several, in another order
+		// it may be several, in another order
+		for one := range strings.SplitAfterSeq(want, "-----END CERTIFICATE-----") {
 			all = all && strings.Contains(has.Data[key], strings.TrimSpace(one))
 		}
 		return all, fmt.Sprintf("%v, %v, want\n%s", has.Data, err, want)
@@ -151,7 +153,7 @@ func (s *scene) inject(authority string) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(s.ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(s.ctx, interval, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := s.cluster.Kubectl(ctx, nil, "patch", "configmap", serviceCA, "--namespace", namespace,
 			"--type", "merge", "--patch", string(patch))
 		return err == nil, nil

@@ -147,7 +147,9 @@ func (s *suite) values(logLevel string, extra ...pool) map[string]any {
 		"driver": map[string]any{
 			"image": image("driver"), "logLevel": logLevel,
 			// All nodes at once: upgrades are what costs this suite most of its time.
-			"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": "100%"}},
+			"updateStrategy": map[string]any{
+				"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": "100%"},
+			},
 		},
 		"mounter": map[string]any{"image": image("mounter")},
 		// `helm test` is tested with the chart; here it would render a pod for each class.

@@ -23,7 +23,8 @@ func manyClaims() int {
 const boundFirst = 5
 
 func TestClaimsWhileTheControllerIsKilled(t *testing.T) {
-	alone(t, "many claims while the controller's driver is killed in the middle: all Bound, nothing twice, nothing left",
+	alone(t,
+		"many claims while the controller's driver is killed in the middle: all Bound, nothing twice, nothing left",
 		claimsWhile("TheControllerIsKilled", func(s *scene) {
 			controller := s.readyControllers(1)[0]
 			s.onNode(controller.Spec.NodeName, "pkill -KILL -f -- '[-]-mode=controller'")
@@ -117,7 +118,8 @@ func (s *scene) manyWaitFor(node string) {
 		claim := s.claim(numbered("waits", i), "", "0")
 		s.must(s.api.Get(s.ctx, claim.Name, s.namespace, claim))
 		if claim.Status.Phase != corev1.ClaimPending || claim.Annotations[selectedNode] != node {
-			s.t.Errorf("claim %s no longer waits for %s: %s, %v", claim.Name, node, claim.Status.Phase, claim.Annotations)
+			s.t.Errorf("claim %s no longer waits for %s: %s, %v", claim.Name, node, claim.Status.Phase,
+				claim.Annotations)
 		}
 	}
 	// The last of them was asked for too, so that they have not just lain there.
@@ -171,7 +173,8 @@ func (s *scene) thereOnce(pool string, volumes []string) {
 				records = append(records, strings.TrimSuffix(name, ".json"))
 			}
 			other = append(other, s.list(node, pathOf(pool)+"/csi/.hpp/staging")...)
-			other = append(other, strings.Fields(s.onNode(node, "cd "+pathOf(pool)+"/csi/.hpp/trash; ls -Ad pvc-* || true"))...)
+			other = append(other,
+				strings.Fields(s.onNode(node, "cd "+pathOf(pool)+"/csi/.hpp/trash; ls -Ad pvc-* || true"))...)
 		}
 		slices.Sort(data)
 		slices.Sort(records)

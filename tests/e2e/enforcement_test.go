@@ -40,7 +40,8 @@ func TestEnforcedSize(t *testing.T) {
 			s.create(on(first, s.pod("reader", claimed("full"), "sleep")))
 			s.running("reader")
 			s.volumeStat(first, "full", "capacity_bytes", func(n float64) bool { return n == 128*mebibyte })
-			s.volumeStat(first, "full", "used_bytes", func(n float64) bool { return n > 100*mebibyte && n <= 128*mebibyte })
+			s.volumeStat(first, "full", "used_bytes",
+				func(n float64) bool { return n > 100*mebibyte && n <= 128*mebibyte })
 			s.deletePod("reader")
 		}},
 		step{"WhatWouldOversellGoesToTheOtherNode", func(s *scene) {

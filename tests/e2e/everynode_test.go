@@ -150,7 +150,9 @@ func (v *everyNodeVolume) retained(s *scene) {
 	s.t.Helper()
 	retain, immediate := corev1.PersistentVolumeReclaimRetain, storagev1.VolumeBindingImmediate
 	s.create(&storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: "e2e-retained", Annotations: map[string]string{everyNodeReuse: "SamePVCName"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "e2e-retained", Annotations: map[string]string{everyNodeReuse: "SamePVCName"},
+		},
 		Provisioner: "kubeboost.github.com/hostpath-multihost-provisioner", ReclaimPolicy: &retain,
 		VolumeBindingMode: &immediate,
 	})

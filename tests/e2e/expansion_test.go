@@ -40,7 +40,8 @@ func TestGrowthUnderLoad(t *testing.T) {
 		step{"MoreThanThePoolHasIsRefused", func(s *scene) {
 			s.grows(node, lines)
 			s.ask("data", "100Gi")
-			s.t.Logf("the claim's event: %s", s.said("PersistentVolumeClaim", "data", "VolumeResizeFailed", "OutOfRange"))
+			s.t.Logf("the claim's event: %s",
+				s.said("PersistentVolumeClaim", "data", "VolumeResizeFailed", "OutOfRange"))
 			s.settlesAs("data", corev1.PersistentVolumeClaimControllerResizeInfeasible)
 			if size := s.bound("data").Spec.Capacity[corev1.ResourceStorage]; size.Value() != 256*mebibyte {
 				s.t.Errorf("the PersistentVolume has %s, want 256Mi as before", size.String())

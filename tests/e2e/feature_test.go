@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// patience is for what takes seconds; nothing is said about speed by it.
-	patience = 2 * time.Minute
-	interval = 300 * time.Millisecond
+	// waitTimeout is for what takes seconds; nothing is said about speed by it.
+	waitTimeout = 2 * time.Minute
+	interval    = 300 * time.Millisecond
 	// steady is how long something that must not happen is watched for, where nothing says that it will not.
 	steady = 6 * time.Second
 )
@@ -88,26 +88,27 @@ func parallel(t *testing.T, what string, steps ...step) {
 func (s *suite) settle(t *testing.T) {
 	t.Helper()
 	var left []string
-	err := wait.PollUntilContextTimeout(s.inTime(t), interval, patience, true, func(ctx context.Context) (bool, error) {
-		var namespaces corev1.NamespaceList
-		var volumes corev1.PersistentVolumeList
-		if err := errors.Join(s.api.List(ctx, &namespaces, resources.WithLabelSelector(ofFeature)),
-			s.api.List(ctx, &volumes)); err != nil {
-			return false, err
-		}
-		left = nil
-		for _, n := range namespaces.Items {
-			if n.Status.Phase == corev1.NamespaceTerminating {
-				left = append(left, "namespace/"+n.Name)
+	err := wait.PollUntilContextTimeout(s.inTime(t), interval, waitTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			var namespaces corev1.NamespaceList
+			var volumes corev1.PersistentVolumeList
+			if err := errors.Join(s.api.List(ctx, &namespaces, resources.WithLabelSelector(ofFeature)),
+				s.api.List(ctx, &volumes)); err != nil {
+				return false, err
 			}
-		}
-		for _, v := range volumes.Items {
-			if v.Status.Phase == corev1.VolumeReleased {
-				left = append(left, "persistentvolume/"+v.Name)
+			left = nil
+			for _, n := range namespaces.Items {
+				if n.Status.Phase == corev1.NamespaceTerminating {
+					left = append(left, "namespace/"+n.Name)
+				}
 			}
-		}
-		return len(left) == 0, nil
-	})
+			for _, v := range volumes.Items {
+				if v.Status.Phase == corev1.VolumeReleased {
+					left = append(left, "persistentvolume/"+v.Name)
+				}
+			}
+			return len(left) == 0, nil
+		})
 	if err != nil {
 		t.Logf("earlier features left %s (%v)", strings.Join(left, " "), err)
 	}
@@ -167,7 +168,7 @@ func (s *scene) whenDone(undo func(ctx context.Context) error) {
 		if s.keep && s.top.Failed() {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), waitTimeout)
 		defer cancel()
 		if err := undo(ctx); err != nil {
 			s.top.Errorf("clean up: %v", err)
@@ -204,7 +205,7 @@ type check func() (ok bool, instead string)
 // eventually waits until something is so.
 func (s *scene) eventually(what string, is check) {
 	s.t.Helper()
-	s.within(patience, what, is)
+	s.within(waitTimeout, what, is)
 }
 
 func (s *scene) within(limit time.Duration, what string, is check) {
@@ -274,7 +275,8 @@ func (s *scene) deploy(name string, changes map[string]string) {
 		}
 		manifest = strings.ReplaceAll(manifest, old, with)
 	}
-	manifest = strings.ReplaceAll(manifest, "image: "+repository+"provisioner:", "image: "+s.image("provisioner")+" #")
+	manifest = strings.ReplaceAll(manifest, "image: "+repository+"legacyprovisioner:",
+		"image: "+s.image("legacyprovisioner")+" #")
 	s.removeWhenDone(manifest)
 	s.apply(manifest)
 }

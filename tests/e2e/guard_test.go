@@ -201,7 +201,8 @@ func TestDiskMountedOverAPool(t *testing.T) {
 			s.create(s.claim("new", classOf(poolCovered), "16Mi"))
 			s.output(on(node, s.pod("new", claimed("new"), writeData()...)))
 			volume := s.bound("new").Name
-			if !s.exists(node, volumePath(poolCovered, volume)+"/file") || s.exists(node, volumePath(poolCovered, old)) {
+			if !s.exists(node, volumePath(poolCovered, volume)+"/file") ||
+				s.exists(node, volumePath(poolCovered, old)) {
 				s.t.Error("the new volume is not on the new disk, or the old one is")
 			}
 			s.deletePod("new")

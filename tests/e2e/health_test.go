@@ -15,9 +15,9 @@ const (
 	healthGate = "CSIVolumeHealth"
 	// healthSince is the first Kubernetes whose kubelet has the RPCs of CSI 1.13; before, the gate meant another thing.
 	healthSince = "1.37.0"
-	// healthPatience is three times the kubelet's period, which is its volumeStatsAggPeriod of a minute.
-	healthPatience = 3 * time.Minute
-	healthAsked    = `grpc_server_handled_total{grpc_code="OK",grpc_method="NodeGetVolumeHealth",` +
+	// healthTimeout is three times the kubelet's period, which is its volumeStatsAggPeriod of a minute.
+	healthTimeout = 3 * time.Minute
+	healthAsked   = `grpc_server_handled_total{grpc_code="OK",grpc_method="NodeGetVolumeHealth",` +
 		`grpc_service="csi.v1.Node",grpc_type="unary"}`
 )
 
@@ -42,11 +42,12 @@ func TestKubeletAsksForVolumeHealth(t *testing.T) {
 				return
 			}
 			if !s.kubeletGates(node)[healthGate] {
-				s.t.Fatalf("the gate %s of the kubelet on %s is off; tests/cluster/kindcluster is to make clusters with it on",
+				s.t.Fatalf(
+					"the gate %s of the kubelet on %s is off; tests/cluster/kindcluster is to make clusters with it on",
 					healthGate, node)
 			}
 			// Pods of other features may have been asked about already: one more call than now is the proof.
-			s.within(healthPatience, fmt.Sprintf("the kubelet on %s has asked more than %g times", node, before),
+			s.within(healthTimeout, fmt.Sprintf("the kubelet on %s has asked more than %g times", node, before),
 				func() (bool, string) {
 					now, _ := s.metric(node, healthAsked)
 					return now > before, fmt.Sprintf("%g times", now)

@@ -156,8 +156,8 @@ func (s *scene) asKubevirts(manifest string) string {
 	object["metadata"] = map[string]any{
 		"name": kubevirtsDaemonSet, "namespace": namespace, "labels": labels,
 		"ownerReferences": []any{map[string]any{
-			"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": owner.GetUID(),
-			"controller": true, "blockOwnerDeletion": true,
+			"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(),
+			"uid": owner.GetUID(), "controller": true, "blockOwnerDeletion": true,
 		}},
 	}
 	spec, _ := object["spec"].(map[string]any)

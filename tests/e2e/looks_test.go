@@ -185,7 +185,8 @@ func (s *scene) capacities(class string) (map[string]int64, error) {
 		}
 		node, ours := c.NodeTopology.MatchLabels[topologyKey]
 		if _, twice := byNode[node]; twice || !ours {
-			return nil, fmt.Errorf("CSIStorageCapacity %s: node %q has another one for class %s, or none", c.Name, node, class)
+			return nil, fmt.Errorf("CSIStorageCapacity %s: node %q has another one for class %s, or none", c.Name, node,
+				class)
 		}
 		byNode[node] = -1
 		if c.MaximumVolumeSize != nil {

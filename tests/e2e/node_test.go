@@ -110,7 +110,8 @@ func (s *scene) mountBtrfs(node, name, size, path string) {
 	s.t.Helper()
 	mkfs, err := exec.LookPath("mkfs.btrfs")
 	if err != nil {
-		s.t.Fatalf("mkfs.btrfs is missing here: run `go -C tools run ./install mkfs.btrfs`, which installs it with apt: %v",
+		s.t.Fatalf(
+			"mkfs.btrfs is missing here: run `go -C tools run ./install mkfs.btrfs`, which installs it with apt: %v",
 			err)
 	}
 	made := filepath.Join(s.t.TempDir(), filepath.Base(diskImage(name)))

@@ -39,7 +39,7 @@ func (s *suite) operated() map[string]any {
 	values["operator"] = map[string]any{"enabled": true, "image": image("operator")}
 	driver, _ := values["driver"].(map[string]any)
 	driver["stateDir"] = seedStateDir
-	values["legacyProvisioner"] = map[string]any{"image": image("provisioner")}
+	values["legacyProvisioner"] = map[string]any{"image": image("legacyprovisioner")}
 	return values
 }
 

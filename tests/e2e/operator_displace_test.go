@@ -34,8 +34,8 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 			k.goOn(s)
 		}},
 		step{"ItsOperatorIsScaledDownAndTheRestGoesByItself", func(s *scene) {
-			// Not before: while kubevirt's operator runs its webhook lets patches pass, and what sleeps here in its place
-			// would not answer.
+			// Not before: while kubevirt's operator runs its webhook lets patches pass, and what sleeps here in its
+			// place would not answer.
 			s.apply(s.kubevirts(kubevirtsObjects+"/webhook.yaml", k.node))
 			s.kubectl("scale", "deployment", kubevirtOperator, "--namespace", namespace, "--replicas", "0")
 			s.condition("Available", "True")

@@ -31,7 +31,8 @@ func TestOperatorServesTheSeedsPVCTemplate(t *testing.T) {
 	node := world.workers[0]
 	var sum string
 	var user *corev1.Pod
-	replacing(t, "the custom resource with a pvcTemplate works as it is printed, where rancher's local-path is the default",
+	replacing(t,
+		"the custom resource with a pvcTemplate works as it is printed, where rancher's local-path is the default",
 		step{"Install", func(s *scene) {
 			s.localPathIsTheDefault()
 			s.installOperator()
@@ -108,7 +109,7 @@ func (s *scene) localPathIsTheDefault() {
 // noVolumesOf waits until a class has no PersistentVolume. Without their provisioner they would stay for ever, and each
 // later feature that runs alone would wait for them in vain.
 func (s *suite) noVolumesOf(ctx context.Context, class string) error {
-	return wait.PollUntilContextTimeout(ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, interval, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		var all corev1.PersistentVolumeList
 		err := s.api.List(ctx, &all)
 		return !slices.ContainsFunc(all.Items, func(v corev1.PersistentVolume) bool {
@@ -259,7 +260,7 @@ func (s *scene) poolSurvivesItsNode(node string) {
 	s.t.Helper()
 	if s.nightly {
 		s.kubectl("delete", "node", node)
-		s.within(lostPatience, "the mounter on "+node+" is gone", func() (bool, string) {
+		s.within(lostTimeout, "the mounter on "+node+" is gone", func() (bool, string) {
 			list, err := s.mounters(seedPool, node)
 			return err == nil && len(list) == 0, fmt.Sprintf("%d pods, %v", len(list), err)
 		})

@@ -43,8 +43,9 @@ func TestOperatorServesOneClaimForAllNodes(t *testing.T) {
 		step{"OneClaimIsMountedOnEveryNode", func(s *scene) {
 			s.sharedVolume(poolClaim(poolForAll, "shared"))
 			s.installOperator()
-			s.admit("apiVersion: hostpathprovisioner.kubevirt.io/v1beta1\nkind: HostPathProvisioner\nmetadata: {name: " +
-				customResource + "}\nspec:\n  storagePools:\n  - name: " + poolForAll + "\n    path: " + path + `
+			s.admit(
+				"apiVersion: hostpathprovisioner.kubevirt.io/v1beta1\nkind: HostPathProvisioner\nmetadata: {name: " +
+					customResource + "}\nspec:\n  storagePools:\n  - name: " + poolForAll + "\n    path: " + path + `
     pvcTemplate:
       storageClassName: ""
       accessModes: [ReadWriteMany]
@@ -84,7 +85,8 @@ func TestOperatorServesOneClaimForAllNodes(t *testing.T) {
 		}},
 		step{"ANodeThatIsNotSelectedKeepsItsMounter", func(s *scene) {
 			s.kubectl("patch", "hostpathprovisioner", customResource, "--type", "json", "--patch",
-				`[{"op":"add","path":"/spec/storagePools/0/nodeSelector","value":{"kubernetes.io/hostname":"`+first+`"}}]`)
+				`[{"op":"add","path":"/spec/storagePools/0/nodeSelector","value":{"kubernetes.io/hostname":"`+first+
+					`"}}]`)
 			s.condition("Available", "True")
 			s.stays("the mounter is there", func() (bool, string) {
 				list, err := s.mounters(poolForAll, second)

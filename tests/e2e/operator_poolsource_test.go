@@ -25,7 +25,8 @@ const (
 // classFor is a StorageClass for a pool of a HostPathProvisioner.
 func (s *scene) classFor(pool string) string {
 	s.t.Helper()
-	s.apply("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + classOf(pool) + "}\nprovisioner: " +
+	s.apply("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + classOf(pool) +
+		"}\nprovisioner: " +
 		driverName + "\nvolumeBindingMode: WaitForFirstConsumer\nparameters: {storagePool: " + pool + "}\n")
 	s.deleteWhenDone("storageclass", classOf(pool))
 	return classOf(pool)
@@ -106,7 +107,8 @@ func TestPoolsOnOtherClaims(t *testing.T) {
 			s.addPool(poolBlock, template)
 			s.mounter(poolBlock, blank)
 			s.create(s.claim("block", s.classFor(poolBlock), "16Mi"))
-			sum := firstWord(s.output(s.pod("writer", claimed("block"), writeData()...))) // the capacity alone places it
+			// the capacity alone places it
+			sum := firstWord(s.output(s.pod("writer", claimed("block"), writeData()...)))
 			s.deletePod("writer")
 			if got := s.nodeOf(s.bound("block")); got != blank {
 				s.t.Errorf("the volume is on %s, only %s has the pool", got, blank)

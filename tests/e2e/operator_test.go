@@ -28,7 +28,8 @@ func TestOperatorServesTheSeedsPool(t *testing.T) {
 			s.condition("Degraded", "False")
 			status := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
 				"jsonpath={.status.storagePoolStatuses}")
-			want := fmt.Sprintf(`[{"currentReady":%d,"desiredReady":%[1]d,"name":"local","phase":"Ready"}]`, len(s.nodes))
+			want := fmt.Sprintf(`[{"currentReady":%d,"desiredReady":%[1]d,"name":"local","phase":"Ready"}]`,
+				len(s.nodes))
 			if status != want {
 				s.t.Errorf("status of the pools: %s", status)
 			}
@@ -54,13 +55,14 @@ func TestOperatorServesTheSeedsPool(t *testing.T) {
 				"delete", "hostpathprovisioner", customResource, "--timeout", "20s")
 			s.denied([]string{"local", claim}, "patch", "hostpathprovisioner", customResource, "--type", "merge",
 				"--patch", `{"spec":{"storagePools":[{"name":"other","path":"/var/hpother"}]}}`)
-			s.denied([]string{"spec.storagePools[0].path", claim}, "patch", "hostpathprovisioner", customResource, "--type",
-				"merge",
+			s.denied([]string{"spec.storagePools[0].path", claim}, "patch", "hostpathprovisioner", customResource,
+				"--type", "merge",
 				"--patch", `{"spec":{"storagePools":[{"name":"local","path":"/var/hpother"}]}}`)
 			if err := s.uninstall(s.ctx); err == nil ||
 				!containsAll(err.Error(), []string{"local", seedPath, "kubectl delete hostpathprovisioner"}) {
 				s.t.Errorf(
-					"helm uninstall with a HostPathProvisioner in place: %v; want a refusal that names pool, path and what to do", err,
+					"helm uninstall with a HostPathProvisioner in place: %v; want a refusal that names pool, path "+
+						"and what to do", err,
 				)
 			}
 			s.condition("Available", "True")
@@ -92,7 +94,8 @@ func (s *scene) driftIsReverted() {
 		return err == nil && !strings.Contains(text, "DRIFT"), fmt.Sprintf("%v %s", err, text)
 	})
 	for _, object := range []k8s.Object{
-		// Before the DaemonSet: the tokens of pods that run are those of the old account, and only new pods get another.
+		// Before the DaemonSet: the tokens of pods that run are those of the old account, and only new
+		// pods get another.
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: before.Name, Namespace: namespace}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: controllerService, Namespace: namespace}},
@@ -171,7 +174,8 @@ func TestFlipToTheOperatorAndBack(t *testing.T) {
 		}},
 		step{"LetTheResourceGoAndKeepTheVolumes", func(s *scene) {
 			s.kubectl(
-				"annotate", "hostpathprovisioner", customResource, "hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
+				"annotate", "hostpathprovisioner", customResource,
+				"hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
 			)
 			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", "2m")
 			s.noPodsOf(nodeComponent)

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// controllerTag is the tag of the images of the last release whose chart has the definition in crds/ (commit 253208e).
+	// controllerTag is the tag of the images of the last release whose chart has the definition in crds/
+	// (commit 253208e).
 	controllerTag = "0.1.0-e2e"
 	// appliedBy is the annotation on the definition with the version of the operator that applied it.
 	appliedBy = "hostpathprovisioner.kubevirt.io/applied-by"
@@ -22,7 +23,8 @@ func TestUpgradeAndRefusedDowngradeOfTheOperator(t *testing.T) {
 	node := world.workers[0]
 	var lines, volume string
 	var writer *corev1.Pod
-	replacing(t, "an operator is upgraded under a pod that writes, and an older one than the definition's changes nothing",
+	replacing(t,
+		"an operator is upgraded under a pod that writes, and an older one than the definition's changes nothing",
 		step{"TheLastReleaseServesAVolume", func(s *scene) {
 			s.whenDone(s.leaveOperator)
 			s.installController()

@@ -22,11 +22,20 @@ func TestBadInputIsRefused(t *testing.T) {
 	node := world.workers[0]
 	block := corev1.PersistentVolumeBlock
 	cases := []refused{
-		{name: "misspelt-parameter", parameters: "{storagePool: local, storagPool: second}", words: []string{"storagPool"}},
+		{
+			name: "misspelt-parameter", parameters: "{storagePool: local, storagPool: second}",
+			words: []string{"storagPool"},
+		},
 		// No node has capacity for these, so the scheduler is the one to say so.
-		{name: "unknown-pool", parameters: "{storagePool: nowhere}", unscheduled: true, words: []string{"free storage"}},
+		{
+			name: "unknown-pool", parameters: "{storagePool: nowhere}", unscheduled: true,
+			words: []string{"free storage"},
+		},
 		{name: "missing-pool", parameters: "{}", unscheduled: true, words: []string{"free storage"}},
-		{name: "bad-mode", parameters: `{storagePool: local, directoryMode: "999"}`, words: []string{"directoryMode", "999"}},
+		{
+			name: "bad-mode", parameters: `{storagePool: local, directoryMode: "999"}`,
+			words: []string{"directoryMode", "999"},
+		},
 		{
 			name: "unknown-mount-option", parameters: "{storagePool: local}", options: "[noatime, nofoo]",
 			words: []string{"nofoo"},

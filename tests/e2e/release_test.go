@@ -154,7 +154,8 @@ func (s *suite) bare(ctx context.Context) error {
 // noDriver waits until no pod of a driver is left, nor its registration on any node.
 func (s *suite) noDriver(ctx context.Context) error {
 	if _, err := s.cluster.Kubectl(ctx, nil, "wait", "pods", "--for", "delete", "--namespace", namespace, "--selector",
-		componentLabel+" in ("+nodeComponent+","+controllerComponent+")", "--timeout", patience.String()); err != nil {
+		componentLabel+" in ("+nodeComponent+","+controllerComponent+")", "--timeout",
+		waitTimeout.String()); err != nil {
 		return err
 	}
 	registration := "/var/lib/kubelet/plugins_registry/" + driverName + "-reg.sock"

@@ -28,7 +28,8 @@ func (s *scene) sharedVolumes(node string) []string {
 func (s *scene) everyRoomIsEmpty() {
 	s.t.Helper()
 	s.eventually("staging and trash of all nodes are empty", func() (bool, string) {
-		left := s.onNode(s.workers[0], "cd "+pathOf(poolShared)+"/csi/.hpp; find staging trash -mindepth 2 ! -name .spare")
+		left := s.onNode(s.workers[0],
+			"cd "+pathOf(poolShared)+"/csi/.hpp; find staging trash -mindepth 2 ! -name .spare")
 		return left == "", left
 	})
 }

@@ -168,7 +168,8 @@ func (s *suite) pushImages(ctx context.Context) error {
 		}
 		image := address + "/hostpath-provisioner/" + name + ":" + imageTag
 		if s.digests[name], err = crane.Digest(image, crane.WithContext(ctx)); err != nil {
-			return fmt.Errorf("take image %s as it was pushed earlier (without E2E_IMAGES all are pushed): %w", name, err)
+			return fmt.Errorf("take image %s as it was pushed earlier (without E2E_IMAGES all are pushed): %w", name,
+				err)
 		}
 	}
 	if len(s.images) > 0 {

@@ -13,30 +13,30 @@ import (
 
 const (
 	// torchboxPath is where the storage of this feature is mounted, and torchboxDir the pvDir below it.
-	torchboxPath = sharedPath + "-torchbox"
-	torchboxDir  = torchboxPath + "/pvs"
-	sharedClass  = "e2e-torchbox"
-	// sharedProvisioner is the Deployment's component, and the end of its name.
-	sharedProvisioner = "shared-torchbox-com-hostpath"
+	torchboxPath   = sharedPath + "-torchbox"
+	torchboxDir    = torchboxPath + "/pvs"
+	networkFSClass = "e2e-torchbox"
+	// networkFSProvisioner is the Deployment's component, and the end of its name.
+	networkFSProvisioner = "shared-torchbox-com-hostpath"
 )
 
-// installShared applies deploy/shared-provisioner.yaml as its first lines say, on one node.
-func (s *scene) installShared(node string) {
+// installNetworkFS applies deploy/network-filesystem-provisioner.yaml as its first lines say, on one node.
+func (s *scene) installNetworkFS(node string) {
 	s.t.Helper()
-	s.deploy("shared-provisioner.yaml", map[string]string{
+	s.deploy("network-filesystem-provisioner.yaml", map[string]string{
 		`/ceph"`:                  torchboxPath + `"`,
 		"kubernetes.io/os: linux": corev1.LabelHostname + ": " + node,
 	})
-	s.sharedPod()
+	s.networkFSPod()
 }
 
-// sharedPod is the provisioner's pod, ready.
-func (s *scene) sharedPod() *corev1.Pod {
+// networkFSPod is the provisioner's pod, ready.
+func (s *scene) networkFSPod() *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
-	s.eventually("the provisioner of shared storage is ready", func() (bool, string) {
+	s.eventually("the provisioner for a network filesystem is ready", func() (bool, string) {
 		var list corev1.PodList
-		err := s.api.List(s.ctx, &list, resources.WithLabelSelector(componentLabel+"="+sharedProvisioner))
+		err := s.api.List(s.ctx, &list, resources.WithLabelSelector(componentLabel+"="+networkFSProvisioner))
 		if err != nil || len(list.Items) != 1 {
 			return false, fmt.Sprintf("%d pods, %v", len(list.Items), err)
 		}
@@ -46,10 +46,10 @@ func (s *scene) sharedPod() *corev1.Pod {
 	return found
 }
 
-// sharedClaim is a claim as torchbox prints it.
-func (s *scene) sharedClaim(name string) {
+// networkFSClaim is a claim as torchbox prints it.
+func (s *scene) networkFSClaim(name string) {
 	s.t.Helper()
-	claim := s.claim(name, sharedClass, "50Gi")
+	claim := s.claim(name, networkFSClass, "50Gi")
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	s.create(claim)
 }
@@ -64,27 +64,28 @@ func (s *scene) copied(claim, from, to string) {
 	s.deletePod("reader")
 }
 
-func TestSharedStorageAsTorchboxs(t *testing.T) {
+func TestNetworkFilesystemAsTorchboxs(t *testing.T) {
 	first, second := world.workers[0], world.workers[1]
 	var disk sharedDisk
 	var kept string
 	parallel(t, "one provisioner makes volumes that every node has, on storage that all have mounted",
 		step{"Install", func(s *scene) {
 			disk = s.shareDisk("shared", "128M", torchboxPath)
-			s.installShared(first)
+			s.installNetworkFS(first)
 			immediate := storagev1.VolumeBindingImmediate
 			s.create(&storagev1.StorageClass{
-				ObjectMeta:  metav1.ObjectMeta{Name: sharedClass},
+				ObjectMeta:  metav1.ObjectMeta{Name: networkFSClass},
 				Provisioner: "torchbox.com/hostpath", Parameters: map[string]string{"pvDir": torchboxDir},
 				VolumeBindingMode: &immediate,
 			})
-			s.deleteWhenDone("storageclass", sharedClass)
+			s.deleteWhenDone("storageclass", networkFSClass)
 		}},
 		step{"PodsOnTwoNodesShareAVolume", func(s *scene) {
-			s.sharedClaim("data")
+			s.networkFSClaim("data")
 			pv := s.bound("data")
 			kept = pv.Name
-			if pv.Spec.HostPath == nil || pv.Spec.HostPath.Path != torchboxDir+"/"+kept || pv.Spec.NodeAffinity != nil ||
+			if pv.Spec.HostPath == nil || pv.Spec.HostPath.Path != torchboxDir+"/"+kept ||
+				pv.Spec.NodeAffinity != nil ||
 				pv.Spec.Capacity.Storage().String() != "50Gi" {
 				s.t.Errorf("PersistentVolume %+v", pv.Spec)
 			}
@@ -106,13 +107,14 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 			inside := torchboxDir + "/" + kept + "/d"
 			s.onNode(first, "mkdir "+inside)
 			s.create(&storagev1.StorageClass{
-				ObjectMeta: metav1.ObjectMeta{Name: sharedClass + "-inside"}, Provisioner: "torchbox.com/hostpath",
+				ObjectMeta: metav1.ObjectMeta{Name: networkFSClass + "-inside"}, Provisioner: "torchbox.com/hostpath",
 				Parameters: map[string]string{"pvDir": inside},
 			})
-			s.deleteWhenDone("storageclass", sharedClass+"-inside")
-			s.create(s.claim("inside", sharedClass+"-inside", "1Mi"))
-			s.said("PersistentVolumeClaim", "inside", "ProvisioningFailed", inside+" is or lies in a directory that is named "+
-				"like a volume's ("+kept+"), and what is in a volume its pods can exchange for a link to anything on the node")
+			s.deleteWhenDone("storageclass", networkFSClass+"-inside")
+			s.create(s.claim("inside", networkFSClass+"-inside", "1Mi"))
+			s.said("PersistentVolumeClaim", "inside", "ProvisioningFailed", inside+" is or lies in a directory that "+
+				"is named like a volume's ("+kept+
+				"), and what is in a volume its pods can exchange for a link to anything on the node")
 			s.isPending("inside")
 			if left := s.list(first, inside); len(left) > 0 {
 				s.t.Errorf("%s has %v", inside, left)
@@ -123,11 +125,11 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 		step{"AClaimThatWaitsForItsPod", func(s *scene) {
 			waits := storagev1.VolumeBindingWaitForFirstConsumer
 			s.create(&storagev1.StorageClass{
-				ObjectMeta: metav1.ObjectMeta{Name: sharedClass + "-waits"}, Provisioner: "torchbox.com/hostpath",
+				ObjectMeta: metav1.ObjectMeta{Name: networkFSClass + "-waits"}, Provisioner: "torchbox.com/hostpath",
 				Parameters: map[string]string{"PVDIR": torchboxDir}, VolumeBindingMode: &waits,
 			})
-			s.deleteWhenDone("storageclass", sharedClass+"-waits")
-			s.create(s.claim("waits", sharedClass+"-waits", "1Mi"))
+			s.deleteWhenDone("storageclass", networkFSClass+"-waits")
+			s.create(s.claim("waits", networkFSClass+"-waits", "1Mi"))
 			s.said("PersistentVolumeClaim", "waits", "WaitForFirstConsumer")
 			s.isPending("waits")
 			s.copied("waits", second, first)
@@ -136,7 +138,7 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 			s.gone(volume)
 		}},
 		step{"WithTheClaimTheDirectoryGoes", func(s *scene) {
-			s.sharedClaim("short")
+			s.networkFSClaim("short")
 			volume := s.bound("short").Name
 			s.output(on(second, s.pod("short", claimed("short"), writeData()...)))
 			s.deletePod("short")
@@ -150,14 +152,15 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 		}},
 		step{"UnmountedOnTheProvisionersNode", func(s *scene) {
 			s.unmountDisk(first, torchboxPath)
-			s.sharedClaim("unmounted")
+			s.networkFSClaim("unmounted")
 			s.said("PersistentVolumeClaim", "unmounted", "ProvisioningFailed",
 				torchboxDir+" is not mounted on the node any more, and nothing is made or removed until it is")
 			// A pod that starts now sees the node's own directory.
-			s.remove(s.sharedPod())
-			s.sharedPod()
-			s.said("PersistentVolumeClaim", "unmounted", "ProvisioningFailed", torchboxDir+" is not there, and "+torchboxPath+
-				" is on the filesystem of the node's ", ": the storage is not mounted there")
+			s.remove(s.networkFSPod())
+			s.networkFSPod()
+			s.said("PersistentVolumeClaim", "unmounted", "ProvisioningFailed",
+				torchboxDir+" is not there, and "+torchboxPath+
+					" is on the filesystem of the node's ", ": the storage is not mounted there")
 			s.isPending("unmounted")
 			if left := s.list(first, torchboxPath); len(left) > 0 {
 				s.t.Errorf("%s has %v on its own disk", first, left)
@@ -165,19 +168,20 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 		}},
 		step{"ANodeWithoutItRefusesThePod", func(s *scene) {
 			s.create(on(first, s.pod("refused", claimed("data"), appendLines()...)))
-			s.said("Pod", "refused", "FailedMount", "hostPath type check failed", torchboxDir+"/"+kept+" is not a directory")
+			s.said("Pod", "refused", "FailedMount", "hostPath type check failed",
+				torchboxDir+"/"+kept+" is not a directory")
 			if left := s.list(first, torchboxPath); len(left) > 0 {
 				s.t.Errorf("%s has %v on its own disk", first, left)
 			}
 		}},
 		step{"MountedAgain", func(s *scene) {
-			pod := s.sharedPod()
+			pod := s.networkFSPod()
 			s.mountShared(disk, first)
 			volume := s.bound("unmounted").Name
 			s.existsOn(second, torchboxDir+"/"+volume)
 			s.running("refused")
 			s.deletePod("refused")
-			if now := s.sharedPod(); now.UID != pod.UID || restarts(now) != restarts(pod) {
+			if now := s.networkFSPod(); now.UID != pod.UID || restarts(now) != restarts(pod) {
 				s.t.Error("the provisioner had to start anew to see it")
 			}
 			for _, claim := range []string{"unmounted", "data"} {
@@ -193,15 +197,15 @@ func TestSharedStorageAsTorchboxs(t *testing.T) {
 		}},
 		step{"OtherStorageThanThePodWasGiven", func(s *scene) {
 			// The pod keeps what the node had mounted when it started, and has to start anew.
-			s.remove(s.sharedPod())
-			pod := s.sharedPod()
+			s.remove(s.networkFSPod())
+			pod := s.networkFSPod()
 			s.unmountDisk(first, torchboxPath)
 			s.onNode(first, "mount -t tmpfs exchanged "+torchboxPath)
 			s.eventually("the container starts anew", func() (bool, string) {
-				now := s.sharedPod()
+				now := s.networkFSPod()
 				return now.UID == pod.UID && restarts(now) > restarts(pod), describe(now)
 			})
-			s.sharedClaim("exchanged")
+			s.networkFSClaim("exchanged")
 			volume := s.bound("exchanged").Name
 			s.existsOnlyOn(first, torchboxDir+"/"+volume)
 			s.remove(s.claim("exchanged", "", "0"))

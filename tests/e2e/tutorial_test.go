@@ -38,7 +38,8 @@ func (s *scene) blocks(page string) (all []string) {
 	text, err := os.ReadFile(filepath.Join(s.root, "docs", page))
 	s.must(err)
 	image := regexp.MustCompile(`image: \S+/selftest:\S+`)
-	ours := strings.NewReplacer("hostpath-local", classOf(poolLocal), "/var/lib/hostpath-provisioner", pathOf(poolLocal))
+	ours := strings.NewReplacer("hostpath-local", classOf(poolLocal), "/var/lib/hostpath-provisioner",
+		pathOf(poolLocal))
 	for _, found := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 		all = append(all, image.ReplaceAllString(ours.Replace(found[1]), "image: "+s.image("selftest")))
 	}

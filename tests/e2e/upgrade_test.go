@@ -96,10 +96,12 @@ func (s *scene) nothingPerNodeIsLeft() {
 		err := s.api.List(s.ctx, &leases)
 		ours := 0
 		for _, lease := range leases.Items {
-			if lease.Namespace != namespace || !strings.HasSuffix(lease.Name, strings.ReplaceAll(driverName, ".", "-")) {
+			if lease.Namespace != namespace ||
+				!strings.HasSuffix(lease.Name, strings.ReplaceAll(driverName, ".", "-")) {
 				continue // the operator's, or Kubernetes' own
 			}
-			if holder := lease.Spec.HolderIdentity; holder == nil || !strings.HasPrefix(*holder, controllerService+"-") {
+			if holder := lease.Spec.HolderIdentity; holder == nil ||
+				!strings.HasPrefix(*holder, controllerService+"-") {
 				return false, fmt.Sprintf("%s: %+v", lease.Name, lease.Spec)
 			}
 			ours++
@@ -216,7 +218,8 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			s.output(on(node, s.pod("taken", claimed("taken"), checkData(takenSum)...)))
 			s.deletePod("taken")
 			command := inDriver(s.driverPod(node), "pool", "forget", added)
-			if out, err := s.cluster.Kubectl(s.ctx, nil, command...); err == nil || !strings.Contains(err.Error(), taken) {
+			if out, err := s.cluster.Kubectl(s.ctx, nil, command...); err == nil ||
+				!strings.Contains(err.Error(), taken) {
 				s.t.Errorf("forgetting a pool with a volume was not refused for that: %v: %s", err, out)
 			}
 		}},

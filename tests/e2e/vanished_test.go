@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// lostPatience is for what waits for Kubernetes' own long periods: a node is NotReady after 20 s, the controller leaves
+// lostTimeout is for what waits for Kubernetes' own long periods: a node is NotReady after 20 s, the controller leaves
 // it 30 s later, and the pods of a deleted Node object go within a minute.
-const lostPatience = 5 * time.Minute
+const lostTimeout = 5 * time.Minute
 
 // lostNode is a worker that dies, the volumes on it, and since when something is so.
 type lostNode struct {
@@ -127,7 +127,7 @@ func (l *lostNode) dies(s *scene) {
 // another waits until another worker has the controller, to which the nodes go over, and uses a volume there.
 func (l *lostNode) another(s *scene) {
 	s.t.Helper()
-	s.within(lostPatience, "the controller is on another node than "+l.name, func() (bool, string) {
+	s.within(lostTimeout, "the controller is on another node than "+l.name, func() (bool, string) {
 		pods := s.controllers()
 		for _, p := range pods {
 			if p.Spec.NodeName == l.name || !isReady(&p) {
@@ -146,7 +146,7 @@ func (l *lostNode) another(s *scene) {
 // notReady waits until Kubernetes knows that the node is away, and makes a claim whose pod would go there.
 func (l *lostNode) notReady(s *scene) {
 	s.t.Helper()
-	s.within(lostPatience, l.name+" is not ready", func() (bool, string) {
+	s.within(lostTimeout, l.name+" is not ready", func() (bool, string) {
 		var node corev1.Node
 		if err := s.api.Get(s.ctx, l.name, "", &node); err != nil {
 			return false, err.Error()
@@ -209,7 +209,7 @@ func (l *lostNode) isNot(s *scene, claim string) {
 // letGo waits until the PersistentVolume of a node that is gone is deleted.
 func (s *scene) letGo(volume string) {
 	s.t.Helper()
-	s.within(lostPatience, "PersistentVolume "+volume+" is gone", func() (bool, string) {
+	s.within(lostTimeout, "PersistentVolume "+volume+" is gone", func() (bool, string) {
 		var v corev1.PersistentVolume
 		err := s.api.Get(s.ctx, volume, "", &v)
 		return apierrors.IsNotFound(err), fmt.Sprintf("%s, %v", v.Status.Phase, err)

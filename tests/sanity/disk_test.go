@@ -17,7 +17,8 @@ import (
 // filesystem that a pool can have to itself, on a loop device.
 func filesystems() []string {
 	return []string{
-		directory, "ext4", "xfs", "btrfs", enforcing + "btrfs", qgroups + "btrfs", sharedBy + "ext4", sharedBy + network,
+		directory, "ext4", "xfs", "btrfs", enforcing + "btrfs", qgroups + "btrfs", sharedBy + "ext4",
+		sharedBy + network,
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
-// patience is for things that take milliseconds unless they never come, but for what an NFS client remembers of a
+// waitTimeout is for things that take milliseconds unless they never come, but for what an NFS client remembers of a
 // directory: up to a minute (acdirmax of nfs(5)).
-const patience = 2 * time.Minute
+const waitTimeout = 2 * time.Minute
 
 // directory stands for a pool that is a plain directory on the machine's own disk.
 const directory = "directory"
@@ -57,7 +57,8 @@ func startNode(t *testing.T, binary, filesystem, node string) *instance {
 		}
 	}
 	config := filepath.Join(dir, "config.yaml")
-	text := fmt.Sprintf("storagePools:\n- name: sanity\n  path: %s\n  requireMount: %t\n", pool, filesystem != directory)
+	text := fmt.Sprintf("storagePools:\n- name: sanity\n  path: %s\n  requireMount: %t\n", pool,
+		filesystem != directory)
 	if requires(filesystem) {
 		text += "  quota: required\n"
 	}
@@ -80,7 +81,7 @@ func startNode(t *testing.T, binary, filesystem, node string) *instance {
 			d.keepLog(t)
 		}
 	})
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, waitTimeout, true,
 		func(ctx context.Context) (bool, error) {
 			conn, refused := new(net.Dialer).DialContext(ctx, "unix", d.socket) // its file is there before it listens
 			if refused == nil {

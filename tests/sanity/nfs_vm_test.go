@@ -41,8 +41,8 @@ func exportOnce(t *testing.T) {
 		{"/proc/fs/nfsd/nfsv4leasetime", "10"},
 		{"/proc/fs/nfsd/nfsv4gracetime", "10"},
 		{"/proc/net/rpc/auth.unix.ip/channel", "nfsd 127.0.0.1 2147483647 nodes"},
-		// Flags: NFSEXP_INSECURE_PORT, NFSEXP_NOSUBTREECHECK and NFSEXP_FSID (include/uapi/linux/nfsd/export.h); root stays
-		// root. Then the IDs of nobody, and the filesystem's number.
+		// Flags: NFSEXP_INSECURE_PORT, NFSEXP_NOSUBTREECHECK and NFSEXP_FSID (include/uapi/linux/nfsd/export.h); root
+		// stays root. Then the IDs of nobody, and the filesystem's number.
 		{"/proc/net/rpc/nfsd.export/channel", "nodes /export 2147483647 9218 65534 65534 0"},
 		{"/proc/net/rpc/nfsd.fh/channel", `nodes 1 \x00000000 2147483647 /export`},
 		{"/proc/fs/nfsd/portlist", "tcp 2049"},
@@ -140,7 +140,8 @@ func listed(t *testing.T, node pb.ControllerClient, number int) (ids []string) {
 	var err error
 	for range most {
 		answer, err = node.ListVolumes(t.Context(), &pb.ListVolumesRequest{})
-		if err == nil && len(answer.GetEntries()) == number || err != nil && status.Code(err) != codes.DeadlineExceeded {
+		if err == nil && len(answer.GetEntries()) == number || err != nil &&
+			status.Code(err) != codes.DeadlineExceeded {
 			break
 		}
 		time.Sleep(500 * time.Millisecond)

@@ -81,7 +81,8 @@ func checkSkips(t *testing.T, filesystem string, report types.Report) {
 	}
 	slices.Sort(skipped)
 	if diff := cmp.Diff(skips(), skipped); diff != "" {
-		t.Errorf("%s: skipped specs are not those listed with their reasons in testdata/skips.txt (- listed, + skipped):\n%s",
+		t.Errorf("%s: skipped specs are not those listed with their reasons in testdata/skips.txt (- listed, "+
+			"+ skipped):\n%s",
 			filesystem, diff)
 	}
 	if ran == 0 {
@@ -95,7 +96,7 @@ func checkSkips(t *testing.T, filesystem string, report types.Report) {
 func (d *instance) checkClean(t *testing.T) {
 	t.Helper()
 	var left []string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, waitTimeout, true,
 		func(context.Context) (_ bool, err error) {
 			left, err = d.leftovers()
 			return len(left) == 0, err

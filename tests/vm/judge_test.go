@@ -20,16 +20,21 @@ func TestJudge(t *testing.T) {
 		untracked []string
 		says      string
 	}{
-		"as answered, the rest undone": {volumes: map[string]found{"pvc-0-1": sound, "pvc-0-2": {Bytes: 2, Data: true}}},
-		"as answered, the rest done":   {volumes: map[string]found{"pvc-0-1": sound, "pvc-1-1": {Bytes: 4, Data: true}}},
-		"the rest under way":           {volumes: map[string]found{"pvc-0-1": sound, "pvc-0-2": {Bytes: 2}}},
-		"lost":                         {says: "pvc-0-1 of 1 bytes is lost"},
-		"lost with a record":           {volumes: map[string]found{"pvc-0-1": {Bytes: 1}}, says: "is lost"},
-		"back":                         {volumes: map[string]found{"pvc-0-1": sound, "pvc-0-9": {}}, says: "is back"},
-		"another size":                 {volumes: map[string]found{"pvc-0-1": {Bytes: 7, Data: true}}, says: "a size of 7"},
-		"emptied":                      {volumes: map[string]found{"pvc-0-1": {Bytes: 1, Data: true}}, says: "lost its file"},
+		"as answered, the rest undone": {
+			volumes: map[string]found{"pvc-0-1": sound, "pvc-0-2": {Bytes: 2, Data: true}},
+		},
+		"as answered, the rest done": {volumes: map[string]found{"pvc-0-1": sound, "pvc-1-1": {Bytes: 4, Data: true}}},
+		"the rest under way":         {volumes: map[string]found{"pvc-0-1": sound, "pvc-0-2": {Bytes: 2}}},
+		"lost":                       {says: "pvc-0-1 of 1 bytes is lost"},
+		"lost with a record":         {volumes: map[string]found{"pvc-0-1": {Bytes: 1}}, says: "is lost"},
+		"back":                       {volumes: map[string]found{"pvc-0-1": sound, "pvc-0-9": {}}, says: "is back"},
+		"another size": {
+			volumes: map[string]found{"pvc-0-1": {Bytes: 7, Data: true}}, says: "a size of 7",
+		},
+		"emptied": {volumes: map[string]found{"pvc-0-1": {Bytes: 1, Data: true}}, says: "lost its file"},
 		"without a record": {
-			volumes: map[string]found{"pvc-0-1": sound}, untracked: []string{"pvc-0-3"}, says: "without a record: [pvc-0-3]",
+			volumes: map[string]found{"pvc-0-1": sound}, untracked: []string{"pvc-0-3"},
+			says: "without a record: [pvc-0-3]",
 		},
 	} {
 		problems := w.judge(state{Volumes: test.volumes, Untracked: test.untracked})
@@ -66,13 +71,16 @@ func TestUnsound(t *testing.T) {
 		"promised twice": {change: func(s *state) { s.Promised = 2 }, says: "2 bytes are promised"},
 		"staging":        {change: func(s *state) { s.Staging = []string{"x"} }, says: "staging: [x]"},
 		"trash":          {change: func(s *state) { s.Trash = []string{"x"} }, says: "trash: [x]", later: true},
-		"prepared":       {change: func(s *state) { s.Prepared = []string{"x"} }, says: "never placed: [x]", later: true},
-		"a limit":        {change: func(s *state) { s.Limits[8] = 1 }, says: "map[8:1]", later: true},
+		"prepared": {
+			change: func(s *state) { s.Prepared = []string{"x"} }, says: "never placed: [x]", later: true,
+		},
+		"a limit": {change: func(s *state) { s.Limits[8] = 1 }, says: "map[8:1]", later: true},
 	} {
 		s := sound()
 		test.change(&s)
 		now, later := s.unsound(), s.leftovers()
-		if wrong := test.says != "" && !contains(map[bool][]string{false: now, true: later}[test.later], test.says); wrong ||
+		if wrong := test.says != "" &&
+			!contains(map[bool][]string{false: now, true: later}[test.later], test.says); wrong ||
 			(test.says == "" || test.later) && len(now) > 0 || !test.later && len(later) > 0 {
 			t.Errorf("%s: now %q, later %q, want %q", name, now, later, test.says)
 		}

@@ -27,7 +27,8 @@ func connect(t *testing.T, c Config) (l *link, found state) {
 	looked := false
 	for line, ok := l.machine.Next(); line != "ready"; line, ok = l.machine.Next() {
 		if !ok {
-			t.Fatalf("the agent ended before its driver used the pool (does %q run a test?): %v", c.Command, l.machine.Wait())
+			t.Fatalf("the agent ended before its driver used the pool (does %q run a test?): %v", c.Command,
+				l.machine.Wait())
 		}
 		if text, is := strings.CutPrefix(line, "found "); is {
 			found, looked = parseState(t, text), true

@@ -48,9 +48,9 @@ func Start(ctx context.Context, c Config) (*Machine, error) {
 	}
 	m := &Machine{console: filepath.Join(c.Dir, "console")}
 	arguments := []string{
-		// Not KVM, also where /dev/kvm is there: inside another VM it has stopped with a failed assertion, or never booted.
-		// One thread for both processors: with one each, a kernel that patches its own code now and then dies of it (int3 at
-		// boot).
+		// Not KVM, also where /dev/kvm is there: inside another VM it has stopped with a failed assertion, or never
+		// booted. One thread for both processors: with one each, a kernel that patches its own code now and then dies
+		// of it (int3 at boot).
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "1024",
 		"-display", "none", "-monitor", "none", "-no-reboot", "-nodefaults",
 		"-serial", "file:" + m.console, "-chardev", "stdio,id=line,signal=off", "-serial", "chardev:line",

@@ -55,7 +55,10 @@ func TestNothingRunIsNoSuccess(t *testing.T) {
 		},
 		"one renamed": {[]string{"--- PASS: TestOneMore (0.10s)", "--- PASS: TestVMTwo (0.00s)", "PASS"}, patterns[:1]},
 		"one skipped": {
-			[]string{"--- PASS: TestOne (0.10s)", "--- SKIP: TestVMTwo (0.00s)", "    --- PASS: TestVMTwo/sub (0.00s)", "PASS"},
+			[]string{
+				"--- PASS: TestOne (0.10s)", "--- SKIP: TestVMTwo (0.00s)", "    --- PASS: TestVMTwo/sub (0.00s)",
+				"PASS",
+			},
 			patterns[1:],
 		},
 	} {

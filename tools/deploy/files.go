@@ -28,8 +28,9 @@ func files() []file {
 			keep: func(document string) bool { return !ofWebhook(document) },
 		},
 		{
-			name: "webhook.yaml", title: "What leads the API server to the operator. The operator makes the certificate itself.",
-			args: operator, keep: ofWebhook,
+			name:  "webhook.yaml",
+			title: "What leads the API server to the operator. The operator makes the certificate itself.",
+			args:  operator, keep: ofWebhook,
 		},
 		class("storageclass-wffc-csi.yaml", "A class of the CSI driver, for the pool of hostpathprovisioner_cr.yaml.",
 			`storagePools=[{"name":"local","path":"/var/hpvolumes"}]`,
@@ -38,23 +39,26 @@ func files() []file {
 			"A class of the CSI driver, for the pool that hostpathprovisioner_legacy_cr.yaml makes of its pathConfig.",
 			`storagePools=[{"name":"legacy","path":"/var/hpvolumes"}]`,
 			`storageClasses=[{"name":"hostpath-csi","storagePool":"legacy"}]`),
-		legacyClass("storageclass-wffc.yaml", "A class of the legacy provisioner; a volume is made where its first pod goes.",
+		legacyClass("storageclass-wffc.yaml",
+			"A class of the legacy provisioner; a volume is made where its first pod goes.",
 			`[{"name":"hostpath-provisioner"}]`),
 		legacyClass("storageclass-immediate.yaml",
-			"A class of the legacy provisioner; a claim needs the annotation kubevirt.io/provisionOnNode with the name of a "+
-				"node.",
+			"A class of the legacy provisioner; a claim needs the annotation kubevirt.io/provisionOnNode with the "+
+				"name of a node.",
 			`[{"name":"hostpath-provisioner-immediate","volumeBindingMode":"Immediate"}]`),
 		{
-			name: "shared-provisioner.yaml",
-			title: "The provisioner of storage that all nodes have mounted, under torchbox's name. Its path, /ceph, is where " +
-				"the storage\n# is mounted on the nodes: change it in the Deployment.",
-			args: setJSON(sharedValues()),
+			name: "network-filesystem-provisioner.yaml",
+			title: "The provisioner of storage that all nodes have mounted, under torchbox's name. Its path, /ceph, " +
+				"is where the storage\n# is mounted on the nodes: change it in the Deployment.",
+			args: setJSON(networkFSValues()),
 			keep: func(document string) bool {
-				return strings.Contains(document, "app.kubernetes.io/component: shared-") && kind(document) != "StorageClass"
+				return strings.Contains(document, "app.kubernetes.io/component: shared-") &&
+					kind(document) != "StorageClass"
 			},
 		},
-		class("storageclass-shared.yaml", "A class of shared-provisioner.yaml. pvDir is its path, or a directory below it.",
-			sharedValues()...),
+		class("storageclass-network-filesystem.yaml",
+			"A class of network-filesystem-provisioner.yaml. pvDir is its path, or a directory below it.",
+			networkFSValues()...),
 	}, everyNodeFiles()...)
 }
 
@@ -63,11 +67,13 @@ func everyNodeFiles() []file {
 	return []file{
 		{
 			name: "every-node-provisioner.yaml",
-			title: "The provisioner of volumes that are on every node, under kubeboost's name: the provisioner, and the " +
-				"managers on the\n# nodes. Its path, /var/kubernetes, is in the arguments of both and in the managers' volume.",
+			title: "The provisioner of volumes that are on every node, under kubeboost's name: the provisioner, and " +
+				"the managers on the\n# nodes. Its path, /var/kubernetes, is in the arguments of both and in the " +
+				"managers' volume.",
 			args: setJSON(everyNodeValues()),
 			keep: func(document string) bool {
-				return strings.Contains(document, "app.kubernetes.io/component: every-node") && kind(document) != "StorageClass"
+				return strings.Contains(document, "app.kubernetes.io/component: every-node") &&
+					kind(document) != "StorageClass"
 			},
 		},
 		class("storageclass-every-node.yaml", "A class of every-node-provisioner.yaml, as kubeboost has it.",
@@ -80,8 +86,8 @@ func everyNodeValues() []string {
 	return []string{"storageClasses=[]", "legacyProvisioner.everyNode.enabled=true"}
 }
 
-// sharedValues are one instance, as torchbox prints it, and no class but its own.
-func sharedValues() []string {
+// networkFSValues are one instance, as torchbox prints it, and no class but its own.
+func networkFSValues() []string {
 	return []string{
 		"storageClasses=[]", "legacyProvisioner.shared.enabled=true",
 		`legacyProvisioner.shared.instances=[{"name":"torchbox.com/hostpath","path":"/ceph",` +

@@ -104,7 +104,8 @@ const kubeVersion = "v1.37.1"
 // template renders the chart as for a release of the fixed name.
 func template(ctx context.Context, helm, chart string, args []string) (string, error) {
 	args = append(
-		[]string{"template", release, chart, "--namespace", namespace, "--kube-version", kubeVersion, "--no-hooks"}, args...,
+		[]string{"template", release, chart, "--namespace", namespace, "--kube-version", kubeVersion, "--no-hooks"},
+		args...,
 	)
 	command := exec.CommandContext(ctx, helm, args...)
 	var stderr bytes.Buffer

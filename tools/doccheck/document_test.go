@@ -13,17 +13,23 @@ func TestRun(t *testing.T) {
 		name, doc string
 		want      string // part of the error; empty: none
 	}{
-		{"links and targets that exist", "# A b\n[x](other.md#two-words) [y](#a-b) [z](https://example.org/gone)\nType " +
-			"`make up`.\n", ""},
+		{"links and targets that exist", "# A b\n[x](other.md#two-words) [y](#a-b) [z](https://example.org/gone)\n" +
+			"Type `make up`.\n", ""},
 		{"code blocks hold no links", "```\nx[i](y)\n```\n", ""},
 		{"missing file", "[x](gone.md)\n", "links to gone.md, but there is no docs/reference/gone.md"},
 		{"missing heading", "[x](other.md#three)\n", "other.md has no such heading"},
 		{"missing target in text", "Type `make upp` now.\n", "`make upp`, which is no target"},
 		{"missing target in a block", "```sh\nmake dwon\n```\n", "`make dwon`, which is no target"},
-		{"a value, one below an object, all of a section", "`driver.name`, `driver.labels.mine=x`, `driver.image`\n", ""},
+		{
+			"a value, one below an object, all of a section", "`driver.name`, `driver.labels.mine=x`, `driver.image`\n",
+			"",
+		},
 		{"a file is no value", "`driver.yaml` and `pods.json`\n", ""},
 		{"no such value", "Set `driver.nmae`.\n", "`driver.nmae`, which is no value of the chart"},
-		{"no such value in a block", "```sh\nhelm install hpp --set driver.nmae=x\n```\n", "`driver.nmae`, which is no"},
+		{
+			"no such value in a block", "```sh\nhelm install hpp --set driver.nmae=x\n```\n",
+			"`driver.nmae`, which is no",
+		},
 		{"metrics", "`hpp_up{node}`, `hpp_rule` and all of `hpp_`\n", ""},
 		{"no such metric", "`hpp_down == 0`\n", "the metric `hpp_down`, which is in neither"},
 		{"flags and reasons", "| `--mode` | x |\n| `PoolGone`, `--mode` | `--other` |\n", ""},
@@ -40,7 +46,8 @@ func TestRun(t *testing.T) {
 			write(t, dir, "CHANGELOG.md", "`driver.gone` and `hpp_gone`\n")
 			write(t, dir, "src/main.go", "Flag(\"mode\"); Gauge(\"hpp_up\"); Event(\"PoolGone\")\n")
 			write(t, dir, "charts/hostpath-provisioner/templates/rules.tpl", "record: hpp_rule\n")
-			write(t, dir, chartReadme, "| `driver.name` | text |\n| `driver.image.tag` | |\n| `driver.labels` | object |\n")
+			write(t, dir, chartReadme,
+				"| `driver.name` | text |\n| `driver.image.tag` | |\n| `driver.labels` | object |\n")
 			err := run(dir)
 			if tt.want == "" && err != nil {
 				t.Fatalf("run: %v, want no problem", err)

@@ -104,7 +104,8 @@ func (c code) check(from string, n names) []string {
 	}
 	for _, metric := range n.metrics {
 		if !strings.Contains(c.source, metric) {
-			problems = append(problems, fmt.Sprintf("names the metric `%s`, which is in neither src nor the chart", metric))
+			problems = append(problems,
+				fmt.Sprintf("names the metric `%s`, which is in neither src nor the chart", metric))
 		}
 	}
 	if strings.HasPrefix(from, "docs/reference/") {

@@ -17,8 +17,12 @@ func goTools() map[string]goTool {
 			versionVar: "main.version",
 		},
 		// Helm and ct answer `version` from these variables, and ct parses Helm's answer.
-		"helm3": {module: "helm3", pkg: "helm.sh/helm/v3/cmd/helm", versionVar: "helm.sh/helm/v3/internal/version.version"},
-		"helm4": {module: "helm4", pkg: "helm.sh/helm/v4/cmd/helm", versionVar: "helm.sh/helm/v4/internal/version.version"},
+		"helm3": {
+			module: "helm3", pkg: "helm.sh/helm/v3/cmd/helm", versionVar: "helm.sh/helm/v3/internal/version.version",
+		},
+		"helm4": {
+			module: "helm4", pkg: "helm.sh/helm/v4/cmd/helm", versionVar: "helm.sh/helm/v4/internal/version.version",
+		},
 		"ct": {
 			module:     "ct",
 			pkg:        "github.com/helm/chart-testing/v3/ct",
@@ -29,7 +33,8 @@ func goTools() map[string]goTool {
 			module: "helm-docs", pkg: "github.com/norwoodj/helm-docs/cmd/helm-docs", versionVar: "main.version",
 		},
 		"actionlint": {
-			module: ".", pkg: "github.com/rhysd/actionlint/cmd/actionlint", versionVar: "github.com/rhysd/actionlint.version",
+			module: ".", pkg: "github.com/rhysd/actionlint/cmd/actionlint",
+			versionVar: "github.com/rhysd/actionlint.version",
 		},
 		"benchstat": {module: ".", pkg: "golang.org/x/perf/cmd/benchstat"},
 		"gotestsum": {module: ".", pkg: "gotest.tools/gotestsum"},

@@ -163,7 +163,7 @@ controller: {{ include "hostpath-provisioner.controller.serviceAccountName" . | 
 operator: {{ include "hostpath-provisioner.operator.serviceAccountName" . | quote }}
 {{- end }}
 legacyProvisioner: {{ include "hostpath-provisioner.legacy.serviceAccountName" . | quote }}
-legacyProvisioner.shared: {{ include "hostpath-provisioner.shared.serviceAccountName" . | quote }}
+legacyProvisioner.shared: {{ include "hostpath-provisioner.networkFilesystem.serviceAccountName" . | quote }}
 legacyProvisioner.everyNode: {{ include "hostpath-provisioner.everyNode.serviceAccountName" . | quote }}
 legacyProvisioner.everyNode.manager: {{ include "hostpath-provisioner.everyNode.managerAccountName" . | quote }}
 {{- end -}}

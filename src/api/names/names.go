@@ -29,13 +29,13 @@ const (
 	ProvisionOnNode = "kubevirt.io/provisionOnNode"
 	// LegacyIdentity is the annotation by which the legacy provisioner knows its own PersistentVolumes.
 	LegacyIdentity = "hostPathProvisionerIdentity"
-	// SharedProvisioner is the default name of torchbox's provisioner of hostPath PersistentVolumes on storage that all
-	// nodes have mounted, and its default identity, whatever its name.
-	SharedProvisioner = "torchbox.com/hostpath"
-	// SharedIdentity is the annotation on its PersistentVolumes with the identity of the instance that made them.
-	SharedIdentity = "torchbox.com/hostpath-provisioner-id"
-	// SharedDirectory is our annotation on them with the class's pvDir: the class may be gone when they are deleted.
-	SharedDirectory = "torchbox.com/hostpath-provisioner-pv-dir"
+	// NetworkFSProvisioner is the default name of torchbox's provisioner of hostPath PersistentVolumes on storage that
+	// all nodes have mounted, and its default identity, whatever its name.
+	NetworkFSProvisioner = "torchbox.com/hostpath"
+	// NetworkFSIdentity is the annotation on its PersistentVolumes with the identity of the instance that made them.
+	NetworkFSIdentity = "torchbox.com/hostpath-provisioner-id"
+	// NetworkFSDirectory is our annotation on them with the class's pvDir: the class may be gone when they are deleted.
+	NetworkFSDirectory = "torchbox.com/hostpath-provisioner-pv-dir"
 	// ProvisionedBy is Kubernetes' annotation on a PersistentVolume with the name of the provisioner that made it.
 	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
 
@@ -98,8 +98,9 @@ func ReleaseVolume(driver string) string { return driver + "/release-volume" }
 
 // Reasons of the conditions on the driver's pods.
 const (
-	PoolPresent     = "PoolPresent"
-	PoolDegraded    = "PoolDegraded" // its volumes are served, and none can be made, or nothing keeps them to their sizes
+	PoolPresent = "PoolPresent"
+	// PoolDegraded: its volumes are served, and none can be made, or nothing keeps them to their sizes.
+	PoolDegraded    = "PoolDegraded"
 	PoolAbsent      = "PoolAbsent"
 	PoolNotSelected = "PoolNotSelected"
 )

@@ -100,8 +100,8 @@ type StoragePool struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="the path has to be absolute: begin with /"
 	Path string `json:"path"`
-	// The filesystem comes from a claim of this shape, which the operator makes: one for each node, or with ReadWriteMany
-	// one for all nodes.
+	// The filesystem comes from a claim of this shape, which the operator makes: one for each node, or with
+	// ReadWriteMany one for all nodes.
 	//
 	// +optional
 	PVCTemplate *corev1.PersistentVolumeClaimSpec `json:"pvcTemplate,omitempty"`
@@ -115,8 +115,8 @@ type StoragePool struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	OverlayClassName string `json:"overlayClassName,omitempty"`
-	// node: each node has its own volumes. shared: one network filesystem everywhere. Default node, or with a pvcTemplate
-	// of ReadWriteMany shared.
+	// node: each node has its own volumes. shared: one network filesystem everywhere. Default node, or with a
+	// pvcTemplate of ReadWriteMany shared.
 	//
 	// +kubebuilder:validation:Enum=node;shared
 	// +optional
@@ -153,8 +153,8 @@ type StoragePool struct {
 	//
 	// +optional
 	Inline bool `json:"inline,omitempty"`
-	// Let claims ask for ReadWriteMany and ReadOnlyMany while the nodeSelector selects one node only, as on a cluster of
-	// a single node. Not with scope shared, which allows them on all nodes.
+	// Let claims ask for ReadWriteMany and ReadOnlyMany while the nodeSelector selects one node only, as on a cluster
+	// of a single node. Not with scope shared, which allows them on all nodes.
 	//
 	// +optional
 	SharedAccess bool `json:"sharedAccess,omitempty"`

@@ -200,7 +200,8 @@ func (w *world) answers(t *testing.T) {
 	harness.Eventually(t, "the webhook answers", func(ctx context.Context) error {
 		err := w.Client.Create(ctx, wrong.DeepCopy(), client.DryRunAll)
 		if err == nil ||
-			!strings.Contains(err.Error(), `admission webhook "validate.hostpathprovisioner.kubevirt.io" denied the request: `) {
+			!strings.Contains(err.Error(),
+				`admission webhook "validate.hostpathprovisioner.kubevirt.io" denied the request: `) {
 			return fmt.Errorf("create says %w", err)
 		}
 		return nil

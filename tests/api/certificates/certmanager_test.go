@@ -45,7 +45,8 @@ func settled(t *testing.T, w *world) {
 	harness.Until(t, w.Server, "cert-manager is done", object("Certificate", secret().Name, nil),
 		func(u *unstructured.Unstructured) error {
 			conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
-			if _, busy, _ := unstructured.NestedString(u.Object, "status", "nextPrivateKeySecretName"); busy || err != nil ||
+			if _, busy, _ := unstructured.NestedString(u.Object, "status", "nextPrivateKeySecretName"); busy ||
+				err != nil ||
 				len(conditions) != 1 {
 				return fmt.Errorf("status %v (%w)", u.Object["status"], err)
 			}
@@ -78,7 +79,9 @@ func certManagerIssuer(t *testing.T, w *world) {
 }
 
 func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cert-manager.io/v1", "kind": kind, "spec": spec}}
+	o := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "cert-manager.io/v1", "kind": kind, "spec": spec},
+	}
 	o.SetNamespace(harness.Namespace)
 	o.SetName(name)
 	return o
@@ -109,7 +112,8 @@ func (w *world) startCertManager(t *testing.T) {
 func certManagerKinds(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(
-		filepath.Join(helmcli.Download(t, "github.com/cert-manager/cert-manager@v1.11.5"), "deploy", "crds", "crd-*.yaml"),
+		filepath.Join(helmcli.Download(t, "github.com/cert-manager/cert-manager@v1.11.5"), "deploy", "crds",
+			"crd-*.yaml"),
 	)
 	if err != nil || len(files) < 6 {
 		t.Fatalf("cert-manager's definitions: %v (%v)", files, err)

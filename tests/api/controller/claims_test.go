@@ -148,7 +148,8 @@ func (w *world) event(t *testing.T, object, reason, message string) {
 		var list corev1.EventList
 		err := w.Client.List(ctx, &list)
 		for _, event := range list.Items {
-			if event.InvolvedObject.Name == object && event.Reason == reason && strings.Contains(event.Message, message) {
+			if event.InvolvedObject.Name == object && event.Reason == reason &&
+				strings.Contains(event.Message, message) {
 				return nil
 			}
 		}

@@ -34,7 +34,8 @@ func connect(t *testing.T, w *world) {
 	meta.Name = caConfigMap
 	authorities := harness.Get(t, w.Server, &corev1.ConfigMap{ObjectMeta: meta})
 	if string(secret.Data["ca.crt"]) != authorities.Data["ca.crt"] || authorities.Data["ca.crt"] == "" {
-		t.Errorf("the nodes are to trust\n%s\nand the Secret has\n%s", authorities.Data["ca.crt"], secret.Data["ca.crt"])
+		t.Errorf("the nodes are to trust\n%s\nand the Secret has\n%s", authorities.Data["ca.crt"],
+			secret.Data["ca.crt"])
 	}
 	for _, object := range []client.Object{secret, authorities} {
 		if object.GetLabels()["app.kubernetes.io/managed-by"] != "Helm" ||
@@ -114,10 +115,11 @@ func tokens(t *testing.T, w *world) {
 
 // misled: what a driver says that cannot reach the controller. It serves its kubelet all the same.
 func misled(t *testing.T, w *world) {
+	nobody := net.JoinHostPort(host, strconv.Itoa(harness.FreePort(t)))
 	for option, sentence := range map[string]string{
-		"--controller=nowhere.invalid:7443":                                         "cannot find the controller's Service",
-		"--controller=" + net.JoinHostPort(host, strconv.Itoa(harness.FreePort(t))): "connection refused",
-		"--controller-ca=another":                                                   `configmaps \"another\" is forbidden`,
+		"--controller=nowhere.invalid:7443": "cannot find the controller's Service",
+		"--controller=" + nobody:            "connection refused",
+		"--controller-ca=another":           `configmaps \"another\" is forbidden`,
 	} {
 		p := w.node(t, "node-5", w.token(t, "node-5"), option)
 		p.says(t, sentence)

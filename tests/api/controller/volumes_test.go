@@ -88,7 +88,8 @@ func growth(t *testing.T, w *world) {
 		answer, err := w.controller.ControllerExpandVolume(t.Context(), &pb.ControllerExpandVolumeRequest{
 			VolumeId: test.id, CapacityRange: &pb.CapacityRange{RequiredBytes: test.bytes},
 		})
-		if status.Code(err) != test.code || answer.GetCapacityBytes() != test.want || answer.GetNodeExpansionRequired() {
+		if status.Code(err) != test.code || answer.GetCapacityBytes() != test.want ||
+			answer.GetNodeExpansionRequired() {
 			t.Errorf("%s to %d bytes: %v, %v; want %s and %d", test.id, test.bytes, answer, err, test.code, test.want)
 		}
 	}
@@ -184,12 +185,12 @@ func frozen(t *testing.T, w *world) {
 	thaw := w.nodes[node].Freeze(t)
 	ended := make(chan error, waiting)
 	for i, q := range requests {
-		patience, want := time.Minute, codes.Unavailable
+		timeout, want := time.Minute, codes.Unavailable
 		if i%2 == 0 {
-			patience, want = time.Second, codes.DeadlineExceeded
+			timeout, want = time.Second, codes.DeadlineExceeded
 		}
 		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			_, err := w.controller.CreateVolume(ctx, q)
 			if status.Code(err) == want {

@@ -240,7 +240,8 @@ func (w *world) run(t *testing.T, pod corev1.PodSpec, dir string, options ...str
 	p.Process = w.Run(t, "unshare", nil, slices.Concat([]string{
 		"--mount", "--propagation=slave", "sh", "-ec", `mount --bind "$0" /etc/hosts; exec "$@"`, w.hosts, w.binary,
 	}, pod.Containers[0].Args, []string{
-		"--pod-namespace=" + harness.Namespace, "--endpoint=unix://" + p.socket(), "--config=" + filepath.Join(dir, "config"),
+		"--pod-namespace=" + harness.Namespace, "--endpoint=unix://" + p.socket(),
+		"--config=" + filepath.Join(dir, "config"),
 		"--state-dir=" + filepath.Join(dir, "state"), "--http-address=" + p.http,
 	}, options)...)
 	conn, err := grpc.NewClient("unix://"+p.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -40,7 +40,8 @@ func refusals(t *testing.T, s *harness.Server) {
 		},
 		"pull policy": {
 			func(s *spec) { s.ImagePullPolicy = "Sometimes" },
-			`[spec.imagePullPolicy: Unsupported value: "Sometimes": supported values: "", "Always", "IfNotPresent", "Never"` +
+			`[spec.imagePullPolicy: Unsupported value: "Sometimes": supported values: "", "Always", ` +
+				`"IfNotPresent", "Never"` +
 				unchecked,
 		},
 		"relative path": {
@@ -49,8 +50,8 @@ func refusals(t *testing.T, s *harness.Server) {
 		},
 		"no path": {
 			pool(func(p *v1beta1.StoragePool) { p.Path = "" }),
-			`[spec.storagePools[0].path: Invalid value: "": spec.storagePools[0].path in body should be at least 1 chars ` +
-				`long, spec.storagePools[0].path: Invalid value: "": the path has to be absolute: begin with /]`,
+			`[spec.storagePools[0].path: Invalid value: "": spec.storagePools[0].path in body should be at least 1 ` +
+				`chars long, spec.storagePools[0].path: Invalid value: "": the path has to be absolute: begin with /]`,
 		},
 		"long path": {
 			pool(func(p *v1beta1.StoragePool) { p.Path = "/" + strings.Repeat("a", 255) }),
@@ -71,17 +72,18 @@ func refusals(t *testing.T, s *harness.Server) {
 		},
 		"quota": {
 			pool(func(p *v1beta1.StoragePool) { p.Quota = "maybe" }),
-			`[spec.storagePools[0].quota: Unsupported value: "maybe": supported values: "auto", "required", "none"` + unchecked,
+			`[spec.storagePools[0].quota: Unsupported value: "maybe": supported values: "auto", "required", "none"` +
+				unchecked,
 		},
 		"overcommit": {
 			pool(func(p *v1beta1.StoragePool) { p.Overcommit = new(1001.0) }),
-			`spec.storagePools[0].overcommit: Invalid value: 1001: spec.storagePools[0].overcommit in body should be less ` +
-				`than or equal to 1000`,
+			`spec.storagePools[0].overcommit: Invalid value: 1001: spec.storagePools[0].overcommit in body should be ` +
+				`less than or equal to 1000`,
 		},
 		"volumes": {
 			pool(func(p *v1beta1.StoragePool) { p.MaxVolumes = -1 }),
-			`spec.storagePools[0].maxVolumes: Invalid value: -1: spec.storagePools[0].maxVolumes in body should be greater ` +
-				`than or equal to 0`,
+			`spec.storagePools[0].maxVolumes: Invalid value: -1: spec.storagePools[0].maxVolumes in body should be ` +
+				`greater than or equal to 0`,
 		},
 		"same name twice": {
 			func(s *spec) { s.StoragePools = append(s.StoragePools, v1beta1.StoragePool{Name: "local", Path: "/b"}) },
@@ -96,21 +98,23 @@ func refusals(t *testing.T, s *harness.Server) {
 			resource := valid()
 			test.change(&resource.Spec)
 			refused(
-				t, s, resource, `HostPathProvisioner.hostpathprovisioner.kubevirt.io "hostpath-provisioner" is invalid: `+test.want,
+				t, s, resource,
+				`HostPathProvisioner.hostpathprovisioner.kubevirt.io "hostpath-provisioner" is invalid: `+test.want,
 			)
 		})
 	}
 	t.Run("misspelt field", func(t *testing.T) {
 		resource := helmcli.Raw(t, strings.ReplaceAll(harness.Seed(t, "pool-cr.yaml"), "workload", "workloads"))[0]
 		refused(t, s, resource,
-			`HostPathProvisioner in version "v1beta1" cannot be handled as a HostPathProvisioner: strict decoding error: `+
-				`unknown field "spec.workloads"`)
+			`HostPathProvisioner in version "v1beta1" cannot be handled as a HostPathProvisioner: strict decoding `+
+				`error: unknown field "spec.workloads"`)
 	})
 	// What other schemas would refuse and this one must not: it is what pods know, verbatim.
 	t.Run("workload is verbatim", func(t *testing.T) {
 		resource := valid()
 		resource.Spec.Workload.Tolerations = []corev1.Toleration{{
-			Key: "a", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(5)), Effect: corev1.TaintEffectNoExecute,
+			Key: "a", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(5)),
+			Effect: corev1.TaintEffectNoExecute,
 		}}
 		if err := s.Client.Create(t.Context(), resource, client.DryRunAll); err != nil {
 			t.Error(err)

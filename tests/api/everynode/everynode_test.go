@@ -52,8 +52,8 @@ type world struct {
 func TestEveryNode(t *testing.T) {
 	s := harness.Start(t)
 	w := &world{
-		Server: s, t: t, nodes: s.StartNodes(t), base: filepath.Join(t.TempDir(), "kubernetes"), disks: map[string]string{},
-		managers: map[string]*harness.Process{}, health: map[string]string{},
+		Server: s, t: t, nodes: s.StartNodes(t), base: filepath.Join(t.TempDir(), "kubernetes"),
+		disks: map[string]string{}, managers: map[string]*harness.Process{}, health: map[string]string{},
 	}
 	if err := os.Mkdir(w.base, 0o755); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestEveryNode(t *testing.T) {
 	if err != nil {
 		t.Fatalf("helm install: %v\n%s", err, out)
 	}
-	w.manager = s.Build(t, "./src/provisioner")
+	w.manager = s.Build(t, "./src/legacyprovisioner")
 	w.startProvisioner(t)
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
 		w.join(t, node)

@@ -138,7 +138,8 @@ func strangers(t *testing.T, w *world) {
 			"the token is that of " + account + managerName + ", not of " + account + provisionerName,
 		},
 		"of no pod": {
-			w.Token(t, provisionerName, names.EveryNodeManager, nil), http.StatusForbidden, "the token was made for no pod",
+			w.Token(t, provisionerName, names.EveryNodeManager, nil), http.StatusForbidden,
+			"the token was made for no pod",
 		},
 	} {
 		fields := url.Values{"path": {pv.Spec.HostPath.Path}, "volume": {pv.Name}}
@@ -405,7 +406,8 @@ func neverReused(t *testing.T, w *world) {
 	if got := w.bound(t, again); got.Name == pv.Name {
 		t.Error("the next claim has got the volume")
 	}
-	if now := harness.Get(t, w.Server, pv); now.Status.Phase != corev1.VolumeReleased || now.Spec.ClaimRef.UID != c.UID {
+	if now := harness.Get(t, w.Server, pv); now.Status.Phase != corev1.VolumeReleased ||
+		now.Spec.ClaimRef.UID != c.UID {
 		t.Errorf("it is %s, claim %+v", now.Status.Phase, now.Spec.ClaimRef)
 	}
 	w.removed(t, pv)

@@ -190,8 +190,8 @@ func (n *Nodes) complete(ctx context.Context) error {
 		}
 		replicas := *deployment.Spec.Replicas
 		wanted := appsv1.DeploymentStatus{
-			ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas,
-			AvailableReplicas: replicas,
+			ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas,
+			ReadyReplicas: replicas, AvailableReplicas: replicas,
 		}
 		if deployment.DeletionTimestamp != nil || reflect.DeepEqual(deployment.Status, wanted) {
 			continue
@@ -240,7 +240,8 @@ func (n *Nodes) step(ctx context.Context, pod *corev1.Pod) error {
 		return n.s.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 	}
 	wanted := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
-		{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
 	}}
 	if pod.Labels["app.kubernetes.io/component"] == driverComponent {
 		wanted.Conditions = append(wanted.Conditions, pools...)
@@ -257,11 +258,14 @@ func (n *Nodes) step(ctx context.Context, pod *corev1.Pod) error {
 
 // placedOn is the node that the DaemonSet controller means a pod for.
 func placedOn(pod *corev1.Pod) string {
-	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil ||
-		pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return ""
 	}
-	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return ""
+	}
+	for _, term := range required.NodeSelectorTerms {
 		for _, field := range term.MatchFields {
 			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
 				return field.Values[0]

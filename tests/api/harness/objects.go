@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// patience is for what takes a second or two; nothing is said about speed by it.
-	patience = 3 * time.Minute
-	interval = 100 * time.Millisecond
+	// waitTimeout is for what takes a second or two; nothing is said about speed by it.
+	waitTimeout = 3 * time.Minute
+	interval    = 100 * time.Millisecond
 )
 
-// Eventually tries until there is no error, and fails the test with the last one when patience is over.
+// Eventually tries until there is no error, and fails the test with the last one when waitTimeout is over.
 func Eventually(t *testing.T, what string, try func(ctx context.Context) error) {
 	t.Helper()
 	EventuallyWith(t.Context(), t, what, try)
@@ -27,16 +27,16 @@ func Eventually(t *testing.T, what string, try func(ctx context.Context) error) 
 func EventuallyWith(ctx context.Context, t *testing.T, what string, try func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, interval, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, interval, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		err := try(ctx)
-		// A try that was cut short by the end of the patience says less than the one before.
+		// A try that was cut short by the end of waitTimeout says less than the one before.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
 		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("%s: not within %s (%v): %v", what, patience, err, last)
+		t.Fatalf("%s: not within %s (%v): %v", what, waitTimeout, err, last)
 	}
 }
 
@@ -107,7 +107,8 @@ func (s *Server) Gone(t *testing.T, object client.Object) {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("it is there, deleted at %v, finalizers %v", object.GetDeletionTimestamp(), object.GetFinalizers())
+		return fmt.Errorf("it is there, deleted at %v, finalizers %v", object.GetDeletionTimestamp(),
+			object.GetFinalizers())
 	})
 }
 

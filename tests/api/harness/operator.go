@@ -193,7 +193,8 @@ func (s *Server) endpoints(t *testing.T, ports map[string]int) {
 	t.Helper()
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: Namespace, Name: OperatorName, Labels: map[string]string{discoveryv1.LabelServiceName: OperatorName},
+			Namespace: Namespace, Name: OperatorName,
+			Labels: map[string]string{discoveryv1.LabelServiceName: OperatorName},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{s.Host}}},

@@ -69,7 +69,8 @@ func Start(t *testing.T, flags ...string) *Server {
 	config.QPS, config.Burst = 200, 400
 	config.WarningHandler = rest.NoWarnings{}
 	s := &Server{
-		Config: config, Host: hostAddress(t), dir: t.TempDir(), crd: envtest.CRDInstallOptions{Scheme: environment.Scheme},
+		Config: config, Host: hostAddress(t), dir: t.TempDir(),
+		crd: envtest.CRDInstallOptions{Scheme: environment.Scheme},
 	}
 	var err error
 	if s.Client, err = client.New(config, client.Options{Scheme: environment.Scheme}); err != nil {
@@ -107,7 +108,8 @@ func OwnKinds(t *testing.T) string {
 func scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	all := helmcli.Scheme(t)
-	if err := errors.Join(v1beta1.AddToScheme(all), configv1.Install(all), apiextensionsv1.AddToScheme(all)); err != nil {
+	if err := errors.Join(v1beta1.AddToScheme(all), configv1.Install(all),
+		apiextensionsv1.AddToScheme(all)); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -125,8 +127,9 @@ func hostAddress(t *testing.T) string {
 			return prefix.IP.String()
 		}
 	}
-	t.Fatalf("this machine has only %v: an EndpointSlice, through which the API server finds the webhook, needs an IPv4 "+
-		"address that is no loopback one; `ip link add hpp type dummy && ip addr add 192.0.2.1/32 dev hpp` gives it one",
+	t.Fatalf("this machine has only %v: an EndpointSlice, through which the API server finds the webhook, needs an "+
+		"IPv4 address that is no loopback one; `ip link add hpp type dummy && ip addr add 192.0.2.1/32 dev "+
+		"hpp` gives it one",
 		addresses)
 	return ""
 }

@@ -70,7 +70,7 @@ func TestLegacyProvisioner(t *testing.T) {
 // startProvisioners runs the binary once for each node, as the DaemonSet's pods would.
 func (w *world) startProvisioners(t *testing.T) {
 	t.Helper()
-	binary := w.Build(t, "./src/provisioner")
+	binary := w.Build(t, "./src/legacyprovisioner")
 	set := harness.Get(t, w.Server, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: harness.Namespace, Name: harness.Release + "-hostpath-provisioner-legacy",
 	}})
@@ -81,8 +81,9 @@ func (w *world) startProvisioners(t *testing.T) {
 			environment = append(environment, variable.Name+"="+variable.Value)
 		}
 		environment = append(environment, "NODE_NAME="+node)
-		w.Run(t, binary, environment, append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+w.kubeconfigOn(t, node),
-			"--http-address=127.0.0.1:"+strconv.Itoa(harness.FreePort(t)))...)
+		w.Run(t, binary, environment,
+			append(slices.Clone(pod.Containers[0].Args), "--kubeconfig="+w.kubeconfigOn(t, node),
+				"--http-address=127.0.0.1:"+strconv.Itoa(harness.FreePort(t)))...)
 	}
 }
 
@@ -181,17 +182,18 @@ func withoutConsumer(t *testing.T, w *world) {
 func conflict(t *testing.T, w *world) {
 	claim := w.claim(t, waits, names.ProvisionOnNode, "node-1", selectedNode, "node-2")
 	volume := w.bound(t, claim, "node-1")
-	w.event(t, claim, "NodeConflict", "the scheduler chose node node-2, but annotation kubevirt.io/provisionOnNode says "+
-		"node-1 and wins: the volume is made on node-1; a pod that has other volumes on node-2 cannot be scheduled, so "+
-		"give all claims of a pod the annotation with the same node, or none")
+	w.event(t, claim, "NodeConflict", "the scheduler chose node node-2, but annotation kubevirt.io/provisionOnNode "+
+		"says node-1 and wins: the volume is made on node-1; a pod that has other volumes on node-2 cannot be "+
+		"scheduled, so give all claims of a pod the annotation with the same node, or none")
 	w.deleted(t, claim, volume)
 }
 
 func unknownNode(t *testing.T, w *world) {
 	claim := w.claim(t, immediate, names.ProvisionOnNode, "node-9")
 	w.event(t, claim, "NodeNotFound",
-		`annotation kubevirt.io/provisionOnNode: there is no node "node-9"; the nodes are node-1, node-2; correct it with `+
-			"`kubectl annotate --overwrite pvc --namespace=default "+claim.Name+" kubevirt.io/provisionOnNode=NODE`")
+		`annotation kubevirt.io/provisionOnNode: there is no node "node-9"; the nodes are node-1, node-2; correct it `+
+			"with `kubectl annotate --overwrite pvc --namespace=default "+claim.Name+
+			" kubevirt.io/provisionOnNode=NODE`")
 	// As the event says.
 	harness.Change(
 		t, w.Server, claim, func(c *corev1.PersistentVolumeClaim) { c.Annotations[names.ProvisionOnNode] = "node-2" },
@@ -201,8 +203,8 @@ func unknownNode(t *testing.T, w *world) {
 
 func unannotated(t *testing.T, w *world) {
 	claim := w.claim(t, immediate)
-	w.event(t, claim, "WaitingForAnnotation", "StorageClass immediate binds immediately, so nothing chooses a node for "+
-		"this volume: name one with `kubectl annotate pvc --namespace=default "+claim.Name+
+	w.event(t, claim, "WaitingForAnnotation", "StorageClass immediate binds immediately, so nothing chooses a node "+
+		"for this volume: name one with `kubectl annotate pvc --namespace=default "+claim.Name+
 		" kubevirt.io/provisionOnNode=NODE`, or use a class with volumeBindingMode WaitForFirstConsumer")
 	harness.Change(t, w.Server, claim, func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations = map[string]string{names.ProvisionOnNode: "node-1"}

@@ -120,7 +120,8 @@ func tokens(t *testing.T, w *world) {
 	})), "the PersistentVolume is not the legacy provisioner's, annotation pv.kubernetes.io/provisioned-by says")
 	const victim = "pvc-145c785e-ab83-11e7-9432-4201ac1fd019"
 	for _, path := range []string{
-		"/", "/etc", w.dir, w.dir + "/csi", w.dir + "/csi/" + victim, w.dir + "2/pvc-00000000-1111-2222-3333-444455556666",
+		"/", "/etc", w.dir, w.dir + "/csi", w.dir + "/csi/" + victim,
+		w.dir + "2/pvc-00000000-1111-2222-3333-444455556666",
 		w.dir + "/" + victim, w.dir + "/xpvc-00000000-1111-2222-3333-444455556666",
 	} {
 		denied(t, path, first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
@@ -128,7 +129,8 @@ func tokens(t *testing.T, w *world) {
 		})), noPath)
 	}
 	denied(t, "the end of another's name", first.Create(t.Context(), w.forged("node-1",
-		func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.HostPath.Path = "4201ac1fd019", w.dir+"/"+victim })), noPath)
+		func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.HostPath.Path = "4201ac1fd019", w.dir+"/"+victim })),
+		noPath)
 	denied(t, "a server", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
 			NFS: &corev1.NFSVolumeSource{Server: "evil.example.com", Path: "/"},

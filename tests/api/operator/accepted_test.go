@@ -95,7 +95,8 @@ func accepted(t *testing.T, w *world) {
 	volume := w.volume(t, "local")
 	refused(t, w.Client.Delete(t.Context(), mine), denied+`the HostPathProvisioner "mine" still has 1 volume: `+
 		`default/data (`+volume.Name+`); delete their claims first, or set the annotation `+
-		`hostpathprovisioner.kubevirt.io/delete-with-volumes to "true" on it to delete it and leave the data on the nodes`)
+		`hostpathprovisioner.kubevirt.io/delete-with-volumes to "true" on it to delete it and leave the `+
+		`data on the nodes`)
 	w.release(t, volume, volume.Spec.PersistentVolumeReclaimPolicy)
 	w.Delete(t, volume)
 }

@@ -58,7 +58,9 @@ func placement(t *testing.T, w *world) {
 		for _, name := range []string{driverName, legacyName} {
 			harness.Until(t, w.Server, what+" of "+name, daemonSet(name), func(set *appsv1.DaemonSet) error {
 				pod := set.Spec.Template.Spec
-				got := v1beta1.Workload{NodeSelector: pod.NodeSelector, Affinity: pod.Affinity, Tolerations: pod.Tolerations}
+				got := v1beta1.Workload{
+					NodeSelector: pod.NodeSelector, Affinity: pod.Affinity, Tolerations: pod.Tolerations,
+				}
 				if !reflect.DeepEqual(got, want(name)) {
 					return fmt.Errorf("it is %+v, want %+v", got, want(name))
 				}
@@ -73,7 +75,8 @@ func placement(t *testing.T, w *world) {
 	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.Workload = v1beta1.Workload{} })
 	placed("former placement", func(name string) v1beta1.Workload {
 		return v1beta1.Workload{
-			NodeSelector: before[name].NodeSelector, Affinity: before[name].Affinity, Tolerations: before[name].Tolerations,
+			NodeSelector: before[name].NodeSelector, Affinity: before[name].Affinity,
+			Tolerations: before[name].Tolerations,
 		}
 	})
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
@@ -142,9 +145,10 @@ func foreignObjects(t *testing.T, w *world) {
 	w.Create(t, withPools("local", "/var/hpvolumes"))
 	w.condition(t, v1beta1.Degraded, metav1.ConditionTrue,
 		"ServiceAccount storage/"+driverName+
-			": it exists and is not the operator's (it is managed by Helm): delete it, or give one of the two another name",
-		"ClusterRole "+driverRole+": it exists and is not the operator's (it is managed by nobody that it names): delete "+
-			"it, or give one of the two another name")
+			": it exists and is not the operator's (it is managed by Helm): delete it, or give one of the "+
+			"two another name",
+		"ClusterRole "+driverRole+": it exists and is not the operator's (it is managed by nobody that it names): "+
+			"delete it, or give one of the two another name")
 	// All else is there.
 	harness.Get(t, w.Server, daemonSet(driverName))
 	if got := harness.Get(t, w.Server, role); len(got.Rules) != 1 || len(got.OwnerReferences) != 0 {
@@ -278,6 +282,7 @@ func baseChange(t *testing.T, w *world) {
 		}
 		return nil
 	})
-	w.drifts(t, func(object client.Object) bool { return object.GetObjectKind().GroupVersionKind().Kind == "PodMonitor" })
+	w.drifts(t,
+		func(object client.Object) bool { return object.GetObjectKind().GroupVersionKind().Kind == "PodMonitor" })
 	w.operator.Upgrade(t, helmcli.Values{Files: []string{baseValues}})
 }

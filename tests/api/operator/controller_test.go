@@ -44,7 +44,9 @@ func olderVersion(t *testing.T, w *world) {
 			Selector: &metav1.LabelSelector{MatchLabels: pods},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: pods},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "csi-resizer", Image: "example.com/old"}}},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "csi-resizer", Image: "example.com/old"}},
+				},
 			},
 		}},
 		&corev1.ServiceAccount{ObjectMeta: meta(resizer)}, &networkingv1.NetworkPolicy{ObjectMeta: meta(resizer)},

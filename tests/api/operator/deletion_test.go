@@ -21,8 +21,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 )
 
-// deadNodePatience is what the documentation promises.
-const deadNodePatience = 10 * time.Minute
+// deadNodeTimeout is what the documentation promises.
+const deadNodeTimeout = 10 * time.Minute
 
 func deletion(t *testing.T, w *world) {
 	for _, policy := range []metav1.DeletionPropagation{
@@ -45,12 +45,13 @@ func heldByVolumes(t *testing.T, w *world, policy metav1.DeletionPropagation) {
 	w.deleting(t, "VolumesLeft", "1 volume left: default/data (pvc-of-local); delete the claims, or set the annotation")
 	w.events(t, "DeletionBlocked")
 	// What serves the volumes is kept, and kept in order.
-	uid := harness.Until(t, w.Server, "the DaemonSet is there", daemonSet(driverName), func(set *appsv1.DaemonSet) error {
-		if set.DeletionTimestamp != nil { // the garbage collector may be at it, and then it comes back
-			return fmt.Errorf("it is being deleted")
-		}
-		return nil
-	}).UID
+	uid := harness.Until(t, w.Server, "the DaemonSet is there", daemonSet(driverName),
+		func(set *appsv1.DaemonSet) error {
+			if set.DeletionTimestamp != nil { // the garbage collector may be at it, and then it comes back
+				return fmt.Errorf("it is being deleted")
+			}
+			return nil
+		}).UID
 	if err := w.Client.Delete(t.Context(), daemonSet(driverName)); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func heldByVolumes(t *testing.T, w *world, policy metav1.DeletionPropagation) {
 // goesOnceReleased: what is being deleted can still be changed, and goes with all it owns once its volume is released.
 func (w *world) goesOnceReleased(t *testing.T, volume *corev1.PersistentVolume) {
 	t.Helper()
-	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Labels = map[string]string{"a": "b"} })
+	harness.Change(t, w.Server, named(),
+		func(r *v1beta1.HostPathProvisioner) { r.Labels = map[string]string{"a": "b"} })
 	w.release(t, volume, corev1.PersistentVolumeReclaimRetain)
 	w.Gone(t, named())
 	w.nothingLeft(t.Context(), t)
@@ -85,7 +87,7 @@ func heldByDeadNode(t *testing.T, w *world) {
 	defer w.nodes.Return(t, "node-2")
 	w.Delete(t, named())
 	resource := w.deleting(t, "WaitingForNodes", "pods are left on nodes that are gone or not ready", "on node-2")
-	until := resource.DeletionTimestamp.Add(deadNodePatience).UTC().Format(time.RFC3339)
+	until := resource.DeletionTimestamp.Add(deadNodeTimeout).UTC().Format(time.RFC3339)
 	message := meta.FindStatusCondition(resource.Status.Conditions, v1beta1.Deleting).Message
 	if !strings.HasSuffix(message, "waits for the nodes until "+until) {
 		t.Errorf("the condition does not say when the wait is over (%s): %s", until, message)

@@ -180,7 +180,8 @@ func extend(t *testing.T, object *unstructured.Unstructured) {
 	case "PodMonitor", "ServiceMonitor":
 		_ = unstructured.SetNestedField(object.Object, int64(5), "spec", "sampleLimit")
 	case "PrometheusRule":
-		more(map[string]any{"name": "more", "rules": []any{map[string]any{"record": "more", "expr": "1"}}}, "spec", "groups")
+		more(map[string]any{"name": "more", "rules": []any{map[string]any{"record": "more", "expr": "1"}}}, "spec",
+			"groups")
 	case "NetworkPolicy":
 		more(map[string]any{}, "spec", "egress")
 	case "ValidatingAdmissionPolicy":

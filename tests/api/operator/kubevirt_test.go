@@ -62,8 +62,8 @@ func kubevirtsResource(pairs ...string) *v1beta1.HostPathProvisioner {
 		ObservedVersion: "v0.25.2", OperatorVersion: "v0.25.2", TargetVersion: "v0.25.2",
 		Conditions: []metav1.Condition{
 			{
-				Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete", Message: "Application Available",
-				LastTransitionTime: metav1.Now(),
+				Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete",
+				Message: "Application Available", LastTransitionTime: metav1.Now(),
 			},
 			{Type: v1beta1.Progressing, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now()},
 			{Type: v1beta1.Degraded, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now()},

@@ -78,7 +78,9 @@ func ourMounter(pool, node string) *appsv1.Deployment {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "mounter", Image: "example.com/mounter"}}},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "mounter", Image: "example.com/mounter"}},
+				},
 			},
 		},
 	}

@@ -42,12 +42,14 @@ func nodesGone(t *testing.T, w *world) {
 	w.nodes.DieSince(t, "node-2", since)
 	defer w.nodes.Return(t, "node-2")
 	has = `still has 1 volume on nodes that are gone or not ready: default/data (` + volume.Name + `); `
-	retry := "bring these nodes back, or try again after " + since.Add(deadNodePatience).UTC().Format(time.RFC3339) + ", "
+	retry := "bring these nodes back, or try again after " + since.Add(deadNodeTimeout).UTC().Format(time.RFC3339) +
+		", "
 	refused(t, remove(w.Client), denied+"spec.storagePools: Forbidden: "+pool+has+"keep it, "+retry+onData)
 	refused(t, whole(w.Client), denied+resource+has+retry+onWhole)
 
-	w.nodes.DieSince(t, "node-2", time.Now().Add(-deadNodePatience-time.Minute))
-	has = `still has 1 volume on nodes that are gone, or not ready for 10m0s or more: default/data (` + volume.Name + `); `
+	w.nodes.DieSince(t, "node-2", time.Now().Add(-deadNodeTimeout-time.Minute))
+	has = `still has 1 volume on nodes that are gone, or not ready for 10m0s or more: default/data (` + volume.Name +
+		`); `
 	w.warned(t, remove, forget, "spec.storagePools: "+pool+has+"their data stays there")
 	w.warned(t, whole, resource+has+"it goes without them, unless a node comes back within 10m0s")
 	w.forget(t, volume)
@@ -83,7 +85,8 @@ func narrowing(t *testing.T, w *world) {
 		},
 	}}
 	const leaves = "spec.workload: the driver leaves nodes that have volumes, node-2 (1 volume): pods keep these " +
-		"volumes while they run, but until the driver is back there, none can start or end with them, and they are not deleted"
+		"volumes while they run, but until the driver is back there, none can start or end with them, and they " +
+		"are not deleted"
 	for name, test := range map[string]struct {
 		change func(*v1beta1.HostPathProvisionerSpec)
 		want   []string
@@ -91,8 +94,8 @@ func narrowing(t *testing.T, w *world) {
 		"nodeSelector": {func(s *v1beta1.HostPathProvisionerSpec) { s.Workload.NodeSelector = here }, []string{leaves}},
 		"affinity":     {func(s *v1beta1.HostPathProvisionerSpec) { s.Workload.Affinity = affine }, []string{leaves}},
 		"a pool's": {func(s *v1beta1.HostPathProvisionerSpec) { s.StoragePools[0].NodeSelector = here }, []string{
-			"spec.storagePools[0].nodeSelector: no new volumes are made on nodes that have some, node-2 (1 volume): those " +
-				"are still served",
+			"spec.storagePools[0].nodeSelector: no new volumes are made on nodes that have some, node-2 (1 volume): " +
+				"those are still served",
 		}},
 		"to the nodes that there are": {func(s *v1beta1.HostPathProvisionerSpec) {
 			s.Workload.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"}

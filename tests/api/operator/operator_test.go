@@ -134,7 +134,8 @@ func (w *world) clear(t *testing.T) {
 			"application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+names.ForceDelete+`":"true"}}}`),
 		)
 		err := w.Client.Patch(ctx, resource, patch)
-		if err = errors.Join(client.IgnoreNotFound(err), client.IgnoreNotFound(w.Client.Delete(ctx, resource))); err != nil {
+		if err = errors.Join(client.IgnoreNotFound(err),
+			client.IgnoreNotFound(w.Client.Delete(ctx, resource))); err != nil {
 			t.Error(err)
 		}
 	}
@@ -175,7 +176,8 @@ func named() *v1beta1.HostPathProvisioner {
 func withPools(pairs ...string) *v1beta1.HostPathProvisioner {
 	resource := named()
 	for i := 0; i < len(pairs); i += 2 {
-		resource.Spec.StoragePools = append(resource.Spec.StoragePools, v1beta1.StoragePool{Name: pairs[i], Path: pairs[i+1]})
+		resource.Spec.StoragePools = append(resource.Spec.StoragePools,
+			v1beta1.StoragePool{Name: pairs[i], Path: pairs[i+1]})
 	}
 	return resource
 }
@@ -218,13 +220,15 @@ func kinds() []schema.GroupVersionKind {
 		{Group: "admissionregistration.k8s.io", Version: "v1"}: {
 			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 		},
-		{Group: "apps", Version: "v1"}:                      {"DaemonSet", "Deployment"},
-		{Group: "monitoring.coreos.com", Version: "v1"}:     {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
-		{Group: "networking.k8s.io", Version: "v1"}:         {"NetworkPolicy"},
-		{Group: "policy", Version: "v1"}:                    {"PodDisruptionBudget"},
-		{Group: "rbac.authorization.k8s.io", Version: "v1"}: {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
-		{Group: "security.openshift.io", Version: "v1"}:     {"SecurityContextConstraints"},
-		{Group: "storage.k8s.io", Version: "v1"}:            {"CSIDriver", "StorageClass"},
+		{Group: "apps", Version: "v1"}:                  {"DaemonSet", "Deployment"},
+		{Group: "monitoring.coreos.com", Version: "v1"}: {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
+		{Group: "networking.k8s.io", Version: "v1"}:     {"NetworkPolicy"},
+		{Group: "policy", Version: "v1"}:                {"PodDisruptionBudget"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1"}: {
+			"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+		},
+		{Group: "security.openshift.io", Version: "v1"}: {"SecurityContextConstraints"},
+		{Group: "storage.k8s.io", Version: "v1"}:        {"CSIDriver", "StorageClass"},
 	} {
 		for _, kind := range kinds {
 			all = append(all, group.WithKind(kind))

@@ -64,7 +64,8 @@ func claimSeed(t *testing.T, w *world) {
 	})
 
 	w.bind(t, onNode1)
-	w.poolSays(t, v1beta1.PoolDegraded, 0, 2, "node node-1: nothing is mounted there", "node node-2: its claim "+onNode2)
+	w.poolSays(t, v1beta1.PoolDegraded, 0, 2, "node node-1: nothing is mounted there",
+		"node node-2: its claim "+onNode2)
 	w.nodes.Pool(patientNode, "local", names.PoolPresent, "")
 	w.poolSays(t, v1beta1.PoolPreparing, 1, 2, "node node-2: its claim "+onNode2)
 	w.bind(t, onNode2)
@@ -409,8 +410,8 @@ func (w *world) poolSays(
 			wrong = wrong || !strings.Contains(status.Message, word)
 		}
 		if wrong {
-			return fmt.Errorf("it is %s %d/%d %q, want %s %d/%d %q", status.Phase, status.CurrentReady, status.DesiredReady,
-				status.Message, phase, current, desired, words)
+			return fmt.Errorf("it is %s %d/%d %q, want %s %d/%d %q", status.Phase, status.CurrentReady,
+				status.DesiredReady, status.Message, phase, current, desired, words)
 		}
 		return nil
 	}).Status.StoragePoolStatuses[0]

@@ -227,8 +227,8 @@ func oldViolations(t *testing.T, w *world) {
 	w.condition(t, v1beta1.Available, metav1.ConditionTrue)
 	config := w.driverConfig(t)
 	if !strings.Contains(config, "path: /var/hpvolumes\n") || strings.Contains(config, "inside") {
-		t.Errorf("the driver's configuration is to hold the first pool, with its path made clean, and not the one inside "+
-			"it:\n%s", config)
+		t.Errorf("the driver's configuration is to hold the first pool, with its path made clean, and not the one "+
+			"inside it:\n%s", config)
 	}
 	// What is not about the violation may be changed, and the violation itself may be mended.
 	harness.Change(

@@ -33,24 +33,26 @@ func refusals(t *testing.T, w *world) {
 			legacy, `spec.pathConfig.path: Invalid value: "/etc": it is or lies in ` + system,
 		},
 		"not clean": {
-			withPools("local", "/srv/../srv/a"), at + `path: Invalid value: "/srv/../srv/a": it is not clean: write "/srv/a"`,
+			withPools("local", "/srv/../srv/a"),
+			at + `path: Invalid value: "/srv/../srv/a": it is not clean: write "/srv/a"`,
 		},
 		"control character": {
-			withPools("local", "/srv/\ta"), at + `path: Invalid value: "/srv/\ta": want a path without control characters`,
+			withPools("local", "/srv/\ta"),
+			at + `path: Invalid value: "/srv/\ta": want a path without control characters`,
 		},
 		"one in another": {
 			withPools("a", "/srv/a", "b", "/srv/a/b"),
 			at + `path: Invalid value: "/srv/a": it and "/srv/a/b" of the pool "b" lie in one another: ` +
 				"want separate directories\n" +
-				`spec.storagePools[1].path: Invalid value: "/srv/a/b": it and "/srv/a" of the pool "a" lie in one another: ` +
-				`want separate directories`,
+				`spec.storagePools[1].path: Invalid value: "/srv/a/b": it and "/srv/a" of the pool "a" lie in one ` +
+				`another: want separate directories`,
 		},
 		"two at one path": {
 			withPools("a", "/srv/a", "b", "/srv/a"),
 			at + `path: Invalid value: "/srv/a": it and "/srv/a" of the pool "b" lie in one another: ` +
 				"want separate directories\n" +
-				`spec.storagePools[1].path: Invalid value: "/srv/a": it and "/srv/a" of the pool "a" lie in one another: ` +
-				`want separate directories`,
+				`spec.storagePools[1].path: Invalid value: "/srv/a": it and "/srv/a" of the pool "a" lie in one ` +
+				`another: want separate directories`,
 		},
 		"reserve that is no amount": {
 			pool(func(p *v1beta1.StoragePool) { p.Reserve = new(intstr.FromString("lots")) }),

@@ -40,7 +40,8 @@ func (w *world) class(t *testing.T, name, pool string) types.UID {
 	found := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	harness.Until(t, w.Server, "the class of pool "+pool, found, func(c *storagev1.StorageClass) error {
 		if c.Labels[names.OwnedBy] == "" || len(c.OwnerReferences) != 1 || c.Parameters["overlayCSI"] != "true" ||
-			c.Parameters[names.StoragePoolParameter] != pool || *c.VolumeBindingMode != storagev1.VolumeBindingImmediate {
+			c.Parameters[names.StoragePoolParameter] != pool ||
+			*c.VolumeBindingMode != storagev1.VolumeBindingImmediate {
 			return fmt.Errorf("it is %+v", c)
 		}
 		return nil
@@ -74,10 +75,12 @@ func oneClaim(t *testing.T, w *world) {
 	w.sameAsHelm(t, "", map[string]string{
 		"storagePools": `[{"name":"local","path":"/var/hpvolumes","scope":"shared","pvcTemplate":` +
 			`{"accessModes":["ReadWriteMany"],"resources":{}}}]`,
-		"storageClasses": `[{"name":"hostpath-csi","storagePool":"local"},{"name":"hpp-overlay","storagePool":"local",` +
-			`"reclaimPolicy":"Delete","volumeBindingMode":"Immediate","parameters":{"overlayCSI":"true"}}]`,
+		"storageClasses": `[{"name":"hostpath-csi","storagePool":"local"},` +
+			`{"name":"hpp-overlay","storagePool":"local","reclaimPolicy":"Delete","volumeBindingMode":"Immediate",` +
+			`"parameters":{"overlayCSI":"true"}}]`,
 		"mounter.managed": "true",
-		"mounter.mounts": `[{"pool":"local","path":"/var/hpvolumes","node":"node-1","claim":"` + onAll + `","block":false},` +
+		"mounter.mounts": `[{"pool":"local","path":"/var/hpvolumes","node":"node-1","claim":"` + onAll +
+			`","block":false},` +
 			`{"pool":"local","path":"/var/hpvolumes","node":"node-2","claim":"` + onAll + `","block":false}]`,
 	})
 
@@ -114,7 +117,8 @@ func inTheWayOfOneClaim(t *testing.T, w *world) {
 		w.condition(t, v1beta1.Degraded, metav1.ConditionTrue,
 			"StorageClass hpp-overlay: it exists and is not the operator's")
 		w.mounterOf(t, patientNode, onAll)
-		if now := harness.Get(t, w.Server, foreign); now.UID != foreign.UID || len(now.Labels)+len(now.OwnerReferences) > 0 {
+		if now := harness.Get(t, w.Server, foreign); now.UID != foreign.UID ||
+			len(now.Labels)+len(now.OwnerReferences) > 0 {
 			t.Errorf("the class was changed: %+v", now)
 		}
 		w.Delete(t, foreign)
@@ -150,7 +154,8 @@ func inTheWayOfOneClaim(t *testing.T, w *world) {
 		harness.Eventually(t, "the pool says why it is mounted nowhere", func(context.Context) error {
 			resource := harness.Get(t, w.Server, named())
 			for _, pool := range resource.Status.StoragePoolStatuses {
-				if pool.Phase == v1beta1.PoolDegraded && strings.Contains(pool.Message, "its claim "+onAll+" is a device") {
+				if pool.Phase == v1beta1.PoolDegraded &&
+					strings.Contains(pool.Message, "its claim "+onAll+" is a device") {
 					return nil
 				}
 			}
@@ -172,8 +177,9 @@ func (w *world) second(t *testing.T) {
 	another.Name, another.Path = "more", "/var/more"
 	resource.Spec.StoragePools = append(resource.Spec.StoragePools, another)
 	err := w.Client.Patch(t.Context(), resource, client.MergeFrom(before))
-	if err == nil || !strings.Contains(err.Error(), `spec.storagePools[1].overlayClassName: Invalid value: "vm-state": `+
-		`the StorageClass of the pool "local" is called vm-state already: want a name of its own, such as hpp-overlay-more`) {
+	if err == nil || !strings.Contains(err.Error(), `spec.storagePools[1].overlayClassName: Invalid value: `+
+		`"vm-state": the StorageClass of the pool "local" is called vm-state already: want a name of its own, such `+
+		`as hpp-overlay-more`) {
 		t.Errorf("a second pool with the class of the first: %v", err)
 	}
 }

@@ -89,7 +89,8 @@ func byOLM(t *testing.T, w *world) {
 	w.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: elsewhere, Name: "hostpath-provisioner-admin-csi", Labels: labels,
 	}})
-	webhook := fixture(t, "webhook.yaml", "NAMESPACE", elsewhere, "NAME", "validate-hostpath-provisioner.kubevirt.io-x7")
+	webhook := fixture(t, "webhook.yaml", "NAMESPACE", elsewhere, "NAME",
+		"validate-hostpath-provisioner.kubevirt.io-x7")
 	w.Create(t, kubevirtsResource("local", "/var/hpvolumes"))
 	w.waits(t, "KubevirtOperatorRuns", "ClusterServiceVersion "+elsewhere+"/hostpathprovisioneroperator.v0.25.2: run "+
 		"`kubectl delete --namespace="+elsewhere+" subscription.operators.coreos.com/hpp "+
@@ -105,7 +106,9 @@ func byOLM(t *testing.T, w *world) {
 	w.served(t)
 	w.allGone(t, []client.Object{
 		kubevirtsDriver(elsewhere),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: "hostpath-provisioner-admin-csi"}},
+		&corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: "hostpath-provisioner-admin-csi"},
+		},
 	})
 	for _, object := range bystanders {
 		harness.Get(t, w.Server, object)

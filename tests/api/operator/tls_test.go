@@ -96,7 +96,8 @@ func (w *world) handshakes(t *testing.T, when string, wanted map[*hello]bool) {
 			var problems []error
 			for offer, want := range wanted {
 				dialer := &tls.Dialer{Config: &tls.Config{
-					MinVersion: offer.version, MaxVersion: offer.version, CipherSuites: offer.suites, InsecureSkipVerify: true,
+					MinVersion: offer.version, MaxVersion: offer.version, CipherSuites: offer.suites,
+					InsecureSkipVerify: true,
 				}}
 				connection, err := dialer.DialContext(ctx, "tcp", address)
 				if err == nil {
@@ -104,7 +105,8 @@ func (w *world) handshakes(t *testing.T, when string, wanted map[*hello]bool) {
 				}
 				if (err == nil) != want {
 					problems = append(problems,
-						fmt.Errorf("offered %s %v: accepted %v (%w)", tls.VersionName(offer.version), offer.suites, err == nil, err))
+						fmt.Errorf("offered %s %v: accepted %v (%w)", tls.VersionName(offer.version), offer.suites,
+							err == nil, err))
 				}
 			}
 			return errors.Join(problems...)
@@ -117,7 +119,8 @@ func (w *world) driverTLS(t *testing.T, version string) {
 	t.Helper()
 	harness.Until(t, w.Server, "the driver's TLS", daemonSet(driverName), func(set *appsv1.DaemonSet) error {
 		for _, container := range set.Spec.Template.Spec.Containers {
-			if slices.ContainsFunc(container.Args, func(arg string) bool { return strings.HasSuffix(arg, "="+version) }) {
+			if slices.ContainsFunc(container.Args,
+				func(arg string) bool { return strings.HasSuffix(arg, "="+version) }) {
 				return nil
 			}
 		}

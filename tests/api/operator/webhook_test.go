@@ -31,8 +31,8 @@ func webhook(t *testing.T, w *world) {
 
 func poolWithVolumes(t *testing.T, w *world) {
 	volume := w.volume(t, "two")
-	const hint = `delete their claims first, or set the annotation hostpathprovisioner.kubevirt.io/delete-with-volumes ` +
-		`to "true" `
+	const hint = `delete their claims first, or set the annotation ` +
+		`hostpathprovisioner.kubevirt.io/delete-with-volumes to "true" `
 	has := "still has 1 volume: default/data (" + volume.Name + "); "
 	for name, test := range map[string]struct {
 		change func(*v1beta1.HostPathProvisioner)
@@ -45,12 +45,14 @@ func poolWithVolumes(t *testing.T, w *world) {
 		},
 		"other path": {
 			func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools[1].Path = "/srv/three" },
-			`spec.storagePools[1].path: Forbidden: the pool "two" at "/srv/two" ` + has + `keep the path "/srv/two", ` + hint +
+			`spec.storagePools[1].path: Forbidden: the pool "two" at "/srv/two" ` + has + `keep the path "/srv/two", ` +
+				hint +
 				`to leave their data on the nodes`,
 		},
 		"other scope": {
 			func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools[1].Scope = "shared" },
-			`spec.storagePools[1].scope: Forbidden: the pool "two" of scope node ` + has + `keep the scope node, ` + hint +
+			`spec.storagePools[1].scope: Forbidden: the pool "two" of scope node ` + has + `keep the scope node, ` +
+				hint +
 				`to leave their data on the nodes`,
 		},
 	} {
@@ -59,8 +61,9 @@ func poolWithVolumes(t *testing.T, w *world) {
 		})
 	}
 	t.Run("resource", func(t *testing.T) {
-		refused(t, w.Client.Delete(t.Context(), named()), denied+`the HostPathProvisioner "hostpath-provisioner" `+has+hint+
-			`on it to delete it and leave the data on the nodes`)
+		refused(t, w.Client.Delete(t.Context(), named()),
+			denied+`the HostPathProvisioner "hostpath-provisioner" `+has+hint+
+				`on it to delete it and leave the data on the nodes`)
 	})
 	t.Run("whatever else is changed", func(t *testing.T) {
 		harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) {
@@ -81,7 +84,8 @@ func poolWithVolumes(t *testing.T, w *world) {
 	t.Run("released and retained", func(t *testing.T) {
 		w.release(t, volume, corev1.PersistentVolumeReclaimRetain)
 		harness.Change(
-			t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools = r.Spec.StoragePools[:1] },
+			t, w.Server, named(),
+			func(r *v1beta1.HostPathProvisioner) { r.Spec.StoragePools = r.Spec.StoragePools[:1] },
 		)
 		w.Delete(t, volume)
 		w.Gone(t, volume)
@@ -164,7 +168,8 @@ func (w *world) volumeOf(t *testing.T, of client.ObjectKey, pool string, nodes .
 func (w *world) release(t *testing.T, volume *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy) {
 	t.Helper()
 	harness.Change(
-		t, w.Server, volume, func(volume *corev1.PersistentVolume) { volume.Spec.PersistentVolumeReclaimPolicy = policy },
+		t, w.Server, volume,
+		func(volume *corev1.PersistentVolume) { volume.Spec.PersistentVolumeReclaimPolicy = policy },
 	)
 	w.Delete(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}})
 	harness.Until(t, w.Server, "the volume is released", volume, func(volume *corev1.PersistentVolume) error {
@@ -235,14 +240,15 @@ func (w *world) withoutWebhook(t *testing.T, do func()) {
 		harness.Change(t, w.Server, configuration, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			c.Webhooks[0].Rules[0].Resources = []string{resource}
 		})
-		harness.Eventually(t, "the API server has taken up the webhook's rule "+resource, func(ctx context.Context) error {
-			wrong.Name = names.CustomResource
-			err := w.Client.Create(ctx, wrong.DeepCopy(), client.DryRunAll)
-			if !reached(err) {
-				return fmt.Errorf("it says %w", err)
-			}
-			return nil
-		})
+		harness.Eventually(t, "the API server has taken up the webhook's rule "+resource,
+			func(ctx context.Context) error {
+				wrong.Name = names.CustomResource
+				err := w.Client.Create(ctx, wrong.DeepCopy(), client.DryRunAll)
+				if !reached(err) {
+					return fmt.Errorf("it says %w", err)
+				}
+				return nil
+			})
 	}
 	rule("nothing", func(err error) bool { return err == nil || !strings.Contains(err.Error(), "denied the request") })
 	do()

@@ -66,7 +66,8 @@ func dryRun(t *testing.T, s *server) {
 			t.Errorf("%s: only %d objects", name, len(objects))
 		}
 		for i, object := range objects {
-			err := s.client.Create(t.Context(), object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			err := s.client.Create(t.Context(), object, client.DryRunAll,
+				client.FieldValidation(metav1.FieldValidationStrict))
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, helmcli.Ids(objects)[i], err)
 			}
@@ -106,9 +107,10 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 	stillFilled(t, s, "upgraded")
 	after := get(t, s, pods, &appsv1.DaemonSet{})
 	const checksum = "checksum/config"
-	if before.UID != after.UID || before.Spec.Template.Annotations[checksum] == after.Spec.Template.Annotations[checksum] {
-		t.Errorf("the upgrade has to keep the DaemonSet and to roll its pods: uid %s → %s, %s → %s", before.UID, after.UID,
-			before.Spec.Template.Annotations[checksum], after.Spec.Template.Annotations[checksum])
+	if before.UID != after.UID ||
+		before.Spec.Template.Annotations[checksum] == after.Spec.Template.Annotations[checksum] {
+		t.Errorf("the upgrade has to keep the DaemonSet and to roll its pods: uid %s → %s, %s → %s", before.UID,
+			after.UID, before.Spec.Template.Annotations[checksum], after.Spec.Template.Annotations[checksum])
 	}
 	config := get(t, s, pods, &corev1.ConfigMap{}).Data["config.yaml"]
 	if !strings.Contains(config, "maxVolumes: 1000000\n") {
@@ -143,7 +145,8 @@ func filled() []client.Object {
 	}
 	return []client.Object{
 		&corev1.ConfigMap{ObjectMeta: meta("shared-pool-ids")},
-		&corev1.ConfigMap{ObjectMeta: meta("controller-authorities")}, &corev1.Secret{ObjectMeta: meta("controller-tls")},
+		&corev1.ConfigMap{ObjectMeta: meta("controller-authorities")},
+		&corev1.Secret{ObjectMeta: meta("controller-tls")},
 	}
 }
 
@@ -211,7 +214,8 @@ func flip(t *testing.T, s *server, run func(helmcli.Values, string, ...string) s
 	}
 	upgrade("1")
 	var sets appsv1.DaemonSetList
-	if err := s.client.List(t.Context(), &sets, client.InNamespace(helmcli.Namespace)); err != nil || len(sets.Items) > 0 {
+	if err := s.client.List(t.Context(), &sets, client.InNamespace(helmcli.Namespace)); err != nil ||
+		len(sets.Items) > 0 {
 		t.Errorf("%d DaemonSets are left to Helm (%v)", len(sets.Items), err)
 	}
 	configuration := get(t, s, client.ObjectKey{Name: operator}, &admissionv1.ValidatingWebhookConfiguration{})
@@ -263,7 +267,10 @@ func permissions(t *testing.T, s *server) {
 		{true, controller, "patch", "", "secrets", helmcli.Namespace, controller + "-tls"},
 		{false, controller, "create", "", "secrets", helmcli.Namespace, ""},
 		{false, controller, "create", "", "configmaps", helmcli.Namespace, ""},
-		{true, controller, "update", "coordination.k8s.io", "leases", helmcli.Namespace, "kubevirt-io-hostpath-provisioner"},
+		{
+			true, controller, "update", "coordination.k8s.io", "leases", helmcli.Namespace,
+			"kubevirt-io-hostpath-provisioner",
+		},
 		{false, controller, "get", "", "secrets", helmcli.Namespace, "another"},
 		{false, controller, "patch", "", "configmaps", helmcli.Namespace, "another"},
 		{false, controller, "update", "", "nodes", "", ""},

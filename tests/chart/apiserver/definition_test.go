@@ -44,7 +44,8 @@ func noDefinition(t *testing.T, s *server, helm helmcli.Helm) {
 
 func kubevirtsDefinition(t *testing.T, s *server, helm helmcli.Helm) {
 	file := filepath.Join(helmcli.Root(t), "tests", "api", "operator", "testdata", "kubevirt", "definition.yaml")
-	kubectl := exec.CommandContext(t.Context(), filepath.Join(helmcli.Assets(t), "kubectl"), "apply", "--filename", file)
+	kubectl := exec.CommandContext(t.Context(), filepath.Join(helmcli.Assets(t), "kubectl"), "apply", "--filename",
+		file)
 	kubectl.Env = helm.Environment(t)
 	if out, err := kubectl.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", kubectl, err, out)

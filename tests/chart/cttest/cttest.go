@@ -26,8 +26,8 @@ func Install(t *testing.T, kubeconfig string) {
 	kubectl := filepath.Join(helmcli.Assets(t), "kubectl")
 	drivers := run(t, newest, kubectl, "get", "csidrivers", "--output=name")
 	if strings.Contains(drivers, "kubevirt.io.hostpath-provisioner") {
-		t.Fatal("the cluster has a CSIDriver kubevirt.io.hostpath-provisioner already, which one of the ci files would " +
-			"take over: uninstall that release, or use another cluster")
+		t.Fatal("the cluster has a CSIDriver kubevirt.io.hostpath-provisioner already, which one of the ci files " +
+			"would take over: uninstall that release, or use another cluster")
 	}
 	all := ciFiles(t, helmcli.ChartDir(t))
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {

@@ -29,7 +29,8 @@ import (
 )
 
 // Program returns the folder with a program's binaries: csi-provisioner, csi-resizer, local-path-provisioner,
-// cert-manager with its controller, webhook and cainjector, or ControlPlane. What the cache lacks is compiled first, with progress on out.
+// cert-manager with its controller, webhook and cainjector, or ControlPlane. What the cache lacks is compiled first,
+// with progress on out.
 func Program(ctx context.Context, dir cache.Dir, out io.Writer, name string) (string, error) {
 	if name == ControlPlane {
 		return controlPlane(ctx, dir, out)

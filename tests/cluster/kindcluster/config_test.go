@@ -21,13 +21,15 @@ func TestConfigIsWhatKindReads(t *testing.T) {
 			2, "", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole, v1alpha4.WorkerRole},
 		},
 		"built here": {
-			1, "networking:\n  disableDefaultCNI: true\n", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole},
+			1, "networking:\n  disableDefaultCNI: true\n",
+			[]v1alpha4.NodeRole{v1alpha4.ControlPlaneRole, v1alpha4.WorkerRole},
 		},
 		"without worker": {0, "", []v1alpha4.NodeRole{v1alpha4.ControlPlaneRole}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got v1alpha4.Cluster
-			if err := yaml.UnmarshalStrict([]byte(kindcluster.Config("c", test.workers, test.lines)), &got); err != nil {
+			if err := yaml.UnmarshalStrict([]byte(kindcluster.Config("c", test.workers, test.lines)),
+				&got); err != nil {
 				t.Fatal(err)
 			}
 			var roles []v1alpha4.NodeRole

@@ -89,8 +89,8 @@ func Create(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.finish(ctx, o); err != nil {
-		return nil, fmt.Errorf("cluster %s is there but does not work; if making it was interrupted, remove it with `go "+
-			"run ./cluster down --name %s`: %w",
+		return nil, fmt.Errorf("cluster %s is there but does not work; if making it was interrupted, remove it with "+
+			"`go run ./cluster down --name %s`: %w",
 			o.Name, o.Name, err)
 	}
 	return c, nil
@@ -117,8 +117,8 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 		return nil, fmt.Errorf("list the nodes of cluster %s: %w", name, err)
 	}
 	if len(nodes) == 0 {
-		missing := fmt.Errorf("there is no cluster %s: make it with `go run ./cluster up --name %s` in the tests folder",
-			name, name)
+		missing := fmt.Errorf(
+			"there is no cluster %s: make it with `go run ./cluster up --name %s` in the tests folder", name, name)
 		return nil, errors.Join(missing, os.RemoveAll(c.folder()))
 	}
 	return c, nil
@@ -169,7 +169,8 @@ func (c *Cluster) createNew(ctx context.Context, host preflight.Host, o Options)
 	what := fmt.Sprintf("kind cluster %s: 1 control plane, %d workers, %s", o.Name, o.Workers, image.Name)
 	return c.steps.Step(what, 40*time.Second, func(report func(string)) error {
 		return c.withKindEnv(image, func() error {
-			provider := cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(&logger{report: report}))
+			provider := cluster.NewProvider(cluster.ProviderWithDocker(),
+				cluster.ProviderWithLogger(&logger{report: report}))
 			options := []cluster.CreateOption{
 				cluster.CreateWithRawConfig([]byte(config)),
 				cluster.CreateWithNodeImage(image.Name),
@@ -199,7 +200,8 @@ func PrepareImage(ctx context.Context, dir cache.Dir, out io.Writer) (string, er
 // adopt takes a cluster that is there, and starts its nodes if they are stopped.
 func (c *Cluster) adopt(ctx context.Context, o Options, have int) error {
 	if have != o.Workers+1 {
-		return fmt.Errorf("cluster %s has %d nodes and %d are wanted: remove it first with `go run ./cluster down --name %s`",
+		return fmt.Errorf(
+			"cluster %s has %d nodes and %d are wanted: remove it first with `go run ./cluster down --name %s`",
 			o.Name, have, o.Workers+1, o.Name)
 	}
 	names, err := c.nodeNames()

@@ -81,7 +81,8 @@ func busybox(ctx context.Context, dir cache.Dir) (string, error) {
 				"%s: %w\n%s", script, err, out)
 		}
 		if !works(ctx, filepath.Join(folder, unpacked)) {
-			return errors.New("the busybox-static of Debian cannot run mkdir and rm on its own: install another static busybox")
+			return errors.New(
+				"the busybox-static of Debian cannot run mkdir and rm on its own: install another static busybox")
 		}
 		return nil
 	})

@@ -22,8 +22,8 @@ import (
 // logTail is how many lines of a process's log a failed test shows.
 const logTail = 25
 
-// patience is more than any program takes to end.
-const patience = 2 * time.Minute
+// waitTimeout is more than any program takes to end.
+const waitTimeout = 2 * time.Minute
 
 // Process is a program that runs beside the test.
 type Process struct {
@@ -105,8 +105,8 @@ func (p *Process) Stop(t *testing.T) {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
-		t.Errorf("%s has not obeyed SIGTERM for %s", p.command, patience)
+	case <-time.After(waitTimeout):
+		t.Errorf("%s has not obeyed SIGTERM for %s", p.command, waitTimeout)
 		p.Kill(t)
 	}
 }
@@ -138,7 +138,8 @@ func (p *Process) Log() string {
 
 func (p *Process) tail() string {
 	lines := slices.DeleteFunc(strings.Split(p.Log(), "\n"), func(line string) bool {
-		return strings.Contains(line, "controller is disabled") // as it should be, and the controller manager says so of each
+		// as it should be, and the controller manager says so of each
+		return strings.Contains(line, "controller is disabled")
 	})
 	return strings.Join(lines[max(0, len(lines)-logTail):], "\n")
 }

@@ -36,7 +36,7 @@ func (l *layout) burst(t *testing.T, name string, halfway func()) {
 	for look := time.Tick(time.Second); len(bound) < l.claims; {
 		select {
 		case <-look:
-			if err := l.running(t); err != nil || time.Since(began) > patience {
+			if err := l.running(t); err != nil || time.Since(began) > waitTimeout {
 				t.Fatalf("%d of %d claims are bound after %s: %v", len(bound), l.claims, time.Since(began), err)
 			}
 		case event, ok := <-events.ResultChan():
@@ -85,7 +85,8 @@ func (l *layout) checkPlaces(t *testing.T, labels client.MatchingLabels) {
 	for _, c := range claims.Items {
 		want := c.Annotations[selectedNode]
 		if got := handles[c.Name]; len(got) != 1 || len(places[got[0]]) != 1 || places[got[0]][0] != want {
-			t.Errorf("claim %s has volumes %v, the first on nodes %v; want one, on %s alone", c.Name, got, places[got[0]], want)
+			t.Errorf("claim %s has volumes %v, the first on nodes %v; want one, on %s alone", c.Name, got,
+				places[got[0]], want)
 		}
 	}
 	if len(claims.Items) != l.claims {

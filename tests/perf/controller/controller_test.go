@@ -87,15 +87,16 @@ func TestController(t *testing.T) {
 	}
 	r.Sections = w.sections
 	r.Notes = []string{
-		"A simulated node is the real end of the tunnel with a ServiceAccount's token that is bound to a pod on that node; " +
-			"its volumes are in memory. It has no watch; a real one has one, of its own Node object.",
-		"The processes have the chart's arguments, accounts and rights. Those per node have the arguments of the chart's " +
-			"last version without controller. All of it, the API server and etcd share this machine's cores.",
-		"RSS is read in /proc, half of -idle after the start. Idle requests are counted in the API server's audit log, in " +
-			"-idle after that; a watch counts when it ends. After each burst every claim had one volume, on its node and no " +
-			"other; during the last one the driver was killed. Watches are apiserver_longrunning_requests less what it was " +
-			"before. Processor time is the kube-apiserver's in /proc. Bytes are what the provisioning processes read (rchar " +
-			"in /proc): nearly all of it comes from the API server, and of the driver's some through the tunnel.",
+		"A simulated node is the real end of the tunnel with a ServiceAccount's token that is bound to a pod on that " +
+			"node; its volumes are in memory. It has no watch; a real one has one, of its own Node object.",
+		"The processes have the chart's arguments, accounts and rights. Those per node have the arguments of the " +
+			"chart's last version without controller. All of it, the API server and etcd share this machine's cores.",
+		"RSS is read in /proc, half of -idle after the start. Idle requests are counted in the API server's audit " +
+			"log, in -idle after that; a watch counts when it ends. After each burst every claim had one volume, on " +
+			"its node and no other; during the last one the driver was killed. Watches are " +
+			"apiserver_longrunning_requests less what it was before. Processor time is the kube-apiserver's in " +
+			"/proc. Bytes are what the provisioning processes read (rchar in /proc): nearly all of it comes from the " +
+			"API server, and of the driver's some through the tunnel.",
 	}
 	if note != "" {
 		r.Notes = append(r.Notes, note)
@@ -148,7 +149,8 @@ func compare(t *testing.T, w *world) {
 	w.addNodes(t, w.provisioners)
 	w.addVolumes(t)
 	s := report.Section{
-		Title: fmt.Sprintf("The API server with %d nodes: one controller beside a csi-provisioner per node", len(w.pods)),
+		Title: fmt.Sprintf("The API server with %d nodes: one controller beside a csi-provisioner per node",
+			len(w.pods)),
 		About: fmt.Sprintf("There are %d volumes. Start: from the first process until the capacity of all nodes is "+
 			"published. Idle: %s, begun half as long after that. Burst: %d claims that name their node, created by 16 "+
 			"clients, until all are Bound.",
@@ -204,12 +206,13 @@ func large(t *testing.T, w *world) {
 	l := w.start(t)
 	took := l.control(t, w.volumes/w.nodes)
 	s := report.Section{Title: "The controller with many nodes", About: fmt.Sprintf("%d volumes, each with its claim. "+
-		"Connected: from the start of the nodes until the controller's metrics count all. The hop: CreateVolume for one "+
-		"node through the controller's socket, in turn with the same call at that node's own socket.", w.made)}
+		"Connected: from the start of the nodes until the controller's metrics count all. The hop: CreateVolume for "+
+		"one node through the controller's socket, in turn with the same call at that node's own socket.", w.made)}
 	watches, figures := w.resident(t, before, 600)
 	s.Figures = append(append(s.Figures, seconds("all connected", took.Seconds())), figures...)
 	s.Figures = append(s.Figures, report.Quotient(
-		fmt.Sprintf("watches, %d nodes / %d nodes", w.nodes, few), []float64{watches}, []float64{w.few}, report.AtMost(1)))
+		fmt.Sprintf("watches, %d nodes / %d nodes", w.nodes, few), []float64{watches}, []float64{w.few},
+		report.AtMost(1)))
 	s.Figures = append(s.Figures, w.idleRequests(t, fmt.Sprintf("%d nodes", w.nodes))...)
 	s.Figures = append(s.Figures, w.hop(t, l)...)
 	began := time.Now()
@@ -265,7 +268,8 @@ func (w *world) hop(t *testing.T, l *layout) (figures []report.Figure) {
 	}
 	ms := func(name string, d time.Duration, budget *report.Budget) {
 		figures = append(figures, report.Figure{
-			Name: "CreateVolume " + name, Value: report.Ms(d), Unit: report.Milliseconds, Samples: w.calls, Budget: budget,
+			Name: "CreateVolume " + name, Value: report.Ms(d), Unit: report.Milliseconds, Samples: w.calls,
+			Budget: budget,
 		})
 	}
 	is, was := stat.Summarize(times[0]), stat.Summarize(times[1])

@@ -51,7 +51,9 @@ type layout struct {
 func (w *world) start(t *testing.T) *layout {
 	t.Helper()
 	w.forget(t)
-	l := &layout{world: w, dir: t.TempDir(), rights: w.KubeconfigOf(t, w.account), sidecars: map[string]*harness.Process{}}
+	l := &layout{
+		world: w, dir: t.TempDir(), rights: w.KubeconfigOf(t, w.account), sidecars: map[string]*harness.Process{},
+	}
 	l.port, l.http = harness.FreePort(t), harness.FreePort(t)
 	err := errors.Join(
 		os.Mkdir(l.path("tokens"), 0o700), os.Mkdir(l.path("sockets"), 0o700),
@@ -94,7 +96,7 @@ func (l *layout) running(t *testing.T) (err error) {
 // until waits without a word about speed.
 func (l *layout) until(t *testing.T, what string, reached func() (bool, error)) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); ; time.Sleep(100 * time.Millisecond) {
 		ok, err := reached()
 		if ok && err == nil {
 			return

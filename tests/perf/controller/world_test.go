@@ -30,8 +30,8 @@ const (
 	service     = full + "-controller"
 	class       = "perf"
 	topologyKey = "topology.hostpath.csi/node"
-	// patience ends what never comes.
-	patience = 20 * time.Minute
+	// waitTimeout ends what never comes.
+	waitTimeout = 20 * time.Minute
 )
 
 // world is a control plane with an installed chart.
@@ -178,7 +178,8 @@ func (w *world) addVolumes(t *testing.T) {
 		}
 		// What the controller manager would do, slowly. It may have been here: whose write wins does not matter.
 		v.Status.Phase, c.Status.Phase = corev1.VolumeBound, corev1.ClaimBound
-		c.Status.Capacity, c.Status.AccessModes, v.ResourceVersion, c.ResourceVersion = size(), c.Spec.AccessModes, "", ""
+		c.Status.Capacity, c.Status.AccessModes, v.ResourceVersion, c.ResourceVersion = size(), c.Spec.AccessModes, "",
+			""
 		if err := w.client.Status().Update(t.Context(), v); err != nil {
 			return err
 		}

@@ -47,7 +47,8 @@ func Run(ctx context.Context, t Target) error {
 	}
 	tail := follow(stderr, t.Report)
 	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("compile %s for %s/%s in %s: %w\n%s", t.Package, t.OS, t.Arch, t.Dir, err, strings.Join(tail, "\n"))
+		return fmt.Errorf("compile %s for %s/%s in %s: %w\n%s", t.Package, t.OS, t.Arch, t.Dir, err,
+			strings.Join(tail, "\n"))
 	}
 	return nil
 }

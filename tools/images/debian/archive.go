@@ -31,8 +31,9 @@ type Archive struct{ options []string }
 func Open(ctx context.Context, folder, arch string, suites ...string) (Archive, error) {
 	for _, program := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return Archive{}, fmt.Errorf("packages of Debian are downloaded with apt; use a machine with Debian or Ubuntu: %w",
-				err)
+			return Archive{},
+				fmt.Errorf("packages of Debian are downloaded with apt; use a machine with Debian or Ubuntu: %w",
+					err)
 		}
 	}
 	if _, err := os.Stat(Keyring); err != nil {

@@ -33,7 +33,8 @@ func Target(reference, registry string) (string, error) {
 	if _, digest := parsed.(name.Digest); digest {
 		separator = "@"
 	}
-	target := strings.TrimSuffix(registry, "/") + "/" + parsed.Context().RepositoryStr() + separator + parsed.Identifier()
+	target := strings.TrimSuffix(registry, "/") + "/" +
+		parsed.Context().RepositoryStr() + separator + parsed.Identifier()
 	if _, err := name.ParseReference(target); err != nil || registry == "" {
 		return "", fmt.Errorf("registry %q: want HOST or HOST/PATH, without a scheme (%s)", registry, target)
 	}

@@ -27,7 +27,9 @@ const versionVariable = "github.com/hostpath-provisioner/hostpath-provisioner/sr
 
 // Names are the images, which are also the folders below src/ and the names
 // of the binaries at the root of each image.
-func Names() []string { return []string{"driver", "mounter", "operator", "provisioner", "selftest"} }
+func Names() []string {
+	return []string{"driver", "legacyprovisioner", "mounter", "operator", "selftest"}
+}
 
 // Platform is an operating system and an architecture, as Go names them.
 type Platform struct{ OS, Arch string }

@@ -44,7 +44,8 @@ func TestParsePlatforms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]product.Platform{{OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"}}, got); diff != "" {
+	if diff := cmp.Diff([]product.Platform{{OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"}},
+		got); diff != "" {
 		t.Error(diff)
 	}
 	for _, wrong := range []string{"", "linux", "linux/", "/amd64", "linux/amd64,"} {

@@ -5,7 +5,7 @@ and removing can, wherever the release fixes the names. */}}
 {{- range list "csi-driver" "controller" "csi-provisioner" "csi-controller" "csi-resizer" "csi-scc" "legacy" "legacy-scc" "shared" "shared-scc" "every-node" "every-node-manager" "every-node-scc" -}}
 {{- $roles = append $roles (include "hostpath-provisioner.suffixed" (list $ .)) -}}
 {{- end -}}
-{{- $constraints := list (include "hostpath-provisioner.csi.name" .) (include "hostpath-provisioner.suffixed" (list . "legacy")) (include "hostpath-provisioner.shared.name" .) (include "hostpath-provisioner.everyNode.manager" .) -}}
+{{- $constraints := list (include "hostpath-provisioner.csi.name" .) (include "hostpath-provisioner.suffixed" (list . "legacy")) (include "hostpath-provisioner.networkFilesystem.name" .) (include "hostpath-provisioner.everyNode.manager" .) -}}
 - apiGroups: [hostpathprovisioner.kubevirt.io]
   resources: [hostpathprovisioners]
   verbs: [get, list, watch, update, patch]

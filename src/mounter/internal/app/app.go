@@ -109,6 +109,6 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	if err := parts.AddServer(ctx, "health", server); err != nil {
 		return err
 	}
-	parts.Add("claim", func(ctx context.Context) error { k.keep(ctx); return nil })
+	parts.Add("claim", func(ctx context.Context) error { k.keepMounted(ctx); return nil })
 	return parts.Run(ctx)
 }

@@ -39,11 +39,11 @@ func newKeeper(c *claim.Claim, log *slog.Logger) *keeper {
 	return &keeper{claim: c, log: log, every: lookEvery, err: errors.New("nothing was looked at yet")}
 }
 
-// keep looks, and mounts what is missing, until ctx ends. Then it unmounts what nobody uses.
-func (k *keeper) keep(ctx context.Context) {
+// keepMounted looks, and mounts what is missing, until ctx ends. Then it unmounts what nobody uses.
+func (k *keeper) keepMounted(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; {
 		wait := k.every
-		if k.look(ctx) == nil {
+		if k.ensureClaim(ctx) == nil {
 			pause = firstPause
 		} else {
 			wait, pause = pause, min(2*pause, lastPause)
@@ -78,7 +78,7 @@ func (k *keeper) release(ctx context.Context) (bool, error) {
 	}
 }
 
-func (k *keeper) look(ctx context.Context) error {
+func (k *keeper) ensureClaim(ctx context.Context) error {
 	done, err := k.claim.Ensure(ctx)
 	k.mu.Lock()
 	news := done || k.err != nil

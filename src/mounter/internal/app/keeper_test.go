@@ -23,7 +23,7 @@ func TestUnmountedByAnAdmin(t *testing.T) {
 	k.every = time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); k.keep(ctx) }()
+	go func() { defer close(ended); k.keepMounted(ctx) }()
 	for range 3 {
 		wait(t, func() bool { return p.mounted(t) }, func() string { return "the claim is not mounted" })
 		must(t, unix.Unmount(filepath.Join(p.host, "csi"), unix.MNT_DETACH))
@@ -55,7 +55,7 @@ func TestReleaseWhileTheDriverLooks(t *testing.T) {
 		slog.New(slog.NewTextHandler(log, nil)))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go func() { defer close(log); k.keep(ctx) }()
+	go func() { defer close(log); k.keepMounted(ctx) }()
 	var open *os.File
 	for line := range log {
 		var err error

@@ -66,7 +66,7 @@ func (c *Claim) Ensure(ctx context.Context) (done bool, err error) {
 			there, err = c.tree.Inspect(c.csi)
 		}
 	}
-	if err == nil && !same(there, want) {
+	if err == nil && !sameMount(there, want) {
 		err = c.foreign(there, want)
 	}
 	if err == nil {
@@ -83,26 +83,26 @@ func identity(mount *os.File) (bindmount.Mount, error) {
 		return bindmount.Mount{}, &os.PathError{Op: "stat", Path: mount.Name(), Err: err}
 	}
 	if st.Nlink == 0 {
-		return bindmount.Mount{}, fmt.Errorf("the claim's directory was removed where it is stored (%s): restore it, or "+
-			"replace the claim", mount.Name())
+		return bindmount.Mount{}, fmt.Errorf("the claim's directory was removed where it is stored (%s): restore it, "+
+			"or replace the claim", mount.Name())
 	}
 	return bindmount.Describe(mount)
 }
 
-func same(a, b bindmount.Mount) bool { return a.Mounted && a.Dev == b.Dev && a.Ino == b.Ino }
+func sameMount(a, b bindmount.Mount) bool { return a.Mounted && a.Dev == b.Dev && a.Ino == b.Ino }
 
 // attach mounts the claim on an empty directory. One with files was a pool without the claim, or is none.
 func (c *Claim) attach(mount *os.File) error {
 	if err := os.Mkdir(c.csi, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	names, err := list(c.csi)
+	names, err := listNames(c.csi)
 	if err != nil {
 		return err
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%s: %w (%s): move them away on the node, csi/ in the pool's path must be empty; volumes among "+
-			"them need the pool as it was, without pvcTemplate", c.csi, ErrShadowed, abridge(names))
+		return fmt.Errorf("%s: %w (%s): move them away on the node, csi/ in the pool's path must be empty; volumes "+
+			"among them need the pool as it was, without pvcTemplate", c.csi, ErrShadowed, abridge(names))
 	}
 	return c.tree.Attach(mount, c.csi)
 }
@@ -123,7 +123,7 @@ func (c *Claim) foreign(there, want bindmount.Mount) error {
 // disturbs nobody; so does what is mounted below the claim, at which nobody has looked.
 func (c *Claim) Release() (bool, error) {
 	there, err := c.tree.Inspect(c.csi)
-	if err != nil || !same(there, c.is) {
+	if err != nil || !sameMount(there, c.is) {
 		return false, err
 	}
 	if used, err := inUse(c.csi); err != nil || used {
@@ -134,7 +134,7 @@ func (c *Claim) Release() (bool, error) {
 
 // inUse reports whether a pool's csi/ has a volume, or anything but the driver's own empty directories.
 func inUse(csi string) (bool, error) {
-	names, err := list(csi)
+	names, err := listNames(csi)
 	if err != nil {
 		return false, err
 	}
@@ -169,7 +169,7 @@ func filled(dir string) (bool, error) {
 		if !entry.IsDir() {
 			return true, nil
 		}
-		names, err := list(filepath.Join(dir, entry.Name()))
+		names, err := listNames(filepath.Join(dir, entry.Name()))
 		if err != nil || len(names) > 0 && strings.Join(names, "") != spare {
 			return err == nil, err
 		}
@@ -183,7 +183,7 @@ const spare = ".spare"
 // most is how many names of a directory are looked at: more say nothing new.
 const most = 5
 
-func list(path string) ([]string, error) {
+func listNames(path string) ([]string, error) {
 	dir, err := os.Open(path)
 	if err != nil {
 		return nil, err

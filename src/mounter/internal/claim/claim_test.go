@@ -71,7 +71,7 @@ func (n node) ensures(tb testing.TB, c *Claim, done bool) {
 	}
 	want := mounted(tb, filepath.Join(n.pod, "csi"))
 	for _, seen := range []string{n.host, n.other} {
-		if is := mounted(tb, filepath.Join(seen, "csi")); !same(is, want) {
+		if is := mounted(tb, filepath.Join(seen, "csi")); !sameMount(is, want) {
 			tb.Errorf("%s has %+v, the pod %+v", seen, is, want)
 		}
 	}
@@ -117,7 +117,8 @@ func TestFilesystemClaim(t *testing.T) {
 	n.ensures(t, c, true)
 	info, err := os.Stat(filepath.Join(n.root, "volumes/ours"))
 	must(t, err)
-	if data, err := os.ReadFile(filepath.Join(n.host, "csi/name")); string(data) != "ours" || info.Mode().Perm() != 0o755 {
+	if data, err := os.ReadFile(filepath.Join(n.host, "csi/name")); string(data) != "ours" ||
+		info.Mode().Perm() != 0o755 {
 		t.Errorf("on the host: %q, %v; the volume has mode %v", data, err, info.Mode())
 	}
 	n.ensures(t, c, false)

@@ -66,19 +66,20 @@ func (d *device) provide(ctx context.Context) (string, error) {
 	if info.Mode().Type() != os.ModeDevice {
 		return "", fmt.Errorf("%s is no block device", d.path)
 	}
-	kind, err := probe(ctx, d.path)
+	kind, err := probeFilesystem(ctx, d.path)
 	if err != nil || kind != "" {
 		return kind, err
 	}
-	if err := d.blank(ctx); err != nil {
+	if err := d.checkBlank(ctx); err != nil {
 		return "", err
 	}
 	d.log.InfoContext(ctx, "the device is blank; making a filesystem", logging.KeyPath, d.path)
 	return "xfs", d.format(context.WithoutCancel(ctx)) // half a filesystem would be nobody's to remove
 }
 
-// probe asks blkid what is on a device: the name of a filesystem that can be mounted, "" where it finds nothing.
-func probe(ctx context.Context, path string) (string, error) {
+// probeFilesystem asks blkid what is on a device: the name of a filesystem that can be mounted, "" where
+// it finds nothing.
+func probeFilesystem(ctx context.Context, path string) (string, error) {
 	//nolint:gosec // the path is the device of the claim; no shell sees it
 	out, err := exec.CommandContext(ctx, "blkid", "-p", "-o", "export", path).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -125,9 +126,9 @@ const (
 	say   = 30 * time.Second
 )
 
-// blank fails unless every byte of the device was read and is zero. That nobody knows a signature does not mean that
-// nobody's data is there.
-func (d *device) blank(ctx context.Context) error {
+// checkBlank fails unless every byte of the device was read and is zero. That nobody knows a signature does not mean
+// that nobody's data is there.
+func (d *device) checkBlank(ctx context.Context) error {
 	f, err := os.OpenFile(d.path, os.O_RDONLY|unix.O_EXCL, 0)
 	if err != nil {
 		return fmt.Errorf("open the device for this mounter alone: %w", err)

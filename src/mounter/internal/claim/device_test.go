@@ -32,7 +32,7 @@ func TestBlankDevice(t *testing.T) {
 	n := newNode(t)
 	c := n.claim(Source{Device: device})
 	n.ensures(t, c, true)
-	if kind, err := probe(t.Context(), device); kind != "xfs" || err != nil {
+	if kind, err := probeFilesystem(t.Context(), device); kind != "xfs" || err != nil {
 		t.Errorf("the device has %q, %v", kind, err)
 	}
 	data := filepath.Join(n.host, "csi/data")
@@ -117,7 +117,9 @@ func TestDeviceWithData(t *testing.T) {
 		// One entry of type 83, which begins at sector 2048.
 		"partitions": {at(446, "\x00\x20\x21\x00\x83\x20\x21\x00\x00\x08\x00\x00\x00\x40\x00\x00"+
 			strings.Repeat("\x00", 48)+"\x55\xaa"), "a signature of dos"},
-		"swap": {func(t *testing.T, device string) { t.Helper(); mounttest.Run(t, "mkswap", device) }, "a signature of swap"},
+		"swap": {
+			func(t *testing.T, device string) { t.Helper(); mounttest.Run(t, "mkswap", device) }, "a signature of swap",
+		},
 		"ext3": {func(t *testing.T, device string) {
 			t.Helper()
 			mounttest.Run(t, "mkfs.ext4", "-q", "-t", "ext3", device)

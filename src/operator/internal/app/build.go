@@ -181,7 +181,7 @@ func (op *operator) buildPlatform(ctx context.Context) error {
 // wakeController wakes the controller. One event that was not taken yet is enough.
 func (op *operator) wakeController() {
 	select {
-	case op.changed <- event.GenericEvent{Object: named()}:
+	case op.changed <- event.GenericEvent{Object: eventSubject()}:
 	default:
 	}
 }

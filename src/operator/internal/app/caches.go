@@ -71,7 +71,7 @@ func (op *operator) renderedCache() (cache.Cache, error) {
 	})
 }
 
-// named is what an event of no object in particular is about.
-func named() client.Object {
+// eventSubject is what an event of no object in particular is about.
+func eventSubject() client.Object {
 	return &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Name: names.CustomResource}}
 }

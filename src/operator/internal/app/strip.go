@@ -14,11 +14,11 @@ func identity(from metav1.ObjectMeta, annotations []string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: from.Name, Namespace: from.Namespace, UID: from.UID, ResourceVersion: from.ResourceVersion,
 		CreationTimestamp: from.CreationTimestamp, DeletionTimestamp: from.DeletionTimestamp,
-		Annotations: pick(from.Annotations, annotations),
+		Annotations: pickKeys(from.Annotations, annotations),
 	}
 }
 
-func pick(from map[string]string, keys []string) map[string]string {
+func pickKeys(from map[string]string, keys []string) map[string]string {
 	var picked map[string]string
 	for _, key := range keys {
 		if value, found := from[key]; found {
@@ -70,7 +70,7 @@ func (op *operator) stripVolume(object any) (any, error) {
 	if csi != nil {
 		slim.Spec.CSI = &corev1.CSIPersistentVolumeSource{
 			Driver: csi.Driver, VolumeHandle: csi.VolumeHandle,
-			VolumeAttributes: pick(csi.VolumeAttributes, []string{names.StoragePoolParameter}),
+			VolumeAttributes: pickKeys(csi.VolumeAttributes, []string{names.StoragePoolParameter}),
 		}
 	}
 	return slim, nil

@@ -71,7 +71,7 @@ func (a *Applier) Apply(ctx context.Context, owner metav1.OwnerReference, object
 	var outcome Outcome
 	var problems []error
 	for _, object := range objects {
-		replacing, err := a.one(ctx, owner, object)
+		replacing, err := a.applyOne(ctx, owner, object)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", describe(object), err))
 		}
@@ -82,21 +82,23 @@ func (a *Applier) Apply(ctx context.Context, owner metav1.OwnerReference, object
 	return outcome, errors.Join(problems...)
 }
 
-func (a *Applier) one(ctx context.Context, owner metav1.OwnerReference, object *Object) (replacing bool, err error) {
+func (a *Applier) applyOne(
+	ctx context.Context, owner metav1.OwnerReference, object *Object,
+) (replacing bool, err error) {
 	wanted := object.DeepCopy()
 	wanted.SetOwnerReferences([]metav1.OwnerReference{owner})
-	existing, err := a.find(ctx, wanted)
+	existing, err := a.findExisting(ctx, wanted)
 	if err != nil {
 		return false, err
 	}
-	state := settlement{wanted: digest(wanted.Object), live: looks(existing)}
+	state := settlement{wanted: digest(wanted.Object), live: fingerprintOf(existing)}
 	switch judge(existing, wanted, owner.UID) {
 	case leaving:
 		return true, nil
 	case foreign:
 		return false, refusal(existing)
 	case ours:
-		if a.settled[refer(wanted)] == state {
+		if a.settled[referenceOf(wanted)] == state {
 			return false, nil
 		}
 	case absent, predecessors:
@@ -112,7 +114,7 @@ func (a *Applier) one(ctx context.Context, owner metav1.OwnerReference, object *
 	if err != nil {
 		return false, advise(err)
 	}
-	a.settled[refer(wanted)] = settlement{wanted: state.wanted, live: looks(applied)}
+	a.settled[referenceOf(wanted)] = settlement{wanted: state.wanted, live: fingerprintOf(applied)}
 	return false, nil
 }
 
@@ -123,8 +125,8 @@ func ServerSide(ctx context.Context, writer Writer, object *Object) error {
 		client.FieldOwner(FieldManager), client.ForceOwnership)
 }
 
-// find looks for an object among those with the label first. It is nil when there is none.
-func (a *Applier) find(ctx context.Context, wanted *Object) (*Object, error) {
+// findExisting looks for an object among those with the label first. It is nil when there is none.
+func (a *Applier) findExisting(ctx context.Context, wanted *Object) (*Object, error) {
 	for _, reader := range []client.Reader{a.cached, a.live} {
 		found := &Object{}
 		found.SetGroupVersionKind(wanted.GroupVersionKind())
@@ -169,7 +171,7 @@ func (a *Applier) replace(ctx context.Context, existing, wanted *Object, invalid
 
 // remove deletes exactly the object that was seen, with the pods of a workload.
 func (a *Applier) remove(ctx context.Context, object *Object) error {
-	delete(a.settled, refer(object))
+	delete(a.settled, referenceOf(object))
 	uid := object.GetUID()
 	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
 	if Workload(object.GroupVersionKind().GroupKind()) {
@@ -178,7 +180,7 @@ func (a *Applier) remove(ctx context.Context, object *Object) error {
 	return client.IgnoreNotFound(a.writer.Delete(ctx, object, options...))
 }
 
-func refer(object *Object) reference {
+func referenceOf(object *Object) reference {
 	return reference{kind: object.GroupVersionKind().GroupKind(), name: client.ObjectKeyFromObject(object)}
 }
 

@@ -173,10 +173,10 @@ func thing(kind, name string, labels map[string]string) *unstructured.Unstructur
 	return o
 }
 
-func own() map[string]string { return map[string]string{names.OwnedBy: names.CustomResource} }
+func ownLabels() map[string]string { return map[string]string{names.OwnedBy: names.CustomResource} }
 
 func wanted(kind, name string) *unstructured.Unstructured {
-	o := thing(kind, name, own())
+	o := thing(kind, name, ownLabels())
 	o.SetUID("")
 	return o
 }
@@ -209,7 +209,9 @@ func TestApply(t *testing.T) {
 		wantErr   string
 	}{
 		"absent": {kind: "DaemonSet", calls: []string{"apply DaemonSet/x"}},
-		"ours":   {kind: "DaemonSet", there: thing("DaemonSet", "x", own()), calls: []string{"apply DaemonSet/x"}},
+		"ours": {
+			kind: "DaemonSet", there: thing("DaemonSet", "x", ownLabels()), calls: []string{"apply DaemonSet/x"},
+		},
 		"the predecessor's": {
 			kind: "DaemonSet", there: thing("DaemonSet", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
 			calls: []string{"apply DaemonSet/x"},
@@ -256,7 +258,8 @@ func TestApply(t *testing.T) {
 			calls: []string{"apply StorageClass/x"}, wantErr: "claims may count on it as it is",
 		},
 		"a labelled class of the predecessor": {
-			kind: "StorageClass", there: thing("StorageClass", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
+			kind:     "StorageClass",
+			there:    thing("StorageClass", "x", map[string]string{"k8s-app": "hostpath-provisioner"}),
 			applyErr: invalid(), replacing: true,
 			calls: []string{
 				"apply StorageClass/x", "try StorageClass/x",
@@ -278,9 +281,9 @@ func TestApply(t *testing.T) {
 			kind: "StorageClass", there: overlay(thing("StorageClass", "x", nil), "a", "other"),
 			wantErr: "it exists and is not the operator's",
 		},
-		"going": {kind: "DaemonSet", there: going(own()), replacing: true},
+		"going": {kind: "DaemonSet", there: going(ownLabels()), replacing: true},
 		"immutable": {
-			kind: "DaemonSet", there: thing("DaemonSet", "x", own()), applyErr: invalid(), replacing: true,
+			kind: "DaemonSet", there: thing("DaemonSet", "x", ownLabels()), applyErr: invalid(), replacing: true,
 			calls: []string{"apply DaemonSet/x", "try DaemonSet/x", "delete DaemonSet/x Foreground"},
 		},
 		"immutable, of the predecessor": {
@@ -293,15 +296,15 @@ func TestApply(t *testing.T) {
 			},
 		},
 		"immutable, without pods": {
-			kind: "StorageClass", there: thing("StorageClass", "x", own()), applyErr: invalid(), replacing: true,
+			kind: "StorageClass", there: thing("StorageClass", "x", ownLabels()), applyErr: invalid(), replacing: true,
 			calls: []string{"apply StorageClass/x", "try StorageClass/x", "delete StorageClass/x"},
 		},
 		"wrong altogether: what runs stays": {
-			kind: "DaemonSet", there: thing("DaemonSet", "x", own()), applyErr: invalid(), trialErr: invalid(),
+			kind: "DaemonSet", there: thing("DaemonSet", "x", ownLabels()), applyErr: invalid(), trialErr: invalid(),
 			calls: []string{"apply DaemonSet/x", "try DaemonSet/x"}, wantErr: "DaemonSet x:  \"x\" is invalid",
 		},
 		"never made anew": {
-			kind: "ConfigMap", there: thing("ConfigMap", "x", own()), applyErr: invalid(),
+			kind: "ConfigMap", there: thing("ConfigMap", "x", ownLabels()), applyErr: invalid(),
 			calls: []string{"apply ConfigMap/x"}, wantErr: "ConfigMap x:  \"x\" is invalid",
 		},
 		"forbidden": {
@@ -396,11 +399,12 @@ func TestPrune(t *testing.T) {
 		o.SetOwnerReferences([]metav1.OwnerReference{owner(uid)})
 		return o
 	}
-	going := of(thing("ConfigMap", "going", own()), "1")
+	going := of(thing("ConfigMap", "going", ownLabels()), "1")
 	going.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
-	a := newAPI(of(thing("ConfigMap", "kept", own()), "1"), of(thing("ConfigMap", "old", own()), "1"),
-		of(thing("ConfigMap", "another owner's", own()), "2"), thing("StorageClass", "nobody's", own()),
-		of(thing("DaemonSet", "old", own()), "1"), of(thing("CSIDriver", "not looked at", own()), "1"), going)
+	a := newAPI(of(thing("ConfigMap", "kept", ownLabels()), "1"), of(thing("ConfigMap", "old", ownLabels()), "1"),
+		of(thing("ConfigMap", "another owner's", ownLabels()), "2"), thing("StorageClass", "nobody's", ownLabels()),
+		of(thing("DaemonSet", "old", ownLabels()), "1"), of(thing("CSIDriver", "not looked at", ownLabels()), "1"),
+		going)
 	applier := apply.New(a, labelled{a}, a)
 	kinds := []schema.GroupVersionKind{kindOf("ConfigMap"), kindOf("DaemonSet"), kindOf("StorageClass")}
 	if _, err := applier.Prune(t.Context(), owner("1"), nil, kinds); err == nil || len(a.calls) > 0 {

@@ -96,8 +96,8 @@ func replaceable(kind schema.GroupKind) bool {
 // Workload reports whether a kind has pods.
 func Workload(kind schema.GroupKind) bool { return kind.Group == "apps" }
 
-// looks is what an object looks like, less what changes by itself.
-func looks(object *Object) string {
+// fingerprintOf is what an object looks like, less what changes by itself.
+func fingerprintOf(object *Object) string {
 	if object == nil {
 		return ""
 	}

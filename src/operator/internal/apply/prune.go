@@ -22,9 +22,9 @@ func (a *Applier) Prune(
 	}
 	keep := map[reference]bool{}
 	for _, object := range rendered {
-		keep[refer(object)] = true
+		keep[referenceOf(object)] = true
 	}
-	return a.delete(ctx, owner, kinds, func(object *Object) bool { return keep[refer(object)] })
+	return a.delete(ctx, owner, kinds, func(object *Object) bool { return keep[referenceOf(object)] })
 }
 
 // Remove deletes what the owner has of the kinds, but for objects whose labels are to be spared; nil spares none.
@@ -42,7 +42,7 @@ func (a *Applier) delete(
 	var deleted []string
 	var problems []error
 	for _, kind := range kinds {
-		owned, err := a.owned(ctx, owner.UID, kind)
+		owned, err := a.listOwned(ctx, owner.UID, kind)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("list %s: %w", kind.Kind, err))
 			continue
@@ -61,8 +61,9 @@ func (a *Applier) delete(
 	return deleted, errors.Join(problems...)
 }
 
-// owned are the objects of a kind that the owner controls. Those of others are never among them, whatever their labels.
-func (a *Applier) owned(ctx context.Context, uid types.UID, kind Kind) ([]*Object, error) {
+// listOwned are the objects of a kind that the owner controls. Those of others are never among them,
+// whatever their labels.
+func (a *Applier) listOwned(ctx context.Context, uid types.UID, kind Kind) ([]*Object, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	err := a.cached.List(ctx, list)

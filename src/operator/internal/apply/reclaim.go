@@ -19,7 +19,7 @@ const injectCA = "service.beta.openshift.io/inject-cabundle"
 // fields that it names; it removes those that its manager owned before. So the additions are given to our manager
 // first, and then applied away.
 func (a *Applier) reclaim(ctx context.Context, applied, wanted *Object) (*Object, error) {
-	others, err := strangers(applied)
+	others, err := otherManagers(applied)
 	if err != nil || others.Len() == 0 {
 		return applied, err
 	}
@@ -35,10 +35,10 @@ func (a *Applier) reclaim(ctx context.Context, applied, wanted *Object) (*Object
 	return again, err
 }
 
-// strangers are the field managers beside ours that set what an object is for. Labels and annotations are anybody's,
-// those of a pod template too (`kubectl rollout restart` sets one), and so are a ServiceAccount, to which OpenShift
-// adds secrets, and a ConfigMap that asks OpenShift for its service CA.
-func strangers(object *Object) (sets.Set[string], error) {
+// otherManagers are the field managers beside ours that set what an object is for. Labels and annotations are
+// anybody's, those of a pod template too (`kubectl rollout restart` sets one), and so are a ServiceAccount, to which
+// OpenShift adds secrets, and a ConfigMap that asks OpenShift for its service CA.
+func otherManagers(object *Object) (sets.Set[string], error) {
 	others := sets.New[string]()
 	if object.GetKind() == "ServiceAccount" || object.GetAnnotations()[injectCA] == "true" {
 		return others, nil

@@ -28,8 +28,8 @@ import (
 
 // Options say which certificate is kept.
 type Options struct {
-	// Mode is one of certificates.Modes. The authorities to trust are written into the webhook configuration by who makes
-	// the Secret, but for ExistingSecret: there the operator copies them.
+	// Mode is one of certificates.Modes. The authorities to trust are written into the webhook configuration by who
+	// makes the Secret, but for ExistingSecret: there the operator copies them.
 	Mode string
 	// Namespace is where the Secret and the Service are.
 	Namespace string
@@ -52,14 +52,15 @@ func (o Options) writes() bool {
 // only the leader writes.
 func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	if !slices.Contains(certificates.Modes(), options.Mode) {
-		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode, strings.Join(certificates.Modes(), ", "))
+		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode,
+			strings.Join(certificates.Modes(), ", "))
 	}
 	watched, err := extracache.Add(mgr, cache.Options{
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {
-				Namespaces: map[string]cache.Config{options.Namespace: {FieldSelector: named(options.Secret)}},
+				Namespaces: map[string]cache.Config{options.Namespace: {FieldSelector: selectName(options.Secret)}},
 			},
-			&admissionv1.ValidatingWebhookConfiguration{}: {Field: named(options.WebhookConfiguration)},
+			&admissionv1.ValidatingWebhookConfiguration{}: {Field: selectName(options.WebhookConfiguration)},
 		},
 	})
 	if err != nil {
@@ -77,7 +78,9 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	return keeper, control(mgr, watched, "certificate-writer", true, writer)
 }
 
-func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+func selectName(name string) fields.Selector {
+	return fields.OneTermEqualSelector("metadata.name", name)
+}
 
 // control runs a reconciler once at the start and whenever one of the two objects changes, always with the same
 // request.

@@ -37,7 +37,7 @@ func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 	now := start()
 	c := newCluster(t, configuration(nil), empty())
-	c.put(t, step(t, nil, start().AddDate(-7, -6, 0)))
+	c.putSecret(t, step(t, nil, start().AddDate(-7, -6, 0)))
 	w := &writer{options: options(certificates.SelfManaged), reader: c, client: c, now: func() time.Time { return now }}
 	k := &Keeper{options: options(certificates.SelfManaged), reader: c, now: func() time.Time { return now }}
 	reconciled(t, w)
@@ -67,10 +67,10 @@ func TestSelfManagedIsTrustedAtEachStep(t *testing.T) {
 
 func TestSelfManagedMendsWhatOthersSpoil(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, c *cluster){
-		"Secret emptied":   func(t *testing.T, c *cluster) { c.put(t, nil) },
-		"caBundle deleted": func(t *testing.T, c *cluster) { c.trust(t, nil) },
+		"Secret emptied":   func(t *testing.T, c *cluster) { c.putSecret(t, nil) },
+		"caBundle deleted": func(t *testing.T, c *cluster) { c.writeTrust(t, nil) },
 		"caBundle of someone else": func(t *testing.T, c *cluster) {
-			c.trust(t, step(t, nil, start())[certificates.AuthoritiesKey])
+			c.writeTrust(t, step(t, nil, start())[certificates.AuthoritiesKey])
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestExistingSecret(t *testing.T) {
 	}
 	for range 2 { // The second one is another authority's.
 		data := step(t, nil, start())
-		c.put(t, data)
+		c.putSecret(t, data)
 		reconciled(t, w)
 		reconciled(t, k)
 		if err := k.Ready(nil); err != nil {
@@ -135,7 +135,7 @@ func TestExistingSecret(t *testing.T) {
 			t.Error("the administrator's Secret was written: " + diff)
 		}
 	}
-	c.put(t, map[string][]byte{certificates.AuthoritiesKey: []byte("no certificate")})
+	c.putSecret(t, map[string][]byte{certificates.AuthoritiesKey: []byte("no certificate")})
 	_, err := w.Reconcile(t.Context(), reconcile.Request{})
 	const want = "terminal error: the Secret hpp/operator-certificate: its ca.crt contains no valid certificate: " +
 		"it has to be the authority of its tls.crt"
@@ -173,8 +173,8 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	const configured = "in the ValidatingWebhookConfiguration operator does not verify the certificate that is served: "
-	const fills = "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see the " +
-		"logs of the pod that holds the Lease"
+	const fills = "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see " +
+		"the logs of the pod that holds the Lease"
 	for name, test := range map[string]struct {
 		mode   string
 		data   map[string][]byte // nil: no Secret
@@ -190,7 +190,8 @@ func TestReady(t *testing.T) {
 		},
 		"nothing read yet": {
 			mode: certificates.SelfManaged, unread: true,
-			want: "no certificate to serve from the Secret hpp/operator-certificate: it has not been read yet; " + fills,
+			want: "no certificate to serve from the Secret hpp/operator-certificate: it has not been read yet; " +
+				fills,
 		},
 		"no Secret, self-managed": {
 			mode: certificates.SelfManaged,
@@ -255,8 +256,8 @@ func TestReady(t *testing.T) {
 				"the operator's leader writes it: see the logs of the pod that holds the Lease",
 		},
 		"expired": {
-			mode: certificates.OpenShift, data: good, bundle: good[certificates.AuthoritiesKey], at: start().Add(year + day),
-			want: "the caBundle of the webhook validate " + configured +
+			mode: certificates.OpenShift, data: good, bundle: good[certificates.AuthoritiesKey],
+			at: start().Add(year + day), want: "the caBundle of the webhook validate " + configured +
 				"the certificate has expired, at 2027-11-21T12:00:00Z; " +
 				"OpenShift's service CA writes it: see the project openshift-service-ca",
 		},
@@ -268,7 +269,7 @@ func TestReady(t *testing.T) {
 			}
 			c := newCluster(t, objects...)
 			if test.data != nil {
-				c.put(t, test.data)
+				c.putSecret(t, test.data)
 			}
 			k := &Keeper{options: options(test.mode), reader: c, now: func() time.Time {
 				if test.at.IsZero() {
@@ -295,20 +296,20 @@ func TestRenewedSecretsAreServedWithoutARestart(t *testing.T) {
 	c := newCluster(t)
 	k := &Keeper{options: options(certificates.ExistingSecret), reader: c, now: start}
 	address := serve(t, k)
-	if _, err := shown(address); err == nil {
+	if _, err := shownCertificate(address); err == nil {
 		t.Error("a handshake without a certificate")
 	}
 	first, second := step(t, nil, start()), step(t, nil, start())
 	for _, data := range []map[string][]byte{first, second} {
-		c.put(t, data)
+		c.putSecret(t, data)
 		reconciled(t, k)
-		if got, err := shown(address); err != nil || !slices.Equal(got, pairOf(t, data).Certificate[0]) {
+		if got, err := shownCertificate(address); err != nil || !slices.Equal(got, pairOf(t, data).Certificate[0]) {
 			t.Errorf("another certificate is served (%v)", err)
 		}
 	}
-	c.put(t, map[string][]byte{corev1.TLSCertKey: []byte("x")})
+	c.putSecret(t, map[string][]byte{corev1.TLSCertKey: []byte("x")})
 	reconciled(t, k)
-	if got, err := shown(address); err != nil || !slices.Equal(got, pairOf(t, second).Certificate[0]) {
+	if got, err := shownCertificate(address); err != nil || !slices.Equal(got, pairOf(t, second).Certificate[0]) {
 		t.Errorf("the last good certificate is not served (%v)", err)
 	}
 }
@@ -377,12 +378,13 @@ func (c *cluster) secret(t *testing.T) map[string][]byte {
 // empty is the Secret as the chart makes it.
 func empty() *corev1.Secret {
 	return &corev1.Secret{Type: corev1.SecretTypeOpaque, ObjectMeta: metav1.ObjectMeta{
-		Namespace: "hpp", Name: "operator-certificate", Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
+		Namespace: "hpp", Name: "operator-certificate",
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
 	}}
 }
 
-// put is what somebody else writes into the Secret.
-func (c *cluster) put(t *testing.T, data map[string][]byte) {
+// putSecret is what somebody else writes into the Secret.
+func (c *cluster) putSecret(t *testing.T, data map[string][]byte) {
 	t.Helper()
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "operator-certificate"}, Data: data}
 	if err := c.Update(t.Context(), object); err != nil {
@@ -397,7 +399,7 @@ func (c *cluster) configuration(t *testing.T) *admissionv1.ValidatingWebhookConf
 	return &found
 }
 
-func (c *cluster) trust(t *testing.T, bundle []byte) {
+func (c *cluster) writeTrust(t *testing.T, bundle []byte) {
 	t.Helper()
 	found := c.configuration(t)
 	found.Webhooks[0].ClientConfig.CABundle = bundle
@@ -473,8 +475,8 @@ func serve(t *testing.T, k *Keeper) string {
 	return listener.Addr().String()
 }
 
-// shown is the certificate that a new handshake shows.
-func shown(address string) ([]byte, error) {
+// shownCertificate is the certificate that a new handshake shows.
+func shownCertificate(address string) ([]byte, error) {
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return nil, err

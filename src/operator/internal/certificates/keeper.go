@@ -126,8 +126,8 @@ func (k *Keeper) missing() error {
 	}
 	return certificates.Source{
 		Mode: k.options.Mode, Secret: k.options.Secret, DNSName: k.options.DNSName(),
-		Maker: "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see the logs " +
-			"of the pod that holds the Lease",
+		Maker: "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see the " +
+			"logs of the pod that holds the Lease",
 	}.Missing(fault)
 }
 

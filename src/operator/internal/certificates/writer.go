@@ -36,13 +36,13 @@ func (w *writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		if err != nil || data == nil {
 			return reconcile.Result{}, err
 		}
-		if err := w.trust(ctx, data[certificates.AuthoritiesKey]); err != nil {
+		if err := w.writeTrust(ctx, data[certificates.AuthoritiesKey]); err != nil {
 			return reconcile.Result{}, err
 		}
 		if stepped {
 			continue
 		}
-		return w.wait(data)
+		return w.nextStep(data)
 	}
 }
 
@@ -71,9 +71,9 @@ func (w *writer) secret(ctx context.Context) (data map[string][]byte, stepped bo
 	return next, true, nil
 }
 
-// trust writes the authorities into the webhook configuration. Without one there is nothing to do: it is the chart's,
-// and its coming is watched.
-func (w *writer) trust(ctx context.Context, bundle []byte) error {
+// writeTrust writes the authorities into the webhook configuration. Without one there is nothing to do: it is the
+// chart's, and its coming is watched.
+func (w *writer) writeTrust(ctx context.Context, bundle []byte) error {
 	if len(certificates.Merge(w.now(), bundle)) == 0 {
 		// Trying again helps nobody; a change of the Secret is watched.
 		return reconcile.TerminalError(fmt.Errorf("the Secret %s/%s: its ca.crt contains no valid certificate: "+
@@ -105,8 +105,8 @@ func (w *writer) trust(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-// wait is until the next step, where the operator takes it.
-func (w *writer) wait(data map[string][]byte) (reconcile.Result, error) {
+// nextStep is until the next step, where the operator takes it.
+func (w *writer) nextStep(data map[string][]byte) (reconcile.Result, error) {
 	if w.options.Mode != certificates.SelfManaged {
 		return reconcile.Result{}, nil
 	}

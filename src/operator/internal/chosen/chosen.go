@@ -13,7 +13,8 @@ import (
 // there is. Of several others none is served, and the name is "".
 func Name(all []v1beta1.HostPathProvisioner) string {
 	switch {
-	case slices.ContainsFunc(all, func(one v1beta1.HostPathProvisioner) bool { return one.Name == names.CustomResource }):
+	case slices.ContainsFunc(all,
+		func(one v1beta1.HostPathProvisioner) bool { return one.Name == names.CustomResource }):
 		return names.CustomResource
 	case len(all) == 1:
 		return all[0].Name

@@ -56,10 +56,10 @@ func (r *Reconciler) allVolumes(ctx context.Context) ([]gates.Volume, error) {
 
 // claimsStay is the event of a resource that is gone while claims of its pools are left.
 func (r *Reconciler) claimsStay(ctx context.Context, resource *hpp) error {
-	left, err := r.claims.Left(ctx)
+	left, err := r.claims.DescribeLeft(ctx)
 	if err != nil || left == "" {
 		return err
 	}
-	r.event(resource, status.Event{Type: corev1.EventTypeNormal, Reason: eventClaimsStay, Note: left})
+	r.recordEvent(resource, status.Event{Type: corev1.EventTypeNormal, Reason: eventClaimsStay, Note: left})
 	return nil
 }

@@ -96,8 +96,8 @@ type Reconciler struct {
 	controller controller.Controller
 	watched    map[string]bool
 	now        func() time.Time
-	// alone: nothing of kubevirt's ran when it was last looked.
-	alone bool
+	// unopposed: nothing of kubevirt's ran when it was last looked.
+	unopposed bool
 	// disowned is when kubevirt's finalizer was last removed from a resource that has ours.
 	disowned time.Time
 	// declined has what resources show to have been told.
@@ -111,7 +111,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{Options: o, watched: map[string]bool{}, declined: map[declined]bool{}, now: time.Now}
 	r.applier = apply.New(o.Client, o.Rendered, o.Live)
 	r.claims = poolclaims.New(o.Client, o.Client, o.Live, o.Namespace)
-	r.gauge(unknown)
+	r.setGauge(unknown)
 	return r
 }
 
@@ -119,12 +119,12 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	resource := &hpp{}
 	if err := r.Client.Get(ctx, request.NamespacedName, resource); apierrors.IsNotFound(err) {
-		return r.idle(ctx)
+		return r.serveNobody(ctx)
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	if ready, wait, err := r.prepare(ctx, resource); err != nil || !ready {
-		return again(wait, err)
+		return requeueAfter(wait, err)
 	}
 	if refused, err := r.refuse(ctx, resource); refused || err != nil {
 		return reconcile.Result{}, err
@@ -132,10 +132,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.follow(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.claim(ctx, resource); err != nil {
+	if err := r.putFinalizer(ctx, resource); err != nil {
 		return reconcile.Result{}, unlessBehind(err)
 	}
-	around, err := r.look(ctx)
+	around, err := r.readSurroundings(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -146,12 +146,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	done := r.serve(ctx, resource, deleting)
 	wait, reported := r.report(ctx, resource, deleting, done)
 	err = errors.Join(done.claims.Failed, done.applyErr, done.pruneErr, reported,
-		r.tidy(ctx, resource, deleting, done))
-	return again(sooner(deleting.wait, sooner(wait, whileKept(done.claims))), err)
+		r.tidyPredecessor(ctx, resource, deleting, done))
+	return requeueAfter(sooner(deleting.wait, sooner(wait, whileKept(done.claims))), err)
 }
 
-// again is when to come back: after an error the queue knows.
-func again(after time.Duration, err error) (reconcile.Result, error) {
+// requeueAfter is when to come back: after an error the queue knows.
+func requeueAfter(after time.Duration, err error) (reconcile.Result, error) {
 	if err != nil {
 		after = 0
 	}
@@ -194,7 +194,7 @@ type work struct {
 // serve makes claims, renders, applies and prunes, unless the deletion has gone beyond that.
 func (r *Reconciler) serve(ctx context.Context, resource *hpp, deleting deletion) work {
 	var done work
-	in, err := r.input(ctx, resource)
+	in, err := r.renderInput(ctx, resource)
 	if err != nil {
 		done.renderErr = err
 		return done
@@ -213,7 +213,7 @@ func (r *Reconciler) serve(ctx context.Context, resource *hpp, deleting deletion
 		// What could not be made may be what takes the place of something that would be removed now.
 		return done
 	}
-	pruned, err := r.applier.Prune(ctx, owner, done.rendered.Objects, r.kinds())
+	pruned, err := r.applier.Prune(ctx, owner, done.rendered.Objects, r.listKinds())
 	if done.pruneErr = err; len(pruned) > 0 {
 		r.Log.InfoContext(ctx, "removed what is no longer rendered", logging.KeyObjects, pruned)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
 )
 
-// idle is what there is to do without a resource: the first one is to find this version's definition, and no webhook
-// that nobody serves.
-func (r *Reconciler) idle(ctx context.Context) (reconcile.Result, error) {
+// serveNobody is what there is to do without a resource: the first one is to find this version's definition, and no
+// webhook that nobody serves.
+func (r *Reconciler) serveNobody(ctx context.Context) (reconcile.Result, error) {
 	if running, err := r.Predecessor.Running(ctx); err != nil || len(running) > 0 {
-		return again(r.TakeoverInterval, err)
+		return requeueAfter(r.TakeoverInterval, err)
 	}
 	if err := r.Predecessor.RemoveWebhook(ctx); err != nil {
 		return reconcile.Result{}, err
@@ -29,7 +29,7 @@ func (r *Reconciler) idle(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// declined is what a resource was told about a definition that is not ours to apply.
+// declined is what the status of a resource says about a definition that is not ours to apply.
 type declined struct {
 	resource   types.UID
 	generation int64
@@ -44,14 +44,14 @@ func (r *Reconciler) define(ctx context.Context, resource *hpp) (bool, error) {
 		if apierrors.IsConflict(err) {
 			return false, err // somebody was faster; the next look is at what they wrote
 		}
-		fresh, events := status.Left(resource, r.now(), status.ReasonApplyFailed, err.Error())
-		return false, errors.Join(err, r.write(ctx, resource, fresh, events))
+		fresh, events := status.LeftAlone(resource, r.now(), status.ReasonApplyFailed, err.Error())
+		return false, errors.Join(err, r.writeStatus(ctx, resource, fresh, events))
 	}
 	if refusal == "" {
 		clear(r.declined)
 		return true, nil
 	}
-	fresh, events := status.Left(resource, r.now(), status.ReasonDowngradeRefused, refusal)
+	fresh, events := status.LeftAlone(resource, r.now(), status.ReasonDowngradeRefused, refusal)
 	r.measure(fresh)
 	return false, r.sayOnce(ctx, resource, refusal, fresh, events)
 }
@@ -61,14 +61,14 @@ func (r *Reconciler) define(ctx context.Context, resource *hpp) (bool, error) {
 func (r *Reconciler) sayOnce(ctx context.Context, resource *hpp, refusal string,
 	fresh v1beta1.HostPathProvisionerStatus, events []status.Event,
 ) error {
-	told := declined{resource: resource.UID, generation: resource.Generation, refusal: refusal}
+	said := declined{resource: resource.UID, generation: resource.Generation, refusal: refusal}
 	if equality.Semantic.DeepEqual(resource.Status, fresh) {
-		r.declined[told] = true
+		r.declined[said] = true
 	}
-	if r.declined[told] {
+	if r.declined[said] {
 		return nil
 	}
-	return r.write(ctx, resource, fresh, events)
+	return r.writeStatus(ctx, resource, fresh, events)
 }
 
 // defined passes the definition on to every resource and, as there may be none, to the one that there could be. The

@@ -109,7 +109,8 @@ func TestDefinitionFails(t *testing.T) {
 	} {
 		writer := &statusWriter{}
 		r := New(Options{
-			Client: writer, Ready: &gauge{}, Recorder: events.NewFakeRecorder(10), Definition: &definition{err: test.err},
+			Client: writer, Ready: &gauge{}, Recorder: events.NewFakeRecorder(10),
+			Definition: &definition{err: test.err},
 		})
 		if defined, err := r.define(t.Context(), &hpp{}); defined || !errors.Is(err, test.err) {
 			t.Errorf("%v: defined %v, error %v", test.err, defined, err)
@@ -134,7 +135,8 @@ func TestDefinitionWithoutResource(t *testing.T) {
 	}
 	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "hostpath-provisioner-operator"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(theirs).
-		WithIndex(&appsv1.Deployment{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
+		WithIndex(&appsv1.Deployment{}, "metadata.name",
+			func(o client.Object) []string { return []string{o.GetName()} }).
 		Build()
 	d := &definition{}
 	r := New(Options{

@@ -41,9 +41,9 @@ type deletion struct {
 	surroundings
 }
 
-// claim puts our finalizer on a resource, and takes kubevirt's away. A resource that is being deleted gets no new one:
-// then kubevirt's is what keeps it until the gates are open.
-func (r *Reconciler) claim(ctx context.Context, resource *hpp) error {
+// putFinalizer puts our finalizer on a resource, and takes kubevirt's away. A resource that is being deleted gets no
+// new one: then kubevirt's is what keeps it until the gates are open.
+func (r *Reconciler) putFinalizer(ctx context.Context, resource *hpp) error {
 	before := resource.DeepCopy()
 	changed := resource.DeletionTimestamp == nil && controllerutil.AddFinalizer(resource, names.Finalizer)
 	if controllerutil.ContainsFinalizer(resource, names.Finalizer) &&
@@ -73,8 +73,8 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, changed bool, resource
 	return nil
 }
 
-// look reads what the gates and the status need.
-func (r *Reconciler) look(ctx context.Context) (surroundings, error) {
+// readSurroundings reads what the gates and the status need.
+func (r *Reconciler) readSurroundings(ctx context.Context) (surroundings, error) {
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes); err != nil {
 		return surroundings{}, fmt.Errorf("list nodes: %w", err)
@@ -144,17 +144,17 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 	}.Chain()
 	for _, gate := range chain {
 		if !gate.Open {
-			h.gate, h.wait = &gate, until(gate.Deadline, r.now())
+			h.gate, h.wait = &gate, timeUntil(gate.Deadline, r.now())
 			return h, nil
 		}
 		h.ending = true
 		spare := spared(gate.Name, nested)
-		if _, err := r.applier.Remove(ctx, ownerOf(resource), workloads(r.kinds()), spare); err != nil {
+		if _, err := r.applier.Remove(ctx, ownerOf(resource), workloads(r.listKinds()), spare); err != nil {
 			return h, err
 		}
 	}
 	h.over = true
-	return h, r.end(ctx, resource, chain)
+	return h, r.finishDeletion(ctx, resource, chain)
 }
 
 // divide tells mounters' pods apart: nested are those whose claims are volumes of our own driver.
@@ -203,9 +203,9 @@ func (r *Reconciler) volumes(ctx context.Context) ([]gates.Volume, error) {
 	return nil, nil
 }
 
-// end removes what is left of a resource whose gates are open, and lets it go. A cache that is behind still shows one
-// that has gone: what is there by now may belong to the next.
-func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate) error {
+// finishDeletion removes what is left of a resource whose gates are open, and lets it go. A cache that is behind still
+// shows one that has gone: what is there by now may belong to the next.
+func (r *Reconciler) finishDeletion(ctx context.Context, resource *hpp, chain []gates.Gate) error {
 	var there hpp
 	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(resource), &there); {
 	case apierrors.IsNotFound(err):
@@ -215,10 +215,10 @@ func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate)
 	case there.UID != resource.UID:
 		return nil
 	}
-	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.kinds(), nil); err != nil {
+	if _, err := r.applier.Remove(ctx, ownerOf(resource), r.listKinds(), nil); err != nil {
 		return err
 	}
-	if err := r.Predecessor.End(ctx); err != nil {
+	if err := r.Predecessor.RemoveAll(ctx); err != nil {
 		return err
 	}
 	if err := r.release(ctx, resource); err != nil {
@@ -231,9 +231,9 @@ func (r *Reconciler) end(ctx context.Context, resource *hpp, chain []gates.Gate)
 		}
 	}
 	if len(left) > 0 {
-		r.event(resource,
+		r.recordEvent(resource,
 			status.Event{Type: corev1.EventTypeWarning, Reason: eventLeftBehind, Note: strings.Join(left, "; ")})
 	}
-	r.gauge(unknown)
+	r.setGauge(unknown)
 	return r.claimsStay(ctx, resource)
 }

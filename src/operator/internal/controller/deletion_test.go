@@ -54,7 +54,8 @@ func TestEndOfWhatHasGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			live := &cluster{resource: there}
-			if err := live.reconciler(&recorded{}).end(t.Context(), resource, nil); err != nil || live.asked > 0 {
+			if err := live.reconciler(&recorded{}).finishDeletion(t.Context(), resource, nil); err != nil ||
+				live.asked > 0 {
 				t.Errorf("error %v, %d lists", err, live.asked)
 			}
 		})
@@ -80,7 +81,8 @@ func TestSpared(t *testing.T) {
 	} {
 		spare := spared(test.gate, test.nested)
 		is := func(labels map[string]string) bool { return spare != nil && spare(labels) }
-		if is(driver) != test.driver || is(nested.Labels) != test.nestedMounter || is(other.Labels) != test.otherMounter {
+		if is(driver) != test.driver || is(nested.Labels) != test.nestedMounter ||
+			is(other.Labels) != test.otherMounter {
 			t.Errorf("%s: driver %t, nested %t, other %t", name, is(driver), is(nested.Labels), is(other.Labels))
 		}
 	}

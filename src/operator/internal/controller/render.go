@@ -20,9 +20,9 @@ import (
 // baseKey is the key of the base ConfigMap.
 const baseKey = "values.yaml"
 
-// input is what a rendering depends on, less the claims of pools.
-func (r *Reconciler) input(ctx context.Context, resource *hpp) (render.Input, error) {
-	base, err := r.base(ctx)
+// renderInput is what a rendering depends on, less the claims of pools.
+func (r *Reconciler) renderInput(ctx context.Context, resource *hpp) (render.Input, error) {
+	base, err := r.readBaseValues(ctx)
 	if err != nil {
 		return render.Input{}, err
 	}
@@ -39,7 +39,7 @@ func (r *Reconciler) input(ctx context.Context, resource *hpp) (render.Input, er
 	}, nil
 }
 
-func (r *Reconciler) base(ctx context.Context) ([]byte, error) {
+func (r *Reconciler) readBaseValues(ctx context.Context) ([]byte, error) {
 	config := &corev1.ConfigMap{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.BaseConfig}, config)
 	if apierrors.IsNotFound(err) {
@@ -57,8 +57,8 @@ func (r *Reconciler) base(ctx context.Context) ([]byte, error) {
 	return []byte(values), nil
 }
 
-// kinds are those that the chart can make and the cluster has.
-func (r *Reconciler) kinds() []schema.GroupVersionKind {
+// listKinds are those that the chart can make and the cluster has.
+func (r *Reconciler) listKinds() []schema.GroupVersionKind {
 	facts := r.Platform.Facts()
 	return slices.DeleteFunc(render.Kinds(), func(kind schema.GroupVersionKind) bool { return !facts.Serves(kind) })
 }
@@ -84,14 +84,14 @@ func (r *Reconciler) follow(ctx context.Context) error {
 	if r.controller == nil {
 		return nil
 	}
-	served := r.kinds()
+	served := r.listKinds()
 	var problems []error
 	for _, kind := range render.Kinds() {
 		name, wanted := render.APIVersion(kind), slices.Contains(served, kind)
 		if wanted == r.watched[name] {
 			continue
 		}
-		if err := r.turn(ctx, kind, wanted); err != nil {
+		if err := r.setWatch(ctx, kind, wanted); err != nil {
 			problems = append(problems, err) // and the next pass tries again
 			continue
 		}
@@ -100,10 +100,10 @@ func (r *Reconciler) follow(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// turn begins or ends to watch a kind.
-func (r *Reconciler) turn(ctx context.Context, kind schema.GroupVersionKind, watch bool) error {
+// setWatch begins or ends to watch a kind.
+func (r *Reconciler) setWatch(ctx context.Context, kind schema.GroupVersionKind, watch bool) error {
 	if watch {
 		return r.controller.Watch(r.source(kind))
 	}
-	return r.Rendered.RemoveInformer(ctx, blank(kind))
+	return r.Rendered.RemoveInformer(ctx, blankObject(kind))
 }

@@ -55,13 +55,13 @@ func (r *Reconciler) report(ctx context.Context, resource *hpp, deleting deletio
 			in.ExpectedDeployments = append(in.ExpectedDeployments, object.GetName())
 		}
 	}
-	fresh, events := status.Of(in)
+	fresh, events := status.Compute(in)
 	r.measure(fresh)
-	return until(status.Deadline(in, fresh), in.Now), r.write(ctx, resource, fresh, events)
+	return timeUntil(status.Deadline(in, fresh), in.Now), r.writeStatus(ctx, resource, fresh, events)
 }
 
-// until is how long to wait for a deadline. A zero one never comes.
-func until(deadline, now time.Time) time.Duration {
+// timeUntil is how long to wait for a deadline. A zero one never comes.
+func timeUntil(deadline, now time.Time) time.Duration {
 	if deadline.IsZero() {
 		return 0
 	}
@@ -76,9 +76,9 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// write patches the status. The resource may have come from a cache that is behind: then somebody wrote since, the
-// cache will say so, and this is tried again.
-func (r *Reconciler) write(
+// writeStatus patches the status. The resource may have come from a cache that is behind: then somebody wrote since,
+// the cache will say so, and this is tried again.
+func (r *Reconciler) writeStatus(
 	ctx context.Context, resource *hpp, fresh v1beta1.HostPathProvisionerStatus, events []status.Event,
 ) error {
 	if equality.Semantic.DeepEqual(resource.Status, fresh) {
@@ -100,7 +100,7 @@ func (r *Reconciler) write(
 		return fmt.Errorf("write the status of HostPathProvisioner %s: %w", resource.Name, err)
 	}
 	for _, event := range events {
-		r.event(resource, event)
+		r.recordEvent(resource, event)
 	}
 	return nil
 }
@@ -125,11 +125,11 @@ func (r *Reconciler) refuse(ctx context.Context, resource *hpp) (bool, error) {
 		message = fmt.Sprintf("not served: there are %d HostPathProvisioners, none is named %s, and only one can be "+
 			"served; delete the others, which removes nothing from the nodes", len(all), names.CustomResource)
 	}
-	fresh, events := status.Left(resource, r.now(), status.ReasonUnsupportedName, message)
-	return true, r.write(ctx, resource, fresh, events)
+	fresh, events := status.LeftAlone(resource, r.now(), status.ReasonUnsupportedName, message)
+	return true, r.writeStatus(ctx, resource, fresh, events)
 }
 
-func (r *Reconciler) event(resource *hpp, event status.Event) {
+func (r *Reconciler) recordEvent(resource *hpp, event status.Event) {
 	note := event.Note
 	if len(note) > maxNote {
 		note = note[:maxNote-len("…")] + "…"
@@ -143,13 +143,13 @@ func (r *Reconciler) measure(fresh v1beta1.HostPathProvisionerStatus) {
 	is := func(kind string) bool { return meta.IsStatusConditionTrue(fresh.Conditions, kind) }
 	switch {
 	case is(v1beta1.Available):
-		r.gauge(ready)
+		r.setGauge(ready)
 	case !is(v1beta1.Progressing), is(v1beta1.Degraded), r.measured == ready:
-		r.gauge(notReady)
+		r.setGauge(notReady)
 	}
 }
 
-func (r *Reconciler) gauge(value float64) {
+func (r *Reconciler) setGauge(value float64) {
 	r.measured = value
 	r.Ready.Set(value)
 }

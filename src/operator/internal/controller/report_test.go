@@ -13,7 +13,7 @@ type gauge struct{ values []float64 }
 
 func (g *gauge) Set(value float64) { g.values = append(g.values, value) }
 
-func (g *gauge) last() float64 { return g.values[len(g.values)-1] }
+func (g *gauge) lastValue() float64 { return g.values[len(g.values)-1] }
 
 // conditions are a status in which these are true.
 func conditions(are ...string) v1beta1.HostPathProvisionerStatus {
@@ -28,8 +28,8 @@ func TestMeasure(t *testing.T) {
 	t.Parallel()
 	g := &gauge{}
 	r := New(Options{Ready: g})
-	if g.last() != -1 {
-		t.Fatalf("%v at the start, want -1", g.last())
+	if g.lastValue() != -1 {
+		t.Fatalf("%v at the start, want -1", g.lastValue())
 	}
 	for _, step := range []struct {
 		what string
@@ -46,8 +46,8 @@ func TestMeasure(t *testing.T) {
 		{"available again", []string{v1beta1.Available}, 1},
 		{"nothing runs, nothing is rolled out", nil, 0},
 	} {
-		if r.measure(conditions(step.are...)); g.last() != step.want {
-			t.Errorf("%s: %v, want %v", step.what, g.last(), step.want)
+		if r.measure(conditions(step.are...)); g.lastValue() != step.want {
+			t.Errorf("%s: %v, want %v", step.what, g.lastValue(), step.want)
 		}
 	}
 }

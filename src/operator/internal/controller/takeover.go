@@ -35,36 +35,37 @@ func (r *Reconciler) takeOver(ctx context.Context, resource *hpp) (time.Duration
 		return 0, err
 	}
 	if wait.Over() && ours && theirs && r.now().Before(r.disowned.Add(r.FinalizerGrace)) {
-		wait = predecessor.Wait{Operator: true, Message: "not served: kubevirt's finalizer came back as soon as it was " +
-			"removed, so that an operator of kubevirt's runs where it cannot be found, outside the cluster or under " +
-			"another name: stop it, then this goes on by itself"}
+		wait = predecessor.Wait{Operator: true, Message: "not served: kubevirt's finalizer came back as soon as it " +
+			"was removed, so that an operator of kubevirt's runs where it cannot be found, outside the cluster or " +
+			"under another name: stop it, then this goes on by itself"}
 	}
 	if wait.Over() {
 		return r.besideOurs(ctx, resource)
 	}
-	r.alone = false
+	r.unopposed = false
 	reason := status.ReasonKubevirtRuns
 	if wait.Operator {
 		reason = status.ReasonKubevirtOperatorRuns
 	}
 	fresh, events := status.Waiting(resource, r.now(), reason, wait.Message)
-	return r.TakeoverInterval, r.write(ctx, resource, fresh, events)
+	return r.TakeoverInterval, r.writeStatus(ctx, resource, fresh, events)
 }
 
 // serves reports whether nothing was in the way before: in this process, or by an earlier one, whose driver is there.
 // What others put into their own namespaces must not stop an operator that is started again.
 func (r *Reconciler) serves(ctx context.Context) (bool, error) {
-	if r.alone {
+	if r.unopposed {
 		return true, nil
 	}
 	var drivers appsv1.DaemonSetList
 	err := r.Live.List(ctx, &drivers, client.InNamespace(r.Namespace),
 		client.MatchingLabels{names.OwnedBy: names.CustomResource})
 	if err != nil {
-		return false, fmt.Errorf("find out whether this namespace has a driver of this project: list DaemonSets: %w", err)
+		return false, fmt.Errorf("find out whether this namespace has a driver of this project: list DaemonSets: %w",
+			err)
 	}
-	r.alone = len(drivers.Items) > 0
-	return r.alone, nil
+	r.unopposed = len(drivers.Items) > 0
+	return r.unopposed, nil
 }
 
 // besideOurs waits while another release of this project serves the cluster from its own namespace, as one that was
@@ -78,14 +79,15 @@ func (r *Reconciler) besideOurs(ctx context.Context, resource *hpp) (time.Durati
 		owner := metav1.GetControllerOf(&pod)
 		return pod.Namespace != r.Namespace && owner != nil && owner.Kind == "DaemonSet"
 	})
-	if r.alone = i < 0; r.alone {
+	if r.unopposed = i < 0; r.unopposed {
 		return 0, nil
 	}
 	at := pods.Items[i].Namespace
-	message := fmt.Sprintf("not served from namespace %[1]s: another release of this operator serves it from namespace "+
-		"%[2]s, and two drivers of one name take each other's registration away: uninstall that of namespace %[1]s with "+
-		"`helm uninstall --no-hooks`; or, where the operator in namespace %[2]s is no more, run `kubectl delete daemonsets "+
-		"--namespace=%[2]s --selector=%[3]s=%[4]s`", r.Namespace, at, names.OwnedBy, names.CustomResource)
+	message := fmt.Sprintf("not served from namespace %[1]s: another release of this operator serves it from "+
+		"namespace %[2]s, and two drivers of one name take each other's registration away: uninstall that of "+
+		"namespace %[1]s with `helm uninstall --no-hooks`; or, where the operator in namespace %[2]s is no more, run "+
+		"`kubectl delete daemonsets --namespace=%[2]s --selector=%[3]s=%[4]s`", r.Namespace, at, names.OwnedBy,
+		names.CustomResource)
 	fresh, events := status.Waiting(resource, r.now(), status.ReasonServedElsewhere, message)
 	return r.TakeoverInterval, r.sayOnce(ctx, resource, message, fresh, events)
 }
@@ -103,12 +105,12 @@ func (r *Reconciler) refused(ctx context.Context, resource *hpp, err error, unsa
 	unsaid = append(unsaid,
 		status.Event{Type: corev1.EventTypeWarning, Reason: status.EventWebhookRefuses, Note: obstacles})
 	for _, event := range unsaid {
-		r.event(resource, event)
+		r.recordEvent(resource, event)
 	}
 }
 
-// tidy removes what is left of kubevirt's once what takes its place is available.
-func (r *Reconciler) tidy(ctx context.Context, resource *hpp, deleting deletion, done work) error {
+// tidyPredecessor removes what is left of kubevirt's once what takes its place is available.
+func (r *Reconciler) tidyPredecessor(ctx context.Context, resource *hpp, deleting deletion, done work) error {
 	applied := deleting.gate == nil && done.renderErr == nil && done.applyErr == nil && len(done.outcome.Replacing) == 0
 	if !applied || r.measured != ready {
 		return nil

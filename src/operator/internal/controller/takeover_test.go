@@ -163,7 +163,8 @@ func TestLeavesToKubevirtsOperator(t *testing.T) {
 		// Again: nothing new to say.
 		c.resource.Status, c.wrote = *c.wrote, nil
 		_, err = r.Reconcile(t.Context(), request("another"))
-		if diff := cmp.Diff([]string{status.ReasonKubevirtOperatorRuns}, recorder.reasons); err != nil || c.wrote != nil ||
+		if diff := cmp.Diff([]string{status.ReasonKubevirtOperatorRuns}, recorder.reasons); err != nil ||
+			c.wrote != nil ||
 			diff != "" {
 			t.Errorf("again: error %v, wrote %v, events (-want +got):\n%s", err, c.wrote, diff)
 		}
@@ -267,7 +268,7 @@ func TestLeavesToAnotherRelease(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	c.pods[0].Namespace = "hpp"
-	if wait, err := r.takeOver(t.Context(), resource); wait != 0 || err != nil || !r.alone {
+	if wait, err := r.takeOver(t.Context(), resource); wait != 0 || err != nil || !r.unopposed {
 		t.Errorf("its own driver: waits %s, error %v", wait, err)
 	}
 }

@@ -31,8 +31,8 @@ const (
 	// somebody else's, a missing right) may go without an event.
 	retryFirst = 100 * time.Millisecond
 	retryMost  = time.Minute
-	// patience bounds one pass. A cache that never fills, for want of a right, must not stop it for good.
-	patience = 2 * time.Minute
+	// passTimeout bounds one pass. A cache that never fills, for want of a right, must not stop it for good.
+	passTimeout = 2 * time.Minute
 )
 
 // Setup adds the reconciler to the manager, with all that it watches. An event of changed means that the cluster is
@@ -40,7 +40,7 @@ const (
 func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEvent) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost)
 	c, err := controller.New("hostpathprovisioner", mgr,
-		controller.Options{Reconciler: r, RateLimiter: limiter, ReconciliationTimeout: patience})
+		controller.Options{Reconciler: r, RateLimiter: limiter, ReconciliationTimeout: passTimeout})
 	if err != nil {
 		return fmt.Errorf("make the controller: %w", err)
 	}
@@ -68,10 +68,10 @@ func (r *Reconciler) Setup(mgr manager.Manager, changed <-chan event.GenericEven
 
 // source watches a kind of the rendered objects.
 func (r *Reconciler) source(kind schema.GroupVersionKind) source.Source {
-	return source.Kind[client.Object](r.Rendered, blank(kind), r.always())
+	return source.Kind[client.Object](r.Rendered, blankObject(kind), r.always())
 }
 
-func blank(kind schema.GroupVersionKind) *unstructured.Unstructured {
+func blankObject(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	return object

@@ -77,7 +77,7 @@ func Metadata() *metav1.PartialObjectMetadata {
 // Ensure makes the definition if there is none at all, and waits until it is served. One that is there it does not
 // change, whosever it is: only the leader may, and only when kubevirt's operator is gone.
 func (k *Keeper) Ensure(ctx context.Context) error {
-	_, err := k.read(ctx)
+	_, err := k.readLive(ctx)
 	if apierrors.IsNotFound(err) {
 		err = k.direct.Create(ctx, k.wanted.DeepCopy(), client.FieldOwner(apply.FieldManager))
 	}
@@ -93,15 +93,15 @@ func (k *Keeper) Apply(ctx context.Context, cached client.Reader) (refusal strin
 	if k.applied {
 		seen := Metadata()
 		err := cached.Get(ctx, client.ObjectKey{Name: Name}, seen)
-		if err == nil && seen.Annotations[names.AppliedBy] == k.mark() {
+		if err == nil && seen.Annotations[names.AppliedBy] == k.appliedBy() {
 			return "", nil
 		}
 	}
-	live, err := k.read(ctx)
+	live, err := k.readLive(ctx)
 	if client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("read CustomResourceDefinition %s: %w", Name, err)
 	}
-	if k.applied && live.Annotations[names.AppliedBy] == k.mark() {
+	if k.applied && live.Annotations[names.AppliedBy] == k.appliedBy() {
 		return "", nil // the cache was behind
 	}
 	if refusal := refuse(live.Annotations, k.own); refusal != "" {
@@ -130,14 +130,14 @@ func (k *Keeper) renew(ctx context.Context, seen *apiextensionsv1.CustomResource
 	if err := apply.ServerSide(ctx, k.direct, wanted); err != nil {
 		return fmt.Errorf("apply CustomResourceDefinition %s: %w", Name, err)
 	}
-	k.log.InfoContext(ctx, "applied the definition", logging.KeyDefinition, Name, logging.KeyVersion, k.mark())
+	k.log.InfoContext(ctx, "applied the definition", logging.KeyDefinition, Name, logging.KeyVersion, k.appliedBy())
 	return k.established(ctx)
 }
 
-func (k *Keeper) read(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
+func (k *Keeper) readLive(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
 	live := &apiextensionsv1.CustomResourceDefinition{}
 	return live, k.direct.Get(ctx, client.ObjectKey{Name: Name}, live)
 }
 
-// mark is the annotation of what this operator applied.
-func (k *Keeper) mark() string { return k.wanted.GetAnnotations()[names.AppliedBy] }
+// appliedBy is the annotation of what this operator applied.
+func (k *Keeper) appliedBy() string { return k.wanted.GetAnnotations()[names.AppliedBy] }

@@ -19,13 +19,15 @@ func refuse(annotations map[string]string, own *version.Version) string {
 	applied, err := version.ParseSemantic(by)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("nothing is deployed or changed: CustomResourceDefinition %s has the annotation %s: %q, which "+
-			"is no version, so that it may be newer than this operator's (%s). To let this operator apply its own: %s",
+		return fmt.Sprintf("nothing is deployed or changed: CustomResourceDefinition %s has the annotation %s: %q, "+
+			"which is no version, so that it may be newer than this operator's (%s). To let this operator "+
+			"apply its own: %s",
 			Name, names.AppliedBy, by, own, command)
 	case own.LessThan(applied):
-		return fmt.Sprintf("nothing is deployed or changed: the operator of version %s applied CustomResourceDefinition "+
-			"%s, and this one is %s, which does not know the newer version's fields. Upgrade the operator to %s or later; "+
-			"or let this version remove them: %s", applied, Name, own, applied, command)
+		return fmt.Sprintf("nothing is deployed or changed: the operator of version %s applied "+
+			"CustomResourceDefinition %s, and this one is %s, which does not know the newer version's fields. "+
+			"Upgrade the operator to %s or later; or let this version remove them: %s", applied, Name, own, applied,
+			command)
 	default:
 		return ""
 	}

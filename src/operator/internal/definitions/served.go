@@ -16,15 +16,15 @@ import (
 
 const (
 	establishInterval = 200 * time.Millisecond
-	establishPatience = time.Minute
+	establishTimeout  = time.Minute
 )
 
 // established waits until the definition is served, with the version that this operator reads.
 func (k *Keeper) established(ctx context.Context) error {
 	why := "it has no condition yet"
-	err := wait.PollUntilContextTimeout(ctx, establishInterval, establishPatience, true,
+	err := wait.PollUntilContextTimeout(ctx, establishInterval, establishTimeout, true,
 		func(ctx context.Context) (done bool, err error) {
-			live, err := k.read(ctx)
+			live, err := k.readLive(ctx)
 			if err != nil {
 				return false, err
 			}
@@ -67,8 +67,8 @@ func (k *Keeper) migrate(ctx context.Context, seen *apiextensionsv1.CustomResour
 	if !slices.ContainsFunc(seen.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == ours.Version && v.Storage
 	}) {
-		return fmt.Errorf("objects are stored in %v and not in %s: upgrade kubevirt's operator first, to a version that "+
-			"stores them in %s", stored, ours.Version, ours.Version)
+		return fmt.Errorf("objects are stored in %v and not in %s: upgrade kubevirt's operator first, to a version "+
+			"that stores them in %s", stored, ours.Version, ours.Version)
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(ours.WithKind("HostPathProvisionerList"))

@@ -10,11 +10,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
-// DeadNodePatience is how long volumes and pods block a deletion when their node is gone or NotReady: nothing on such
+// DeadNodeTimeout is how long volumes and pods block a deletion when their node is gone or NotReady: nothing on such
 // a node can be removed, and it may never come back. It is counted from the deletion timestamp, or from when the last
 // of their nodes stopped being ready if that was later: a node that restarts while something else blocks the deletion
 // comes back.
-const DeadNodePatience = 10 * time.Minute
+const DeadNodeTimeout = 10 * time.Minute
 
 // Names of the gates, in the order in which they have to open.
 const (
@@ -79,11 +79,11 @@ func Forced(annotations map[string]string) bool { return annotations[names.Force
 func (d Deletion) Chain() []Gate {
 	chain := []Gate{d.VolumesGone()}
 	if len(d.Nested) > 0 {
-		chain = append(chain, d.ended(NestedEnded, d.Nested))
+		chain = append(chain, d.podsEnded(NestedEnded, d.Nested))
 	}
-	chain = append(chain, d.ended(PodsEnded, d.Pods))
+	chain = append(chain, d.podsEnded(PodsEnded, d.Pods))
 	if len(d.Mounters) > 0 {
-		chain = append(chain, d.ended(MountersEnded, d.Mounters))
+		chain = append(chain, d.podsEnded(MountersEnded, d.Mounters))
 	}
 	return chain
 }
@@ -93,8 +93,8 @@ func (d Deletion) Chain() []Gate {
 func (d Deletion) VolumesGone() Gate {
 	gate := Gate{Name: VolumesGone}
 	deadline := d.Since
-	live := matching(d.Volumes, func(volume Volume) bool { return !d.dead(&deadline, volume.Nodes...) })
-	deadline = deadline.Add(DeadNodePatience)
+	live := matching(d.Volumes, func(volume Volume) bool { return !d.allDead(&deadline, volume.Nodes...) })
+	deadline = deadline.Add(DeadNodeTimeout)
 	switch {
 	case len(d.Volumes) == 0:
 		gate.Open, gate.Reason, gate.Message = true, ReasonVolumesGone, "no volumes are left"
@@ -110,17 +110,17 @@ func (d Deletion) VolumesGone() Gate {
 	case d.Now.Before(deadline):
 		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
 		gate.Message = fmt.Sprintf("%s left on nodes that are gone or not ready: %s; waits for the nodes until %s",
-			Count(d.Volumes), Describe(d.Volumes), stamp(gate.Deadline))
+			Count(d.Volumes), Describe(d.Volumes), formatTime(gate.Deadline))
 	default:
 		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, Describe(d.Volumes)
 		gate.Message = fmt.Sprintf("%s left on nodes that are gone, or not ready for %s or more: goes on without them",
-			Count(d.Volumes), DeadNodePatience)
+			Count(d.Volumes), DeadNodeTimeout)
 	}
 	return gate
 }
 
-// ended waits for pods to end.
-func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
+// podsEnded waits for pods to end.
+func (d Deletion) podsEnded(name string, pods []corev1.Pod) Gate {
 	var live, dead []string
 	deadline := d.Since
 	for i := range pods {
@@ -128,7 +128,7 @@ func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 		text := fmt.Sprintf("%s/%s on %s", pod.Namespace, pod.Name, orNone(pod.Spec.NodeName))
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		case pod.Spec.NodeName != "" && d.dead(&deadline, pod.Spec.NodeName):
+		case pod.Spec.NodeName != "" && d.allDead(&deadline, pod.Spec.NodeName):
 			dead = append(dead, text)
 		default:
 			live = append(live, text)
@@ -136,7 +136,7 @@ func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 	}
 	slices.Sort(live)
 	slices.Sort(dead)
-	deadline = deadline.Add(DeadNodePatience)
+	deadline = deadline.Add(DeadNodeTimeout)
 	gate := Gate{Name: name}
 	switch {
 	case len(live) > 0:
@@ -147,18 +147,18 @@ func (d Deletion) ended(name string, pods []corev1.Pod) Gate {
 		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
 		gate.Message = fmt.Sprintf(
 			"pods are left on nodes that are gone or not ready: %s; waits for the nodes until %s", List(dead),
-			stamp(gate.Deadline))
+			formatTime(gate.Deadline))
 	default:
 		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, List(dead)
 		gate.Message = fmt.Sprintf(
-			"pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodePatience)
+			"pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodeTimeout)
 	}
 	return gate
 }
 
-// dead reports whether none of the nodes can do anything, and then moves latest to when the last of them stopped.
+// allDead reports whether none of the nodes can do anything, and then moves latest to when the last of them stopped.
 // Without a node to name nobody is dead. A node without an object is gone since it is not known when.
-func (d Deletion) dead(latest *time.Time, wanted ...string) bool {
+func (d Deletion) allDead(latest *time.Time, wanted ...string) bool {
 	last := *latest
 	for i := range d.Nodes {
 		node := &d.Nodes[i]
@@ -197,7 +197,7 @@ func NodeReady(node *corev1.Node) (bool, time.Time) {
 	return false, node.CreationTimestamp.Time
 }
 
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 func orNone(node string) string {
 	if node == "" {

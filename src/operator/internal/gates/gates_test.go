@@ -181,7 +181,7 @@ func TestDescribeNamesTen(t *testing.T) {
 
 func TestChain(t *testing.T) {
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	early, late := since.Add(gates.DeadNodePatience-time.Second), since.Add(gates.DeadNodePatience)
+	early, late := since.Add(gates.DeadNodeTimeout-time.Second), since.Add(gates.DeadNodeTimeout)
 	deadline := late
 	const advice = `; delete the claims, or set the annotation hostpathprovisioner.kubevirt.io/delete-with-volumes ` +
 		`to "true" to leave the data on the nodes`
@@ -278,7 +278,7 @@ func TestChain(t *testing.T) {
 			Message: "1 volume left on nodes that are gone or not ready: pv-new; waits for the nodes until " +
 				"2026-11-21T13:09:00Z",
 		}, noPods}},
-		"turned NotReady, and the patience is over": {
+		"turned NotReady, and the time is over": {
 			now: since.Add(69 * time.Minute), volumes: on("just down"),
 			want: []gates.Gate{{
 				Name: gates.VolumesGone, Open: true, Reason: gates.ReasonNodesGivenUp, Left: "pv-just down",

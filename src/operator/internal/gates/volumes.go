@@ -40,10 +40,10 @@ func Volumes(pvs []corev1.PersistentVolume, driver, namespace string) []Volume {
 	var volumes []Volume
 	for i := range pvs {
 		pv := &pvs[i]
-		if kept(pv) {
+		if isRetained(pv) {
 			continue
 		}
-		volume := Volume{PV: pv.Name, Claim: claim(pv), Nodes: nodes(pv), OfPool: ofPool(pv, namespace)}
+		volume := Volume{PV: pv.Name, Claim: claimOf(pv), Nodes: nodesOf(pv), OfPool: ofPool(pv, namespace)}
 		switch {
 		case pv.Spec.CSI != nil && pv.Spec.CSI.Driver == driver:
 			volume.Pool = pv.Spec.CSI.VolumeAttributes[names.StoragePoolParameter]
@@ -115,7 +115,7 @@ func matching(volumes []Volume, wanted func(Volume) bool) []Volume {
 	return slices.DeleteFunc(slices.Clone(volumes), func(volume Volume) bool { return !wanted(volume) })
 }
 
-func kept(pv *corev1.PersistentVolume) bool {
+func isRetained(pv *corev1.PersistentVolume) bool {
 	return pv.Status.Phase == corev1.VolumeReleased &&
 		pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
@@ -126,7 +126,7 @@ func legacy(pv *corev1.PersistentVolume) bool {
 	return identified || pv.Annotations[names.ProvisionedBy] == names.LegacyProvisioner
 }
 
-func claim(pv *corev1.PersistentVolume) string {
+func claimOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.ClaimRef == nil {
 		return ""
 	}
@@ -138,9 +138,9 @@ func ofPool(pv *corev1.PersistentVolume, namespace string) bool {
 	return claim != nil && claim.Namespace == namespace && strings.HasPrefix(claim.Name, names.PoolClaimPrefix)
 }
 
-// nodes are the values of every requirement In: of the CSI driver's topology key as of the host name, both of which are
-// the node's name, or a name that no node has, which then counts as a node that is gone.
-func nodes(pv *corev1.PersistentVolume) []string {
+// nodesOf are the values of every requirement In: of the CSI driver's topology key as of the host name, both of which
+// are the node's name, or a name that no node has, which then counts as a node that is gone.
+func nodesOf(pv *corev1.PersistentVolume) []string {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}

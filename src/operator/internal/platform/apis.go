@@ -29,8 +29,8 @@ func matters(definition string) bool {
 	return slices.Contains(groups(), group)
 }
 
-// read makes facts of what discovery found, without subresources.
-func read(lists []*metav1.APIResourceList) Facts {
+// readFacts makes facts of what discovery found, without subresources.
+func readFacts(lists []*metav1.APIResourceList) Facts {
 	var facts Facts
 	for _, list := range lists {
 		facts.APIVersions = append(facts.APIVersions, list.GroupVersion)

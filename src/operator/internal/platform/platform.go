@@ -94,7 +94,7 @@ func New(ctx context.Context, o Options) (*Platform, error) {
 	if err := o.Reader.Get(ctx, client.ObjectKey{Name: apiServerName}, server); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the cluster's TLS profile (APIServer %s): %w", apiServerName, err)
 	}
-	p.take(server.Spec.TLSSecurityProfile)
+	p.setTLSProfile(server.Spec.TLSSecurityProfile)
 	return p, nil
 }
 
@@ -118,13 +118,13 @@ func (p *Platform) Start(ctx context.Context) error {
 		return err
 	}
 	context.AfterFunc(ctx, p.queue.ShutDown)
-	for p.next(ctx) {
+	for p.workOnNext(ctx) {
 	}
 	return nil
 }
 
-// next looks again because of one definition. It reports false when there is nothing more to come.
-func (p *Platform) next(ctx context.Context) bool {
+// workOnNext looks again because of one definition. It reports false when there is nothing more to come.
+func (p *Platform) workOnNext(ctx context.Context) bool {
 	definition, shutdown := p.queue.Get()
 	if shutdown {
 		return false
@@ -186,7 +186,7 @@ func (p *Platform) discover() (Facts, error) {
 			return Facts{}, fmt.Errorf("ask the API server for its resources: %w", err)
 		}
 	}
-	facts := read(lists)
+	facts := readFacts(lists)
 	facts.KubeVersion = server.GitVersion
 	for _, known := range old.APIVersions {
 		if slices.ContainsFunc(silent, func(group schema.GroupVersion) bool { return within(known, group) }) {

@@ -25,7 +25,7 @@ func (p *Platform) followTLSProfile(ctx context.Context) error {
 		return nil
 	case !served:
 		p.follows = false
-		p.take(nil)
+		p.setTLSProfile(nil)
 		return p.Cache.RemoveInformer(ctx, &configv1.APIServer{})
 	}
 	informer, err := p.Cache.GetInformer(ctx, &configv1.APIServer{})
@@ -50,15 +50,15 @@ func (p *Platform) setProfile(object any, deleted bool) {
 		return
 	}
 	if deleted {
-		p.take(nil)
+		p.setTLSProfile(nil)
 	} else {
-		p.take(server.Spec.TLSSecurityProfile)
+		p.setTLSProfile(server.Spec.TLSSecurityProfile)
 	}
 	p.Changed()
 }
 
-// take sets the policy, and logs what of it is new and cannot be followed as it is written.
-func (p *Platform) take(profile *configv1.TLSSecurityProfile) {
+// setTLSProfile sets the policy, and logs what of it is new and cannot be followed as it is written.
+func (p *Platform) setTLSProfile(profile *configv1.TLSSecurityProfile) {
 	before := p.Policy.Notes()
 	p.Policy.SetProfile(profile)
 	for _, note := range p.Policy.Notes() {

@@ -51,7 +51,8 @@ type Cluster struct {
 func (c Cluster) mounter(of Mount) *appsv1.Deployment {
 	for i := range c.Deployments {
 		d := &c.Deployments[i]
-		if IsMounter(d.Labels) && d.Labels[names.PoolLabel] == of.Pool && d.Annotations[names.NodeAnnotation] == of.Node {
+		if IsMounter(d.Labels) && d.Labels[names.PoolLabel] == of.Pool &&
+			d.Annotations[names.NodeAnnotation] == of.Node {
 			return d
 		}
 	}
@@ -87,7 +88,7 @@ type Problem struct{ Pool, Node, Text string }
 
 // Keep makes the claims that are missing. An error means that nothing is known.
 func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, error) {
-	known, err := k.list(ctx)
+	known, err := k.listClaims(ctx)
 	if err != nil {
 		return State{}, err
 	}
@@ -103,7 +104,7 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 	}
 	elsewhere := map[string]string{}
 	begun := func(pool string) bool {
-		return known.any(pool) ||
+		return known.hasClaim(pool) ||
 			slices.ContainsFunc(wanted, func(m Mount) bool { return m.Pool == pool && cluster.mounter(m) != nil })
 	}
 	if slices.ContainsFunc(wanted, func(m Mount) bool { return !begun(m.Pool) }) {
@@ -118,7 +119,7 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 			p.elsewhere = elsewhere
 		}
 		if pools.SharesClaim(pool) {
-			k.share(ctx, &state, p)
+			k.shareClaim(ctx, &state, p)
 		} else {
 			k.provide(ctx, &state, p)
 		}
@@ -127,7 +128,7 @@ func (k *Keeper) Keep(ctx context.Context, plan Plan, cluster Cluster) (State, e
 	return state, nil
 }
 
-func (k *Keeper) list(ctx context.Context) (claims, error) {
+func (k *Keeper) listClaims(ctx context.Context) (claims, error) {
 	var list corev1.PersistentVolumeClaimList
 	err := k.cached.List(ctx, &list, client.InNamespace(k.namespace), client.HasLabels{names.PoolClaimLabel})
 	if err != nil {
@@ -161,23 +162,24 @@ type provision struct {
 	mounts   []Mount
 	known    claims
 	mounter  func(Mount) *appsv1.Deployment
-	// elsewhere is looked at only for a pool without a claim here: all claims that were taken over are in one namespace,
-	// and somebody with another namespace could keep a pool that is served from new nodes.
+	// elsewhere is looked at only for a pool without a claim here: all claims that were taken over are in one
+	// namespace, and somebody with another namespace could keep a pool that is served from new nodes.
 	elsewhere map[string]string
 }
 
 // provide makes the claims of one pool. While they are in another namespace it makes none: the pool would be new, and
 // what is on its nodes would not be seen.
 func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
-	taken, away := map[string]string{}, k.away(p) // taken are nodes by claim
+	taken, away := map[string]string{}, k.describeElsewhere(p) // taken are nodes by claim
 	for _, mount := range p.mounts {
 		problem := Problem{Pool: mount.Pool, Node: mount.Node}
-		claim := p.known.of(mount.Pool, mount.Claim)
+		claim := p.known.findClaim(mount.Pool, mount.Claim)
 		other, twice := taken[mount.Claim]
 		switch {
 		case twice:
-			problem.Text = fmt.Sprintf("its claim would be %s, which node %s has: the shortened names of the two are the "+
-				"same; give one of them another name, or leave it out by the pool's nodeSelector", mount.Claim, other)
+			problem.Text = fmt.Sprintf("its claim would be %s, which node %s has: the shortened names of the two are "+
+				"the same; give one of them another name, or leave it out by the pool's nodeSelector", mount.Claim,
+				other)
 		case claim == nil && away != "":
 			problem.Node, problem.Text = "", away
 		case claim == nil:
@@ -197,13 +199,13 @@ func (k *Keeper) provide(ctx context.Context, state *State, p provision) {
 	}
 }
 
-// away says that claims of the pool are in another namespace, "" if none is.
-func (k *Keeper) away(p provision) string {
+// describeElsewhere says that claims of the pool are in another namespace, "" if none is.
+func (k *Keeper) describeElsewhere(p provision) string {
 	for _, mount := range p.mounts {
 		if at, found := p.elsewhere[mount.Claim]; found {
-			return fmt.Sprintf("its claim %s is in the namespace %s, as kubevirt's operator made it, and a pod can use only "+
-				"claims of its own namespace: install this operator in the namespace %s instead of %s; until then no claim "+
-				"is made for the pool", mount.Claim, at, at, k.namespace)
+			return fmt.Sprintf("its claim %s is in the namespace %s, as kubevirt's operator made it, and a pod can "+
+				"use only claims of its own namespace: install this operator in the namespace %s instead of %s; "+
+				"until then no claim is made for the pool", mount.Claim, at, at, k.namespace)
 		}
 	}
 	return ""
@@ -235,9 +237,9 @@ func (k *Keeper) create(
 		// The cache may be behind, or has it not for want of the label.
 		found := &corev1.PersistentVolumeClaim{}
 		if err = k.live.Get(ctx, client.ObjectKeyFromObject(claim), found); err == nil && !belongs(found, mount.Pool) {
-			return fmt.Sprintf("the claim %s/%s is there and is not the pool's: it has the label %s=%q, not %q; rename the "+
-				"pool, or remove the claim if nobody needs it", k.namespace, mount.Claim, names.PoolClaimLabel,
-				found.Labels[names.PoolClaimLabel], LabelValue(mount.Pool)), nil
+			return fmt.Sprintf("the claim %s/%s is there and is not the pool's: it has the label %s=%q, not %q; "+
+				"rename the pool, or remove the claim if nobody needs it", k.namespace, mount.Claim,
+				names.PoolClaimLabel, found.Labels[names.PoolClaimLabel], LabelValue(mount.Pool)), nil
 		}
 	}
 	if err != nil {

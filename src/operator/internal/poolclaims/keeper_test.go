@@ -162,7 +162,8 @@ func TestWhatIsInTheWay(t *testing.T) {
 			want: []Problem{{"local", "", "its claim hpp-pool-local-b is in the namespace kubevirt"}},
 		},
 		"here and elsewhere": {
-			there: []client.Object{claimFor("b", in("old")), claimFor("b")}, nodes: []corev1.Node{node("b")}, mounts: "b",
+			there: []client.Object{claimFor("b", in("old")), claimFor("b")}, nodes: []corev1.Node{node("b")},
+			mounts: "b",
 		},
 		// A tenant can make those, and the pool has begun here.
 		"here, and another elsewhere": {
@@ -175,7 +176,8 @@ func TestWhatIsInTheWay(t *testing.T) {
 		},
 		"somebody's": {
 			there: []client.Object{claimFor("a", strange)}, nodes: []corev1.Node{node("a"), node("b")},
-			mounts: "b", want: []Problem{{"local", "a", "the claim hpp/hpp-pool-local-a is there and is not the pool's"}},
+			mounts: "b",
+			want:   []Problem{{"local", "a", "the claim hpp/hpp-pool-local-a is there and is not the pool's"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +191,8 @@ func TestWhatIsInTheWay(t *testing.T) {
 				t.Fatalf("problems %v", state.Problems)
 			}
 			for i, got := range state.Problems {
-				if want := test.want[i]; got.Pool != want.Pool || got.Node != want.Node || !strings.HasPrefix(got.Text, want.Text) {
+				if want := test.want[i]; got.Pool != want.Pool || got.Node != want.Node ||
+					!strings.HasPrefix(got.Text, want.Text) {
 					t.Errorf("problem %v, want %v", got, want)
 				}
 			}
@@ -197,7 +200,8 @@ func TestWhatIsInTheWay(t *testing.T) {
 			if err := c.List(t.Context(), &after, client.InNamespace("hpp")); err != nil {
 				t.Fatal(err)
 			}
-			of := slices.DeleteFunc(after.Items, func(c corev1.PersistentVolumeClaim) bool { return !belongs(&c, "local") })
+			of := slices.DeleteFunc(after.Items,
+				func(c corev1.PersistentVolumeClaim) bool { return !belongs(&c, "local") })
 			if len(of) != len(strings.Fields(test.mounts)) {
 				t.Errorf("%d claims here of the pool", len(of))
 			}
@@ -259,12 +263,12 @@ func TestLeft(t *testing.T) {
 	}
 	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "another"}}
 	c := api(t, append(all, foreign)...)
-	left, err := New(c, c, c, "hpp").Left(t.Context())
+	left, err := New(c, c, c, "hpp").DescribeLeft(t.Context())
 	if err != nil || !strings.Contains(left, "hpp-pool-local-a, ") || !strings.Contains(left, "j and 2 more") ||
 		strings.Contains(left, "another") {
 		t.Errorf("%v: %s", err, left)
 	}
-	if left, err := New(c, c, c, "empty").Left(t.Context()); left != "" || err != nil {
+	if left, err := New(c, c, c, "empty").DescribeLeft(t.Context()); left != "" || err != nil {
 		t.Errorf("%v: %s", err, left)
 	}
 }

@@ -22,7 +22,7 @@ const (
 func ClaimName(pool, node string) string {
 	name := names.PoolClaimPrefix + pool + "-" + node
 	if len(name) > maxName {
-		return names.PoolClaimPrefix + hash(name)
+		return names.PoolClaimPrefix + hashName(name)
 	}
 	return name
 }
@@ -34,12 +34,12 @@ func SharedClaimName(pool string) string { return ClaimName(pool, "shared") }
 // LabelValue is what the label names.PoolClaimLabel of a pool's claims says; kubevirt's too.
 func LabelValue(pool string) string {
 	if len(pool)+len(mark) > maxName {
-		return pool[:kept] + "-" + hash(pool) + mark
+		return pool[:kept] + "-" + hashName(pool) + mark
 	}
 	return pool + mark
 }
 
-func hash(name string) string {
+func hashName(name string) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(name)) // a hash takes everything
 	return fmt.Sprintf("%08x", sum.Sum32())

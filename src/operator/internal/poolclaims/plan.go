@@ -40,16 +40,16 @@ type Mount struct {
 // claims are those of pools in the operator's namespace, by name.
 type claims map[string]*corev1.PersistentVolumeClaim
 
-// of is the claim with a name if it belongs to the pool, else nil.
-func (c claims) of(pool, name string) *corev1.PersistentVolumeClaim {
+// findClaim is the claim with a name if it belongs to the pool, else nil.
+func (c claims) findClaim(pool, name string) *corev1.PersistentVolumeClaim {
 	if claim := c[name]; claim != nil && belongs(claim, pool) {
 		return claim
 	}
 	return nil
 }
 
-// any reports whether a pool has a claim at all.
-func (c claims) any(pool string) bool {
+// hasClaim reports whether a pool has a claim at all.
+func (c claims) hasClaim(pool string) bool {
 	for _, claim := range c {
 		if belongs(claim, pool) {
 			return true
@@ -77,12 +77,12 @@ func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
 				mount.Claim = SharedClaimName(pool.Name)
 			}
 			effects := []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule}
-			claim, mounter := known.of(pool.Name, mount.Claim), cluster.mounter(mount)
+			claim, mounter := known.findClaim(pool.Name, mount.Claim), cluster.mounter(mount)
 			there := mounter != nil || claim != nil && !mount.Shared
 			if there {
 				effects = effects[:1] // the driver runs there already
 			}
-			mount.Block = block(pool.PVCTemplate, claim, mounter)
+			mount.Block = isBlock(pool.PVCTemplate, claim, mounter)
 			switch {
 			case selector.Matches(labels.Set(node.Labels)) && p.Placement.admits(node, effects...):
 				wanted = append(wanted, mount)
@@ -94,9 +94,9 @@ func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
 	return wanted, former
 }
 
-// block reports whether a claim is a device. It was made when the template may have been another; and one that has lost
-// its label is known only by its mounter.
-func block(
+// isBlock reports whether a claim is a device. It was made when the template may have been another; and one that has
+// lost its label is known only by its mounter.
+func isBlock(
 	template *corev1.PersistentVolumeClaimSpec, claim *corev1.PersistentVolumeClaim, mounter *appsv1.Deployment,
 ) bool {
 	mode := template.VolumeMode

@@ -84,10 +84,11 @@ func tolerating(key string) func(*Plan) {
 func onNVMe(p *Plan) { p.Pools[0].NodeSelector = map[string]string{"disk": "nvme"} }
 
 func zoneA(p *Plan) {
+	terms := []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"a"}}},
+	}}
 	p.Placement.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"a"}}},
-		}}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
 	}}
 }
 
@@ -113,7 +114,9 @@ func TestNodes(t *testing.T) {
 		"cordoned": {
 			plan: plan(), node: node("n", tainted(corev1.TaintNodeUnschedulable, noSchedule)), wanted: true,
 		},
-		"away for a moment": {plan: plan(), node: node("n", tainted(corev1.TaintNodeUnreachable, noExecute)), wanted: true},
+		"away for a moment": {
+			plan: plan(), node: node("n", tainted(corev1.TaintNodeUnreachable, noExecute)), wanted: true,
+		},
 		"short of disk": {
 			plan: plan(), node: node("n", tainted(corev1.TaintNodeDiskPressure, noSchedule)), wanted: true,
 		},
@@ -157,7 +160,8 @@ func TestNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wanted, former := test.plan.mounts(Cluster{Nodes: []corev1.Node{test.node}, Deployments: test.mounters}, test.known)
+			wanted, former := test.plan.mounts(Cluster{Nodes: []corev1.Node{test.node}, Deployments: test.mounters},
+				test.known)
 			if (len(wanted) == 1) != test.wanted || (len(former) == 1) != test.former {
 				t.Errorf("wanted %v, former %v", wanted, former)
 			}

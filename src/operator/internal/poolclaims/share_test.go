@@ -22,8 +22,8 @@ func sharing(p *Plan) {
 	p.Pools[0].PVCTemplate.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 }
 
-// one is the claim that they have.
-func one(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+// oneClaim is the claim that they have.
+func oneClaim(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	return claimFor("shared", change...)
 }
 
@@ -83,34 +83,36 @@ func TestOneClaimOfManyNodes(t *testing.T) {
 		claims   int
 	}{
 		"kubevirt's, here": {
-			plan: plan(sharing), there: []client.Object{one()}, nodes: []corev1.Node{node("a"), node("b")}, mounts: "a b",
-			claims: 1,
+			plan: plan(sharing), there: []client.Object{oneClaim()}, nodes: []corev1.Node{node("a"), node("b")},
+			mounts: "a b", claims: 1,
 		},
 		"kubevirt's, elsewhere": {
-			plan: plan(sharing), there: []client.Object{one(elsewhere)}, nodes: []corev1.Node{node("a"), node("b")},
+			plan: plan(sharing), there: []client.Object{oneClaim(elsewhere)},
+			nodes:   []corev1.Node{node("a"), node("b")},
 			problem: "its claim " + sharedClaim + " is in the namespace kubevirt",
 		},
 		"of each node before": {
-			plan: plan(sharing), there: []client.Object{ofNode}, nodes: []corev1.Node{node("a"), node("b")}, mounts: "a b",
-			claims: 1,
+			plan: plan(sharing), there: []client.Object{ofNode}, nodes: []corev1.Node{node("a"), node("b")},
+			mounts: "a b", claims: 1,
 		},
 		"a device, as kubevirt's operator lets it be": {
-			plan: plan(sharing), there: []client.Object{one(device)}, nodes: []corev1.Node{node("a"), node("b")},
-			mounters: []appsv1.Deployment{mounterOn("a")}, problem: "its claim " + sharedClaim + " is a device", claims: 1,
+			plan: plan(sharing), there: []client.Object{oneClaim(device)}, nodes: []corev1.Node{node("a"), node("b")},
+			mounters: []appsv1.Deployment{mounterOn("a")}, problem: "its claim " + sharedClaim + " is a device",
+			claims: 1,
 		},
 		"somebody's": {
-			plan: plan(sharing), there: []client.Object{one(strange)}, nodes: []corev1.Node{node("a"), node("b")},
+			plan: plan(sharing), there: []client.Object{oneClaim(strange)}, nodes: []corev1.Node{node("a"), node("b")},
 			problem: "the claim hpp/" + sharedClaim + " is there and is not the pool's",
 		},
 		"has lost its label, and is mounted": {
-			plan: plan(sharing), there: []client.Object{one(strange)}, nodes: []corev1.Node{node("a"), node("b")},
+			plan: plan(sharing), there: []client.Object{oneClaim(strange)}, nodes: []corev1.Node{node("a"), node("b")},
 			mounters: []appsv1.Deployment{mounterOn("a")}, mounts: "a",
 			problem: "the claim hpp/" + sharedClaim + " is there and is not the pool's",
 		},
 		// Of the nodes that are not selected, those with a mounter keep it: a pod may use a volume there. The driver is
 		// what decides about volumes, whose PersistentVolumes name no node.
 		"not selected": {
-			plan: plan(sharing, onNVMe), there: []client.Object{one()},
+			plan: plan(sharing, onNVMe), there: []client.Object{oneClaim()},
 			nodes:    []corev1.Node{node("a"), node("b"), node("c", labelled("disk", "nvme"))},
 			mounters: []appsv1.Deployment{mounterOn("b"), mounterOn("c")}, mounts: "c b", claims: 1,
 		},

@@ -17,8 +17,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// Of are the pools that a spec asks for, with their paths as Slashes makes them. pathConfig is a pool named legacy.
-func Of(spec v1beta1.HostPathProvisionerSpec) []v1beta1.StoragePool {
+// FromSpec are the pools that a spec asks for, with their paths as Slashes makes them. pathConfig is a
+// pool named legacy.
+func FromSpec(spec v1beta1.HostPathProvisionerSpec) []v1beta1.StoragePool {
 	all := slices.Clone(spec.StoragePools)
 	if spec.PathConfig != nil {
 		all = append(all, v1beta1.StoragePool{Name: names.LegacyPool, Path: spec.PathConfig.Path})
@@ -44,14 +45,14 @@ func Slashes(path string) string {
 // Names are the names of the pools that a spec asks for.
 func Names(spec v1beta1.HostPathProvisionerSpec) []string {
 	var found []string
-	for _, pool := range Of(spec) {
+	for _, pool := range FromSpec(spec) {
 		found = append(found, pool.Name)
 	}
 	return found
 }
 
-// At is the field that pool i of a spec is written in.
-func At(spec v1beta1.HostPathProvisionerSpec, i int) *field.Path {
+// FieldOf is the field that pool i of a spec is written in.
+func FieldOf(spec v1beta1.HostPathProvisionerSpec, i int) *field.Path {
 	if i == len(spec.StoragePools) {
 		return field.NewPath("spec", "pathConfig")
 	}
@@ -103,7 +104,7 @@ func Ignored(spec v1beta1.HostPathProvisionerSpec) []string {
 	}
 	root := field.NewPath("spec")
 	for i, pool := range spec.StoragePools {
-		at := At(spec, i)
+		at := FieldOf(spec, i)
 		switch provider := pool.SnapshotProvider; provider {
 		case "":
 		case Reflink:

@@ -133,13 +133,14 @@ func TestPathConfigIsAPool(t *testing.T) {
 	spec := v1beta1.HostPathProvisionerSpec{
 		PathConfig: &v1beta1.PathConfig{Path: "/var/hpvolumes", UseNamingPrefix: true},
 	}
-	if diff := cmp.Diff([]v1beta1.StoragePool{{Name: "legacy", Path: "/var/hpvolumes"}}, pools.Of(spec)); diff != "" {
+	if diff := cmp.Diff([]v1beta1.StoragePool{{Name: "legacy", Path: "/var/hpvolumes"}},
+		pools.FromSpec(spec)); diff != "" {
 		t.Error(diff)
 	}
-	if at := pools.At(spec, 0).String(); at != "spec.pathConfig" {
+	if at := pools.FieldOf(spec, 0).String(); at != "spec.pathConfig" {
 		t.Error(at)
 	}
-	if none := pools.Of(v1beta1.HostPathProvisionerSpec{}); len(none) > 0 {
+	if none := pools.FromSpec(v1beta1.HostPathProvisionerSpec{}); len(none) > 0 {
 		t.Error(none)
 	}
 }
@@ -151,8 +152,8 @@ func TestPathConfigInAVolume(t *testing.T) {
 	found := pools.Validate(v1beta1.HostPathProvisionerSpec{PathConfig: &v1beta1.PathConfig{Path: in}})
 	want := `spec.pathConfig.path: Invalid value: "` + in +
 		`": it is or lies in a directory that is named like a volume's ` +
-		`(pvc-145c785e-ab83-11e7-9432-4201ac1fd019), which that volume's pods can exchange: want a directory that is in no ` +
-		`volume, such as /var/hpvolumes`
+		`(pvc-145c785e-ab83-11e7-9432-4201ac1fd019), which that volume's pods can exchange: want a directory that is ` +
+		`in no volume, such as /var/hpvolumes`
 	if len(found) != 1 || found[0].Error() != want {
 		t.Errorf("found %v, want %s", found, want)
 	}
@@ -199,7 +200,7 @@ func TestSlashes(t *testing.T) {
 func TestOfLeavesTheSpecAsItIs(t *testing.T) {
 	t.Parallel()
 	spec := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{{Name: "a", Path: "/data/"}}}
-	if of := pools.Of(spec); of[0].Path != "/data" || spec.StoragePools[0].Path != "/data/" {
+	if of := pools.FromSpec(spec); of[0].Path != "/data" || spec.StoragePools[0].Path != "/data/" {
 		t.Errorf("read as %q, and the spec is %q now", of[0].Path, spec.StoragePools[0].Path)
 	}
 }

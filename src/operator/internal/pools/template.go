@@ -59,12 +59,13 @@ func validateAccess(template *corev1.PersistentVolumeClaimSpec, at *field.Path) 
 			corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock,
 		}))
 	case mode == corev1.PersistentVolumeBlock && shared(template):
-		found = append(found, field.Invalid(at.Child("volumeMode"), mode, "with ReadWriteMany all nodes would mount the "+
-			"filesystem of one device at once, and destroy it: want Filesystem, or ReadWriteOnce for a device on each node"))
+		found = append(found, field.Invalid(at.Child("volumeMode"), mode, "with ReadWriteMany all nodes would mount "+
+			"the filesystem of one device at once, and destroy it: want Filesystem, or ReadWriteOnce for a "+
+			"device on each node"))
 	}
 	if template.VolumeName != "" && !shared(template) {
-		found = append(found, field.Forbidden(at.Child("volumeName"), "every node has a claim of its own, and they cannot "+
-			"have one volume: leave it out"))
+		found = append(found, field.Forbidden(at.Child("volumeName"), "every node has a claim of its own, and they "+
+			"cannot have one volume: leave it out"))
 	}
 	return found
 }
@@ -94,8 +95,9 @@ func validateClass(all []v1beta1.StoragePool, i int, at *field.Path) (found fiel
 	}
 	for _, other := range all[:i] {
 		if ClassName(other) == name {
-			found = append(found, field.Invalid(at, pool.OverlayClassName, fmt.Sprintf("the StorageClass of the pool %q is "+
-				"called %s already: want a name of its own, such as %s-%s", other.Name, name, OverlayClass, pool.Name)))
+			found = append(found, field.Invalid(at, pool.OverlayClassName, fmt.Sprintf("the StorageClass of the pool "+
+				"%q is called %s already: want a name of its own, such as %s-%s", other.Name, name, OverlayClass,
+				pool.Name)))
 		}
 	}
 	return found

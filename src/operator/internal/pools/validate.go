@@ -15,7 +15,8 @@ const (
 	Snapshotting = "Snapshotting"
 	// Reflink is the only snapshot provider that is known. Others are ignored.
 	Reflink = "reflink"
-	// OverlayClass is the StorageClass of a pool whose claim all nodes share, unless the pool names another; kubevirt's.
+	// OverlayClass is the StorageClass of a pool whose claim all nodes share, unless the pool names
+	// another; kubevirt's.
 	OverlayClass = "hpp-overlay"
 )
 
@@ -52,8 +53,8 @@ func validate(
 	found := validateMode(spec, root)
 	var config poolspec.Config
 	var paths []*field.Path
-	for i, pool := range Of(spec) {
-		path := At(spec, i)
+	for i, pool := range FromSpec(spec) {
+		path := FieldOf(spec, i)
 		if i < len(spec.StoragePools) {
 			path = at(root.Child("storagePools"), i, pool.Name)
 		}
@@ -62,16 +63,17 @@ func validate(
 		config.StoragePools, paths = append(config.StoragePools, read), append(paths, path)
 	}
 	config = config.WithDefaults()
-	for i, pool := range Of(spec) {
+	for i, pool := range FromSpec(spec) {
 		found = append(found, config.ValidatePool(i, paths[i])...)
 		found = append(found, ValidateTemplate(pool, paths[i])...)
-		found = append(found, validateClass(Of(spec), i, paths[i])...)
+		found = append(found, validateClass(FromSpec(spec), i, paths[i])...)
 	}
 	if config := spec.PathConfig; config != nil {
 		if named := poolspec.VolumeIn(config.Path); named != "" {
-			found = append(found, field.Invalid(root.Child("pathConfig", "path"), config.Path, fmt.Sprintf("it is or lies in a "+
-				"directory that is named like a volume's (%s), which that volume's pods can exchange: want a directory that is "+
-				"in no volume, such as /var/hpvolumes", named)))
+			found = append(found,
+				field.Invalid(root.Child("pathConfig", "path"), config.Path, fmt.Sprintf("it is or lies in a "+
+					"directory that is named like a volume's (%s), which that volume's pods can exchange: want a "+
+					"directory that is in no volume, such as /var/hpvolumes", named)))
 		}
 	}
 	return found

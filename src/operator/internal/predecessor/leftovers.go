@@ -91,8 +91,8 @@ func (p *Predecessor) Tidy(ctx context.Context, pools []v1beta1.StoragePool, our
 	return nil
 }
 
-// End removes what is left of kubevirt's operator when the custom resource goes, to which its mounters belong.
-func (p *Predecessor) End(ctx context.Context) error {
+// RemoveAll removes what is left of kubevirt's operator when the custom resource goes, to which its mounters belong.
+func (p *Predecessor) RemoveAll(ctx context.Context) error {
 	return p.removeLeftovers(ctx, func(leftover) bool { return true })
 }
 

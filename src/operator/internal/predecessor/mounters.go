@@ -28,14 +28,14 @@ func (p *Predecessor) removeIdle(ctx context.Context, pools []v1beta1.StoragePoo
 	if len(p.mounters) == 0 {
 		return nil
 	}
-	nodes, err := p.nodes(ctx)
+	nodes, err := p.listNodes(ctx)
 	if err != nil {
 		return err
 	}
 	var kept []appsv1.Deployment
 	for i := range p.mounters {
 		mounter := &p.mounters[i]
-		if !idle(mounter, pools, nodes, ours) {
+		if !isMounterIdle(mounter, pools, nodes, ours) {
 			kept = append(kept, *mounter)
 		} else if removeErr := p.remove(ctx, mounter); removeErr != nil {
 			kept, err = append(kept, *mounter), removeErr
@@ -45,10 +45,10 @@ func (p *Predecessor) removeIdle(ctx context.Context, pools []v1beta1.StoragePoo
 	return err
 }
 
-// idle reports whether a mounter of kubevirt's may go: its pool has a claim no longer, its node is gone, or one of ours
-// is available for both. Where only one pod may have the claim, ours has no place until theirs has gone. What it has
-// mounted stays mounted, and in use.
-func idle(
+// isMounterIdle reports whether a mounter of kubevirt's may go: its pool has a claim no longer, its node is gone, or
+// one of ours is available for both. Where only one pod may have the claim, ours has no place until theirs has gone.
+// What it has mounted stays mounted, and in use.
+func isMounterIdle(
 	theirs *appsv1.Deployment, pools []v1beta1.StoragePool, nodes []corev1.Node, ours []appsv1.Deployment,
 ) bool {
 	pool := slices.IndexFunc(pools, func(pool v1beta1.StoragePool) bool {

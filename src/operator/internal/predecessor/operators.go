@@ -54,7 +54,7 @@ func (p *Predecessor) operators(ctx context.Context) (operators, error) {
 			return found, err
 		}
 	}
-	found.nodes, err = p.nodes(ctx)
+	found.nodes, err = p.listNodes(ctx)
 	return found, err
 }
 

@@ -26,7 +26,8 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	// nameLabel is on the pods of its operator.
 	nameLabel = "name"
-	// poolLabel is on the Deployments that mount claims, and on their pods; the value is the pool's name and poolSuffix.
+	// poolLabel is on the Deployments that mount claims, and on their pods; the value is the pool's name
+	// and poolSuffix.
 	poolLabel, poolSuffix = "hpp-pool", "-hpp"
 	// cleanupPrefix begins the names of Jobs that unmount a pool.
 	cleanupPrefix = "cleanup-pool-"
@@ -119,7 +120,7 @@ func (p *Predecessor) displace(ctx context.Context) (Wait, error) {
 	return Wait{Message: there.message(p.Namespace, p.now())}, nil
 }
 
-func (p *Predecessor) nodes(ctx context.Context) ([]corev1.Node, error) {
+func (p *Predecessor) listNodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	if err := p.Nodes.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)

@@ -84,11 +84,14 @@ func TestOperatorsThatRun(t *testing.T) {
 		"a pod is left": {
 			operators{
 				deployments: []appsv1.Deployment{operator(nameLabel, operatorName, new(int32(0)))},
-				pods:        []corev1.Pod{pod("a", "n", nil)}, nodes: []corev1.Node{node("n", corev1.ConditionTrue, time.Hour)},
+				pods:        []corev1.Pod{pod("a", "n", nil)},
+				nodes:       []corev1.Node{node("n", corev1.ConditionTrue, time.Hour)},
 			},
 			[]string{"its pods are ending: waits for pods to end: kubevirt/a on n"},
 		},
-		"a pod of ours": {operators{pods: []corev1.Pod{pod("a", "n", map[string]string{componentLabel: "operator"})}}, nil},
+		"a pod of ours": {
+			operators{pods: []corev1.Pod{pod("a", "n", map[string]string{componentLabel: "operator"})}}, nil,
+		},
 		"by OLM": {
 			operators{
 				deployments: []appsv1.Deployment{ofOLM}, subscriptions: []unstructured.Unstructured{subscription},
@@ -98,9 +101,13 @@ func TestOperatorsThatRun(t *testing.T) {
 				"operators.coreos.com/hpp clusterserviceversion.operators.coreos.com/" + csv + "`"},
 		},
 		"in a bundle": {
-			operators{versions: []unstructured.Unstructured{version("cnv", "kubevirt-hyperconverged.v1", operatorName, "virt")}},
-			[]string{"ClusterServiceVersion cnv/kubevirt-hyperconverged.v1 installs it together with 1 other Deployments, " +
-				"and OLM brings it back: take it out of that product by the product's own means"},
+			operators{
+				versions: []unstructured.Unstructured{
+					version("cnv", "kubevirt-hyperconverged.v1", operatorName, "virt"),
+				},
+			},
+			[]string{"ClusterServiceVersion cnv/kubevirt-hyperconverged.v1 installs it together with 1 other " +
+				"Deployments, and OLM brings it back: take it out of that product by the product's own means"},
 		},
 		"another's": {operators{versions: []unstructured.Unstructured{version("a", "other.v1", "other")}}, nil},
 	} {
@@ -226,12 +233,13 @@ func TestIdleMounters(t *testing.T) {
 	t.Parallel()
 	var theirs appsv1.Deployment
 	theirs.Labels = map[string]string{poolLabel: "a-hpp"}
+	terms := []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{
+			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"n"},
+		}},
+	}}
 	theirs.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{
-				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"n"},
-			}},
-		}}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
 	}}
 	ours := func(pool, on string, available int32) appsv1.Deployment {
 		var d appsv1.Deployment
@@ -267,7 +275,7 @@ func TestIdleMounters(t *testing.T) {
 		"the pool is gone":      {nil, here, nil, true},
 		"the pool has no claim": {[]v1beta1.StoragePool{{Name: "a"}}, here, nil, true},
 	} {
-		if got := idle(&theirs, test.pools, test.nodes, test.ours); got != test.want {
+		if got := isMounterIdle(&theirs, test.pools, test.nodes, test.ours); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -54,7 +54,7 @@ func (p *Predecessor) workloads(ctx context.Context) (workloads, error) {
 	if found.mounters, err = p.findMounters(ctx); err != nil {
 		return found, err
 	}
-	found.nodes, err = p.nodes(ctx)
+	found.nodes, err = p.listNodes(ctx)
 	return found, err
 }
 
@@ -88,8 +88,8 @@ func (w workloads) elsewhere(namespace string) string {
 	theirs := w.mounters[i].Namespace
 	return fmt.Sprintf("not served yet: kubevirt's operator ran in namespace %s, where its pools have their claims "+
 		"(Deployment %s), and a claim cannot be mounted from namespace %s: uninstall this operator's release (`helm "+
-		"uninstall --no-hooks`: nothing was deployed yet) and install it in namespace %s. If nobody needs those pools' "+
-		"data, run `kubectl delete deployment --namespace=%s --selector=%s=%s,%s`",
+		"uninstall --no-hooks`: nothing was deployed yet) and install it in namespace %s. If nobody needs those "+
+		"pools' data, run `kubectl delete deployment --namespace=%s --selector=%s=%s,%s`",
 		theirs, w.mounters[i].Name, namespace, theirs, theirs, appLabel, provisioner, poolLabel)
 }
 
@@ -115,8 +115,8 @@ func (w workloads) message(namespace string, now time.Time) string {
 	case left == "":
 		left = "they are being deleted"
 	}
-	message := "not served yet: what kubevirt's operator deployed still runs, and the driver starts when it has ended: " +
-		left
+	message := "not served yet: what kubevirt's operator deployed still runs, and the driver starts when it has " +
+		"ended: " + left
 	for i := range w.pods {
 		if elsewhere := w.pods[i].Namespace; elsewhere != namespace && unmounts(&w.pods[i]) {
 			return message + fmt.Sprintf("; to end a Job of kubevirt's, run `kubectl delete job --namespace=%s "+
@@ -162,7 +162,7 @@ func abandoned(pod *corev1.Pod, nodes []corev1.Node, now time.Time) bool {
 		return false
 	}
 	ready, since := gates.NodeReady(&nodes[i])
-	return !ready && now.Sub(since) >= gates.DeadNodePatience
+	return !ready && now.Sub(since) >= gates.DeadNodeTimeout
 }
 
 // remove deletes exactly the objects that were seen, of workloads their pods first. All are tried.
@@ -177,7 +177,8 @@ func (p *Predecessor) remove(ctx context.Context, objects ...client.Object) erro
 		}
 		if err := p.Writer.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil {
 			problems = append(problems,
-				fmt.Errorf("delete kubevirt's %s %s: %w", kindOf(object), client.ObjectKeyFromObject(object), advise(err)))
+				fmt.Errorf("delete kubevirt's %s %s: %w", kindOf(object), client.ObjectKeyFromObject(object),
+					advise(err)))
 		}
 	}
 	return errors.Join(problems...)

@@ -47,7 +47,7 @@ func readFiles(folder fs.FS) ([]file, error) {
 	return files, err
 }
 
-func load(files []file) (*chartv2.Chart, error) {
+func loadChart(files []file) (*chartv2.Chart, error) {
 	buffered := make([]*archive.BufferedFile, len(files))
 	for i, f := range files {
 		buffered[i] = &archive.BufferedFile{Name: f.name, Data: f.data}
@@ -107,8 +107,8 @@ func decode(manifests []releaseutil.Manifest) ([]*unstructured.Unstructured, err
 	return objects, nil
 }
 
-// mark labels an object, and the pods that it makes, as the operator's.
-func mark(object *unstructured.Unstructured) {
+// markOwned labels an object, and the pods that it makes, as the operator's.
+func markOwned(object *unstructured.Unstructured) {
 	own := labels.Set{names.OwnedBy: names.CustomResource, "app.kubernetes.io/managed-by": ManagedBy}
 	object.SetLabels(labels.Merge(object.GetLabels(), own))
 	at := []string{"spec", "template", "metadata", "labels"}

@@ -57,14 +57,14 @@ func TestWhichTemplatesAreServed(t *testing.T) {
 		broken, planned string
 	}{
 		"as in the seed": {func(*corev1.PersistentVolumeClaimSpec) {}, "", "local"},
-		"one for all":    {many, "", "local"},
+		"one for all":    {manyNodes, "", "local"},
 		"no size": {
 			func(c *corev1.PersistentVolumeClaimSpec) { c.Resources.Requests = nil },
 			"left out: spec.storagePools[0].pvcTemplate.resources.requests.storage: Required value: want the size", "",
 		},
 		"one device for all": {
 			func(c *corev1.PersistentVolumeClaimSpec) {
-				many(c)
+				manyNodes(c)
 				c.VolumeMode = new(corev1.PersistentVolumeBlock)
 			}, "with ReadWriteMany all nodes would mount the filesystem of one device at once, and destroy it", "",
 		},
@@ -92,8 +92,8 @@ func TestWhichTemplatesAreServed(t *testing.T) {
 	}
 }
 
-// many makes a template one for all nodes.
-func many(c *corev1.PersistentVolumeClaimSpec) {
+// manyNodes makes a template one for all nodes.
+func manyNodes(c *corev1.PersistentVolumeClaimSpec) {
 	c.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 }
 
@@ -102,7 +102,7 @@ func overlayResource(t *testing.T, classes ...string) v1beta1.HostPathProvisione
 	t.Helper()
 	spec := resource(t, claimResource)
 	template := spec.StoragePools[0].PVCTemplate
-	many(template)
+	manyNodes(template)
 	spec.StoragePools = nil
 	for i, class := range classes {
 		name := string(rune('a' + i))
@@ -171,8 +171,8 @@ func TestOverlayClasses(t *testing.T) {
 		},
 		"two of one name": {
 			classes: []string{"", ""}, base: "{}", want: map[string]string{"hpp-overlay": "a"},
-			says: `spec.storagePools[1].overlayClassName: Invalid value: "": the StorageClass of the pool "a" is called ` +
-				"hpp-overlay already: want a name of its own, such as hpp-overlay-b",
+			says: `spec.storagePools[1].overlayClassName: Invalid value: "": the StorageClass of the pool "a" is ` +
+				"called hpp-overlay already: want a name of its own, such as hpp-overlay-b",
 		},
 		"two of one name, said": {
 			classes: []string{"", "hpp-overlay"}, base: "{}", want: map[string]string{"hpp-overlay": "a"},
@@ -213,10 +213,11 @@ func TestPlanHasThePlacementOfTheDriver(t *testing.T) {
 	t.Parallel()
 	base := "driver: {nodeSelector: {disk: fast}, tolerations: [{key: base, operator: Exists}]}"
 	spec := resource(t, claimResource)
+	terms := []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"a"}}},
+	}}
 	spec.Workload = v1beta1.Workload{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"a"}}},
-		}}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
 	}}}
 	plan, err := renderer(t).Plan(input(base, spec))
 	if err != nil {
@@ -256,7 +257,8 @@ func TestMounters(t *testing.T) {
 		if mark := mounter.Labels[names.MountLabel]; mark == "" || mark != pod.Labels[names.MountLabel] {
 			t.Errorf("the mount of node %s is %q, of its pod %q", node, mark, pod.Labels[names.MountLabel])
 		}
-		if got := pod.Annotations["hostpathprovisioner.kubevirt.io/node"]; got != node || !poolclaims.IsMounter(pod.Labels) ||
+		if got := pod.Annotations["hostpathprovisioner.kubevirt.io/node"]; got != node ||
+			!poolclaims.IsMounter(pod.Labels) ||
 			pod.Labels["hostpathprovisioner.kubevirt.io/pool"] != "local" {
 			t.Errorf("pod of node %q, labels %v", got, pod.Labels)
 		}
@@ -288,8 +290,8 @@ func TestMounters(t *testing.T) {
 func TestMountsAreTheValue(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(mount("n", true))
-	if want := `{"pool":"local","path":"/var/hpvolumes","node":"n","claim":"hpp-pool-local-n","block":true}`; err != nil ||
-		string(data) != want {
+	const want = `{"pool":"local","path":"/var/hpvolumes","node":"n","claim":"hpp-pool-local-n","block":true}`
+	if err != nil || string(data) != want {
 		t.Errorf("%s, %v; want %s", data, err, want)
 	}
 }

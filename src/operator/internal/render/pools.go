@@ -24,7 +24,7 @@ type admission struct {
 // setPools replaces the pools by those of the resource, less those that cannot be served. The driver refuses a
 // configuration with one wrong pool in it, and then serves none.
 func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) {
-	stateDir, _ := v.at("driver")["stateDir"].(string)
+	stateDir, _ := v.ensureMap("driver")["stateDir"].(string)
 	kubeletDir, _ := v["kubeletDir"].(string)
 	a := &admission{entries: []any{}, result: result, taken: []poolspec.Directory{
 		{What: "driver.stateDir", Path: stateDir}, {What: "kubeletDir", Path: kubeletDir},
@@ -32,22 +32,22 @@ func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) {
 	for _, problem := range pools.Validate(spec) {
 		result.Violations = append(result.Violations, problem.Error())
 	}
-	for i, pool := range pools.Of(spec) {
-		a.take(pools.At(spec, i), pool)
+	for i, pool := range pools.FromSpec(spec) {
+		a.addPool(pools.FieldOf(spec, i), pool)
 	}
 	v["storagePools"] = a.entries
 }
 
-// take adds a pool to those that are served, or says why not.
-func (a *admission) take(at *field.Path, pool v1beta1.StoragePool) {
+// addPool adds a pool to those that are served, or says why not.
+func (a *admission) addPool(at *field.Path, pool v1beta1.StoragePool) {
 	outcome := pools.Outcome{Name: pool.Name}
-	if err := a.admit(at, pool); err != nil {
+	if err := a.admitPool(at, pool); err != nil {
 		outcome.Broken = "left out: " + err.Error()
 	}
 	a.result.Pools = append(a.result.Pools, outcome)
 }
 
-func (a *admission) admit(at *field.Path, pool v1beta1.StoragePool) error {
+func (a *admission) admitPool(at *field.Path, pool v1beta1.StoragePool) error {
 	if path.IsAbs(pool.Path) {
 		// kubevirt let paths end in a slash. It is the same directory, so that its volumes stay in use.
 		pool.Path = path.Clean(pool.Path)

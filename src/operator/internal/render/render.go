@@ -70,7 +70,7 @@ func New(folder fs.FS) (*Renderer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded chart: %w", err)
 	}
-	chart, err := load(files)
+	chart, err := loadChart(files)
 	if err != nil {
 		return nil, fmt.Errorf("load the embedded chart: %w", err)
 	}
@@ -82,12 +82,12 @@ func (r *Renderer) Version() string { return r.version }
 
 // Plan says which pools claims provide, and where the driver runs. It is what Input.Mounts are made of.
 func (r *Renderer) Plan(in Input) (poolclaims.Plan, error) {
-	chart, err := load(r.files)
+	chart, err := loadChart(r.files)
 	if err != nil {
 		return poolclaims.Plan{}, fmt.Errorf("load the embedded chart: %w", err)
 	}
 	var result Result
-	values, err := layer(chart, in, &result)
+	values, err := layerValues(chart, in, &result)
 	if err != nil {
 		return poolclaims.Plan{}, err
 	}
@@ -98,12 +98,12 @@ func (r *Renderer) Plan(in Input) (poolclaims.Plan, error) {
 // Render gives the manifests. An error means that there are none: what runs is best left alone.
 func (r *Renderer) Render(ctx context.Context, in Input) (Result, error) {
 	// Rendering changes a chart that it was given, so that each has its own.
-	chart, err := load(r.files)
+	chart, err := loadChart(r.files)
 	if err != nil {
 		return Result{}, fmt.Errorf("load the embedded chart: %w", err)
 	}
 	var result Result
-	values, err := layer(chart, in, &result)
+	values, err := layerValues(chart, in, &result)
 	if err != nil {
 		return Result{}, err
 	}
@@ -127,7 +127,7 @@ func (r *Renderer) Render(ctx context.Context, in Input) (Result, error) {
 				"or turn the value off", kind.Kind, object.GetName(), kind.GroupVersion())
 			continue
 		}
-		mark(object)
+		markOwned(object)
 		result.Objects = append(result.Objects, object)
 	}
 	return result, nil

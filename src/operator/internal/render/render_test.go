@@ -224,7 +224,8 @@ func TestLegacyOfAWrongPath(t *testing.T) {
 		if slices.Contains(listed(result), "DaemonSet/hpp-hostpath-provisioner-legacy") {
 			t.Errorf("%q: it is rendered", path)
 		}
-		const want = "spec.pathConfig.path: the legacy provisioner does not run until the path is one that a pool can have"
+		const want = "spec.pathConfig.path: the legacy provisioner does not run until the path is one that " +
+			"a pool can have"
 		if len(result.Violations) < 2 || result.Violations[len(result.Violations)-1] != want {
 			t.Errorf("%q: violations %q, want what is wrong with it, and %q", path, result.Violations, want)
 		}

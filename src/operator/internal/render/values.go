@@ -22,9 +22,9 @@ import (
 // values is a tree of the chart's values, with numbers as Helm reads them (float64).
 type values map[string]any
 
-// layer makes the values: the chart's defaults, the base, the resource. It leaves the chart without values of its
+// layerValues makes the values: the chart's defaults, the base, the resource. It leaves the chart without values of its
 // own, because Helm would merge its defaults into maps that are to be as the resource says.
-func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
+func layerValues(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 	base, err := common.ReadValues(in.Base)
 	if err != nil {
 		return nil, fmt.Errorf("the base values (values.yaml of the base ConfigMap) are no YAML: %w", err)
@@ -62,16 +62,16 @@ func layer(chart *chartv2.Chart, in Input, result *Result) (values, error) {
 // withoutOperator turns off what is not the operator's to apply, and what stands in the chart only for a first try
 // without it.
 func (v values) withoutOperator(defaults values) {
-	v.at("operator")["enabled"] = false
-	v.at("driver")["reportPools"] = true
+	v.ensureMap("operator")["enabled"] = false
+	v.ensureMap("driver")["reportPools"] = true
 	// helm test and extra objects belong to the Helm release.
-	v.at("selftest")["enabled"] = false
+	v.ensureMap("selftest")["enabled"] = false
 	v["extraObjects"] = []any{}
 	if reflect.DeepEqual(v["storageClasses"], defaults["storageClasses"]) {
 		v["storageClasses"] = []any{}
 	}
-	legacy := v.at("legacyProvisioner")
-	if reflect.DeepEqual(legacy["storageClasses"], defaults.at("legacyProvisioner")["storageClasses"]) {
+	legacy := v.ensureMap("legacyProvisioner")
+	if reflect.DeepEqual(legacy["storageClasses"], defaults.ensureMap("legacyProvisioner")["storageClasses"]) {
 		legacy["storageClasses"] = []any{}
 	}
 }
@@ -82,7 +82,7 @@ func (v values) setLegacy(spec v1beta1.HostPathProvisionerSpec, result *Result) 
 	if config == nil {
 		return
 	}
-	legacy := v.at("legacyProvisioner")
+	legacy := v.ensureMap("legacyProvisioner")
 	// Of has it last. The violation names what is wrong: one that the webhook did not see must not be rendered.
 	if result.Pools[len(result.Pools)-1].Broken != "" || poolspec.VolumeIn(config.Path) != "" {
 		result.Violations = append(result.Violations,
@@ -97,7 +97,7 @@ func (v values) setLegacy(spec v1beta1.HostPathProvisionerSpec, result *Result) 
 
 // setTLS gives the driver's metrics the cluster's TLS policy, unless the base has one of its own.
 func (v values) setTLS(in Input) {
-	tls := v.at("driver").at("metricsTLS")
+	tls := v.ensureMap("driver").ensureMap("metricsTLS")
 	suites, _ := tls["cipherSuites"].([]any)
 	if tls["minVersion"] != "" || len(suites) > 0 {
 		return
@@ -120,8 +120,8 @@ func (v values) setWorkload(workload v1beta1.Workload) error {
 		if list, isList := value.([]any); isList && len(list) == 0 {
 			continue
 		}
-		v.at("driver")[key] = value
-		v.at("legacyProvisioner")[key] = value
+		v.ensureMap("driver")[key] = value
+		v.ensureMap("legacyProvisioner")[key] = value
 	}
 	return nil
 }
@@ -136,14 +136,14 @@ func (v values) setMounts(mounts []poolclaims.Mount) error {
 		}
 		entries = append(entries, entry)
 	}
-	v.at("mounter")["managed"], v.at("mounter")["mounts"] = true, entries
+	v.ensureMap("mounter")["managed"], v.ensureMap("mounter")["mounts"] = true, entries
 	return nil
 }
 
 // placement is that of the driver.
 func (v values) placement() (poolclaims.Placement, error) {
 	var placement poolclaims.Placement
-	data, err := json.Marshal(v.at("driver"))
+	data, err := json.Marshal(v.ensureMap("driver"))
 	if err == nil {
 		err = json.Unmarshal(data, &placement)
 	}
@@ -168,12 +168,12 @@ func setPullPolicy(tree map[string]any, policy string) {
 // keepClasses leaves out classes whose pool there is not: the chart would refuse all values because of one of them.
 func (v values) keepClasses(result *Result) {
 	var pools []string
-	for _, entry := range v.list("storagePools") {
+	for _, entry := range v.listMaps("storagePools") {
 		name, _ := entry["name"].(string)
 		pools = append(pools, name)
 	}
 	kept := []any{}
-	for _, class := range v.list("storageClasses") {
+	for _, class := range v.listMaps("storageClasses") {
 		parameters, _ := class["parameters"].(map[string]any)
 		pool, _ := class["storagePool"].(string)
 		if pool == "" {
@@ -197,7 +197,7 @@ func (v values) keepClasses(result *Result) {
 // name for it the first has it: what is wrong with the second is among the violations.
 func (v values) addClasses(result *Result) {
 	taken := map[string]bool{}
-	for _, class := range v.list("storageClasses") {
+	for _, class := range v.listMaps("storageClasses") {
 		name, _ := class["name"].(string)
 		taken[name] = true
 	}
@@ -209,8 +209,8 @@ func (v values) addClasses(result *Result) {
 		case name == "" || slices.Contains(made, name):
 			continue
 		case taken[name]:
-			result.leaveOut("pool %q: its class %s is left out: storageClasses of the base values has one of that name; give "+
-				"the pool another overlayClassName", pool.Name, name)
+			result.leaveOut("pool %q: its class %s is left out: storageClasses of the base values has one of that "+
+				"name; give the pool another overlayClassName", pool.Name, name)
 			continue
 		}
 		made = append(made, name)
@@ -222,8 +222,8 @@ func (v values) addClasses(result *Result) {
 	v["storageClasses"] = all
 }
 
-// at is the map below a key. One that is missing is made, so that it can be written to.
-func (v values) at(key string) values {
+// ensureMap is the map below a key. One that is missing is made, so that it can be written to.
+func (v values) ensureMap(key string) values {
 	below, ok := v[key].(map[string]any)
 	if !ok {
 		below = map[string]any{}
@@ -232,8 +232,8 @@ func (v values) at(key string) values {
 	return below
 }
 
-// list is the list of maps below a key.
-func (v values) list(key string) []values {
+// listMaps is the list of maps below a key.
+func (v values) listMaps(key string) []values {
 	items, _ := v[key].([]any)
 	list := make([]values, 0, len(items))
 	for _, item := range items {

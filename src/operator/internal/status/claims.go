@@ -18,8 +18,8 @@ import (
 // maxClaims is how many claims a status lists, over all pools, so that it fits into an object of the API.
 const maxClaims = 2000
 
-// hurdle is why a pool that a claim provides is not at its place on a node.
-type hurdle struct {
+// blocker is why a pool that a claim provides is not at its place on a node.
+type blocker struct {
 	text string
 	// wrong: it will not come by waiting.
 	wrong bool
@@ -43,14 +43,14 @@ func claimStatuses(in Input, pool string, room int) []v1beta1.ClaimStatus {
 	return statuses[:min(len(statuses), room)]
 }
 
-// hurdles are those of a pool by node, and what is wrong with the pool on all of them.
-func hurdles(in Input, pool string) (byNode map[string]hurdle, general []string) {
+// blockers are those of a pool by node, and what is wrong with the pool on all of them.
+func blockers(in Input, pool string) (byNode map[string]blocker, general []string) {
 	byNode, general = problems(in, pool)
 	for _, mount := range in.Claims.Mounts {
-		if mount.Pool != pool || kept(in, mount) {
+		if mount.Pool != pool || mountGoesOn(in, mount) {
 			continue
 		}
-		if found, is := inTheWay(in, mount); is {
+		if found, is := blockerOf(in, mount); is {
 			byNode[mount.Node] = found
 		}
 	}
@@ -61,16 +61,16 @@ func hurdles(in Input, pool string) (byNode map[string]hurdle, general []string)
 			if claim.Shared {
 				of, when = "all nodes", "when the last mounter ends"
 			}
-			general = append(general, fmt.Sprintf("somebody has deleted the claim %s of %s: it goes, with all that is on it, "+
-				"%s; move the volumes before that", claim.Name, of, when))
+			general = append(general, fmt.Sprintf("somebody has deleted the claim %s of %s: it goes, with all that "+
+				"is on it, %s; move the volumes before that", claim.Name, of, when))
 		}
 	}
 	return byNode, general
 }
 
 // problems are those with the claims of a pool.
-func problems(in Input, pool string) (byNode map[string]hurdle, general []string) {
-	byNode = map[string]hurdle{}
+func problems(in Input, pool string) (byNode map[string]blocker, general []string) {
+	byNode = map[string]blocker{}
 	for _, problem := range in.Claims.Problems {
 		switch {
 		case problem.Pool != pool:
@@ -81,38 +81,40 @@ func problems(in Input, pool string) (byNode map[string]hurdle, general []string
 			// Its mounter is kept, and the pool may be there still.
 			general = append(general, fmt.Sprintf("node %s: %s", problem.Node, problem.Text))
 		default:
-			byNode[problem.Node] = hurdle{problem.Text, true}
+			byNode[problem.Node] = blocker{problem.Text, true}
 		}
 	}
 	return byNode, general
 }
 
-// kept reports whether a mount goes on in spite of a problem.
-func kept(in Input, mount poolclaims.Mount) bool {
+// mountGoesOn reports whether a mount goes on in spite of a problem.
+func mountGoesOn(in Input, mount poolclaims.Mount) bool {
 	return slices.ContainsFunc(in.Claims.Problems,
 		func(p poolclaims.Problem) bool { return p.Pool == mount.Pool && (p.Node == mount.Node || mount.Shared) })
 }
 
-// inTheWay is what keeps a mount from being there, if anything does.
-func inTheWay(in Input, mount poolclaims.Mount) (hurdle, bool) {
+// blockerOf is what keeps a mount from being there, if anything does.
+func blockerOf(in Input, mount poolclaims.Mount) (blocker, bool) {
 	is := func(claim poolclaims.Claim) bool { return claim.Pool == mount.Pool && claim.Name == mount.Claim }
 	i := slices.IndexFunc(in.Claims.Claims, is)
 	if i < 0 {
-		return hurdle{text: fmt.Sprintf("its claim %s is being made", mount.Claim)}, true
+		return blocker{text: fmt.Sprintf("its claim %s is being made", mount.Claim)}, true
 	}
 	claim := in.Claims.Claims[i]
 	switch {
 	case claim.Status.Phase == corev1.ClaimLost:
-		return hurdle{fmt.Sprintf("its claim %s has lost its volume %s", claim.Name, claim.Spec.VolumeName), true}, true
+		text := fmt.Sprintf("its claim %s has lost its volume %s", claim.Name, claim.Spec.VolumeName)
+		return blocker{text, true}, true
 	case claim.Status.Phase != corev1.ClaimBound:
 		text := fmt.Sprintf("its claim %s (%s) is Pending since %s: kubectl describe pvc --namespace %s %s says why",
-			claim.Name, class(claim), claim.CreationTimestamp.UTC().Format(time.RFC3339), claim.Namespace, claim.Name)
-		return hurdle{text: text}, true
+			claim.Name, describeClass(claim), claim.CreationTimestamp.UTC().Format(time.RFC3339), claim.Namespace,
+			claim.Name)
+		return blocker{text: text}, true
 	}
 	return unmounted(in, mount)
 }
 
-func class(claim poolclaims.Claim) string {
+func describeClass(claim poolclaims.Claim) string {
 	if name := claim.Spec.StorageClassName; name != nil && *name != "" {
 		return "class " + *name
 	}
@@ -120,7 +122,7 @@ func class(claim poolclaims.Claim) string {
 }
 
 // unmounted says what a mounter lacks whose claim is bound.
-func unmounted(in Input, mount poolclaims.Mount) (hurdle, bool) {
+func unmounted(in Input, mount poolclaims.Mount) (blocker, bool) {
 	of := func(labels, annotations map[string]string) bool {
 		return poolclaims.IsMounter(labels) && labels[names.PoolLabel] == mount.Pool &&
 			annotations[names.NodeAnnotation] == mount.Node
@@ -128,26 +130,26 @@ func unmounted(in Input, mount poolclaims.Mount) (hurdle, bool) {
 	i := slices.IndexFunc(in.Deployments,
 		func(d appsv1.Deployment) bool { return d.DeletionTimestamp == nil && of(d.Labels, d.Annotations) })
 	if i < 0 {
-		return hurdle{text: "its mounter is being made"}, true
+		return blocker{text: "its mounter is being made"}, true
 	}
 	deployment := &in.Deployments[i]
 	if deployment.Status.ReadyReplicas > 0 {
-		return hurdle{}, false
+		return blocker{}, false
 	}
 	for _, condition := range deployment.Status.Conditions {
 		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return hurdle{fmt.Sprintf("Deployment %s gets no pod: %s", deployment.Name, condition.Message), true}, true
+			return blocker{fmt.Sprintf("Deployment %s gets no pod: %s", deployment.Name, condition.Message), true}, true
 		}
 	}
 	j := slices.IndexFunc(in.Mounters,
 		func(p corev1.Pod) bool { return p.DeletionTimestamp == nil && of(p.Labels, p.Annotations) })
 	if j < 0 {
-		return hurdle{text: fmt.Sprintf("its mounter, Deployment %s, has no pod yet", deployment.Name)}, true
+		return blocker{text: fmt.Sprintf("its mounter, Deployment %s, has no pod yet", deployment.Name)}, true
 	}
 	pod := &in.Mounters[j]
 	if why := trouble(pod, in.Nodes); why != "" {
-		return hurdle{fmt.Sprintf("its mounter, pod %s: %s", pod.Name, why), true}, true
+		return blocker{fmt.Sprintf("its mounter, pod %s: %s", pod.Name, why), true}, true
 	}
-	return hurdle{text: strings.TrimSuffix(fmt.Sprintf("its mounter, pod %s, is not ready, its log says why: %s", pod.Name,
-		podCondition(pod, corev1.PodReady).Message), ": ")}, true
+	return blocker{text: strings.TrimSuffix(fmt.Sprintf("its mounter, pod %s, is not ready, its log says why: %s",
+		pod.Name, podCondition(pod, corev1.PodReady).Message), ": ")}, true
 }

@@ -58,7 +58,7 @@ func mounterPod(node string, conditions ...corev1.PodCondition) corev1.Pod {
 // claimed is one pool from a claim on one node, where the driver has found nothing.
 func claimed(change ...func(*status.Input)) status.Input {
 	in := status.Input{
-		Now: moment(), TargetVersion: version, Generation: 7, Pools: one(), Old: healthy(),
+		Now: moment(), TargetVersion: version, Generation: 7, Pools: onePool(), Old: healthy(),
 		Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
 		Nodes:       []corev1.Node{node("a", corev1.ConditionTrue)},
 		Pods:        []corev1.Pod{pod("csi-a", "a", ready(), poolIs("local", names.PoolAbsent, "nothing is mounted"))},
@@ -97,7 +97,8 @@ func TestPoolsFromClaims(t *testing.T) {
 		return func(in *status.Input) { in.Pods[0].Status.Conditions[1] = poolIs("local", reason, "the driver says") }
 	}
 	unschedulable := corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "no room",
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "no room",
 	}
 	since := moment().Format(time.RFC3339)
 	for name, test := range map[string]struct {
@@ -107,7 +108,8 @@ func TestPoolsFromClaims(t *testing.T) {
 		degraded bool
 	}{
 		"pending": {
-			claimed(pending), v1beta1.PoolPreparing, "node a: its claim hpp-pool-local-a (class fast) is Pending since " +
+			claimed(pending), v1beta1.PoolPreparing,
+			"node a: its claim hpp-pool-local-a (class fast) is Pending since " +
 				since + ": kubectl describe pvc --namespace hpp hpp-pool-local-a says why", false,
 		},
 		"pending, and its pod cannot be scheduled for want of it": {
@@ -116,45 +118,52 @@ func TestPoolsFromClaims(t *testing.T) {
 				": kubectl describe pvc --namespace hpp hpp-pool-local-a says why", false,
 		},
 		"lost": {
-			claimed(func(in *status.Input) { in.Claims.Claims[0].Status.Phase = corev1.ClaimLost }), v1beta1.PoolDegraded,
-			"node a: its claim hpp-pool-local-a has lost its volume pv", true,
+			claimed(func(in *status.Input) { in.Claims.Claims[0].Status.Phase = corev1.ClaimLost }),
+			v1beta1.PoolDegraded, "node a: its claim hpp-pool-local-a has lost its volume pv", true,
 		},
 		"no mounter": {
 			claimed(func(in *status.Input) { in.Deployments = nil }), v1beta1.PoolPreparing,
 			"node a: its mounter is being made", false,
 		},
-		"no pod": {claimed(), v1beta1.PoolPreparing, "node a: its mounter, Deployment mounter-a, has no pod yet", false},
+		"no pod": {
+			claimed(), v1beta1.PoolPreparing, "node a: its mounter, Deployment mounter-a, has no pod yet", false,
+		},
 		"pods refused": {
 			claimed(func(in *status.Input) {
 				in.Deployments[0] = mounter("a", 0, appsv1.DeploymentCondition{
-					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "violates PodSecurity",
+					Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue,
+					Message: "violates PodSecurity",
 				})
 			}), v1beta1.PoolDegraded, "node a: Deployment mounter-a gets no pod: violates PodSecurity", true,
 		},
 		"mounting": {
 			claimed(pods(mounterPod("a", corev1.PodCondition{Type: corev1.PodReady, Message: "not ready: [mounter]"}))),
-			v1beta1.PoolPreparing, "node a: its mounter, pod pod-a, is not ready, its log says why: not ready: [mounter]", false,
+			v1beta1.PoolPreparing,
+			"node a: its mounter, pod pod-a, is not ready, its log says why: not ready: [mounter]", false,
 		},
 		"failing": {
-			claimed(pods(restarted(mounterPod("a")))), v1beta1.PoolDegraded, "node a: its mounter, pod pod-a: container " +
-				"driver: it was restarted 3 times, last after it ended with code 1; see its log", true,
+			claimed(pods(restarted(mounterPod("a")))), v1beta1.PoolDegraded, "node a: its mounter, pod pod-a: " +
+				"container driver: it was restarted 3 times, last after it ended with code 1; see its log", true,
 		},
 		"bound elsewhere": {
 			claimed(pods(mounterPod("a", unschedulable))), v1beta1.PoolDegraded,
 			"node a: its mounter, pod pod-a: it cannot be scheduled: no room", true,
 		},
-		"mounted, and the driver has not looked": {claimed(up), v1beta1.PoolDegraded, "node a: nothing is mounted", true},
-		"there":                                  {claimed(up, says(names.PoolPresent)), v1beta1.PoolReady, "", false},
-		"there, and its mounter restarts":        {claimed(says(names.PoolPresent)), v1beta1.PoolReady, "", false},
+		"mounted, and the driver has not looked": {
+			claimed(up), v1beta1.PoolDegraded, "node a: nothing is mounted", true,
+		},
+		"there":                           {claimed(up, says(names.PoolPresent)), v1beta1.PoolReady, "", false},
+		"there, and its mounter restarts": {claimed(says(names.PoolPresent)), v1beta1.PoolReady, "", false},
 		"deleted below the volumes": {
 			claimed(up, says(names.PoolPresent), func(in *status.Input) {
 				in.Claims.Claims[0].DeletionTimestamp = new(metav1.NewTime(moment()))
-			}), v1beta1.PoolDegraded, "somebody has deleted the claim hpp-pool-local-a of node a: it goes, with all that is " +
-				"on it, when its mounter ends; move the volumes before that", true,
+			}), v1beta1.PoolDegraded, "somebody has deleted the claim hpp-pool-local-a of node a: it goes, with all " +
+				"that is on it, when its mounter ends; move the volumes before that", true,
 		},
 		"one claim for all, pending": {
-			shared(pending), v1beta1.PoolPreparing, "nodes a, b: its claim hpp-pool-local-shared (class fast) is Pending " +
-				"since " + since + ": kubectl describe pvc --namespace hpp hpp-pool-local-shared says why", false,
+			shared(pending), v1beta1.PoolPreparing, "nodes a, b: its claim hpp-pool-local-shared (class fast) is " +
+				"Pending since " + since + ": kubectl describe pvc --namespace hpp hpp-pool-local-shared says why",
+			false,
 		},
 		"one claim for all, there on one of two": {
 			shared(up, says(names.PoolPresent)), v1beta1.PoolPreparing, "node b: its mounter is being made", false,
@@ -163,8 +172,8 @@ func TestPoolsFromClaims(t *testing.T) {
 			shared(up, says(names.PoolPresent), func(in *status.Input) {
 				in.Claims.Mounts = in.Claims.Mounts[:1]
 				in.Claims.Claims[0].DeletionTimestamp = new(metav1.NewTime(moment()))
-			}), v1beta1.PoolDegraded, "somebody has deleted the claim hpp-pool-local-shared of all nodes: it goes, with all " +
-				"that is on it, when the last mounter ends; move the volumes before that", true,
+			}), v1beta1.PoolDegraded, "somebody has deleted the claim hpp-pool-local-shared of all nodes: it goes, " +
+				"with all that is on it, when the last mounter ends; move the volumes before that", true,
 		},
 		"one claim for all, refused, and mounted still": {
 			shared(up, says(names.PoolPresent), func(in *status.Input) {
@@ -191,7 +200,7 @@ func TestPoolsFromClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fresh, _ := status.Of(test.in)
+			fresh, _ := status.Compute(test.in)
 			got := fresh.StoragePoolStatuses[0]
 			if got.Phase != test.phase || got.Message != test.message {
 				t.Errorf("%s %q\nwant %s %q", got.Phase, got.Message, test.phase, test.message)
@@ -220,7 +229,7 @@ func TestClaimStatusesAreBounded(t *testing.T) {
 			in.Claims.Claims = append(in.Claims.Claims, claim(fmt.Sprintf("n%04d", i), phase))
 		}
 	})
-	fresh, _ := status.Of(in)
+	fresh, _ := status.Compute(in)
 	got := fresh.StoragePoolStatuses[0].ClaimStatuses
 	if len(got) != 2000 || got[0].Node != "n2400" || got[1].Node != "n0000" ||
 		!strings.HasSuffix(got[0].Name, got[0].Node) {

@@ -31,7 +31,7 @@ type rollout struct {
 	failing []string
 }
 
-func roll(in Input) rollout {
+func countRollout(in Input) rollout {
 	r := rollout{complete: true, failing: failing(in.Pods, in.Nodes)}
 	expected := in.Expected
 	if expected == nil {
@@ -46,10 +46,10 @@ func roll(in Input) rollout {
 		i := slices.IndexFunc(in.DaemonSets,
 			func(set appsv1.DaemonSet) bool { return set.Name == name && set.DeletionTimestamp == nil })
 		if i < 0 {
-			r.count(0, 0, 1, fmt.Sprintf("DaemonSet %s is not there", name))
+			r.addCounts(0, 0, 1, fmt.Sprintf("DaemonSet %s is not there", name))
 			continue
 		}
-		r.add(&in.DaemonSets[i])
+		r.addDaemonSet(&in.DaemonSets[i])
 	}
 	for _, name := range in.ExpectedDeployments {
 		if !slices.ContainsFunc(in.Deployments, func(d appsv1.Deployment) bool {
@@ -88,28 +88,28 @@ func behind(deployments []appsv1.Deployment, name string) string {
 	}
 }
 
-// add counts a DaemonSet.
-func (r *rollout) add(set *appsv1.DaemonSet) {
+// addDaemonSet counts a DaemonSet.
+func (r *rollout) addDaemonSet(set *appsv1.DaemonSet) {
 	at := set.Status
 	switch {
 	case at.ObservedGeneration < set.Generation:
 		r.moving = true
-		r.count(0, at.NumberAvailable, at.DesiredNumberScheduled,
+		r.addCounts(0, at.NumberAvailable, at.DesiredNumberScheduled,
 			fmt.Sprintf("DaemonSet %s: its change has not been taken up yet", set.Name))
 	case at.DesiredNumberScheduled == 0:
 		r.complete, r.idle, r.selector = false, true, selector(set)
 	case at.UpdatedNumberScheduled < at.DesiredNumberScheduled || at.NumberAvailable < at.DesiredNumberScheduled:
 		r.moving = true
-		r.count(at.UpdatedNumberScheduled, at.NumberAvailable, at.DesiredNumberScheduled, fmt.Sprintf(
+		r.addCounts(at.UpdatedNumberScheduled, at.NumberAvailable, at.DesiredNumberScheduled, fmt.Sprintf(
 			"DaemonSet %s: %d of %d nodes have an available pod, %d of this version", set.Name, at.NumberAvailable,
 			at.DesiredNumberScheduled, at.UpdatedNumberScheduled))
 	default:
-		r.count(at.UpdatedNumberScheduled, at.NumberAvailable, at.DesiredNumberScheduled, "")
+		r.addCounts(at.UpdatedNumberScheduled, at.NumberAvailable, at.DesiredNumberScheduled, "")
 	}
 }
 
-// count takes over the counts of the DaemonSet that lacks most.
-func (r *rollout) count(updated, available, desired int32, behind string) {
+// addCounts takes over the counts of the DaemonSet that lacks most.
+func (r *rollout) addCounts(updated, available, desired int32, behind string) {
 	if behind != "" {
 		r.complete = false
 		r.behind = append(r.behind, behind)

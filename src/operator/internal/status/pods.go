@@ -102,9 +102,9 @@ func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 		case pool.Broken != "":
 			status.Phase, status.Message = v1beta1.PoolDegraded, pool.Broken
 		default:
-			count(in, &status)
+			countPool(in, &status)
 		}
-		status.Message = cut(status.Message)
+		status.Message = shortenMessage(status.Message)
 		statuses = append(statuses, status)
 	}
 	return statuses
@@ -112,30 +112,31 @@ func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 
 // tally is how a pool is on the nodes.
 type tally struct {
-	// hurdles are those of the nodes that have not been counted yet.
-	hurdles map[string]hurdle
-	asked   int
-	present int32
-	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Silent nodes have not said.
-	lacking map[hurdle][]string
+	// blockers are those of the nodes that have not been counted yet.
+	blockers map[string]blocker
+	asked    int
+	present  int32
+	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Silent
+	// nodes have not said.
+	lacking map[blocker][]string
 	silent  []string
 }
 
-// count asks every pod of the driver how a pool is. Where it is not there, and a claim is to provide it, what the claim
-// and its mounter lack says more.
-func count(in Input, status *v1beta1.StoragePoolStatus) {
+// countPool asks every pod of the driver how a pool is. Where it is not there, and a claim is to provide it, what the
+// claim and its mounter lack says more.
+func countPool(in Input, status *v1beta1.StoragePoolStatus) {
 	kind := corev1.PodConditionType(names.PoolCondition + status.Name)
-	found, general := hurdles(in, status.Name)
-	t := tally{hurdles: found, lacking: map[hurdle][]string{}}
+	found, general := blockers(in, status.Name)
+	t := tally{blockers: found, lacking: map[blocker][]string{}}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		if pod.DeletionTimestamp != nil || pod.Labels[componentLabel] != driverComponent {
 			continue
 		}
 		t.asked++
-		t.add(pod.Spec.NodeName, podCondition(pod, kind), in.Nodes)
+		t.addNode(pod.Spec.NodeName, podCondition(pod, kind), in.Nodes)
 	}
-	for node, left := range t.hurdles {
+	for node, left := range t.blockers {
 		t.lacking[left] = append(t.lacking[left], node)
 	}
 	status.CurrentReady = t.present
@@ -146,22 +147,22 @@ func count(in Input, status *v1beta1.StoragePoolStatus) {
 	status.Phase, status.Message = t.phase(general)
 }
 
-// add counts a node whose driver has said this.
-func (t *tally) add(node string, said corev1.PodCondition, nodes []corev1.Node) {
-	found, hindered := t.hurdles[node]
-	delete(t.hurdles, node)
+// addNode counts a node whose driver has said this.
+func (t *tally) addNode(node string, said corev1.PodCondition, nodes []corev1.Node) {
+	found, hindered := t.blockers[node]
+	delete(t.blockers, node)
 	switch {
 	case said.Type == "" && !hindered:
 		t.silent = append(t.silent, node)
 	case said.Reason == names.PoolNotSelected:
 	case said.Type != "" && !nodeReady(node, nodes):
-		t.lacking[hurdle{wrong: true}] = append(t.lacking[hurdle{wrong: true}], node)
+		t.lacking[blocker{wrong: true}] = append(t.lacking[blocker{wrong: true}], node)
 	case said.Status == corev1.ConditionTrue && said.Reason != names.PoolDegraded:
 		t.present++
 	case hindered:
 		t.lacking[found] = append(t.lacking[found], node)
 	default:
-		why := hurdle{said.Message, true}
+		why := blocker{said.Message, true}
 		t.lacking[why] = append(t.lacking[why], node)
 	}
 }

@@ -91,8 +91,8 @@ type Event struct {
 	Type, Reason, Note string
 }
 
-// Of makes the status, and the events of what it changes.
-func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
+// Compute makes the status, and the events of what it changes.
+func Compute(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 	status := v1beta1.HostPathProvisionerStatus{
 		ObservedGeneration:  in.Generation,
 		OperatorVersion:     in.OperatorVersion,
@@ -114,7 +114,7 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 			status.Conditions = append(status.Conditions, condition)
 		}
 	}
-	r := roll(in)
+	r := countRollout(in)
 	if r.complete && in.RenderError == nil && in.ApplyError == nil {
 		status.ObservedVersion = in.TargetVersion
 	}
@@ -128,16 +128,16 @@ func Of(in Input) (v1beta1.HostPathProvisionerStatus, []Event) {
 		}
 		condition.ObservedGeneration = in.Generation
 		condition.LastTransitionTime = metav1.NewTime(in.Now)
-		condition.Message = cut(condition.Message)
+		condition.Message = shortenMessage(condition.Message)
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	return status, events(in, status)
 }
 
-// Left is the status of a resource that this operator leaves alone, for a reason of Degraded, and the event of it if
-// the reason is new. Of the old status it keeps what the API takes back. A resource of another name than the only one
-// (UnsupportedName) has no other status.
-func Left(resource *v1beta1.HostPathProvisioner, now time.Time, reason, message string) (
+// LeftAlone is the status of a resource that this operator leaves alone, for a reason of Degraded, and the event of it
+// if the reason is new. Of the old status it keeps what the API takes back. A resource of another name than the only
+// one (UnsupportedName) has no other status.
+func LeftAlone(resource *v1beta1.HostPathProvisioner, now time.Time, reason, message string) (
 	v1beta1.HostPathProvisionerStatus, []Event,
 ) {
 	old, status := resource.Status, *resource.Status.DeepCopy()
@@ -179,7 +179,7 @@ func deleting(gate *gates.Gate) metav1.Condition {
 	return condition(v1beta1.Deleting, true, gate.Reason, gate.Message)
 }
 
-func cut(message string) string {
+func shortenMessage(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}

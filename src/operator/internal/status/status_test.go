@@ -112,32 +112,32 @@ func restarted(p corev1.Pod) corev1.Pod {
 
 // healthy is a status of this version in which all is well.
 func healthy() v1beta1.HostPathProvisionerStatus {
-	fresh, _ := status.Of(status.Input{
+	fresh, _ := status.Compute(status.Input{
 		Now:           moment().Add(-time.Hour),
 		TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
-		Pools: one(), Generation: 7,
+		Pools: onePool(), Generation: 7,
 	})
 	return fresh
 }
 
-func one() []pools.Outcome { return []pools.Outcome{{Name: "local"}} }
+func onePool() []pools.Outcome { return []pools.Outcome{{Name: "local"}} }
 
 // rolling is a status of this version whose rollout began some time ago.
 func rolling(ago time.Duration) v1beta1.HostPathProvisionerStatus {
-	fresh, _ := status.Of(status.Input{
+	fresh, _ := status.Compute(status.Input{
 		Old: healthy(), Now: moment().Add(-ago), TargetVersion: version, Expected: []string{"csi"},
 		DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)},
-		Pools:      one(), Generation: 7,
+		Pools:      onePool(), Generation: 7,
 	})
 	return fresh
 }
 
 // stuck is a status of this version whose rollout had its time some time ago.
 func stuck(ago time.Duration) v1beta1.HostPathProvisionerStatus {
-	fresh, _ := status.Of(status.Input{
+	fresh, _ := status.Compute(status.Input{
 		Old: rolling(
 			ago + status.ProgressDeadline), Now: moment().Add(-ago), TargetVersion: version, Expected: []string{"csi"},
-		DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Pools: one(), Generation: 7,
+		DaemonSets: []appsv1.DaemonSet{set("csi", 3, 1, 2)}, Pools: onePool(), Generation: 7,
 	})
 	return fresh
 }
@@ -152,7 +152,7 @@ func older(of v1beta1.HostPathProvisionerStatus) v1beta1.HostPathProvisionerStat
 
 // poolless is a status of this version of which no pool was served.
 func poolless() v1beta1.HostPathProvisionerStatus {
-	fresh, _ := status.Of(status.Input{
+	fresh, _ := status.Compute(status.Input{
 		Now:           moment().Add(-time.Hour),
 		TargetVersion: version, Expected: []string{"csi"}, DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)},
 		Pools: []pools.Outcome{{Name: "one", Broken: "later"}}, Generation: 7,
@@ -622,10 +622,10 @@ func TestConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c.in.Pools == nil {
-				c.in.Pools = one()
+				c.in.Pools = onePool()
 			}
 			c.in.Now, c.in.TargetVersion, c.in.OperatorVersion, c.in.Generation = moment(), version, "op", 7
-			got, events := status.Of(c.in)
+			got, events := status.Compute(c.in)
 			if diff := cmp.Diff(c.want, conditions(got)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
@@ -686,10 +686,10 @@ func TestDeadline(t *testing.T) {
 			in := status.Input{
 				Old: c.old, Now: moment(), Generation: 7, TargetVersion: version, Expected: []string{"csi"},
 				DaemonSets: []appsv1.DaemonSet{c.set},
-				Nodes:      []corev1.Node{node("a", corev1.ConditionTrue)}, Pods: c.pods, Pools: one(),
+				Nodes:      []corev1.Node{node("a", corev1.ConditionTrue)}, Pods: c.pods, Pools: onePool(),
 				Deleting: c.gate,
 			}
-			fresh, _ := status.Of(in)
+			fresh, _ := status.Compute(in)
 			if got := status.Deadline(in, fresh); !got.Equal(c.want) {
 				t.Errorf("looked at again at %s, want %s", got, c.want)
 			}
@@ -705,9 +705,9 @@ func TestSameAgain(t *testing.T) {
 		DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 1)}, NotServed: []string{"x"},
 		Pools: []pools.Outcome{{Name: "local"}},
 	}
-	first, _ := status.Of(in)
+	first, _ := status.Compute(in)
 	in.Old, in.Now = first, moment().Add(time.Hour)
-	second, events := status.Of(in)
+	second, events := status.Compute(in)
 	if diff := cmp.Diff(first, second); diff != "" || len(events) > 0 {
 		t.Errorf("events %v, status (-first +second):\n%s", events, diff)
 	}
@@ -716,7 +716,7 @@ func TestSameAgain(t *testing.T) {
 // kubevirt wrote conditions without a reason and a version that is not ours to compare.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	got, events := status.Of(status.Input{
+	got, events := status.Compute(status.Input{
 		Old: v1beta1.HostPathProvisionerStatus{
 			ObservedVersion: "v0.25.2", TargetVersion: "v0.25.2",
 			Conditions: []metav1.Condition{
@@ -726,7 +726,7 @@ func TestTakeover(t *testing.T) {
 			},
 		},
 		Now: moment(), TargetVersion: version, Expected: []string{"csi"},
-		DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 0)}, Pools: one(),
+		DaemonSets: []appsv1.DaemonSet{set("csi", 1, 1, 0)}, Pools: onePool(),
 	})
 	want := map[string]string{
 		"Available":   "False NotRolledOut",
@@ -819,7 +819,7 @@ func TestPools(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.pool.Name, c.want.Name = "x", "x"
-			got, _ := status.Of(
+			got, _ := status.Compute(
 				status.Input{Now: moment(), Nodes: nodes, Pods: c.pods, Pools: []pools.Outcome{c.pool, c.pool}})
 			if diff := cmp.Diff([]v1beta1.StoragePoolStatus{c.want}, got.StoragePoolStatuses); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -830,7 +830,7 @@ func TestPools(t *testing.T) {
 
 func TestMessagesFitTheAPI(t *testing.T) {
 	t.Parallel()
-	got, _ := status.Of(status.Input{Now: moment(), RenderError: errors.New(strings.Repeat("é", 40000))})
+	got, _ := status.Compute(status.Input{Now: moment(), RenderError: errors.New(strings.Repeat("é", 40000))})
 	if message := meta.FindStatusCondition(got.Conditions, v1beta1.Degraded).Message; len(message) > 32768 {
 		t.Errorf("a message of %d bytes, the API allows 32768", len(message))
 	}
@@ -843,7 +843,7 @@ func TestConditionsWithoutATimeAreMadeAnew(t *testing.T) {
 		{Type: v1beta1.Available, Status: metav1.ConditionFalse, Reason: "Complete"},
 		{Type: v1beta1.Degraded, Status: metav1.ConditionFalse, Reason: "Complete"},
 	}}
-	got, _ := status.Of(status.Input{Now: moment(), Old: old})
+	got, _ := status.Compute(status.Input{Now: moment(), Old: old})
 	for _, condition := range got.Conditions {
 		if !condition.LastTransitionTime.Time.Equal(moment()) {
 			t.Errorf("%s is of %s, want of now", condition.Type, condition.LastTransitionTime)
@@ -855,7 +855,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	resource := &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	resource.Status.ObservedVersion = "v0.25.2"
-	first, events := status.Left(resource, moment(), status.ReasonUnsupportedName, "another")
+	first, events := status.LeftAlone(resource, moment(), status.ReasonUnsupportedName, "another")
 	if len(events) != 1 || events[0].Reason != status.EventDegraded {
 		t.Errorf("events are %v", events)
 	}
@@ -864,7 +864,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	resource.Status = first
-	second, events := status.Left(resource, moment().Add(time.Hour), status.ReasonUnsupportedName, "another")
+	second, events := status.LeftAlone(resource, moment().Add(time.Hour), status.ReasonUnsupportedName, "another")
 	if diff := cmp.Diff(first, second); diff != "" || len(events) > 0 {
 		t.Errorf("it changes, with the events %v (-first +second):\n%s", events, diff)
 	}

@@ -21,12 +21,12 @@ func Waiting(resource *v1beta1.HostPathProvisioner, now time.Time, reason, messa
 	old := resource.Status
 	before := meta.FindStatusCondition(old.Conditions, v1beta1.NotServed)
 	if before != nil && before.Status == metav1.ConditionTrue && before.Reason == reason &&
-		before.Message == cut(message) {
+		before.Message == shortenMessage(message) {
 		return old, nil
 	}
 	status := *old.DeepCopy()
 	status.Conditions = slices.DeleteFunc(status.Conditions, incomplete)
-	wanted := condition(v1beta1.NotServed, true, reason, cut(message))
+	wanted := condition(v1beta1.NotServed, true, reason, shortenMessage(message))
 	wanted.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&status.Conditions, wanted)
 	if _, yes := became(v1beta1.NotServed, old, status); !yes {

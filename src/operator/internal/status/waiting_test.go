@@ -15,7 +15,8 @@ func TestWaiting(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	complete := metav1.Condition{
-		Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete", LastTransitionTime: metav1.NewTime(at),
+		Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete",
+		LastTransitionTime: metav1.NewTime(at),
 	}
 	resource := &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	resource.Status = v1beta1.HostPathProvisionerStatus{ObservedVersion: "v0.25.2", Conditions: []metav1.Condition{
@@ -27,8 +28,8 @@ func TestWaiting(t *testing.T) {
 	want := v1beta1.HostPathProvisionerStatus{ObservedVersion: "v0.25.2", Conditions: []metav1.Condition{
 		complete,
 		{
-			Type: v1beta1.NotServed, Status: metav1.ConditionTrue, Reason: ReasonKubevirtOperatorRuns, Message: "it runs",
-			LastTransitionTime: metav1.NewTime(at),
+			Type: v1beta1.NotServed, Status: metav1.ConditionTrue, Reason: ReasonKubevirtOperatorRuns,
+			Message: "it runs", LastTransitionTime: metav1.NewTime(at),
 		},
 	}}
 	if diff := cmp.Diff(want, status); diff != "" {

@@ -14,9 +14,9 @@ import (
 // shownPools keeps the report short enough to be read whole.
 const shownPools = 5
 
-// write says what is left to somebody who typed `helm uninstall`, in at most 15 lines. unknown is why the volumes could
-// not be counted.
-func write(out io.Writer, resource v1beta1.HostPathProvisioner, volumes []gates.Volume, unknown error) error {
+// writeReport says what is left to somebody who typed `helm uninstall`, in at most 15 lines. unknown is why the volumes
+// could not be counted.
+func writeReport(out io.Writer, resource v1beta1.HostPathProvisioner, volumes []gates.Volume, unknown error) error {
 	lines := []string{"The operator is still needed: the HostPathProvisioner " + resource.Name +
 		" exists, and nothing else can remove what it runs."}
 	lines = append(lines, poolLines(resource.Spec, volumes, unknown)...)
@@ -39,7 +39,7 @@ func poolLines(spec v1beta1.HostPathProvisionerSpec, volumes []gates.Volume, unk
 		}
 		return gates.Count(volumes)
 	}
-	all, configured := pools.Of(spec), pools.Names(spec)
+	all, configured := pools.FromSpec(spec), pools.Names(spec)
 	var lines []string
 	for i, pool := range all {
 		if i == shownPools {

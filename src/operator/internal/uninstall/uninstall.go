@@ -81,7 +81,7 @@ func check(ctx context.Context, reader client.Reader, of counted, out io.Writer)
 		}
 	}
 	volumes := gates.OfUsers(gates.Volumes(list.Items, of.driver, of.namespace))
-	if err := write(out, resource, volumes, unknown); err != nil {
+	if err := writeReport(out, resource, volumes, unknown); err != nil {
 		return err
 	}
 	return fmt.Errorf("the HostPathProvisioner %s is left: delete it before the operator", resource.Name)

@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 				"pv-l.\n" + claims,
 		},
 		"behind the claim of a pool": {
-			[]client.Object{resource(two), with(csi("pv-a", "fast"), func(pv *corev1.PersistentVolume) {
+			[]client.Object{resource(two), changedVolume(csi("pv-a", "fast"), func(pv *corev1.PersistentVolume) {
 				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "hpp", Name: "hpp-pool-slow-node-1"}
 			})},
 			needed + "  pool fast at /data/fast: 0 volumes\n  pool slow at /data/slow: 0 volumes\nDelete it, then " +
@@ -185,7 +185,7 @@ func named(name string, spec v1beta1.HostPathProvisionerSpec) *v1beta1.HostPathP
 	return &v1beta1.HostPathProvisioner{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 }
 
-func with(pv *corev1.PersistentVolume, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+func changedVolume(pv *corev1.PersistentVolume, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	change(pv)
 	return pv
 }

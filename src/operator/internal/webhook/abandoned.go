@@ -39,7 +39,7 @@ func (v *Validator) abandoned(
 	if len(losses)+len(narrowings) == 0 {
 		return nil, nil, nil
 	}
-	all, err := v.look(ctx)
+	all, err := v.readCluster(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +47,7 @@ func (v *Validator) abandoned(
 	var problems field.ErrorList
 	for _, lost := range losses {
 		left := lost.of(all.volumes)
-		gate := all.gate(left)
+		gate := all.volumesGate(left)
 		switch {
 		case !gate.Open:
 			problems = append(problems, field.Forbidden(lost.at, lost.refused(left, gate)))
@@ -68,7 +68,7 @@ func (v *Validator) abandoned(
 func (l loss) refused(left []gates.Volume, gate gates.Gate) string {
 	has, do := gates.Count(left)+": "+gates.Describe(left), "delete their claims first"
 	if gate.Reason == gates.ReasonWaitingForNodes {
-		has, do = waiting(left), patience(gate)
+		has, do = waiting(left), adviseWaiting(gate)
 	}
 	return fmt.Sprintf("%s still has %s; %s, %s, or set the annotation %s to \"true\" to leave their data on the nodes",
 		l.what, has, l.keep, do, names.ForceDelete)
@@ -76,23 +76,24 @@ func (l loss) refused(left []gates.Volume, gate gates.Gate) string {
 
 // poolLosses are the pools that went, and those that are elsewhere now.
 func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
-	after, configured := pools.Of(changed), pools.Names(old)
+	after, configured := pools.FromSpec(changed), pools.Names(old)
 	var losses []loss
-	for before, pool := range pools.Of(old) {
+	for before, pool := range pools.FromSpec(old) {
 		of := func(volumes []gates.Volume) []gates.Volume { return gates.InPool(volumes, pool.Name, configured) }
 		what := fmt.Sprintf("the pool %q", pool.Name)
 		i := slices.IndexFunc(after, func(other v1beta1.StoragePool) bool { return other.Name == pool.Name })
 		if i < 0 {
 			at := field.NewPath("spec", "storagePools")
 			if before == len(old.StoragePools) {
-				at = pools.At(old, before)
+				at = pools.FieldOf(old, before)
 			}
 			losses = append(losses, loss{at: at, what: what + ", which is removed,", keep: "keep it", of: of})
 			continue
 		}
 		add := func(lost bool, name, how, keep string) {
 			if lost {
-				losses = append(losses, loss{at: pools.At(changed, i).Child(name), what: what + how, keep: keep, of: of})
+				losses = append(losses,
+					loss{at: pools.FieldOf(changed, i).Child(name), what: what + how, keep: keep, of: of})
 			}
 		}
 		add(path.Clean(after[i].Path) != path.Clean(pool.Path), "path",
@@ -103,7 +104,9 @@ func poolLosses(old, changed v1beta1.HostPathProvisionerSpec) []loss {
 		add(!template && would, "pvcTemplate", ", whose filesystem would come from claims,", "leave pvcTemplate out")
 		add(template && !would, "pvcTemplate", ", whose filesystem comes from claims,", "keep pvcTemplate")
 		if was := pools.SharesClaim(pool); template && would && was != pools.SharesClaim(after[i]) {
-			how := map[bool]string{true: ", which has one claim for all nodes,", false: ", which has a claim on each node,"}
+			how := map[bool]string{
+				true: ", which has one claim for all nodes,", false: ", which has a claim on each node,",
+			}
 			add(true, "pvcTemplate", how[was], "keep its accessModes")
 		}
 	}

@@ -50,11 +50,13 @@ func TestAcceptedWithAWarning(t *testing.T) {
 			[]string{`spec.storagePools[0].snapshotProvider: "zfs" is not known and ignored; the only one is reflink`},
 		},
 		"unknown gate": {
-			resource(changed(pools(pool{Name: "a", Path: "/data"}), func(s *spec) { s.FeatureGates = []string{"Cloning"} })),
+			resource(changed(pools(pool{Name: "a", Path: "/data"}),
+				func(s *spec) { s.FeatureGates = []string{"Cloning"} })),
 			[]string{`spec.featureGates[0]: "Cloning" is not known and ignored; the only one is Snapshotting`},
 		},
 		"another name": {
-			with(resource(pools(pool{Name: "a", Path: "/data"})), func(r *v1beta1.HostPathProvisioner) { r.Name = "hpp" }),
+			with(resource(pools(pool{Name: "a", Path: "/data"})),
+				func(r *v1beta1.HostPathProvisioner) { r.Name = "hpp" }),
 			[]string{`metadata.name: "hpp" is served because it is the only HostPathProvisioner; one named ` +
 				`hostpath-provisioner would be served instead of it`},
 		},
@@ -85,7 +87,10 @@ func TestEmptyPullPolicy(t *testing.T) {
 			if test.policy != nil {
 				spec["imagePullPolicy"] = test.policy
 			}
-			raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "hostpath-provisioner"}, "spec": spec})
+			raw, err := json.Marshal(map[string]any{
+				"metadata": map[string]any{"name": "hostpath-provisioner"},
+				"spec":     spec,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

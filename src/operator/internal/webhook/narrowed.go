@@ -41,18 +41,20 @@ func narrowed(old, changed v1beta1.HostPathProvisionerSpec) []narrowing {
 		})
 	}
 	configured := pools.Names(old)
-	for i, pool := range pools.Of(changed) {
-		for _, was := range pools.Of(old) {
+	for i, pool := range pools.FromSpec(changed) {
+		for _, was := range pools.FromSpec(old) {
 			if was.Name != pool.Name || equality.Semantic.DeepEqual(was.NodeSelector, pool.NodeSelector) {
 				continue
 			}
 			all = append(all, narrowing{
 				before: nodeaffinity.NewRequiredNodeAffinity(was.NodeSelector, nil),
 				after:  nodeaffinity.NewRequiredNodeAffinity(pool.NodeSelector, nil),
-				of:     func(volumes []gates.Volume) []gates.Volume { return gates.InPool(volumes, pool.Name, configured) },
-				at:     pools.At(changed, i).Child("nodeSelector"),
-				does:   "no new volumes are made on nodes that have some,",
-				then:   "those are still served",
+				of: func(volumes []gates.Volume) []gates.Volume {
+					return gates.InPool(volumes, pool.Name, configured)
+				},
+				at:   pools.FieldOf(changed, i).Child("nodeSelector"),
+				does: "no new volumes are made on nodes that have some,",
+				then: "those are still served",
 			})
 		}
 	}

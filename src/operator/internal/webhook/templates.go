@@ -25,7 +25,7 @@ func reshaped(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
 			stays = "the claim that exists stays as it is"
 		}
 		texts = append(texts, fmt.Sprintf("%s: %s; grow an existing one with kubectl edit pvc, if its class allows it",
-			pools.At(changed, i).Child("pvcTemplate"), stays))
+			pools.FieldOf(changed, i).Child("pvcTemplate"), stays))
 	}
 	return texts
 }

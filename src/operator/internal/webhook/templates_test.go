@@ -54,8 +54,8 @@ func TestTemplates(t *testing.T) {
 		which    string
 	}{{was, one, "has a claim on each node"}, {one, was, "has one claim for all nodes"}} {
 		judged(t, ask(t, reader(volume), admissionv1.Update, resource(change.from), resource(change.to)), []string{
-			`spec.storagePools[0].pvcTemplate: Forbidden: the pool "a", which ` + change.which + `, still has 1 volume: ` +
-				"pv-a; keep its accessModes, delete their claims first, or set " + override +
+			`spec.storagePools[0].pvcTemplate: Forbidden: the pool "a", which ` + change.which + `, still has 1 ` +
+				"volume: pv-a; keep its accessModes, delete their claims first, or set " + override +
 				" to leave their data on the nodes",
 		})
 		judged(t, ask(t, reader(), admissionv1.Update, resource(change.from), resource(change.to)), nil)
@@ -88,23 +88,28 @@ func TestTemplatesForAll(t *testing.T) {
 		"classes apart":    {[]pool{shared("a"), shared("b", class("b"))}, nil},
 		"one has no class": {[]pool{shared("a"), {Name: "b", Path: "/data/b", PVCTemplate: template()}}, nil},
 		"classes of a name": {[]pool{shared("a"), shared("b")}, []string{
-			`spec.storagePools[1].overlayClassName: Invalid value: "": the StorageClass of the pool "a" is called hpp-overlay ` +
-				"already: want a name of its own, such as hpp-overlay-b",
+			`spec.storagePools[1].overlayClassName: Invalid value: "": the StorageClass of the pool "a" is called ` +
+				"hpp-overlay already: want a name of its own, such as hpp-overlay-b",
 		}},
 		"no name of a class": {[]pool{shared("a", class("My Class"))}, []string{
-			`spec.storagePools[0].overlayClassName: Invalid value: "My Class": want the name of a StorageClass: a lowercase RFC`,
+			`spec.storagePools[0].overlayClassName: Invalid value: "My Class": want the name of a StorageClass: ` +
+				`a lowercase RFC`,
 		}},
 		"of scope node": {[]pool{shared("a", func(p *pool) { p.Scope = "node" })}, []string{
-			`spec.storagePools[0].scope: Invalid value: "node": one claim for all nodes (pvcTemplate with ReadWriteMany)`,
+			`spec.storagePools[0].scope: Invalid value: "node": one claim for all nodes (pvcTemplate with ` +
+				`ReadWriteMany)`,
 		}},
 		"a claim on each, of scope shared": {
 			[]pool{{Name: "a", Path: "/data/a", Scope: "shared", PVCTemplate: template()}}, []string{
-				`spec.storagePools[0].scope: Invalid value: "shared": a claim on each node (pvcTemplate without ReadWriteMany)`,
+				`spec.storagePools[0].scope: Invalid value: "shared": a claim on each node (pvcTemplate without ` +
+					`ReadWriteMany)`,
 			},
 		},
 		"devices": {
-			[]pool{shared("a", func(p *pool) { p.PVCTemplate.VolumeMode = new(corev1.PersistentVolumeBlock) })}, []string{
-				`spec.storagePools[0].pvcTemplate.volumeMode: Invalid value: "Block": with ReadWriteMany all nodes would mount`,
+			[]pool{shared("a", func(p *pool) { p.PVCTemplate.VolumeMode = new(corev1.PersistentVolumeBlock) })},
+			[]string{
+				`spec.storagePools[0].pvcTemplate.volumeMode: Invalid value: "Block": with ReadWriteMany all ` +
+					`nodes would mount`,
 			},
 		},
 	} {

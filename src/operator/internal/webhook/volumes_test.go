@@ -14,8 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 )
 
-// on ties a volume to a node.
-func on(node string) func(*corev1.PersistentVolume) {
+// tiedToNode ties a volume to a node.
+func tiedToNode(node string) func(*corev1.PersistentVolume) {
 	return func(pv *corev1.PersistentVolume) {
 		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{
 			Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -43,7 +43,8 @@ func TestNodesThatAreGone(t *testing.T) {
 	soon := node("soon", corev1.ConditionUnknown, time.Minute, nil)
 	stamp := soon.Status.Conditions[0].LastTransitionTime.Add(10 * time.Minute).UTC().Format(time.RFC3339)
 	nodes := []client.Object{
-		node("up", corev1.ConditionTrue, time.Hour, nil), node("down", corev1.ConditionFalse, 11*time.Minute, nil), soon,
+		node("up", corev1.ConditionTrue, time.Hour, nil), node("down", corev1.ConditionFalse, 11*time.Minute, nil),
+		soon,
 	}
 	const givenUp = "1 volume on nodes that are gone, or not ready for 10m0s or more: pv-b; "
 	waiting := "1 volume on nodes that are gone or not ready: pv-b; "
@@ -63,7 +64,8 @@ func TestNodesThatAreGone(t *testing.T) {
 		}, [2]string{}},
 		"not ready for a minute": {"soon", [2]string{
 			resourceHas + waiting + retry + " on it to delete it and leave the data on the nodes",
-			"spec.storagePools: Forbidden: " + poolHas + waiting + "keep it, " + retry + " to leave their data on the nodes",
+			"spec.storagePools: Forbidden: " + poolHas + waiting + "keep it, " + retry +
+				" to leave their data on the nodes",
 		}, [2]string{}},
 		"not ready for longer": {"down", [2]string{}, [2]string{
 			resourceHas + givenUp + "it goes without them, unless a node comes back within 10m0s",
@@ -75,7 +77,7 @@ func TestNodesThatAreGone(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := reader(append([]client.Object{pv("pv-b", csi("b"), on(test.node))}, nodes...)...)
+			cluster := reader(append([]client.Object{pv("pv-b", csi("b"), tiedToNode(test.node))}, nodes...)...)
 			deleted := ask(t, cluster, admissionv1.Delete, resource(two), nil)
 			removed := ask(t, cluster, admissionv1.Update, resource(two), resource(pools(two.StoragePools[0])))
 			if deleted.Result.Message != test.refused[0] || removed.Result.Message != test.refused[1] {
@@ -103,7 +105,7 @@ func TestNodesThatAreGone(t *testing.T) {
 func TestPoolBehindAPool(t *testing.T) {
 	two := pools(pool{Name: "a", Path: "/data/a"}, pool{Name: "b", Path: "/data/b"})
 	cluster := reader(node("up", corev1.ConditionTrue, time.Hour, nil),
-		pv("pv-x", csi("a"), claimed("hpp", "hpp-pool-b-up"), on("up")))
+		pv("pv-x", csi("a"), claimed("hpp", "hpp-pool-b-up"), tiedToNode("up")))
 	judged(t, ask(t, cluster, admissionv1.Delete, resource(two), nil), nil)
 	judged(t, ask(t, cluster, admissionv1.Update, resource(two), resource(pools(two.StoragePools[1]))), []string{
 		`spec.storagePools: Forbidden: the pool "a", which is removed, still has 1 volume: hpp/hpp-pool-b-up (pv-x); ` +
@@ -115,8 +117,9 @@ func TestPoolBehindAPool(t *testing.T) {
 func TestNarrowing(t *testing.T) {
 	fast, slow := map[string]string{"disk": "fast"}, map[string]string{"disk": "slow"}
 	volumes := []client.Object{
-		pv("pv-1", csi("a"), on("n1")), pv("pv-2", csi("a"), on("n2")), pv("pv-3", csi("b"), on("n2")),
-		pv("pv-4", hostPath, on("n2")), pv("pv-5", csi("a"), on("gone")),
+		pv("pv-1", csi("a"), tiedToNode("n1")), pv("pv-2", csi("a"), tiedToNode("n2")),
+		pv("pv-3", csi("b"), tiedToNode("n2")),
+		pv("pv-4", hostPath, tiedToNode("n2")), pv("pv-5", csi("a"), tiedToNode("gone")),
 		node("n1", corev1.ConditionTrue, time.Hour, fast), node("n2", corev1.ConditionTrue, time.Hour, slow),
 		node("n3", corev1.ConditionTrue, time.Hour, slow),
 	}
@@ -156,11 +159,12 @@ func TestNarrowing(t *testing.T) {
 		},
 		"something else": {
 			placed(v1beta1.Workload{NodeSelector: fast}),
-			changed(placed(v1beta1.Workload{NodeSelector: fast}), func(s *spec) { s.StoragePools[0].MaxVolumes = 7 }), nil,
+			changed(placed(v1beta1.Workload{NodeSelector: fast}), func(s *spec) { s.StoragePools[0].MaxVolumes = 7 }),
+			nil,
 		},
 		"a pool's": {two, selected(0, fast), []string{
-			"spec.storagePools[0].nodeSelector: no new volumes are made on nodes that have some, n2 (1 volume): those " +
-				"are still served",
+			"spec.storagePools[0].nodeSelector: no new volumes are made on nodes that have some, n2 (1 volume): " +
+				"those are still served",
 		}},
 		"a pool's, nothing there": {two, selected(1, slow), nil},
 	} {

@@ -12,10 +12,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 )
 
-// moved are warnings about pools that are elsewhere now, or gone. They had no volumes, or the change was forced; but
-// each node remembers where a pool was: it takes a new place for a missing disk, and serves a pool that is not
+// warnMoved are warnings about pools that are elsewhere now, or gone. They had no volumes, or the change was forced;
+// but each node remembers where a pool was: it takes a new place for a missing disk, and serves a pool that is not
 // configured any more, until it is told to forget the pool.
-func moved(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
+func warnMoved(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings {
 	var texts admission.Warnings
 	for _, lost := range poolLosses(old, changed) {
 		texts = append(texts, fmt.Sprintf("%s: every node that had %s remembers it where it was, "+
@@ -34,11 +34,12 @@ func warnings(ctx context.Context, spec v1beta1.HostPathProvisionerSpec) admissi
 		texts = append(texts, slashes(field.NewPath("spec", "pathConfig", "path"), spec.PathConfig.Path)...)
 	}
 	for i, pool := range spec.StoragePools {
-		at := pools.At(spec, i)
+		at := pools.FieldOf(spec, i)
 		texts = append(texts, slashes(at.Child("path"), pool.Path)...)
 	}
 	if emptyPullPolicy(ctx) {
-		texts = append(texts, "spec.imagePullPolicy: \"\" is as if it were not there: the operator's base values decide")
+		texts = append(texts,
+			"spec.imagePullPolicy: \"\" is as if it were not there: the operator's base values decide")
 	}
 	return append(texts, pools.Ignored(spec)...)
 }

@@ -72,7 +72,7 @@ func (v *Validator) ValidateUpdate(
 	if !changed.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(old.Spec, changed.Spec) {
 		return nil, nil
 	}
-	texts := append(warnings(ctx, changed.Spec), moved(old.Spec, changed.Spec)...)
+	texts := append(warnings(ctx, changed.Spec), warnMoved(old.Spec, changed.Spec)...)
 	texts = append(texts, reshaped(old.Spec, changed.Spec)...)
 	if gates.Forced(changed.Annotations) {
 		texts = append(texts, fmt.Sprintf(
@@ -90,33 +90,33 @@ func (v *Validator) ValidateDelete(
 	if !deleted.DeletionTimestamp.IsZero() || gates.Forced(deleted.Annotations) {
 		return nil, nil
 	}
-	if spare, err := v.spare(ctx, deleted); spare || err != nil {
+	if spare, err := v.isSpare(ctx, deleted); spare || err != nil {
 		return nil, err
 	}
-	all, err := v.look(ctx)
+	all, err := v.readCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
 	volumes := gates.OfUsers(all.volumes)
-	gate := all.gate(volumes)
+	gate := all.volumesGate(volumes)
 	still := fmt.Sprintf("the HostPathProvisioner %q still has ", deleted.Name)
 	override := fmt.Sprintf("set the annotation %s to \"true\" on it to delete it and leave the data on the nodes",
 		names.ForceDelete)
 	switch {
 	case gate.Reason == gates.ReasonWaitingForNodes:
-		return nil, fmt.Errorf("%s%s; %s, or %s", still, waiting(volumes), patience(gate), override)
+		return nil, fmt.Errorf("%s%s; %s, or %s", still, waiting(volumes), adviseWaiting(gate), override)
 	case !gate.Open:
 		return nil, fmt.Errorf("%s%s: %s; delete their claims first, or %s", still, gates.Count(volumes),
 			gates.Describe(volumes), override)
 	case gate.Left != "":
 		return admission.Warnings{fmt.Sprintf("%s%s; it goes without them, unless a node comes back within %s", still,
-			givenUp(volumes), gates.DeadNodePatience)}, nil
+			givenUp(volumes), gates.DeadNodeTimeout)}, nil
 	}
 	return nil, nil
 }
 
-// spare reports whether the resource is one too many: it is not served, and can go at any time.
-func (v *Validator) spare(ctx context.Context, deleted *v1beta1.HostPathProvisioner) (bool, error) {
+// isSpare reports whether the resource is one too many: it is not served, and can go at any time.
+func (v *Validator) isSpare(ctx context.Context, deleted *v1beta1.HostPathProvisioner) (bool, error) {
 	if deleted.Name == names.CustomResource {
 		return false, nil
 	}

@@ -554,8 +554,8 @@ func TestWarnings(t *testing.T) {
 	moved := ask(t, reader(), admissionv1.Update, resource(pools(pool{Name: "a", Path: "/data/a"})),
 		resource(pools(pool{Name: "a", Path: "/data/b"})))
 	if diff := cmp.Diff([]string{
-		"spec.storagePools[0].path: every node that had the pool \"a\" at \"/data/a\" remembers it where it was, until " +
-			"you run " +
+		"spec.storagePools[0].path: every node that had the pool \"a\" at \"/data/a\" remembers it where it was, " +
+			"until you run " +
 			"`/driver pool forget` in the driver's pod there",
 	}, moved.Warnings); diff != "" {
 		t.Error(diff)

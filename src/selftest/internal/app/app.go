@@ -65,9 +65,9 @@ func run(ctx context.Context, s streams, args []string) error {
 	}
 	switch args[0] {
 	case "write":
-		return withPath(o, func(path string) error { return write(s.out, path, o.bytes.or(defaultBytes)) })
+		return withPath(o, func(path string) error { return writeFile(s.out, path, o.bytes.orDefault(defaultBytes)) })
 	case "read":
-		return withPath(o, func(path string) error { return read(s.out, path) })
+		return withPath(o, func(path string) error { return readFile(s.out, path) })
 	case "checksum":
 		return withPath(o, func(path string) error { return checksum(s.out, path, o.want) })
 	case "fill":
@@ -75,7 +75,7 @@ func run(ctx context.Context, s streams, args []string) error {
 	case "append-loop":
 		return withPath(o, func(path string) error { return appendLoop(ctx, s, path, time.Second) })
 	case "ls":
-		return withPath(o, func(path string) error { return list(s.out, path) })
+		return withPath(o, func(path string) error { return listDirectory(s.out, path) })
 	case "id":
 		return identity(s.out)
 	case "sleep":
@@ -92,7 +92,7 @@ func fillSized(out io.Writer, path string, bytes size) error {
 	if !bytes.set {
 		return fmt.Errorf("%w: fill needs --bytes", errUsage)
 	}
-	return fill(out, path, bytes.value)
+	return fillDirectory(out, path, bytes.value)
 }
 
 // options are the arguments of all commands together; each uses its own.
@@ -109,7 +109,7 @@ type size struct {
 	set   bool
 }
 
-func (s *size) or(fallback int64) int64 {
+func (s *size) orDefault(fallback int64) int64 {
 	if s.set {
 		return s.value
 	}

@@ -147,7 +147,9 @@ func TestWrongCommandLinesExitWithTwoAndUsage(t *testing.T) {
 
 func TestMissingFileExitsWithOne(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
-	for _, args := range [][]string{{"read", missing}, {"checksum", missing}, {"ls", missing}, {"write", missing + "/f"}} {
+	for _, args := range [][]string{
+		{"read", missing}, {"checksum", missing}, {"ls", missing}, {"write", missing + "/f"},
+	} {
 		if code, _, stderr := selftest(t, args...); code != 1 || !strings.Contains(stderr, missing) {
 			t.Errorf("%v: exit %d, %q; want 1 and the path", args, code, stderr)
 		}

@@ -24,9 +24,9 @@ func pattern(n int64) io.Reader {
 	return io.LimitReader(rand.NewChaCha8(seed), n)
 }
 
-// write replaces path by n bytes of the pattern, makes them durable, and
+// writeFile replaces path by n bytes of the pattern, makes them durable, and
 // prints their checksum.
-func write(out io.Writer, path string, n int64) error {
+func writeFile(out io.Writer, path string, n int64) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func write(out io.Writer, path string, n int64) error {
 	return printSum(out, sum, path)
 }
 
-func read(out io.Writer, path string) error {
+func readFile(out io.Writer, path string) error {
 	sum, n, err := sumOf(path)
 	if err != nil {
 		return err
@@ -79,10 +79,10 @@ func printSum(out io.Writer, sum hash.Hash, path string) error {
 	return err
 }
 
-// fill writes up to n bytes into a new file in dir and prints how many
+// fillDirectory writes up to n bytes into a new file in dir and prints how many
 // fitted. A full or limited filesystem is an answer, not a failure: the
 // second word of the line says which.
-func fill(out io.Writer, dir string, n int64) error {
+func fillDirectory(out io.Writer, dir string, n int64) error {
 	f, err := os.CreateTemp(dir, "fill-")
 	if err != nil {
 		return err

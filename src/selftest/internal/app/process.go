@@ -62,7 +62,7 @@ func appendDurably(f *os.File, line []byte) (rest []byte, err error) {
 	return nil, f.Sync()
 }
 
-func list(out io.Writer, dir string) error {
+func listDirectory(out io.Writer, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

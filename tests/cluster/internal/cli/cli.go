@@ -90,8 +90,8 @@ func downCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Cluster %s is gone. The cache in %s stays: the next `up` is quick.\n",
-				name, dir)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"Cluster %s is gone. The cache in %s stays: the next `up` is quick.\n", name, dir)
 			return err
 		},
 	}

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// patience is how long a pull may take until the first layer is named.
+// waitTimeout is how long a pull may take until the first layer is named.
 // Without a way to the registry some networks answer nothing at all.
-const patience = 20 * time.Second
+const waitTimeout = 20 * time.Second
 
 // Pull pulls an image. It gives up when nothing has been heard from the
 // registry after a short while; a slow download is waited for.
 func Pull(ctx context.Context, image string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	unreachable := fmt.Errorf("no answer from its registry within %s", patience)
+	unreachable := fmt.Errorf("no answer from its registry within %s", waitTimeout)
 	var heard atomic.Bool
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(waitTimeout, func() {
 		if !heard.Load() {
 			cancel(unreachable)
 		}

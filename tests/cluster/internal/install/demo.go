@@ -29,22 +29,25 @@ const (
 // where the data is and what to try next.
 func runDemo(ctx context.Context, c *kindcluster.Cluster, version, digest string, out io.Writer) error {
 	if _, err := c.Kubectl(ctx, nil, "get", "storageclass", defaultClass); err != nil {
-		c.Printer().Note("No demo: these values make no StorageClass %s. What to do with them is in the notes of the chart: "+
-			"helm --kube-context kind-%s --namespace %s get notes %s", defaultClass, c.Name(), namespace, release)
+		c.Printer().Note("No demo: these values make no StorageClass %s. What to do with them is in the notes of the "+
+			"chart: helm --kube-context kind-%s --namespace %s get notes %s", defaultClass, c.Name(), namespace,
+			release)
 		return Summary(ctx, c, out)
 	}
-	err := c.Printer().Step("demo: a claim, and a pod that writes to its volume", 5*time.Second, func(func(string)) error {
-		image := "ghcr.io/hostpath-provisioner/selftest:" + version + "@" + digest
-		manifest := strings.NewReplacer("${CLASS}", defaultClass, "${IMAGE}", image).Replace(demoManifest)
-		if _, err := c.Kubectl(ctx, strings.NewReader(manifest), "apply", "-f", "-"); err != nil {
-			return fmt.Errorf("make the demo's claim and pod: %w", err)
-		}
-		if _, err := c.Kubectl(ctx, nil, "wait", "--for=condition=Ready", "pod/"+demo, "--timeout=90s"); err != nil {
-			events, _ := c.Kubectl(ctx, nil, "get", "events", "--sort-by", ".lastTimestamp") // only to tell more
-			return fmt.Errorf("wait for the demo's pod: %w\n%s\n%s", err, events, trouble(ctx, c))
-		}
-		return nil
-	})
+	err := c.Printer().Step("demo: a claim, and a pod that writes to its volume", 5*time.Second,
+		func(func(string)) error {
+			image := "ghcr.io/hostpath-provisioner/selftest:" + version + "@" + digest
+			manifest := strings.NewReplacer("${CLASS}", defaultClass, "${IMAGE}", image).Replace(demoManifest)
+			if _, err := c.Kubectl(ctx, strings.NewReader(manifest), "apply", "-f", "-"); err != nil {
+				return fmt.Errorf("make the demo's claim and pod: %w", err)
+			}
+			if _, err := c.Kubectl(ctx, nil, "wait", "--for=condition=Ready", "pod/"+demo,
+				"--timeout=90s"); err != nil {
+				events, _ := c.Kubectl(ctx, nil, "get", "events", "--sort-by", ".lastTimestamp") // only to tell more
+				return fmt.Errorf("wait for the demo's pod: %w\n%s\n%s", err, events, trouble(ctx, c))
+			}
+			return nil
+		})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 // valueOf is the chart's value below which an image is described.
 func valueOf(name string) string {
-	if name == "provisioner" {
+	if name == "legacyprovisioner" {
 		return "legacyProvisioner"
 	}
 	return name

@@ -96,9 +96,9 @@ func TestImagesOf(t *testing.T) {
 		},
 		"an operator may run any": {pod("ghcr.io/hostpath-provisioner/operator:0.1.0"), product.Names()},
 		"registry with a port and a path, digest": {
-			pod("mirror.example.com:5000/hub/hostpath-provisioner/provisioner:0.1.0@sha256:a",
+			pod("mirror.example.com:5000/hub/hostpath-provisioner/legacyprovisioner:0.1.0@sha256:a",
 				"localhost:5000/hostpath-provisioner/mounter"),
-			[]string{"mounter", "provisioner"},
+			[]string{"legacyprovisioner", "mounter"},
 		},
 		"somebody's own": {pod("ghcr.io/me/driver:1", "ghcr.io/hostpath-provisioner/other:1"), nil},
 		"in text only": {

@@ -43,7 +43,9 @@ func TestBasicNamesWhatIsMissingAndTheRemedy(t *testing.T) {
 		},
 		"Docker stopped": {
 			func(h *preflight.Host) {
-				h.Docker = func() error { return errors.New("Cannot connect to the Docker daemon at unix:///var/run/docker.sock") }
+				h.Docker = func() error {
+					return errors.New("Cannot connect to the Docker daemon at unix:///var/run/docker.sock")
+				}
 			},
 			[]string{"docker does not answer: start it"},
 		},
@@ -69,8 +71,8 @@ func TestBasicNamesWhatIsMissingAndTheRemedy(t *testing.T) {
 func TestWatchersNamesTheRemedy(t *testing.T) {
 	check(t, preflight.Watchers(healthy(), 3), nil)
 	check(t, preflight.Watchers(healthy(), 5),
-		[]string{"only 68 of 128 inotify instances are left and 5 new nodes take 85: remove another kind cluster, or raise " +
-			"the limit (sudo sysctl fs.inotify.max_user_instances=512)"})
+		[]string{"only 68 of 128 inotify instances are left and 5 new nodes take 85: remove another kind cluster, or " +
+			"raise the limit (sudo sysctl fs.inotify.max_user_instances=512)"})
 }
 
 // TestThisHostCountsWatchers: a watcher of this very process is seen.

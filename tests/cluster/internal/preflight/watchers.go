@@ -20,8 +20,8 @@ func Watchers(h Host, nodes int) error {
 		return fmt.Errorf("ask how many inotify instances are in use: %w", err)
 	}
 	if want := nodes * watchersPerNode; limit-used < want {
-		return fmt.Errorf("only %d of %d inotify instances are left and %d new nodes take %d: remove another kind cluster, "+
-			"or raise the limit (sudo sysctl fs.inotify.max_user_instances=%d)",
+		return fmt.Errorf("only %d of %d inotify instances are left and %d new nodes take %d: remove another kind "+
+			"cluster, or raise the limit (sudo sysctl fs.inotify.max_user_instances=%d)",
 			max(0, limit-used), limit, nodes, want, max(512, 2*limit))
 	}
 	return nil

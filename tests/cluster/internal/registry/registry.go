@@ -91,7 +91,8 @@ func ping(ctx context.Context, address string) error {
 func TeachNode(ctx context.Context, cluster, node string) error {
 	const folder = "/etc/containerd/certs.d/_default"
 	script := "mkdir -p " + folder + " && cat >" + folder + "/hosts.toml"
-	_, err := dockercli.Input(ctx, strings.NewReader(Hosts(cluster)), "exec", "--interactive", node, "sh", "-ec", script)
+	_, err := dockercli.Input(ctx, strings.NewReader(Hosts(cluster)), "exec", "--interactive", node, "sh", "-ec",
+		script)
 	if err != nil {
 		return fmt.Errorf("tell containerd on %s about the registry: %w", node, err)
 	}

@@ -11,7 +11,8 @@ const PublicNodeImage = "kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd
 // CSIProvisioner is the sidecar version, which the chart names too.
 const CSIProvisioner = "v6.3.0"
 
-// LocalPath is the release of rancher's local-path provisioner that the budgets in docs/explanation/performance.md name.
+// LocalPath is the release of rancher's local-path provisioner that the budgets in
+// docs/explanation/performance.md name.
 const LocalPath = "v0.0.30"
 
 // CSIResizer is the version of the sidecar that grows volumes, which the chart names too.

@@ -96,8 +96,8 @@ func (s *session) measureBursts(
 		return err
 	}
 	o := burst.Options{
-		Client: client, Claims: s.claims, Rounds: s.bursts, Image: "ghcr.io/hostpath-provisioner/selftest:" + podVersion,
-		Log: s.log,
+		Client: client, Claims: s.claims, Rounds: s.bursts,
+		Image: "ghcr.io/hostpath-provisioner/selftest:" + podVersion, Log: s.log,
 		Memory: func(ctx context.Context, names []string) (burst.Memory, error) {
 			nodes, err := c.Workers(ctx)
 			if err != nil {
@@ -129,18 +129,18 @@ func (s *session) measureBursts(
 // addNotes says what a reader of the bursts has to know.
 func (s *session) addNotes() {
 	s.report.Notes = append(s.report.Notes,
-		"API requests are counted exactly by the API server itself: a FlowSchema for each provisioner's ServiceAccounts and "+
-			"kind of object, and the metric apiserver_flowcontrol_dispatched_requests_total. Ours are the accounts of the "+
-			"nodes and of the controller, its sidecars included. What the kubelet, scheduler and controller manager send for "+
-			"local-path's helper pods is not in its figure.",
-		"CPU is what the kubelets read in the cgroups, from some seconds before the first claim to some seconds after the "+
-			"last volume was gone. Containers that ended meanwhile, as local-path's helper pods, are only in \"all on the "+
-			"nodes\", and so are the other systems, which are installed all the time and idle.",
+		"API requests are counted exactly by the API server itself: a FlowSchema for each provisioner's "+
+			"ServiceAccounts and kind of object, and the metric apiserver_flowcontrol_dispatched_requests_total. "+
+			"Ours are the accounts of the nodes and of the controller, its sidecars included. What the kubelet, "+
+			"scheduler and controller manager send for local-path's helper pods is not in its figure.",
+		"CPU is what the kubelets read in the cgroups, from some seconds before the first claim to some seconds "+
+			"after the last volume was gone. Containers that ended meanwhile, as local-path's helper pods, are only "+
+			"in \"all on the nodes\", and so are the other systems, which are installed all the time and idle.",
 		fmt.Sprintf("Memory is VmRSS while all %d pods run, on the node where it is most.", s.claims))
 	if s.profile {
 		s.report.Notes = append(s.report.Notes, fmt.Sprintf("The controller manager and the scheduler might send %d "+
-			"requests a second. `go tool pprof -top FILE.pprof` shows the profiles beside this report, of each system's last "+
-			"burst.",
+			"requests a second. `go tool pprof -top FILE.pprof` shows the profiles beside this report, of each "+
+			"system's last burst.",
 			raisedQPS))
 	}
 }
@@ -209,8 +209,8 @@ func choose(
 	sets []appsv1.DaemonSet, controllers []appsv1.Deployment, classes []storagev1.StorageClass,
 ) (ours, error) {
 	if len(sets) != 1 || len(controllers) != 1 {
-		return ours{}, fmt.Errorf("the cluster has %d DaemonSets with labels %s and %d Deployments with %s: install the "+
-			"chart once", len(sets), nodeLabels, len(controllers), controllerLabels)
+		return ours{}, fmt.Errorf("the cluster has %d DaemonSets with labels %s and %d Deployments with %s: install "+
+			"the chart once", len(sets), nodeLabels, len(controllers), controllerLabels)
 	}
 	node, controller := sets[0].Spec.Template.Spec, controllers[0].Spec.Template.Spec
 	sidecar := slices.IndexFunc(controller.Containers, func(c corev1.Container) bool { return c.Name == provisioner })

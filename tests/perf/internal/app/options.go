@@ -58,16 +58,20 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	set.StringVar(&o.out, "out", "", "`folder` for reports (default artifacts/perf in the repository)")
 	set.Float64Var(&o.busy, "busy", 0.3,
-		"`cores` that something else may use when a measurement begins: it waits for two minutes, and says so in the report")
+		"`cores` that something else may use when a measurement begins: it waits for two minutes, and says "+
+			"so in the report")
 	set.StringVar(&o.dir, "dir", "/var/tmp", "`directory` on the disk to measure; not a tmpfs")
 	set.StringVar(&disks, "disks", "host,ext4,xfs,btrfs,btrfs-plain",
 		"host, and filesystems to make in files; btrfs has simple quota on")
 	set.StringVar(&volumes, "volumes", "100,100000", "numbers of volumes in the pools, at least two")
-	set.StringVar(&subvolumes, "subvolumes", "100,10000", "the same on btrfs, where each pool has a filesystem of its own")
+	set.StringVar(&subvolumes, "subvolumes", "100,10000",
+		"the same on btrfs, where each pool has a filesystem of its own")
 	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
-	set.IntVar(&o.files, "files", 10_000, "files in a volume whose deletion is timed; a million in all volumes together")
+	set.IntVar(&o.files, "files", 10_000,
+		"files in a volume whose deletion is timed; a million in all volumes together")
 	set.StringVar(&systems, "systems", "local-path,ceiling",
-		"what the burst measures beside ours; ceiling is a driver that only mounts, with a csi-provisioner on every node")
+		"what the burst measures beside ours; ceiling is a driver that only mounts, with a "+
+			"csi-provisioner on every node")
 	set.StringVar(&o.cluster, "cluster", "", "kind cluster to use as it is; without, hpp-perf is made and removed")
 	set.BoolVar(&o.keep, "keep", false, "do not remove the cluster hpp-perf afterwards")
 	set.IntVar(&o.claims, "claims", 60, "claims in a burst")

@@ -37,13 +37,14 @@ func raise(ctx context.Context, c *kindcluster.Cluster, client kubernetes.Interf
 		if err != nil {
 			return fmt.Errorf("raise the request rates of %s: %w", name, err)
 		}
-		err = wait.PollUntilContextTimeout(ctx, time.Second, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
-			pod, err := client.CoreV1().Pods("kube-system").Get(ctx, name+"-"+node, metav1.GetOptions{})
-			if err != nil {
-				return false, nil //nolint:nilerr // while the pod is made anew there is none
-			}
-			return slices.Contains(pod.Spec.Containers[0].Command, flag) && ready(pod), nil
-		})
+		err = wait.PollUntilContextTimeout(ctx, time.Second, 3*time.Minute, true,
+			func(ctx context.Context) (bool, error) {
+				pod, err := client.CoreV1().Pods("kube-system").Get(ctx, name+"-"+node, metav1.GetOptions{})
+				if err != nil {
+					return false, nil //nolint:nilerr // while the pod is made anew there is none
+				}
+				return slices.Contains(pod.Spec.Containers[0].Command, flag) && ready(pod), nil
+			})
 		if err != nil {
 			return fmt.Errorf("wait until %s runs with %s: %w", name, flag, err)
 		}

@@ -64,8 +64,8 @@ type Outcome struct {
 
 // Round is one burst. All times but those of single claims count from the first request.
 type Round struct {
-	// Bound and Running are when each claim was bound and each pod ran, Gone when each volume was gone, in rising order;
-	// Gone counts from the request for deletion.
+	// Bound and Running are when each claim was bound and each pod ran, Gone when each volume was gone, in rising
+	// order; Gone counts from the request for deletion.
 	Bound, Running, Gone []time.Duration
 	// ToBound and ToRunning are how long each claim waited from its own creation.
 	ToBound, ToRunning []time.Duration
@@ -77,8 +77,8 @@ type Round struct {
 	Memory Memory
 }
 
-// patience ends a burst that does not come to an end. It is an error, not a measurement.
-const patience = 20 * time.Minute
+// waitTimeout ends a burst that does not come to an end. It is an error, not a measurement.
+const waitTimeout = 20 * time.Minute
 
 // idle is for how long the requests of systems without work are counted.
 const idle = time.Minute
@@ -191,7 +191,7 @@ func (c *contestant) round(ctx context.Context, o Options, i int) error {
 // burst makes the claims and pods, waits, deletes them, and waits again.
 func (c *contestant) burst(ctx context.Context, o Options) (r Round, err error) {
 	ctx, cancel := context.WithTimeoutCause(
-		ctx, patience, fmt.Errorf("the burst of %s did not end in %s", c.System.Name, patience),
+		ctx, waitTimeout, fmt.Errorf("the burst of %s did not end in %s", c.System.Name, waitTimeout),
 	)
 	defer cancel()
 	w, err := startWatch(ctx, o.Client, c.namespace)
@@ -265,8 +265,8 @@ func firstTrouble(ctx context.Context, client kubernetes.Interface, namespace st
 	}
 	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return b.LastTimestamp.Compare(a.LastTimestamp.Time) })
 	for _, e := range events.Items {
-		return fmt.Errorf("the last warning is about %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason,
-			e.Message)
+		return fmt.Errorf("the last warning is about %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name,
+			e.Reason, e.Message)
 	}
 	return errors.New("no warning events")
 }

@@ -52,7 +52,8 @@ func TestParseStatus(t *testing.T) {
 func TestMemoryIsOfTheFullestNode(t *testing.T) {
 	m := Memory{"a": {"driver": 10, "csi-provisioner": 60}, "b": {"driver": 20}}
 	if m.Most() != 70 || m.MostOf("driver") != 20 || m.Without("csi-provisioner").Most() != 20 {
-		t.Errorf("got %d, %d and %d, want 70, 20 and 20", m.Most(), m.MostOf("driver"), m.Without("csi-provisioner").Most())
+		t.Errorf("got %d, %d and %d, want 70, 20 and 20", m.Most(), m.MostOf("driver"),
+			m.Without("csi-provisioner").Most())
 	}
 }
 

@@ -30,7 +30,8 @@ func createAll(ctx context.Context, o Options, s System, namespace string, w *wa
 			if err != nil {
 				return fmt.Errorf("create a claim: %w", err)
 			}
-			if _, err := o.Client.CoreV1().Pods(namespace).Create(ctx, pod(name, o.Image), metav1.CreateOptions{}); err != nil {
+			if _, err := o.Client.CoreV1().Pods(namespace).Create(ctx, pod(name, o.Image),
+				metav1.CreateOptions{}); err != nil {
 				return fmt.Errorf("create a pod: %w", err)
 			}
 			return nil

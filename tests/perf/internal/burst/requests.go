@@ -89,7 +89,9 @@ func (c *counter) schema(s System, kind string, precedence int32) *flowcontrolv1
 	resources := kind
 	if kind == other {
 		resources = "*"
-		rules.NonResourceRules = []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}
+		rules.NonResourceRules = []flowcontrolv1.NonResourcePolicyRule{
+			{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+		}
 	}
 	rules.ResourceRules = []flowcontrolv1.ResourcePolicyRule{{
 		Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: withStatus(resources), Namespaces: []string{"*"},

@@ -72,8 +72,8 @@ func (o Outcome) Section() report.Section {
 	}
 	s := report.Section{
 		Title: fmt.Sprintf("Bursts of %d: %s", len(o.Rounds[0].Bound), o.System.Name),
-		About: "Claims of a class with WaitForFirstConsumer, each with a pod of one container, created by 16 clients as " +
-			"fast as the API server took them. Medians of the rounds, and of all claims.",
+		About: "Claims of a class with WaitForFirstConsumer, each with a pod of one container, created by 16 clients " +
+			"as fast as the API server took them. Medians of the rounds, and of all claims.",
 		Figures: []report.Figure{
 			median("Bound per second", report.PerSecond, Round.boundPerSecond),
 			median("all Running", report.Seconds, Round.allRunning),
@@ -142,8 +142,8 @@ func (o Outcome) Bench() (lines []report.BenchLine) {
 func Against(ours Outcome, others []Outcome) report.Section {
 	s := report.Section{
 		Title: "Bursts: ours beside the others",
-		About: "Ratios of the rounds of this run, in brackets their 95 % interval. The ceiling is a driver that binds a " +
-			"mount and does nothing else, with a csi-provisioner on every node, as kubevirt's driver has it.",
+		About: "Ratios of the rounds of this run, in brackets their 95 % interval. The ceiling is a driver that " +
+			"binds a mount and does nothing else, with a csi-provisioner on every node, as kubevirt's driver has it.",
 	}
 	for _, o := range others {
 		s.Figures = append(s.Figures, beside(ours, o)...)

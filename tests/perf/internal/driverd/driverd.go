@@ -20,8 +20,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
 )
 
-// patience is for what takes a moment, or minutes with a pool of a million volumes, unless it never comes.
-const patience = 5 * time.Minute
+// waitTimeout is for what takes a moment, or minutes with a pool of a million volumes, unless it never comes.
+const waitTimeout = 5 * time.Minute
 
 // Build compiles the driver as it is shipped, from the repository at root, into dir, and returns the binary's path.
 func Build(ctx context.Context, root, dir string) (string, error) {
@@ -77,7 +77,8 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 	}
 	// Not bound to ctx: Close sends SIGTERM, so that the driver ends as it does in a cluster.
 	d.process = exec.Command(o.Binary, //nolint:noctx // see above
-		"--standalone", "--registration=false", "--node-name=perf", "--http-address=", "--host-root=/", "--log-level=warn",
+		"--standalone", "--registration=false", "--node-name=perf", "--http-address=", "--host-root=/",
+		"--log-level=warn",
 		"--endpoint=unix://"+d.socket(), "--config="+config, "--state-dir="+d.state(), "--kubelet-dir="+d.Kubelet())
 	d.process.Stdout, d.process.Stderr = log, log
 	d.started = time.Now()
@@ -114,9 +115,9 @@ func (d *Driver) Recovered(ctx context.Context, id string) (time.Duration, error
 	return time.Since(d.started), err
 }
 
-// until tries until try succeeds, the driver ends, or patience does.
+// until tries until try succeeds, the driver ends, or waitTimeout does.
 func (d *Driver) until(ctx context.Context, what string, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for {
 		err := try()
@@ -128,7 +129,7 @@ func (d *Driver) until(ctx context.Context, what string, try func() error) error
 			d.exited <- end // Close waits for it too
 			return fmt.Errorf("the driver ended before it %s: %w\n%s", what, errors.Join(end, err), d.Log())
 		case <-ctx.Done():
-			return fmt.Errorf("waited %s until the driver %s: %w\n%s", patience, what, err, d.Log())
+			return fmt.Errorf("waited %s until the driver %s: %w\n%s", waitTimeout, what, err, d.Log())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}

@@ -134,9 +134,10 @@ func (r *recorder) section() report.Section {
 	}
 	s := report.Section{
 		Title: fmt.Sprintf("Driver alone on %s (%s)", r.disk.Name, fsType),
-		About: "One process, gRPC over its unix socket. Two drivers, one with each pool, and the baselines took turns in " +
-			"short rounds, another one first in each, so that noise hits all of them alike. The pools were made and synced " +
-			"beforehand. Ratios and differences are of the medians of a round, in brackets their 95 % interval.",
+		About: "One process, gRPC over its unix socket. Two drivers, one with each pool, and the baselines took " +
+			"turns in short rounds, another one first in each, so that noise hits all of them alike. The pools were " +
+			"made and synced beforehand. Ratios and differences are of the medians of a round, in brackets their " +
+			"95 % interval.",
 	}
 	for _, k := range r.order {
 		s.Figures = append(s.Figures, r.figures(k)...)
@@ -158,10 +159,13 @@ func (r *recorder) figures(k key) []report.Figure {
 		b.p99 = nil
 	}
 	figures := []report.Figure{
-		{Name: r.figureName(k, "p50"), Value: report.Ms(sum.P50), Unit: report.Milliseconds, Samples: sum.N, Budget: b.p50},
 		{
-			Name: r.figureName(k, sum.TailName()), Value: report.Ms(sum.Tail), Unit: report.Milliseconds, Samples: sum.N,
-			Budget: b.p99,
+			Name: r.figureName(k, "p50"), Value: report.Ms(sum.P50), Unit: report.Milliseconds, Samples: sum.N,
+			Budget: b.p50,
+		},
+		{
+			Name: r.figureName(k, sum.TailName()), Value: report.Ms(sum.Tail), Unit: report.Milliseconds,
+			Samples: sum.N, Budget: b.p99,
 		},
 	}
 	if rates := r.rates[k]; len(rates) > 0 {

@@ -21,7 +21,8 @@ func Root(ctx context.Context) (string, error) {
 	const module = "github.com/hostpath-provisioner/hostpath-provisioner/tests"
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
-		return "", fmt.Errorf("find the folder of module %s: %w; run this in the repository's tests folder", module, err)
+		return "", fmt.Errorf("find the folder of module %s: %w; run this in the repository's tests folder", module,
+			err)
 	}
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }

@@ -83,7 +83,8 @@ func Make(p Pool) error {
 	}
 	defer func() { _ = dir.Close() }()
 	m := marker{
-		Version: format, ID: "perf-" + p.Name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36), Created: time.Now().UTC(),
+		Version: format, ID: "perf-" + p.Name + "-" + strconv.FormatInt(time.Now().UnixNano(), 36),
+		Created: time.Now().UTC(),
 	}
 	if p.Counted {
 		m.EnforcedBy, m.Enforcement = "btrfs", "strict"

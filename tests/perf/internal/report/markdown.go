@@ -14,8 +14,8 @@ func (r Report) Markdown() string {
 	fmt.Fprintf(&b, "Driver %s on %s (%d cores), kernel %s. Load average before %s, after %s.\n",
 		r.Machine.Driver, r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel, number(r.Machine.LoadBefore),
 		number(r.Machine.LoadAfter))
-	b.WriteString("Absolute figures mean nothing on another machine: compare them with the baselines and peers of the " +
-		"same run.\n\n")
+	b.WriteString("Absolute figures mean nothing on another machine: compare them with the baselines and peers of " +
+		"the same run.\n\n")
 	b.WriteString(r.verdict())
 	for _, s := range r.Sections {
 		fmt.Fprintf(&b, "\n## %s\n\n", s.Title)

@@ -27,8 +27,14 @@ func sample() Report {
 				{Name: "RSS", Value: 19, Unit: MiB},
 			}},
 			{Title: "Burst", Figures: []Figure{
-				{Name: "Bound, ours / local-path", Value: 7.9, Low: 7, High: 7.99, Unit: Ratio, Samples: 4, Budget: AtLeast(8)},
-				{Name: "Running, ours / ceiling", Value: 1.06, Low: 1.02, High: 1.1, Unit: Ratio, Samples: 4, Budget: AtMost(1.05)},
+				{
+					Name: "Bound, ours / local-path", Value: 7.9, Low: 7, High: 7.99, Unit: Ratio, Samples: 4,
+					Budget: AtLeast(8),
+				},
+				{
+					Name: "Running, ours / ceiling", Value: 1.06, Low: 1.02, High: 1.1, Unit: Ratio, Samples: 4,
+					Budget: AtMost(1.05),
+				},
 			}},
 		},
 		Notes: []string{"The machine was not quiet."},
@@ -92,8 +98,10 @@ func TestVerdict(t *testing.T) {
 		"a ratio without its divisor":  {Quotient("x", []float64{1}, []float64{0}, AtMost(1.2)), Missed},
 		"a ratio without its dividend": {Quotient("x", nil, []float64{1}, AtMost(1.2)), Missed},
 		"a ratio":                      {Quotient("x", []float64{3}, []float64{2}, AtMost(1.5)), Met},
-		"a difference":                 {Difference("x", Milliseconds, []float64{3}, []float64{2}, AtMost(0.9)), Missed},
-		"memory of no process":         {Memory("x", 0, AtMost(90)), Missed},
+		"a difference": {
+			Difference("x", Milliseconds, []float64{3}, []float64{2}, AtMost(0.9)), Missed,
+		},
+		"memory of no process": {Memory("x", 0, AtMost(90)), Missed},
 	} {
 		if got := c.figure.Verdict(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -74,7 +74,8 @@ func Loop(ctx context.Context, dir, fsType string) (d Disk, err error) {
 		}
 	}()
 	image, mount := filepath.Join(work, "image"), filepath.Join(work, "mount")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size), os.Mkdir(mount, 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size),
+		os.Mkdir(mount, 0o755)); err != nil {
 		return Disk{}, fmt.Errorf("make the file for a filesystem: %w", err)
 	}
 	args := []string{"-q", image}

@@ -28,8 +28,8 @@ func Check(h preflight.Host, cacheDir string) (packages []string, err error) {
 	}
 	errs := []error{preflight.Disk(h, cacheDir, diskToBuild), memory(h)}
 	if h.UID != 0 {
-		errs = append(errs, errors.New("building a node image from source needs root, for debootstrap: run it once with "+
-			"sudo -E, or let Docker reach a registry that has the kindest/node image"))
+		errs = append(errs, errors.New("building a node image from source needs root, for debootstrap: run it once "+
+			"with sudo -E, or let Docker reach a registry that has the kindest/node image"))
 	}
 	for _, tool := range []string{"debootstrap", "gpgv", "tar"} { // gpgv is what debootstrap checks signatures with
 		if _, err := h.LookPath(tool); err != nil {
@@ -40,8 +40,8 @@ func Check(h preflight.Host, cacheDir string) (packages []string, err error) {
 		packages = append(packages, debian.KeyringPackage)
 	}
 	if _, err := h.LookPath("apt-get"); err != nil && len(packages) > 0 {
-		errs = append(errs, fmt.Errorf("%s is missing and there is no apt-get here to install it with: install it the way "+
-			"this system does", strings.Join(packages, ", ")))
+		errs = append(errs, fmt.Errorf("%s is missing and there is no apt-get here to install it with: install it "+
+			"the way this system does", strings.Join(packages, ", ")))
 	}
 	return packages, errors.Join(errs...)
 }

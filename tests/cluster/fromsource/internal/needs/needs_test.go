@@ -27,7 +27,9 @@ func TestCheckNamesWhatIsMissingAndTheRemedy(t *testing.T) {
 		packages []string
 	}{
 		"nothing missing": {func(*preflight.Host) {}, "", nil},
-		"apt can help":    {func(h *preflight.Host) { h.LookPath = without("debootstrap") }, "", []string{"debootstrap"}},
+		"apt can help": {
+			func(h *preflight.Host) { h.LookPath = without("debootstrap") }, "", []string{"debootstrap"},
+		},
 		"nothing to check signatures with": {
 			func(h *preflight.Host) {
 				h.LookPath, h.Exists = without("gpgv"), func(string) bool { return false }

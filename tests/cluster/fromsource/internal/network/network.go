@@ -40,7 +40,8 @@ func Apply(ctx context.Context, nodes []Node) error {
 		if routes := Routes(node, nodes); len(routes) > 0 {
 			script += " && " + strings.Join(routes, " && ")
 		}
-		_, err = dockercli.Input(ctx, strings.NewReader(config), "exec", "--interactive", node.Name, "sh", "-ec", script)
+		_, err = dockercli.Input(ctx, strings.NewReader(config), "exec", "--interactive", node.Name, "sh", "-ec",
+			script)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("set up the pod network on %s: %w", node.Name, err))
 		}

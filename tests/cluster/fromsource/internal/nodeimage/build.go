@@ -67,9 +67,10 @@ func collect(ctx context.Context, dir cache.Dir, steps *progress.Printer) (parts
 		})
 	}
 	program := func(target *string, v programs.Program) {
-		step(target, "compile "+v.Name+" "+v.Version, v.Usual, gobuild.Folder(v), func(report func(string)) (string, error) {
-			return gobuild.Build(building, dir, v, report)
-		})
+		step(target, "compile "+v.Name+" "+v.Version, v.Usual, gobuild.Folder(v),
+			func(report func(string)) (string, error) {
+				return gobuild.Build(building, dir, v, report)
+			})
 	}
 	step(&p.system, "root filesystem: Debian "+programs.Debian, 110*time.Second, rootfs.Folder(),
 		func(report func(string)) (string, error) {
@@ -128,8 +129,8 @@ func compilePause(ctx context.Context, folder string) error {
 		return err
 	}
 	return compile.Run(ctx, compile.Target{
-		Dir: filepath.Join(root, "tests"), Package: "./cluster/fromsource/internal/pause", OS: "linux", Arch: runtime.GOARCH,
-		Output: filepath.Join(folder, "pause"),
+		Dir: filepath.Join(root, "tests"), Package: "./cluster/fromsource/internal/pause", OS: "linux",
+		Arch: runtime.GOARCH, Output: filepath.Join(folder, "pause"),
 	})
 }
 

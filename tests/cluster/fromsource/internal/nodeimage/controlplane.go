@@ -91,7 +91,8 @@ func fileLayers(files ...scratch.File) ([]v1.Layer, error) {
 func sandboxImage(config string) (string, error) {
 	match := regexp.MustCompile(`(?m)^\s*sandbox_image = "([^"]+)"`).FindStringSubmatch(config)
 	if match == nil {
-		return "", fmt.Errorf("no sandbox_image in %s of kind's node files: look at what kind changed", containerdConfig)
+		return "", fmt.Errorf("no sandbox_image in %s of kind's node files: look at what kind changed",
+			containerdConfig)
 	}
 	return match[1], nil
 }

@@ -32,7 +32,8 @@ func writeFirewall(tree, target string) error {
 			return err
 		}
 		if len(matches) == 0 {
-			return fmt.Errorf("nothing matches %s in the root filesystem: the list of Debian packages lacks one", pattern)
+			return fmt.Errorf("nothing matches %s in the root filesystem: the list of Debian packages lacks one",
+				pattern)
 		}
 		for _, match := range matches {
 			relative, err := filepath.Rel(tree, match)

@@ -67,8 +67,8 @@ func Build(ctx context.Context, dir cache.Dir, report func(string)) (string, err
 // goes when it ends, however it ends, so tree can always be removed safely.
 func debootstrap(ctx context.Context, tree string, report func(string)) error {
 	// Without the keys, as on Ubuntu, debootstrap would take packages that nobody has signed, and only warn.
-	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--keyring="+debian.Keyring, "--force-check-gpg",
-		"--include="+strings.Join(programs.DebianPackages(), ","), programs.Debian, tree)
+	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--keyring="+debian.Keyring,
+		"--force-check-gpg", "--include="+strings.Join(programs.DebianPackages(), ","), programs.Debian, tree)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	stdout, err := cmd.StdoutPipe()

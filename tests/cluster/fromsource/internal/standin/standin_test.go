@@ -50,7 +50,8 @@ func TestStandInAsksForTheSameByOtherMeans(t *testing.T) {
 	for name, test := range map[string]struct{ args, want []string }{
 		"run": {
 			[]string{"run", "--name", "n", "--privileged", "-e", "A=b c", "image", "sh", "-c", "echo --privileged"},
-			join([]string{"run", "--name", "n"}, rights, []string{"-e", "A=b c", "image", "sh", "-c", "echo --privileged"}),
+			join([]string{"run", "--name", "n"}, rights,
+				[]string{"-e", "A=b c", "image", "sh", "-c", "echo --privileged"}),
 		},
 		"run, the command has the same word": {
 			[]string{"run", "--privileged", "image", "tool", "--privileged"},
