@@ -99,8 +99,8 @@ func TestVolumes(t *testing.T) {
 		return ids, err
 	}
 	got, err := list()
-	if diff := cmp.Diff([]string{"worker-1 pvc-1, ", "worker-1 pvc-3, pvc-3", "worker-2 pvc-2, orphan"}, got); err != nil ||
-		diff != "" {
+	want := []string{"worker-1 pvc-1, ", "worker-1 pvc-3, pvc-3", "worker-2 pvc-2, orphan"}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}
 	c.err = errors.New("no node answers")
