@@ -32,7 +32,8 @@ func Metrics(sections ...string) (map[string]Metric, error) {
 		}
 		for _, row := range rows {
 			if len(row) != 4 { // metric, type, labels, meaning
-				return nil, fmt.Errorf("%s, %s: %d cells in the row of %s, want 4", metricsPage, section, len(row), row[0])
+				return nil, fmt.Errorf("%s, %s: %d cells in the row of %s, want 4", metricsPage, section, len(row),
+					row[0])
 			}
 			for _, name := range Code(row[0]) {
 				all[name] = Metric{Type: row[1], Labels: slices.Sorted(slices.Values(Code(row[2])))}

@@ -53,7 +53,8 @@ func ask(stateDir string, do func(wire.AdminClient) error) error {
 	case err == nil || !is:
 		return err
 	case at != nil && *at != nil:
-		return fmt.Errorf("ask the driver at %s: %w; is it running, and are you its user (on a node, root)?", socket, *at)
+		return fmt.Errorf("ask the driver at %s: %w; is it running, and are you its user (on a node, root)?", socket,
+			*at)
 	case said.Code() == codes.Unimplemented:
 		return fmt.Errorf("the driver is of another version than this command: %s", said.Message())
 	}

@@ -513,7 +513,8 @@ func TestVolumesOfANode(t *testing.T) {
 	}
 	if diff := cmp.Diff([]nodeapi.VolumeStatus{
 		{
-			ID: "csi-2", Node: "worker-1", Pool: "local", Used: -1, Enforcement: "none", State: "inline", Ephemeral: true,
+			ID: "csi-2", Node: "worker-1", Pool: "local", Used: -1, Enforcement: "none", State: "inline",
+			Ephemeral: true,
 		},
 		{
 			ID: "pvc-1", Node: "worker-1", Pool: "local", Claim: "shop/data", Bytes: 1 << 30, Used: 5,
@@ -527,8 +528,8 @@ func TestVolumesOfANode(t *testing.T) {
 func TestConfig(t *testing.T) {
 	d := &domain{}
 	good := nodeadmin.Config{
-		Driver: "hpp", Version: "0.1.0", Log: slog.New(slog.DiscardHandler), Node: "worker-1", TopologyKey: "a/b", Pools: d,
-		Volumes: volumes{d},
+		Driver: "hpp", Version: "0.1.0", Log: slog.New(slog.DiscardHandler), Node: "worker-1", TopologyKey: "a/b",
+		Pools: d, Volumes: volumes{d},
 	}
 	nameless := good
 	nameless.Node = ""

@@ -58,8 +58,8 @@ type Server struct {
 
 // New returns the service.
 func New(c Config) (*Server, error) {
-	if slices.Contains([]string{c.Driver, c.Version, c.Node, c.TopologyKey}, "") || c.Pools == nil || c.Volumes == nil ||
-		c.Log == nil {
+	if slices.Contains([]string{c.Driver, c.Version, c.Node, c.TopologyKey}, "") || c.Pools == nil ||
+		c.Volumes == nil || c.Log == nil {
 		return nil, errors.New("admin: a field of its Config is missing")
 	}
 	return &Server{Config: c}, nil
@@ -71,8 +71,8 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r,
 // own refuses what is asked of another node.
 func (s *Server) own(node string) error {
 	if node != "" && node != s.Node {
-		return status.Errorf(codes.InvalidArgument, "node: this is %s, not %s; ask the controller, or run the command in "+
-			"the driver's pod on that node", s.Node, node)
+		return status.Errorf(codes.InvalidArgument, "node: this is %s, not %s; ask the controller, or run the command "+
+			"in the driver's pod on that node", s.Node, node)
 	}
 	return nil
 }
@@ -187,7 +187,8 @@ func (s *Server) enforceOne(
 	}
 	last := &wire.Progress{Id: id, Files: files, Done: err == nil}
 	if err != nil {
-		s.Log.WarnContext(out.Context(), "cannot enforce the size of a volume", logging.KeyID, id, logging.KeyError, err)
+		s.Log.WarnContext(out.Context(), "cannot enforce the size of a volume", logging.KeyID, id,
+			logging.KeyError, err)
 		last.Error = err.Error()
 	}
 	return last

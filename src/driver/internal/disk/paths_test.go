@@ -92,7 +92,8 @@ func TestCreate(t *testing.T) {
 		{"file on the way", "/file/pool", func(b bench) { b.addFile("/file", nil) }, syscall.ENOTDIR, ""},
 		{"file", "/file", func(b bench) { b.addFile("/file", nil) }, syscall.ENOTDIR, ""},
 		{
-			"csi is a link", "/pool", func(b bench) { b.symlink("/pool/csi", "/data"); b.addDir("/data") }, syscall.ELOOP,
+			"csi is a link", "/pool",
+			func(b bench) { b.symlink("/pool/csi", "/data"); b.addDir("/data") }, syscall.ELOOP,
 			"",
 		},
 		{"csi is a file", "/pool", func(b bench) { b.addFile("/pool/csi", nil) }, syscall.ENOTDIR, ""},

@@ -37,8 +37,8 @@ func newCommand(stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mounter",
 		Short: "Puts the filesystem of a claim at a pool's path on this node",
-		Long: "mounter mounts a claim at csi/ in a pool's path on this node, and sees that it stays there. At SIGTERM it\n" +
-			"unmounts the claim where no volume is on it.",
+		Long: "mounter mounts a claim at csi/ in a pool's path on this node, and sees that it stays there. At " +
+			"SIGTERM it\nunmounts the claim where no volume is on it.",
 		RunE: func(command *cobra.Command, _ []string) error { return serve(command.Context(), o, stderr) },
 	}
 	flags := root.Flags()

@@ -99,11 +99,13 @@ func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[
 
 // forward has the node that a request names do it.
 func forward[Q interface{ GetNode() string }, R any](
-	ctx context.Context, s *Server, q Q, method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (R, error),
+	ctx context.Context, s *Server, q Q,
+	method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (R, error),
 ) (answer R, err error) {
 	node := q.GetNode()
 	if node == "" {
-		return answer, status.Error(codes.InvalidArgument, "node: the controller has no pools; name the node with --node")
+		return answer, status.Error(codes.InvalidArgument, "node: the controller has no pools; name the node with "+
+			"--node")
 	}
 	connection, err := s.nodes.Connection(node)
 	if err != nil {
@@ -120,8 +122,8 @@ func explained(node string, err error) error {
 	}
 	said := status.Convert(err).Proto()
 	if said.GetCode() == int32(codes.Unimplemented) {
-		return status.Errorf(codes.FailedPrecondition, "node %s: its driver is of an older version, which takes no commands "+
-			"from the controller; run the command in its pod", node)
+		return status.Errorf(codes.FailedPrecondition, "node %s: its driver is of an older version, which takes no "+
+			"commands from the controller; run the command in its pod", node)
 	}
 	said.Message = "node " + node + ": " + said.GetMessage()
 	return status.ErrorProto(said)

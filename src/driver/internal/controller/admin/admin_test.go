@@ -31,7 +31,9 @@ func serve(t *testing.T, register func(grpc.ServiceRegistrar)) *grpc.ClientConn 
 	register(server)
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///in-memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +193,8 @@ func TestANodeDoesIt(t *testing.T) {
 		"adopt pvc-1 of worker-1",
 		refused + "InvalidArgument desc = node: the controller has no pools; name the node with --node",
 		refused + "Unavailable desc = node worker-9 is not connected",
-		refused + "FailedPrecondition desc = node old: its driver is of an older version, which takes no commands from " +
-			"the controller; run the command in its pod",
+		refused + "FailedPrecondition desc = node old: its driver is of an older version, which takes no commands " +
+			"from the controller; run the command in its pod",
 		refused + "NotFound desc = node worker-1: no such volume",
 		"known",
 		refused + "FailedPrecondition desc = node worker-1: it belongs to others than us",
