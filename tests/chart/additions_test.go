@@ -171,11 +171,13 @@ func TestImpossiblePodsAreRefused(t *testing.T) {
 					json: set(who+".extraVolumeMounts", `[{"name":"a"}]`),
 					want: []string{place + "extraVolumeMounts/0", "'mountPath'"},
 				},
-				"mount of nothing": {json: set(who+".extraVolumeMounts", `[{"name":"a","mountPath":"/a"}]`),
+				"mount of nothing": {
+					json: set(who+".extraVolumeMounts", `[{"name":"a","mountPath":"/a"}]`),
 					want: []string{
 						who + `.extraVolumeMounts[0]: there is no volume "a" in the pod; add it to ` + who +
 							".extraVolumes.",
-					}},
+					},
+				},
 				"init container as a map": {
 					json: set(who+".initContainers", `{}`), want: []string{place + "initContainers"},
 				},

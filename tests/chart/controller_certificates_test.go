@@ -171,11 +171,13 @@ func TestImpossibleControllersAreRefused(t *testing.T) {
 				`- controller.existingSecret is "mine", and controller.certificates is self-managed; set that to ` +
 					`existingSecret, or remove the name.`,
 			}},
-			"an issuer without cert-manager": {set: set("controller.certManager.issuerRef.name", "ours"),
+			"an issuer without cert-manager": {
+				set: set("controller.certManager.issuerRef.name", "ours"),
 				want: []string{
 					`- controller.certManager.issuerRef is set, and controller.certificates is self-managed; set ` +
 						`that to cert-manager, or remove the issuer.`,
-				}},
+				},
+			},
 			"an issuer with a typo": {
 				set: map[string]string{
 					"controller.certificates": "cert-manager", "controller.certManager.issuerRef.nam": "ours",

@@ -420,12 +420,14 @@ func TestEveryNodeRefusals(t *testing.T) {
 						"legacyProvisioner.shared.instances[0].path (/var/kubernetes/nfs) " + each,
 				},
 			},
-			"path among a pool's volumes": {json: value("path", `"/var/lib/hostpath-provisioner/csi/every"`),
+			"path among a pool's volumes": {
+				json: value("path", `"/var/lib/hostpath-provisioner/csi/every"`),
 				want: []string{
 					`- legacyProvisioner.everyNode.path /var/lib/hostpath-provisioner/csi/every lies where ` +
 						`storagePools[0] "local" ` +
 						"keeps its volumes (/var/lib/hostpath-provisioner/csi); give it another directory.",
-				}},
+				},
+			},
 			"another's name": {json: value("name", `"kubevirt.io/hostpath-provisioner"`), want: []string{
 				"- legacyProvisioner.everyNode.name kubevirt.io/hostpath-provisioner: that is the name of another " +
 					"provisioner of this chart, and both would take each other's claims; choose another.",

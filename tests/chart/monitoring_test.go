@@ -366,14 +366,18 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 			"driver": {"driver", nil, []endpoint{{Port: "http"}}},
 			"driver over TLS": {"driver", map[string]string{
 				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
-			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc",
-				"Secret mine ca.crt"}}},
+			}, []endpoint{{
+				"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc",
+				"Secret mine ca.crt",
+			}}},
 			"controller": {"controller", nil, []endpoint{{Port: "http"}, {Port: "provisioner"}, {Port: "resizer"}}},
 			"controller over TLS, and no sidecar": {"controller", map[string]string{
 				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
 				"sidecars.provisioner.httpPort": "0", "sidecars.resizer.httpPort": "0",
-			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc",
-				"Secret mine ca.crt"}}},
+			}, []endpoint{{
+				"metrics", "https", "hpp-hostpath-provisioner-csi-metrics.storage.svc",
+				"Secret mine ca.crt",
+			}}},
 			"self-managed": {"operator", map[string]string{"operator.webhook.certificates": "self-managed"}, []endpoint{
 				{
 					"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
@@ -390,8 +394,10 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 				"operator.webhook.certificates": "existingSecret", "operator.webhook.existingSecret": "mine",
 			}, []endpoint{{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc", "Secret mine ca.crt"}}},
 			"openshift": {"operator", map[string]string{"operator.webhook.certificates": "openshift"}, []endpoint{
-				{"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
-					"ConfigMap openshift-service-ca.crt service-ca.crt"},
+				{
+					"metrics", "https", "hpp-hostpath-provisioner-operator.storage.svc",
+					"ConfigMap openshift-service-ca.crt service-ca.crt",
+				},
 			}},
 		} {
 			values := monitored(test.of, kind)

@@ -311,13 +311,15 @@ func TestNetworkFSRefusals(t *testing.T) {
 						"volumes (/ceph/pool/csi); give it another directory.",
 				},
 			},
-			"the node's own paths": {json: instances(`[{"name":"torchbox.com/hostpath","path":"/var/lib"}]`),
+			"the node's own paths": {
+				json: instances(`[{"name":"torchbox.com/hostpath","path":"/var/lib"}]`),
 				want: []string{
 					first + "its path /var/lib and driver.stateDir (/var/lib/hostpath-provisioner-state) lie inside " +
 						"each other; name the directory where the storage is mounted.",
 					first + "its path /var/lib and kubeletDir (/var/lib/kubelet) lie inside each other; name the " +
 						"directory where the storage is mounted.",
-				}},
+				},
+			},
 			"names": {
 				json: instances(`[{"name":"a.b/c","path":"/x"},{"name":"a-b/c","path":"/y"},` +
 					`{"name":"kubevirt.io.hostpath-provisioner","path":"/z"}]`),

@@ -119,20 +119,24 @@ func TestImpossibleOperatorsAreRefused(t *testing.T) {
 	}
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
-			"existing secret without a name": {set: on("operator.webhook.certificates", "existingSecret"),
+			"existing secret without a name": {
+				set: on("operator.webhook.certificates", "existingSecret"),
 				want: []string{
 					`- operator.webhook.certificates is existingSecret, and operator.webhook.existingSecret is ` +
 						`empty; name a Secret of the namespace with tls.crt, tls.key and ca.crt.`,
-				}},
+				},
+			},
 			"a name without existing secret": {set: on("operator.webhook.existingSecret", "mine"), want: []string{
 				`- operator.webhook.existingSecret is "mine", and operator.webhook.certificates is self-managed; set ` +
 					`that to existingSecret, or remove the name.`,
 			}},
-			"an issuer without cert-manager": {set: on("operator.webhook.certManager.issuerRef.name", "ours"),
+			"an issuer without cert-manager": {
+				set: on("operator.webhook.certManager.issuerRef.name", "ours"),
 				want: []string{
 					`- operator.webhook.certManager.issuerRef is set, and operator.webhook.certificates is ` +
 						`self-managed; set that to cert-manager, or remove the issuer.`,
-				}},
+				},
+			},
 			"an issuer without a name": {
 				set: on("operator.webhook.certificates", "cert-manager", "operator.webhook.certManager.issuerRef.kind",
 					"Issuer"),

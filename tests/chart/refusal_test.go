@@ -187,10 +187,12 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 			"two classes of one name": {json: both(one, `{"name":"a"},{"name":"a"}`), want: []string{
 				`storageClasses[1] "a": there is another class of that name; names must be unique.`,
 			}},
-			"two default classes": {json: both(one, `{"name":"a","default":true},{"name":"b","default":true}`),
+			"two default classes": {
+				json: both(one, `{"name":"a","default":true},{"name":"b","default":true}`),
 				want: []string{
 					`storageClasses: a, b are all marked as the cluster's default class; mark one.`,
-				}},
+				},
+			},
 			"unknown parameter": {json: both(one, `{"name":"a","parameters":{"directorymode":"0700"}}`), want: []string{
 				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows ` +
 					`storagePool, directoryMode`,
@@ -236,10 +238,12 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 					`monitoring: podMonitor and serviceMonitor would scrape every pod twice; enable one.`,
 				},
 			},
-			"several problems at once": {json: both(one+`,`+one, `{"name":"a","parameters":{"size":"1"}}`),
+			"several problems at once": {
+				json: both(one+`,`+one, `{"name":"a","parameters":{"size":"1"}}`),
 				want: []string{
 					"names must be unique", "lie inside each other", `the parameter "size"`,
-				}},
+				},
+			},
 		})
 	})
 }

@@ -57,7 +57,9 @@ func TestGlobalScheduling(t *testing.T) {
 			"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "dedicated",
 		}, true, []string{"zone csi-controller"}},
 		"operator": {
-			"everywhere", selector, []string{"dedicated", "node.kubernetes.io/not-ready"}, true,
+			"everywhere", selector,
+			[]string{"dedicated", "node.kubernetes.io/not-ready"},
+			true,
 			[]string{"zone operator"},
 		},
 	}

@@ -80,8 +80,10 @@ func (r *rollingUpgrade) begin(s *scene) {
 // skew upgrades the controller alone. With the old nodes it makes, grows and deletes volumes.
 func (r *rollingUpgrade) skew(s *scene) {
 	s.t.Helper()
-	values := s.rollingValues(map[string]any{"updateStrategy": map[string]any{"type": "OnDelete",
-		"rollingUpdate": nil}})
+	values := s.rollingValues(map[string]any{"updateStrategy": map[string]any{
+		"type":          "OnDelete",
+		"rollingUpdate": nil,
+	}})
 	// Helm would wait for the nodes too.
 	s.must(s.upgrade(s.ctx, filepath.Join(s.root, chartFolder), values, "hookOnly"))
 	s.eventually("the controller is the new one", func() (bool, string) {

@@ -69,8 +69,10 @@ func opened(folder string) (Kernel, error) {
 	if err != nil || len(images) != 1 {
 		return Kernel{}, fmt.Errorf("%s must have one kernel in it, found %v; remove it", folder, images)
 	}
-	return Kernel{Image: images[0], Release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"),
-		root: folder}, nil
+	return Kernel{
+		Image: images[0], Release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"),
+		root: folder,
+	}, nil
 }
 
 // Modules lists the files of modules and of those that they need, in the order of loading.
