@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
 // Check is one condition of being alive or ready. Name is what the answer calls it.
@@ -71,6 +72,15 @@ func New(c Config) (*Server, error) {
 		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
 	}
 	return s, nil
+}
+
+// Add adds a server to what a process runs; it takes its address now.
+func Add(ctx context.Context, to *process.Group, name string, c Config) error {
+	server, err := New(c)
+	if err != nil {
+		return err
+	}
+	return to.AddServer(ctx, name, server)
 }
 
 // answer does all checks and says how each went, in text; 503 where one failed.

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"flag"
-	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/provisioner/internal/shared"
 )
@@ -62,18 +61,11 @@ func (s *sharedOptions) define(flags *flag.FlagSet, _ func(string) string) {
 		"namespace of the Lease (default: that of the pod; outside of one, default)")
 }
 
-func (s *sharedOptions) rules(o options) []rule {
-	return []rule{
-		{
-			len(validation.IsQualifiedName(strings.ToLower(s.name))) > 0,
-			fmt.Sprintf("-name: %q: want a name such as %s", s.name, names.SharedProvisioner),
-		},
-		{
-			!filepath.IsAbs(s.path) || filepath.Clean(s.path) != s.path,
-			fmt.Sprintf("-path: %q: want the clean absolute path of a directory, such as /ceph", s.path),
-		},
-		s.rule(s.inPod(o)),
-	}
+func (s *sharedOptions) check(c *command.Check, o options) {
+	c.That(len(validation.IsQualifiedName(strings.ToLower(s.name))) == 0, "-name", s.name,
+		"want a name such as "+names.SharedProvisioner)
+	c.That(command.IsPath(s.path), "-path", s.path, "want the clean absolute path of a directory, such as /ceph")
+	s.guarded.check(c, s.inPod(o))
 }
 
 // unlessEmpty sets a flag's value; an empty one means the default, as with torchbox's provisioner.
