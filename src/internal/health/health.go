@@ -118,21 +118,6 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 
 // Serve answers until ctx ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(listener) }()
 	s.Log.InfoContext(ctx, "serving health and metrics", logging.KeyAddress, listener.Addr().String())
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve health and metrics on %s: %w", s.Address, err)
-	case <-ctx.Done():
-	}
-	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if s.http.Shutdown(brief) != nil {
-		_ = s.http.Close() // what hangs is cut off
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve health and metrics on %s: %w", s.Address, err)
-	}
-	return nil
+	return process.ServeHTTP(ctx, s.http, listener)
 }

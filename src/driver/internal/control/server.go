@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
 // Pools is what an admin can ask about and change.
@@ -101,38 +100,12 @@ func New(c Config) (*Server, error) {
 
 // Listen makes the socket, mode 0600, over whatever an earlier driver left there.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
-	path := filepath.Join(s.StateDir, SocketName)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove an old control socket: %w", err)
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on the control socket: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("restrict the control socket to its owner: %w", err), listener.Close())
-	}
-	return listener, nil
+	return process.ListenUnix(ctx, filepath.Join(s.StateDir, SocketName))
 }
 
 // Serve answers until ctx ends, and then removes the socket.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve the control socket: %w", err)
-	case <-ctx.Done():
-	}
-	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if s.http.Shutdown(brief) != nil {
-		_ = s.http.Close() // what hangs is cut off
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve the control socket: %w", err)
-	}
-	return nil
+	return process.ServeHTTP(ctx, s.http, listener)
 }
 
 // peer is who connected, nil where the kernel does not say.
