@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -71,8 +70,7 @@ func (o *controllerOptions) check() error {
 	c.That(o.ControllerCA != "", "--controller-ca", "", "want the ConfigMap's name")
 	c.That(o.sharedPools != "", "--shared-pools", "", "want the ConfigMap's name")
 	c.That(o.nodeServiceAccount != "", "--node-service-account", "", "want the name of a ServiceAccount")
-	c.That(o.nodePods != "" && podsErr == nil, "--node-pods", o.nodePods,
-		fmt.Sprintf("want a label selector (%v)", podsErr))
+	c.That(o.nodePods != "" && podsErr == nil, "--node-pods", o.nodePods, "want a label selector")
 	positive("--node-grace", o.nodeGrace)
 	positive("--node-gone-after", o.nodeGoneAfter)
 	positive("--orphan-age", o.orphanAge)
