@@ -12,7 +12,6 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
@@ -96,7 +95,7 @@ func TestEveryValueReachesThePod(t *testing.T) {
 		History: *ds.Spec.RevisionHistoryLimit,
 		Port:    driver.Ports[0].ContainerPort, LivenessPort: driver.LivenessProbe.HTTPGet.Port.IntVal,
 		Env: driver.Env[len(driver.Env)-1].Name, LastArg: driver.Args[len(driver.Args)-1],
-		Tunnel: ds.Spec.Template.Labels[names.TunnelLabel],
+		Tunnel: ds.Spec.Template.Labels["hostpathprovisioner.kubevirt.io/tunnel"],
 	}
 	want := facts{
 		Account: "driver-account", Priority: "important", Strategy: "1", Annotation: "annotation", Label: "label",
@@ -150,7 +149,7 @@ func TestNodesShowATokenOfTheirOwn(t *testing.T) {
 		t.Fatalf("no projected volume among %v", spec.Volumes)
 	}
 	want := []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-		Audience: names.ControllerAudience, ExpirationSeconds: new(int64(3600)), Path: "token",
+		Audience: "hostpath-provisioner-controller", ExpirationSeconds: new(int64(3600)), Path: "token",
 	}}}
 	if diff := cmp.Diff(want, spec.Volumes[at].Projected.Sources); diff != "" {
 		t.Errorf("token (-want +got):\n%s", diff)

@@ -64,12 +64,6 @@ const (
 	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolDegraded, PoolAbsent,
 	// PoolNotSelected).
 	PoolCondition = "pool." + Group + "/"
-
-	// TunnelLabel is on the driver's pods that serve the controller. One without it is of a version that has a
-	// csi-provisioner of its own on each node.
-	TunnelLabel = Group + "/tunnel"
-	// ControllerAudience is the audience of the tokens by which nodes show the controller who they are.
-	ControllerAudience = "hostpath-provisioner-controller"
 )
 
 const (

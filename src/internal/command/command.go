@@ -3,8 +3,6 @@ package command
 
 import (
 	"io"
-	"net"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -20,14 +18,4 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	return process.Run(root.Name(), stderr, root.ExecuteContext)
-}
-
-// IsAddress reports whether text is host:port with a number as port; the host may be empty.
-func IsAddress(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
 // Check is one condition of being alive or ready. Name is what the answer calls it.
@@ -73,6 +74,15 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// Add adds a server to what a process runs; it takes its address now.
+func Add(ctx context.Context, to *process.Group, name string, c Config) error {
+	server, err := New(c)
+	if err != nil {
+		return err
+	}
+	return to.AddServer(ctx, name, server)
+}
+
 // answer does all checks and says how each went, in text; 503 where one failed.
 func answer(checks []Check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -108,21 +118,6 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 
 // Serve answers until ctx ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(listener) }()
 	s.Log.InfoContext(ctx, "serving health and metrics", logging.KeyAddress, listener.Addr().String())
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve health and metrics on %s: %w", s.Address, err)
-	case <-ctx.Done():
-	}
-	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if s.http.Shutdown(brief) != nil {
-		_ = s.http.Close() // what hangs is cut off
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve health and metrics on %s: %w", s.Address, err)
-	}
-	return nil
+	return process.ServeHTTP(ctx, s.http, listener)
 }

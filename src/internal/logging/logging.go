@@ -29,7 +29,6 @@ const (
 	KeyLease       = "lease"
 	KeyMessage     = "message"
 	KeyMethod      = "method"
-	KeyMode        = "mode"
 	KeyNamespace   = "namespace"
 	KeyNode        = "node"
 	KeyObjects     = "objects"

@@ -1,6 +1,18 @@
 package nodeapi
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+)
+
+const (
+	// TunnelLabel is on the driver's pods that serve the controller. One without it is of a version that has a
+	// csi-provisioner of its own on each node.
+	TunnelLabel = names.Group + "/tunnel"
+	// ControllerAudience is the audience of the tokens by which nodes show the controller who they are.
+	ControllerAudience = "hostpath-provisioner-controller"
+)
 
 // Errors of what Kubernetes says.
 var (

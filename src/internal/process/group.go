@@ -52,13 +52,13 @@ func (g *Group) AddListener(name string, listener net.Listener, serve func(conte
 	g.Add(name, func(ctx context.Context) error { return serve(ctx, listener) })
 }
 
-// OnClose adds the end of something that is open but does not run.
+// OnClose adds the end of something that is open but does not run. What was opened last is closed first.
 func (g *Group) OnClose(end func() error) { g.closers = append(g.closers, end) }
 
 // Close ends what is open.
 func (g *Group) Close() error {
 	var problems []error
-	for _, end := range g.closers {
+	for _, end := range slices.Backward(g.closers) {
 		problems = append(problems, end())
 	}
 	return errors.Join(problems...)

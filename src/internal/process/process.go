@@ -30,7 +30,7 @@ func Run(name string, stderr io.Writer, work func(ctx context.Context) error) in
 
 // Lock takes the lock of a state directory, which the kernel releases however the process ends. Two drivers on one node
 // would each think that they alone change the pools.
-func Lock(stateDir string) (unlock func(), err error) {
+func Lock(stateDir string) (unlock func() error, err error) {
 	path := filepath.Join(stateDir, "lock")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -44,5 +44,5 @@ func Lock(stateDir string) (unlock func(), err error) {
 		}
 		return nil, errors.Join(err, file.Close())
 	}
-	return func() { _ = file.Close() }, nil
+	return file.Close, nil
 }

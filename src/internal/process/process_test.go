@@ -43,10 +43,12 @@ func TestTheLockIsForOne(t *testing.T) {
 	if _, err := process.Lock(dir); err == nil || !strings.Contains(err.Error(), "has locked "+dir+"/lock") {
 		t.Errorf("a second one: %v", err)
 	}
-	unlock()
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
 	again, err := process.Lock(dir)
 	if err != nil {
 		t.Fatalf("after the first has ended: %v", err)
 	}
-	again()
+	_ = again()
 }

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
 // Services are what is served.
@@ -80,20 +81,14 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of the socket: %w", err)
 	}
-	if err := removeStale(ctx, s.path); err != nil {
+	if err := refuseOther(ctx, s.path); err != nil {
 		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "unix", s.path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", s.path, err)
-	}
-	if err := os.Chmod(s.path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("restrict %s to its owner: %w", s.path, err), listener.Close())
-	}
-	return listener, nil
+	return process.ListenUnix(ctx, s.path)
 }
 
-func removeStale(ctx context.Context, path string) error {
+// refuseOther lets only a socket go that a dead process left.
+func refuseOther(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -109,9 +104,6 @@ func removeStale(ctx context.Context, path string) error {
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("find out whether another process listens on %s: %w", path, err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the socket %s that a dead process left: %w", path, err)
 	}
 	return nil
 }

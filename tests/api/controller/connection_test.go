@@ -74,7 +74,7 @@ func upgraded(t *testing.T, w *world) {
 // minutes; one whose pod is gone is no longer valid either.
 func tokens(t *testing.T, w *world) {
 	account, other := w.driverPod.ServiceAccountName, w.controllerPod.ServiceAccountName
-	const audience = names.ControllerAudience
+	const audience = harness.ControllerAudience
 	pod := func(account, node string) *corev1.Pod {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, GenerateName: "pod-"}}
 		pod.Spec = corev1.PodSpec{NodeName: node, ServiceAccountName: account, Containers: []corev1.Container{{

@@ -176,7 +176,7 @@ func install(t *testing.T) *world {
 // token is what the kubelet gives the driver's pod on a node.
 func (w *world) token(t *testing.T, node string) string {
 	t.Helper()
-	return w.Token(t, w.driverPod.ServiceAccountName, names.ControllerAudience, w.pods[node])
+	return w.Token(t, w.driverPod.ServiceAccountName, harness.ControllerAudience, w.pods[node])
 }
 
 // node starts the driver of a node, with a pool on a tmpfs: the one of node-1 is the largest.

@@ -10,6 +10,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
+// ControllerAudience is the audience of the token that the chart gives the driver's pods for the controller.
+const ControllerAudience = "hostpath-provisioner-controller"
+
 // Token makes a token of a ServiceAccount in Namespace for one audience, bound to a pod unless that is nil.
 func (s *Server) Token(t *testing.T, account, audience string, pod *corev1.Pod) string {
 	t.Helper()

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 )
 
@@ -61,7 +60,7 @@ func (w *world) start(t *testing.T) *layout {
 		os.WriteFile(l.path("hosts"), []byte("127.0.0.1 "+service+"."+harness.Namespace+".svc\n"), 0o600),
 	)
 	for _, pod := range w.pods {
-		token := w.Token(t, pod.Spec.ServiceAccountName, names.ControllerAudience, pod)
+		token := w.Token(t, pod.Spec.ServiceAccountName, harness.ControllerAudience, pod)
 		err = errors.Join(err, os.WriteFile(l.path("tokens", pod.Name), []byte(token), 0o600))
 	}
 	if err != nil {

@@ -14,46 +14,63 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/certificate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/endpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// settling is how long a node's driver may take to look at its pools.
-const settling = 10 * time.Second
+const (
+	// settling is how long a node's driver may take to look at its pools.
+	settling = 10 * time.Second
+	// controllerRequests bound the requests to the API in a second: one that starts has one for each node.
+	controllerRequests = 200
+)
 
-// buildController puts the cluster's controller together, which upstream's sidecars call on a socket of its own. It has
-// no pools: what is asked for happens on nodes.
-func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) error {
-	api, err := kube.Connect(d.kubeconfig, controllerRequests)
+// clusterController is everything that runs in the controller, which upstream's sidecars call on a socket of its own.
+// It has no pools: what is asked for happens on nodes.
+type clusterController struct {
+	*controllerOptions
+	*endpoint.Process
+	cluster *kube.Controller
+	service *controller.Server
+	serving *certificate.Keeper
+}
+
+// build puts it together.
+func (c *clusterController) build(ctx context.Context, specs []poolspec.Pool) error {
+	if err := c.connect(specs); err != nil {
+		return err
+	}
+	if err := c.buildService(specs); err != nil {
+		return err
+	}
+	if err := c.addHub(ctx); err != nil {
+		return err
+	}
+	if err := c.Registry.Register(c.service); err != nil { // which collects from the hub
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	commands := controlleradmin.New(c.DriverName, buildinfo.Version(), c.service)
+	if err := c.AddCommands(ctx, commands); err != nil {
+		return err
+	}
+	return c.AddSocket(ctx, c.service,
+		health.Check{Name: "certificate", Do: func(context.Context) error { return c.serving.Ready() }},
+		health.Check{Name: "nodes", Do: func(context.Context) error { return c.service.Ready() }})
+}
+
+// connect finds the cluster.
+func (c *clusterController) connect(specs []poolspec.Pool) error {
+	api, err := kube.Connect(c.Kubeconfig, controllerRequests)
 	if err != nil {
 		return err
 	}
-	cluster, err := kube.NewController(kube.Config{
-		API: api, DriverName: d.driverName, TopologyKey: d.topologyKey, PodNamespace: d.podNamespace,
-		PodName:            d.podName,
-		NodeServiceAccount: d.nodeServiceAccount, NodePods: d.nodePods, NodeLabels: selectorKeys(specs),
-		Log: d.log, Timeout: apiTimeout,
+	c.cluster, err = kube.NewController(kube.Config{
+		API: api, DriverName: c.DriverName, TopologyKey: c.TopologyKey, PodNamespace: c.PodNamespace,
+		PodName: c.PodName, NodeServiceAccount: c.nodeServiceAccount, NodePods: c.nodePods,
+		NodeLabels: selectorKeys(specs), Log: c.Log, Timeout: endpoint.APITimeout,
 	})
-	if err != nil {
-		return err
-	}
-	service, err := d.controllerService(cluster, specs)
-	if err != nil {
-		return err
-	}
-	serving, err := d.addHub(ctx, cluster, service)
-	if err != nil {
-		return err
-	}
-	if err := d.register(service); err != nil { // which collects from the hub
-		return err
-	}
-	if err := d.addAdmin(ctx, controlleradmin.New(d.driverName, buildinfo.Version(), service)); err != nil {
-		return err
-	}
-	return d.addSocket(ctx, service,
-		health.Check{Name: "certificate", Do: func(context.Context) error { return serving.Ready() }},
-		health.Check{Name: "nodes", Do: func(context.Context) error { return service.Ready() }})
+	return err
 }
 
 // selectorKeys are the labels that nodes are selected by.
@@ -64,41 +81,40 @@ func selectorKeys(specs []poolspec.Pool) (keys []string) {
 	return keys
 }
 
-func (d *driver) controllerService(cluster *kube.Controller, specs []poolspec.Pool) (*controller.Server, error) {
-	return controller.New(controller.Config{
-		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey, Pools: specs,
-		PVs: cluster, Members: cluster, Claims: cluster, Events: cluster,
-		Identities:        kube.Identities{Controller: cluster, ConfigMap: d.sharedPools},
-		RemoveOldCapacity: cluster.RemoveOldCapacity,
-		NodeGrace:         d.nodeGrace, GoneAfter: d.nodeGoneAfter, OrphanAge: d.orphanAge, Settling: settling,
-		Log: d.log, Now: time.Now,
+func (c *clusterController) buildService(specs []poolspec.Pool) (err error) {
+	c.service, err = controller.New(controller.Config{
+		DriverName: c.DriverName, Version: buildinfo.Version(), TopologyKey: c.TopologyKey, Pools: specs,
+		PVs: c.cluster, Members: c.cluster, Claims: c.cluster, Events: c.cluster,
+		Identities:        kube.Identities{Controller: c.cluster, ConfigMap: c.sharedPools},
+		RemoveOldCapacity: c.cluster.RemoveOldCapacity,
+		NodeGrace:         c.nodeGrace, GoneAfter: c.nodeGoneAfter, OrphanAge: c.orphanAge, Settling: settling,
+		Log: c.Log, Now: time.Now,
 	})
+	return err
 }
 
 // addHub adds the view of the cluster, the certificate, and the end of the tunnel that nodes connect to.
-func (d *driver) addHub(
-	ctx context.Context, cluster *kube.Controller, service *controller.Server,
-) (*certificate.Keeper, error) {
-	serving := certificate.New(certificate.Config{
-		Mode: d.certificates, DNSName: d.servingName, SecretName: d.certificateSecret, ConfigMapName: d.controllerCA,
-		Store: cluster, Log: d.log, Now: time.Now, Interval: d.certificateInterval,
+func (c *clusterController) addHub(ctx context.Context) error {
+	c.serving = certificate.New(certificate.Config{
+		Mode: c.certificates, DNSName: c.servingName, SecretName: c.certificateSecret, ConfigMapName: c.ControllerCA,
+		Store: c.cluster, Log: c.Log, Now: time.Now, Interval: c.certificateInterval,
 	})
 	hub, err := tunnel.NewHub(tunnel.HubConfig{
-		TLS: serving.TLS(), TopologyKey: d.topologyKey, Version: buildinfo.Version(),
-		Claimed: cluster.Claimed, Review: cluster.Review,
-		Changed: service.Changed, Metrics: d.registry, Log: d.log,
+		TLS: c.serving.TLS(), TopologyKey: c.TopologyKey, Version: buildinfo.Version(),
+		Claimed: c.cluster.Claimed, Review: c.cluster.Review,
+		Changed: c.service.Changed, Metrics: c.Registry, Log: c.Log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	service.Connect(hub)
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", d.tunnelAddress)
+	c.service.Connect(hub)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.tunnelAddress)
 	if err != nil {
-		return nil, fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
+		return fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
 	}
-	d.Add("cluster", func(ctx context.Context) error { return cluster.Run(ctx, service.Forget) })
-	d.Add("certificate", serving.Run)
-	d.AddListener("tunnel", listener, hub.Serve)
-	d.Add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
-	return serving, nil
+	c.Add("cluster", func(ctx context.Context) error { return c.cluster.Run(ctx, c.service.Forget) })
+	c.Add("certificate", c.serving.Run)
+	c.AddListener("tunnel", listener, hub.Serve)
+	c.Add("controller", func(ctx context.Context) error { c.service.Run(ctx); return nil })
+	return nil
 }

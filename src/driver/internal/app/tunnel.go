@@ -26,17 +26,17 @@ func (d *driver) addTunnel(services interface{ RegisterController(r grpc.Service
 		return nil
 	}
 	node, err := tunnel.NewNode(tunnel.NodeConfig{
-		Address: d.controller, Node: d.nodeName, TopologyKey: d.topologyKey, Version: buildinfo.Version(),
+		Address: d.controller, Node: d.nodeName, TopologyKey: d.TopologyKey, Version: buildinfo.Version(),
 		Token:       d.token,
 		Authorities: d.authorities,
 		Source:      shown{d.pools, d.volumes},
 		Server: func(options ...grpc.ServerOption) *grpc.Server {
-			server := d.calls.Server(options...)
+			server := d.Calls.Server(options...)
 			services.RegisterController(server)
 			own.Register(server)
 			return server
 		},
-		Metrics: d.registry, Log: d.log,
+		Metrics: d.Registry, Log: d.Log,
 	})
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (d *driver) token() (string, error) {
 // authorities reads the ConfigMap that the controller writes, or that OpenShift's service CA is injected into. It asks
 // the API: a mounted one would be a minute old, so that a new cluster would wait that long for its first volume.
 func (d *driver) authorities(ctx context.Context) ([]byte, error) {
-	data, err := d.client.ConfigMap(ctx, d.controllerCA)
+	data, err := d.client.ConfigMap(ctx, d.ControllerCA)
 	return []byte(cmp.Or(data[certificates.AuthoritiesKey], data[certificates.InjectedKey])), err
 }
 

@@ -18,6 +18,7 @@ import (
 	pluginregistration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
 // apiVersion is what the kubelet wants CSI drivers to support: the major version of CSI is all it looks at.
@@ -134,20 +135,14 @@ func (s *Server) listen(ctx context.Context) *serving {
 }
 
 func (s *Server) start(ctx context.Context) (*serving, error) {
-	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove an old registration socket: %w", err)
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "unix", s.path)
+	listener, err := process.ListenUnix(ctx, s.path)
 	if err != nil {
-		return nil, fmt.Errorf("listen on the registration socket: %w", err)
+		return nil, err
 	}
 	if socket, ok := listener.(*net.UnixListener); ok {
 		socket.SetUnlinkOnClose(false) // by then the file may be another's
 	}
 	info, err := os.Lstat(s.path)
-	if err == nil {
-		err = os.Chmod(s.path, 0o600)
-	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("look at the registration socket: %w", err), listener.Close())
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode"
 )
@@ -56,31 +57,18 @@ func (s *together) define(flags *flag.FlagSet, getenv func(string) string) {
 	s.namespace = getenv("POD_NAMESPACE")
 }
 
-func (s *together) rules(options) []rule {
+func (s *together) check(c *command.Check, _ options) {
 	_, part, _ := strings.Cut(s.name, "/")
-	return []rule{
-		{
-			len(validation.IsQualifiedName(s.name+longestSuffix)) > 0,
-			fmt.Sprintf(
-				"--name: %q: want a name such as %s, of which the part after the slash has at most %d characters",
-				s.name, names.EveryNodeProvisioner, validation.LabelValueMaxLength-len(longestSuffix)),
-		},
-		{part == "", fmt.Sprintf("--name: %q: want a slash in it", s.name)},
-		{
-			!filepath.IsAbs(s.path) || filepath.Clean(s.path) != s.path || s.path == "/",
-			fmt.Sprintf(
-				"--path: %q: want the clean absolute path of a directory for the volumes, such as /var/kubernetes",
-				s.path),
-		},
-		{
-			len(validation.IsDNS1123Subdomain(s.managers)) > 0,
-			fmt.Sprintf("--managers: %q: want the name of the managers' DaemonSet", s.managers),
-		},
-		{
-			len(validation.IsDNS1123Label(s.namespace)) > 0,
-			fmt.Sprintf("POD_NAMESPACE: %q: want the namespace of provisioner and managers", s.namespace),
-		},
-	}
+	c.That(len(validation.IsQualifiedName(s.name+longestSuffix)) == 0, "--name", s.name,
+		fmt.Sprintf("want a name such as %s, of which the part after the slash has at most %d characters",
+			names.EveryNodeProvisioner, validation.LabelValueMaxLength-len(longestSuffix)))
+	c.That(part != "", "--name", s.name, "want a slash in it")
+	c.That(command.IsPath(s.path) && s.path != "/", "--path", s.path,
+		"want the clean absolute path of a directory for the volumes, such as /var/kubernetes")
+	c.That(len(validation.IsDNS1123Subdomain(s.managers)) == 0, "--managers", s.managers,
+		"want the name of the managers' DaemonSet")
+	c.That(len(validation.IsDNS1123Label(s.namespace)) == 0, "POD_NAMESPACE", s.namespace,
+		"want the namespace of provisioner and managers")
 }
 
 // everyNodeOptions are those of the provisioner.
@@ -98,11 +86,10 @@ func (e *everyNodeOptions) define(flags *flag.FlagSet, getenv func(string) strin
 		"how long there is to be no Node object before the volumes of a node are given up")
 }
 
-func (e *everyNodeOptions) rules(o options) []rule {
-	return append(e.together.rules(o),
-		rule{!filepath.IsAbs(e.tokenFile), fmt.Sprintf("--token-file: %q: want an absolute path", e.tokenFile)},
-		rule{e.nodeGoneAfter <= 0, fmt.Sprintf("--node-gone-after: %s: want more than 0", e.nodeGoneAfter)},
-	)
+func (e *everyNodeOptions) check(c *command.Check, o options) {
+	e.together.check(c, o)
+	c.That(filepath.IsAbs(e.tokenFile), "--token-file", e.tokenFile, "want an absolute path")
+	c.That(e.nodeGoneAfter > 0, "--node-gone-after", e.nodeGoneAfter, "want more than 0")
 }
 
 func (e *everyNodeOptions) serve(ctx context.Context, o options, log *slog.Logger) error {

@@ -51,19 +51,13 @@ func (m *everyNodeManagerOptions) define(flags *flag.FlagSet, getenv func(string
 	m.node = getenv("NODE_NAME")
 }
 
-func (m *everyNodeManagerOptions) rules(o options) []rule {
-	return append(m.together.rules(o),
-		m.rule(o.kubeconfig == ""),
-		rule{
-			len(validation.IsDNS1123Subdomain(m.account)) > 0,
-			fmt.Sprintf("--provisioner-account: %q: want the name of the provisioner's ServiceAccount", m.account),
-		},
-		rule{!command.IsAddress(m.listen), fmt.Sprintf("--listen: %q: want host:port or :port", m.listen)},
-		rule{
-			len(validation.IsDNS1123Subdomain(m.node)) > 0,
-			fmt.Sprintf("NODE_NAME: %q: want the node's name in the cluster", m.node),
-		},
-	)
+func (m *everyNodeManagerOptions) check(c *command.Check, o options) {
+	m.together.check(c, o)
+	m.guarded.check(c, o.kubeconfig == "")
+	c.That(len(validation.IsDNS1123Subdomain(m.account)) == 0, "--provisioner-account", m.account,
+		"want the name of the provisioner's ServiceAccount")
+	c.That(command.IsAddress(m.listen), "--listen", m.listen, "want host:port or :port")
+	c.That(len(validation.IsDNS1123Subdomain(m.node)) == 0, "NODE_NAME", m.node, "want the node's name in the cluster")
 }
 
 func (m *everyNodeManagerOptions) serve(ctx context.Context, o options, log *slog.Logger) error {

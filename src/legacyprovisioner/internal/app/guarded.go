@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
@@ -23,12 +24,10 @@ func (g *guarded) define(flags *flag.FlagSet, byDefault bool) {
 		"in a pod: where the node's /proc/1/mountinfo is mounted, which says what the node has mounted")
 }
 
-func (g *guarded) rule(inPod bool) rule {
-	return rule{
-		g.requireMount && g.hostMounts == "" && inPod,
-		"-host-mounts: want the node's mount table: give the pod the node's /proc/1/mountinfo as a hostPath of type " +
-			"File, and say here where it is mounted; or -require-mount=false",
-	}
+func (g *guarded) check(c *command.Check, inPod bool) {
+	c.That(!g.requireMount || g.hostMounts != "" || !inPod, "-host-mounts", nil,
+		"want the node's mount table: give the pod the node's /proc/1/mountinfo as a hostPath of type File, and say "+
+			"here where it is mounted; or -require-mount=false")
 }
 
 // current fails when the process has to start anew to see what the node has mounted at a path.

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"flag"
-	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/networkfs"
 )
@@ -63,18 +62,11 @@ func (n *networkFSOptions) define(flags *flag.FlagSet, _ func(string) string) {
 		"namespace of the Lease (default: that of the pod; outside of one, default)")
 }
 
-func (n *networkFSOptions) rules(o options) []rule {
-	return []rule{
-		{
-			len(validation.IsQualifiedName(strings.ToLower(n.name))) > 0,
-			fmt.Sprintf("-name: %q: want a name such as %s", n.name, names.NetworkFSProvisioner),
-		},
-		{
-			!filepath.IsAbs(n.path) || filepath.Clean(n.path) != n.path,
-			fmt.Sprintf("-path: %q: want the clean absolute path of a directory, such as /ceph", n.path),
-		},
-		n.rule(n.inPod(o)),
-	}
+func (n *networkFSOptions) check(c *command.Check, o options) {
+	c.That(len(validation.IsQualifiedName(strings.ToLower(n.name))) == 0, "-name", n.name,
+		"want a name such as "+names.NetworkFSProvisioner)
+	c.That(command.IsPath(n.path), "-path", n.path, "want the clean absolute path of a directory, such as /ceph")
+	n.guarded.check(c, n.inPod(o))
 }
 
 // unlessEmpty sets a flag's value; an empty one means the default, as with torchbox's provisioner.

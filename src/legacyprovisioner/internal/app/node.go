@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpath"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/placement"
@@ -62,27 +63,15 @@ func (n *nodeOptions) define(flags *flag.FlagSet, getenv func(string) string) {
 	n.capacity = cmp.Or(getenv("PV_CAPACITY"), capacityRequested)
 }
 
-func (n *nodeOptions) rules(o options) []rule {
-	return []rule{
-		n.rule(o.kubeconfig == ""),
-		{
-			!filepath.IsAbs(n.directory) || n.directory == "/",
-			fmt.Sprintf("PV_DIR: %q: want the absolute path of a directory for the volumes, such as /var/hpvolumes",
-				n.directory),
-		},
-		{
-			len(validation.IsDNS1123Subdomain(n.node)) > 0,
-			fmt.Sprintf("NODE_NAME: %q: want the node's name in the cluster", n.node),
-		},
-		{
-			n.namingPrefix != "true" && n.namingPrefix != "false",
-			fmt.Sprintf("USE_NAMING_PREFIX: %q: want true or false", n.namingPrefix),
-		},
-		{
-			n.capacity != capacityRequested && n.capacity != capacityFilesystem,
-			fmt.Sprintf("PV_CAPACITY: %q: want %s or %s", n.capacity, capacityRequested, capacityFilesystem),
-		},
-	}
+func (n *nodeOptions) check(c *command.Check, o options) {
+	n.guarded.check(c, o.kubeconfig == "")
+	c.That(filepath.IsAbs(n.directory) && n.directory != "/", "PV_DIR", n.directory,
+		"want the absolute path of a directory for the volumes, such as /var/hpvolumes")
+	c.That(len(validation.IsDNS1123Subdomain(n.node)) == 0, "NODE_NAME", n.node, "want the node's name in the cluster")
+	c.That(n.namingPrefix == "true" || n.namingPrefix == "false", "USE_NAMING_PREFIX", n.namingPrefix,
+		"want true or false")
+	c.That(n.capacity == capacityRequested || n.capacity == capacityFilesystem, "PV_CAPACITY", n.capacity,
+		"want "+capacityRequested+" or "+capacityFilesystem)
 }
 
 func (n *nodeOptions) serve(ctx context.Context, o options, log *slog.Logger) error {

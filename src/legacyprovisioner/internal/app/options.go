@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
 // modes are the values of --mode.
@@ -36,16 +34,10 @@ type mode struct {
 type settings interface {
 	// define adds the flags, and reads the environment.
 	define(flags *flag.FlagSet, getenv func(string) string)
-	// rules are those that its options must keep.
-	rules(o options) []rule
+	// check says what is wrong with them.
+	check(c *command.Check, o options)
 	// serve works until ctx ends.
 	serve(ctx context.Context, o options, log *slog.Logger) error
-}
-
-// rule is something that must not be.
-type rule struct {
-	broken bool
-	what   string
 }
 
 // options are those of every mode, with the mode's own.
@@ -81,10 +73,12 @@ func parse(args []string, getenv func(string) string, output io.Writer) (options
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q: there are only flags", flags.Arg(0))
 	}
-	if err := o.validate(); err != nil {
-		return o, fmt.Errorf("wrong options:\n%w", err)
-	}
-	return o, nil
+	var c command.Check
+	c.That(o.httpAddress == "" || command.IsAddress(o.httpAddress), "--http-address", o.httpAddress,
+		"want host:port, :port or nothing")
+	c.Log(o.logLevel, o.logFormat)
+	o.own.check(&c, o)
+	return o, c.Err()
 }
 
 // modeOf gives the value of --mode, which decides what other flags there are.
@@ -110,22 +104,4 @@ func usage(m mode, flags *flag.FlagSet) {
 	}
 	_, _ = fmt.Fprint(flags.Output(), text+"Flags:\n")
 	flags.PrintDefaults()
-}
-
-// validate gives all that is wrong, one line for each.
-func (o *options) validate() error {
-	_, logErr := logging.New(io.Discard, o.logLevel, o.logFormat)
-	var problems []error
-	for _, rule := range append([]rule{
-		{
-			o.httpAddress != "" && !command.IsAddress(o.httpAddress),
-			fmt.Sprintf("--http-address: %q: want host:port, :port or nothing", o.httpAddress),
-		},
-		{logErr != nil, fmt.Sprintf("--log-level or --log-format: %v", logErr)},
-	}, o.own.rules(*o)...) {
-		if rule.broken {
-			problems = append(problems, errors.New(rule.what))
-		}
-	}
-	return errors.Join(problems...)
 }

@@ -90,11 +90,7 @@ func addProbes(ctx context.Context, to *process.Group, c health.Config, more ...
 		return err
 	}
 	c.Metrics = registry
-	server, err := health.New(c)
-	if err != nil {
-		return err
-	}
-	if err := to.AddServer(ctx, "health", server); err != nil {
+	if err := health.Add(ctx, to, "health", c); err != nil {
 		return fmt.Errorf("--http-address: %w", err)
 	}
 	return nil

@@ -4,10 +4,7 @@ package app
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -54,41 +51,23 @@ func newCommand(stderr io.Writer) *cobra.Command {
 
 // validate gives all that is wrong, one line for each.
 func (o *options) validate() error {
-	_, logErr := logging.New(io.Discard, o.logLevel, o.logFormat)
-	clean := func(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }
-	var problems []error
-	for _, rule := range []struct {
-		broken bool
-		what   string
-	}{
-		{!poolspec.ValidName(o.pool), fmt.Sprintf("--pool: %q: want the name of a pool", o.pool)},
-		{!clean(o.path), fmt.Sprintf("--path: %q: want a clean absolute path", o.path)},
-		{(o.source.Directory == "") == (o.source.Device == ""), "--source, --device: want one of the two"},
-		{
-			o.source.Directory != "" && !clean(o.source.Directory),
-			fmt.Sprintf("--source: %q: want a clean absolute path", o.source.Directory),
-		},
-		{
-			o.source.Device != "" && !clean(o.source.Device),
-			fmt.Sprintf("--device: %q: want a clean absolute path", o.source.Device),
-		},
-		{
-			!command.IsAddress(o.healthAddress),
-			fmt.Sprintf("--health-address: %q: want host:port or :port", o.healthAddress),
-		},
-		{logErr != nil, fmt.Sprintf("--log-level or --log-format: %v", logErr)},
-	} {
-		if rule.broken {
-			problems = append(problems, errors.New(rule.what))
-		}
-	}
-	return errors.Join(problems...)
+	const path = "want a clean absolute path"
+	var c command.Check
+	optional := func(option, value string) { c.That(value == "" || command.IsPath(value), option, value, path) }
+	c.That(poolspec.ValidName(o.pool), "--pool", o.pool, "want the name of a pool")
+	c.That(command.IsPath(o.path), "--path", o.path, path)
+	c.That((o.source.Directory == "") != (o.source.Device == ""), "--source, --device", nil, "want one of the two")
+	optional("--source", o.source.Directory)
+	optional("--device", o.source.Device)
+	c.That(command.IsAddress(o.healthAddress), "--health-address", o.healthAddress, "want host:port or :port")
+	c.Log(o.logLevel, o.logFormat)
+	return c.Err()
 }
 
 // serve keeps the claim at its place until ctx ends.
 func serve(ctx context.Context, o options, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
-		return fmt.Errorf("wrong options:\n%w", err)
+		return err
 	}
 	log, err := logging.New(stderr, o.logLevel, o.logFormat)
 	if err != nil {
@@ -97,16 +76,12 @@ func serve(ctx context.Context, o options, stderr io.Writer) error {
 	log = log.With(logging.KeyPool, o.pool)
 	log.InfoContext(ctx, "starting the mounter", logging.KeyVersion, buildinfo.Version())
 	k := newKeeper(claim.New(o.path, o.source, log), log)
-	server, err := health.New(health.Config{
+	var parts process.Group
+	if err := health.Add(ctx, &parts, "health", health.Config{
 		Address: o.healthAddress, Log: log,
 		Live:  health.Check{Name: "mounter", Do: func(context.Context) error { return nil }},
 		Ready: []health.Check{{Name: "claim", Do: k.ready}},
-	})
-	if err != nil {
-		return err
-	}
-	var parts process.Group
-	if err := parts.AddServer(ctx, "health", server); err != nil {
+	}); err != nil {
 		return err
 	}
 	parts.Add("claim", func(ctx context.Context) error { k.keepMounted(ctx); return nil })

@@ -57,7 +57,7 @@ func split(list string) []string {
 // operate runs the operator until ctx ends.
 func operate(ctx context.Context, o options, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
-		return fmt.Errorf("wrong options:\n%w", err)
+		return err
 	}
 	log, err := logging.New(stderr, o.logLevel, o.logFormat)
 	if err != nil {

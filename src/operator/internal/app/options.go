@@ -1,11 +1,8 @@
 package app
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/tlspolicy"
 )
 
@@ -70,41 +66,34 @@ func (o *options) addPeriods(flags *pflag.FlagSet) {
 
 // validate gives all that is wrong, one line per option.
 func (o *options) validate() error {
-	var problems []error
-	refuse := func(broken bool, what, want string, value any) {
-		if broken {
-			problems = append(problems, fmt.Errorf("%s: %v: %s", what, value, want))
-		}
+	var c command.Check
+	name := func(option, value, of string) {
+		c.That(len(validation.IsDNS1123Subdomain(value)) == 0, option, value, "want the name of a "+of)
 	}
-	name := func(what, value, of string) {
-		refuse(len(validation.IsDNS1123Subdomain(value)) > 0, what, "want the name of a "+of, strconv.Quote(value))
+	positive := func(option string, value time.Duration) {
+		c.That(value > 0, option, value, "want a positive duration")
 	}
-	refuse(len(validation.IsDNS1123Label(o.namespace)) > 0, "--namespace",
-		"want the operator's namespace, or set POD_NAMESPACE", strconv.Quote(o.namespace))
+	c.That(len(validation.IsDNS1123Label(o.namespace)) == 0, "--namespace", o.namespace,
+		"want the operator's namespace, or set POD_NAMESPACE")
 	name("--release-name", o.releaseName, "Helm release")
 	name("--base-config", o.baseConfig, "ConfigMap")
-	refuse(len(o.driverName) > 63 || len(validation.IsDNS1123Subdomain(o.driverName)) > 0, "--driver-name",
-		"want at most 63 of a-z, 0-9, - and .", strconv.Quote(o.driverName))
-	refuse(len(validation.IsDNS1035Label(o.service)) > 0, "--service", "want the name of a Service",
-		strconv.Quote(o.service))
+	c.That(len(o.driverName) <= 63 && len(validation.IsDNS1123Subdomain(o.driverName)) == 0, "--driver-name",
+		o.driverName, "want at most 63 of a-z, 0-9, - and .")
+	c.That(len(validation.IsDNS1035Label(o.service)) == 0, "--service", o.service, "want the name of a Service")
 	name("--webhook-configuration", o.webhookConfiguration, "ValidatingWebhookConfiguration")
-	refuse(o.webhookPort < 1 || o.webhookPort > 65535, "--webhook-port", "want 1 to 65535", o.webhookPort)
-	refuse(!slices.Contains(certificates.Modes(), o.certificates), "--certificates",
-		"want one of "+strings.Join(certificates.Modes(), ", "), strconv.Quote(o.certificates))
+	c.That(o.webhookPort >= 1 && o.webhookPort <= 65535, "--webhook-port", o.webhookPort, "want 1 to 65535")
+	c.That(slices.Contains(certificates.Modes(), o.certificates), "--certificates", o.certificates,
+		"want one of "+strings.Join(certificates.Modes(), ", "))
 	name("--certificate-secret", o.certificateSecret, "Secret")
-	refuse(o.metricsAddress != "0" && !command.IsAddress(o.metricsAddress), "--metrics-address",
-		"want host:port, :port or 0", strconv.Quote(o.metricsAddress))
-	refuse(!command.IsAddress(o.healthAddress), "--health-address", "want host:port or :port",
-		strconv.Quote(o.healthAddress))
-	refuse(o.takeoverInterval <= 0, "--takeover-interval", "want a positive duration", o.takeoverInterval)
-	refuse(o.finalizerGrace <= 0, "--finalizer-grace", "want a positive duration", o.finalizerGrace)
-	if _, err := logging.New(io.Discard, o.logLevel, o.logFormat); err != nil {
-		problems = append(problems, fmt.Errorf("--log-level or --log-format: %w", err))
-	}
-	if _, err := tlspolicy.New(o.overrides()); err != nil {
-		problems = append(problems, fmt.Errorf("TLS_MIN_VERSION_OVERRIDE or TLS_CIPHERS_OVERRIDE: %w", err))
-	}
-	return errors.Join(problems...)
+	c.That(o.metricsAddress == "0" || command.IsAddress(o.metricsAddress), "--metrics-address", o.metricsAddress,
+		"want host:port, :port or 0")
+	c.That(command.IsAddress(o.healthAddress), "--health-address", o.healthAddress, "want host:port or :port")
+	positive("--takeover-interval", o.takeoverInterval)
+	positive("--finalizer-grace", o.finalizerGrace)
+	c.Log(o.logLevel, o.logFormat)
+	_, err := tlspolicy.New(o.overrides())
+	c.That(err == nil, "TLS_MIN_VERSION_OVERRIDE or TLS_CIPHERS_OVERRIDE", nil, fmt.Sprint(err))
+	return c.Err()
 }
 
 func (o *options) overrides() tlspolicy.Overrides {

@@ -1,7 +1,6 @@
 package tlspolicy
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +8,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/crypto"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/servingtls"
 )
 
 // modern is the version from which on Go alone chooses the suites.
@@ -17,15 +18,11 @@ const modern = string(configv1.VersionTLS13)
 // validate refuses names that crypto/tls does not know: a typo must not weaken a server.
 func (o Overrides) validate() error {
 	var problems []error
-	if o.MinVersion != "" && !slices.Contains(crypto.ValidTLSVersions(), o.MinVersion) {
-		problems = append(problems, fmt.Errorf("TLS_MIN_VERSION_OVERRIDE: %q is no TLS version: want one of %s",
-			o.MinVersion, strings.Join(crypto.ValidTLSVersions(), ", ")))
+	if _, err := servingtls.Version(o.MinVersion); err != nil {
+		problems = append(problems, fmt.Errorf("TLS_MIN_VERSION_OVERRIDE: %w", err))
 	}
-	for _, name := range o.CipherSuites {
-		if _, err := crypto.CipherSuite(name); err != nil {
-			problems = append(problems, fmt.Errorf("TLS_CIPHERS_OVERRIDE: %q is no cipher suite that Go knows: want "+
-				"some of %s", name, strings.Join(crypto.ValidCipherSuites(), ", ")))
-		}
+	if _, err := servingtls.Suites(o.CipherSuites); err != nil {
+		problems = append(problems, fmt.Errorf("TLS_CIPHERS_OVERRIDE: %w", err))
 	}
 	return errors.Join(problems...)
 }
@@ -34,7 +31,7 @@ func (o Overrides) validate() error {
 func decide(overrides Overrides, profile *configv1.TLSSecurityProfile) decision {
 	spec, notes := specOf(profile)
 	version := string(spec.MinTLSVersion)
-	if !slices.Contains(crypto.ValidTLSVersions(), version) {
+	if _, err := servingtls.Version(version); err != nil || version == "" {
 		version = string(configv1.TLSProfiles[configv1.TLSProfileIntermediateType].MinTLSVersion)
 		notes = append(notes, fmt.Sprintf("the TLS security profile's minTLSVersion %q is unknown: %s is used",
 			spec.MinTLSVersion, version))
@@ -65,15 +62,12 @@ func decide(overrides Overrides, profile *configv1.TLSSecurityProfile) decision 
 	return decided(version, chosen, notes)
 }
 
+// decided has numbers for names that are known.
 func decided(version string, suites, notes []string) decision {
-	ids := make([]uint16, 0, len(suites))
-	for _, suite := range suites {
-		if id, err := crypto.CipherSuite(suite); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	policy := Policy{MinVersion: version, CipherSuites: suites}
-	return decision{policy: policy, notes: notes, min: crypto.TLSVersionOrDie(version), suites: ids}
+	d := decision{policy: Policy{MinVersion: version, CipherSuites: suites}, notes: notes}
+	d.min, _ = servingtls.Version(version)
+	d.suites, _ = servingtls.Suites(suites) // of no use with TLS 1.3 alone, for which there are no names
+	return d
 }
 
 // specOf is what a profile stands for, and what had to be guessed.
@@ -113,16 +107,10 @@ func translate(openssl []string) (suites, ignored []string) {
 func configurable(suites []string) []string {
 	var chosen []string
 	for _, name := range suites {
-		id, err := crypto.CipherSuite(name)
-		if err == nil && !onlyTLS13(id) && !slices.Contains(chosen, name) {
+		older, err := servingtls.Suites([]string{name})
+		if err == nil && len(older) > 0 && !slices.Contains(chosen, name) {
 			chosen = append(chosen, name)
 		}
 	}
 	return chosen
-}
-
-func onlyTLS13(id uint16) bool {
-	return slices.ContainsFunc(tls.CipherSuites(), func(suite *tls.CipherSuite) bool {
-		return suite.ID == id && slices.Equal(suite.SupportedVersions, []uint16{tls.VersionTLS13})
-	})
 }

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -139,7 +138,7 @@ func TestReview(t *testing.T) {
 	}
 	good := func() authenticationv1.TokenReviewStatus {
 		return authenticationv1.TokenReviewStatus{
-			Authenticated: true, Audiences: []string{names.ControllerAudience},
+			Authenticated: true, Audiences: []string{nodeapi.ControllerAudience},
 			User: authenticationv1.UserInfo{
 				Username: account,
 				Extra:    bound("pod-name", "hpp-x", "node-name", "worker-1"),
@@ -157,7 +156,7 @@ func TestReview(t *testing.T) {
 		"no reason": {func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }, "no reason"},
 		"audiences are unknown to the API": {
 			func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil },
-			"not for the audience " + names.ControllerAudience,
+			"not for the audience " + nodeapi.ControllerAudience,
 		},
 		"another account": {
 			func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "system:serviceaccount:shop:hpp" },
@@ -174,7 +173,7 @@ func TestReview(t *testing.T) {
 			var review authenticationv1.TokenReview
 			decoder := json.NewDecoder(r.Body)
 			if err := decoder.Decode(&review); err != nil || review.Spec.Token != "s3cret" ||
-				!slices.Equal(review.Spec.Audiences, []string{names.ControllerAudience}) {
+				!slices.Equal(review.Spec.Audiences, []string{nodeapi.ControllerAudience}) {
 				t.Errorf("asked %+v, %v", review.Spec, err)
 			}
 			review.Status = good()
@@ -214,13 +213,13 @@ func TestClaimed(t *testing.T) {
 		},
 		"no node":        {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"}}}`, "1.30"},
 		"no audience":    {`{"sub":"SUB"}`, "for no audience"},
-		"other audience": {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + names.ControllerAudience},
+		"other audience": {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + nodeapi.ControllerAudience},
 		"other account": {
 			`{"aud":["AUD"],"sub":"system:serviceaccount:shop:hpp"}`, "that of system:serviceaccount:shop:hpp",
 		},
 		"no object": {`[]`, "no JSON web token"},
 	} {
-		claims := strings.NewReplacer("AUD", names.ControllerAudience, "SUB", account).Replace(test.claims)
+		claims := strings.NewReplacer("AUD", nodeapi.ControllerAudience, "SUB", account).Replace(test.claims)
 		token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".x"
 		node, err := controllerOf(t, serveAPI(t)).Claimed(token)
 		if test.says == "" && (node != "worker-1" || err != nil) ||
@@ -248,7 +247,7 @@ func TestReviewWithoutAnswer(t *testing.T) {
 }
 
 func TestHasTunnel(t *testing.T) {
-	upgraded, old := map[string]string{names.TunnelLabel: "v1"}, map[string]string{"app": "hpp"}
+	upgraded, old := map[string]string{nodeapi.TunnelLabel: "v1"}, map[string]string{"app": "hpp"}
 	for name, test := range map[string]struct {
 		pods []map[string]string
 		want bool

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -70,8 +69,8 @@ func (c *Controller) account() string {
 // fits says what is wrong with whom a token is for, and whose it is.
 func (c *Controller) fits(audiences []string, user string) error {
 	switch {
-	case !slices.Contains(audiences, names.ControllerAudience):
-		return fmt.Errorf("the token is not for the audience %s", names.ControllerAudience)
+	case !slices.Contains(audiences, nodeapi.ControllerAudience):
+		return fmt.Errorf("the token is not for the audience %s", nodeapi.ControllerAudience)
 	case user != c.account():
 		return fmt.Errorf("the token is that of %.256s, not of %s", user, c.account())
 	}
@@ -85,7 +84,7 @@ func (c *Controller) Review(ctx context.Context, token string) (node string, err
 		return "", errors.New("there is no token")
 	}
 	review := tokenReview{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
-	review.Spec.Token, review.Spec.Audiences = token, []string{names.ControllerAudience}
+	review.Spec.Token, review.Spec.Audiences = token, []string{nodeapi.ControllerAudience}
 	body, err := json.Marshal(review)
 	if err != nil {
 		return "", err

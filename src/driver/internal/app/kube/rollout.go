@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -47,7 +46,7 @@ func (c *Controller) HasTunnel(ctx context.Context, node string) (bool, error) {
 		return false, fmt.Errorf("%w: list the driver's pods on node %s: %w", nodeapi.ErrClusterUnknown, node, err)
 	}
 	has := !slices.ContainsFunc(pods.Items, func(pod metav1.PartialObjectMetadata) bool {
-		_, labelled := pod.Labels[names.TunnelLabel]
+		_, labelled := pod.Labels[nodeapi.TunnelLabel]
 		return !labelled
 	})
 	c.tunnels.Set(node, has, tunnelMemory)

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/rounds"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
@@ -109,36 +110,23 @@ func New(c Config) (*Manager, error) {
 
 // Run registers this node, serves the provisioner and keeps the directories, until ctx ends.
 func (m *Manager) Run(ctx context.Context, listener net.Listener) error {
-	working, stop := context.WithCancel(ctx)
-	defer stop()
 	server := &http.Server{
 		Handler: m.handler(), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: answerTimeout,
 		IdleTimeout: readTimeout, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return working },
 		// Strangers who try the port without TLS are no news.
-		ErrorLog:  slog.NewLogLogger(m.Log.Handler(), slog.LevelDebug),
-		TLSConfig: wire.Serve(m.certificate),
+		ErrorLog: slog.NewLogLogger(m.Log.Handler(), slog.LevelDebug),
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(listener, "", "") }()
-	var running sync.WaitGroup
-	running.Go(func() {
-		if m.register(working) {
-			m.changes.Run(working, m.makeMissing)
+	var parts process.Group
+	parts.Add("directories", func(ctx context.Context) error {
+		if m.register(ctx) {
+			m.changes.Run(ctx, m.makeMissing)
 		}
+		return nil
 	})
-	running.Go(func() { m.registerAgain(working) })
-	var err error
-	select {
-	case err = <-served:
-		err = fmt.Errorf("serve the provisioner: %w", err)
-	case <-ctx.Done():
-		stop()
-		_ = server.Close() // whoever is cut off asks again
-	}
-	stop()
-	running.Wait()
-	return err
+	parts.Add("registration", func(ctx context.Context) error { m.registerAgain(ctx); return nil })
+	parts.AddListener("provisioner", tls.NewListener(listener, wire.Serve(m.certificate)),
+		func(ctx context.Context, l net.Listener) error { return process.ServeHTTP(ctx, server, l) })
+	return parts.Run(ctx)
 }
 
 // Ready fails while this node cannot make or remove directories.
