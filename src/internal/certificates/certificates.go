@@ -30,7 +30,8 @@ const (
 	ExistingSecret = "existingSecret"
 )
 
-// Keys of the Secret and of the ConfigMap with the authorities, as a Secret of type kubernetes.io/tls and cert-manager have them.
+// Keys of the Secret, as a Secret of type kubernetes.io/tls and cert-manager have them, and of the ConfigMap with the
+// authorities.
 const (
 	CertificateKey = "tls.crt"
 	PrivateKeyKey  = "tls.key"
