@@ -40,7 +40,9 @@ func TestIsAddress(t *testing.T) {
 }
 
 func TestIsPath(t *testing.T) {
-	for text, want := range map[string]bool{"/": true, "/a/b": true, "": false, "a": false, "/a/": false, "/a/..": false} {
+	for text, want := range map[string]bool{
+		"/": true, "/a/b": true, "": false, "a": false, "/a/": false, "/a/..": false,
+	} {
 		if got := command.IsPath(text); got != want {
 			t.Errorf("IsPath(%q) = %v, want %v", text, got, want)
 		}

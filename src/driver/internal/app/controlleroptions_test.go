@@ -35,7 +35,8 @@ func TestTheControllerRefusesToStart(t *testing.T) {
 	if !slices.Equal(said, want) {
 		t.Errorf("it names %q, want %q:\n%s", said, want, out)
 	}
-	if out, err := m.run(t, append(args, "--standalone")...); err == nil || !strings.Contains(out, "without --standalone") {
+	out, err = m.run(t, append(args, "--standalone")...)
+	if err == nil || !strings.Contains(out, "without --standalone") {
 		t.Errorf("without an API: %v: %s", err, out)
 	}
 }
