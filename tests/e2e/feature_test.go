@@ -84,7 +84,7 @@ func parallel(t *testing.T, what string, steps ...step) {
 }
 
 // settle waits until the volumes of earlier features are deleted: a feature that runs alone may take the driver away.
-// It does not wait for ever, because an earlier feature may have failed.
+// It does not wait for ever, because an earlier feature may have failed: what that has left is an error.
 func (s *suite) settle(t *testing.T) {
 	t.Helper()
 	var left []string
@@ -110,7 +110,7 @@ func (s *suite) settle(t *testing.T) {
 			return len(left) == 0, nil
 		})
 	if err != nil {
-		t.Logf("earlier features left %s (%v)", strings.Join(left, " "), err)
+		t.Errorf("earlier features left %s (%v)", strings.Join(left, " "), err)
 	}
 }
 

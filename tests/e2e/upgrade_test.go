@@ -38,6 +38,8 @@ func (s *scene) installPerNode() {
 	values := s.values("info")
 	delete(values, "controller")
 	delete(values, "mounter")
+	pools := slices.DeleteFunc(basePools(), func(p pool) bool { return p.SharedAccess }) // it does not know that
+	values["storagePools"], values["storageClasses"] = pools, classesFor(pools)
 	driver, _ := values["driver"].(map[string]any)
 	driver["image"] = images["driver"]
 	s.must(s.bare(s.ctx))

@@ -10,8 +10,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +45,7 @@ func TestCertificates(t *testing.T) {
 		do   func(*testing.T, *world)
 	}{
 		{"self-managed", selfManaged},
+		{"beside an older leader", besideAnOlderLeader},
 		{"existing secret", existingSecret},
 		{"openshift", openshift},
 		{"cert-manager", certManager},
@@ -109,6 +112,29 @@ func selfManaged(t *testing.T, w *world) {
 			return nil
 		})
 	w.answers(t)
+}
+
+// besideAnOlderLeader: an upgrade starts a new operator while the old one leads, which does not know the Secret, and ends
+// only when the new one is ready.
+func besideAnOlderLeader(t *testing.T, w *world) {
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "hostpath-provisioner-operator"},
+	}
+	if err := w.Client.Delete(t.Context(), lease.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: new("older"), LeaseDurationSeconds: new(int32(3600)),
+		RenewTime: &metav1.MicroTime{Time: time.Now()},
+	}
+	w.Create(t, lease)
+	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), lease) })
+	w.install(t, "self-managed", helmcli.Values{})
+	w.Ready(t)
+	w.answers(t)
+	if holder := harness.Get(t, w.Server, lease).Spec.HolderIdentity; *holder != "older" {
+		t.Errorf("%s leads", *holder)
+	}
 }
 
 // renewed wants another certificate to be made and served after the own one is lost.

@@ -48,8 +48,9 @@ func (o Options) writes() bool {
 	return o.Mode == certificates.SelfManaged || o.Mode == certificates.ExistingSecret
 }
 
-// Setup makes the manager watch the Secret and the webhook configuration, each by its name alone. Every replica serves;
-// only the leader writes.
+// Setup makes the manager watch the Secret and the webhook configuration, each by its name alone. Every replica serves,
+// and writes what is missing: one that waited for the leader would not become ready beside one of an older version,
+// which leads until this one is ready, and fills another Secret.
 func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	if !slices.Contains(certificates.Modes(), options.Mode) {
 		return nil, fmt.Errorf("certificates %q: want one of %s", options.Mode,
@@ -67,7 +68,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 		return nil, fmt.Errorf("watch the webhook's certificate: %w", err)
 	}
 	keeper := &Keeper{options: options, reader: watched, now: time.Now}
-	if err := control(mgr, watched, "certificate-reader", false, keeper); err != nil {
+	if err := control(mgr, watched, "certificate-reader", keeper); err != nil {
 		return nil, err
 	}
 	if !options.writes() {
@@ -75,7 +76,7 @@ func Setup(mgr ctrl.Manager, options Options) (*Keeper, error) {
 	}
 	// What is written is read from the API server: a step that a cache has not seen yet would be taken twice.
 	writer := &writer{options: options, reader: mgr.GetAPIReader(), client: mgr.GetClient(), now: time.Now}
-	return keeper, control(mgr, watched, "certificate-writer", true, writer)
+	return keeper, control(mgr, watched, "certificate-writer", writer)
 }
 
 func selectName(name string) fields.Selector {
@@ -84,8 +85,8 @@ func selectName(name string) fields.Selector {
 
 // control runs a reconciler once at the start and whenever one of the two objects changes, always with the same
 // request.
-func control(mgr ctrl.Manager, watched cache.Cache, name string, leader bool, reconciler reconcile.Reconciler) error {
-	c, err := controller.New(name, mgr, controller.Options{Reconciler: reconciler, NeedLeaderElection: new(leader)})
+func control(mgr ctrl.Manager, watched cache.Cache, name string, reconciler reconcile.Reconciler) error {
+	c, err := controller.New(name, mgr, controller.Options{Reconciler: reconciler, NeedLeaderElection: new(false)})
 	if err != nil {
 		return err
 	}

@@ -173,8 +173,8 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	const configured = "in the ValidatingWebhookConfiguration operator does not verify the certificate that is served: "
-	const fills = "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see " +
-		"the logs of the pod that holds the Lease"
+	const fills = "the chart makes it for the operator to fill: upgrade the release to get it back, or see " +
+		"the operator's log"
 	for name, test := range map[string]struct {
 		mode   string
 		data   map[string][]byte // nil: no Secret
@@ -247,13 +247,13 @@ func TestReady(t *testing.T) {
 		"caBundle is no PEM": {
 			mode: certificates.SelfManaged, data: good, bundle: []byte("x"),
 			want: "the caBundle of the webhook validate " + configured + "it contains no certificate in PEM; " +
-				"the operator's leader writes it: see the logs of the pod that holds the Lease",
+				"the operator writes it: see its log",
 		},
 		"certificate for another name": {
 			mode: certificates.SelfManaged, data: elsewhere, bundle: elsewhere[certificates.AuthoritiesKey],
 			want: "the caBundle of the webhook validate " + configured +
 				"x509: certificate is valid for other.hpp.svc, other.hpp.svc.cluster.local, not operator.hpp.svc; " +
-				"the operator's leader writes it: see the logs of the pod that holds the Lease",
+				"the operator writes it: see its log",
 		},
 		"expired": {
 			mode: certificates.OpenShift, data: good, bundle: good[certificates.AuthoritiesKey],

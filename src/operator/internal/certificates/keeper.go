@@ -126,8 +126,8 @@ func (k *Keeper) missing() error {
 	}
 	return certificates.Source{
 		Mode: k.options.Mode, Secret: k.options.Secret, DNSName: k.options.DNSName(),
-		Maker: "the chart makes it for the operator's leader to fill: upgrade the release to get it back, or see the " +
-			"logs of the pod that holds the Lease",
+		Maker: "the chart makes it for the operator to fill: upgrade the release to get it back, or see the " +
+			"operator's log",
 	}.Missing(fault)
 }
 
@@ -142,6 +142,6 @@ func (o Options) whoTrusts() string {
 		return "the operator's leader copies it from ca.crt of the Secret " + o.Namespace + "/" + o.Secret +
 			", which has to be the authority of its tls.crt"
 	default:
-		return "the operator's leader writes it: see the logs of the pod that holds the Lease"
+		return "the operator writes it: see its log"
 	}
 }
