@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
@@ -47,7 +48,10 @@ func (a *api) NodesWithDriver(map[string]string) []string { return nil }
 func (a *api) NodeGone(context.Context, string) (since time.Time, gone bool, err error) {
 	return since, true, nil
 }
-func (a *api) HasTunnel(context.Context, string) (bool, error)     { return true, nil }
+func (a *api) HasTunnel(context.Context, string) (bool, error) { return true, nil }
+func (a *api) RemoveOldCapacity(context.Context, func(string) bool) (found int, err error) {
+	return 0, nil
+}
 func (a *api) TellNode(string, string, string, string)             {}
 func (a *api) TellVolume(nodeapi.PersistentVolume, string, string) {}
 func (a *api) TellClaim(nodeapi.Claim, string, string, string)     {}
@@ -86,16 +90,13 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		Trash: poolspec.Trash{Retention: poolspec.Duration(retention)},
 	}
 	a := &api{uid: uid, ids: map[string]string{}}
+	hub := tunneltest.NewHub(t, "127.0.0.1:0", func(c *fleet.Config) { c.Cluster, c.GoneAfter = a, time.Minute })
+	hub.Start(t)
 	service, err := controller.New(controller.Config{
 		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey, Pools: []poolspec.Pool{spec},
-		PVs: a, Members: a, Claims: a, Events: a, Identities: a,
-		RemoveOldCapacity: func(context.Context, func(string) bool) (int, error) { return 0, nil },
-		NodeGrace:         time.Minute, GoneAfter: time.Minute, OrphanAge: time.Hour, Log: log, Now: time.Now,
+		Fleet: hub.Fleet, PVs: a, Claims: a, Events: a, Identities: a, OrphanAge: time.Hour, Log: log, Now: time.Now,
 	})
 	must(t, err)
-	hub := tunneltest.NewHub(t, "127.0.0.1:0", func(c *tunnel.HubConfig) { c.Changed = service.Changed })
-	service.Connect(hub.Hub)
-	hub.Start(t)
 
 	filesystem.AddDir("/state-" + uid)
 	state, err := filesystem.OpenDir("/state-" + uid)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -35,15 +35,31 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	if err != nil {
 		return err
 	}
-	service, err := d.controllerService(cluster, specs)
+	serving := newCertificate(certificateConfig{
+		Mode: d.certificates, DNSName: d.servingName, SecretName: d.certificateSecret, ConfigMapName: d.controllerCA,
+		Store: cluster, Log: d.log, Now: time.Now, Interval: d.certificateInterval,
+	})
+	nodes, listener, err := d.newFleet(ctx, cluster, serving)
 	if err != nil {
 		return err
 	}
-	serving, err := d.addHub(ctx, cluster, service)
+	service, err := controller.New(controller.Config{
+		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey, Pools: specs,
+		Fleet: nodes, PVs: cluster, Claims: cluster, Events: cluster,
+		Identities: kube.Identities{Controller: cluster, ConfigMap: d.sharedPools},
+		OrphanAge:  d.orphanAge, Log: d.log, Now: time.Now,
+	})
 	if err != nil {
 		return err
 	}
-	if err := d.register(service); err != nil { // which collects from the hub
+	d.add("cluster", func(ctx context.Context) error {
+		return cluster.Run(ctx, func(node string) { nodes.Forget(node); service.Forget(node) })
+	})
+	d.add("certificate", serving.run)
+	d.addListener("tunnel", listener, nodes.Serve)
+	d.add("nodes", func(ctx context.Context) error { nodes.Run(ctx); return nil })
+	d.add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
+	if err := d.register(service); err != nil {
 		return err
 	}
 	if err := d.addControl(ctx, service); err != nil {
@@ -51,7 +67,27 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	}
 	return d.addSocket(ctx, service,
 		health.Check{Name: "certificate", Do: func(context.Context) error { return serving.ready() }},
-		health.Check{Name: "nodes", Do: func(context.Context) error { return service.Ready() }})
+		health.Check{Name: "nodes", Do: func(context.Context) error { return nodes.Ready() }})
+}
+
+// newFleet makes what nodes connect to, and listens there.
+func (d *driver) newFleet(
+	ctx context.Context, cluster *kube.Controller, serving *certificate,
+) (*fleet.Fleet, net.Listener, error) {
+	nodes, err := fleet.New(fleet.Config{
+		Cluster: cluster, TLS: serving.tls(), TopologyKey: d.topologyKey, Version: buildinfo.Version(),
+		Claimed: cluster.Claimed, Review: cluster.Review,
+		NodeGrace: d.nodeGrace, GoneAfter: d.nodeGoneAfter, Settling: settling,
+		Metrics: d.registry, Log: d.log, Now: time.Now,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", d.tunnelAddress)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
+	}
+	return nodes, listener, nil
 }
 
 // selectorKeys are the labels that nodes are selected by.
@@ -60,43 +96,4 @@ func selectorKeys(specs []poolspec.Pool) (keys []string) {
 		keys = slices.AppendSeq(keys, maps.Keys(s.NodeSelector))
 	}
 	return keys
-}
-
-func (d *driver) controllerService(cluster *kube.Controller, specs []poolspec.Pool) (*controller.Server, error) {
-	return controller.New(controller.Config{
-		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey, Pools: specs,
-		PVs: cluster, Members: cluster, Claims: cluster, Events: cluster,
-		Identities:        kube.Identities{Controller: cluster, ConfigMap: d.sharedPools},
-		RemoveOldCapacity: cluster.RemoveOldCapacity,
-		NodeGrace:         d.nodeGrace, GoneAfter: d.nodeGoneAfter, OrphanAge: d.orphanAge, Settling: settling,
-		Log: d.log, Now: time.Now,
-	})
-}
-
-// addHub adds the view of the cluster, the certificate, and the end of the tunnel that nodes connect to.
-func (d *driver) addHub(
-	ctx context.Context, cluster *kube.Controller, service *controller.Server,
-) (*certificate, error) {
-	serving := newCertificate(certificateConfig{
-		Mode: d.certificates, DNSName: d.servingName, SecretName: d.certificateSecret, ConfigMapName: d.controllerCA,
-		Store: cluster, Log: d.log, Now: time.Now, Interval: d.certificateInterval,
-	})
-	hub, err := tunnel.NewHub(tunnel.HubConfig{
-		TLS: serving.tls(), TopologyKey: d.topologyKey, Version: buildinfo.Version(),
-		Claimed: cluster.Claimed, Review: cluster.Review,
-		Changed: service.Changed, Metrics: d.registry, Log: d.log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	service.Connect(hub)
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", d.tunnelAddress)
-	if err != nil {
-		return nil, fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
-	}
-	d.add("cluster", func(ctx context.Context) error { return cluster.Run(ctx, service.Forget) })
-	d.add("certificate", serving.run)
-	d.addListener("tunnel", listener, hub.Serve)
-	d.add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
-	return serving, nil
 }

@@ -170,7 +170,7 @@ func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
 			r := start(t, a)
 			r.set(func() { r.pvs, r.gone["c"] = []nodeapi.PersistentVolume{named("v")}, r.now })
 			if forget {
-				r.server.Forget("c")
+				r.hub.Forget("c")
 			} else {
 				r.set(func() { r.drivers = append(r.drivers, "c") })
 			}
@@ -214,7 +214,10 @@ func TestMissing(t *testing.T) {
 		!strings.Contains(events[0], "for 1m0s") {
 		t.Errorf("told was %q", events)
 	}
-	if got := r.samples(t, "hpp_controller_node_connected"); got["a"] != 0 || len(got) != 1 {
+	connected := func() map[string]float64 {
+		return tunneltest.Samples(t, r.hub.Metrics, "hpp_controller_node_connected")
+	}
+	if got := connected(); got["a"] != 0 || len(got) != 1 {
 		t.Errorf("connected are %v", got)
 	}
 	r.hub.Connect(t, &a.Node)
@@ -249,7 +252,7 @@ func TestMissing(t *testing.T) {
 			t.Errorf("capacity was listed %d times, the last time without any", r.lists)
 		}
 	})
-	if got := r.samples(t, "hpp_controller_node_connected"); got["a"] != 1 {
+	if got := connected(); got["a"] != 1 {
 		t.Errorf("connected are %v", got)
 	}
 }
@@ -290,12 +293,12 @@ func TestOrphans(t *testing.T) {
 		case 1: // it is searched again, and nothing is new; but not twice in a minute
 			r.pass(time.Minute)
 			r.set(func() { r.gets = 0 })
-			r.server.Changed("a", true)
-			r.server.Changed("a", true)
+			stop = r.reconnect(t, a, stop)
 			tunneltest.Until(t, "it is searched", func() (done bool) {
 				r.set(func() { done = r.gets >= 5 })
 				return done
 			})
+			stop = r.reconnect(t, a, stop)
 			time.Sleep(50 * time.Millisecond) // so that a second search would show
 			r.set(func() {
 				if r.gets != 5 { // all that are old, and not an inline volume in use
@@ -304,7 +307,7 @@ func TestOrphans(t *testing.T) {
 			})
 		case 2:
 			r.pass(2 * time.Hour)
-			r.server.Changed("a", true)
+			stop = r.reconnect(t, a, stop)
 			tunneltest.Until(t, "one is not young any more", func() bool { return len(r.told("young")) == 1 })
 		}
 		if events := r.told(""); len(events) > 0 {
@@ -334,14 +337,9 @@ func TestOrphansBesideAPoolThatHangs(t *testing.T) {
 	r := start(t, a)
 	a.Put(nodeapi.VolumeStatus{ID: "unnamed", Pool: "local", Created: r.now.Add(-2 * time.Hour)})
 	a.Fail(errors.New("pool nfs does not answer"))
-	r.look(t)
 	for round := range 4 {
-		r.pass(2 * time.Minute) // not to be asked again so soon
-		before := a.Lists()
-		r.server.Changed("a", true)
-		tunneltest.Until(t, "it is searched", func() bool { return a.Lists() > before })
-		// A search begins when the one before has ended.
-		if got := r.samples(t, "hpp_controller_orphans")["unnamed a local"]; round > 0 && got != 1 {
+		r.server.SearchNode(t.Context(), "a")
+		if got := r.samples(t, "hpp_controller_orphans")["unnamed a local"]; got != 1 {
 			t.Errorf("round %d: %v orphans, want 1", round, got)
 		}
 		a.Remove()

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
@@ -111,7 +111,7 @@ func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, 
 	}
 	var node string
 	var most int64
-	for _, p := range s.hub.All() {
+	for _, p := range s.Fleet.All() {
 		if len(allowed) > 0 && !slices.Contains(allowed, p.Name) {
 			continue
 		}
@@ -128,21 +128,21 @@ func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, 
 
 // allowMany refuses a volume for many nodes in a pool that has sharedAccess for a single one, once the nodeSelector
 // selects a second, connected or not. What an earlier request has made before that stays, like all such volumes.
-func (s *Server) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *tunnel.Peer) error {
+func (s *Server) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *fleet.Peer) error {
 	name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter])
 	i := slices.Index(s.pools, name)
 	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) || i < 0 || !s.Pools[i].SharedAccess {
 		return nil // or the node refuses it
 	}
-	if !s.Members.Synced() {
+	if !s.Fleet.Synced() {
 		return status.Error(codes.Unavailable, "waiting for the Kubernetes API to say which nodes there are")
 	}
-	nodes := s.Members.NodesWithDriver(s.Pools[i].NodeSelector)
+	nodes := s.Fleet.NodesWithDriver(s.Pools[i].NodeSelector)
 	if len(nodes) < 2 {
 		return nil
 	}
 	_, found, err := p.Find(ctx, q.GetName())
-	if found || err != nil && shown(p, name).ID == "" { // other pools of the node may be absent
+	if found || err != nil && p.Pool(name).ID == "" { // other pools of the node may be absent
 		return err
 	}
 	slices.Sort(nodes)

@@ -440,7 +440,7 @@ func TestOneClaimHasOneNode(t *testing.T) {
 		t.Fatalf("on %q: %v", node, err)
 	}
 	show(a, 30*gib)
-	next := r.restarted(t)
+	next := r.serve(t, a, b)
 	if node, err := next.create(t, "1", gib); node != "b" || err != nil {
 		t.Errorf("a new controller chose %q: %v", node, err)
 	}
@@ -498,7 +498,7 @@ func TestReady(t *testing.T) {
 	ready := func(want bool) {
 		t.Helper()
 		answer, err := r.identity.Probe(t.Context(), &pb.ProbeRequest{})
-		if err != nil || answer.GetReady().GetValue() != want || (r.server.Ready() == nil) != want {
+		if err != nil || answer.GetReady().GetValue() != want || (r.hub.Ready() == nil) != want {
 			t.Errorf("ready is %v, %v; want %t", answer, err, want)
 		}
 	}
@@ -515,7 +515,7 @@ func TestReady(t *testing.T) {
 	tunneltest.Until(t, "b is away", func() bool { return r.hub.Get("b") == nil })
 	r.pass(time.Minute)
 	ready(true)
-	late := r.restarted(t)
+	late := r.serve(t, a)
 	answer, err := late.identity.Probe(t.Context(), &pb.ProbeRequest{})
 	if err != nil || answer.GetReady().GetValue() {
 		t.Errorf("a new controller is ready before its nodes: %v", err)

@@ -23,7 +23,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -193,7 +193,7 @@ func (c *cluster) told(text string) (found []string) {
 	return found
 }
 
-func (c *cluster) removeOld(_ context.Context, connected func(string) bool) (found int, err error) {
+func (c *cluster) RemoveOldCapacity(_ context.Context, connected func(string) bool) (found int, err error) {
 	c.set(func() {
 		c.lists++
 		found = len(c.cleared)
@@ -312,44 +312,37 @@ func startWith(t *testing.T, local poolspec.Pool, nodes ...*node) running {
 		now: time.Unix(1e9, 0), claims: map[string]string{}, gone: map[string]time.Time{}, local: local,
 		ids: map[string]string{},
 	}
-	r := running{cluster: c, server: newServer(t, c)}
-	r.hub = tunneltest.NewHub(t, "127.0.0.1:0", func(h *tunnel.HubConfig) { h.Changed = r.server.Changed })
-	r.hub.Start(t)
 	for _, n := range nodes {
 		c.drivers = append(c.drivers, n.Name)
+	}
+	return c.serve(t, nodes...)
+}
+
+// time is the cluster's.
+func (c *cluster) time() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// serve is a controller process with these nodes.
+func (c *cluster) serve(t *testing.T, nodes ...*node) running {
+	t.Helper()
+	r := running{cluster: c, hub: tunneltest.NewHub(t, "127.0.0.1:0", func(f *fleet.Config) {
+		f.Cluster, f.NodeGrace, f.GoneAfter, f.Now = c, time.Minute, 10*time.Minute, c.time
+	})}
+	r.hub.Start(t)
+	for _, n := range nodes {
 		r.hub.Connect(t, &n.Node)
 	}
-	return r.serve(t)
-}
-
-func newServer(t *testing.T, c *cluster) *controller.Server {
-	t.Helper()
-	s, err := controller.New(controller.Config{
+	var err error
+	if r.server, err = controller.New(controller.Config{
 		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey, Pools: []poolspec.Pool{c.local},
-		PVs: c, Members: c, Claims: c, Events: c, Identities: c, RemoveOldCapacity: c.removeOld,
-		NodeGrace: time.Minute, GoneAfter: 10 * time.Minute, OrphanAge: time.Hour, Log: (&loggingtest.Log{}).Logger(),
-		Now: func() time.Time {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.now
-		},
-	})
-	if err != nil {
+		Fleet: r.hub.Fleet, PVs: c, Claims: c, Events: c, Identities: c, OrphanAge: time.Hour,
+		Log: (&loggingtest.Log{}).Logger(), Now: c.time,
+	}); err != nil {
 		t.Fatal(err)
 	}
-	return s
-}
-
-// restarted is another controller process with the same nodes and cluster.
-func (r running) restarted(t *testing.T) running {
-	t.Helper()
-	r.server = newServer(t, r.cluster)
-	return r.serve(t)
-}
-
-func (r running) serve(t *testing.T) running {
-	t.Helper()
-	r.server.Connect(r.hub.Hub)
 	server, listener, done := grpc.NewServer(), bufconn.Listen(1<<16), make(chan struct{})
 	r.server.Register(server)
 	go func() { defer close(done); _ = server.Serve(listener) }()
@@ -367,9 +360,10 @@ func (r running) serve(t *testing.T) running {
 func (r running) look(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan struct{})
-	go func() { defer close(done); r.server.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	var running sync.WaitGroup
+	running.Go(func() { r.hub.Run(ctx) })
+	running.Go(func() { r.server.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
 func (r running) pass(d time.Duration) { r.set(func() { r.now = r.now.Add(d) }) }
@@ -428,6 +422,14 @@ func wantCode(t *testing.T, err error, want codes.Code, text string) {
 	if status.Code(err) != want || want != codes.OK && !strings.Contains(err.Error(), text) {
 		t.Errorf("got %v, want %s with %q", err, want, text)
 	}
+}
+
+// reconnect ends a node's connection and makes another.
+func (r running) reconnect(t *testing.T, n *node, stop func()) (again func()) {
+	t.Helper()
+	stop()
+	tunneltest.Until(t, n.Name+" is away", func() bool { return r.hub.Get(n.Name) == nil })
+	return r.hub.Connect(t, &n.Node)
 }
 
 func (r running) samples(t *testing.T, metric string) map[string]float64 {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -32,13 +32,13 @@ func (s *Server) searchAll(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case node := <-s.arrived:
-			for nodes = []string{node}; len(s.arrived) > 0; {
-				nodes = append(nodes, <-s.arrived)
+		case node := <-s.Fleet.Arrived():
+			for nodes = []string{node}; len(s.Fleet.Arrived()) > 0; {
+				nodes = append(nodes, <-s.Fleet.Arrived())
 			}
 			nodes = slices.DeleteFunc(nodes, s.searchedJustNow)
 		case <-hourly.C:
-			for _, p := range s.hub.All() {
+			for _, p := range s.Fleet.All() {
 				nodes = append(nodes, p.Name)
 			}
 		}
@@ -69,7 +69,7 @@ func (s *Server) searchedJustNow(node string) bool {
 // inline volumes that no pod has mounted: one whose pod ended while its pool was absent. They are reported, and never
 // removed for that.
 func (s *Server) searchNode(ctx context.Context, node string) {
-	p := s.hub.Get(node)
+	p := s.Fleet.Get(node)
 	if p == nil {
 		return
 	}
@@ -107,10 +107,10 @@ func (s *Server) searchNode(ctx context.Context, node string) {
 func (s *Server) warn(node, name, reason, why string, ids []string) {
 	s.Log.Warn("volumes are orphaned", logging.KeyNode, node, logging.KeyPool, name, logging.KeyReason, reason,
 		logging.KeyVolumes, abridge.Names(ids))
-	s.Events.TellNode(node, "Warning", reason, fmt.Sprintf("pool %s: %s: %s", name, why, abridge.Names(ids)))
+	s.Fleet.TellNode(node, "Warning", reason, fmt.Sprintf("pool %s: %s: %s", name, why, abridge.Names(ids)))
 }
 
-func (s *Server) searchPeer(ctx context.Context, p *tunnel.Peer) (map[string]orphans, error) {
+func (s *Server) searchPeer(ctx context.Context, p *fleet.Peer) (map[string]orphans, error) {
 	found, asked := map[string]orphans{}, 0
 	err := p.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
 		if !s.speaksFor(p, v.Pool) {

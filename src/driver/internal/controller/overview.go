@@ -11,17 +11,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Nodes implements control.Overview.
 func (s *Server) Nodes() []nodeapi.NodeStatus {
 	var all []nodeapi.NodeStatus
-	for _, name := range s.names() {
-		p := s.hub.Get(name)
+	for _, name := range s.Fleet.Names() {
+		p := s.Fleet.Get(name)
 		if p == nil {
-			away := s.away(name)
+			away := s.Fleet.Away(name)
 			all = append(all, nodeapi.NodeStatus{
 				Name: name, State: "not connected", Seen: s.Now().Add(-away),
 				Message: fmt.Sprintf("away for %s, or since this controller started", away.Round(time.Second)),
@@ -57,7 +57,7 @@ func (s *Server) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
 		silent = map[string]string{}
 		asking sync.WaitGroup
 	)
-	for _, p := range s.hub.All() {
+	for _, p := range s.Fleet.All() {
 		asking.Go(func() {
 			brief, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
@@ -83,7 +83,7 @@ func (s *Server) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
 }
 
 func (s *Server) volumesOf(
-	ctx context.Context, p *tunnel.Peer, named map[string]nodeapi.PersistentVolume,
+	ctx context.Context, p *fleet.Peer, named map[string]nodeapi.PersistentVolume,
 ) (found []nodeapi.VolumeStatus, err error) {
 	err = p.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
 		if s.shared(v.Pool) && s.speaker(v.Pool) != p.Name {
@@ -114,9 +114,9 @@ func (s *Server) unseen(pv nodeapi.PersistentVolume, silent map[string]string) n
 	}
 	if why, failed := silent[node]; failed {
 		v.State = why
-	} else if p := s.hub.Get(node); p == nil {
+	} else if p := s.Fleet.Get(node); p == nil {
 		v.State = "node not connected"
-	} else if is := shown(p, in); !is.Served() {
+	} else if is := p.Pool(in); !is.Served() {
 		v.State = "pool " + cmp.Or(is.State, nodeapi.StateNotConfigured)
 	}
 	return v
@@ -129,22 +129,13 @@ func (s *Server) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s *Server) Collect(metrics chan<- prometheus.Metric) {
-	connected := prometheus.NewDesc("hpp_controller_node_connected",
-		"Whether a node that has the driver is connected to this controller.", []string{"node"}, nil)
-	all := s.names()
-	for _, name := range all {
-		value := 0.0
-		if s.hub.Get(name) != nil {
-			value = 1
-		}
-		metrics <- prometheus.MustNewConstMetric(connected, prometheus.GaugeValue, value, name)
-	}
 	twins := prometheus.NewDesc("hpp_controller_pool_twins",
 		"How many other nodes show the filesystem of a node's pool, which has scope node.",
 		[]string{"node", "pool"}, nil)
 	orphans := prometheus.NewDesc("hpp_controller_orphans",
 		"Volumes that no PersistentVolume names, or one of another node, at the last search.",
 		[]string{"node", "pool", "kind"}, nil)
+	all := s.Fleet.Names()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for is, nodes := range s.twins {

@@ -24,13 +24,13 @@ func (s *Server) goneFrom(ctx context.Context, known *sharing, names []string) (
 	maps.DeleteFunc(known.rooms, func(_ string, r room) bool { return now.Sub(r.asked) >= roomMemory })
 	asked := 0
 	for _, node := range names {
-		if s.hub.Get(node) != nil {
+		if s.Fleet.Get(node) != nil {
 			continue
 		}
 		r, ok := known.rooms[node]
 		if !ok && asked < roomsAtOnce {
 			asked++
-			lost, err := s.lost(ctx, node)
+			lost, err := s.Fleet.IsGone(ctx, node)
 			if err != nil {
 				continue
 			}

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -34,37 +34,19 @@ const (
 // errOldDriver says of a node that it must be left alone.
 var errOldDriver = errors.New("its driver is of a version without a controller; it is updated when its pod is replaced")
 
-// away is for how long a node that is not connected has been away, as far as this process knows: since it left, or
-// since the start. One that is asked about for the first time later is new.
-func (s *Server) away(node string) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.Now()
-	if left, ok := s.left[node]; ok {
-		return now.Sub(left)
-	}
-	if _, ok := s.awaited[node]; !ok {
-		s.awaited[node] = s.start
-		if now.Sub(s.start) >= s.NodeGrace {
-			s.awaited[node] = now
-		}
-	}
-	return now.Sub(s.awaited[node])
-}
-
 // peer gives the connection of a node, for everything but new volumes.
-func (s *Server) peer(node string) (*tunnel.Peer, error) {
-	if p := s.hub.Get(node); p != nil {
+func (s *Server) peer(node string) (*fleet.Peer, error) {
+	if p := s.Fleet.Get(node); p != nil {
 		return p, nil
 	}
 	return nil, status.Errorf(codes.Unavailable, "node %s is not connected to the controller, for %s; it is asked again; "+
-		"see docs/how-to/lose-a-node.md", node, s.away(node).Round(time.Second))
+		"see docs/how-to/lose-a-node.md", node, s.Fleet.Away(node).Round(time.Second))
 }
 
 // await gives the connection of a node for a new volume. Only once the node has been away for its grace may the
 // scheduler choose another: from then on its capacity is published as 0 as well.
-func (s *Server) await(ctx context.Context, node string) (*tunnel.Peer, error) {
-	limit := time.NewTimer(min(patience, max(0, s.NodeGrace-s.away(node))))
+func (s *Server) await(ctx context.Context, node string) (*fleet.Peer, error) {
+	limit := time.NewTimer(min(patience, max(0, s.Fleet.NodeGrace-s.Fleet.Away(node))))
 	defer limit.Stop()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -73,7 +55,7 @@ func (s *Server) await(ctx context.Context, node string) (*tunnel.Peer, error) {
 		switch {
 		case err == nil:
 			return p, nil
-		case !waiting && s.away(node) < s.NodeGrace:
+		case !waiting && s.Fleet.Away(node) < s.Fleet.NodeGrace:
 			return nil, err
 		case !waiting:
 			return nil, s.reschedule(ctx, node)
@@ -90,7 +72,7 @@ func (s *Server) await(ctx context.Context, node string) (*tunnel.Peer, error) {
 
 // reschedule sends a claim back to the scheduler, unless the node's driver still makes volumes by itself.
 func (s *Server) reschedule(ctx context.Context, node string) error {
-	has, err := s.Members.HasTunnel(ctx, node)
+	has, err := s.Fleet.HasTunnel(ctx, node)
 	if err == nil && !has {
 		err = errOldDriver
 	}
@@ -98,7 +80,7 @@ func (s *Server) reschedule(ctx context.Context, node string) error {
 		return status.Errorf(codes.Unavailable, "node %s is not connected to the controller: %v", node, err)
 	}
 	return status.Errorf(codes.ResourceExhausted, "node %s has not been connected to the controller for %s; another node "+
-		"is to be chosen", node, s.away(node).Round(time.Second))
+		"is to be chosen", node, s.Fleet.Away(node).Round(time.Second))
 }
 
 // locate finds the node of a volume that is there: that of its PersistentVolume, or else the one that has it; "" where
@@ -129,10 +111,7 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node, in s
 		unasked []string
 		asking  sync.WaitGroup
 	)
-	more = append(more, s.names()...)
-	s.mu.Lock()
-	more = slices.AppendSeq(slices.AppendSeq(more, maps.Keys(s.left)), maps.Keys(s.gone))
-	s.mu.Unlock()
+	more = append(more, s.Fleet.Remembered()...)
 	slices.Sort(more)
 	asked, enough := context.WithTimeout(ctx, findTimeout)
 	defer enough()
@@ -144,7 +123,7 @@ func (s *Server) ask(ctx context.Context, id string, more ...string) (node, in s
 				if in, found, err = p.Find(asked, id); err != nil {
 					err = cmp.Or(ended(asked), err) // not how the node has ended the call
 				}
-			} else if lost, _ := s.lost(ctx, name); lost {
+			} else if lost, _ := s.Fleet.IsGone(ctx, name); lost {
 				return
 			}
 			mu.Lock()
@@ -179,12 +158,6 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// lost reports whether a node has been without a Node object for long enough.
-func (s *Server) lost(ctx context.Context, node string) (bool, error) {
-	since, gone, err := s.Members.NodeGone(ctx, node)
-	return err == nil && gone && s.Now().Sub(since) >= s.GoneAfter, err
-}
-
 // oneOf gives one of the nodes that have a volume. Several may have only that of a shared pool.
 func (s *Server) oneOf(id string, having map[string]string) (node string, err error) {
 	nodes := slices.Sorted(maps.Keys(having))
@@ -197,16 +170,6 @@ func (s *Server) oneOf(id string, having map[string]string) (node string, err er
 	}
 	return "", status.Errorf(codes.FailedPrecondition, "nodes %s all have volume %s, and no PersistentVolume says which "+
 		"is meant; on the others: driver volume discard %s", strings.Join(nodes, ", "), id, id)
-}
-
-// names are the nodes that are connected or ought to be, by name.
-func (s *Server) names() []string {
-	all := s.Members.NodesWithDriver(nil)
-	for _, p := range s.hub.All() {
-		all = append(all, p.Name)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 func (s *Server) topology(node string) *pb.Topology {

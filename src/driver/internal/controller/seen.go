@@ -13,7 +13,7 @@ import (
 // see takes note of the pools that left the configuration and that nodes serve, and of pools that several nodes show.
 func (s *Server) see() {
 	left, showing := map[string]bool{}, map[poolID][]string{}
-	for _, p := range s.hub.All() {
+	for _, p := range s.Fleet.All() {
 		pools, _ := p.Pools()
 		for _, is := range pools {
 			key := poolID{is.Name, is.ID}
@@ -44,7 +44,7 @@ func (s *Server) reportTwins(before, showing map[poolID][]string) {
 			continue
 		}
 		for _, node := range nodes {
-			s.Events.TellNode(node, "Warning", "PoolOnSeveralNodes", severalNodes(is.name, nodes))
+			s.Fleet.TellNode(node, "Warning", "PoolOnSeveralNodes", severalNodes(is.name, nodes))
 		}
 	}
 }

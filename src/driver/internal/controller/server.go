@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,7 +13,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -27,17 +26,6 @@ type PVs interface {
 	// Known gives all with that volumeHandle that are known without a question to the API, by name.
 	Known(handle string) []nodeapi.PersistentVolume
 	List() []nodeapi.PersistentVolume
-}
-
-// Members are the nodes of the cluster, connected or not.
-type Members interface {
-	Synced() bool
-	// NodesWithDriver are those that the kubelet has registered the driver on, of them those with these labels.
-	NodesWithDriver(labels map[string]string) []string
-	// NodeGone reports whether there is no Node object of that name, and since when.
-	NodeGone(ctx context.Context, name string) (since time.Time, gone bool, err error)
-	// HasTunnel is false for a node whose driver is of a version without a controller.
-	HasTunnel(ctx context.Context, name string) (bool, error)
 }
 
 // ErrClaimGone is for a claim that is gone, or another one of that name.
@@ -54,32 +42,25 @@ type Claims interface {
 
 // Events are told to people; kind is Normal or Warning.
 type Events interface {
-	TellNode(node, kind, reason, message string)
 	TellVolume(pv nodeapi.PersistentVolume, reason, message string)
 	TellClaim(claim nodeapi.Claim, kind, reason, message string)
 }
 
-// Config is what the service is made of; every field but Identities and Settling is required.
+// Config is what the service is made of; every field but Identities is required.
 type Config struct {
 	DriverName, Version, TopologyKey string
 	// Pools are the configured ones.
-	Pools   []poolspec.Pool
-	PVs     PVs
-	Members Members
-	Claims  Claims
-	Events  Events
+	Pools  []poolspec.Pool
+	Fleet  *fleet.Fleet
+	PVs    PVs
+	Claims Claims
+	Events Events
 	// Identities is required where a pool is shared.
 	Identities Identities
-	// RemoveOldCapacity removes what drivers without a controller have published for nodes that are connected now, and
-	// gives how much there was, of all nodes.
-	RemoveOldCapacity func(ctx context.Context, connected func(node string) bool) (found int, err error)
-	// NodeGrace is how long a node may be away before claims go elsewhere; GoneAfter how long there must be no Node object
-	// before its volumes are let go; OrphanAge how old a volume must be before it counts as an orphan.
-	NodeGrace, GoneAfter, OrphanAge time.Duration
-	// Settling is how long a driver that has connected may look at its pools before it is asked for its volumes.
-	Settling time.Duration
-	Log      *slog.Logger
-	Now      func() time.Time
+	// OrphanAge is how old a volume must be before it counts as an orphan.
+	OrphanAge time.Duration
+	Log       *slog.Logger
+	Now       func() time.Time
 }
 
 // Server is the service.
@@ -89,22 +70,12 @@ type Server struct {
 	Config
 	// pools are the names of Pools.
 	pools []string
-	hub   *tunnel.Hub
-	start time.Time
-	// arrived are nodes that have connected and were not asked for their volumes since.
-	arrived chan string
 
-	// mu is not locked while the hub is asked, which calls Changed under its own lock.
 	mu sync.Mutex
-	// left are the nodes that are not connected any more, since when; awaited those that have not been yet; gone those
-	// without a Node object, for GoneAfter.
-	left, awaited, gone map[string]time.Time
 	// found are the volumes that no PersistentVolume of their node names, by node and pool.
 	found map[string]map[string]orphans
 	// identities are the ids of the shared pools, as last loaded: never changed, only replaced.
 	identities map[string]string
-	// missed are nodes whose absence was reported.
-	missed map[string]bool
 	// leftPools are the pools that left the configuration and that nodes serve, and whether they are shared; twins the
 	// nodes that show one marker, of pools that are not. Never changed, only replaced.
 	leftPools map[string]bool
@@ -123,25 +94,23 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		Config: c, start: c.Now(), arrived: make(chan string, 1024), left: map[string]time.Time{},
-		awaited: map[string]time.Time{}, gone: map[string]time.Time{},
-		found: map[string]map[string]orphans{}, missed: map[string]bool{},
+		Config: c, found: map[string]map[string]orphans{},
 		searched: map[string]time.Time{}, deleted: map[string]*deletion{}, unenforced: map[string]bool{},
 	}
 	for _, p := range c.Pools {
 		s.pools = append(s.pools, p.Name)
 	}
-	s.Identity = csi.Identity{Name: c.DriverName, Version: c.Version, Ready: func() bool { return s.Ready() == nil }}
+	s.Identity = csi.Identity{Name: c.DriverName, Version: c.Version, Ready: func() bool { return c.Fleet.Ready() == nil }}
 	return s, nil
 }
 
 func (c Config) validate() error {
 	texts := []string{c.DriverName, c.Version, c.TopologyKey}
-	if slices.Contains(texts, "") || c.PVs == nil || c.Members == nil || c.Claims == nil || c.Events == nil ||
-		c.RemoveOldCapacity == nil || c.Log == nil || c.Now == nil {
+	if slices.Contains(texts, "") || c.PVs == nil || c.Fleet == nil || c.Claims == nil || c.Events == nil ||
+		c.Log == nil || c.Now == nil {
 		return errors.New("controller: a field of its Config is missing")
 	}
-	if min(c.NodeGrace, c.GoneAfter, c.OrphanAge) <= 0 {
+	if c.OrphanAge <= 0 {
 		return errors.New("controller: want positive times")
 	}
 	isShared := func(p poolspec.Pool) bool { return p.Shared() }
@@ -151,30 +120,10 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Connect gives the service its nodes, before it is served.
-func (s *Server) Connect(hub *tunnel.Hub) { s.hub = hub }
-
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterIdentityServer(r, s)
 	pb.RegisterControllerServer(r, s)
-}
-
-// Ready is nil once calls are to be made. At the start they would be answered wrongly until the nodes are there; those
-// that do not come are waited for as long as their grace.
-func (s *Server) Ready() error {
-	if !s.Members.Synced() {
-		return errors.New("waiting for the Kubernetes API")
-	}
-	if s.Now().Sub(s.start) >= s.NodeGrace {
-		return nil
-	}
-	for _, node := range s.Members.NodesWithDriver(nil) {
-		if s.hub.Get(node) == nil {
-			return fmt.Errorf("waiting for node %s to connect", node)
-		}
-	}
-	return nil
 }
 
 // ControllerGetCapabilities implements csi.ControllerServer.

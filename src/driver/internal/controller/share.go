@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
@@ -19,7 +19,7 @@ type sharing struct {
 	owner   string // this cluster
 	version string
 	loaded  time.Time
-	told    map[*tunnel.Peer]*wire.ShareRequest
+	told    map[*fleet.Peer]*wire.ShareRequest
 	// made are the nodes that were told last to take a pool into use.
 	made map[string]string
 	// rooms are the names that nodes gave for others, with what the API says of them.
@@ -28,7 +28,7 @@ type sharing struct {
 
 // shareAll keeps all nodes told which filesystem each shared pool is, until ctx ends.
 func (s *Server) shareAll(ctx context.Context) {
-	known := sharing{told: map[*tunnel.Peer]*wire.ShareRequest{}, made: map[string]string{}, rooms: map[string]room{}}
+	known := sharing{told: map[*fleet.Peer]*wire.ShareRequest{}, made: map[string]string{}, rooms: map[string]room{}}
 	tick := time.NewTicker(shareInterval)
 	defer tick.Stop()
 	for {
@@ -96,7 +96,7 @@ func (s *Server) firstIDs(known *sharing) map[string]string {
 func (s *Server) believed(name, maker string) string {
 	var ids []string
 	users := 0
-	for _, p := range s.hub.All() {
+	for _, p := range s.Fleet.All() {
 		id := present(p, name)
 		switch {
 		case id != "" && (p.Name == maker || slices.Contains(ids, id)):
@@ -104,7 +104,7 @@ func (s *Server) believed(name, maker string) string {
 		case id != "":
 			ids = append(ids, id)
 			users++
-		case shown(p, name).Waiting:
+		case p.Pool(name).Waiting:
 			users++
 		}
 	}
@@ -116,9 +116,9 @@ func (s *Server) believed(name, maker string) string {
 
 // tellAll tells each node what it does not know yet.
 func (s *Server) tellAll(ctx context.Context, known *sharing) {
-	peers := slices.DeleteFunc(s.hub.All(), func(p *tunnel.Peer) bool { return !p.Has(tunnel.FeatureShared) })
-	maps.DeleteFunc(known.told, func(p *tunnel.Peer, _ *wire.ShareRequest) bool { return !slices.Contains(peers, p) })
-	requests := map[*tunnel.Peer]*wire.ShareRequest{}
+	peers := slices.DeleteFunc(s.Fleet.All(), func(p *fleet.Peer) bool { return !p.Has(wire.FeatureShared) })
+	maps.DeleteFunc(known.told, func(p *fleet.Peer, _ *wire.ShareRequest) bool { return !slices.Contains(peers, p) })
+	requests := map[*fleet.Peer]*wire.ShareRequest{}
 	for _, p := range peers {
 		requests[p] = &wire.ShareRequest{}
 		if known.told[p] == nil {
@@ -152,14 +152,14 @@ func (s *Server) tellAll(ctx context.Context, known *sharing) {
 // addPool adds a pool to what the nodes are told. Of a shared one, the first node that waits takes it into use where
 // nobody has; the first that has it recovers what nodes without a Node object have left.
 func (s *Server) addPool(
-	ctx context.Context, known *sharing, name string, requests map[*tunnel.Peer]*wire.ShareRequest,
+	ctx context.Context, known *sharing, name string, requests map[*fleet.Peer]*wire.ShareRequest,
 ) {
 	shared, id, maker, heir := s.shared(name), known.ids[name], "", ""
 	if shared {
 		heir = s.speaker(name)
 	}
 	for p := range requests {
-		if id == "" && shown(p, name).Waiting && (maker == "" || p.Name < maker) {
+		if id == "" && p.Pool(name).Waiting && (maker == "" || p.Name < maker) {
 			maker = p.Name
 		}
 	}
@@ -171,7 +171,7 @@ func (s *Server) addPool(
 			continue
 		}
 		if p.Name == heir && slices.Contains(s.pools, name) {
-			is.Gone = s.goneFrom(ctx, known, shown(p, name).NodeDirs)
+			is.Gone = s.goneFrom(ctx, known, p.Pool(name).NodeDirs)
 		}
 		request.Pools = append(request.Pools, is)
 	}

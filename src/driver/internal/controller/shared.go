@@ -12,8 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -46,12 +45,12 @@ func (s *Server) shared(name string) bool {
 
 // having are the connected nodes on which a shared pool is the filesystem that it is known to be, by name. While nodes
 // have room in it, they are those: others are not selected for it, or cannot write there.
-func (s *Server) having(name string) []*tunnel.Peer {
+func (s *Server) having(name string) []*fleet.Peer {
 	s.mu.Lock()
 	id := s.identities[name]
 	s.mu.Unlock()
-	peers := slices.DeleteFunc(s.hub.All(), func(p *tunnel.Peer) bool { return id == "" || present(p, name) != id })
-	full := func(p *tunnel.Peer) bool { return shown(p, name).Allocatable <= 0 }
+	peers := slices.DeleteFunc(s.Fleet.All(), func(p *fleet.Peer) bool { return id == "" || present(p, name) != id })
+	full := func(p *fleet.Peer) bool { return p.Pool(name).Allocatable <= 0 }
 	if roomy := slices.DeleteFunc(slices.Clone(peers), full); len(roomy) > 0 {
 		return roomy
 	}
@@ -59,20 +58,11 @@ func (s *Server) having(name string) []*tunnel.Peer {
 }
 
 // present is the id of a pool that is present on a node, else "".
-func present(p *tunnel.Peer, name string) string {
-	if is := shown(p, name); is.Served() {
+func present(p *fleet.Peer, name string) string {
+	if is := p.Pool(name); is.Served() {
 		return is.ID
 	}
 	return ""
-}
-
-// shown is a pool as a node shows it, the zero one where it does not.
-func shown(p *tunnel.Peer, name string) (is nodeapi.PoolStatus) {
-	pools, _ := p.Pools()
-	if i := slices.IndexFunc(pools, func(is nodeapi.PoolStatus) bool { return is.Name == name }); i >= 0 {
-		is = pools[i]
-	}
-	return is
 }
 
 // anyOf gives a node for a volume of a shared pool: one that is preferred if it has the pool, else one that the id
@@ -110,14 +100,14 @@ func (s *Server) speaker(name string) string {
 }
 
 // speaksFor reports whether what a node lists of a pool counts: of a shared one, that is so for one node.
-func (s *Server) speaksFor(p *tunnel.Peer, name string) bool {
+func (s *Server) speaksFor(p *fleet.Peer, name string) bool {
 	return slices.Contains(s.servedPools(), name) && (!s.shared(name) || s.speaker(name) == p.Name)
 }
 
 // smallest is the least of what the nodes that have a shared pool say of its room: none of them makes it larger.
 func (s *Server) smallest(name string) (room, largest int64) {
 	for i, p := range s.having(name) {
-		is := shown(p, name)
+		is := p.Pool(name)
 		if i == 0 {
 			room, largest = is.Growable, is.Allocatable
 		}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
@@ -125,7 +125,7 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 // deletable refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them, and
 // the data is that of the others too.
 func (s *Server) deletable(id string) error {
-	if !s.Members.Synced() {
+	if !s.Fleet.Synced() {
 		return status.Errorf(codes.Unavailable, "waiting for the Kubernetes API to say which PersistentVolumes have the "+
 			"volumeHandle %s", id)
 	}
@@ -152,12 +152,12 @@ func (s *Server) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if !named {
 		return &pb.DeleteVolumeResponse{}, nil
 	}
-	peers := s.hub.All()
+	peers := s.Fleet.All()
 	if len(peers) == 0 {
 		return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", id)
 	}
 	name := s.poolOf(pv)
-	has := func(p *tunnel.Peer) bool { return shown(p, name).Served() }
+	has := func(p *fleet.Peer) bool { return p.Pool(name).Served() }
 	p := peers[max(0, slices.IndexFunc(peers, has))]
 	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Server) release(ctx context.Context, id, node string) (bool, error) {
 	}
 	why := fmt.Sprintf("its annotation gives up what is on node %s", node)
 	if pv.Released != node {
-		if lost, err := s.lost(ctx, node); err != nil || !lost {
+		if lost, err := s.Fleet.IsGone(ctx, node); err != nil || !lost {
 			return false, err
 		}
 		why = fmt.Sprintf("node %s is gone", node)
@@ -235,7 +235,7 @@ func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.G
 	segments := q.GetAccessibleTopology().GetSegments()
 	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
 		var room, largest int64
-		for _, p := range s.hub.All() {
+		for _, p := range s.Fleet.All() {
 			r, l, _ := s.room(p.Name, name)
 			room, largest = max(room, r), max(largest, l)
 		}
@@ -248,7 +248,7 @@ func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.G
 	case known:
 	case away == nil:
 		return nil, status.Errorf(codes.Unavailable, "node %s has not shown its pools yet", node)
-	case s.away(node) < s.NodeGrace:
+	case s.Fleet.Away(node) < s.Fleet.NodeGrace:
 		return nil, away
 	}
 	return csi.Capacity(room, largest), nil
@@ -256,11 +256,11 @@ func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.G
 
 // room is what a pool has on a node that is connected; known is false where the node has not said so yet.
 func (s *Server) room(node, name string) (room, largest int64, known bool) {
-	p := s.hub.Get(node)
+	p := s.Fleet.Get(node)
 	if p == nil {
 		return 0, 0, false
 	}
-	is := shown(p, name)
+	is := p.Pool(name)
 	pools, _ := p.Pools()
 	if s.shared(name) && is.Allocatable > 0 {
 		room, largest = s.smallest(name)

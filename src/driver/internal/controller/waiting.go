@@ -36,14 +36,14 @@ type standing struct {
 
 func (s *Server) standing(name string) standing {
 	is := standing{pool: name}
-	nodes := s.Members.NodesWithDriver(s.Pools[slices.Index(s.pools, name)].NodeSelector)
+	nodes := s.Fleet.NodesWithDriver(s.Pools[slices.Index(s.pools, name)].NodeSelector)
 	slices.Sort(nodes)
 	for _, node := range nodes {
 		is.nodes++
-		p := s.hub.Get(node)
+		p := s.Fleet.Get(node)
 		var seen nodeapi.PoolStatus
 		if p != nil {
-			seen = shown(p, name)
+			seen = p.Pool(name)
 		}
 		switch whole := max(seen.Size, seen.Allocatable, seen.Promised+seen.Growable); {
 		case p == nil:

@@ -1,4 +1,4 @@
-package tunnel
+package fleet
 
 import (
 	"context"
@@ -14,7 +14,7 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	turns := newTurns()
 	turns.free = 1
-	if err := turns.take(t.Context(), "a"); err != nil {
+	if err := turns.takeTurn(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan string)
@@ -30,7 +30,7 @@ func TestTurns(t *testing.T) {
 	}
 	for i, address := range []string{"a", "a", "a", "b", "c", "a", "b"} {
 		go func() {
-			if err := turns.take(t.Context(), address); err != nil {
+			if err := turns.takeTurn(t.Context(), address); err != nil {
 				t.Error(err)
 			}
 			served <- address
@@ -39,7 +39,7 @@ func TestTurns(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error)
-	go func() { gone <- turns.take(ctx, "d") }()
+	go func() { gone <- turns.takeTurn(ctx, "d") }()
 	waits(8)
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
@@ -47,13 +47,13 @@ func TestTurns(t *testing.T) {
 	}
 	var order []string
 	for range 7 {
-		turns.give()
+		turns.giveTurn()
 		order = append(order, <-served)
 	}
 	if want := []string{"a", "b", "c", "a", "b", "a", "a"}; !slices.Equal(order, want) {
 		t.Errorf("served were %v, want %v", order, want)
 	}
-	turns.give()
+	turns.giveTurn()
 	if turns.free != 1 || len(turns.waiting) != 0 || len(turns.order) != 0 {
 		t.Errorf("%d are free, waiting are %v", turns.free, turns.waiting)
 	}
@@ -67,15 +67,15 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.address), Port: 1} }
 
-// TestPlaces: with all places taken the oldest stranger of the fullest address goes.
+// TestPlaces: with all places taken the oldest newcomer of the fullest address goes.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	all := strangers{most: 4, byAddress: map[string][]*stranger{}}
-	var gone []*stranger
-	enter := func(address string) (n *stranger) {
+	all := unauthenticated{most: 4, byAddress: map[string][]*newcomer{}}
+	var gone []*newcomer
+	enter := func(address string) (n *newcomer) {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
-		n = all.enter(from{near, address}, func(err error) {
+		n = all.add(from{near, address}, func(err error) {
 			if !errors.Is(err, errCrowded) {
 				t.Errorf("ended for %v", err)
 			}
@@ -93,22 +93,22 @@ func TestPlaces(t *testing.T) {
 	if len(gone) != 2 || gone[0] != a1 || gone[1] != a2 && gone[1] != b1 || all.count != 4 {
 		t.Errorf("gone are %v", gone)
 	}
-	if _, err := a1.Read(make([]byte, 1)); err == nil || all.leave(a1) {
+	if _, err := a1.Read(make([]byte, 1)); err == nil || all.remove(a1) {
 		t.Errorf("who had to go is still there: %v", err)
 	}
-	for _, n := range []*stranger{a3, b2, c1} {
-		if !all.leave(n) {
+	for _, n := range []*newcomer{a3, b2, c1} {
+		if !all.remove(n) {
 			t.Errorf("%s has lost its place", n.address)
 		}
 	}
 }
 
-// TestAStrangerIsReadInPart: no more than its share is read until it is known, and nothing is lost.
-func TestAStrangerIsReadInPart(t *testing.T) {
+// TestANewcomerIsReadInPart: no more than its share is read until it is known, and nothing is lost.
+func TestANewcomerIsReadInPart(t *testing.T) {
 	t.Parallel()
-	all := strangers{most: 4, byAddress: map[string][]*stranger{}}
+	all := unauthenticated{most: 4, byAddress: map[string][]*newcomer{}}
 	near, far := net.Pipe()
-	n := all.enter(near, func(error) {})
+	n := all.add(near, func(error) {})
 	sent, said := make(chan int, 1), make([]byte, 3*maxUnproven)
 	go func() { count, _ := far.Write(said); sent <- count }()
 	buffer := make([]byte, len(said))
@@ -121,7 +121,7 @@ func TestAStrangerIsReadInPart(t *testing.T) {
 		got += count
 	}
 	if got != maxUnproven {
-		t.Errorf("%d bytes were read of a stranger", got)
+		t.Errorf("%d bytes were read of a newcomer", got)
 	}
 	more := make(chan int)
 	go func() { count, _ := n.Read(buffer); more <- count }()
@@ -131,29 +131,4 @@ func TestAStrangerIsReadInPart(t *testing.T) {
 	}
 	_ = n.Close()
 	_ = far.Close()
-}
-
-// TestNodesComeBackOneAfterTheOther: the first pause spreads them over seconds.
-func TestNodesComeBackOneAfterTheOther(t *testing.T) {
-	t.Parallel()
-	early, late := 0, 0
-	for range 1000 {
-		pause := backoff()
-		switch first := pause.Step(); {
-		case first < time.Second/2 || first > 5*time.Second:
-			t.Fatalf("the first pause is %s", first)
-		case first < 2*time.Second:
-			early++
-		case first > 3500*time.Millisecond:
-			late++
-		}
-		for range 10 {
-			if next := pause.Step(); next > 30*time.Second {
-				t.Fatalf("a later pause is %s", next)
-			}
-		}
-	}
-	if early < 100 || late < 100 {
-		t.Errorf("of 1000 nodes %d come early and %d late", early, late)
-	}
 }

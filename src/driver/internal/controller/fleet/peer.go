@@ -1,4 +1,4 @@
-package tunnel
+package fleet
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -46,16 +45,16 @@ type Peer struct {
 // Close ends the connection.
 func (p *Peer) Close(why error) { p.end(why) }
 
-// drain waits for the calls under way, but not for ever.
-func (p *Peer) drain(grace time.Duration) {
+// awaitCalls waits for the calls under way, but not for ever.
+func (p *Peer) awaitCalls(grace time.Duration) {
 	const look = 20 * time.Millisecond
 	for waited := time.Duration(0); p.calls.Load() > 0 && waited < grace; waited += look {
 		time.Sleep(look)
 	}
 }
 
-// learn takes what a node shows of its pools, but for what can be none.
-func (p *Peer) learn(pools []*wire.Pool) {
+// setStatus takes what a node shows of its pools, but for what can be none.
+func (p *Peer) setStatus(pools []*wire.Pool) {
 	legal := []nodeapi.PoolStatus{}
 	for _, is := range pools {
 		if poolspec.ValidName(is.GetName()) && len(is.GetId()) <= maxPoolID {
@@ -72,6 +71,15 @@ func (p *Peer) Pools() (pools []nodeapi.PoolStatus, seen time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pools, p.seen
+}
+
+// Pool is one as the node showed it last, the zero one where it did not.
+func (p *Peer) Pool(name string) (is nodeapi.PoolStatus) {
+	pools, _ := p.Pools()
+	if i := slices.IndexFunc(pools, func(is nodeapi.PoolStatus) bool { return is.Name == name }); i >= 0 {
+		is = pools[i]
+	}
+	return is
 }
 
 // Has reports whether the node knows a feature.
@@ -100,16 +108,17 @@ const (
 
 // Volumes visits all volumes of the node, until an error. What can be none is left out.
 func (p *Peer) Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error {
-	if !p.Has(FeatureVolumes) {
-		return status.Errorf(codes.Unavailable, "the driver on node %s is too old for that (%s); upgrade it",
-			p.Name, p.Version)
+	if !p.Has(wire.FeatureVolumes) {
+		return status.Errorf(codes.Unavailable, "the driver on node %s is too old for that (%s); upgrade it", p.Name,
+			p.Version)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := wire.NewNodeClient(p).Volumes(ctx, &wire.VolumesRequest{}, grpc.MaxCallRecvMsgSize(maxVolume))
 	for count := 0; err == nil; count++ {
 		var v *wire.Volume
-		if v, err = stream.Recv(); err == nil && nodeapi.ValidateID(v.GetId()) == nil && poolspec.ValidName(v.GetPool()) {
+		if v, err = stream.Recv(); err == nil && nodeapi.ValidateID(v.GetId()) == nil &&
+			poolspec.ValidName(v.GetPool()) {
 			err = visit(wire.ToVolume(v))
 		}
 		if err == nil && count > maxVolumes {
@@ -132,14 +141,14 @@ func (p *Peer) Invoke(ctx context.Context, method string, q, answer any, options
 	err := p.client.Invoke(ctx, method, q, answer, append(options, grpc.Trailer(&trailer))...)
 	took := time.Since(start)
 	p.metrics.calls.WithLabelValues(p.Name, path.Base(method), status.Code(err).String()).Inc()
-	if handling := trailer.Get(handlingKey); len(handling) == 1 {
+	if handling := trailer.Get(wire.HandlingKey); len(handling) == 1 {
 		if ns, err := strconv.ParseInt(handling[0], 10, 64); err == nil {
 			p.metrics.hops.Observe(max(0, took-time.Duration(ns)).Seconds())
 		}
 	}
 	if status.Code(err) == codes.Canceled && ctx.Err() == nil {
-		return status.Errorf(codes.Unavailable, "the connection of node %s has ended before its answer; it is asked again",
-			p.Name)
+		return status.Errorf(codes.Unavailable, "the connection of node %s has ended before its answer; it is asked "+
+			"again", p.Name)
 	}
 	return err
 }
@@ -149,28 +158,4 @@ func (p *Peer) NewStream(
 	ctx context.Context, description *grpc.StreamDesc, method string, options ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	return p.client.NewStream(ctx, description, method, options...)
-}
-
-// metrics are those of all calls to nodes.
-type metrics struct {
-	calls *prometheus.CounterVec
-	hops  prometheus.Histogram
-}
-
-func newMetrics() metrics {
-	return metrics{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hpp_controller_calls_total", Help: "Calls that the controller made to nodes, by node, method and code.",
-		}, []string{"node", "grpc_method", "grpc_code"}),
-		hops: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "hpp_controller_hop_seconds",
-			Help:    "How long calls to nodes took beside their handling there.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, 1, 10},
-		}),
-	}
-}
-
-// Forget drops the metrics of a node that is gone.
-func (h *Hub) Forget(node string) {
-	h.metrics.calls.DeletePartialMatch(prometheus.Labels{"node": node})
 }

@@ -1,4 +1,4 @@
-package tunnel
+package fleet
 
 import (
 	"cmp"
@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// maxNews bounds one message of a session, in bytes; some hundred pools are less.
-	maxNews = 64 << 10
+	// loginTimeout bounds everything up to a token that passes.
+	loginTimeout = 10 * time.Second
 	// helloField is the number of Hello in News.
 	helloField = 1
 	// maxHelloFields is how many fields a first message may have, features among them.
 	maxHelloFields = 64
 )
 
-// newsStream is what a node says on its connection.
-type newsStream grpc.ServerStreamingClient[wire.News]
+// updateStream is what a node says on its connection.
+type updateStream grpc.ServerStreamingClient[wire.News]
 
-// login is a connection up to a token that passes; from then on it is no stranger.
-func (h *Hub) login(ctx context.Context, n *stranger) (p *Peer, stream newsStream, err error) {
-	brief, done := context.WithTimeoutCause(ctx, h.patience, errors.New("it did not show who it is in time"))
+// logIn is a connection up to a token that passes; from then on it is authenticated.
+func (f *Fleet) logIn(ctx context.Context, n *newcomer) (p *Peer, stream updateStream, err error) {
+	brief, done := context.WithTimeoutCause(ctx, f.loginTimeout, errors.New("it did not show who it is in time"))
 	defer done()
-	conn := tls.Server(n, h.TLS)
+	conn := tls.Server(n, f.TLS)
 	if err := conn.HandshakeContext(brief); err != nil {
 		return nil, nil, fmt.Errorf("TLS: %w", cmp.Or(context.Cause(brief), err))
 	}
-	client, err := dialled(conn)
+	client, err := clientOf(conn)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,12 +46,12 @@ func (h *Hub) login(ctx context.Context, n *stranger) (p *Peer, stream newsStrea
 		}
 	}()
 	late := context.AfterFunc(brief, func() { n.end(context.Cause(brief)) })
-	stream, err = wire.NewNodeClient(client).Session(ctx, &wire.SessionRequest{Version: h.Version},
-		grpc.MaxCallRecvMsgSize(maxNews))
+	stream, err = wire.NewNodeClient(client).Session(ctx, &wire.SessionRequest{Version: f.Version},
+		grpc.MaxCallRecvMsgSize(wire.MaxUpdate))
 	if err == nil {
-		p, err = h.greet(ctx, stream, n.address)
+		p, err = f.readHello(ctx, stream, n.address)
 	}
-	if err != nil || !late() || !h.strangers.leave(n) {
+	if err != nil || !late() || !f.unauthenticated.remove(n) {
 		return nil, nil, cmp.Or(context.Cause(ctx), err, errCrowded)
 	}
 	close(n.known)
@@ -59,30 +59,30 @@ func (h *Hub) login(ctx context.Context, n *stranger) (p *Peer, stream newsStrea
 	return p, stream, nil
 }
 
-// greet reads the first message and verifies who sent it.
-func (h *Hub) greet(ctx context.Context, stream newsStream, address string) (*Peer, error) {
+// readHello reads the first message and verifies who sent it.
+func (f *Fleet) readHello(ctx context.Context, stream updateStream, address string) (*Peer, error) {
 	hello, err := firstMessage(stream)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case hello.GetTopologyKey() != h.TopologyKey:
-		return nil, fmt.Errorf("node %.63q has the topology key %.317q, the controller %q; both come from driver.topologyKey",
-			hello.GetNode(), hello.GetTopologyKey(), h.TopologyKey)
+	case hello.GetTopologyKey() != f.TopologyKey:
+		return nil, fmt.Errorf("node %.63q has the topology key %.317q, the controller %q; both come from "+
+			"driver.topologyKey", hello.GetNode(), hello.GetTopologyKey(), f.TopologyKey)
 	case hello.GetTopologyValue() != hello.GetNode():
 		return nil, fmt.Errorf("node %.63q announces volumes of %.63q", hello.GetNode(), hello.GetTopologyValue())
 	}
 	p := &Peer{
 		Name: hello.GetNode(), Version: hello.GetVersion(), Since: time.Now(),
-		features: hello.GetFeatures(), metrics: h.metrics, seen: time.Now(), renewed: make(chan string, 1),
+		features: hello.GetFeatures(), metrics: f.metrics, seen: time.Now(), renewed: make(chan string, 1),
 	}
-	p.expires, err = h.review(ctx, h.logins, address, p.Name, hello.GetToken())
+	p.expires, err = f.review(ctx, f.logins, address, p.Name, hello.GetToken())
 	return p, err
 }
 
 // firstMessage reads a Hello. It takes the message for bytes first: two of them can be a whole pool, so that what is
 // small on the wire would be large in memory, for anybody who dials.
-func firstMessage(stream newsStream) (*wire.Hello, error) {
+func firstMessage(stream updateStream) (*wire.Hello, error) {
 	var raw emptypb.Empty // keeps what it does not know
 	if err := stream.RecvMsg(&raw); err != nil {
 		return nil, fmt.Errorf("read its first message: %w", err)

@@ -1,4 +1,4 @@
-package tunnel
+package fleet
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// reviewsPerSecond and reviewsAtOnce bound the requests to the API for tokens of strangers, and beside them for those
-	// of nodes that are connected. The burst lets all nodes of most clusters come back at once.
+	// reviewsPerSecond and reviewsAtOnce bound the requests to the API for tokens of who is not authenticated, and
+	// beside them for those of nodes that are connected. The burst lets all nodes of most clusters come back at once.
 	reviewsPerSecond, reviewsBurst, reviewsAtOnce = 100, 500, 16
 	// renewalRetry is after what pause a renewed token is reviewed again. The kubelet renews one 12 minutes before its
 	// end.
@@ -36,12 +36,13 @@ type turns struct {
 
 func newTurns() *turns {
 	return &turns{
-		limiter: rate.NewLimiter(reviewsPerSecond, reviewsBurst), free: reviewsAtOnce, waiting: map[string][]chan struct{}{},
+		limiter: rate.NewLimiter(reviewsPerSecond, reviewsBurst), free: reviewsAtOnce,
+		waiting: map[string][]chan struct{}{},
 	}
 }
 
-// take waits for a turn, which ends with give.
-func (t *turns) take(ctx context.Context, address string) error {
+// takeTurn waits for a turn, which ends with giveTurn.
+func (t *turns) takeTurn(ctx context.Context, address string) error {
 	t.mu.Lock()
 	turn := make(chan struct{})
 	if t.free > 0 {
@@ -61,14 +62,14 @@ func (t *turns) take(ctx context.Context, address string) error {
 		return context.Cause(ctx)
 	}
 	if err := t.limiter.Wait(ctx); err != nil {
-		t.give()
+		t.giveTurn()
 		return fmt.Errorf("wait for a review of its token: %w", err)
 	}
 	return nil
 }
 
-// give ends a turn: the next address has it.
-func (t *turns) give() {
+// giveTurn ends a turn: the next address has it.
+func (t *turns) giveTurn() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.order) == 0 {
@@ -102,24 +103,24 @@ func (t *turns) withdraw(address string, turn chan struct{}) {
 	}
 	t.mu.Unlock()
 	if i < 0 {
-		t.give()
+		t.giveTurn()
 	}
 }
 
-// review verifies a token in its turn, and gives the time of its end. What already says that it is another's is refused
-// without a question to the API.
-func (h *Hub) review(ctx context.Context, t *turns, address, node, token string) (expires time.Time, err error) {
+// review verifies a token in its turn, and gives the time of its end. What already says that it is another's is
+// refused without a question to the API.
+func (f *Fleet) review(ctx context.Context, t *turns, address, node, token string) (expires time.Time, err error) {
 	refused := func(err error) error { return fmt.Errorf("the token of node %.63q: %w", node, err) }
-	bound, err := h.Claimed(token)
+	bound, err := f.Claimed(token)
 	if err != nil {
 		return expires, refused(err)
 	}
 	if bound == node {
-		if err := t.take(ctx, address); err != nil {
+		if err := t.takeTurn(ctx, address); err != nil {
 			return expires, err
 		}
-		defer t.give()
-		if bound, err = h.Review(ctx, token); err != nil {
+		defer t.giveTurn()
+		if bound, err = f.Review(ctx, token); err != nil {
 			return expires, refused(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package tunnel_test
+package fleet_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
@@ -40,12 +41,12 @@ func dialFrom(t *testing.T, address string, hub *tunneltest.Hub, i impostor) (en
 	return done
 }
 
-// TestStrangersAreBounded: what strangers say stays small in memory, whatever it is, and nodes come in past them. It
-// runs alone: the heap is that of all tests.
-func TestStrangersAreBounded(t *testing.T) {
+// TestTheUnauthenticatedAreBounded: what they say stays small in memory, whatever it is, and nodes come in past them.
+// It runs alone: the heap is that of all tests.
+func TestTheUnauthenticatedAreBounded(t *testing.T) {
 	const most, more, nodes, heap = 512, 60, 500, 200 << 20
 	release := make(chan struct{})
-	hub := tunneltest.NewHub(t, local, func(c *tunnel.HubConfig) {
+	hub := tunneltest.NewHub(t, local, func(c *fleet.Config) {
 		c.Review = func(ctx context.Context, token string) (string, error) {
 			if !strings.HasSuffix(token, ".made-up") {
 				return tunneltest.Review(ctx, token)
@@ -58,16 +59,16 @@ func TestStrangersAreBounded(t *testing.T) {
 			return "", errors.New("the token is refused")
 		}
 	})
-	hub.SetPatience(time.Hour)
+	hub.SetLoginTimeout(time.Hour)
 	hub.Start(t)
-	waits := hello("stranger", func(h *wire.Hello) {
+	waits := hello("nobody", func(h *wire.Hello) {
 		h.Token = strings.Replace(h.GetToken(), ".signature", ".made-up", 1)
 		h.Version = strings.Repeat("x", 12<<10)
 	})
 	for range most {
 		dialFrom(t, "127.0.0.1", hub, impostor{session: say(waits)})
 	}
-	tunneltest.Until(t, "all are there", func() bool { return hub.Strangers() == most })
+	tunneltest.Until(t, "all are there", func() bool { return hub.Unauthenticated() == most })
 	// 256 Ki empty pools: 512 KiB on the wire, and some 100 MiB in memory if anybody read them.
 	pools := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil)
 	const numberInNews = 3
@@ -85,29 +86,29 @@ func TestStrangersAreBounded(t *testing.T) {
 		most64 = max(most64, is.HeapAlloc)
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Logf("%d strangers: the heap of both ends is %d MiB, of which garbage is a part", most, most64>>20)
+	t.Logf("%d unauthenticated: the heap of both ends is %d MiB, of which garbage is a part", most, most64>>20)
 	if most64 > heap {
-		t.Errorf("strangers have %d bytes", most64)
+		t.Errorf("the unauthenticated have %d bytes", most64)
 	}
 	close(release)
 	begin := time.Now()
 	dialFrom(t, "127.0.0.2", hub, impostor{session: say(hello("other", nil))})
 	tunneltest.Until(t, "a node of another address is in", func() bool { return hub.Get("other") != nil })
-	t.Logf("a node of another address is in after %s, past %d strangers", time.Since(begin), hub.Strangers())
+	t.Logf("a node of another address is in after %s, past %d others", time.Since(begin), hub.Unauthenticated())
 	begin = time.Now()
 	for i := range nodes {
 		dialFrom(t, "127.0.0.1", hub, impostor{session: say(hello(fmt.Sprint("node-", i), nil))})
 	}
-	tunneltest.Until(t, "all nodes of the strangers' address are in", func() bool { return len(hub.All()) == nodes+1 })
-	t.Logf("%d nodes of the strangers' address are in after %s", nodes, time.Since(begin))
+	tunneltest.Until(t, "all nodes of their address are in", func() bool { return len(hub.All()) == nodes+1 })
+	t.Logf("%d nodes of their address are in after %s", nodes, time.Since(begin))
 }
 
-// TestStrangersInAHurry: those that come again and again with tokens that only the API can refuse do not keep a node of
-// another address out.
-func TestStrangersInAHurry(t *testing.T) {
+// TestTheUnauthenticatedInAHurry: those that come again and again with tokens that only the API can refuse do not keep a
+// node of another address out.
+func TestTheUnauthenticatedInAHurry(t *testing.T) {
 	t.Parallel()
 	var reviews atomic.Int64
-	hub := tunneltest.NewHub(t, local, func(c *tunnel.HubConfig) {
+	hub := tunneltest.NewHub(t, local, func(c *fleet.Config) {
 		c.Review = func(ctx context.Context, token string) (string, error) {
 			if strings.HasSuffix(token, ".made-up") {
 				reviews.Add(1)
@@ -133,13 +134,13 @@ func TestStrangersInAHurry(t *testing.T) {
 			}
 		})
 	}
-	tunneltest.Until(t, "strangers are reviewed", func() bool { return reviews.Load() > 50 })
+	tunneltest.Until(t, "their tokens are reviewed", func() bool { return reviews.Load() > 50 })
 	begin, before := time.Now(), reviews.Load()
 	dialFrom(t, "127.0.0.2", hub, impostor{session: say(hello("a", nil))})
 	tunneltest.Until(t, "the node is in", func() bool { return hub.Get("a") != nil })
-	t.Logf("a node is in after %s and %d reviews of strangers", time.Since(begin), reviews.Load()-before)
-	logged(t, hub.Log, "connections have ended before they showed a node's token")
+	t.Logf("a node is in after %s and %d reviews of others", time.Since(begin), reviews.Load()-before)
+	tunneltest.Logged(t, hub.Log, "connections have ended before they showed a node's token")
 	if lines := strings.Count(hub.Log.String(), "the token is refused"); int64(lines) > reviews.Load()/10 {
-		t.Errorf("%d lines for %d strangers", lines, reviews.Load())
+		t.Errorf("%d lines for %d refusals", lines, reviews.Load())
 	}
 }
