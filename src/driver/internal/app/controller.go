@@ -11,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -43,11 +44,14 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	if err != nil {
 		return err
 	}
+	shared, err := sharedpools.New(specs, nodes, kube.Identities{Controller: cluster, ConfigMap: d.sharedPools})
+	if err != nil {
+		return err
+	}
 	service, err := controller.New(controller.Config{
-		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey, Pools: specs,
-		Fleet: nodes, PVs: cluster, Claims: cluster, Events: cluster,
-		Identities: kube.Identities{Controller: cluster, ConfigMap: d.sharedPools},
-		OrphanAge:  d.orphanAge, Log: d.log, Now: time.Now,
+		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey,
+		Fleet: nodes, Shared: shared, PVs: cluster, Claims: cluster, Events: cluster,
+		OrphanAge: d.orphanAge, Log: d.log, Now: time.Now,
 	})
 	if err != nil {
 		return err
@@ -58,6 +62,7 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	d.add("certificate", serving.run)
 	d.addListener("tunnel", listener, nodes.Serve)
 	d.add("nodes", func(ctx context.Context) error { nodes.Run(ctx); return nil })
+	d.add("shared pools", func(ctx context.Context) error { shared.Run(ctx); return nil })
 	d.add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
 	if err := d.register(service); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi/csitest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -21,19 +22,19 @@ import (
 // TestANodeIsAway: within its grace nothing changes; after that claims go elsewhere, and its capacity is 0.
 func TestANodeIsAway(t *testing.T) {
 	t.Parallel()
-	a := newNode("a", gib)
-	r := start(t)
-	r.drivers, r.pvs = []string{"a"}, []nodeapi.PersistentVolume{named("v", "a")}
-	r.gone["a"] = time.Time{}
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t)
+	r.Drivers, r.PVs = []string{"a"}, []nodeapi.PersistentVolume{csitest.Named("v", "a")}
+	r.Gone["a"] = time.Time{}
 	away := func(why string) {
 		t.Helper()
-		r.pass(time.Minute - 100*time.Millisecond)
-		_, err := r.create(t, "1", gib, "a")
-		wantCode(t, err, codes.Unavailable, "node a is not connected to the controller, for 1m0s")
-		_, err = r.capacity(t, "a")
-		wantCode(t, err, codes.Unavailable, "node a is not connected")
-		r.pass(100 * time.Millisecond)
-		if free, err := r.capacity(t, "a"); free != 0 || err != nil {
+		r.Pass(time.Minute - 100*time.Millisecond)
+		_, err := r.Create(t, "1", csitest.GiB, "a")
+		csitest.WantCode(t, err, codes.Unavailable, "node a is not connected to the controller, for 1m0s")
+		_, err = r.Capacity(t, "a")
+		csitest.WantCode(t, err, codes.Unavailable, "node a is not connected")
+		r.Pass(100 * time.Millisecond)
+		if free, err := r.Capacity(t, "a"); free != 0 || err != nil {
 			t.Errorf("%s: capacity %d, %v", why, free, err)
 		}
 		for _, c := range []struct {
@@ -45,84 +46,84 @@ func TestANodeIsAway(t *testing.T) {
 			{false, false, codes.Unavailable, "a version without a controller"},
 			{true, true, codes.Unavailable, "connection refused"},
 		} {
-			r.set(func() { r.tunnel, r.silent = map[string]bool{"a": c.tunnel}, c.silent })
-			_, err := r.create(t, "1", gib, "a")
-			wantCode(t, err, c.code, c.text)
+			r.Set(func() { r.Tunnel, r.Silent = map[string]bool{"a": c.tunnel}, c.silent })
+			_, err := r.Create(t, "1", csitest.GiB, "a")
+			csitest.WantCode(t, err, c.code, c.text)
 		}
-		r.set(func() { r.silent = false })
-		wantCode(t, r.expand(t, "v"), codes.Unavailable, "node a is not connected")
-		wantCode(t, r.remove(t, "v"), codes.Unavailable, "node a is not connected")
-		r.set(func() { r.unsure = true })
-		wantCode(t, r.remove(t, "v"), codes.Unavailable, "see whether node a, which is not connected, is gone: "+
+		r.Set(func() { r.Silent = false })
+		csitest.WantCode(t, r.Expand(t, "v"), codes.Unavailable, "node a is not connected")
+		csitest.WantCode(t, r.Remove(t, "v"), codes.Unavailable, "node a is not connected")
+		r.Set(func() { r.Unsure = true })
+		csitest.WantCode(t, r.Remove(t, "v"), codes.Unavailable, "see whether node a, which is not connected, is gone: "+
 			nodeapi.ErrClusterUnknown.Error()+": forbidden")
-		r.set(func() { r.unsure = false })
+		r.Set(func() { r.Unsure = false })
 	}
 	away("it never came")
-	stop := r.hub.Connect(t, &a.Node)
-	if node, err := r.create(t, "1", gib, "a"); node != "a" || err != nil {
+	stop := r.Hub.Connect(t, &a.Node)
+	if node, err := r.Create(t, "1", csitest.GiB, "a"); node != "a" || err != nil {
 		t.Errorf("back: on %q, %v", node, err)
 	}
-	if free, err := r.capacity(t, "a"); free != gib || err != nil {
+	if free, err := r.Capacity(t, "a"); free != csitest.GiB || err != nil {
 		t.Errorf("back: capacity %d, %v", free, err)
 	}
 	stop()
-	tunneltest.Until(t, "it is away", func() bool { return r.hub.Get("a") == nil })
+	tunneltest.Until(t, "it is away", func() bool { return r.Hub.Get("a") == nil })
 	away("it left")
 }
 
 // TestANodeComesBackInTime: a request that waits for it is answered by it.
 func TestANodeComesBackInTime(t *testing.T) {
 	t.Parallel()
-	a := newNode("a", gib)
-	r := start(t)
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t)
 	created := make(chan error, 1)
-	go func() { _, err := r.create(t, "1", gib, "a"); created <- err }()
+	go func() { _, err := r.Create(t, "1", csitest.GiB, "a"); created <- err }()
 	time.Sleep(200 * time.Millisecond) // so that it most often waits already
-	r.hub.Connect(t, &a.Node)
-	if err := <-created; err != nil || a.asked() != "create pvc-1" {
+	r.Hub.Connect(t, &a.Node)
+	if err := <-created; err != nil || a.Asked() != "create pvc-1" {
 		t.Errorf("got %v", err)
 	}
 }
 
 // slow is a node that shows its pools late.
 type slow struct {
-	*node
+	*csitest.Node
 	show chan struct{}
 }
 
 func (s slow) Pools() []nodeapi.PoolStatus {
 	<-s.show
-	return s.node.Pools()
+	return s.Node.Pools()
 }
 
 // TestCapacityThatIsNotKnown: a node that has just connected does not count as full.
 func TestCapacityThatIsNotKnown(t *testing.T) {
 	t.Parallel()
-	r := start(t)
-	r.pass(time.Hour)
-	a := slow{newNode("a", gib), make(chan struct{})}
-	config := a.Config(r.hub.Address, r.hub.Authority.PEM)
+	r := csitest.Start(t)
+	r.Pass(time.Hour)
+	a := slow{csitest.NewNode("a", csitest.GiB), make(chan struct{})}
+	config := a.Config(r.Hub.Address, r.Hub.Authority.PEM)
 	config.Source = a
 	end, err := tunnel.NewNode(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tunneltest.Run(t, end)
-	tunneltest.Until(t, "it is connected", func() bool { return r.hub.Get("a") != nil })
-	_, err = r.capacity(t, "a")
-	wantCode(t, err, codes.Unavailable, "has not shown its pools yet")
+	tunneltest.Until(t, "it is connected", func() bool { return r.Hub.Get("a") != nil })
+	_, err = r.Capacity(t, "a")
+	csitest.WantCode(t, err, codes.Unavailable, "has not shown its pools yet")
 	close(a.show)
 	tunneltest.Until(t, "its room is known", func() bool {
-		free, err := r.capacity(t, "a")
-		return free == gib && err == nil
+		free, err := r.Capacity(t, "a")
+		return free == csitest.GiB && err == nil
 	})
 }
 
 // TestRelease: the volume of a node that is gone may be forgotten, and nobody else's.
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	r := start(t)
-	now := r.now
+	r := csitest.Start(t)
+	now := r.Clock
 	for name, c := range map[string]struct {
 		gone     time.Time
 		released string
@@ -136,12 +137,12 @@ func TestRelease(t *testing.T) {
 		"given up wrong": {released: "y", want: codes.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pv := named("v", "z")
+			pv := csitest.Named("v", "z")
 			pv.Released = c.released
-			r.set(func() { r.pvs, r.gone = []nodeapi.PersistentVolume{pv}, map[string]time.Time{"z": c.gone} })
-			wantCode(t, r.expand(t, "v"), codes.Unavailable, "node z is not connected")
-			wantCode(t, r.remove(t, "v"), c.want, "node z is not connected")
-			events := r.told("")
+			r.Set(func() { r.PVs, r.Gone = []nodeapi.PersistentVolume{pv}, map[string]time.Time{"z": c.gone} })
+			csitest.WantCode(t, r.Expand(t, "v"), codes.Unavailable, "node z is not connected")
+			csitest.WantCode(t, r.Remove(t, "v"), c.want, "node z is not connected")
+			events := r.Told("")
 			if c.event == "" && len(events) > 0 || c.event != "" && (len(events) != 1 ||
 				!strings.HasPrefix(events[0], "Warning pv-v VolumeReleased: "+c.event+"; its data may be left")) {
 				t.Errorf("events %q", events)
@@ -149,12 +150,12 @@ func TestRelease(t *testing.T) {
 		})
 	}
 	// A node that is connected is asked, whatever else is said about it.
-	z := newNode("z", gib)
-	r.hub.Connect(t, &z.Node)
-	pv := named("v", "z")
+	z := csitest.NewNode("z", csitest.GiB)
+	r.Hub.Connect(t, &z.Node)
+	pv := csitest.Named("v", "z")
 	pv.Released = "z"
-	r.set(func() { r.pvs = []nodeapi.PersistentVolume{pv} })
-	if err := r.remove(t, "v"); err != nil || z.asked() != "delete v" || len(r.told("")) > 0 {
+	r.Set(func() { r.PVs = []nodeapi.PersistentVolume{pv} })
+	if err := r.Remove(t, "v"); err != nil || z.Asked() != "delete v" || len(r.Told("")) > 0 {
 		t.Errorf("connected: %v", err)
 	}
 }
@@ -166,27 +167,27 @@ func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
 	for name, forget := range map[string]bool{"known as a node with the driver": false, "forgotten with its Node": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, c := newNode("a", gib), newNode("c", gib)
-			r := start(t, a)
-			r.set(func() { r.pvs, r.gone["c"] = []nodeapi.PersistentVolume{named("v")}, r.now })
+			a, c := csitest.NewNode("a", csitest.GiB), csitest.NewNode("c", csitest.GiB)
+			r := csitest.Start(t, a)
+			r.Set(func() { r.PVs, r.Gone["c"] = []nodeapi.PersistentVolume{csitest.Named("v")}, r.Clock })
 			if forget {
-				r.hub.Forget("c")
+				r.Hub.Forget("c")
 			} else {
-				r.set(func() { r.drivers = append(r.drivers, "c") })
+				r.Set(func() { r.Drivers = append(r.Drivers, "c") })
 			}
-			r.pass(time.Minute)
-			wantCode(t, r.remove(t, "v"), codes.Unavailable, "could not be asked: c (node c is not connected")
-			r.pass(9*time.Minute - time.Second)
-			wantCode(t, r.remove(t, "v"), codes.Unavailable, "could not be asked: c (node c is not connected")
-			if asked := a.asked(); asked != "" {
+			r.Pass(time.Minute)
+			csitest.WantCode(t, r.Remove(t, "v"), codes.Unavailable, "could not be asked: c (node c is not connected")
+			r.Pass(9*time.Minute - time.Second)
+			csitest.WantCode(t, r.Remove(t, "v"), codes.Unavailable, "could not be asked: c (node c is not connected")
+			if asked := a.Asked(); asked != "" {
 				t.Errorf("node a was asked for: %s", asked)
 			}
-			r.pass(time.Second)
-			wantCode(t, r.remove(t, "v"), codes.OK, "")
+			r.Pass(time.Second)
+			csitest.WantCode(t, r.Remove(t, "v"), codes.OK, "")
 			c.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
-			r.hub.Connect(t, &c.Node) // it is back after all
-			wantCode(t, r.remove(t, "v"), codes.OK, "")
-			if asked := c.asked(); asked != "delete v" {
+			r.Hub.Connect(t, &c.Node) // it is back after all
+			csitest.WantCode(t, r.Remove(t, "v"), codes.OK, "")
+			if asked := c.Asked(); asked != "delete v" {
 				t.Errorf("node c was asked for: %s", asked)
 			}
 		})
@@ -196,60 +197,60 @@ func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
 // TestMissing: people hear of a node that is away for longer than its grace, once, and of its return.
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	a := newNode("a", gib)
-	r := start(t)
-	r.set(func() {
-		r.drivers, r.syncing, r.cleared = []string{"a"}, true, map[string]bool{"a": true, "b": true}
-		r.tunnel = map[string]bool{"a": true}
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t)
+	r.Set(func() {
+		r.Drivers, r.Syncing, r.Cleared = []string{"a"}, true, map[string]bool{"a": true, "b": true}
+		r.Tunnel = map[string]bool{"a": true}
 	})
-	r.look(t)
-	if nodes := r.server.Nodes(); len(nodes) != 1 { // from now on it is waited for
+	r.Look(t)
+	if nodes := r.Server.Nodes(); len(nodes) != 1 { // from now on it is waited for
 		t.Errorf("nodes are %v", nodes)
 	}
-	r.pass(time.Minute)
-	r.set(func() { r.syncing = false })
+	r.Pass(time.Minute)
+	r.Set(func() { r.Syncing = false })
 	var events []string
-	tunneltest.Until(t, "the node is missed", func() bool { events = r.told(""); return len(events) > 0 })
+	tunneltest.Until(t, "the node is missed", func() bool { events = r.Told(""); return len(events) > 0 })
 	if len(events) != 1 || !strings.HasPrefix(events[0], "Warning a NodeNotConnected: ") ||
 		!strings.Contains(events[0], "for 1m0s") {
 		t.Errorf("told was %q", events)
 	}
 	connected := func() map[string]float64 {
-		return tunneltest.Samples(t, r.hub.Metrics, "hpp_controller_node_connected")
+		return tunneltest.Samples(t, r.Hub.Metrics, "hpp_controller_node_connected")
 	}
 	if got := connected(); got["a"] != 0 || len(got) != 1 {
 		t.Errorf("connected are %v", got)
 	}
-	r.hub.Connect(t, &a.Node)
-	tunneltest.Until(t, "it is back", func() bool { return len(r.told("Normal a NodeConnected")) == 1 })
+	r.Hub.Connect(t, &a.Node)
+	tunneltest.Until(t, "it is back", func() bool { return len(r.Told("Normal a NodeConnected")) == 1 })
 	// What drivers without a controller have published is looked for after the grace, once an hour, until none is left.
 	listed := func(count int) {
 		t.Helper()
 		tunneltest.Until(t, fmt.Sprint(count, " lists of capacity"), func() (done bool) {
-			r.set(func() { done = r.lists >= count })
+			r.Set(func() { done = r.CapacityLists >= count })
 			return done
 		})
 	}
 	listed(1)
-	r.pass(time.Hour)
+	r.Pass(time.Hour)
 	listed(2)
-	r.set(func() {
-		if !maps.Equal(r.cleared, map[string]bool{"b": true}) || len(r.events) > 0 {
-			t.Errorf("old capacity is left of %v; more events: %q", r.cleared, r.events)
+	r.Set(func() {
+		if !maps.Equal(r.Cleared, map[string]bool{"b": true}) || len(r.Events) > 0 {
+			t.Errorf("old capacity is left of %v; more events: %q", r.Cleared, r.Events)
 		}
-		r.cleared = nil
+		r.Cleared = nil
 	})
-	r.pass(time.Hour)
+	r.Pass(time.Hour)
 	listed(3)
-	r.set(func() { r.missed = 0 })
-	r.pass(time.Hour)
+	r.Set(func() { r.NodeLists = 0 })
+	r.Pass(time.Hour)
 	tunneltest.Until(t, "nodes are looked at again", func() (done bool) {
-		r.set(func() { done = r.missed > 1 })
+		r.Set(func() { done = r.NodeLists > 1 })
 		return done
 	})
-	r.set(func() {
-		if r.lists != 3 {
-			t.Errorf("capacity was listed %d times, the last time without any", r.lists)
+	r.Set(func() {
+		if r.CapacityLists != 3 {
+			t.Errorf("capacity was listed %d times, the last time without any", r.CapacityLists)
 		}
 	})
 	if got := connected(); got["a"] != 1 {
@@ -258,12 +259,12 @@ func TestMissing(t *testing.T) {
 }
 
 // suspects are volumes of node a, some of them orphans.
-func suspects(r running) []nodeapi.VolumeStatus {
-	old := r.now.Add(-2 * time.Hour)
+func suspects(r csitest.Controller) []nodeapi.VolumeStatus {
+	old := r.Clock.Add(-2 * time.Hour)
 	return []nodeapi.VolumeStatus{
-		{ID: "good", Pool: "local", Created: old, Bytes: gib, Used: 5, Claim: "default/claim"},
+		{ID: "good", Pool: "local", Created: old, Bytes: csitest.GiB, Used: 5, Claim: "default/claim"},
 		{ID: "unnamed", Pool: "local", Created: old, Used: -1},
-		{ID: "young", Pool: "local", Created: r.now},
+		{ID: "young", Pool: "local", Created: r.Clock},
 		{ID: "elsewhere", Pool: "local", Created: old},
 		{ID: "everywhere", Pool: "local", Created: old},
 		{ID: "csi-used", Pool: "local", Created: old, Ephemeral: true, Published: true},
@@ -273,13 +274,13 @@ func suspects(r running) []nodeapi.VolumeStatus {
 
 func TestOrphans(t *testing.T) {
 	t.Parallel()
-	a := newNode("a", gib)
-	r := start(t)
-	r.pvs = []nodeapi.PersistentVolume{named("good", "a"), named("elsewhere", "b"), named("everywhere")}
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t)
+	r.PVs = []nodeapi.PersistentVolume{csitest.Named("good", "a"), csitest.Named("elsewhere", "b"), csitest.Named("everywhere")}
 	a.Put(suspects(r)...)
-	r.look(t)
+	r.Look(t)
 	for round := range 3 {
-		stop := r.hub.Connect(t, &a.Node)
+		stop := r.Hub.Connect(t, &a.Node)
 		want := []string{
 			"Warning a VolumesOrphaned: pool local: no PersistentVolume, and for inline volumes no pod, names: " +
 				"csi-left, unnamed",
@@ -288,29 +289,29 @@ func TestOrphans(t *testing.T) {
 		switch round {
 		case 0:
 			for _, text := range want {
-				tunneltest.Until(t, text, func() bool { return len(r.told(text)) == 1 })
+				tunneltest.Until(t, text, func() bool { return len(r.Told(text)) == 1 })
 			}
 		case 1: // it is searched again, and nothing is new; but not twice in a minute
-			r.pass(time.Minute)
-			r.set(func() { r.gets = 0 })
-			stop = r.reconnect(t, a, stop)
+			r.Pass(time.Minute)
+			r.Set(func() { r.Gets = 0 })
+			stop = r.Reconnect(t, a, stop)
 			tunneltest.Until(t, "it is searched", func() (done bool) {
-				r.set(func() { done = r.gets >= 5 })
+				r.Set(func() { done = r.Gets >= 5 })
 				return done
 			})
-			stop = r.reconnect(t, a, stop)
+			stop = r.Reconnect(t, a, stop)
 			time.Sleep(50 * time.Millisecond) // so that a second search would show
-			r.set(func() {
-				if r.gets != 5 { // all that are old, and not an inline volume in use
-					t.Errorf("%d PersistentVolumes were looked up", r.gets)
+			r.Set(func() {
+				if r.Gets != 5 { // all that are old, and not an inline volume in use
+					t.Errorf("%d PersistentVolumes were looked up", r.Gets)
 				}
 			})
 		case 2:
-			r.pass(2 * time.Hour)
-			stop = r.reconnect(t, a, stop)
-			tunneltest.Until(t, "one is not young any more", func() bool { return len(r.told("young")) == 1 })
+			r.Pass(2 * time.Hour)
+			stop = r.Reconnect(t, a, stop)
+			tunneltest.Until(t, "one is not young any more", func() bool { return len(r.Told("young")) == 1 })
 		}
-		if events := r.told(""); len(events) > 0 {
+		if events := r.Told(""); len(events) > 0 {
 			t.Errorf("round %d: more events: %q", round, events)
 		}
 		found := map[string]float64{
@@ -319,13 +320,13 @@ func TestOrphans(t *testing.T) {
 		if round == 2 {
 			found["unnamed a local"] = 3
 		}
-		if got := r.samples(t, "hpp_controller_orphans"); !maps.Equal(got, found) {
+		if got := r.Samples(t, "hpp_controller_orphans"); !maps.Equal(got, found) {
 			t.Errorf("metric %v, want %v", got, found)
 		}
 		stop()
-		tunneltest.Until(t, "it is away", func() bool { return r.hub.Get("a") == nil })
+		tunneltest.Until(t, "it is away", func() bool { return r.Hub.Get("a") == nil })
 	}
-	if got := r.samples(t, "hpp_controller_orphans"); len(got) != 0 {
+	if got := r.Samples(t, "hpp_controller_orphans"); len(got) != 0 {
 		t.Errorf("of a node that is gone: %v", got)
 	}
 }
@@ -333,13 +334,13 @@ func TestOrphans(t *testing.T) {
 // TestOrphansBesideAPoolThatHangs are reported, and those in it stand as they were found before.
 func TestOrphansBesideAPoolThatHangs(t *testing.T) {
 	t.Parallel()
-	a := newNode("a", gib)
-	r := start(t, a)
-	a.Put(nodeapi.VolumeStatus{ID: "unnamed", Pool: "local", Created: r.now.Add(-2 * time.Hour)})
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t, a)
+	a.Put(nodeapi.VolumeStatus{ID: "unnamed", Pool: "local", Created: r.Clock.Add(-2 * time.Hour)})
 	a.Fail(errors.New("pool nfs does not answer"))
 	for round := range 4 {
-		r.server.SearchNode(t.Context(), "a")
-		if got := r.samples(t, "hpp_controller_orphans")["unnamed a local"]; got != 1 {
+		r.Server.SearchNode(t.Context(), "a")
+		if got := r.Samples(t, "hpp_controller_orphans")["unnamed a local"]; got != 1 {
 			t.Errorf("round %d: %v orphans, want 1", round, got)
 		}
 		a.Remove()
@@ -348,24 +349,24 @@ func TestOrphansBesideAPoolThatHangs(t *testing.T) {
 
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	a, b := newNode("a", gib), newNode("b", 2*gib)
-	r := start(t, a, b)
-	lost := named("lost", "c")
+	a, b := csitest.NewNode("a", csitest.GiB), csitest.NewNode("b", 2*csitest.GiB)
+	r := csitest.Start(t, a, b)
+	lost := csitest.Named("lost", "c")
 	lost.Claim = nodeapi.Claim{Namespace: "default", Name: "lost"}
-	former := named("former", "b")
-	unsaid := named("unsaid", "b") // of the default pool
+	former := csitest.Named("former", "b")
+	unsaid := csitest.Named("unsaid", "b") // of the default pool
 	former.Pool, unsaid.Pool = "former", ""
-	r.set(func() {
-		r.drivers = append(r.drivers, "c")
-		r.pvs = []nodeapi.PersistentVolume{
-			named("good", "a"), named("elsewhere", "b"), named("everywhere"), lost, named("missing", "b"), former, unsaid,
+	r.Set(func() {
+		r.Drivers = append(r.Drivers, "c")
+		r.PVs = []nodeapi.PersistentVolume{
+			csitest.Named("good", "a"), csitest.Named("elsewhere", "b"), csitest.Named("everywhere"), lost, csitest.Named("missing", "b"), former, unsaid,
 		}
 	})
 	a.Put(suspects(r)...)
 	nodes := map[string]string{}
-	for _, n := range r.server.Nodes() {
+	for _, n := range r.Server.Nodes() {
 		nodes[n.Name] = n.State
-		if n.Name == "b" && (len(n.Pools) != 1 || n.Pools[0].Allocatable != 2*gib || n.Pools[0].State != "present" ||
+		if n.Name == "b" && (len(n.Pools) != 1 || n.Pools[0].Allocatable != 2*csitest.GiB || n.Pools[0].State != "present" ||
 			n.Version != "v1" || n.Seen.Before(n.Since)) {
 			t.Errorf("node b is %+v", n)
 		}
@@ -373,15 +374,15 @@ func TestOverview(t *testing.T) {
 	if want := map[string]string{"a": "connected", "b": "connected", "c": "not connected"}; !maps.Equal(nodes, want) {
 		t.Errorf("nodes are %v", nodes)
 	}
-	volumes, err := r.server.Volumes(t.Context())
+	volumes, err := r.Server.Volumes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	states := map[string]string{}
 	for _, v := range volumes {
 		states[v.ID+" on "+v.Node] = v.State
-		if v.ID == "good" && (v.PV != "pv-good" || v.Claim != "default/claim" || v.Bytes != gib || v.Used != 5) ||
-			v.ID == "lost" && (v.Claim != "default/lost" || v.Bytes != gib || v.Used != -1) {
+		if v.ID == "good" && (v.PV != "pv-good" || v.Claim != "default/claim" || v.Bytes != csitest.GiB || v.Used != 5) ||
+			v.ID == "lost" && (v.Claim != "default/lost" || v.Bytes != csitest.GiB || v.Used != -1) {
 			t.Errorf("shown is %+v", v)
 		}
 	}
@@ -398,12 +399,12 @@ func TestOverview(t *testing.T) {
 // TestANodeHangs: what needs it ends by its deadline, and others do not wait.
 func TestANodeHangs(t *testing.T) {
 	t.Parallel()
-	a, b := newNode("a", gib), newNode("b", gib)
+	a, b := csitest.NewNode("a", csitest.GiB), csitest.NewNode("b", csitest.GiB)
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	b.Search = func(ctx context.Context, _ string) (bool, error) { return false, hang(ctx) }
-	b.answers(func(ctx context.Context, _ string) error { return hang(ctx) })
-	r := start(t, a, b)
-	r.pvs = []nodeapi.PersistentVolume{named("on-a", "a"), named("on-b", "b")}
+	b.Answers(func(ctx context.Context, _ string) error { return hang(ctx) })
+	r := csitest.Start(t, a, b)
+	r.PVs = []nodeapi.PersistentVolume{csitest.Named("on-a", "a"), csitest.Named("on-b", "b")}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	ended := make(chan error, 20)
@@ -412,7 +413,7 @@ func TestANodeHangs(t *testing.T) {
 		go func() { _, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: id}); ended <- err }()
 	}
 	for range 20 {
-		if err := r.expand(t, "on-a"); err != nil {
+		if err := r.Expand(t, "on-a"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -427,36 +428,36 @@ func TestANodeHangs(t *testing.T) {
 // the volume; where none has, the silent one may.
 func TestASilentNodeDoesNotHoldWhatAnotherHas(t *testing.T) {
 	t.Parallel()
-	a, b := newNode("a", gib), newNode("b", gib)
+	a, b := csitest.NewNode("a", csitest.GiB), csitest.NewNode("b", csitest.GiB)
 	b.Search = func(ctx context.Context, _ string) (bool, error) { <-ctx.Done(); return false, ctx.Err() }
-	r := start(t, a, b)
+	r := csitest.Start(t, a, b)
 	a.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 	ctx := context.WithoutCancel(t.Context())
-	if _, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"}); err != nil || a.asked() != "delete v" {
+	if _, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"}); err != nil || a.Asked() != "delete v" {
 		t.Errorf("got %v", err)
 	}
 	_, err := r.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: "v"})
-	wantCode(t, err, codes.Unavailable, "could not be asked: b (context deadline exceeded)")
+	csitest.WantCode(t, err, codes.Unavailable, "could not be asked: b (context deadline exceeded)")
 }
 
 // TestANodeThatListsTooMuch: the API is not asked about whatever a node makes up.
 func TestANodeThatListsTooMuch(t *testing.T) {
 	t.Parallel()
-	a := newNode("a", gib)
-	r := start(t)
-	old := r.now.Add(-2 * time.Hour)
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t)
+	old := r.Clock.Add(-2 * time.Hour)
 	for i := range 1500 {
 		a.Put(nodeapi.VolumeStatus{ID: fmt.Sprint("made-up-", i), Pool: "local", Created: old})
 	}
 	a.Put(nodeapi.VolumeStatus{ID: "../x", Pool: "local", Created: old})
 	a.Put(nodeapi.VolumeStatus{ID: "ok", Pool: "No Pool", Created: old})
-	r.look(t)
-	r.hub.Connect(t, &a.Node)
-	tunneltest.Until(t, "it is searched", func() bool { return len(r.told("VolumesOrphaned")) == 1 })
-	if got := r.samples(t, "hpp_controller_orphans"); r.gets != 1000 || got["unnamed a local"] != 1000 {
-		t.Errorf("%d were asked for, and %v are orphans", r.gets, got)
+	r.Look(t)
+	r.Hub.Connect(t, &a.Node)
+	tunneltest.Until(t, "it is searched", func() bool { return len(r.Told("VolumesOrphaned")) == 1 })
+	if got := r.Samples(t, "hpp_controller_orphans"); r.Gets != 1000 || got["unnamed a local"] != 1000 {
+		t.Errorf("%d were asked for, and %v are orphans", r.Gets, got)
 	}
-	if all, err := r.server.Volumes(t.Context()); len(all) != 1500 || err != nil {
+	if all, err := r.Server.Volumes(t.Context()); len(all) != 1500 || err != nil {
 		t.Errorf("%d volumes are listed, %v", len(all), err)
 	}
 }

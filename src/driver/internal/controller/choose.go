@@ -28,7 +28,7 @@ func (s *Server) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string,
 	}
 	allowed, err := s.allowed(q.GetAccessibilityRequirements())
 	if name := s.sharedPoolOf(q); name != "" && err == nil {
-		return s.anyOf(name, q.GetName(), allowed)
+		return s.nodeFor(name, q.GetName(), allowed)
 	}
 	if err != nil || len(allowed) == 1 {
 		return strings.Join(allowed, ""), err
@@ -104,10 +104,10 @@ func claimOf(q *pb.CreateVolumeRequest) nodeapi.Claim {
 // roomiest is the connected node with the most room, among those allowed.
 func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, error) {
 	asked := q.GetParameters()[names.StoragePoolParameter]
-	name := poolspec.DefaultPool(s.pools, asked)
-	if !slices.Contains(s.pools, name) {
+	name := poolspec.DefaultPool(s.Shared.Names, asked)
+	if !slices.Contains(s.Shared.Names, name) {
 		return "", status.Errorf(codes.InvalidArgument, "parameters.%s: %.64q is in no configuration; want one of %s",
-			names.StoragePoolParameter, asked, strings.Join(s.pools, ", "))
+			names.StoragePoolParameter, asked, strings.Join(s.Shared.Names, ", "))
 	}
 	var node string
 	var most int64
@@ -129,15 +129,15 @@ func (s *Server) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, 
 // allowMany refuses a volume for many nodes in a pool that has sharedAccess for a single one, once the nodeSelector
 // selects a second, connected or not. What an earlier request has made before that stays, like all such volumes.
 func (s *Server) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *fleet.Peer) error {
-	name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter])
-	i := slices.Index(s.pools, name)
-	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) || i < 0 || !s.Pools[i].SharedAccess {
+	name := poolspec.DefaultPool(s.Shared.Names, q.GetParameters()[names.StoragePoolParameter])
+	i := slices.Index(s.Shared.Names, name)
+	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) || i < 0 || !s.Shared.Configured[i].SharedAccess {
 		return nil // or the node refuses it
 	}
 	if !s.Fleet.Synced() {
 		return status.Error(codes.Unavailable, "waiting for the Kubernetes API to say which nodes there are")
 	}
-	nodes := s.Fleet.NodesWithDriver(s.Pools[i].NodeSelector)
+	nodes := s.Fleet.NodesWithDriver(s.Shared.Configured[i].NodeSelector)
 	if len(nodes) < 2 {
 		return nil
 	}

@@ -113,7 +113,7 @@ func (s *Server) warn(node, name, reason, why string, ids []string) {
 func (s *Server) searchPeer(ctx context.Context, p *fleet.Peer) (map[string]orphans, error) {
 	found, asked := map[string]orphans{}, 0
 	err := p.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
-		if !s.speaksFor(p, v.Pool) {
+		if !slices.Contains(s.Shared.Served(), v.Pool) || !s.Shared.Represents(p.Name, v.Pool) {
 			return nil
 		}
 		f := found[v.Pool]
@@ -164,7 +164,7 @@ func (s *Server) orphaned(v nodeapi.VolumeStatus, pv nodeapi.PersistentVolume, n
 	switch {
 	case v.Ephemeral, pv.Handle == "":
 		return unnamed
-	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node) && !s.shared(v.Pool):
+	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node) && !s.Shared.Everywhere(v.Pool):
 		return elsewhere
 	default:
 		return ""

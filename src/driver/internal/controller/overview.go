@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -31,8 +32,8 @@ func (s *Server) Nodes() []nodeapi.NodeStatus {
 		pools, seen := p.Pools()
 		n := nodeapi.NodeStatus{Name: name, State: "connected", Version: p.Version, Since: p.Since, Seen: seen}
 		for _, is := range pools {
-			if twins := s.twinsOf(name, is.Name); len(twins) > 0 {
-				is.Message = severalNodes(is.Name, append(twins, name))
+			if twins := s.Shared.Twins(name, is.Name); len(twins) > 0 {
+				is.Message = sharedpools.OnSeveralNodes(is.Name, append(twins, name))
 			}
 			n.Pools = append(n.Pools, is)
 		}
@@ -86,7 +87,7 @@ func (s *Server) volumesOf(
 	ctx context.Context, p *fleet.Peer, named map[string]nodeapi.PersistentVolume,
 ) (found []nodeapi.VolumeStatus, err error) {
 	err = p.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
-		if s.shared(v.Pool) && s.speaker(v.Pool) != p.Name {
+		if !s.Shared.Represents(p.Name, v.Pool) {
 			return nil
 		}
 		pv := named[v.ID]
@@ -108,9 +109,9 @@ func (s *Server) unseen(pv nodeapi.PersistentVolume, silent map[string]string) n
 		ID: pv.Handle, Node: strings.Join(pv.Nodes, ","), Pool: pv.Pool, Bytes: pv.Bytes, Used: -1, PV: pv.Name,
 		Claim: pv.Claim.String(), State: "not found",
 	}
-	node, in := v.Node, s.poolOf(pv)
-	if s.shared(in) {
-		node = s.speaker(in)
+	node, in := v.Node, s.Shared.PoolOf(pv)
+	if s.Shared.Everywhere(in) {
+		node = s.Shared.Representative(in)
 	}
 	if why, failed := silent[node]; failed {
 		v.State = why
@@ -129,20 +130,12 @@ func (s *Server) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s *Server) Collect(metrics chan<- prometheus.Metric) {
-	twins := prometheus.NewDesc("hpp_controller_pool_twins",
-		"How many other nodes show the filesystem of a node's pool, which has scope node.",
-		[]string{"node", "pool"}, nil)
 	orphans := prometheus.NewDesc("hpp_controller_orphans",
 		"Volumes that no PersistentVolume names, or one of another node, at the last search.",
 		[]string{"node", "pool", "kind"}, nil)
 	all := s.Fleet.Names()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for is, nodes := range s.twins {
-		for _, node := range nodes {
-			metrics <- prometheus.MustNewConstMetric(twins, prometheus.GaugeValue, float64(len(nodes)-1), node, is.name)
-		}
-	}
 	for node, pools := range s.found {
 		if !slices.Contains(all, node) { // it is gone
 			continue

@@ -15,8 +15,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // patience is how long a call waits for a node that is away for a moment, such as for an update of its driver. It keeps
@@ -87,14 +89,14 @@ func (s *Server) reschedule(ctx context.Context, node string) error {
 // all nodes were asked and none has it. The pool is known where it is a shared one.
 func (s *Server) locate(ctx context.Context, id string) (node, in string, err error) {
 	pv, ok, err := s.PVs.Get(ctx, id)
-	in = s.poolOf(pv)
+	in = s.Shared.PoolOf(pv)
 	switch {
 	case errors.Is(err, nodeapi.ErrNamed):
 		return "", "", status.Error(codes.FailedPrecondition, err.Error())
 	case err != nil:
 		return "", "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
-	case ok && s.shared(in):
-		node, err = s.anyOf(in, id, pv.Nodes)
+	case ok && s.Shared.Everywhere(in):
+		node, err = s.nodeFor(in, id, pv.Nodes)
 		return node, in, err
 	case ok && len(pv.Nodes) == 1:
 		return pv.Nodes[0], "", nil
@@ -158,12 +160,56 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// nodeFor gives a node for a volume of a shared pool.
+func (s *Server) nodeFor(pool, id string, preferred []string) (node string, err error) {
+	if node = s.Shared.NodeFor(pool, id, preferred); node == "" {
+		err = status.Errorf(codes.Unavailable, "pool %s is present on no node that is connected; see what the nodes say "+
+			"of it: driver status in the controller", pool)
+	}
+	return node, err
+}
+
+// confirm asks another node whether a volume of a shared pool is gone that one says it has deleted.
+func (s *Server) confirm(ctx context.Context, pool, id, deleter string) error {
+	asked, enough := context.WithTimeout(ctx, findTimeout)
+	defer enough()
+	silent := ""
+	for _, p := range s.Shared.NodesWithPool(pool) {
+		if p.Name == deleter {
+			continue
+		}
+		_, found, err := p.Find(asked, id)
+		switch {
+		case err == nil && found:
+			return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and node %s still has it; "+
+				"they are asked again; see whether both have the same filesystem there", deleter, id, pool, p.Name)
+		case err == nil:
+			return nil
+		}
+		silent = fmt.Sprintf("%s (%s)", p.Name, status.Convert(err).Message())
+	}
+	if silent == "" { // no other node has the pool
+		return nil
+	}
+	return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and no other node could confirm "+
+		"it: %s", deleter, id, pool, silent)
+}
+
+// sharedPoolOf is the shared pool that a request is about, "" for another pool.
+func (s *Server) sharedPoolOf(q *pb.CreateVolumeRequest) string {
+	name := poolspec.DefaultPool(s.Shared.Names, q.GetParameters()[names.StoragePoolParameter])
+	if s.Shared.Everywhere(name) {
+		return name
+	}
+	return ""
+}
+
 // oneOf gives one of the nodes that have a volume. Several may have only that of a shared pool.
 func (s *Server) oneOf(id string, having map[string]string) (node string, err error) {
 	nodes := slices.Sorted(maps.Keys(having))
 	in := slices.Collect(maps.Values(having))
 	switch {
-	case len(nodes) == 1 || !slices.ContainsFunc(in, func(name string) bool { return !s.shared(name) }):
+	case len(nodes) == 1 || !slices.ContainsFunc(in, func(name string) bool { return !s.Shared.Everywhere(name) }):
 		return nodes[0], nil
 	case slices.Contains(in, ""):
 		return "", status.Errorf(codes.Unavailable, "volume %s is being worked on; it is asked for again", id)

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // PVs are the PersistentVolumes of this driver; nodeapi.ErrClusterUnknown where the API does not answer.
@@ -46,17 +46,14 @@ type Events interface {
 	TellClaim(claim nodeapi.Claim, kind, reason, message string)
 }
 
-// Config is what the service is made of; every field but Identities is required.
+// Config is what the service is made of; every field is required.
 type Config struct {
 	DriverName, Version, TopologyKey string
-	// Pools are the configured ones.
-	Pools  []poolspec.Pool
-	Fleet  *fleet.Fleet
-	PVs    PVs
-	Claims Claims
-	Events Events
-	// Identities is required where a pool is shared.
-	Identities Identities
+	Fleet                            *fleet.Fleet
+	Shared                           *sharedpools.Pools
+	PVs                              PVs
+	Claims                           Claims
+	Events                           Events
 	// OrphanAge is how old a volume must be before it counts as an orphan.
 	OrphanAge time.Duration
 	Log       *slog.Logger
@@ -68,18 +65,10 @@ type Server struct {
 	csi.Identity
 	pb.UnimplementedControllerServer
 	Config
-	// pools are the names of Pools.
-	pools []string
 
 	mu sync.Mutex
 	// found are the volumes that no PersistentVolume of their node names, by node and pool.
 	found map[string]map[string]orphans
-	// identities are the ids of the shared pools, as last loaded: never changed, only replaced.
-	identities map[string]string
-	// leftPools are the pools that left the configuration and that nodes serve, and whether they are shared; twins the
-	// nodes that show one marker, of pools that are not. Never changed, only replaced.
-	leftPools map[string]bool
-	twins     map[poolID][]string
 	// deleted are the volumes that were deleted lately.
 	deleted map[string]*deletion
 	// unenforced are the classes, by pool and parameters, whose first volume that nothing keeps to its size was reported.
@@ -97,25 +86,18 @@ func New(c Config) (*Server, error) {
 		Config: c, found: map[string]map[string]orphans{},
 		searched: map[string]time.Time{}, deleted: map[string]*deletion{}, unenforced: map[string]bool{},
 	}
-	for _, p := range c.Pools {
-		s.pools = append(s.pools, p.Name)
-	}
 	s.Identity = csi.Identity{Name: c.DriverName, Version: c.Version, Ready: func() bool { return c.Fleet.Ready() == nil }}
 	return s, nil
 }
 
 func (c Config) validate() error {
 	texts := []string{c.DriverName, c.Version, c.TopologyKey}
-	if slices.Contains(texts, "") || c.PVs == nil || c.Fleet == nil || c.Claims == nil || c.Events == nil ||
+	if slices.Contains(texts, "") || c.PVs == nil || c.Fleet == nil || c.Shared == nil || c.Claims == nil || c.Events == nil ||
 		c.Log == nil || c.Now == nil {
 		return errors.New("controller: a field of its Config is missing")
 	}
 	if c.OrphanAge <= 0 {
 		return errors.New("controller: want positive times")
-	}
-	isShared := func(p poolspec.Pool) bool { return p.Shared() }
-	if slices.ContainsFunc(c.Pools, isShared) && c.Identities == nil {
-		return errors.New("controller: a pool is shared, and Identities of its Config is missing")
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (s *Server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
 	v.VolumeContext = csi.Attributes(v.GetVolumeContext(), q.GetParameters(),
-		poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter]))
+		poolspec.DefaultPool(s.Shared.Names, q.GetParameters()[names.StoragePoolParameter]))
 	if s.sharedPoolOf(q) != "" {
 		v.AccessibleTopology = nil
 	}
@@ -112,7 +112,7 @@ func (s *Server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 		return &pb.DeleteVolumeResponse{}, nil
 	}
 	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
-	if err == nil && s.shared(in) {
+	if err == nil && s.Shared.Everywhere(in) {
 		err = s.confirm(ctx, in, id, node)
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Server) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest) (*
 	if len(peers) == 0 {
 		return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", id)
 	}
-	name := s.poolOf(pv)
+	name := s.Shared.PoolOf(pv)
 	has := func(p *fleet.Peer) bool { return p.Pool(name).Served() }
 	p := peers[max(0, slices.IndexFunc(peers, has))]
 	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
@@ -231,7 +231,7 @@ func (s *Server) client(ctx context.Context, id string) (pb.ControllerClient, er
 // GetCapacity implements csi.ControllerServer from what the nodes have said last. An error leaves the figures that are
 // published: so it is while a node is away, until the scheduler is to choose another.
 func (s *Server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	name := poolspec.DefaultPool(s.pools, q.GetParameters()[names.StoragePoolParameter])
+	name := poolspec.DefaultPool(s.Shared.Names, q.GetParameters()[names.StoragePoolParameter])
 	segments := q.GetAccessibleTopology().GetSegments()
 	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
 		var room, largest int64
@@ -262,8 +262,8 @@ func (s *Server) room(node, name string) (room, largest int64, known bool) {
 	}
 	is := p.Pool(name)
 	pools, _ := p.Pools()
-	if s.shared(name) && is.Allocatable > 0 {
-		room, largest = s.smallest(name)
+	if s.Shared.Everywhere(name) && is.Allocatable > 0 {
+		room, largest = s.Shared.Room(name)
 		return room, largest, pools != nil
 	}
 	return is.Growable, is.Allocatable, pools != nil

@@ -36,7 +36,7 @@ type standing struct {
 
 func (s *Server) standing(name string) standing {
 	is := standing{pool: name}
-	nodes := s.Fleet.NodesWithDriver(s.Pools[slices.Index(s.pools, name)].NodeSelector)
+	nodes := s.Fleet.NodesWithDriver(s.Shared.Configured[slices.Index(s.Shared.Names, name)].NodeSelector)
 	slices.Sort(nodes)
 	for _, node := range nodes {
 		is.nodes++
@@ -96,10 +96,10 @@ func (s *Server) explain(told map[string]string) map[string]string {
 
 // reason is why a claim waits, "" where its pool is not to blame.
 func (s *Server) reason(c WaitingClaim, pools map[string]standing) (reason, message string) {
-	name := poolspec.DefaultPool(s.pools, c.Pool)
-	if !slices.Contains(s.pools, name) {
+	name := poolspec.DefaultPool(s.Shared.Names, c.Pool)
+	if !slices.Contains(s.Shared.Names, name) {
 		return "PoolUnknown", fmt.Sprintf("%s of the StorageClass: %.64q is in no configuration; want one of %s",
-			names.StoragePoolParameter, c.Pool, strings.Join(s.pools, ", "))
+			names.StoragePoolParameter, c.Pool, strings.Join(s.Shared.Names, ", "))
 	}
 	is, ok := pools[name]
 	if !ok {

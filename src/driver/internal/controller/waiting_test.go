@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi/csitest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -13,30 +14,30 @@ import (
 // TestWhyClaimsWait: their owners are told once, on which nodes the pool is missing and why.
 func TestWhyClaimsWait(t *testing.T) {
 	t.Parallel()
-	a, b := newNode("a", gib), newNode("b", gib)
-	for _, n := range []*node{a, b} {
+	a, b := csitest.NewNode("a", csitest.GiB), csitest.NewNode("b", csitest.GiB)
+	for _, n := range []*csitest.Node{a, b} {
 		n.Show(nodeapi.PoolStatus{Name: "local", State: "absent", Message: "nothing is mounted at /mnt/ssd"})
 	}
-	r := start(t, a, b)
+	r := csitest.Start(t, a, b)
 	claim := func(name, in string, bytes int64, since time.Time) controller.WaitingClaim {
 		return controller.WaitingClaim{
 			Claim: nodeapi.Claim{Namespace: "shop", Name: name, UID: name}, Pool: in, Bytes: bytes, Since: since,
 		}
 	}
-	old := r.now.Add(-time.Minute)
-	r.set(func() {
-		r.drivers = append(r.drivers, "c", "d", "e")
-		r.waiting = []controller.WaitingClaim{
-			claim("small", "", gib/2, old), claim("large", "local", 10*gib, old), claim("unknown", "ssd", 1, old),
-			claim("new", "local", gib, r.now),
+	old := r.Clock.Add(-time.Minute)
+	r.Set(func() {
+		r.Drivers = append(r.Drivers, "c", "d", "e")
+		r.Pending = []controller.WaitingClaim{
+			claim("small", "", csitest.GiB/2, old), claim("large", "local", 10*csitest.GiB, old), claim("unknown", "ssd", 1, old),
+			claim("new", "local", csitest.GiB, r.Clock),
 		}
 	})
-	r.look(t)
+	r.Look(t)
 	told := func(want ...string) {
 		t.Helper()
 		var events []string
 		tunneltest.Until(t, strings.Join(want, ", "), func() bool {
-			events = append(events, r.told("")...)
+			events = append(events, r.Told("")...)
 			return len(events) >= len(want)
 		})
 		for i, e := range events {
@@ -49,18 +50,18 @@ func TestWhyClaimsWait(t *testing.T) {
 		"b: nothing is mounted at /mnt/ssd; c: it is not connected to the controller; and 2 more"
 	told("Warning shop/small "+missing, "Warning shop/large "+missing,
 		`Warning shop/unknown PoolUnknown: storagePool of the StorageClass: "ssd" is in no configuration; want one of local`)
-	r.set(func() { r.drivers = []string{"a", "b"} })
+	r.Set(func() { r.Drivers = []string{"a", "b"} })
 	a.Show(nodeapi.PoolStatus{
-		Name: "local", State: "present", Size: 2 * gib, Allocatable: gib, Growable: gib, Promised: gib,
+		Name: "local", State: "present", Size: 2 * csitest.GiB, Allocatable: csitest.GiB, Growable: csitest.GiB, Promised: csitest.GiB,
 	})
-	b.Show(nodeapi.PoolStatus{Name: "local", State: "present", Size: gib, Allocatable: gib / 4, Growable: gib / 4})
+	b.Show(nodeapi.PoolStatus{Name: "local", State: "present", Size: csitest.GiB, Allocatable: csitest.GiB / 4, Growable: csitest.GiB / 4})
 	told("Warning shop/large ClaimTooLarge: the claim asks for 10Gi, and no node could ever have that in pool local: the most " +
 		"is 2Gi, on node a; ask for less, or make the pool larger")
 	b.Show(nodeapi.PoolStatus{Name: "local", State: "absent", Message: "gone"})
 	told("Warning shop/large PoolMissing: pool local is present on 1 of 2 nodes; b: gone; where it is, a new volume can have " +
 		"1Gi, and the claim asks for 10Gi")
-	r.set(func() { r.waiting[3].Bytes = 2 * gib })
-	r.pass(time.Minute)
+	r.Set(func() { r.Pending[3].Bytes = 2 * csitest.GiB })
+	r.Pass(time.Minute)
 	told("Warning shop/new PoolMissing: pool local is present on 1 of 2 nodes; b: gone; where it is, a new volume can have " +
 		"1Gi, and the claim asks for 2Gi")
 }

@@ -30,13 +30,12 @@ func (s *Server) Forget(node string) {
 	delete(s.searched, node)
 }
 
-// Run looks after shared pools, claims that wait, and what nobody names, until ctx ends.
+// Run looks after claims that wait, and what nobody names, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	s.Fleet.AwaitSync(ctx)
 	var searching sync.WaitGroup
 	defer searching.Wait()
 	searching.Go(func() { s.searchAll(ctx) })
-	searching.Go(func() { s.shareAll(ctx) })
 	tick := time.NewTicker(explainInterval)
 	defer tick.Stop()
 	told := map[string]string{}
