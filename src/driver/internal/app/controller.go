@@ -11,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
@@ -48,26 +49,31 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	if err != nil {
 		return err
 	}
+	volumes, err := inventory.New(cluster, nodes, shared, d.orphanAge)
+	if err != nil {
+		return err
+	}
 	service, err := controller.New(controller.Config{
 		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey,
 		Fleet: nodes, Shared: shared, PVs: cluster, Claims: cluster, Events: cluster,
-		OrphanAge: d.orphanAge, Log: d.log, Now: time.Now,
+		Now: time.Now,
 	})
 	if err != nil {
 		return err
 	}
 	d.add("cluster", func(ctx context.Context) error {
-		return cluster.Run(ctx, func(node string) { nodes.Forget(node); service.Forget(node) })
+		return cluster.Run(ctx, func(node string) { nodes.Forget(node); volumes.Forget(node) })
 	})
 	d.add("certificate", serving.run)
 	d.addListener("tunnel", listener, nodes.Serve)
 	d.add("nodes", func(ctx context.Context) error { nodes.Run(ctx); return nil })
 	d.add("shared pools", func(ctx context.Context) error { shared.Run(ctx); return nil })
+	d.add("inventory", func(ctx context.Context) error { volumes.Run(ctx); return nil })
 	d.add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
-	if err := d.register(service); err != nil {
+	if err := d.register(); err != nil {
 		return err
 	}
-	if err := d.addControl(ctx, service); err != nil {
+	if err := d.addControl(ctx, volumes); err != nil {
 		return err
 	}
 	return d.addSocket(ctx, service,

@@ -192,14 +192,14 @@ func (d *driver) finish(ctx context.Context) error {
 	}
 }
 
-// register adds the process's metrics, those of its calls, and one collector.
-func (d *driver) register(own prometheus.Collector) (err error) {
-	if err := errors.Join(
-		d.registry.Register(collectors.NewGoCollector()),
-		d.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
-		d.registry.Register(own),
-	); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+// register adds the process's metrics, those of its calls, and others.
+func (d *driver) register(others ...prometheus.Collector) (err error) {
+	others = append(others, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, own := range others {
+		if err := d.registry.Register(own); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	d.calls, err = rpc.NewCalls(d.registry, d.log, callTimeout)
 	return err

@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +24,6 @@ type PVs interface {
 	Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error)
 	// Known gives all with that volumeHandle that are known without a question to the API, by name.
 	Known(handle string) []nodeapi.PersistentVolume
-	List() []nodeapi.PersistentVolume
 }
 
 // ErrClaimGone is for a claim that is gone, or another one of that name.
@@ -54,10 +52,7 @@ type Config struct {
 	PVs                              PVs
 	Claims                           Claims
 	Events                           Events
-	// OrphanAge is how old a volume must be before it counts as an orphan.
-	OrphanAge time.Duration
-	Log       *slog.Logger
-	Now       func() time.Time
+	Now                              func() time.Time
 }
 
 // Server is the service.
@@ -67,14 +62,10 @@ type Server struct {
 	Config
 
 	mu sync.Mutex
-	// found are the volumes that no PersistentVolume of their node names, by node and pool.
-	found map[string]map[string]orphans
 	// deleted are the volumes that were deleted lately.
 	deleted map[string]*deletion
 	// unenforced are the classes, by pool and parameters, whose first volume that nothing keeps to its size was reported.
 	unenforced map[string]bool
-	// searched is when a node that had connected was asked for its volumes.
-	searched map[string]time.Time
 }
 
 // New returns a service without nodes.
@@ -83,8 +74,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		Config: c, found: map[string]map[string]orphans{},
-		searched: map[string]time.Time{}, deleted: map[string]*deletion{}, unenforced: map[string]bool{},
+		Config: c, deleted: map[string]*deletion{}, unenforced: map[string]bool{},
 	}
 	s.Identity = csi.Identity{Name: c.DriverName, Version: c.Version, Ready: func() bool { return c.Fleet.Ready() == nil }}
 	return s, nil
@@ -93,11 +83,8 @@ func New(c Config) (*Server, error) {
 func (c Config) validate() error {
 	texts := []string{c.DriverName, c.Version, c.TopologyKey}
 	if slices.Contains(texts, "") || c.PVs == nil || c.Fleet == nil || c.Shared == nil || c.Claims == nil || c.Events == nil ||
-		c.Log == nil || c.Now == nil {
+		c.Now == nil {
 		return errors.New("controller: a field of its Config is missing")
-	}
-	if c.OrphanAge <= 0 {
-		return errors.New("controller: want positive times")
 	}
 	return nil
 }

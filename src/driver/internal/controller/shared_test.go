@@ -51,22 +51,6 @@ func TestNodesWithoutRoomInASharedPool(t *testing.T) {
 	csitest.WantCode(t, r.Remove(t, "pvc-1"), codes.OK, "")
 }
 
-// TestASharedVolumeIsOnAllNodes: it is no orphan where its PersistentVolume names one of them.
-func TestASharedVolumeIsOnAllNodes(t *testing.T) {
-	t.Parallel()
-	a := csitest.NewNode("a", 0).Shows("AAAA", csitest.GiB, false)
-	b := csitest.NewNode("b", 0).Shows("AAAA", csitest.GiB, false)
-	for _, n := range []*csitest.Node{a, b} {
-		n.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "local", Created: time.Unix(1, 0)})
-	}
-	r := csitest.StartKnown(t, a, b)
-	r.Set(func() { r.PVs = []nodeapi.PersistentVolume{csitest.Named("pvc-1", "b")} })
-	all, err := r.Server.Volumes(t.Context())
-	if err != nil || len(all) != 1 || all[0].State != "" {
-		t.Errorf("shown are %+v, %v", all, err)
-	}
-}
-
 // TestAPoolThatNobodyKnows: the values name it no more, and no node that is there ever had it. A node is asked.
 func TestAPoolThatNobodyKnows(t *testing.T) {
 	t.Parallel()
@@ -173,11 +157,11 @@ func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 	if asked := a.Asked() + b.Asked(); asked != "expand pvc-1" {
 		t.Errorf("asked were %q", asked)
 	}
-	all, err := r.Server.Volumes(t.Context())
+	all, err := r.Inventory.Volumes(t.Context())
 	if err != nil || len(all) != 2 || all[0].Pool != "nfs" {
 		t.Errorf("shown are %+v, %v", all, err)
 	}
-	nodes := r.Server.Nodes()
+	nodes := r.Inventory.Nodes()
 	if len(nodes) != 2 || nodes[0].Pools[1].State != nodeapi.StateNotConfigured || nodes[0].Pools[1].Volumes != 1 {
 		t.Errorf("%+v", nodes)
 	}
@@ -211,7 +195,7 @@ func TestANodesPoolThatLeftTheConfiguration(t *testing.T) {
 	r.Look(t)
 	a.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "old", Created: time.Unix(1, 0)})
 	tunneltest.Until(t, "it is seen", func() bool {
-		all, err := r.Server.Volumes(t.Context())
+		all, err := r.Inventory.Volumes(t.Context())
 		return err == nil && len(all) == 2 && all[0].ID == "pvc-1" && all[0].State == ""
 	})
 	csitest.WantCode(t, r.Remove(t, "pvc-1"), codes.OK, "")

@@ -103,8 +103,8 @@ func TestTheUnauthenticatedAreBounded(t *testing.T) {
 	t.Logf("%d nodes of their address are in after %s", nodes, time.Since(begin))
 }
 
-// TestTheUnauthenticatedInAHurry: those that come again and again with tokens that only the API can refuse do not keep a
-// node of another address out.
+// TestTheUnauthenticatedInAHurry: those that come again and again with tokens that only the API can refuse do not keep
+// a node of another address out.
 func TestTheUnauthenticatedInAHurry(t *testing.T) {
 	t.Parallel()
 	var reviews atomic.Int64

@@ -142,7 +142,7 @@ func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
 		}
 	}
 	metric(1, 1)
-	if nodes := r.Server.Nodes(); !strings.Contains(nodes[1].Pools[0].Message, "a, b") ||
+	if nodes := r.Inventory.Nodes(); !strings.Contains(nodes[1].Pools[0].Message, "a, b") ||
 		nodes[2].Pools[0].Message != "" {
 		t.Errorf("status %+v", nodes)
 	}

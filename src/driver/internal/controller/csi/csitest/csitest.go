@@ -11,7 +11,6 @@ import (
 	"time"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -21,9 +20,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -39,6 +38,8 @@ type Controller struct {
 	Hub      *tunneltest.Hub
 	Shared   *sharedpools.Pools
 	Server   *controller.Server
+	// Inventory is what is on its nodes; a volume counts as an orphan after an hour.
+	Inventory *inventory.Inventory
 }
 
 // Start is a controller with nodes that have the pool local.
@@ -92,10 +93,12 @@ func (c *Cluster) Serve(t *testing.T, nodes ...*Node) Controller {
 	if r.Shared, err = sharedpools.New([]poolspec.Pool{c.Local}, r.Hub.Fleet, c); err != nil {
 		t.Fatal(err)
 	}
+	if r.Inventory, err = inventory.New(c, r.Hub.Fleet, r.Shared, time.Hour); err != nil {
+		t.Fatal(err)
+	}
 	if r.Server, err = controller.New(controller.Config{
 		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey,
-		Fleet: r.Hub.Fleet, Shared: r.Shared, PVs: c, Claims: c, Events: c, OrphanAge: time.Hour,
-		Log: (&loggingtest.Log{}).Logger(), Now: c.time,
+		Fleet: r.Hub.Fleet, Shared: r.Shared, PVs: c, Claims: c, Events: c, Now: c.time,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +125,7 @@ func (r Controller) Look(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { r.Hub.Run(ctx) })
 	running.Go(func() { r.Shared.Run(ctx) })
+	running.Go(func() { r.Inventory.Run(ctx) })
 	running.Go(func() { r.Server.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
@@ -221,7 +225,5 @@ func (r Controller) Reconnect(t *testing.T, n *Node, stop func()) (again func())
 // Samples are the values of a metric by the values of its labels.
 func (r Controller) Samples(t *testing.T, metric string) map[string]float64 {
 	t.Helper()
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(r.Server)
-	return tunneltest.Samples(t, metrics, metric)
+	return tunneltest.Samples(t, r.Hub.Metrics, metric)
 }

@@ -1,4 +1,4 @@
-package controller
+package inventory
 
 import (
 	"cmp"
@@ -17,14 +17,14 @@ import (
 )
 
 // Nodes implements control.Overview.
-func (s *Server) Nodes() []nodeapi.NodeStatus {
+func (i *Inventory) Nodes() []nodeapi.NodeStatus {
 	var all []nodeapi.NodeStatus
-	for _, name := range s.Fleet.Names() {
-		p := s.Fleet.Get(name)
+	for _, name := range i.fleet.Names() {
+		p := i.fleet.Get(name)
 		if p == nil {
-			away := s.Fleet.Away(name)
+			away := i.fleet.Away(name)
 			all = append(all, nodeapi.NodeStatus{
-				Name: name, State: "not connected", Seen: s.Now().Add(-away),
+				Name: name, State: "not connected", Seen: i.fleet.Now().Add(-away),
 				Message: fmt.Sprintf("away for %s, or since this controller started", away.Round(time.Second)),
 			})
 			continue
@@ -32,7 +32,7 @@ func (s *Server) Nodes() []nodeapi.NodeStatus {
 		pools, seen := p.Pools()
 		n := nodeapi.NodeStatus{Name: name, State: "connected", Version: p.Version, Since: p.Since, Seen: seen}
 		for _, is := range pools {
-			if twins := s.Shared.Twins(name, is.Name); len(twins) > 0 {
+			if twins := i.shared.Twins(name, is.Name); len(twins) > 0 {
 				is.Message = sharedpools.OnSeveralNodes(is.Name, append(twins, name))
 			}
 			n.Pools = append(n.Pools, is)
@@ -46,9 +46,9 @@ func (s *Server) Nodes() []nodeapi.NodeStatus {
 const listTimeout = 20 * time.Second
 
 // Volumes implements control.Overview: those of the connected nodes, and those that only a PersistentVolume names.
-func (s *Server) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
+func (i *Inventory) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
 	named := map[string]nodeapi.PersistentVolume{}
-	for _, pv := range s.PVs.List() {
+	for _, pv := range i.cluster.List() {
 		named[pv.Handle] = pv
 	}
 	var (
@@ -58,11 +58,11 @@ func (s *Server) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
 		silent = map[string]string{}
 		asking sync.WaitGroup
 	)
-	for _, p := range s.Fleet.All() {
+	for _, p := range i.fleet.All() {
 		asking.Go(func() {
 			brief, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
-			found, err := s.volumesOf(brief, p, named)
+			found, err := i.volumesOf(brief, p, named)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -77,25 +77,25 @@ func (s *Server) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error) {
 	asking.Wait()
 	for id, pv := range named {
 		if !seen[id] {
-			all = append(all, s.unseen(pv, silent))
+			all = append(all, i.describeUnseen(pv, silent))
 		}
 	}
 	return all, nil
 }
 
-func (s *Server) volumesOf(
+func (i *Inventory) volumesOf(
 	ctx context.Context, p *fleet.Peer, named map[string]nodeapi.PersistentVolume,
 ) (found []nodeapi.VolumeStatus, err error) {
 	err = p.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
-		if !s.Shared.Represents(p.Name, v.Pool) {
+		if !i.shared.Represents(p.Name, v.Pool) {
 			return nil
 		}
 		pv := named[v.ID]
 		v.Node, v.PV = p.Name, pv.Name
-		if s.alone(v) {
+		if i.orphanCandidate(v) {
 			v.State = map[string]string{
-				unnamed: "orphan", elsewhere: "orphan, of node " + strings.Join(pv.Nodes, ","),
-			}[s.orphaned(v, pv, p.Name)]
+				noPV: "orphan", otherNode: "orphan, of node " + strings.Join(pv.Nodes, ","),
+			}[i.orphanKind(v, pv, p.Name)]
 		}
 		found = append(found, v)
 		return nil
@@ -103,19 +103,19 @@ func (s *Server) volumesOf(
 	return found, err
 }
 
-// unseen is a volume that no node has shown.
-func (s *Server) unseen(pv nodeapi.PersistentVolume, silent map[string]string) nodeapi.VolumeStatus {
+// describeUnseen is a volume that no node has shown.
+func (i *Inventory) describeUnseen(pv nodeapi.PersistentVolume, silent map[string]string) nodeapi.VolumeStatus {
 	v := nodeapi.VolumeStatus{
 		ID: pv.Handle, Node: strings.Join(pv.Nodes, ","), Pool: pv.Pool, Bytes: pv.Bytes, Used: -1, PV: pv.Name,
 		Claim: pv.Claim.String(), State: "not found",
 	}
-	node, in := v.Node, s.Shared.PoolOf(pv)
-	if s.Shared.Everywhere(in) {
-		node = s.Shared.Representative(in)
+	node, in := v.Node, i.shared.PoolOf(pv)
+	if i.shared.Everywhere(in) {
+		node = i.shared.Representative(in)
 	}
 	if why, failed := silent[node]; failed {
 		v.State = why
-	} else if p := s.Fleet.Get(node); p == nil {
+	} else if p := i.fleet.Get(node); p == nil {
 		v.State = "node not connected"
 	} else if is := p.Pool(in); !is.Served() {
 		v.State = "pool " + cmp.Or(is.State, nodeapi.StateNotConfigured)
@@ -124,25 +124,26 @@ func (s *Server) unseen(pv nodeapi.PersistentVolume, silent map[string]string) n
 }
 
 // Describe implements prometheus.Collector.
-func (s *Server) Describe(descriptions chan<- *prometheus.Desc) {
-	prometheus.DescribeByCollect(s, descriptions)
+func (i *Inventory) Describe(descriptions chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(i, descriptions)
 }
 
 // Collect implements prometheus.Collector.
-func (s *Server) Collect(metrics chan<- prometheus.Metric) {
+func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 	orphans := prometheus.NewDesc("hpp_controller_orphans",
 		"Volumes that no PersistentVolume names, or one of another node, at the last search.",
 		[]string{"node", "pool", "kind"}, nil)
-	all := s.Fleet.Names()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for node, pools := range s.found {
+	all := i.fleet.Names()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for node, pools := range i.found {
 		if !slices.Contains(all, node) { // it is gone
 			continue
 		}
-		for name, f := range pools {
-			for kind, ids := range map[string][]string{unnamed: f.unnamed, elsewhere: f.elsewhere} {
-				metrics <- prometheus.MustNewConstMetric(orphans, prometheus.GaugeValue, float64(len(ids)), node, name, kind)
+		for pool, kinds := range pools {
+			for _, kind := range []string{noPV, otherNode} {
+				metrics <- prometheus.MustNewConstMetric(orphans, prometheus.GaugeValue, float64(len(kinds[kind])),
+					node, pool, kind)
 			}
 		}
 	}
