@@ -2,14 +2,13 @@ package app
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
-	"net"
 	"slices"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
@@ -41,39 +40,17 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 		Mode: d.certificates, DNSName: d.servingName, SecretName: d.certificateSecret, ConfigMapName: d.controllerCA,
 		Store: cluster, Log: d.log, Now: time.Now, Interval: d.certificateInterval,
 	})
-	nodes, listener, err := d.newFleet(ctx, cluster, serving)
-	if err != nil {
-		return err
-	}
-	shared, err := sharedpools.New(specs, nodes, kube.Identities{Controller: cluster, ConfigMap: d.sharedPools})
-	if err != nil {
-		return err
-	}
-	volumes, err := inventory.New(cluster, nodes, shared, d.orphanAge)
-	if err != nil {
-		return err
-	}
-	service, err := controller.New(controller.Config{
-		DriverName: d.driverName, Version: buildinfo.Version(), TopologyKey: d.topologyKey,
-		Fleet: nodes, Shared: shared, PVs: cluster, Claims: cluster, Events: cluster,
-		Now: time.Now,
+	nodes, err := fleet.New(fleet.Config{
+		Cluster: cluster, Address: d.tunnelAddress, TLS: serving.tls(), TopologyKey: d.topologyKey,
+		Version: buildinfo.Version(), Claimed: cluster.Claimed, Review: cluster.Review,
+		NodeGrace: d.nodeGrace, GoneAfter: d.nodeGoneAfter, Settling: settling,
+		Metrics: d.registry, Log: d.log, Now: time.Now,
 	})
 	if err != nil {
 		return err
 	}
-	d.add("cluster", func(ctx context.Context) error {
-		return cluster.Run(ctx, func(node string) { nodes.Forget(node); volumes.Forget(node) })
-	})
-	d.add("certificate", serving.run)
-	d.addListener("tunnel", listener, nodes.Serve)
-	d.add("nodes", func(ctx context.Context) error { nodes.Run(ctx); return nil })
-	d.add("shared pools", func(ctx context.Context) error { shared.Run(ctx); return nil })
-	d.add("inventory", func(ctx context.Context) error { volumes.Run(ctx); return nil })
-	d.add("controller", func(ctx context.Context) error { service.Run(ctx); return nil })
-	if err := d.register(); err != nil {
-		return err
-	}
-	if err := d.addControl(ctx, volumes); err != nil {
+	service, err := d.addRooms(ctx, cluster, serving, nodes, specs)
+	if err != nil {
 		return err
 	}
 	return d.addSocket(ctx, service,
@@ -81,24 +58,34 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 		health.Check{Name: "nodes", Do: func(context.Context) error { return nodes.Ready() }})
 }
 
-// newFleet makes what nodes connect to, and listens there.
-func (d *driver) newFleet(
-	ctx context.Context, cluster *kube.Controller, serving *certificate,
-) (*fleet.Fleet, net.Listener, error) {
-	nodes, err := fleet.New(fleet.Config{
-		Cluster: cluster, TLS: serving.tls(), TopologyKey: d.topologyKey, Version: buildinfo.Version(),
-		Claimed: cluster.Claimed, Review: cluster.Review,
-		NodeGrace: d.nodeGrace, GoneAfter: d.nodeGoneAfter, Settling: settling,
-		Metrics: d.registry, Log: d.log, Now: time.Now,
+// addRooms adds what looks after the nodes, and the service that calls them.
+func (d *driver) addRooms(
+	ctx context.Context, cluster *kube.Controller, serving *certificate, nodes *fleet.Fleet, specs []poolspec.Pool,
+) (*csi.Controller, error) {
+	shared, err := sharedpools.New(specs, nodes, kube.Identities{Controller: cluster, ConfigMap: d.sharedPools})
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := inventory.New(cluster, nodes, shared, d.orphanAge)
+	if err != nil {
+		return nil, err
+	}
+	service, err := csi.New(csi.Config{Cluster: cluster, Fleet: nodes, Shared: shared, DriverName: d.driverName})
+	if err != nil {
+		return nil, err
+	}
+	d.add("cluster", func(ctx context.Context) error {
+		return cluster.Run(ctx, func(node string) { nodes.Forget(node); volumes.Forget(node) })
 	})
-	if err != nil {
-		return nil, nil, err
+	d.add("certificate", serving.run)
+	if err := d.addServer(ctx, "tunnel", nodes); err != nil {
+		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", d.tunnelAddress)
-	if err != nil {
-		return nil, nil, fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
-	}
-	return nodes, listener, nil
+	d.add("nodes", func(ctx context.Context) error { nodes.Run(ctx); return nil })
+	d.add("shared pools", func(ctx context.Context) error { shared.Run(ctx); return nil })
+	d.add("inventory", func(ctx context.Context) error { volumes.Run(ctx); return nil })
+	d.add("claims", func(ctx context.Context) error { service.Run(ctx); return nil })
+	return service, errors.Join(d.register(), d.addControl(ctx, volumes))
 }
 
 // selectorKeys are the labels that nodes are selected by.

@@ -3,9 +3,10 @@ package wire
 import "time"
 
 const (
-	// PingAfter is after what silence both ends ask for a sign of life, PingTimeout when they give up then. gRPC's
-	// clients take no less than 10 s.
-	PingAfter, PingTimeout = 10 * time.Second, 5 * time.Second
+	// PingAfter is after what silence both ends ask for a sign of life; gRPC's clients take no less than 10 s.
+	PingAfter = 10 * time.Second
+	// PingTimeout is how long they wait for it.
+	PingTimeout = 5 * time.Second
 	// StopGrace is how long calls under way may take when one end stops.
 	StopGrace = 5 * time.Second
 	// MaxUpdate bounds one message of a session, in bytes; some hundred pools are less.

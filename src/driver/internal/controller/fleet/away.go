@@ -40,6 +40,21 @@ func (f *Fleet) AwaitSync(ctx context.Context) {
 	}
 }
 
+// Every does something after each interval from AwaitSync on, until ctx ends.
+func (f *Fleet) Every(ctx context.Context, interval time.Duration, do func()) {
+	f.AwaitSync(ctx)
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			do()
+		}
+	}
+}
+
 // Away is for how long a node that is not connected has been away, as far as this process knows: since it left, or
 // since the start. One that is asked about for the first time later is new.
 func (f *Fleet) Away(node string) time.Duration {
@@ -80,19 +95,11 @@ func (f *Fleet) Forget(node string) {
 
 // Run looks after nodes that are away until ctx ends.
 func (f *Fleet) Run(ctx context.Context) {
-	f.AwaitSync(ctx)
-	watch := time.NewTicker(watchInterval)
-	defer watch.Stop()
 	old := f.start.Add(f.NodeGrace)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-watch.C:
-			f.reportAbsences(ctx)
-			old = f.removeOldCapacity(ctx, old)
-		}
-	}
+	f.Every(ctx, watchInterval, func() {
+		f.reportAbsences(ctx)
+		old = f.removeOldCapacity(ctx, old)
+	})
 }
 
 // reportAbsences reports nodes that are away for longer than their grace, and those of them that are back.

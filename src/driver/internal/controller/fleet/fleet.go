@@ -33,6 +33,8 @@ type Cluster interface {
 // Config is what a fleet is made of; every field but Settling is required.
 type Config struct {
 	Cluster
+	// Address is what nodes connect to, as for net.Listen.
+	Address              string
 	TLS                  *tls.Config
 	TopologyKey, Version string
 	// Claimed gives the node that a token says it is for, before anybody has verified that; an error where the token
@@ -75,8 +77,8 @@ type Fleet struct {
 
 // New returns a fleet that does not listen yet.
 func New(c Config) (*Fleet, error) {
-	if c.TLS == nil || c.TopologyKey == "" || c.Version == "" || c.Claimed == nil || c.Review == nil ||
-		c.Cluster == nil || c.Metrics == nil || c.Log == nil || c.Now == nil {
+	if slices.Contains([]string{c.Address, c.TopologyKey, c.Version}, "") || c.Cluster == nil || c.TLS == nil ||
+		c.Claimed == nil || c.Review == nil || c.Metrics == nil || c.Log == nil || c.Now == nil {
 		return nil, errors.New("fleet: a field of its Config is missing")
 	}
 	if min(c.NodeGrace, c.GoneAfter) <= 0 {
@@ -89,10 +91,10 @@ func New(c Config) (*Fleet, error) {
 		left: map[string]time.Time{}, awaited: map[string]time.Time{}, gone: map[string]time.Time{},
 		missed: map[string]bool{},
 	}
-	for _, metric := range []prometheus.Collector{f.metrics.calls, f.metrics.hops, f} {
-		if err := c.Metrics.Register(metric); err != nil {
-			return nil, fmt.Errorf("register the metrics of the tunnel: %w", err)
-		}
+	if err := errors.Join(
+		c.Metrics.Register(f.metrics.calls), c.Metrics.Register(f.metrics.hops), c.Metrics.Register(f),
+	); err != nil {
+		return nil, fmt.Errorf("register the metrics of the tunnel: %w", err)
 	}
 	return f, nil
 }

@@ -86,7 +86,8 @@ func FuzzUpdates(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		bound := ""
 		all, err := New(Config{
-			Cluster: nowhere{}, TopologyKey: "key", Version: "v1", TLS: &tls.Config{MinVersion: tls.VersionTLS13},
+			Cluster: nowhere{}, Address: ":0", TopologyKey: "key", Version: "v1",
+			TLS:       &tls.Config{MinVersion: tls.VersionTLS13},
 			NodeGrace: time.Minute, GoneAfter: time.Minute,
 			Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 			Claimed: func(string) (string, error) { return "a", nil },

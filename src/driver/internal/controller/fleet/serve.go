@@ -22,6 +22,15 @@ import (
 // maxMessage bounds what a node sends at once, in bytes.
 const maxMessage = 1 << 20
 
+// Listen takes the address that nodes connect to.
+func (f *Fleet) Listen(ctx context.Context) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for nodes (--tunnel-address): %w", err)
+	}
+	return listener, nil
+}
+
 // Serve accepts nodes until ctx ends, and then closes all connections.
 func (f *Fleet) Serve(ctx context.Context, listener net.Listener) error {
 	var connections sync.WaitGroup

@@ -173,6 +173,7 @@ func (i *Inventory) reportOrphans(node, pool, kind string, ids []string) {
 	if kind == otherNode {
 		reason, why = "VolumesOfOtherNodes", "the PersistentVolume names another node"
 	}
+	slices.Sort(ids)
 	i.fleet.Log.Warn("volumes are orphaned", logging.KeyNode, node, logging.KeyPool, pool, logging.KeyReason, reason,
 		logging.KeyVolumes, abridge.Names(ids))
 	i.fleet.TellNode(node, "Warning", reason, fmt.Sprintf("pool %s: %s: %s", pool, why, abridge.Names(ids)))
@@ -197,17 +198,14 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 			}
 		}
 		pv, _, err := i.cluster.Get(ctx, v.ID)
-		if errors.Is(err, nodeapi.ErrNamed) { // by more than one
-			return nil
-		}
-		if err != nil {
+		switch kind := i.orphanKind(v, pv, p.Name); {
+		case errors.Is(err, nodeapi.ErrNamed): // by more than one
+		case err != nil:
 			return err
-		}
-		id, kind := v.ID, i.orphanKind(v, pv, p.Name)
-		if kind == otherNode {
-			id = fmt.Sprintf("%s (node %s)", v.ID, abridge.Names(pv.Nodes))
-		}
-		if kind != "" {
+		case kind == noPV:
+			found[v.Pool][kind] = append(found[v.Pool][kind], v.ID)
+		case kind == otherNode:
+			id := fmt.Sprintf("%s (node %s)", v.ID, abridge.Names(pv.Nodes))
 			found[v.Pool][kind] = append(found[v.Pool][kind], id)
 		}
 		return nil
@@ -215,10 +213,6 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 	if asked > maxUnnamed {
 		i.fleet.Log.WarnContext(ctx, "a node has more volumes that no PersistentVolume names than are looked at",
 			logging.KeyNode, p.Name, logging.KeyCount, asked)
-	}
-	for _, kinds := range found {
-		slices.Sort(kinds[noPV])
-		slices.Sort(kinds[otherNode])
 	}
 	return found, err
 }

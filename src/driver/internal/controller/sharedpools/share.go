@@ -45,25 +45,17 @@ type verdict struct {
 
 // Run keeps all nodes told which filesystem each shared pool is, until ctx ends.
 func (p *Pools) Run(ctx context.Context) {
-	p.fleet.AwaitSync(ctx)
 	s := sharing{
 		Pools: p, sent: map[*fleet.Peer]*wire.ShareRequest{}, made: map[string]string{}, gone: map[string]verdict{},
 	}
-	tick := time.NewTicker(shareInterval)
-	defer tick.Stop()
-	for {
+	p.fleet.Every(ctx, shareInterval, func() {
 		s.survey()
 		if err := s.reconcileIdentities(ctx); err == nil {
 			s.shareAll(ctx)
 		} else if s.loaded = (time.Time{}); ctx.Err() == nil {
 			s.fleet.Log.WarnContext(ctx, "cannot keep which filesystem the shared pools are", logging.KeyError, err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // reconcileIdentities reads the ids, and adds those of pools that a node has taken into use.

@@ -80,7 +80,7 @@ func NewHub(t testing.TB, address string, change func(*fleet.Config)) *Hub {
 	h := &Hub{Authority: NewAuthority(t), Log: &loggingtest.Log{}, Metrics: prometheus.NewRegistry()}
 	certificate := h.Authority.Issue(t, Host, time.Now().Add(-time.Minute))
 	c := fleet.Config{
-		Cluster:     nowhere{},
+		Cluster: nowhere{}, Address: address,
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}},
 		TopologyKey: TopologyKey, Version: "v1", Claimed: Claimed, Review: Review,
 		NodeGrace: time.Minute, GoneAfter: 10 * time.Minute,
@@ -91,7 +91,7 @@ func NewHub(t testing.TB, address string, change func(*fleet.Config)) *Hub {
 	}
 	var err error
 	if h.Fleet, err = fleet.New(c); err == nil {
-		h.listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+		h.listener, err = h.Listen(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

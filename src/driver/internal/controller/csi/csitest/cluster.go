@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -34,7 +34,7 @@ type Cluster struct {
 	Cleared       map[string]bool   // nodes whose old capacity was removed
 	IDs           map[string]string // of shared pools
 	version       int               // of ids
-	Pending       []controller.WaitingClaim
+	Pending       []csi.WaitingClaim
 	NodeLists     int // how often it was asked which nodes there are
 	CapacityLists int // of old capacity
 	GoneAsked     int // how often NodeGone was asked
@@ -129,7 +129,7 @@ func (c *Cluster) SelectedNode(_ context.Context, claim nodeapi.Claim) (string, 
 	defer c.mu.Unlock()
 	node, ok := c.Claims[claim.UID]
 	if !ok && !c.Silent {
-		return "", controller.ErrClaimGone
+		return "", csi.ErrClaimGone
 	}
 	return node, c.err()
 }
@@ -162,7 +162,7 @@ func (c *Cluster) TellVolume(pv nodeapi.PersistentVolume, reason, message string
 }
 
 // Waiting implements csi.Claims.
-func (c *Cluster) Waiting() []controller.WaitingClaim {
+func (c *Cluster) Waiting() []csi.WaitingClaim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.Pending)

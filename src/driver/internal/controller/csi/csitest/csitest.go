@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
@@ -37,7 +37,7 @@ type Controller struct {
 	Identity pb.IdentityClient
 	Hub      *tunneltest.Hub
 	Shared   *sharedpools.Pools
-	Server   *controller.Server
+	CSI      *csi.Controller
 	// Inventory is what is on its nodes; a volume counts as an orphan after an hour.
 	Inventory *inventory.Inventory
 }
@@ -96,18 +96,16 @@ func (c *Cluster) Serve(t *testing.T, nodes ...*Node) Controller {
 	if r.Inventory, err = inventory.New(c, r.Hub.Fleet, r.Shared, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if r.Server, err = controller.New(controller.Config{
-		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey,
-		Fleet: r.Hub.Fleet, Shared: r.Shared, PVs: c, Claims: c, Events: c, Now: c.time,
+	if r.CSI, err = csi.New(csi.Config{
+		DriverName: "driver", Cluster: c, Fleet: r.Hub.Fleet, Shared: r.Shared,
 	}); err != nil {
 		t.Fatal(err)
 	}
 	server, listener, done := grpc.NewServer(), bufconn.Listen(1<<16), make(chan struct{})
-	r.Server.Register(server)
+	r.CSI.Register(server)
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///controller", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
-			error) {
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return listener.DialContext(ctx)
 		}))
 	if err != nil {
@@ -126,7 +124,7 @@ func (r Controller) Look(t *testing.T) {
 	running.Go(func() { r.Hub.Run(ctx) })
 	running.Go(func() { r.Shared.Run(ctx) })
 	running.Go(func() { r.Inventory.Run(ctx) })
-	running.Go(func() { r.Server.Run(ctx) })
+	running.Go(func() { r.CSI.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 

@@ -1,4 +1,4 @@
-package controller_test
+package csi_test
 
 import (
 	"context"
@@ -51,8 +51,9 @@ func TestANodeIsAway(t *testing.T) {
 		csitest.WantCode(t, r.Expand(t, "v"), codes.Unavailable, "node a is not connected")
 		csitest.WantCode(t, r.Remove(t, "v"), codes.Unavailable, "node a is not connected")
 		r.Set(func() { r.Unsure = true })
-		csitest.WantCode(t, r.Remove(t, "v"), codes.Unavailable, "see whether node a, which is not connected, is gone: "+
-			nodeapi.ErrClusterUnknown.Error()+": forbidden")
+		csitest.WantCode(t, r.Remove(t, "v"), codes.Unavailable,
+			"see whether node a, which is not connected, is gone: "+
+				nodeapi.ErrClusterUnknown.Error()+": forbidden")
 		r.Set(func() { r.Unsure = false })
 	}
 	away("it never came")
@@ -127,10 +128,13 @@ func TestRelease(t *testing.T) {
 		want     codes.Code
 		event    string
 	}{
-		"there":          {want: codes.Unavailable},
-		"just gone":      {gone: now.Add(-10*time.Minute + time.Second), want: codes.Unavailable},
-		"gone":           {gone: now.Add(-10 * time.Minute), event: "node z is gone: the volume counts as deleted"},
-		"given up":       {released: "z", event: "its annotation gives up what is on node z: the volume counts as deleted"},
+		"there":     {want: codes.Unavailable},
+		"just gone": {gone: now.Add(-10*time.Minute + time.Second), want: codes.Unavailable},
+		"gone":      {gone: now.Add(-10 * time.Minute), event: "node z is gone: the volume counts as deleted"},
+		"given up": {
+			released: "z",
+			event:    "its annotation gives up what is on node z: the volume counts as deleted",
+		},
 		"given up wrong": {released: "y", want: codes.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +165,10 @@ func TestRelease(t *testing.T) {
 // a Node object count sooner.
 func TestAGoneNodeMayHaveAVolumeOfAnyNode(t *testing.T) {
 	t.Parallel()
-	for name, forget := range map[string]bool{"known as a node with the driver": false, "forgotten with its Node": true} {
+	for name, forget := range map[string]bool{
+		"known as a node with the driver": false,
+		"forgotten with its Node":         true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, c := csitest.NewNode("a", csitest.GiB), csitest.NewNode("c", csitest.GiB)

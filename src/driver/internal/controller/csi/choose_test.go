@@ -1,4 +1,4 @@
-package controller_test
+package csi_test
 
 import (
 	"testing"
@@ -16,7 +16,10 @@ import (
 // before stays, and is not refused where a node cannot look.
 func TestManyNodesInAPoolForOne(t *testing.T) {
 	a, b := csitest.NewNode("a", csitest.GiB), csitest.NewNode("b", csitest.GiB)
-	a.Show(nodeapi.PoolStatus{Name: "local", ID: "local", Growable: csitest.GiB, Allocatable: csitest.GiB}) // on b it is absent
+	a.Show(nodeapi.PoolStatus{
+		Name: "local", ID: "local", Growable: csitest.GiB,
+		Allocatable: csitest.GiB,
+	}) // on b it is absent
 	selector := map[string]string{"disk": "nvme"}
 	r := csitest.StartWith(t, poolspec.Pool{Name: "local", SharedAccess: true, NodeSelector: selector}, a, b)
 	create := func(uid, node string, mode pb.VolumeCapability_AccessMode_Mode) error {

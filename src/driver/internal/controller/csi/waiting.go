@@ -1,7 +1,8 @@
-package controller
+package csi
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,8 +22,12 @@ type WaitingClaim struct {
 	Since time.Time // its creation
 }
 
-// claimPatience is how long a claim may wait before its owner is told why: volumes take a second.
-const claimPatience = 30 * time.Second
+const (
+	// claimTimeout is how long a claim may wait before its owner is told why: volumes take a second.
+	claimTimeout = 30 * time.Second
+	// explainInterval is how often claims that wait are looked at.
+	explainInterval = 5 * time.Second
+)
 
 // standing is where a pool is, among the nodes that have the driver and that its nodeSelector selects.
 type standing struct {
@@ -34,16 +39,16 @@ type standing struct {
 	where   string   // that node
 }
 
-func (s *Server) standing(name string) standing {
-	is := standing{pool: name}
-	nodes := s.Fleet.NodesWithDriver(s.Shared.Configured[slices.Index(s.Shared.Names, name)].NodeSelector)
+func (c Config) standingOf(pool string) standing {
+	is := standing{pool: pool}
+	nodes := c.Fleet.NodesWithDriver(c.Shared.Configured[slices.Index(c.Shared.Names, pool)].NodeSelector)
 	slices.Sort(nodes)
 	for _, node := range nodes {
 		is.nodes++
-		p := s.Fleet.Get(node)
+		p := c.Fleet.Get(node)
 		var seen nodeapi.PoolStatus
 		if p != nil {
-			seen = p.Pool(name)
+			seen = p.Pool(pool)
 		}
 		switch whole := max(seen.Size, seen.Allocatable, seen.Promised+seen.Growable); {
 		case p == nil:
@@ -75,51 +80,57 @@ func (is standing) String() string {
 	return text
 }
 
-// explain tells the owners of claims that wait for a pool why they do, once for each reason; told is what they know.
-// The scheduler only says that no node has enough free storage.
-func (s *Server) explain(told map[string]string) map[string]string {
-	now, known, pools := s.Now(), map[string]string{}, map[string]standing{}
-	for _, c := range s.Claims.Waiting() {
-		if now.Sub(c.Since) < claimPatience {
+// Run tells the owners of claims that wait for a pool why they do, until ctx ends.
+func (c *Controller) Run(ctx context.Context) {
+	reasons := map[string]string{}
+	c.Fleet.Every(ctx, explainInterval, func() { reasons = c.explainWaiting(reasons) })
+}
+
+// explainWaiting does so once for each reason, by the claim's uid; the scheduler only says that no node has enough free
+// storage.
+func (c Config) explainWaiting(before map[string]string) map[string]string {
+	now, reasons, pools := c.Fleet.Now(), map[string]string{}, map[string]standing{}
+	for _, claim := range c.Cluster.Waiting() {
+		if now.Sub(claim.Since) < claimTimeout {
 			continue
 		}
-		reason, message := s.reason(c, pools)
+		reason, message := c.reasonOf(claim, pools)
 		if reason == "" {
 			continue
 		}
-		if known[c.Claim.UID] = reason; told[c.Claim.UID] != reason {
-			s.Events.TellClaim(c.Claim, "Warning", reason, message)
+		if reasons[claim.Claim.UID] = reason; before[claim.Claim.UID] != reason {
+			c.Cluster.TellClaim(claim.Claim, "Warning", reason, message)
 		}
 	}
-	return known
+	return reasons
 }
 
-// reason is why a claim waits, "" where its pool is not to blame.
-func (s *Server) reason(c WaitingClaim, pools map[string]standing) (reason, message string) {
-	name := poolspec.DefaultPool(s.Shared.Names, c.Pool)
-	if !slices.Contains(s.Shared.Names, name) {
+// reasonOf is why a claim waits, "" where its pool is not to blame.
+func (c Config) reasonOf(claim WaitingClaim, pools map[string]standing) (reason, message string) {
+	pool := poolspec.DefaultPool(c.Shared.Names, claim.Pool)
+	if !slices.Contains(c.Shared.Names, pool) {
 		return "PoolUnknown", fmt.Sprintf("%s of the StorageClass: %.64q is in no configuration; want one of %s",
-			names.StoragePoolParameter, c.Pool, strings.Join(s.Shared.Names, ", "))
+			names.StoragePoolParameter, claim.Pool, strings.Join(c.Shared.Names, ", "))
 	}
-	is, ok := pools[name]
+	is, ok := pools[pool]
 	if !ok {
-		is = s.standing(name)
-		pools[name] = is
+		is = c.standingOf(pool)
+		pools[pool] = is
 	}
 	switch {
-	case c.Bytes <= is.largest:
+	case claim.Bytes <= is.largest:
 		return "", ""
 	case is.nodes == 0 || len(is.missing) > 0:
 		message = is.String()
 		if is.whole > 0 {
 			message += fmt.Sprintf("; where it is, a new volume can have %s, and the claim asks for %s",
-				bytesize.Format(max(0, is.largest)), bytesize.Format(c.Bytes))
+				bytesize.Format(max(0, is.largest)), bytesize.Format(claim.Bytes))
 		}
 		return "PoolMissing", message
-	case c.Bytes > is.whole:
-		return "ClaimTooLarge", fmt.Sprintf("the claim asks for %s, and no node could ever have that in pool %s: the most "+
-			"is %s, on node %s; ask for less, or make the pool larger",
-			bytesize.Format(c.Bytes), name, bytesize.Format(is.whole), is.where)
+	case claim.Bytes > is.whole:
+		return "ClaimTooLarge", fmt.Sprintf("the claim asks for %s, and no node could ever have that in pool %s: the "+
+			"most is %s, on node %s; ask for less, or make the pool larger",
+			bytesize.Format(claim.Bytes), pool, bytesize.Format(is.whole), is.where)
 	}
 	return "", "" // volumes that are there have the room
 }

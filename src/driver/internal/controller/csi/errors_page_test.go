@@ -1,4 +1,4 @@
-package controller_test
+package csi_test
 
 import (
 	"go/ast"
@@ -54,7 +54,7 @@ func messages(t *testing.T) (all []message) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, "fleet/peer.go", "../rpc/server.go") {
+	for _, file := range append(files, "../fleet/peer.go", "../../rpc/server.go") {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
@@ -67,7 +67,8 @@ func messages(t *testing.T) (all []message) {
 			if !ok || len(call.Args) < 2 {
 				return true
 			}
-			if s, is := call.Fun.(*ast.SelectorExpr); is && strings.HasPrefix(s.Sel.Name, "Error") && name(s.X) == "status" {
+			if s, is := call.Fun.(*ast.SelectorExpr); is && strings.HasPrefix(s.Sel.Name, "Error") &&
+				name(s.X) == "status" {
 				code, _ := call.Args[0].(*ast.SelectorExpr)
 				all = append(all, message{code: code.Sel.Name, text: shown(literal(call.Args[1]))})
 			}

@@ -1,4 +1,4 @@
-package controller_test
+package csi_test
 
 import (
 	"context"
@@ -136,7 +136,10 @@ func left(name, id string, shared bool) nodeapi.PoolStatus {
 func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 	t.Parallel()
 	local := func() nodeapi.PoolStatus {
-		return nodeapi.PoolStatus{Name: "local", Growable: csitest.GiB, Allocatable: csitest.GiB, State: nodeapi.StatePresent}
+		return nodeapi.PoolStatus{
+			Name: "local", Growable: csitest.GiB, Allocatable: csitest.GiB,
+			State: nodeapi.StatePresent,
+		}
 	}
 	a, b := csitest.NewNode("a", csitest.GiB), csitest.NewNode("b", csitest.GiB)
 	for _, n := range []*csitest.Node{a, b} {
@@ -151,7 +154,8 @@ func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 	})
 	r.Look(t)
 	tunneltest.Until(t, "the nodes are told which filesystem it is", func() bool {
-		return a.ToldOfLocal().GetId() == "AAAA" && b.ToldOfLocal().GetOwner() == csitest.OurCluster && !b.ToldOfLocal().GetMake()
+		return a.ToldOfLocal().GetId() == "AAAA" && b.ToldOfLocal().GetOwner() == csitest.OurCluster &&
+			!b.ToldOfLocal().GetMake()
 	})
 	csitest.WantCode(t, r.Expand(t, "pvc-1"), codes.OK, "")
 	if asked := a.Asked() + b.Asked(); asked != "expand pvc-1" {
@@ -218,7 +222,8 @@ func TestADeleteOfASharedVolumeIsConfirmed(t *testing.T) {
 	csitest.WantCode(t, r.Remove(t, "pvc-1"), codes.Unavailable,
 		"node a has deleted volume pvc-1 of pool local, and node b still has it")
 	b.Absent.Store("pool", true)
-	csitest.WantCode(t, r.Remove(t, "pvc-1"), codes.Unavailable, "no other node could confirm it: b (pool local is absent)")
+	csitest.WantCode(t, r.Remove(t, "pvc-1"), codes.Unavailable,
+		"no other node could confirm it: b (pool local is absent)")
 	b.Absent.Delete("pool")
 	b.Remove("pvc-1")
 	csitest.WantCode(t, r.Remove(t, "pvc-1"), codes.OK, "")

@@ -1,4 +1,4 @@
-package controller_test
+package csi_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi/csitest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -47,10 +47,19 @@ func TestRouting(t *testing.T) {
 		"one has it":         {on: []*csitest.Node{a}, asked: a},
 		"one has it, others": {on: []*csitest.Node{a}, away: true, absent: true, asked: a},
 		"none has it":        {gone: codes.NotFound},
-		"two have it":        {on: []*csitest.Node{a, b}, want: codes.FailedPrecondition, text: "nodes a, b all have volume v"},
-		"a node is away":     {away: true, want: codes.Unavailable, text: "could not be asked: c (node c is not connected"},
-		"a pool is absent":   {absent: true, want: codes.Unavailable, text: "b (pool local is absent)"},
-		"API is silent":      {silent: true, on: []*csitest.Node{a}, want: codes.Unavailable, text: "connection refused"},
+		"two have it": {
+			on: []*csitest.Node{a, b}, want: codes.FailedPrecondition,
+			text: "nodes a, b all have volume v",
+		},
+		"a node is away": {
+			away: true, want: codes.Unavailable,
+			text: "could not be asked: c (node c is not connected",
+		},
+		"a pool is absent": {absent: true, want: codes.Unavailable, text: "b (pool local is absent)"},
+		"API is silent": {
+			silent: true, on: []*csitest.Node{a}, want: codes.Unavailable,
+			text: "connection refused",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.Set(func() {
@@ -101,12 +110,8 @@ func TestTwoPersistentVolumesOfOneVolume(t *testing.T) {
 		second.Name = "retained"
 		b.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local"})
 		r.Set(func() { r.PVs = []nodeapi.PersistentVolume{csitest.Named("v", nodes...), second} })
-		csitest.WantCode(
-			t,
-			r.Remove(t, "v"),
-			codes.FailedPrecondition,
-			"PersistentVolumes pv-v, retained all have the volumeHandle v",
-		)
+		csitest.WantCode(t, r.Remove(t, "v"), codes.FailedPrecondition,
+			"PersistentVolumes pv-v, retained all have the volumeHandle v")
 		csitest.WantCode(t, r.Expand(t, "v"), codes.OK, "")
 		if asked := a.Asked() + b.Asked(); asked != "expand v" || !b.Has("v") {
 			t.Errorf("the nodes were asked for: %s", asked)
@@ -215,7 +220,10 @@ func TestSizeNotEnforced(t *testing.T) {
 	create := func(name, uid string) {
 		t.Helper()
 		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
-			Name: name, Parameters: map[string]string{nodeapi.KeyClaimNS: "default", nodeapi.KeyClaimName: name, "uid": uid},
+			Name: name, Parameters: map[string]string{
+				nodeapi.KeyClaimNS: "default", nodeapi.KeyClaimName: name,
+				"uid": uid,
+			},
 			AccessibilityRequirements: &pb.TopologyRequirement{Requisite: []*pb.Topology{csitest.Topology("a")}},
 		})
 		if err != nil {
@@ -241,7 +249,8 @@ func TestCodes(t *testing.T) {
 	r := csitest.Start(t, a)
 	r.PVs = []nodeapi.PersistentVolume{csitest.Named("v", "a")}
 	for _, code := range []codes.Code{
-		codes.ResourceExhausted, codes.Unavailable, codes.Aborted, codes.AlreadyExists, codes.OutOfRange, codes.Internal,
+		codes.ResourceExhausted, codes.Unavailable, codes.Aborted, codes.AlreadyExists, codes.OutOfRange,
+		codes.Internal,
 		codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound, codes.DataLoss,
 	} {
 		a.Answers(func(context.Context, string) error { return status.Error(code, "because") })
@@ -336,13 +345,19 @@ func TestPlacement(t *testing.T) {
 		"of another controller":    {other: "a", want: "a"},
 		"claim gone, volume there": {selected: none, on: a, want: "a"},
 		"claim gone":               {selected: none, code: codes.InvalidArgument, text: "claim default/claim is gone"},
-		"too large":                {bytes: 21 * csitest.GiB, code: codes.ResourceExhausted, text: "no connected node has 21Gi in pool local; the most is 20Gi; pool local is present on 2 of 3 nodes; c: it is not connected"},
-		"API is silent":            {silent: true, code: codes.Unavailable, text: "connection refused"},
+		"too large": {
+			bytes: 21 * csitest.GiB, code: codes.ResourceExhausted,
+			text: "no connected node has 21Gi in pool local; the most is 20Gi; pool local is present on 2 of 3 " +
+				"nodes; c: it is not connected",
+		},
+		"API is silent": {silent: true, code: codes.Unavailable, text: "connection refused"},
 		"selected, not allowed": {
-			selected: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument, text: `names node "b", which is none of`,
+			selected: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument,
+			text: `names node "b", which is none of`,
 		},
 		"selected by another, not allowed": {
-			other: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument, text: `names node "b", which is none of`,
+			other: "b", allowed: []string{"a", "c"}, code: codes.InvalidArgument,
+			text: `names node "b", which is none of`,
 		},
 		"selected and allowed": {selected: "b", allowed: []string{"a", "b"}, want: "b"},
 		"allowed are away":     {allowed: []string{"c", "d"}, code: codes.ResourceExhausted, text: "no connected node"},
@@ -544,7 +559,7 @@ func TestCapabilities(t *testing.T) {
 	if !slices.Equal(can, want) {
 		t.Errorf("it can %v", can)
 	}
-	if _, err := controller.New(controller.Config{}); err == nil {
+	if _, err := csi.New(csi.Config{}); err == nil {
 		t.Error("New takes nothing")
 	}
 }
