@@ -17,9 +17,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// settling is how long a node's driver may take to look at its pools.
-const settling = 10 * time.Second
-
 // buildController puts the cluster's controller together, which upstream's sidecars call on a socket of its own. It has
 // no pools: what is asked for happens on nodes.
 func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) error {
@@ -43,7 +40,7 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	nodes, err := fleet.New(fleet.Config{
 		Cluster: cluster, Address: d.tunnelAddress, TLS: serving.tls(), TopologyKey: d.topologyKey,
 		Version: buildinfo.Version(), Claimed: cluster.Claimed, Review: cluster.Review,
-		NodeGrace: d.nodeGrace, GoneAfter: d.nodeGoneAfter, Settling: settling,
+		NodeGrace: d.nodeGrace, GoneAfter: d.nodeGoneAfter,
 		Metrics: d.registry, Log: d.log, Now: time.Now,
 	})
 	if err != nil {

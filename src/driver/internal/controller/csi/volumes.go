@@ -100,15 +100,7 @@ func (c *Controller) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest
 	}
 	p, err := c.peer(node)
 	if err != nil {
-		released, unknown := c.release(ctx, id, node)
-		if unknown != nil {
-			return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v",
-				node, unknown)
-		}
-		if !released {
-			return nil, err
-		}
-		return &pb.DeleteVolumeResponse{}, nil
+		return c.release(ctx, id, node, err)
 	}
 	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
 	if err == nil && c.Shared.Everywhere(pool) {
@@ -167,23 +159,24 @@ func (c *Controller) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest
 	return answer, nil
 }
 
-// release reports whether a volume may be forgotten because its node is gone, or because an administrator gave it up.
-// The PersistentVolume's event says that data may be left.
-func (c *Controller) release(ctx context.Context, id, node string) (bool, error) {
+// release lets a volume go because its node is gone, or because an administrator gave it up; else its node is away. The
+// PersistentVolume's event says that data may be left.
+func (c *Controller) release(ctx context.Context, id, node string, away error) (*pb.DeleteVolumeResponse, error) {
 	pv, ok, err := c.Cluster.Get(ctx, id)
-	if err != nil || !ok {
-		return false, err
-	}
-	why := fmt.Sprintf("its annotation gives up what is on node %s", node)
-	if pv.Released != node {
-		if lost, err := c.Fleet.IsGone(ctx, node); err != nil || !lost {
-			return false, err
-		}
+	gone, why := false, fmt.Sprintf("its annotation gives up what is on node %s", node)
+	if ok && pv.Released != node {
+		gone, err = c.Fleet.IsGone(ctx, node)
 		why = fmt.Sprintf("node %s is gone", node)
+	}
+	switch {
+	case err != nil:
+		return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v", node, err)
+	case !ok || pv.Released != node && !gone:
+		return nil, away
 	}
 	c.Cluster.TellVolume(pv, "VolumeReleased",
 		why+": the volume counts as deleted; its data may be left on that node's disk")
-	return true, nil
+	return &pb.DeleteVolumeResponse{}, nil
 }
 
 // ControllerExpandVolume implements csi.ControllerServer.

@@ -33,24 +33,19 @@ func (f *Fleet) Ready() error {
 	return nil
 }
 
-// AwaitSync waits until ctx ends or the cluster's nodes and volumes are known: what is asked for before is not.
-func (f *Fleet) AwaitSync(ctx context.Context) {
-	for !f.Synced() && ctx.Err() == nil {
-		time.Sleep(syncInterval)
-	}
-}
-
-// Every does something after each interval from AwaitSync on, until ctx ends.
+// Every does something after each interval until ctx ends, from when the cluster's nodes and volumes are known: what is
+// asked for before is not.
 func (f *Fleet) Every(ctx context.Context, interval time.Duration, do func()) {
-	f.AwaitSync(ctx)
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
+	for pause := syncInterval; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(pause):
+		}
+		if pause == interval {
 			do()
+		} else if f.Synced() {
+			pause = interval
 		}
 	}
 }

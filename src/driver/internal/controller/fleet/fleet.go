@@ -30,7 +30,7 @@ type Cluster interface {
 	TellNode(node, kind, reason, message string)
 }
 
-// Config is what a fleet is made of; every field but Settling is required.
+// Config is what a fleet is made of; every field is required.
 type Config struct {
 	Cluster
 	// Address is what nodes connect to, as for net.Listen.
@@ -45,11 +45,9 @@ type Config struct {
 	// NodeGrace is how long a node may be away before claims go elsewhere; GoneAfter how long there must be no Node
 	// object before its volumes are let go.
 	NodeGrace, GoneAfter time.Duration
-	// Settling is how long a driver that has connected may look at its pools before it has arrived.
-	Settling time.Duration
-	Metrics  prometheus.Registerer
-	Log      *slog.Logger
-	Now      func() time.Time
+	Metrics              prometheus.Registerer
+	Log                  *slog.Logger
+	Now                  func() time.Time
 }
 
 // Fleet is the controller's end of all connections, and what it remembers of nodes that have none.
@@ -63,8 +61,6 @@ type Fleet struct {
 	renewals        *turns        // of nodes that are connected
 	loginTimeout    time.Duration // for everything up to a token that passes
 	retry           time.Duration // of the review of a renewed token
-	// arrived are nodes that have connected, for who receives them.
-	arrived chan string
 
 	mu    sync.Mutex
 	nodes map[string]*Peer
@@ -85,7 +81,7 @@ func New(c Config) (*Fleet, error) {
 		return nil, errors.New("fleet: want positive times")
 	}
 	f := &Fleet{
-		Config: c, start: c.Now(), metrics: newMetrics(), nodes: map[string]*Peer{}, arrived: make(chan string, 1024),
+		Config: c, start: c.Now(), metrics: newMetrics(), nodes: map[string]*Peer{},
 		unauthenticated: unauthenticated{most: maxUnauthenticated, byAddress: map[string][]*newcomer{}},
 		logins:          newTurns(), renewals: newTurns(), loginTimeout: loginTimeout, retry: renewalRetry,
 		left: map[string]time.Time{}, awaited: map[string]time.Time{}, gone: map[string]time.Time{},
@@ -134,10 +130,6 @@ func (f *Fleet) Remembered() []string {
 	return slices.Compact(all)
 }
 
-// Arrived gives the nodes that have connected, and have had the time to look at their pools. If nobody receives them,
-// they are left out in the end.
-func (f *Fleet) Arrived() <-chan string { return f.arrived }
-
 // addPeer makes a connection the node's, in place of an older one.
 func (f *Fleet) addPeer(ctx context.Context, p *Peer) {
 	f.mu.Lock()
@@ -147,12 +139,6 @@ func (f *Fleet) addPeer(ctx context.Context, p *Peer) {
 	delete(f.awaited, p.Name)
 	delete(f.gone, p.Name)
 	f.mu.Unlock()
-	time.AfterFunc(f.Settling, func() {
-		select {
-		case f.arrived <- p.Name:
-		default:
-		}
-	})
 	if old != nil {
 		old.Close(errors.New("the node has made another connection"))
 	}

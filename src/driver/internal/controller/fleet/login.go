@@ -73,8 +73,8 @@ func (f *Fleet) readHello(ctx context.Context, stream updateStream, address stri
 		return nil, fmt.Errorf("node %.63q announces volumes of %.63q", hello.GetNode(), hello.GetTopologyValue())
 	}
 	p := &Peer{
-		Name: hello.GetNode(), Version: hello.GetVersion(), Since: time.Now(),
-		features: hello.GetFeatures(), metrics: f.metrics, seen: time.Now(), renewed: make(chan string, 1),
+		Name: hello.GetNode(), Version: hello.GetVersion(), Since: f.Now(), now: f.Now,
+		features: hello.GetFeatures(), metrics: f.metrics, seen: f.Now(), renewed: make(chan string, 1),
 	}
 	p.expires, err = f.review(ctx, f.logins, address, p.Name, hello.GetToken())
 	return p, err

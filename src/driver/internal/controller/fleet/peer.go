@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -31,6 +32,7 @@ type Peer struct {
 	client   *grpc.ClientConn
 	features []string
 	metrics  metrics
+	now      func() time.Time
 	expires  time.Time // of the first token
 	expiry   *time.Timer
 	renewed  chan string // the last token that was not reviewed yet
@@ -63,7 +65,7 @@ func (p *Peer) setStatus(pools []*wire.Pool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pools, p.seen = slices.Clip(legal), time.Now()
+	p.pools, p.seen = slices.Clip(legal), p.now()
 }
 
 // Pools are those of the node as it showed them last, and when that was; nil before the first time.
@@ -158,4 +160,42 @@ func (p *Peer) NewStream(
 	ctx context.Context, description *grpc.StreamDesc, method string, options ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	return p.client.NewStream(ctx, description, method, options...)
+}
+
+// metrics are those of all calls to nodes.
+type metrics struct {
+	calls *prometheus.CounterVec
+	hops  prometheus.Histogram
+}
+
+func newMetrics() metrics {
+	return metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hpp_controller_calls_total",
+			Help: "Calls that the controller made to nodes, by node, method and code.",
+		}, []string{"node", "grpc_method", "grpc_code"}),
+		hops: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "hpp_controller_hop_seconds",
+			Help:    "How long calls to nodes took beside their handling there.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, 1, 10},
+		}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (f *Fleet) Describe(descriptions chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(f, descriptions)
+}
+
+// Collect implements prometheus.Collector.
+func (f *Fleet) Collect(metrics chan<- prometheus.Metric) {
+	connected := prometheus.NewDesc("hpp_controller_node_connected",
+		"Whether a node that has the driver is connected to this controller.", []string{"node"}, nil)
+	for _, name := range f.Names() {
+		value := 0.0
+		if f.Get(name) != nil {
+			value = 1
+		}
+		metrics <- prometheus.MustNewConstMetric(connected, prometheus.GaugeValue, value, name)
+	}
 }

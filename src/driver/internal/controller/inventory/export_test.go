@@ -2,5 +2,7 @@ package inventory
 
 import "context"
 
-// SearchNode looks for orphans on one node.
-func (i *Inventory) SearchNode(ctx context.Context, node string) { i.searchNode(ctx, node) }
+// SearchNode looks for orphans on a node that is connected.
+func (i *Inventory) SearchNode(ctx context.Context, node string) {
+	i.searchNode(ctx, i.fleet.Get(node))
+}

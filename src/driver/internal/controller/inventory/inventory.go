@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
@@ -22,8 +21,10 @@ import (
 
 const (
 	// searchInterval is how often all nodes are asked for their volumes, searchPause how soon one that has connected
-	// again is.
-	searchInterval, searchPause = time.Hour, time.Minute
+	// again is, and lookInterval how often it is looked for those that are to be.
+	searchInterval, searchPause, lookInterval = time.Hour, time.Minute, time.Second
+	// settling is how long a driver that has connected may look at its pools before it is asked.
+	settling = 10 * time.Second
 	// searchTimeout bounds what one node takes, searchers is how many are asked at once.
 	searchTimeout, searchers = time.Minute, 16
 	// maxUnnamed is how many volumes of one node, which no known PersistentVolume names, the API is asked about at a
@@ -60,7 +61,7 @@ type Inventory struct {
 	mu sync.Mutex
 	// found are the volumes that no PersistentVolume of their node names, by node and pool.
 	found map[string]map[string]orphans
-	// searched is when a node that had connected was asked for its volumes.
+	// searched is when a node was last asked for its volumes.
 	searched map[string]time.Time
 }
 
@@ -88,55 +89,44 @@ func (i *Inventory) Forget(node string) {
 	delete(i.searched, node)
 }
 
-// Run searches nodes that have connected, and each hour all, until ctx ends.
+// Run searches each node that has connected, and once an hour, until ctx ends.
 func (i *Inventory) Run(ctx context.Context) {
-	i.fleet.AwaitSync(ctx)
-	hourly := time.NewTicker(wait.Jitter(searchInterval, 0.1))
-	defer hourly.Stop()
-	for {
-		var nodes []string
-		select {
-		case <-ctx.Done():
-			return
-		case node := <-i.fleet.Arrived():
-			for nodes = []string{node}; len(i.fleet.Arrived()) > 0; {
-				nodes = append(nodes, <-i.fleet.Arrived())
-			}
-			nodes = slices.DeleteFunc(nodes, i.searchedJustNow)
-		case <-hourly.C:
-			for _, p := range i.fleet.All() {
-				nodes = append(nodes, p.Name)
-			}
-		}
+	i.fleet.Every(ctx, lookInterval, func() {
+		due := slices.DeleteFunc(i.fleet.All(), func(p *fleet.Peer) bool { return !i.isDue(p) })
 		var searching sync.WaitGroup
-		for some := range slices.Chunk(nodes, 1+len(nodes)/searchers) {
+		for some := range slices.Chunk(due, 1+len(due)/searchers) {
 			searching.Go(func() {
-				for _, node := range some {
-					i.searchNode(ctx, node)
+				for _, p := range some {
+					i.searchNode(ctx, p)
 				}
 			})
 		}
 		searching.Wait()
-	}
+	})
 }
 
-// searchedJustNow reports whether a node has connected, and was asked, a moment ago already.
-func (i *Inventory) searchedJustNow(node string) bool {
+// isDue reports, once, that a node is to be searched.
+func (i *Inventory) isDue(p *fleet.Peer) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if now := i.fleet.Now(); now.Sub(i.searched[node]) >= searchPause {
-		i.searched[node] = now
+	now, last := i.fleet.Now(), i.searched[p.Name]
+	pause := searchInterval
+	if !last.After(p.Since) {
+		pause = searchPause
+	}
+	if now.Sub(p.Since) < settling || now.Sub(last) < pause {
 		return false
 	}
+	i.searched[p.Name] = now
 	return true
 }
 
 // searchNode looks among a node's volumes for those that no PersistentVolume names, or one of another node, and for
 // inline volumes that no pod has mounted: one whose pod ended while its pool was absent. They are reported, and never
 // removed for that.
-func (i *Inventory) searchNode(ctx context.Context, node string) {
-	p := i.fleet.Get(node)
-	if p == nil {
+func (i *Inventory) searchNode(ctx context.Context, p *fleet.Peer) {
+	node := p.Name
+	if i.fleet.Get(node) != p {
 		return
 	}
 	brief, cancel := context.WithTimeout(ctx, searchTimeout)
