@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
@@ -21,14 +22,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// api is a cluster without volumes and claims, whose nodes are all gone that are not connected. What no test expects
-// panics.
+// api is a cluster whose nodes are all gone that are not connected.
 type api struct {
-	controller.Claims
 	uid string
 
 	mu      sync.Mutex
@@ -36,22 +34,17 @@ type api struct {
 	version string
 }
 
-func (a *api) Get(context.Context, string) (pv nodeapi.PersistentVolume, ok bool, err error) {
-	return pv, false, nil
-}
-func (a *api) Known(string) []nodeapi.PersistentVolume    { return nil }
-func (a *api) List() []nodeapi.PersistentVolume           { return nil }
-func (a *api) Waiting() []controller.WaitingClaim         { return nil }
 func (a *api) Synced() bool                               { return true }
 func (a *api) NodesWithDriver(map[string]string) []string { return nil }
 func (a *api) NodeGone(context.Context, string) (since time.Time, gone bool, err error) {
 	return since, true, nil
 }
-func (a *api) HasTunnel(context.Context, string) (bool, error)     { return true, nil }
-func (a *api) TellNode(string, string, string, string)             {}
-func (a *api) TellVolume(nodeapi.PersistentVolume, string, string) {}
-func (a *api) TellClaim(nodeapi.Claim, string, string, string)     {}
-func (a *api) Cluster(context.Context) (string, error)             { return a.uid, nil }
+func (a *api) HasTunnel(context.Context, string) (bool, error) { return true, nil }
+func (a *api) RemoveOldCapacity(context.Context, func(string) bool) (found int, err error) {
+	return 0, nil
+}
+func (a *api) TellNode(string, string, string, string) {}
+func (a *api) Cluster(context.Context) (string, error) { return a.uid, nil }
 
 func (a *api) Load(context.Context) (ids map[string]string, version string, err error) {
 	a.mu.Lock()
@@ -86,16 +79,10 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		Trash: poolspec.Trash{Retention: poolspec.Duration(retention)},
 	}
 	a := &api{uid: uid, ids: map[string]string{}}
-	service, err := controller.New(controller.Config{
-		DriverName: "driver", Version: "v1", TopologyKey: tunneltest.TopologyKey, Pools: []poolspec.Pool{spec},
-		PVs: a, Members: a, Claims: a, Events: a, Identities: a,
-		RemoveOldCapacity: func(context.Context, func(string) bool) (int, error) { return 0, nil },
-		NodeGrace:         time.Minute, GoneAfter: time.Minute, OrphanAge: time.Hour, Log: log, Now: time.Now,
-	})
-	must(t, err)
-	hub := tunneltest.NewHub(t, "127.0.0.1:0", func(c *tunnel.HubConfig) { c.Changed = service.Changed })
-	service.Connect(hub.Hub)
+	hub := tunneltest.NewHub(t, "127.0.0.1:0", func(c *fleet.Config) { c.Cluster, c.GoneAfter = a, time.Minute })
 	hub.Start(t)
+	shared, err := sharedpools.New([]poolspec.Pool{spec}, hub.Fleet, a)
+	must(t, err)
 
 	filesystem.AddDir("/state-" + uid)
 	state, err := filesystem.OpenDir("/state-" + uid)
@@ -122,7 +109,7 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
-	running.Go(func() { service.Run(ctx) })
+	running.Go(func() { shared.Run(ctx) })
 	running.Go(func() { m.pools.Run(ctx) })
 	return m
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 )
 
-// single is a listener of one connection that is there already: it accepts that, and nothing more until it closes.
 type single struct {
 	conn     net.Conn
 	accepted sync.Once
@@ -13,7 +12,8 @@ type single struct {
 	closed   chan struct{}
 }
 
-func newSingle(conn net.Conn) *single { return &single{conn: conn, closed: make(chan struct{})} }
+// NewSingle is a listener of one connection that is there already: it accepts that, and nothing more until it closes.
+func NewSingle(conn net.Conn) net.Listener { return &single{conn: conn, closed: make(chan struct{})} }
 
 // Accept gives the connection at the first call; the next one waits for its end.
 func (s *single) Accept() (conn net.Conn, err error) {

@@ -1,5 +1,6 @@
-// Package tunnel is the connection that a node keeps to the controller. The node dials and is the client of TLS; on the
-// connection it serves gRPC, and the controller is the client of that. So nodes open no port and keep no key.
+// Package tunnel is the node's end of the connection that it keeps to the controller. The node dials and is the client
+// of TLS; on the connection it serves gRPC, and the controller is the client of that. So nodes open no port and keep no
+// key.
 package tunnel
 
 import (
@@ -25,25 +26,14 @@ import (
 )
 
 const (
-	// Both ends ask for a sign of life after pingAfter of silence, and give up pingPatience later. gRPC's clients take no
-	// less than 10 s.
-	pingAfter, pingPatience = 10 * time.Second, 5 * time.Second
-	// dialPatience bounds everything up to the first call.
-	dialPatience = 10 * time.Second
+	// dialTimeout bounds everything up to the first call.
+	dialTimeout = 10 * time.Second
 	// resolveInterval is how often the Service's addresses are asked for, resolveSoon while there are none.
 	resolveInterval, resolveSoon = 10 * time.Second, 2 * time.Second
-	// stopGrace is how long calls under way may take when one end stops.
-	stopGrace = 5 * time.Second
 	// newController is how soon the authorities of a controller that has never run are looked for again, or twice that.
 	newController = 3 * time.Second
 	// lasting is how long a connection must have been there for the next one to be dialled at once.
 	lasting = time.Minute
-)
-
-// FeatureVolumes is what a node has that answers Find and Volumes, FeatureShared one that takes Share.
-const (
-	FeatureVolumes = "volumes"
-	FeatureShared  = "shared"
 )
 
 // Errors of connecting.
@@ -112,7 +102,8 @@ func NewNode(c NodeConfig) (*Node, error) {
 		resolve: resolveInterval, soon: resolveSoon, renewal: tokenInterval, pause: backoff(),
 		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hpp_node_pushes_total",
-			Help: "What this node told controllers of its pools: because something changed, or to refresh what they know.",
+			Help: "What this node told controllers of its pools: because something changed, or to refresh what they " +
+				"know.",
 		}, []string{"cause"}),
 		troubles: troubles{every: time.Minute, last: map[string]time.Time{}},
 	}
@@ -133,7 +124,8 @@ func (n *Node) Run(ctx context.Context) {
 		if err != nil { // those that are known may be right
 			pause = n.soon
 			if ctx.Err() == nil && n.troubles.fresh(n.host, err) {
-				n.Log.WarnContext(ctx, "cannot find the controller's Service", logging.KeyAddress, n.host, logging.KeyError, err)
+				n.Log.WarnContext(ctx, "cannot find the controller's Service", logging.KeyAddress, n.host,
+					logging.KeyError, err)
 			}
 			found = n.known()
 		}
@@ -188,7 +180,8 @@ func (n *Node) keep(ctx context.Context, address string) {
 		start := time.Now()
 		err := n.serve(ctx, address)
 		if err != nil && ctx.Err() == nil && n.troubles.fresh(address, err) {
-			n.Log.WarnContext(ctx, "no connection to the controller", logging.KeyAddress, address, logging.KeyError, err)
+			n.Log.WarnContext(ctx, "no connection to the controller", logging.KeyAddress, address,
+				logging.KeyError, err)
 		}
 		if errors.Is(err, ErrNoAuthorities) { // a new controller writes them at once
 			sleep(ctx, wait.Jitter(newController, 1))
@@ -209,8 +202,10 @@ func (n *Node) serve(ctx context.Context, address string) error {
 	}
 	n.Log.InfoContext(ctx, "connected to the controller", logging.KeyAddress, address)
 	server := n.Server(
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingPatience}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPatience, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: wire.PingAfter, Timeout: wire.PingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: wire.PingTimeout, PermitWithoutStream: true,
+		}),
 		grpc.ChainUnaryInterceptor(reportHandling),
 	)
 	stopping, stop := context.WithCancel(ctx)
@@ -221,13 +216,13 @@ func (n *Node) serve(ctx context.Context, address string) error {
 	go func() {
 		select {
 		case <-ctx.Done():
-			hurry := time.AfterFunc(stopGrace, server.Stop)
+			hurry := time.AfterFunc(wire.StopGrace, server.Stop)
 			defer hurry.Stop()
 			server.GracefulStop()
 		case <-ended:
 		}
 	}()
-	err = server.Serve(newSingle(conn))
+	err = server.Serve(NewSingle(conn))
 	server.Stop()
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve the controller: %w", err)
@@ -236,7 +231,7 @@ func (n *Node) serve(ctx context.Context, address string) error {
 }
 
 func (n *Node) dial(ctx context.Context, address string) (net.Conn, error) {
-	brief, cancel := context.WithTimeout(ctx, dialPatience)
+	brief, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	roots, err := n.trusted(brief)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// newsInterval is how often a node looks for something new to say, tokenInterval how often for a new token: the
+	// updateInterval is how often a node looks for something new to say, tokenInterval how often for a new token: the
 	// kubelet renews that when a fifth of its hour is left.
-	newsInterval, tokenInterval = 2 * time.Second, 5 * time.Minute
+	updateInterval, tokenInterval = 2 * time.Second, 5 * time.Minute
 	// refresh is how old what the controller shows of the pools may be.
 	refresh = time.Minute
 	// coarse is what sizes are rounded to before they count as new, in bytes: free space changes with every write.
@@ -42,33 +42,34 @@ func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer
 		return status.Errorf(codes.Unavailable, "the node cannot read its token: %v", err)
 	}
 	hello := &wire.Hello{
-		Node: s.Node.Node, Version: s.Version, Features: []string{FeatureVolumes, FeatureShared}, Token: token,
+		Node: s.Node.Node, Version: s.Version, Token: token,
+		Features:    []string{wire.FeatureVolumes, wire.FeatureShared},
 		TopologyKey: s.TopologyKey, TopologyValue: s.Node.Node,
 	}
 	if err := out.Send(&wire.News{News: &wire.News_Hello{Hello: hello}}); err != nil {
 		return err
 	}
-	news, renewal := time.NewTicker(newsInterval), time.NewTicker(s.renewal)
-	defer news.Stop()
+	update, renewal := time.NewTicker(updateInterval), time.NewTicker(s.renewal)
+	defer update.Stop()
 	defer renewal.Stop()
-	said := told{out: out, token: token, pushes: s.pushes}
-	for err = said.pools(s.Source.Pools()); err == nil; {
+	said := sent{out: out, token: token, pushes: s.pushes}
+	for err = said.sendPools(s.Source.Pools()); err == nil; {
 		select {
 		case <-out.Context().Done():
 			return nil
 		case <-s.stopping.Done():
 			return nil
-		case <-news.C:
-			err = said.pools(s.Source.Pools())
+		case <-update.C:
+			err = said.sendPools(s.Source.Pools())
 		case <-renewal.C:
-			err = said.renewed(s.Token())
+			err = said.sendToken(s.Token())
 		}
 	}
 	return err
 }
 
-// told is what the controller knows already.
-type told struct {
+// sent is what the controller knows already.
+type sent struct {
 	out   grpc.ServerStreamingServer[wire.News]
 	known []*wire.Pool
 	at    time.Time
@@ -77,13 +78,13 @@ type told struct {
 	pushes *prometheus.CounterVec
 }
 
-func (t *told) pools(status []nodeapi.PoolStatus) error {
+func (t *sent) sendPools(status []nodeapi.PoolStatus) error {
 	now := make([]*wire.Pool, 0, len(status))
 	for _, p := range status {
 		now = append(now, wire.FromPool(p))
 	}
 	cause := "changed"
-	if t.known != nil && slices.EqualFunc(t.known, now, same) {
+	if t.known != nil && slices.EqualFunc(t.known, now, saysTheSame) {
 		if time.Since(t.at) < refresh {
 			return nil
 		}
@@ -91,15 +92,15 @@ func (t *told) pools(status []nodeapi.PoolStatus) error {
 	}
 	t.known, t.at = now, time.Now()
 	t.pushes.WithLabelValues(cause).Inc()
-	return t.out.Send(fitting(now))
+	return t.out.Send(fitUpdate(now))
 }
 
-// fitting is a message with pools that the controller reads. If all that they say is too much, it goes without the
+// fitUpdate is a message with pools that the controller reads. If all that they say is too much, it goes without the
 // texts, and without the nodes that have left something in shared ones.
-func fitting(pools []*wire.Pool) *wire.News {
-	news := &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: pools}}}
-	if proto.Size(news) <= maxNews {
-		return news
+func fitUpdate(pools []*wire.Pool) *wire.News {
+	update := &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: pools}}}
+	if proto.Size(update) <= wire.MaxUpdate {
+		return update
 	}
 	brief := make([]*wire.Pool, len(pools))
 	for i, p := range pools {
@@ -110,9 +111,9 @@ func fitting(pools []*wire.Pool) *wire.News {
 	return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: brief}}}
 }
 
-// renewed sends the token if it is another now. If it cannot be read, the controller ends the session when the old one
-// expires.
-func (t *told) renewed(token string, err error) error {
+// sendToken sends the token if it is another now. If it cannot be read, the controller ends the session when the old
+// one expires.
+func (t *sent) sendToken(token string, err error) error {
 	if err != nil || token == t.token {
 		return nil //nolint:nilerr // see above
 	}
@@ -120,8 +121,8 @@ func (t *told) renewed(token string, err error) error {
 	return t.out.Send(&wire.News{News: &wire.News_Token{Token: token}})
 }
 
-// same reports whether what a pool says is as good as what it said before, whenever that was.
-func same(a, b *wire.Pool) bool { return proto.Equal(rounded(a), rounded(b)) }
+// saysTheSame reports whether what a pool says is as good as what it said before, whenever that was.
+func saysTheSame(a, b *wire.Pool) bool { return proto.Equal(rounded(a), rounded(b)) }
 
 func rounded(p *wire.Pool) *wire.Pool {
 	r := proto.CloneOf(p)
@@ -156,13 +157,10 @@ func (s *session) Volumes(_ *wire.VolumesRequest, out grpc.ServerStreamingServer
 	return nil
 }
 
-// handlingKey is the trailer with the time that a call took on the node, in nanoseconds.
-const handlingKey = "hpp-handling-ns"
-
 // reportHandling lets the controller know how much of a call's time was its way.
 func reportHandling(ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	answer, err := handle(ctx, q)
-	_ = grpc.SetTrailer(ctx, metadata.Pairs(handlingKey, strconv.FormatInt(int64(time.Since(start)), 10)))
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(wire.HandlingKey, strconv.FormatInt(int64(time.Since(start)), 10)))
 	return answer, err
 }

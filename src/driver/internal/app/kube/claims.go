@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -20,7 +20,7 @@ const (
 	selectAttempts = 5
 )
 
-// SelectedNode is the node that is selected for a claim, "" without one; controller.ErrClaimGone where there is none.
+// SelectedNode is the node that is selected for a claim, "" without one; csi.ErrClaimGone where there is none.
 func (c *Controller) SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, err error) {
 	object, err := c.claim(ctx, claim)
 	if err != nil {
@@ -64,11 +64,11 @@ func (c *Controller) claim(ctx context.Context, claim nodeapi.Claim) (*metav1.Pa
 	object, err := c.metadata(ctx, coreResource(claims), claim.Namespace, claim.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("%w: there is no claim %s/%s", controller.ErrClaimGone, claim.Namespace, claim.Name)
+		return nil, fmt.Errorf("%w: there is no claim %s/%s", csi.ErrClaimGone, claim.Namespace, claim.Name)
 	case err != nil:
 		return nil, fmt.Errorf("%w: get claim %s/%s: %w", nodeapi.ErrClusterUnknown, claim.Namespace, claim.Name, err)
 	case claim.UID != "" && string(object.UID) != claim.UID:
-		return nil, fmt.Errorf("%w: claim %s/%s is another one of that name", controller.ErrClaimGone, claim.Namespace,
+		return nil, fmt.Errorf("%w: claim %s/%s is another one of that name", csi.ErrClaimGone, claim.Namespace,
 			claim.Name)
 	}
 	return object, nil

@@ -17,7 +17,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -345,7 +345,7 @@ func TestWaitingClaims(t *testing.T) {
 	c := controllerOf(t, a)
 	run(t, c, func(string) {})
 	until(func() bool { return len(c.Waiting()) > 0 })
-	want := []controller.WaitingClaim{{
+	want := []csi.WaitingClaim{{
 		Claim: nodeapi.Claim{Namespace: "shop", Name: "waits", UID: "uid-3"}, Pool: "ssd", Bytes: 10 << 30,
 		Since: since.Time,
 	}}

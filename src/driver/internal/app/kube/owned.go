@@ -57,7 +57,7 @@ type Identities struct {
 	ConfigMap string
 }
 
-// Load implements controller.Identities.
+// Load implements sharedpools.Identities.
 func (i Identities) Load(ctx context.Context) (ids map[string]string, version string, err error) {
 	var object dataOf[string]
 	err = i.read(ctx, i.API.core.Get().Namespace(i.PodNamespace).Resource(configMaps).Name(i.ConfigMap), &object)
@@ -70,7 +70,7 @@ func (i Identities) Load(ctx context.Context) (ids map[string]string, version st
 	return object.Data, object.Metadata.ResourceVersion, nil
 }
 
-// Store implements controller.Identities.
+// Store implements sharedpools.Identities.
 func (i Identities) Store(ctx context.Context, version string, ids map[string]string) error {
 	if err := writeData(ctx, i.Controller, configMaps, i.ConfigMap, newData(version, ids)); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", i.PodNamespace, i.ConfigMap, err)

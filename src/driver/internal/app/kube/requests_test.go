@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -100,17 +100,17 @@ func TestSelectNodeFails(t *testing.T) {
 		prepare func(a *api)
 		want    error
 	}{
-		"no claim": {func(*api) {}, controller.ErrClaimGone},
+		"no claim": {func(*api) {}, csi.ErrClaimGone},
 		"another claim": {func(a *api) {
 			a.on("GET "+claimPath, partial(metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "78"}))
-		}, controller.ErrClaimGone},
+		}, csi.ErrClaimGone},
 		"deleted meanwhile": {func(a *api) {
 			claims(t, a)
 			a.on("PATCH "+claimPath, func(w http.ResponseWriter, r *http.Request) {
 				a.on("GET "+claimPath, nil)
 				fail(http.StatusNotFound, metav1.StatusReasonNotFound)(w, r)
 			})
-		}, controller.ErrClaimGone},
+		}, csi.ErrClaimGone},
 		"the API is silent": {func(a *api) { a.on("GET "+claimPath, silent()) }, nodeapi.ErrClusterUnknown},
 		"no patch": {func(a *api) {
 			claims(t, a)

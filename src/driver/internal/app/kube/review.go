@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -48,7 +48,7 @@ func (c *Controller) Claimed(token string) (node string, err error) {
 			Node reference `json:"node"`
 		} `json:"kubernetes.io"`
 	}
-	if err := tunnel.DecodeToken(token, &claims); err != nil {
+	if err := fleet.DecodeToken(token, &claims); err != nil {
 		return "", err
 	}
 	audiences := make([]string, 1)

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -58,7 +58,7 @@ func keepClaim(v *volumeClaim) *kept {
 }
 
 // Waiting gives the claims of this driver's classes that have no volume.
-func (c *Controller) Waiting() (all []controller.WaitingClaim) {
+func (c *Controller) Waiting() (all []csi.WaitingClaim) {
 	for _, object := range c.claims.List() {
 		k, ok := object.(*kept)
 		if !ok || k.waits == nil {
@@ -69,7 +69,7 @@ func (c *Controller) Waiting() (all []controller.WaitingClaim) {
 		if !ok || !class.ours {
 			continue
 		}
-		all = append(all, controller.WaitingClaim{
+		all = append(all, csi.WaitingClaim{
 			Claim: nodeapi.Claim{Namespace: k.Namespace, Name: k.Name, UID: string(k.UID)},
 			Pool:  class.volume.Pool, Bytes: k.waits.bytes, Since: k.waits.since,
 		})

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 )
 
 // Authority signs certificates.
@@ -87,7 +87,7 @@ func Token(node string, expires int64) string {
 // Claimed gives the node that a token is for if Review takes it.
 func Claimed(token string) (string, error) {
 	var c claims
-	err := tunnel.DecodeToken(token, &c)
+	err := fleet.DecodeToken(token, &c)
 	return c.Node, err
 }
 

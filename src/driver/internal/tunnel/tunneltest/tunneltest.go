@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -37,9 +38,20 @@ func Until(t testing.TB, what string, condition func() bool) {
 	}
 }
 
+// Logged waits until a log says something.
+func Logged(t testing.TB, log *loggingtest.Log, want string) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	}()
+	Until(t, "the log says: "+want, func() bool { return strings.Contains(log.String(), want) })
+}
+
 // Hub is a controller's end on a port of its own.
 type Hub struct {
-	*tunnel.Hub
+	*fleet.Fleet
 	Authority *Authority
 	Address   string
 	Log       *loggingtest.Log
@@ -47,22 +59,39 @@ type Hub struct {
 	listener  net.Listener
 }
 
+// nowhere is a cluster that knows of no node.
+type nowhere struct{}
+
+func (nowhere) Synced() bool                                    { return true }
+func (nowhere) NodesWithDriver(map[string]string) []string      { return nil }
+func (nowhere) HasTunnel(context.Context, string) (bool, error) { return true, nil }
+func (nowhere) TellNode(string, string, string, string)         {}
+func (nowhere) NodeGone(context.Context, string) (since time.Time, gone bool, err error) {
+	return since, false, nil
+}
+
+func (nowhere) RemoveOldCapacity(context.Context, func(string) bool) (found int, err error) {
+	return 0, nil
+}
+
 // NewHub makes one that is served by Start; change may be nil.
-func NewHub(t testing.TB, address string, change func(*tunnel.HubConfig)) *Hub {
+func NewHub(t testing.TB, address string, change func(*fleet.Config)) *Hub {
 	t.Helper()
 	h := &Hub{Authority: NewAuthority(t), Log: &loggingtest.Log{}, Metrics: prometheus.NewRegistry()}
 	certificate := h.Authority.Issue(t, Host, time.Now().Add(-time.Minute))
-	c := tunnel.HubConfig{
+	c := fleet.Config{
+		Cluster: nowhere{}, Address: address,
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}},
-		TopologyKey: TopologyKey, Version: "v1", Claimed: Claimed, Review: Review, Changed: func(string, bool) {},
-		Metrics: h.Metrics, Log: h.Log.Logger(),
+		TopologyKey: TopologyKey, Version: "v1", Claimed: Claimed, Review: Review,
+		NodeGrace: time.Minute, GoneAfter: 10 * time.Minute,
+		Metrics: h.Metrics, Log: h.Log.Logger(), Now: time.Now,
 	}
 	if change != nil {
 		change(&c)
 	}
 	var err error
-	if h.Hub, err = tunnel.NewHub(c); err == nil {
-		h.listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+	if h.Fleet, err = fleet.New(c); err == nil {
+		h.listener, err = h.Listen(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +154,6 @@ type Node struct {
 	shared  []*wire.SharedPool
 	volumes map[string]nodeapi.VolumeStatus
 	fails   error
-	lists   int
 }
 
 // Show sets the node's pools.
@@ -200,20 +228,12 @@ func (n *Node) Remove(ids ...string) {
 func (n *Node) Volumes(_ context.Context, visit func(nodeapi.VolumeStatus) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lists++
 	for _, v := range n.volumes {
 		if err := visit(v); err != nil {
 			return err
 		}
 	}
 	return n.fails
-}
-
-// Lists is how often the volumes were listed.
-func (n *Node) Lists() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.lists
 }
 
 // Fail lets lists of volumes end with an error.

@@ -1,0 +1,134 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// watchInterval is how often absences are looked at.
+	watchInterval = 5 * time.Second
+	syncInterval  = 100 * time.Millisecond
+)
+
+// Ready is nil once calls are to be made. At the start they would be answered wrongly until the nodes are there; those
+// that do not come are waited for as long as their grace.
+func (f *Fleet) Ready() error {
+	if !f.Synced() {
+		return errors.New("waiting for the Kubernetes API")
+	}
+	if f.Now().Sub(f.start) >= f.NodeGrace {
+		return nil
+	}
+	for _, node := range f.NodesWithDriver(nil) {
+		if f.Get(node) == nil {
+			return fmt.Errorf("waiting for node %s to connect", node)
+		}
+	}
+	return nil
+}
+
+// Every does something after each interval until ctx ends, from when the cluster's nodes and volumes are known: what is
+// asked for before is not.
+func (f *Fleet) Every(ctx context.Context, interval time.Duration, do func()) {
+	for pause := syncInterval; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if pause == interval {
+			do()
+		} else if f.Synced() {
+			pause = interval
+		}
+	}
+}
+
+// Away is for how long a node that is not connected has been away, as far as this process knows: since it left, or
+// since the start. One that is asked about for the first time later is new.
+func (f *Fleet) Away(node string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.Now()
+	if left, ok := f.left[node]; ok {
+		return now.Sub(left)
+	}
+	if _, ok := f.awaited[node]; !ok {
+		f.awaited[node] = f.start
+		if now.Sub(f.start) >= f.NodeGrace {
+			f.awaited[node] = now
+		}
+	}
+	return now.Sub(f.awaited[node])
+}
+
+// IsGone reports whether a node has been without a Node object for long enough.
+func (f *Fleet) IsGone(ctx context.Context, node string) (bool, error) {
+	since, gone, err := f.NodeGone(ctx, node)
+	return err == nil && gone && f.Now().Sub(since) >= f.GoneAfter, err
+}
+
+// Forget drops what is known of a node without a Node object, but for its name: a volume may be there until it counts
+// as lost.
+func (f *Fleet) Forget(node string) {
+	f.metrics.calls.DeletePartialMatch(prometheus.Labels{"node": node})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.Now()
+	maps.DeleteFunc(f.gone, func(_ string, since time.Time) bool { return now.Sub(since) >= f.GoneAfter })
+	f.gone[node] = now
+	delete(f.left, node)
+	delete(f.awaited, node)
+	delete(f.missed, node)
+}
+
+// Run looks after nodes that are away until ctx ends.
+func (f *Fleet) Run(ctx context.Context) {
+	old := f.start.Add(f.NodeGrace)
+	f.Every(ctx, watchInterval, func() {
+		f.reportAbsences(ctx)
+		old = f.removeOldCapacity(ctx, old)
+	})
+}
+
+// reportAbsences reports nodes that are away for longer than their grace, and those of them that are back.
+func (f *Fleet) reportAbsences(ctx context.Context) {
+	for _, node := range f.Names() {
+		connected := f.Get(node) != nil
+		f.mu.Lock()
+		changed := f.missed[node] == connected
+		f.mu.Unlock()
+		if !changed {
+			continue
+		}
+		if connected {
+			f.TellNode(node, "Normal", "NodeConnected", "the driver of this node is connected to the controller again")
+		} else if !f.reportAway(ctx, node) {
+			continue
+		}
+		f.mu.Lock()
+		f.missed[node] = !connected
+		f.mu.Unlock()
+	}
+}
+
+// reportAway reports a node, unless its grace is not over, or it makes volumes by itself until its pod is replaced.
+func (f *Fleet) reportAway(ctx context.Context, node string) bool {
+	away := f.Away(node)
+	if away < f.NodeGrace {
+		return false
+	}
+	if has, err := f.HasTunnel(ctx, node); err != nil || !has {
+		return false
+	}
+	f.TellNode(node, "Warning", "NodeNotConnected", fmt.Sprintf("the driver of this node has not been connected to "+
+		"the controller for %s: no volumes are made, grown or deleted here; those that are there stay usable",
+		away.Round(time.Second)))
+	return true
+}
