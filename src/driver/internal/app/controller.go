@@ -46,7 +46,7 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 	if err != nil {
 		return err
 	}
-	service, err := d.addRooms(ctx, cluster, serving, nodes, specs)
+	service, err := d.addService(ctx, cluster, serving, nodes, specs)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (d *driver) buildController(ctx context.Context, specs []poolspec.Pool) err
 		health.Check{Name: "nodes", Do: func(context.Context) error { return nodes.Ready() }})
 }
 
-// addRooms adds what looks after the nodes, and the service that calls them.
-func (d *driver) addRooms(
+// addService adds what looks after the nodes, and the service that calls them.
+func (d *driver) addService(
 	ctx context.Context, cluster *kube.Controller, serving *certificate, nodes *fleet.Fleet, specs []poolspec.Pool,
 ) (*csi.Controller, error) {
 	shared, err := sharedpools.New(specs, nodes, kube.Identities{Controller: cluster, ConfigMap: d.sharedPools})
