@@ -114,8 +114,8 @@ func selfManaged(t *testing.T, w *world) {
 	w.answers(t)
 }
 
-// besideAnOlderLeader: an upgrade starts a new operator while the old one leads, which does not know the Secret, and ends
-// only when the new one is ready.
+// besideAnOlderLeader: an upgrade starts a new operator while the old one leads, which does not know the Secret, and
+// ends only when the new one is ready.
 func besideAnOlderLeader(t *testing.T, w *world) {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: "hostpath-provisioner-operator"},

@@ -37,7 +37,7 @@ func (c *clusterController) build(ctx context.Context, specs []poolspec.Pool) er
 	if err := c.connect(specs); err != nil {
 		return err
 	}
-	service, err := c.addRooms(ctx, specs)
+	service, err := c.addService(ctx, specs)
 	if err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ func (c *clusterController) connect(specs []poolspec.Pool) error {
 	return err
 }
 
-// addRooms adds what looks after the nodes, and the services that call them.
-func (c *clusterController) addRooms(ctx context.Context, specs []poolspec.Pool) (*csi.Controller, error) {
+// addService adds what looks after the nodes, and the service that calls them.
+func (c *clusterController) addService(ctx context.Context, specs []poolspec.Pool) (*csi.Controller, error) {
 	shared, err := sharedpools.New(specs, c.nodes, kube.Identities{Controller: c.cluster, ConfigMap: c.sharedPools})
 	if err != nil {
 		return nil, err

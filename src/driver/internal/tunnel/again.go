@@ -23,8 +23,8 @@ type troubles struct {
 	last map[string]time.Time
 }
 
-// fresh reports whether a trouble is to be logged. Numbers, such as a port, do not make it another.
-func (t *troubles) fresh(where string, err error) bool {
+// isFresh reports whether a trouble is to be logged. Numbers, such as a port, do not make it another.
+func (t *troubles) isFresh(where string, err error) bool {
 	what := strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1

@@ -123,13 +123,13 @@ func (n *Node) Run(ctx context.Context) {
 		found, err := n.lookup(ctx, n.host)
 		if err != nil { // those that are known may be right
 			pause = n.soon
-			if ctx.Err() == nil && n.troubles.fresh(n.host, err) {
+			if ctx.Err() == nil && n.troubles.isFresh(n.host, err) {
 				n.Log.WarnContext(ctx, "cannot find the controller's Service", logging.KeyAddress, n.host,
 					logging.KeyError, err)
 			}
-			found = n.known()
+			found = n.knownAddresses()
 		}
-		n.know(found)
+		n.setAddresses(found)
 		for _, address := range found {
 			if ended, ok := kept[address]; ok && !isClosed(ended) {
 				continue
@@ -138,20 +138,20 @@ func (n *Node) Run(ctx context.Context) {
 			kept[address] = ended
 			connections.Go(func() {
 				defer close(ended)
-				n.keep(ctx, address)
+				n.keepConnected(ctx, address)
 			})
 		}
 		sleep(ctx, wait.Jitter(pause, 0.2))
 	}
 }
 
-func (n *Node) known() []string {
+func (n *Node) knownAddresses() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.addresses
 }
 
-func (n *Node) know(addresses []string) {
+func (n *Node) setAddresses(addresses []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.addresses = addresses
@@ -173,13 +173,13 @@ func sleep(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// keep connects to an address again and again, as long as the Service has it.
-func (n *Node) keep(ctx context.Context, address string) {
+// keepConnected connects to an address again and again, as long as the Service has it.
+func (n *Node) keepConnected(ctx context.Context, address string) {
 	pause := n.pause
-	for ctx.Err() == nil && slices.Contains(n.known(), address) {
+	for ctx.Err() == nil && slices.Contains(n.knownAddresses(), address) {
 		start := time.Now()
-		err := n.serve(ctx, address)
-		if err != nil && ctx.Err() == nil && n.troubles.fresh(address, err) {
+		err := n.serveController(ctx, address)
+		if err != nil && ctx.Err() == nil && n.troubles.isFresh(address, err) {
 			n.Log.WarnContext(ctx, "no connection to the controller", logging.KeyAddress, address,
 				logging.KeyError, err)
 		}
@@ -194,9 +194,9 @@ func (n *Node) keep(ctx context.Context, address string) {
 	}
 }
 
-// serve dials and serves until the connection or ctx ends.
-func (n *Node) serve(ctx context.Context, address string) error {
-	conn, err := n.dial(ctx, address)
+// serveController dials and serves until the connection or ctx ends.
+func (n *Node) serveController(ctx context.Context, address string) error {
+	conn, err := n.dialController(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -230,10 +230,10 @@ func (n *Node) serve(ctx context.Context, address string) error {
 	return errors.New("the connection has ended; the controller's log says why, if it was refused")
 }
 
-func (n *Node) dial(ctx context.Context, address string) (net.Conn, error) {
+func (n *Node) dialController(ctx context.Context, address string) (net.Conn, error) {
 	brief, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	roots, err := n.trusted(brief)
+	roots, err := n.trustedRoots(brief)
 	if err != nil {
 		return nil, err
 	}
@@ -249,8 +249,8 @@ func (n *Node) dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// trusted gives the authorities, which are read again after they have failed.
-func (n *Node) trusted(ctx context.Context) (*x509.CertPool, error) {
+// trustedRoots gives the authorities, which are read again after they have failed.
+func (n *Node) trustedRoots(ctx context.Context) (*x509.CertPool, error) {
 	n.mu.Lock()
 	roots := n.roots
 	n.mu.Unlock()

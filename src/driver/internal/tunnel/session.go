@@ -122,9 +122,9 @@ func (t *sent) sendToken(token string, err error) error {
 }
 
 // saysTheSame reports whether what a pool says is as good as what it said before, whenever that was.
-func saysTheSame(a, b *wire.Pool) bool { return proto.Equal(rounded(a), rounded(b)) }
+func saysTheSame(a, b *wire.Pool) bool { return proto.Equal(roundSizes(a), roundSizes(b)) }
 
-func rounded(p *wire.Pool) *wire.Pool {
+func roundSizes(p *wire.Pool) *wire.Pool {
 	r := proto.CloneOf(p)
 	for _, size := range []*int64{&r.Size, &r.Free, &r.Promised, &r.Growable, &r.Allocatable} {
 		*size -= *size % coarse

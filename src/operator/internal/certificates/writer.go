@@ -21,7 +21,8 @@ import (
 const owner = client.FieldOwner("hostpath-provisioner-operator-certificates")
 
 // writer fills the Secret where that is the operator's task, and writes the authority to trust into the webhook
-// configuration. Two may run at once: a step from what is no longer there is refused as a conflict, and looked at again.
+// configuration. Two may run at once: a step from what is no longer there is refused as a conflict, and looked at
+// again.
 type writer struct {
 	options Options
 	reader  client.Reader

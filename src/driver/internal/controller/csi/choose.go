@@ -120,7 +120,7 @@ func (c *Controller) roomiest(q *pb.CreateVolumeRequest, allowed []string) (stri
 		if len(allowed) > 0 && !slices.Contains(allowed, p.Name) {
 			continue
 		}
-		if _, largest, _ := c.roomOn(p.Name, pool); largest > most {
+		if _, largest := c.capacityOn(p, pool); largest > most {
 			node, most = p.Name, largest
 		}
 	}

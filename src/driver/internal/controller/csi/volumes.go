@@ -170,7 +170,8 @@ func (c *Controller) release(ctx context.Context, id, node string, away error) (
 	}
 	switch {
 	case err != nil:
-		return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v", node, err)
+		return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v",
+			node, err)
 	case !ok || pv.Released != node && !gone:
 		return nil, away
 	}
@@ -224,39 +225,33 @@ func (c *Controller) client(ctx context.Context, id string) (pb.ControllerClient
 // published: so it is while a node is away, until the scheduler is to choose another.
 func (c *Controller) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
 	pool := c.poolFor(q.GetParameters())
-	segments := q.GetAccessibleTopology().GetSegments()
 	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
-		var room, largest int64
+		var growable, largest int64
 		for _, p := range c.Fleet.All() {
-			r, l, _ := c.roomOn(p.Name, pool)
-			room, largest = max(room, r), max(largest, l)
+			g, l := c.capacityOn(p, pool)
+			growable, largest = max(growable, g), max(largest, l)
 		}
-		return csi.Capacity(room, largest), nil
+		return csi.Capacity(growable, largest), nil
 	}
-	node := segments[c.Fleet.TopologyKey]
-	room, largest, known := c.roomOn(node, pool)
-	_, away := c.Fleet.Peer(node)
+	node := q.GetAccessibleTopology().GetSegments()[c.Fleet.TopologyKey]
+	p, away := c.Fleet.Peer(node)
 	switch {
-	case known:
-	case away == nil:
-		return nil, status.Errorf(codes.Unavailable, "node %s has not shown its pools yet", node)
-	case c.Fleet.Away(node) < c.Fleet.NodeGrace:
+	case away != nil && c.Fleet.Away(node) < c.Fleet.NodeGrace:
 		return nil, away
+	case away != nil:
+		return csi.Capacity(0, 0), nil
 	}
-	return csi.Capacity(room, largest), nil
+	if pools, _ := p.Pools(); pools == nil {
+		return nil, status.Errorf(codes.Unavailable, "node %s has not shown its pools yet", node)
+	}
+	return csi.Capacity(c.capacityOn(p, pool)), nil
 }
 
-// roomOn is what a pool has on a node that is connected; known is false where the node has not said so yet.
-func (c *Controller) roomOn(node, pool string) (room, largest int64, known bool) {
-	p := c.Fleet.Get(node)
-	if p == nil {
-		return 0, 0, false
-	}
+// capacityOn is what volumes of a pool may grow by on a node, and the largest new one, in bytes.
+func (c *Controller) capacityOn(p *fleet.Peer, pool string) (growable, largest int64) {
 	is := p.Pool(pool)
-	pools, _ := p.Pools()
-	if c.Shared.Everywhere(pool) && is.Allocatable > 0 {
-		room, largest = c.Shared.Room(pool)
-		return room, largest, pools != nil
+	if is.Allocatable > 0 && c.Shared.Everywhere(pool) {
+		return c.Shared.Capacity(pool)
 	}
-	return is.Growable, is.Allocatable, pools != nil
+	return is.Growable, is.Allocatable
 }

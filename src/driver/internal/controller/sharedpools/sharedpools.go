@@ -134,8 +134,8 @@ func (p *Pools) Represents(node, pool string) bool {
 	return !p.Everywhere(pool) || p.Representative(pool) == node
 }
 
-// Room is the least of what the nodes that have a shared pool say of its room: none of them makes it larger.
-func (p *Pools) Room(pool string) (growable, allocatable int64) {
+// Capacity is the least of what the nodes that have a shared pool say of its room: none of them makes it larger.
+func (p *Pools) Capacity(pool string) (growable, allocatable int64) {
 	for i, n := range p.NodesWithPool(pool) {
 		is := n.Pool(pool)
 		if i == 0 {

@@ -189,12 +189,16 @@ func (c *Cluster) Told(text string) (found []string) {
 
 // RemoveOldCapacity implements fleet.Cluster.
 func (c *Cluster) RemoveOldCapacity(_ context.Context, connected func(string) bool) (found int, err error) {
+	old := map[string]bool{}
+	c.Set(func() { maps.Copy(old, c.Cleared) })
+	maps.DeleteFunc(old, func(node string, _ bool) bool { return !connected(node) }) // which takes the fleet's lock
 	c.Set(func() {
 		c.CapacityLists++
 		found = len(c.Cleared)
-		maps.DeleteFunc(c.Cleared, func(node string, _ bool) bool { return connected(node) })
+		maps.DeleteFunc(c.Cleared, func(node string, _ bool) bool { return old[node] })
+		err = c.err()
 	})
-	return found, c.err()
+	return found, err
 }
 
 // time is the cluster's.
