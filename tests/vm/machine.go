@@ -55,7 +55,7 @@ func Start(ctx context.Context, c Config) (*Machine, error) {
 		"-display", "none", "-monitor", "none", "-no-reboot", "-nodefaults",
 		"-serial", "file:" + m.console, "-chardev", "stdio,id=line,signal=off", "-serial", "chardev:line",
 		"-kernel", c.Kernel.Image, "-initrd", initramfs,
-		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on",
+		"-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off random.trust_cpu=on no_timer_check",
 	}
 	for name, image := range c.Disks {
 		arguments = append(arguments, "-drive", "if=none,format=raw,id="+name+",file="+image,
