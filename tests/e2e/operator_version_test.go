@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -100,9 +99,7 @@ func (s *scene) installController() {
 		section, _ := values[part].(map[string]any)
 		section["image"] = image
 	}
-	s.must(s.bare(s.ctx))
-	s.kubectl("delete", "customresourcedefinition", definition, "--ignore-not-found", "--timeout", "1m")
-	s.must(s.installChart(s.ctx, filepath.Join(tree, chartFolder), values))
+	s.installEarlier(tree, values)
 }
 
 // appliedBy is the version of the operator that applied the definition, as that says.

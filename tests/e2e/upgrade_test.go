@@ -42,7 +42,14 @@ func (s *scene) installPerNode() {
 	values["storagePools"], values["storageClasses"] = pools, classesFor(pools)
 	driver, _ := values["driver"].(map[string]any)
 	driver["image"] = images["driver"]
+	s.installEarlier(tree, values)
+}
+
+// installEarlier replaces the suite's release by one of an earlier chart, which brings its definition in crds/.
+func (s *scene) installEarlier(tree string, values map[string]any) {
+	s.t.Helper()
 	s.must(s.bare(s.ctx))
+	s.kubectl("delete", "customresourcedefinition", definition, "--ignore-not-found", "--timeout", "1m")
 	s.must(s.installChart(s.ctx, filepath.Join(tree, chartFolder), values))
 }
 
