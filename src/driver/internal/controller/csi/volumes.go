@@ -234,12 +234,12 @@ func (c *Controller) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*
 		return csi.Capacity(growable, largest), nil
 	}
 	node := q.GetAccessibleTopology().GetSegments()[c.Fleet.TopologyKey]
-	p, away := c.Fleet.Peer(node)
-	switch {
-	case away != nil && c.Fleet.Away(node) < c.Fleet.NodeGrace:
-		return nil, away
-	case away != nil:
+	if c.Fleet.Get(node) == nil && c.Fleet.Away(node) >= c.Fleet.NodeGrace {
 		return csi.Capacity(0, 0), nil
+	}
+	p, err := c.Fleet.Peer(node)
+	if err != nil {
+		return nil, err
 	}
 	if pools, _ := p.Pools(); pools == nil {
 		return nil, status.Errorf(codes.Unavailable, "node %s has not shown its pools yet", node)
