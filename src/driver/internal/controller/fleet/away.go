@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,36 +86,30 @@ func (f *Fleet) Forget(node string) {
 	f.gone[node] = now
 	delete(f.left, node)
 	delete(f.awaited, node)
-	delete(f.missed, node)
 }
 
 // Run looks after nodes that are away until ctx ends.
 func (f *Fleet) Run(ctx context.Context) {
-	old := f.start.Add(f.NodeGrace)
+	old, missed := f.start.Add(f.NodeGrace), map[string]bool{}
 	f.Every(ctx, watchInterval, func() {
-		f.reportAbsences(ctx)
+		f.reportAbsences(ctx, missed)
 		old = f.removeOldCapacity(ctx, old)
 	})
 }
 
-// reportAbsences reports nodes that are away for longer than their grace, and those of them that are back.
-func (f *Fleet) reportAbsences(ctx context.Context) {
-	for _, node := range f.Names() {
-		connected := f.Get(node) != nil
-		f.mu.Lock()
-		changed := f.missed[node] == connected
-		f.mu.Unlock()
-		if !changed {
-			continue
-		}
-		if connected {
+// reportAbsences reports nodes that are away for longer than their grace, and those of them that are back; missed are
+// those that were reported.
+func (f *Fleet) reportAbsences(ctx context.Context, missed map[string]bool) {
+	names := f.Names()
+	maps.DeleteFunc(missed, func(node string, _ bool) bool { return !slices.Contains(names, node) })
+	for _, node := range names {
+		switch connected := f.Get(node) != nil; {
+		case connected && missed[node]:
 			f.TellNode(node, "Normal", "NodeConnected", "the driver of this node is connected to the controller again")
-		} else if !f.reportAway(ctx, node) {
-			continue
+			delete(missed, node)
+		case !connected && !missed[node]:
+			missed[node] = f.reportAway(ctx, node)
 		}
-		f.mu.Lock()
-		f.missed[node] = !connected
-		f.mu.Unlock()
 	}
 }
 

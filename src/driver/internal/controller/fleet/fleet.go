@@ -67,8 +67,6 @@ type Fleet struct {
 	// left are the nodes that are not connected any more, since when; awaited those that have not been yet; gone those
 	// without a Node object, for GoneAfter.
 	left, awaited, gone map[string]time.Time
-	// missed are nodes whose absence was reported.
-	missed map[string]bool
 }
 
 // New returns a fleet that does not listen yet.
@@ -85,7 +83,6 @@ func New(c Config) (*Fleet, error) {
 		unauthenticated: unauthenticated{most: maxUnauthenticated, byAddress: map[string][]*newcomer{}},
 		logins:          newTurns(), renewals: newTurns(), loginTimeout: loginTimeout, retry: renewalRetry,
 		left: map[string]time.Time{}, awaited: map[string]time.Time{}, gone: map[string]time.Time{},
-		missed: map[string]bool{},
 	}
 	if err := errors.Join(
 		c.Metrics.Register(f.metrics.calls), c.Metrics.Register(f.metrics.hops), c.Metrics.Register(f),
