@@ -1,9 +1,10 @@
-// Package abridge shortens lists for people.
+// Package abridge makes text of others fit for people: short, and without what a terminal obeys.
 package abridge
 
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // Names lists the first few names, and says how many more there are.
@@ -13,4 +14,14 @@ func Names(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// Printable replaces what is no printable character, as a terminal takes escape sequences and line ends for commands.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,9 @@ func ask(stateDir string, do func(wire.AdminClient) error) error {
 	case at != nil && *at != nil:
 		return fmt.Errorf("ask the driver at %s: %w; is it running, and are you its user (on a node, root)?", socket,
 			*at)
+	case slices.Contains([]codes.Code{codes.Canceled, codes.DeadlineExceeded}, said.Code()):
+		return fmt.Errorf("the driver did not answer in time (%s); what was asked may be done all the same: look with "+
+			"`driver status` and `driver volume list` before you ask again", said.Message())
 	case said.Code() == codes.Unimplemented:
 		return fmt.Errorf("the driver is of another version than this command: %s", said.Message())
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
@@ -195,7 +196,7 @@ func (p *progress) end() error {
 }
 
 func newAdopt(stateDir *string) *cobra.Command {
-	var size string
+	var size, storageClass string
 	var q wire.AdoptRequest
 	command := onNode(&cobra.Command{
 		Use: "adopt ID", Short: "Print a PersistentVolume for a volume that none names", Args: cobra.ExactArgs(1),
@@ -209,11 +210,15 @@ func newAdopt(stateDir *string) *cobra.Command {
 				}
 			}
 			answer, err := call(command.Context(), *stateDir, &q, wire.AdminClient.Adopt)
-			return say(command, err, "%s", answer.GetManifest())
+			if err != nil {
+				return err
+			}
+			manifest, err := yaml.Marshal(persistentVolume(answer, storageClass))
+			return say(command, err, "%s", manifest)
 		},
 	}, &q.Node)
 	command.Flags().StringVar(&size, "size", "", "size of a volume that has no record, such as 10Gi")
-	command.Flags().StringVar(&q.StorageClass, "storage-class", "", "the PersistentVolume's storageClassName")
+	command.Flags().StringVar(&storageClass, "storage-class", "", "the PersistentVolume's storageClassName")
 	return command
 }
 

@@ -2,15 +2,20 @@ package admin_test
 
 import (
 	"bytes"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/admin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,6 +86,33 @@ func TestVolumes(t *testing.T) {
 func TestNoDriver(t *testing.T) {
 	_, err := admin.Volumes(t.Context(), t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "admin.sock") || !strings.Contains(err.Error(), "is it running") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// late answers that somebody has given up waiting.
+type late struct {
+	wire.UnimplementedAdminServer
+}
+
+func (late) Volumes(*wire.ListVolumesRequest, grpc.ServerStreamingServer[wire.ListedVolume]) error {
+	return status.Error(codes.Canceled, "context canceled")
+}
+
+// TestNoAnswerInTime is no refusal: what was asked may be done.
+func TestNoAnswerInTime(t *testing.T) {
+	stateDir := t.TempDir()
+	path, _ := strings.CutPrefix(admin.Endpoint(stateDir), "unix://")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, done := grpc.NewServer(), make(chan struct{})
+	wire.RegisterAdminServer(server, late{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	t.Cleanup(func() { server.Stop(); <-done })
+	_, err = admin.Volumes(t.Context(), stateDir)
+	if err == nil || strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), "may be done all the same") {
 		t.Errorf("got %v", err)
 	}
 }

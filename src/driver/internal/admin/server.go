@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
@@ -148,8 +147,16 @@ func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptRe
 	if err != nil {
 		return nil, csi.Status(err)
 	}
-	manifest, err := yaml.Marshal(s.persistentVolume(record, q.GetStorageClass()))
-	return &wire.AdoptResponse{Manifest: string(manifest)}, csi.Status(err)
+	return &wire.AdoptResponse{
+		Volume: &wire.Volume{
+			Id: record.ID, Pool: record.Pool, Bytes: record.Bytes,
+			ClaimNamespace: record.Claim.Namespace, ClaimName: record.Claim.Name,
+		},
+		Shared: slices.ContainsFunc(s.Pools.Status(), func(p nodeapi.PoolStatus) bool {
+			return p.Name == record.Pool && p.Shared
+		}),
+		Driver: s.Driver, TopologyKey: s.TopologyKey, Node: s.Node,
+	}, nil
 }
 
 // Enforce implements wire.AdminServer.

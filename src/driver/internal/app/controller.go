@@ -98,7 +98,7 @@ func (c *clusterController) addService(ctx context.Context, specs []poolspec.Poo
 	c.Add("shared pools", func(ctx context.Context) error { shared.Run(ctx); return nil })
 	c.Add("inventory", func(ctx context.Context) error { volumes.Run(ctx); return nil })
 	c.Add("claims", func(ctx context.Context) error { service.Run(ctx); return nil })
-	return service, c.AddCommands(ctx, admin.New(c.DriverName, buildinfo.Version(), volumes))
+	return service, c.AddCommands(ctx, admin.New(c.DriverName, buildinfo.Version(), c.TopologyKey, volumes))
 }
 
 // selectorKeys are the labels that nodes are selected by.

@@ -222,8 +222,23 @@ func (m *Manager) requireNoPV(ctx context.Context, id, node string) error {
 		return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
 	}
 	if !ok || (node != "" && !pv.Here && len(pv.Nodes) == 1 && pv.Nodes[0] == node) {
-		return nil
+		return m.requireNoOtherDriver(ctx, id)
 	}
 	return fmt.Errorf("%w: %s names %s (nodes %q); delete that PersistentVolume first, its reclaim policy being Retain",
 		nodeapi.ErrNamed, pv.Name, id, pv.Nodes)
+}
+
+// requireNoOtherDriver refuses an id that a PersistentVolume of another driver names: where two drivers have one
+// directory as their pool, the volume is that driver's.
+func (m *Manager) requireNoOtherDriver(ctx context.Context, id string) error {
+	name, err := m.Cluster.OfOtherDriver(ctx, id)
+	if err != nil {
+		return fmt.Errorf("see whether a PersistentVolume of another driver names %s: %w", id, err)
+	}
+	if name != "" {
+		return fmt.Errorf("%w: %s, of another driver, names %s; two drivers must not have one directory as their pool: "+
+			"delete that PersistentVolume first, its reclaim policy being Retain, or take the pool out of one of them",
+			nodeapi.ErrNamed, name, id)
+	}
+	return nil
 }

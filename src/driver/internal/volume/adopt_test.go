@@ -197,6 +197,11 @@ func TestDiscard(t *testing.T) {
 	c.silence(silent())
 	wants(t, n.Discard(t.Context(), "pvc-3", ""), nodeapi.ErrClusterUnknown, "pvc-3")
 	c.silence(nil)
+	c.others = map[string]string{"pvc-3": "pv-of-theirs"}
+	wants(t, n.Discard(t.Context(), "pvc-3", ""), nodeapi.ErrNamed, "pv-of-theirs, of another driver")
+	_, err := n.Adopt(t.Context(), "pvc-3", 0)
+	wants(t, err, nodeapi.ErrNamed, "pv-of-theirs, of another driver")
+	c.others = nil
 	must(t, n.Discard(t.Context(), "pvc-3", ""), n.Discard(t.Context(), "pvc-2", "node-b"))
 	n.consistent(t, "discarded")
 	if s := n.status(); s.Volumes != 1 || s.Promised != mebibyte {

@@ -67,6 +67,12 @@ type cluster struct {
 	pvs      []nodeapi.PersistentVolume
 	err      error
 	reported []string // events on claims
+	// others are PersistentVolumes of another driver, by handle.
+	others map[string]string
+}
+
+func (c *cluster) OfOtherDriver(_ context.Context, id string) (string, error) {
+	return c.others[id], c.err
 }
 
 // naming is a cluster with PersistentVolumes of these handles, in the pool local of this node.

@@ -32,6 +32,8 @@ type Cluster interface {
 	Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error)
 	// List gives all PersistentVolumes of this driver.
 	List(ctx context.Context) ([]nodeapi.PersistentVolume, error)
+	// OfOtherDriver gives the name of a PersistentVolume of another driver whose volumeHandle is id, "" without one.
+	OfOtherDriver(ctx context.Context, id string) (name string, err error)
 	// Tell puts an event on a claim.
 	Tell(claim nodeapi.Claim, reason, message string)
 }

@@ -1321,7 +1321,6 @@ type AdoptRequest struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // that does it; on the node's own socket it may be empty, here and below
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // of a volume without a record
-	StorageClass  string                 `protobuf:"bytes,4,opt,name=storage_class,json=storageClass,proto3" json:"storage_class,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1377,16 +1376,13 @@ func (x *AdoptRequest) GetBytes() int64 {
 	return 0
 }
 
-func (x *AdoptRequest) GetStorageClass() string {
-	if x != nil {
-		return x.StorageClass
-	}
-	return ""
-}
-
 type AdoptResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Manifest      string                 `protobuf:"bytes,1,opt,name=manifest,proto3" json:"manifest,omitempty"` // a PersistentVolume, as YAML
+	Volume        *Volume                `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Shared        bool                   `protobuf:"varint,2,opt,name=shared,proto3" json:"shared,omitempty"` // its pool is on all nodes
+	Driver        string                 `protobuf:"bytes,3,opt,name=driver,proto3" json:"driver,omitempty"`  // what a PersistentVolume says besides
+	TopologyKey   string                 `protobuf:"bytes,4,opt,name=topology_key,json=topologyKey,proto3" json:"topology_key,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1421,9 +1417,37 @@ func (*AdoptResponse) Descriptor() ([]byte, []int) {
 	return file_tunnel_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *AdoptResponse) GetManifest() string {
+func (x *AdoptResponse) GetVolume() *Volume {
 	if x != nil {
-		return x.Manifest
+		return x.Volume
+	}
+	return nil
+}
+
+func (x *AdoptResponse) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *AdoptResponse) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *AdoptResponse) GetTopologyKey() string {
+	if x != nil {
+		return x.TopologyKey
+	}
+	return ""
+}
+
+func (x *AdoptResponse) GetNode() string {
+	if x != nil {
+		return x.Node
 	}
 	return ""
 }
@@ -1963,14 +1987,17 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x06volume\x18\x01 \x01(\v2%.hostpathprovisioner.tunnel.v1.VolumeR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02pv\x18\x03 \x01(\tR\x02pv\x12\x14\n" +
-	"\x05state\x18\x04 \x01(\tR\x05state\"m\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"H\n" +
 	"\fAdoptRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12#\n" +
-	"\rstorage_class\x18\x04 \x01(\tR\fstorageClass\"+\n" +
-	"\rAdoptResponse\x12\x1a\n" +
-	"\bmanifest\x18\x01 \x01(\tR\bmanifest\"I\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xb5\x01\n" +
+	"\rAdoptResponse\x12=\n" +
+	"\x06volume\x18\x01 \x01(\v2%.hostpathprovisioner.tunnel.v1.VolumeR\x06volume\x12\x16\n" +
+	"\x06shared\x18\x02 \x01(\bR\x06shared\x12\x16\n" +
+	"\x06driver\x18\x03 \x01(\tR\x06driver\x12!\n" +
+	"\ftopology_key\x18\x04 \x01(\tR\vtopologyKey\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\"I\n" +
 	"\x0eDiscardRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x13\n" +
@@ -2063,33 +2090,34 @@ var file_tunnel_proto_depIdxs = []int32{
 	14, // 5: hostpathprovisioner.tunnel.v1.StatusResponse.nodes:type_name -> hostpathprovisioner.tunnel.v1.NodeStatus
 	4,  // 6: hostpathprovisioner.tunnel.v1.NodeStatus.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
 	8,  // 7: hostpathprovisioner.tunnel.v1.ListedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
-	0,  // 8: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
-	5,  // 9: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
-	7,  // 10: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
-	9,  // 11: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
-	12, // 12: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
-	15, // 13: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
-	17, // 14: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
-	19, // 15: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
-	21, // 16: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
-	23, // 17: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	25, // 18: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
-	1,  // 19: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
-	6,  // 20: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	8,  // 21: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	11, // 22: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
-	13, // 23: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
-	16, // 24: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
-	18, // 25: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	20, // 26: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
-	22, // 27: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	24, // 28: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	26, // 29: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
-	19, // [19:30] is the sub-list for method output_type
-	8,  // [8:19] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	8,  // 8: hostpathprovisioner.tunnel.v1.AdoptResponse.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
+	0,  // 9: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
+	5,  // 10: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
+	7,  // 11: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
+	9,  // 12: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
+	12, // 13: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
+	15, // 14: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	17, // 15: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
+	19, // 16: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
+	21, // 17: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
+	23, // 18: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	25, // 19: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
+	1,  // 20: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
+	6,  // 21: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	8,  // 22: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	11, // 23: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	13, // 24: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
+	16, // 25: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
+	18, // 26: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	20, // 27: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
+	22, // 28: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	24, // 29: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	26, // 30: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
+	20, // [20:31] is the sub-list for method output_type
+	9,  // [9:20] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_tunnel_proto_init() }

@@ -279,7 +279,7 @@ const (
 type AdminClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	Volumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListedVolume], error)
-	// Adopt gives a PersistentVolume for a volume that none names.
+	// Adopt gives what a PersistentVolume has to say of a volume that none names.
 	Adopt(ctx context.Context, in *AdoptRequest, opts ...grpc.CallOption) (*AdoptResponse, error)
 	// Discard moves a volume into the trash that no PersistentVolume names.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
@@ -394,7 +394,7 @@ func (c *adminClient) TakePool(ctx context.Context, in *TakePoolRequest, opts ..
 type AdminServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	Volumes(*ListVolumesRequest, grpc.ServerStreamingServer[ListedVolume]) error
-	// Adopt gives a PersistentVolume for a volume that none names.
+	// Adopt gives what a PersistentVolume has to say of a volume that none names.
 	Adopt(context.Context, *AdoptRequest) (*AdoptResponse, error)
 	// Discard moves a volume into the trash that no PersistentVolume names.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)

@@ -115,6 +115,16 @@ func (c *Client) List(ctx context.Context) (all []nodeapi.PersistentVolume, err 
 	return all, nil
 }
 
+// OfOtherDriver gives the name of a PersistentVolume of another CSI driver whose volumeHandle is id, "" without one.
+func (c *Client) OfOtherDriver(ctx context.Context, id string) (name string, err error) {
+	err = list(ctx, &c.requests, "/api/v1/"+persistentVolumes, "", func(pv *persistentVolume) {
+		if csi := pv.Spec.CSI; csi != nil && csi.Driver != c.DriverName && csi.VolumeHandle == id {
+			name = pv.Name
+		}
+	})
+	return name, err
+}
+
 // describe fails where a volume is placed by labels, and this node's are not known yet: it may be here.
 func (c *Client) describe(pv *persistentVolume) (nodeapi.PersistentVolume, error) {
 	described := pv.describe(c.DriverName, c.TopologyKey)
@@ -174,6 +184,9 @@ type Standalone struct{ Log *slog.Logger }
 func (Standalone) Get(context.Context, string) (pv nodeapi.PersistentVolume, ok bool, err error) {
 	return pv, false, nil
 }
+
+// OfOtherDriver finds nothing.
+func (Standalone) OfOtherDriver(context.Context, string) (string, error) { return "", nil }
 
 // List gives nothing.
 func (Standalone) List(context.Context) ([]nodeapi.PersistentVolume, error) { return nil, nil }

@@ -12,9 +12,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // Nodes is what the controller knows of the nodes.
@@ -23,18 +26,20 @@ type Nodes interface {
 	Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error)
 	// Connection is that of a node; its error has a gRPC status.
 	Connection(node string) (grpc.ClientConnInterface, error)
+	// Everywhere reports whether a pool is on all nodes.
+	Everywhere(pool string) bool
 }
 
 // Server is the controller's Admin service.
 type Server struct {
 	wire.UnimplementedAdminServer
-	driver, version string
-	nodes           Nodes
+	driver, version, topologyKey string
+	nodes                        Nodes
 }
 
 // New returns the service of a driver's controller.
-func New(driver, version string, nodes Nodes) *Server {
-	return &Server{driver: driver, version: version, nodes: nodes}
+func New(driver, version, topologyKey string, nodes Nodes) *Server {
+	return &Server{driver: driver, version: version, topologyKey: topologyKey, nodes: nodes}
 }
 
 // Register adds the service to a gRPC server.
@@ -62,9 +67,23 @@ func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingSer
 	return nil
 }
 
-// Adopt implements wire.AdminServer.
+// Adopt implements wire.AdminServer. An administrator makes a PersistentVolume of the answer, so a node decides nothing
+// in it but the volume's size, pool and claim.
 func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptResponse, error) {
-	return forward(ctx, s, q, wire.AdminClient.Adopt)
+	answer, err := forward(ctx, s, q, wire.AdminClient.Adopt)
+	if err != nil {
+		return nil, err
+	}
+	v := answer.GetVolume()
+	claimed := len(validation.IsDNS1123Subdomain(v.GetClaimName())) == 0 &&
+		len(validation.IsDNS1123Label(v.GetClaimNamespace())) == 0
+	if v.GetId() != q.GetId() || v.GetBytes() <= 0 || !poolspec.ValidName(v.GetPool()) || v.GetClaimName() != "" && !claimed {
+		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another",
+			q.GetNode(), q.GetId())
+	}
+	return &wire.AdoptResponse{
+		Volume: v, Shared: s.nodes.Everywhere(v.GetPool()), Driver: s.driver, TopologyKey: s.topologyKey, Node: q.GetNode(),
+	}, nil
 }
 
 // Discard implements wire.AdminServer.
@@ -86,15 +105,17 @@ func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.T
 func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
 	stream, err := forward(out.Context(), s, q, wire.AdminClient.Enforce)
 	for err == nil {
-		var p *wire.Progress
-		if p, err = stream.Recv(); err == nil {
-			err = out.Send(p)
+		p, ended := stream.Recv()
+		if errors.Is(ended, io.EOF) {
+			return nil
+		}
+		if err = explained(q.GetNode(), ended); err == nil {
+			err = out.Send(&wire.Progress{
+				Id: abridge.Printable(p.GetId()), Files: p.GetFiles(), Done: p.GetDone(), Error: abridge.Printable(p.GetError()),
+			})
 		}
 	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return explained(q.GetNode(), err)
+	return err
 }
 
 // forward has the node that a request names do it.
@@ -125,6 +146,6 @@ func explained(node string, err error) error {
 		return status.Errorf(codes.FailedPrecondition, "node %s: its driver is of an older version, which takes no "+
 			"commands from the controller; run the command in its pod", node)
 	}
-	said.Message = "node " + node + ": " + said.GetMessage()
+	said.Message = "node " + node + ": " + abridge.Printable(said.GetMessage())
 	return status.ErrorProto(said)
 }

@@ -60,9 +60,11 @@ func (c *cluster) Connection(node string) (grpc.ClientConnInterface, error) {
 	return nil, status.Errorf(codes.Unavailable, "node %s is not connected", node)
 }
 
+func (c *cluster) Everywhere(pool string) bool { return pool == "everybodys" }
+
 func (c *cluster) client(t *testing.T) wire.AdminClient {
 	t.Helper()
-	return wire.NewAdminClient(serve(t, admin.New("hpp", "0.1.0", c).Register))
+	return wire.NewAdminClient(serve(t, admin.New("hpp", "0.1.0", "topology/node", c).Register))
 }
 
 func TestStatus(t *testing.T) {
@@ -117,11 +119,22 @@ type worker struct {
 }
 
 func (worker) Adopt(_ context.Context, q *wire.AdoptRequest) (*wire.AdoptResponse, error) {
-	return &wire.AdoptResponse{Manifest: "adopt " + q.GetId() + " of " + q.GetNode()}, nil
+	v := &wire.Volume{Id: q.GetId(), Pool: "local", Bytes: 5, ClaimNamespace: "shop", ClaimName: "data"}
+	switch q.GetId() {
+	case "shared":
+		v.Pool = "everybodys"
+	case "other":
+		v.Id = "pvc-victim"
+	case "pool":
+		v.Pool = "a\nb"
+	case "claim":
+		v.ClaimName = "a\nkind: ClusterRoleBinding"
+	}
+	return &wire.AdoptResponse{Volume: v, Shared: true, Driver: "theirs", TopologyKey: "theirs", Node: "victim"}, nil
 }
 
 func (worker) Discard(context.Context, *wire.DiscardRequest) (*wire.DiscardResponse, error) {
-	return nil, status.Error(codes.NotFound, "no such volume")
+	return nil, status.Error(codes.NotFound, "no such\x1b[2Jvolume\n")
 }
 
 func (worker) ForgetPool(context.Context, *wire.ForgetPoolRequest) (*wire.ForgetPoolResponse, error) {
@@ -174,7 +187,7 @@ func TestANodeDoesIt(t *testing.T) {
 	}
 	adopt := func(node string) string {
 		answer, err := client.Adopt(t.Context(), &wire.AdoptRequest{Node: node, Id: "pvc-1"})
-		return word(answer.GetManifest(), err)
+		return word(answer.GetVolume().GetId()+" on "+answer.GetNode(), err)
 	}
 	discard := func() string {
 		_, err := client.Discard(t.Context(), &wire.DiscardRequest{Node: "worker-1", Id: "pvc-1"})
@@ -190,12 +203,12 @@ func TestANodeDoesIt(t *testing.T) {
 	}
 	const refused = "rpc error: code = "
 	want := []string{
-		"adopt pvc-1 of worker-1",
+		"pvc-1 on worker-1",
 		refused + "InvalidArgument desc = node: the controller has no pools; name the node with --node",
 		refused + "Unavailable desc = node worker-9 is not connected",
 		refused + "FailedPrecondition desc = node old: its driver is of an older version, which takes no commands " +
 			"from the controller; run the command in its pod",
-		refused + "NotFound desc = node worker-1: no such volume",
+		refused + "NotFound desc = node worker-1: no such [2Jvolume ",
 		"known",
 		refused + "FailedPrecondition desc = node worker-1: it belongs to others than us",
 		"a b ",
@@ -208,5 +221,27 @@ func TestANodeDoesIt(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestANodeDecidesNoPersistentVolume: what an administrator creates from a node's answer is about the volume that was
+// asked for, on that node, of this driver.
+func TestANodeDecidesNoPersistentVolume(t *testing.T) {
+	c := &cluster{connections: map[string]*grpc.ClientConn{
+		"worker-1": serve(t, func(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, worker{}) }),
+	}}
+	client := c.client(t)
+	for id, shared := range map[string]bool{"pvc-1": false, "shared": true} {
+		got, err := client.Adopt(t.Context(), &wire.AdoptRequest{Node: "worker-1", Id: id})
+		if err != nil || got.GetShared() != shared || got.GetDriver() != "hpp" || got.GetTopologyKey() != "topology/node" ||
+			got.GetNode() != "worker-1" || got.GetVolume().GetId() != id {
+			t.Errorf("%s: %v, %v", id, got, err)
+		}
+	}
+	for _, id := range []string{"other", "pool", "claim"} {
+		got, err := client.Adopt(t.Context(), &wire.AdoptRequest{Node: "worker-1", Id: id})
+		if status.Code(err) != codes.Internal {
+			t.Errorf("%s: %v, %v", id, got, err)
+		}
 	}
 }

@@ -47,6 +47,9 @@ func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest) (str
 		return selected, checkAllowed(allowed, selected)
 	}
 	node, err := c.roomiest(q, allowed)
+	if err == nil {
+		err = c.refusals.check(q.GetName(), node)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -55,6 +55,7 @@ type Controller struct {
 	pb.UnimplementedControllerServer
 	locator
 	deletions deletions
+	refusals  refusals
 
 	mu sync.Mutex
 	// unenforced are the classes, by pool and parameters, whose first volume that nothing keeps to its size was
@@ -71,6 +72,7 @@ func New(c Config) (*Controller, error) {
 	return &Controller{
 		Identity: csi.Identity{Name: c.DriverName, Version: c.Fleet.Version, Ready: ready},
 		locator:  locator{c}, deletions: deletions{Config: c, all: map[string]*deletion{}},
+		refusals:   refusals{now: c.Fleet.Now, all: map[string]refusal{}},
 		unenforced: map[string]bool{},
 	}, nil
 }

@@ -281,6 +281,37 @@ func TestCodes(t *testing.T) {
 	csitest.WantCode(t, err, codes.InvalidArgument, "invalid volume id")
 }
 
+// TestARefusalIsNotAskedForAgainAtOnce: csi-provisioner takes a claim back from a node without room and asks again at
+// once. Another node is chosen at once, the same one only after a minute.
+func TestARefusalIsNotAskedForAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	a, b := csitest.NewNode("a", 20*csitest.GiB), csitest.NewNode("b", 10*csitest.GiB)
+	r := csitest.Start(t, a, b)
+	refuse := func(context.Context, string) error { return status.Error(codes.ResourceExhausted, "no inodes") }
+	a.Answers(refuse)
+	ask := func(code codes.Code, text, asked string) {
+		t.Helper()
+		r.Set(func() { r.Claims["1"] = "" }) // taken back
+		_, err := r.Create(t, "1", csitest.GiB)
+		csitest.WantCode(t, err, code, text)
+		if calls := a.Asked() + b.Asked(); calls != asked {
+			t.Errorf("nodes were asked for %q, want %q", calls, asked)
+		}
+	}
+	ask(codes.ResourceExhausted, "no inodes", "create pvc-1")
+	ask(codes.Unavailable, "node a has the most room and refused volume pvc-1 less than a minute ago", "")
+	r.Set(func() {
+		if r.Claims["1"] != "" {
+			t.Errorf("the claim has node %s", r.Claims["1"])
+		}
+	})
+	r.Pass(time.Minute)
+	ask(codes.ResourceExhausted, "no inodes", "create pvc-1")
+	a.Show(nodeapi.PoolStatus{Name: "local", State: nodeapi.StatePresent})
+	tunneltest.Until(t, "the room of node a is gone", func() bool { return r.Hub.Get("a").Pool("local").Allocatable == 0 })
+	ask(codes.OK, "", "create pvc-1")
+}
+
 // TestALyingNode: what it answers opens nothing of another node, and leads to no deletion there.
 func TestALyingNode(t *testing.T) {
 	t.Parallel()

@@ -36,6 +36,7 @@ func (c *Controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest
 	q.AccessibilityRequirements = &pb.TopologyRequirement{Requisite: here, Preferred: here}
 	answer, err := pb.NewControllerClient(p).CreateVolume(ctx, q)
 	if err != nil {
+		c.refusals.note(q.GetName(), node, err)
 		return nil, err
 	}
 	v, limit := answer.GetVolume(), q.GetCapacityRange().GetLimitBytes()

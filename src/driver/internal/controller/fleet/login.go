@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
@@ -73,7 +74,7 @@ func (f *Fleet) readHello(ctx context.Context, stream updateStream, address stri
 		return nil, fmt.Errorf("node %.63q announces volumes of %.63q", hello.GetNode(), hello.GetTopologyValue())
 	}
 	p := &Peer{
-		Name: hello.GetNode(), Version: hello.GetVersion(), Since: f.Now(), now: f.Now,
+		Name: hello.GetNode(), Version: abridge.Printable(hello.GetVersion()), Since: f.Now(), now: f.Now,
 		features: hello.GetFeatures(), metrics: f.metrics, seen: f.Now(), renewed: make(chan string, 1),
 	}
 	p.expires, err = f.review(ctx, f.logins, address, p.Name, hello.GetToken())

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -69,7 +70,11 @@ func (p *Peer) setStatus(pools []*wire.Pool) {
 	legal := []nodeapi.PoolStatus{}
 	for _, is := range pools {
 		if poolspec.ValidName(is.GetName()) && len(is.GetId()) <= maxPoolID {
-			legal = append(legal, wire.ToPool(is))
+			p := wire.ToPool(is)
+			for _, text := range []*string{&p.State, &p.Reason, &p.Message, &p.Backend, &p.Enforcement, &p.Path, &p.ID} {
+				*text = abridge.Printable(*text)
+			}
+			legal = append(legal, p)
 		}
 	}
 	p.mu.Lock()

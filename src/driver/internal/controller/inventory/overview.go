@@ -11,16 +11,26 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Connection is that of a node, for what an administrator asks of it.
 func (i *Inventory) Connection(node string) (grpc.ClientConnInterface, error) {
+	if known := i.fleet.Names(); !slices.Contains(known, node) {
+		return nil, status.Errorf(codes.NotFound, "node: %.253q is none with the driver; there are: %s", node,
+			abridge.Names(known))
+	}
 	return i.fleet.Peer(node)
 }
+
+// Everywhere reports whether a pool is on all nodes.
+func (i *Inventory) Everywhere(pool string) bool { return i.shared.Everywhere(pool) }
 
 // Nodes are the nodes that have the driver, with their pools.
 func (i *Inventory) Nodes() []nodeapi.NodeStatus {

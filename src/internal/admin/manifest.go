@@ -1,0 +1,39 @@
+package admin
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+)
+
+// object is a part of an object of the Kubernetes API, with the API's names.
+type object = map[string]any
+
+// persistentVolume is the one for a volume that has none. Its claim has no uid, so a new claim of that name gets it.
+func persistentVolume(a *wire.AdoptResponse, class string) object {
+	v := a.GetVolume()
+	spec := object{
+		"accessModes":                   []string{"ReadWriteOnce"},
+		"capacity":                      object{"storage": resource.NewQuantity(v.GetBytes(), resource.BinarySI).String()},
+		"persistentVolumeReclaimPolicy": "Retain",
+		"storageClassName":              class,
+		"csi": object{
+			"driver":           a.GetDriver(),
+			"volumeHandle":     v.GetId(),
+			"volumeAttributes": object{names.StoragePoolParameter: v.GetPool()},
+		},
+	}
+	if !a.GetShared() {
+		spec["nodeAffinity"] = object{"required": object{"nodeSelectorTerms": []object{{"matchExpressions": []object{
+			{"key": a.GetTopologyKey(), "operator": "In", "values": []string{a.GetNode()}},
+		}}}}}
+	}
+	if v.GetClaimName() != "" {
+		spec["claimRef"] = object{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": v.GetClaimNamespace(), "name": v.GetClaimName(),
+		}
+	}
+	metadata := object{"name": v.GetId(), "annotations": object{names.ProvisionedBy: a.GetDriver()}}
+	return object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+}
