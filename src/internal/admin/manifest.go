@@ -13,9 +13,10 @@ type object = map[string]any
 // persistentVolume is the one for a volume that has none. Its claim has no uid, so a new claim of that name gets it.
 func persistentVolume(a *wire.AdoptResponse, class string) object {
 	v := a.GetVolume()
+	size := resource.NewQuantity(v.GetBytes(), resource.BinarySI)
 	spec := object{
 		"accessModes":                   []string{"ReadWriteOnce"},
-		"capacity":                      object{"storage": resource.NewQuantity(v.GetBytes(), resource.BinarySI).String()},
+		"capacity":                      object{"storage": size.String()},
 		"persistentVolumeReclaimPolicy": "Retain",
 		"storageClassName":              class,
 		"csi": object{
@@ -31,7 +32,8 @@ func persistentVolume(a *wire.AdoptResponse, class string) object {
 	}
 	if v.GetClaimName() != "" {
 		spec["claimRef"] = object{
-			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": v.GetClaimNamespace(), "name": v.GetClaimName(),
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"namespace": v.GetClaimNamespace(), "name": v.GetClaimName(),
 		}
 	}
 	metadata := object{"name": v.GetId(), "annotations": object{names.ProvisionedBy: a.GetDriver()}}

@@ -112,7 +112,8 @@ func TestNoAnswerInTime(t *testing.T) {
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	t.Cleanup(func() { server.Stop(); <-done })
 	_, err = admin.Volumes(t.Context(), stateDir)
-	if err == nil || strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), "may be done all the same") {
+	if err == nil || strings.Contains(err.Error(), "refused") ||
+		!strings.Contains(err.Error(), "may be done all the same") {
 		t.Errorf("got %v", err)
 	}
 }

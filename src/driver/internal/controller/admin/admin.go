@@ -77,12 +77,14 @@ func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptRe
 	v := answer.GetVolume()
 	claimed := len(validation.IsDNS1123Subdomain(v.GetClaimName())) == 0 &&
 		len(validation.IsDNS1123Label(v.GetClaimNamespace())) == 0
-	if v.GetId() != q.GetId() || v.GetBytes() <= 0 || !poolspec.ValidName(v.GetPool()) || v.GetClaimName() != "" && !claimed {
+	if v.GetId() != q.GetId() || v.GetBytes() <= 0 || !poolspec.ValidName(v.GetPool()) ||
+		v.GetClaimName() != "" && !claimed {
 		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another",
 			q.GetNode(), q.GetId())
 	}
 	return &wire.AdoptResponse{
-		Volume: v, Shared: s.nodes.Everywhere(v.GetPool()), Driver: s.driver, TopologyKey: s.topologyKey, Node: q.GetNode(),
+		Volume: v, Shared: s.nodes.Everywhere(v.GetPool()),
+		Driver: s.driver, TopologyKey: s.topologyKey, Node: q.GetNode(),
 	}, nil
 }
 
@@ -111,7 +113,8 @@ func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[
 		}
 		if err = explained(q.GetNode(), ended); err == nil {
 			err = out.Send(&wire.Progress{
-				Id: abridge.Printable(p.GetId()), Files: p.GetFiles(), Done: p.GetDone(), Error: abridge.Printable(p.GetError()),
+				Id: abridge.Printable(p.GetId()), Files: p.GetFiles(), Done: p.GetDone(),
+				Error: abridge.Printable(p.GetError()),
 			})
 		}
 	}

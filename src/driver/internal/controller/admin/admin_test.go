@@ -233,8 +233,8 @@ func TestANodeDecidesNoPersistentVolume(t *testing.T) {
 	client := c.client(t)
 	for id, shared := range map[string]bool{"pvc-1": false, "shared": true} {
 		got, err := client.Adopt(t.Context(), &wire.AdoptRequest{Node: "worker-1", Id: id})
-		if err != nil || got.GetShared() != shared || got.GetDriver() != "hpp" || got.GetTopologyKey() != "topology/node" ||
-			got.GetNode() != "worker-1" || got.GetVolume().GetId() != id {
+		if err != nil || got.GetShared() != shared || got.GetDriver() != "hpp" ||
+			got.GetTopologyKey() != "topology/node" || got.GetNode() != "worker-1" || got.GetVolume().GetId() != id {
 			t.Errorf("%s: %v, %v", id, got, err)
 		}
 	}

@@ -46,6 +46,13 @@ func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest) (str
 	case selected != "":
 		return selected, checkAllowed(allowed, selected)
 	}
+	return c.selectRoomiest(ctx, q, allowed)
+}
+
+// selectRoomiest writes the node with the most room into the claim, and gives the one that it then has.
+func (c *Controller) selectRoomiest(
+	ctx context.Context, q *pb.CreateVolumeRequest, allowed []string,
+) (selected string, err error) {
 	node, err := c.roomiest(q, allowed)
 	if err == nil {
 		err = c.refusals.check(q.GetName(), node)
@@ -53,7 +60,7 @@ func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest) (str
 	if err != nil {
 		return "", err
 	}
-	if selected, err = c.Cluster.SelectNode(ctx, claim, node); err != nil {
+	if selected, err = c.Cluster.SelectNode(ctx, claimOf(q), node); err != nil {
 		return "", status.Errorf(codes.Unavailable, "%v", err)
 	}
 	return selected, checkAllowed(allowed, selected)

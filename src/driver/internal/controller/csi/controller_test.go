@@ -308,7 +308,9 @@ func TestARefusalIsNotAskedForAgainAtOnce(t *testing.T) {
 	r.Pass(time.Minute)
 	ask(codes.ResourceExhausted, "no inodes", "create pvc-1")
 	a.Show(nodeapi.PoolStatus{Name: "local", State: nodeapi.StatePresent})
-	tunneltest.Until(t, "the room of node a is gone", func() bool { return r.Hub.Get("a").Pool("local").Allocatable == 0 })
+	tunneltest.Until(t, "the room of node a is gone", func() bool {
+		return r.Hub.Get("a").Pool("local").Allocatable == 0
+	})
 	ask(codes.OK, "", "create pvc-1")
 }
 

@@ -54,6 +54,6 @@ func (r *refusals) check(name, node string) error {
 	if !ok || was.node != node || r.now().Sub(was.at) >= refusedMemory {
 		return nil
 	}
-	return status.Errorf(codes.Unavailable, "node %s has the most room and refused volume %s less than a minute ago; it "+
-		"is asked again after that: %s", node, name, was.message)
+	return status.Errorf(codes.Unavailable, "node %s has the most room and refused volume %s less than a minute ago; "+
+		"it is asked again after that: %s", node, name, was.message)
 }

@@ -71,7 +71,9 @@ func (p *Peer) setStatus(pools []*wire.Pool) {
 	for _, is := range pools {
 		if poolspec.ValidName(is.GetName()) && len(is.GetId()) <= maxPoolID {
 			p := wire.ToPool(is)
-			for _, text := range []*string{&p.State, &p.Reason, &p.Message, &p.Backend, &p.Enforcement, &p.Path, &p.ID} {
+			for _, text := range []*string{
+				&p.State, &p.Reason, &p.Message, &p.Backend, &p.Enforcement, &p.Path, &p.ID,
+			} {
 				*text = abridge.Printable(*text)
 			}
 			legal = append(legal, p)
