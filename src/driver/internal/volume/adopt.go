@@ -237,7 +237,8 @@ func (m *Manager) requireNoOtherDriver(ctx context.Context, id string) error {
 	}
 	if name != "" {
 		return fmt.Errorf("%w: %s, of another driver, names %s; two drivers must not have one directory as their "+
-			"pool: delete that PersistentVolume first, its reclaim policy being Retain, or take the pool out of one of them",
+			"pool: delete that PersistentVolume first, its reclaim policy being Retain, or take the pool out of one of "+
+			"them",
 			nodeapi.ErrNamed, name, id)
 	}
 	return nil
