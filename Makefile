@@ -107,7 +107,7 @@ test-nightly: deps ## What is too slow for every change: all features, 30 power 
 computes: ; +@$(call one_after_another,$(COMPUTES))
 waits: ; +@$(call one_after_another,$(WAITS))
 
-deps: deps-cluster deps-tests ## Install and compile what the tests need, so that no test's time pays for it (root; 45 minutes, the first time)
+deps: deps-cluster deps-tests ## Install and compile what the tests need, so that no test's time pays for it (root; 25 minutes, the first time)
 
 deps-cluster: ## … what a kind cluster and the tests on it need
 	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null

@@ -25,12 +25,16 @@ func TestTheChartKeepsTheRulesOfPools(t *testing.T) {
 			Path, Directory string
 			Clash           bool
 		}
+		System []struct {
+			Path   string
+			System bool
+		}
 	}
 	table, err := os.ReadFile("../../src/internal/poolspec/poolspectest/rules.yaml")
 	if err == nil {
 		err = yaml.UnmarshalStrict(table, &rules)
 	}
-	if err != nil || len(rules.DefaultPool) < 8 || len(rules.Clash) < 5 {
+	if err != nil || len(rules.DefaultPool) < 8 || len(rules.Clash) < 5 || len(rules.System) < 45 {
 		t.Fatalf("%v, %+v", err, rules)
 	}
 	helm := helmsdk.Newest()
@@ -59,6 +63,17 @@ func TestTheChartKeepsTheRulesOfPools(t *testing.T) {
 		})
 		if (err != nil) != c.Clash {
 			t.Errorf("a pool at %s beside %s: %v", c.Path, c.Directory, err)
+		}
+	}
+	for _, c := range rules.System {
+		_, err := helm.Template(t, helmcli.Values{
+			Set: map[string]string{"driver.stateDir": "/state", "kubeletDir": "/kubelet"},
+			JSON: map[string]string{
+				"storagePools": fmt.Sprintf(`[{"name":"a","path":%q}]`, c.Path), "storageClasses": "[]",
+			},
+		})
+		if (err != nil) != c.System {
+			t.Errorf("a pool at %s: %v", c.Path, err)
 		}
 	}
 }

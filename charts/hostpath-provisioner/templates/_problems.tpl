@@ -3,6 +3,9 @@
 {{- define "hostpath-provisioner.problems.pools" -}}
 {{- $problems := list -}}
 {{- $places := list (dict "what" "driver.stateDir" "path" .Values.driver.stateDir) (dict "what" "kubeletDir" "path" .Values.kubeletDir) -}}
+{{- /* As src/internal/poolspec has them: of the first, pools may lie below; the others belong to the system altogether. */ -}}
+{{- $parents := splitList " " "/ /home /media /mnt /opt /root /run /srv /tmp /usr/local /var /var/cache /var/lib /var/log /var/run /var/tmp" -}}
+{{- $system := splitList " " "/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /lost+found /proc /sbin /sys /usr /var/lib/cni /var/lib/containerd /var/lib/containers /var/lib/docker /var/lib/etcd /var/lib/kubelet /var/lib/rancher/k3s/agent /var/lib/rancher/k3s/server /var/lib/rancher/rke2/agent /var/lib/rancher/rke2/server" -}}
 {{- $names := list -}}
 {{- range $i, $pool := .Values.storagePools -}}
 {{- $what := printf "storagePools[%d] %q" $i .name -}}
@@ -22,6 +25,16 @@
 {{- end -}}
 {{- if and .sharedAccess (eq (default "node" .scope) "shared") -}}
 {{- $problems = append $problems (printf "%s: scope shared allows ReadWriteMany on all nodes; remove sharedAccess." $what) -}}
+{{- end -}}
+{{- $in := list -}}
+{{- range $system -}}
+{{- if and (hasPrefix (printf "%s/" .) (printf "%s/" $pool.path)) (not (hasPrefix "/usr/local/" (printf "%s/" $pool.path))) -}}
+{{- $in = append $in . -}}
+{{- end -}}
+{{- end -}}
+{{- if has $pool.path $parents }}{{ $in = append $in $pool.path }}{{ end -}}
+{{- with $in -}}
+{{- $problems = append $problems (printf "%s: its path %s is or lies in %s, a directory of the system; give it one that belongs to it alone, such as /var/lib/hostpath-provisioner." $what $pool.path (first .)) -}}
 {{- end -}}
 {{- range $places -}}
 {{- if or (hasPrefix (printf "%s/" .path) (printf "%s/" $pool.path)) (hasPrefix (printf "%s/" $pool.path) (printf "%s/" .path)) -}}

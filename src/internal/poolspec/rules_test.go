@@ -31,3 +31,12 @@ func TestClash(t *testing.T) {
 		}
 	}
 }
+
+func TestDirectoriesOfTheSystem(t *testing.T) {
+	for _, c := range poolspectest.Read(t).System {
+		_, err := poolspec.Parse(fmt.Appendf(nil, "storagePools: [{name: a, path: %s}]", c.Path))
+		if system := err != nil && strings.Contains(err.Error(), "a directory of the system"); system != c.System {
+			t.Errorf("a pool at %s: %v", c.Path, err)
+		}
+	}
+}

@@ -16,6 +16,7 @@ var table []byte
 type Rules struct {
 	DefaultPool []DefaultPool `json:"defaultPool"`
 	Clash       []Clash       `json:"clash"`
+	System      []System      `json:"system"`
 }
 
 // DefaultPool is what a class means that names a pool, or "".
@@ -35,10 +36,17 @@ type Clash struct {
 	Clash     bool   `json:"clash"`
 }
 
+// System reports whether a path is, or lies in, a directory of the system.
+type System struct {
+	Path   string `json:"path"`
+	System bool   `json:"system"`
+}
+
 // Read gives the table.
 func Read(t *testing.T) (rules Rules) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict(table, &rules); err != nil || len(rules.DefaultPool) < 8 || len(rules.Clash) < 5 {
+	err := yaml.UnmarshalStrict(table, &rules)
+	if err != nil || len(rules.DefaultPool) < 8 || len(rules.Clash) < 5 || len(rules.System) < 45 {
 		t.Fatalf("rules.yaml: %v, %+v", err, rules)
 	}
 	return rules
