@@ -237,8 +237,7 @@ func (m *Manager) requireNoOtherDriver(ctx context.Context, id string) error {
 	}
 	if name != "" {
 		return fmt.Errorf("%w: %s, of another driver, names %s; two drivers must not have one directory as their "+
-			"pool: delete that PersistentVolume first, its reclaim policy being Retain, or take the pool out of one of "+
-			"them",
+			"pool: take it out of one of them, or delete that PersistentVolume first, its reclaim policy being Retain",
 			nodeapi.ErrNamed, name, id)
 	}
 	return nil
