@@ -208,6 +208,9 @@ func newAdopt(stateDir *string) *cobra.Command {
 				if q.Bytes, err = poolspec.ParseBytes(size); err != nil {
 					return fmt.Errorf("--size: %w", err)
 				}
+				if q.GetBytes() <= 0 {
+					return fmt.Errorf("--size: %q: want more than 0 bytes, such as 10Gi", size)
+				}
 			}
 			answer, err := call(command.Context(), *stateDir, &q, wire.AdminClient.Adopt)
 			if err != nil {

@@ -439,6 +439,10 @@ spec:
 		strings.Contains(got, "nodeAffinity") {
 		t.Errorf("in a shared pool: %s, %v", got, err)
 	}
+	for _, size := range []string{"0", "-1", "much"} {
+		_, err := client.command(t, "volume", "adopt", "pvc-1", "--size="+size)
+		says(t, err, "--size", size)
+	}
 	_, err = client.command(t, "volume", "adopt", "named")
 	says(t, err, "refused", "a PersistentVolume names the volume")
 }

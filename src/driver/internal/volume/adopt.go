@@ -199,10 +199,13 @@ func (m *Manager) adoptByHand(ctx context.Context, id string, bytes int64) (r st
 		if !slices.Contains(ids, id) {
 			continue
 		}
-		size, err := WholeBlocks(bytes, 0)
-		if err != nil {
+		if bytes == 0 {
 			return r, fmt.Errorf("%w: csi/%s in pool %s has no record; say how large the volume is with --size",
 				ErrInvalid, id, name)
+		}
+		size, err := WholeBlocks(bytes, 0)
+		if err != nil {
+			return r, fmt.Errorf("--size: %w", err)
 		}
 		if _, err = m.adopt(ctx, name, nodeapi.PersistentVolume{Handle: id, Bytes: size}); err == nil {
 			err = m.find(ctx, id, has)

@@ -3,6 +3,7 @@ package volume_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -142,6 +143,8 @@ func TestAdoptByHand(t *testing.T) {
 	_, err := n.Adopt(t.Context(), "pvc-1", mebibyte)
 	wants(t, err, nodeapi.ErrClusterUnknown, "pvc-1")
 	c.silence(nil)
+	_, err = n.Adopt(t.Context(), "pvc-1", math.MaxInt64)
+	wants(t, err, volume.ErrOutOfRange, "--size", "more than any filesystem has")
 	r, err := n.Adopt(t.Context(), "pvc-1", mebibyte-1)
 	if err != nil || r.ID != "pvc-1" || r.Bytes != mebibyte || !r.Adopted || r.Pool != "local" {
 		t.Errorf("%+v, %v", r, err)
