@@ -28,6 +28,9 @@ func WriteTable(w io.Writer, s nodeapi.Status, now time.Time) error {
 	return nil
 }
 
+// hangs is for how long a pool on this node may not have been seen: its watcher looks every 2 seconds.
+const hangs = 30 * time.Second
+
 func writePools(table *tabwriter.Writer, s nodeapi.Status, now time.Time) {
 	size := bytesize.Format
 	fmt.Fprintf(table, "%s %s on node %s\n\n", s.Driver, s.Version, s.Node)
@@ -50,6 +53,10 @@ func writePools(table *tabwriter.Writer, s nodeapi.Status, now time.Time) {
 	for _, p := range s.Pools {
 		if p.Message != "" {
 			fmt.Fprintf(table, "\n%s: %s: %s\n", p.Name, p.Reason, p.Message)
+		}
+		if p.Served() && now.Sub(p.Seen) > hangs {
+			fmt.Fprintf(table, "\n%s: its filesystem has not answered since it was seen, %s: see "+
+				"docs/runbooks/HostpathPoolHangs.md\n", p.Name, ago(p.Seen, now))
 		}
 	}
 }

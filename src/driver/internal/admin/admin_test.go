@@ -225,6 +225,7 @@ func TestStatus(t *testing.T) {
 	for _, part := range []string{
 		"hpp 0.1.0 on node worker-1", "100Gi", "1.5Ki", "not configured", "2s ago", "90s ago", "present, read-only",
 		"never", "3Mi",
+		"hangs: its filesystem has not answered since it was seen, 90s ago: see docs/runbooks/HostpathPoolHangs.md",
 		"away: MarkerMissing: mount it", "hangs: ReadOnly: its filesystem is read-only",
 	} {
 		if !strings.Contains(table.String(), part) {
