@@ -202,9 +202,14 @@ func (l *layout) startNodes(t *testing.T, args ...string) {
 func (l *layout) control(t *testing.T, volumes int) (took time.Duration) {
 	t.Helper()
 	l.drive(t)
-	meta := metav1.ObjectMeta{Namespace: harness.Namespace, Name: service + "-ca"}
+	meta := metav1.ObjectMeta{Namespace: harness.Namespace, Name: service + "-authorities"}
 	ca := harness.Until(t, l.Server, "the authorities are there", &corev1.ConfigMap{ObjectMeta: meta},
-		func(*corev1.ConfigMap) error { return nil })
+		func(c *corev1.ConfigMap) error {
+			if c.Data["ca.crt"] == "" {
+				return errors.New("the ConfigMap is empty")
+			}
+			return nil
+		})
 	if err := os.WriteFile(l.path("ca.crt"), []byte(ca.Data["ca.crt"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
