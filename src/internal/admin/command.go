@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,11 +96,11 @@ func newForget(stateDir *string) *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error {
 			q.Pool = args[0]
 			answer, err := call(command.Context(), *stateDir, &q, wire.AdminClient.ForgetPool)
-			said := "is forgotten on this node"
+			said := "pool %s is forgotten on %s\n"
 			if !answer.GetKnown() {
-				said = "was never used on this node; it is noted that its volumes are gone"
+				said = "pool %s was never used on %s; it is noted that its volumes are gone\n"
 			}
-			return say(command, err, "pool %s %s\n", q.GetPool(), said)
+			return say(command, err, said, q.GetPool(), cmp.Or(q.GetNode(), "this node"))
 		},
 	}, &q.Node)
 }
