@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,7 +94,14 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 }
 
 func (d *Driver) connect(ctx context.Context) error {
-	if err := d.until(ctx, "serves", func() error { _, err := os.Stat(d.socket()); return err }); err != nil {
+	err := d.until(ctx, "serves", func() error { // the socket's file is there before it listens
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", d.socket())
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient("unix://"+d.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
