@@ -1,15 +1,11 @@
 package nodeapi
 
-import (
-	"errors"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-)
+import "errors"
 
 const (
 	// TunnelLabel is on the driver's pods that serve the controller. One without it is of a version that has a
 	// csi-provisioner of its own on each node.
-	TunnelLabel = names.Group + "/tunnel"
+	TunnelLabel = "hostpathprovisioner.kubevirt.io/tunnel"
 	// ControllerAudience is the audience of the tokens by which nodes show the controller who they are.
 	ControllerAudience = "hostpath-provisioner-controller"
 )
