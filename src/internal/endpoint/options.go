@@ -20,8 +20,7 @@ type Options struct {
 	// Endpoint is the CSI socket, unix:///absolute/path.
 	Endpoint, DriverName, TopologyKey string
 	// Config is the file with the pools. StateDir has the socket of the commands, and on a node what it remembers.
-	Config, StateDir                  string
-	Kubeconfig, PodName, PodNamespace string
+	Config, StateDir, PodName, PodNamespace string
 	// ControllerCA is the ConfigMap with the authorities that nodes trust.
 	ControllerCA                   string
 	HTTPAddress, MetricsTLSAddress string
@@ -49,7 +48,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet, getenv func(string) string) {
 		"suites of TLS 1.2 and older by their IANA names (default those of Mozilla's intermediate profile)")
 	flags.StringVar(&o.PodName, "pod-name", getenv("POD_NAME"), "name of this pod (environment: POD_NAME)")
 	flags.StringVar(&o.PodNamespace, "pod-namespace", getenv("POD_NAMESPACE"), "its namespace (or POD_NAMESPACE)")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "file with access to the cluster; empty inside the cluster")
 	flags.StringVar(&o.ControllerCA, "controller-ca", "",
 		"ConfigMap of this namespace with the authorities of the controller's certificate")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug, info, warn or error")

@@ -52,3 +52,15 @@ const (
 
 // NotEnforced is the value of KeyEnforcement where nothing keeps a volume to its size.
 const NotEnforced = "none"
+
+// The values of KeyOnDelete: what deleting a volume does with its data.
+const (
+	OnDeleteTrash  = "trash"  // kept in the pool's trash for its retention, then purged (default)
+	OnDeletePurge  = "purge"  // purged as soon as the worker gets to it, whatever the retention
+	OnDeleteRetain = "retain" // kept in the pool's trash until an admin removes it
+)
+
+// IsOnDelete reports whether a text is a value of KeyOnDelete.
+func IsOnDelete(s string) bool {
+	return s == OnDeleteTrash || s == OnDeletePurge || s == OnDeleteRetain
+}

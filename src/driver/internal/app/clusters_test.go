@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/fleet"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/controller/sharedpools"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/tunnel/tunneltest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -79,7 +79,7 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		Trash: poolspec.Trash{Retention: poolspec.Duration(retention)},
 	}
 	a := &api{uid: uid, ids: map[string]string{}}
-	hub := tunneltest.NewHub(t, "127.0.0.1:0", func(c *fleet.Config) { c.Cluster, c.GoneAfter = a, time.Minute })
+	hub := fleettest.NewHub(t, "127.0.0.1:0", func(c *fleet.Config) { c.Cluster, c.GoneAfter = a, time.Minute })
 	hub.Start(t)
 	shared, err := sharedpools.New([]poolspec.Pool{spec}, hub.Fleet, a)
 	must(t, err)
@@ -100,11 +100,11 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		IsInline: func(string, string) bool { return false },
 	})
 	must(t, err)
-	config := (&tunneltest.Node{Name: "worker-1"}).Config(hub.Address, hub.Authority.PEM)
+	config := (&linktest.Node{Name: "worker-1"}).Config(hub.Address, hub.Authority.PEM)
 	config.Source = shown(m)
-	end, err := tunnel.NewNode(config)
+	end, err := link.NewNode(config)
 	must(t, err)
-	tunneltest.Run(t, end)
+	linktest.Run(t, end)
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
@@ -124,7 +124,7 @@ func must(t *testing.T, err error) {
 // becomes waits until the pool has a reason.
 func (m member) becomes(t *testing.T, present bool, reason string) {
 	t.Helper()
-	tunneltest.Until(t, "the pool is "+reason, func() bool {
+	linktest.Until(t, "the pool is "+reason, func() bool {
 		s := m.pools.Status()[0]
 		return s.Served() == present && s.Reason == reason
 	})
@@ -172,5 +172,5 @@ func TestTwoClustersOneFilesystem(t *testing.T) {
 	must(t, second.pools.Take(t.Context(), "nfs", production))
 	second.becomes(t, true, "")
 	first.becomes(t, false, guard.OtherCluster)
-	tunneltest.Until(t, "what was deleted is the second cluster's to purge", func() bool { return !kept() })
+	linktest.Until(t, "what was deleted is the second cluster's to purge", func() bool { return !kept() })
 }

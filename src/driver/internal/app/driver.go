@@ -3,13 +3,14 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/admin"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/app/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
@@ -27,9 +28,6 @@ import (
 const (
 	// workGrace is for work that outlives its calls; see endpoint for what else a pod's grace of 30 s is for.
 	workGrace = 5 * time.Second
-	// nodeRequests bound the requests to the API in a second. A node makes few, but a list of all PersistentVolumes
-	// comes in pages, and one that waits in its own client would count as unanswered.
-	nodeRequests = 50
 	// registrationInterval is how soon the driver is back after the kubelet has emptied its plugin directory.
 	registrationInterval = 2 * time.Second
 )
@@ -37,14 +35,12 @@ const (
 // cluster is Kubernetes, or what stands in for it.
 type cluster interface {
 	volume.Cluster
-	pool.Events
 	Run(ctx context.Context, learned func(labels map[string]string)) error
-	Report(ctx context.Context, conditions []kube.Condition) error
 }
 
 // driver is everything that runs on a node.
 type driver struct {
-	*nodeOptions
+	*options
 	*endpoint.Process
 	cluster cluster
 	client  *kube.Client // nil when standalone
@@ -79,17 +75,16 @@ func (d *driver) build(ctx context.Context, specs []poolspec.Pool) error {
 // connect finds the cluster.
 func (d *driver) connect() error {
 	if d.standalone {
-		d.cluster = kube.Standalone{Log: d.Log}
+		d.cluster = kube.Standalone{}
 		return nil
 	}
-	api, err := kube.Connect(d.Kubeconfig, nodeRequests)
+	api, err := kube.Connect(d.serviceAccount, os.Getenv)
 	if err != nil {
 		return err
 	}
 	d.client, err = kube.New(kube.Config{
 		API: api, DriverName: d.DriverName, NodeName: d.nodeName, TopologyKey: d.TopologyKey, Log: d.Log,
-		Timeout: endpoint.APITimeout,
-		PodName: d.PodName, PodNamespace: d.PodNamespace,
+		Timeout: endpoint.APITimeout, PodNamespace: d.PodNamespace,
 	})
 	d.cluster = d.client
 	return err
@@ -103,7 +98,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	}
 	d.OnClose(state.Close)
 	d.pools, err = pool.New(pool.Config{
-		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: d.cluster,
+		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: unsent{},
 		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.Log, Now: time.Now,
 		Synchronised: purge.Synchronised, Node: d.nodeName, Alone: d.controller == "",
 		SystemPaths: []string{"/", d.kubeletDir, d.StateDir}, OSPaths: []string{"/", d.kubeletDir},
@@ -121,10 +116,6 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.Add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
 	d.Add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
 	d.Add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })
-	if d.reportPools {
-		r := reporter{pools: d.pools, report: d.cluster.Report, log: d.Log, now: time.Now, pause: reportPause()}
-		d.Add("pool conditions", func(ctx context.Context) error { r.run(ctx); return nil })
-	}
 	d.Add("work under way", d.finish)
 	return nil
 }
@@ -160,7 +151,7 @@ func (d *driver) addServices(ctx context.Context, commands rpc.Services) error {
 	if err != nil {
 		return err
 	}
-	if err := d.addTunnel(services, commands); err != nil {
+	if err := d.addLink(services, commands); err != nil {
 		return err
 	}
 	if !d.registration { // another process registers the driver
@@ -191,3 +182,9 @@ func (d *driver) registrar() (*registration.Server, error) {
 	}
 	return registration.New(config)
 }
+
+// unsent drops events.
+type unsent struct{}
+
+func (unsent) Normal(string, string)  {}
+func (unsent) Warning(string, string) {}

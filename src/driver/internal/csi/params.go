@@ -113,7 +113,7 @@ func setInodes(s *volume.Spec, v string) error {
 
 func setDisposal(s *volume.Spec, v string) error {
 	s.OnDelete = store.Disposal(v)
-	if !slices.Contains([]store.Disposal{store.Trash, store.Purge, store.Retain}, s.OnDelete) {
+	if !nodeapi.IsOnDelete(v) {
 		return wrong(v, "trash, purge or retain")
 	}
 	return nil

@@ -26,9 +26,9 @@ type Disposal string
 
 // The values of the StorageClass parameter onDelete.
 const (
-	Trash  Disposal = "trash"  // kept in the pool's trash for its retention, then purged (default)
-	Purge  Disposal = "purge"  // purged as soon as the worker gets to it, whatever the retention
-	Retain Disposal = "retain" // kept in the pool's trash until an admin removes it
+	Trash  Disposal = nodeapi.OnDeleteTrash
+	Purge  Disposal = nodeapi.OnDeletePurge
+	Retain Disposal = nodeapi.OnDeleteRetain
 )
 
 // InodesFrom says who chose a volume's inode limit.

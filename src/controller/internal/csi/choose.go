@@ -1,0 +1,169 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+)
+
+// choose gives the node for a new volume: the one that is asked for, the one that the claim carries, or the one with
+// the most room. That is written into the claim before anything is made, so that a repeated request, also to another
+// controller, comes to the same node.
+func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string, error) {
+	if err := csi.CheckVolumeID("name", q.GetName()); err != nil {
+		return "", err
+	}
+	allowed, err := c.allowedNodes(q.GetAccessibilityRequirements())
+	if pool := c.poolFor(q.GetParameters()); c.Shared.Everywhere(pool) && err == nil {
+		return c.nodeFor(pool, q.GetName(), allowed)
+	}
+	if err != nil || len(allowed) == 1 {
+		return strings.Join(allowed, ""), err
+	}
+	claim := claimOf(q)
+	if claim.Name == "" {
+		return c.unclaimed(ctx, q, allowed)
+	}
+	selected, err := c.Cluster.SelectedNode(ctx, claim)
+	switch {
+	case errors.Is(err, ErrClaimGone):
+		return c.unclaimed(ctx, q, allowed)
+	case err != nil:
+		return "", status.Errorf(codes.Unavailable, "%v", err)
+	case selected != "":
+		return selected, checkAllowed(allowed, selected)
+	}
+	return c.selectRoomiest(ctx, q, allowed)
+}
+
+// selectRoomiest writes the node with the most room into the claim, and gives the one that it then has.
+func (c *Controller) selectRoomiest(
+	ctx context.Context, q *pb.CreateVolumeRequest, allowed []string,
+) (selected string, err error) {
+	node, err := c.roomiest(q, allowed)
+	if err == nil {
+		err = c.refusals.check(q.GetName(), node)
+	}
+	if err != nil {
+		return "", err
+	}
+	if selected, err = c.Cluster.SelectNode(ctx, claimOf(q), node); err != nil {
+		return "", status.Errorf(codes.Unavailable, "%v", err)
+	}
+	return selected, checkAllowed(allowed, selected)
+}
+
+// checkAllowed refuses a node that the claim carries and the class leaves out: whoever may write claims may write that,
+// too.
+func checkAllowed(allowed []string, node string) error {
+	if len(allowed) == 0 || slices.Contains(allowed, node) {
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "the claim's annotation volume.kubernetes.io/selected-node names node "+
+		"%.253q, which is none of those that the class's allowedTopologies leave: %s; remove the annotation",
+		node, abridge.Names(allowed))
+}
+
+// unclaimed gives the node for a volume whose claim is gone, or that nobody in Kubernetes asks for: an earlier request
+// may have been done.
+func (c *Controller) unclaimed(ctx context.Context, q *pb.CreateVolumeRequest, allowed []string) (string, error) {
+	if node, _, err := c.locateByBroadcast(ctx, q.GetName()); err != nil || node != "" {
+		return node, err
+	}
+	if claim := claimOf(q); claim.Name != "" {
+		return "", status.Errorf(codes.InvalidArgument, "claim %s/%s is gone", claim.Namespace, claim.Name)
+	}
+	return c.roomiest(q, allowed)
+}
+
+// allowedNodes are the nodes that a request names, none for all.
+func (c *Controller) allowedNodes(r *pb.TopologyRequirement) (nodes []string, err error) {
+	for _, t := range r.GetRequisite() {
+		node, ok := t.GetSegments()[c.Fleet.TopologyKey]
+		if !ok || len(t.GetSegments()) != 1 {
+			return nil, status.Errorf(codes.InvalidArgument, "accessibility_requirements: %v: want the key %s alone; "+
+				"a class's allowedTopologies may name no other", t.GetSegments(), c.Fleet.TopologyKey)
+		}
+		nodes = append(nodes, node)
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
+}
+
+// claimOf is the claim that csi-provisioner makes a volume for, with --extra-create-metadata. It never passes the
+// claim's uid, but names the volume after it.
+func claimOf(q *pb.CreateVolumeRequest) nodeapi.Claim {
+	uid, _ := strings.CutPrefix(q.GetName(), "pvc-")
+	return nodeapi.Claim{
+		Namespace: q.GetParameters()[nodeapi.KeyClaimNS], Name: q.GetParameters()[nodeapi.KeyClaimName], UID: uid,
+	}
+}
+
+// poolFor is the pool of a new volume.
+func (c Config) poolFor(parameters map[string]string) string {
+	return poolspec.DefaultPool(c.Shared.Names, parameters[names.StoragePoolParameter])
+}
+
+// roomiest is the connected node with the most room, among those allowed.
+func (c *Controller) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, error) {
+	pool := c.poolFor(q.GetParameters())
+	if !slices.Contains(c.Shared.Names, pool) { // it is what was asked for
+		return "", status.Errorf(codes.InvalidArgument, "parameters.%s: %.64q is in no configuration; want one of %s",
+			names.StoragePoolParameter, pool, strings.Join(c.Shared.Names, ", "))
+	}
+	var node string
+	var most int64
+	for _, p := range c.Fleet.All() {
+		if len(allowed) > 0 && !slices.Contains(allowed, p.Name) {
+			continue
+		}
+		if _, largest := c.capacityOn(p, pool); largest > most {
+			node, most = p.Name, largest
+		}
+	}
+	if node == "" || most < q.GetCapacityRange().GetRequiredBytes() {
+		return "", status.Errorf(codes.ResourceExhausted, "no connected node has %s in pool %s; the most is %s; %s",
+			bytesize.Format(q.GetCapacityRange().GetRequiredBytes()), pool, bytesize.Format(most), c.standingOf(pool))
+	}
+	return node, nil
+}
+
+// allowMany refuses a volume for many nodes in a pool that has sharedAccess for a single one, once the nodeSelector
+// selects a second, connected or not. What an earlier request has made before that stays, like all such volumes.
+func (c *Controller) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *fleet.Peer) error {
+	pool := c.poolFor(q.GetParameters())
+	i := slices.Index(c.Shared.Names, pool)
+	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) || i < 0 ||
+		!c.Shared.Configured[i].SharedAccess {
+		return nil // or the node refuses it
+	}
+	if !c.Fleet.Synced() {
+		return status.Error(codes.Unavailable, "waiting for the Kubernetes API to say which nodes there are")
+	}
+	nodes := c.Fleet.NodesWithDriver(c.Shared.Configured[i].NodeSelector)
+	if len(nodes) < 2 {
+		return nil
+	}
+	_, found, err := p.Find(ctx, q.GetName())
+	if found || err != nil && p.Pool(pool).ID == "" { // other pools of the node may be absent
+		return err
+	}
+	slices.Sort(nodes)
+	return status.Errorf(codes.InvalidArgument, "volume_capabilities: ReadWriteMany and ReadOnlyMany are for one node "+
+		"in pool %s, which has sharedAccess, and %d nodes are selected: %s; let the pool's nodeSelector select one of "+
+		"them, or ask for ReadWriteOnce; volumes that are there stay as they are", pool, len(nodes),
+		abridge.Names(nodes))
+}

@@ -1,0 +1,180 @@
+package csi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+const (
+	// returnTimeout is how long a call waits for a node that is away for a moment, such as for an update of its driver.
+	// It keeps a worker of csi-provisioner waiting, of which there are 100 for all nodes.
+	returnTimeout, returnInterval = 5 * time.Second, 100 * time.Millisecond
+	// findTimeout bounds what one node may take to look for a volume: its disk may hang, and the call has half a
+	// minute.
+	findTimeout = 5 * time.Second
+	// findGrace is how long the others are waited for once one has the volume. Another may have it as well, which has
+	// to be seen; one that cannot answer does not count in any case.
+	findGrace = time.Second
+)
+
+// locator finds the node that a call goes to.
+type locator struct{ Config }
+
+// awaitPeer gives the connection of a node for a new volume. Only once the node has been away for its grace may the
+// scheduler choose another: from then on its capacity is published as 0 as well.
+func (l locator) awaitPeer(ctx context.Context, node string) (*fleet.Peer, error) {
+	end := time.Now().Add(min(returnTimeout, max(0, l.Fleet.NodeGrace-l.Fleet.Away(node))))
+	for {
+		p, err := l.Fleet.Peer(node)
+		switch waiting := time.Now().Before(end); {
+		case err == nil, waiting && ctx.Err() != nil, !waiting && l.Fleet.Away(node) < l.Fleet.NodeGrace:
+			return p, err
+		case !waiting:
+			return nil, status.Errorf(codes.ResourceExhausted, "node %s has not been connected to the controller for "+
+				"%s; another node is to be chosen", node, l.Fleet.Away(node).Round(time.Second))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(returnInterval):
+		}
+	}
+}
+
+// locate finds the node of a volume that is there: that of its PersistentVolume, or else the one that has it; "" where
+// all nodes were asked and none has it. The pool is known where it is a shared one.
+func (l locator) locate(ctx context.Context, id string) (node, pool string, err error) {
+	pv, ok, err := l.Cluster.Get(ctx, id)
+	pool = l.Shared.PoolOf(pv)
+	switch {
+	case errors.Is(err, nodeapi.ErrNamed):
+		return "", "", status.Error(codes.FailedPrecondition, err.Error())
+	case err != nil:
+		return "", "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
+	case ok && l.Shared.Everywhere(pool):
+		node, err = l.nodeFor(pool, id, pv.Nodes)
+		return node, pool, err
+	case ok && len(pv.Nodes) == 1:
+		return pv.Nodes[0], "", nil
+	}
+	return l.locateByBroadcast(ctx, id, pv.Nodes...)
+}
+
+// nodeFor gives a node for a volume of a shared pool, one that is preferred if it has the pool.
+func (l locator) nodeFor(pool, id string, preferred []string) (node string, err error) {
+	if node = l.Shared.NodeFor(pool, id, preferred); node == "" {
+		err = status.Errorf(codes.Unavailable, "pool %s is present on no node that is connected; see what the nodes "+
+			"say of it: driver status in the controller", pool)
+	}
+	return node, err
+}
+
+// locateByBroadcast asks all nodes for a volume, those that have been here before and may return included. One without
+// a Node object counts as empty only once it is gone for as long as that takes for a volume whose PersistentVolume
+// names it.
+func (l locator) locateByBroadcast(ctx context.Context, id string, more ...string) (node, pool string, err error) {
+	var (
+		mu      sync.Mutex
+		holders = map[string]string{} // pools by node, "" where the node does not know it at the moment
+		unasked []string
+		asking  sync.WaitGroup
+	)
+	more = append(more, l.Fleet.Remembered()...)
+	slices.Sort(more)
+	asked, enough := context.WithTimeout(ctx, findTimeout)
+	defer enough()
+	for _, name := range slices.Compact(more) {
+		asking.Go(func() {
+			p, err := l.Fleet.Peer(name)
+			found, pool := false, ""
+			if err == nil {
+				if pool, found, err = p.Find(asked, id); err != nil {
+					err = cmp.Or(endOf(asked), err) // not how the node has ended the call
+				}
+			} else if gone, _ := l.Fleet.IsGone(ctx, name); gone {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				unasked = append(unasked, fmt.Sprintf("%s (%s)", name, status.Convert(err).Message()))
+			case found:
+				time.AfterFunc(findGrace, enough)
+				holders[name] = pool
+			}
+		})
+	}
+	asking.Wait()
+	switch {
+	case len(holders) > 0:
+		node, err = l.oneHolder(id, holders)
+		return node, holders[node], err
+	case len(unasked) > 0:
+		slices.Sort(unasked)
+		return "", "", status.Errorf(codes.Unavailable, "volume %s may be on a node that could not be asked: %s",
+			id, strings.Join(unasked[:min(len(unasked), 5)], "; "))
+	}
+	return "", "", nil
+}
+
+// endOf is why a context with a deadline has ended, nil before. Its own timer may be late, and a node's be first.
+func endOf(ctx context.Context) error {
+	if deadline, _ := ctx.Deadline(); ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+// oneHolder gives one of the nodes that have a volume. Several may have only that of a shared pool.
+func (l locator) oneHolder(id string, holders map[string]string) (node string, err error) {
+	nodes := slices.Sorted(maps.Keys(holders))
+	pools := slices.Collect(maps.Values(holders))
+	ofOneNode := func(pool string) bool { return !l.Shared.Everywhere(pool) }
+	switch {
+	case len(nodes) == 1 || !slices.ContainsFunc(pools, ofOneNode):
+		return nodes[0], nil
+	case slices.Contains(pools, ""):
+		return "", status.Errorf(codes.Unavailable, "volume %s is being worked on; it is asked for again", id)
+	}
+	return "", status.Errorf(codes.FailedPrecondition, "nodes %s all have volume %s, and no PersistentVolume says "+
+		"which is meant; on the others: driver volume discard %s", strings.Join(nodes, ", "), id, id)
+}
+
+// confirmDeletion asks another node whether a volume of a shared pool is gone that one says it has deleted.
+func (l locator) confirmDeletion(ctx context.Context, pool, id, deleter string) error {
+	asked, enough := context.WithTimeout(ctx, findTimeout)
+	defer enough()
+	silent := ""
+	for _, p := range l.Shared.NodesWithPool(pool) {
+		if p.Name == deleter {
+			continue
+		}
+		_, found, err := p.Find(asked, id)
+		switch {
+		case err == nil && found:
+			return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and node %s still has "+
+				"it; they are asked again; see whether both have the same filesystem there", deleter, id, pool, p.Name)
+		case err == nil:
+			return nil
+		}
+		silent = fmt.Sprintf("%s (%s)", p.Name, status.Convert(err).Message())
+	}
+	if silent == "" { // no other node has the pool
+		return nil
+	}
+	return status.Errorf(codes.Unavailable, "node %s has deleted volume %s of pool %s, and no other node could "+
+		"confirm it: %s", deleter, id, pool, silent)
+}

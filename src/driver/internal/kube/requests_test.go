@@ -1,0 +1,486 @@
+package kube_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+const (
+	claimPath    = "/api/v1/namespaces/shop/persistentvolumeclaims/data"
+	podsPath     = "/api/v1/namespaces/storage/pods"
+	secretsPath  = "/api/v1/namespaces/storage/secrets"
+	capacityPath = "/apis/storage.k8s.io/v1/namespaces/storage/csistoragecapacities"
+	mapPath      = "/api/v1/namespaces/storage/configmaps/hpp-controller-ca"
+)
+
+func claim() nodeapi.Claim { return nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"} }
+
+// claims is a claim of the API; others change it before each of the first patches.
+func claims(t *testing.T, a *api, others ...string) *metav1.ObjectMeta {
+	t.Helper()
+	object := &metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "77", ResourceVersion: "1"}
+	change := func(node string) {
+		version, _ := strconv.Atoi(object.ResourceVersion)
+		object.ResourceVersion = strconv.Itoa(version + 1)
+		if node != "" {
+			object.Annotations = map[string]string{"volume.kubernetes.io/selected-node": node}
+		}
+	}
+	a.on("GET "+claimPath, func(w http.ResponseWriter, r *http.Request) { partial(*object)(w, r) })
+	a.on("PATCH "+claimPath, func(w http.ResponseWriter, r *http.Request) {
+		if len(others) > 0 {
+			change(others[0])
+			others = others[1:]
+		}
+		var patch struct{ Metadata metav1.ObjectMeta }
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil ||
+			r.Header.Get("Content-Type") != "application/merge-patch+json" {
+			t.Errorf("patch: %v, %v", err, r.Header)
+		}
+		if patch.Metadata.UID != object.UID || patch.Metadata.ResourceVersion != object.ResourceVersion {
+			fail(http.StatusConflict, metav1.StatusReasonConflict)(w, r)
+			return
+		}
+		change(patch.Metadata.Annotations["volume.kubernetes.io/selected-node"])
+		partial(*object)(w, r)
+	})
+	return object
+}
+
+func TestSelectNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		others []string
+		want   string
+	}{
+		"alone":                         {nil, "worker-1"},
+		"others change something else":  {[]string{"", ""}, "worker-1"},
+		"the scheduler was first":       {[]string{"worker-2"}, "worker-2"},
+		"another change, then selected": {[]string{"", "worker-2"}, "worker-2"},
+	} {
+		a := serveAPI(t)
+		object := claims(t, a, test.others...)
+		c := controllerOf(t, a)
+		if node, err := c.SelectedNode(t.Context(), claim()); node != "" || err != nil {
+			t.Errorf("%s: at first %q, %v", name, node, err)
+		}
+		for range 2 { // the second time it is selected
+			node, err := c.SelectNode(t.Context(), claim(), "worker-1")
+			noted := object.Annotations["volume.kubernetes.io/selected-node"]
+			if err != nil || node != test.want || noted != test.want {
+				t.Errorf("%s: %q, %v; want %q", name, node, err, test.want)
+			}
+		}
+		if node, err := c.SelectedNode(t.Context(), claim()); node != test.want || err != nil {
+			t.Errorf("%s: at last %q, %v", name, node, err)
+		}
+	}
+}
+
+func TestSelectNodeFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(a *api)
+		want    error
+	}{
+		"no claim": {func(*api) {}, csi.ErrClaimGone},
+		"another claim": {func(a *api) {
+			a.on("GET "+claimPath, partial(metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "78"}))
+		}, csi.ErrClaimGone},
+		"deleted meanwhile": {func(a *api) {
+			claims(t, a)
+			a.on("PATCH "+claimPath, func(w http.ResponseWriter, r *http.Request) {
+				a.on("GET "+claimPath, nil)
+				fail(http.StatusNotFound, metav1.StatusReasonNotFound)(w, r)
+			})
+		}, csi.ErrClaimGone},
+		"the API is silent": {func(a *api) { a.on("GET "+claimPath, silent()) }, nodeapi.ErrClusterUnknown},
+		"no patch": {func(a *api) {
+			claims(t, a)
+			a.on("PATCH "+claimPath, silent())
+		}, nodeapi.ErrClusterUnknown},
+		"others always": {func(a *api) { claims(t, a, make([]string, 99)...) }, nodeapi.ErrClusterUnknown},
+	} {
+		a := serveAPI(t)
+		test.prepare(a)
+		node, err := controllerOf(t, a).SelectNode(t.Context(), claim(), "worker-1")
+		if node != "" || !errors.Is(err, test.want) || !strings.Contains(err.Error(), "shop/data") {
+			t.Errorf("%s: %q, %v; want %v", name, node, err, test.want)
+		}
+	}
+}
+
+func TestReview(t *testing.T) {
+	const account = "system:serviceaccount:storage:hpp"
+	bound := func(keys ...string) map[string]authenticationv1.ExtraValue {
+		extra := map[string]authenticationv1.ExtraValue{}
+		for i := 0; i < len(keys); i += 2 {
+			extra["authentication.kubernetes.io/"+keys[i]] = authenticationv1.ExtraValue{keys[i+1]}
+		}
+		return extra
+	}
+	good := func() authenticationv1.TokenReviewStatus {
+		return authenticationv1.TokenReviewStatus{
+			Authenticated: true, Audiences: []string{nodeapi.ControllerAudience},
+			User: authenticationv1.UserInfo{
+				Username: account,
+				Extra:    bound("pod-name", "hpp-x", "node-name", "worker-1"),
+			},
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*authenticationv1.TokenReviewStatus)
+		says   string
+	}{
+		"good": {func(*authenticationv1.TokenReviewStatus) {}, ""},
+		"expired": {func(s *authenticationv1.TokenReviewStatus) {
+			s.Authenticated, s.Error = false, "service account token has expired: s3cret"
+		}, "service account token has expired: …"},
+		"no reason": {func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }, "no reason"},
+		"audiences are unknown to the API": {
+			func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil },
+			"not for the audience " + nodeapi.ControllerAudience,
+		},
+		"another account": {
+			func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "system:serviceaccount:shop:hpp" },
+			"that of system:serviceaccount:shop:hpp, not of " + account,
+		},
+		"no pod": {
+			func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = bound("node-name", "worker-1") },
+			"no pod",
+		},
+		"no node": {func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = bound("pod-name", "x") }, "1.30"},
+	} {
+		a := serveAPI(t)
+		a.on("POST /apis/authentication.k8s.io/v1/tokenreviews", func(w http.ResponseWriter, r *http.Request) {
+			var review authenticationv1.TokenReview
+			decoder := json.NewDecoder(r.Body)
+			if err := decoder.Decode(&review); err != nil || review.Spec.Token != "s3cret" ||
+				!slices.Equal(review.Spec.Audiences, []string{nodeapi.ControllerAudience}) {
+				t.Errorf("asked %+v, %v", review.Spec, err)
+			}
+			review.Status = good()
+			test.change(&review.Status)
+			w.WriteHeader(http.StatusCreated)
+			give(review)(w, r)
+		})
+		node, err := controllerOf(t, a).Review(t.Context(), "s3cret")
+		if test.says == "" {
+			if node != "worker-1" || err != nil {
+				t.Errorf("%s: %q, %v", name, node, err)
+			}
+			continue
+		}
+		if node != "" || err == nil || !strings.Contains(err.Error(), test.says) ||
+			strings.Contains(err.Error(), "s3cret") ||
+			errors.Is(err, nodeapi.ErrClusterUnknown) {
+			t.Errorf("%s: %q, %v; want %q", name, node, err, test.says)
+		}
+	}
+}
+
+// TestClaimed: what a token says of itself decides whether the API is asked about it.
+func TestClaimed(t *testing.T) {
+	const account = "system:serviceaccount:storage:hpp"
+	for name, test := range map[string]struct{ claims, says string }{
+		"good": {
+			`{"aud":["AUD"],"sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`, "",
+		},
+		"audience a text": {
+			`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"},"node":{"name":"worker-1"}}}`,
+			"",
+		},
+		"no pod": {
+			`{"aud":"AUD","sub":"SUB","kubernetes.io":{"node":{"name":"worker-1"}}}`,
+			"made for no pod",
+		},
+		"no node":        {`{"aud":"AUD","sub":"SUB","kubernetes.io":{"pod":{"name":"x"}}}`, "1.30"},
+		"no audience":    {`{"sub":"SUB"}`, "for no audience"},
+		"other audience": {`{"aud":["api"],"sub":"SUB"}`, "not for the audience " + nodeapi.ControllerAudience},
+		"other account": {
+			`{"aud":["AUD"],"sub":"system:serviceaccount:shop:hpp"}`, "that of system:serviceaccount:shop:hpp",
+		},
+		"no object": {`[]`, "no JSON web token"},
+	} {
+		claims := strings.NewReplacer("AUD", nodeapi.ControllerAudience, "SUB", account).Replace(test.claims)
+		token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".x"
+		node, err := controllerOf(t, serveAPI(t)).Claimed(token)
+		if test.says == "" && (node != "worker-1" || err != nil) ||
+			test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %q, %v; want %q", name, node, err, test.says)
+		}
+	}
+	for _, token := range []string{"", "x", "a.b.c"} {
+		if _, err := controllerOf(t, serveAPI(t)).Claimed(token); err == nil {
+			t.Errorf("%q may be a token", token)
+		}
+	}
+}
+
+func TestReviewWithoutAnswer(t *testing.T) {
+	a := serveAPI(t)
+	a.on("POST /apis/authentication.k8s.io/v1/tokenreviews", silent())
+	_, err := controllerOf(t, a).Review(t.Context(), "s3cret")
+	if !errors.Is(err, nodeapi.ErrClusterUnknown) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the API is silent: %v", err)
+	}
+	if _, err := controllerOf(t, a).Review(t.Context(), ""); err == nil || errors.Is(err, nodeapi.ErrClusterUnknown) {
+		t.Errorf("no token: %v", err)
+	}
+}
+
+func TestHasTunnel(t *testing.T) {
+	upgraded, old := map[string]string{nodeapi.TunnelLabel: "v1"}, map[string]string{"app": "hpp"}
+	for name, test := range map[string]struct {
+		pods []map[string]string
+		want bool
+	}{
+		"none": {nil, true}, "upgraded": {[]map[string]string{upgraded}, true},
+		"old":             {[]map[string]string{old}, false},
+		"an old one ends": {[]map[string]string{upgraded, old}, false},
+	} {
+		a := serveAPI(t)
+		c := controllerOf(t, a)
+		a.on("GET "+podsPath, silent())
+		if _, err := c.HasTunnel(t.Context(), "worker-1"); !errors.Is(err, nodeapi.ErrClusterUnknown) {
+			t.Errorf("%s: the API is silent: %v", name, err)
+		}
+		asked := 0
+		a.on("GET "+podsPath, func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			query := r.URL.Query()
+			if query.Get("labelSelector") != "app=hpp" || query.Get("fieldSelector") != "spec.nodeName=worker-1" {
+				t.Errorf("asked %v", query)
+			}
+			var metas []metav1.ObjectMeta
+			for _, labels := range test.pods {
+				metas = append(metas, metav1.ObjectMeta{Labels: labels})
+			}
+			give(partials(metas...))(w, r)
+		})
+		for range 3 {
+			if has, err := c.HasTunnel(t.Context(), "worker-1"); has != test.want || err != nil {
+				t.Errorf("%s: %v, %v", name, has, err)
+			}
+		}
+		if asked == 0 {
+			t.Errorf("%s: nobody was asked after the API's silence", name)
+		}
+	}
+}
+
+func TestRemoveOldCapacity(t *testing.T) {
+	a := serveAPI(t)
+	var stay []string
+	list := storagev1.CSIStorageCapacityList{}
+	add := func(name, driverName, manager, node string) {
+		object := storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			"csi.storage.k8s.io/drivername": driverName, "csi.storage.k8s.io/managed-by": manager,
+		}}}
+		if node != "" {
+			object.NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{key: node}}
+		}
+		list.Items = append(list.Items, object)
+		stay = append(stay, name)
+		a.on("DELETE "+capacityPath+"/"+name, func(w http.ResponseWriter, r *http.Request) {
+			stay = slices.DeleteFunc(stay, func(s string) bool { return s == name })
+			give(metav1.Status{Status: metav1.StatusSuccess})(w, r)
+		})
+	}
+	add("old-1", driver, "external-provisioner-worker-1", "worker-1")
+	add("old-2", driver, "external-provisioner-worker-2", "worker-2")
+	add("central", driver, "external-provisioner", "worker-1")
+	add("other", "other.driver", "external-provisioner-worker-1", "worker-1")
+	add("everywhere", driver, "external-provisioner-worker-1", "")
+	add("just-gone", driver, "external-provisioner-worker-1", "worker-1")
+	a.on("DELETE "+capacityPath+"/just-gone", nil)
+	a.on("GET "+capacityPath, func(w http.ResponseWriter, r *http.Request) {
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		if err != nil {
+			t.Error(err)
+		}
+		selected := storagev1.CSIStorageCapacityList{}
+		for _, object := range list.Items {
+			if selector.Matches(labels.Set(object.Labels)) {
+				selected.Items = append(selected.Items, object)
+			}
+		}
+		give(selected)(w, r)
+	})
+	c := controllerOf(t, a)
+	connected := func(node string) bool { return node == "worker-1" }
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); err != nil {
+		t.Error(err)
+	}
+	want := []string{"old-2", "central", "other", "everywhere", "just-gone"}
+	if diff := cmp.Diff(want, stay); diff != "" {
+		t.Error(diff)
+	}
+	a.on("DELETE "+capacityPath+"/old-1", silent())
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); err == nil || !strings.Contains(err.Error(), "old-1") {
+		t.Errorf("an object that stays: %v", err)
+	}
+	a.on("GET "+capacityPath, silent())
+	if _, err := c.RemoveOldCapacity(t.Context(), connected); !errors.Is(err, nodeapi.ErrClusterUnknown) {
+		t.Errorf("the API is silent: %v", err)
+	}
+}
+
+// filled is an object that the chart has made, without data.
+type filled struct {
+	Metadata struct{ ResourceVersion string }
+	Data     map[string]any
+}
+
+// patches takes merge patches of an object: only data, and of the version that was read.
+func patches(t *testing.T, a *api, path string) {
+	t.Helper()
+	object := filled{}
+	object.Metadata.ResourceVersion = "v"
+	a.on("GET "+path, func(w http.ResponseWriter, r *http.Request) { give(object)(w, r) })
+	a.on("PATCH "+path, func(w http.ResponseWriter, r *http.Request) {
+		var patch filled
+		decoder := json.NewDecoder(r.Body)
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&patch); err != nil ||
+			r.Header.Get("Content-Type") != "application/merge-patch+json" ||
+			r.URL.Query().Get("fieldManager") == "" {
+			t.Errorf("patch: %v, %v, %v", err, r.Header, r.URL)
+		}
+		if patch.Metadata != object.Metadata {
+			fail(http.StatusConflict, metav1.StatusReasonConflict)(w, r)
+			return
+		}
+		object.Data = patch.Data
+		object.Metadata.ResourceVersion += "v"
+		give(object)(w, r)
+	})
+}
+
+func TestSecret(t *testing.T) {
+	a := serveAPI(t)
+	c := controllerOf(t, a)
+	if data, version, err := c.Secret(t.Context(), "cert"); data != nil || version != "" || err != nil {
+		t.Errorf("none: %v, %q, %v", data, version, err)
+	}
+	err := c.WriteSecret(t.Context(), "cert", "v", nil)
+	if err == nil || !strings.Contains(err.Error(), "upgrade the release") {
+		t.Errorf("none: %v", err)
+	}
+	patches(t, a, secretsPath+"/cert")
+	a.on("GET "+secretsPath+"/other", silent())
+	data, version, err := c.Secret(t.Context(), "cert")
+	if data != nil || version != "v" || err != nil {
+		t.Errorf("empty: %v, %q, %v", data, version, err)
+	}
+	if err := c.WriteSecret(t.Context(), "cert", version, map[string][]byte{"tls.key": []byte("one")}); err != nil {
+		t.Error(err)
+	}
+	if err := c.WriteSecret(t.Context(), "cert", version, nil); !apierrors.IsConflict(err) {
+		t.Errorf("another replica was first: %v", err)
+	}
+	data, version, err = c.Secret(t.Context(), "cert")
+	if string(data["tls.key"]) != "one" || version != "vv" || err != nil {
+		t.Errorf("read %q, %q, %v", data, version, err)
+	}
+	if _, _, err := c.Secret(t.Context(), "other"); err == nil {
+		t.Error("the API is silent")
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	a := serveAPI(t)
+	ids := kube.Identities{Controller: controllerOf(t, a), ConfigMap: "ids"}
+	if _, _, err := ids.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "upgrade the release") {
+		t.Errorf("none: %v", err)
+	}
+	patches(t, a, "/api/v1/namespaces/storage/configmaps/ids")
+	known, version, err := ids.Load(t.Context())
+	if diff := cmp.Diff(map[string]string{}, known); diff != "" || err != nil {
+		t.Errorf("empty: %v (-want +got):\n%s", err, diff)
+	}
+	if err := ids.Store(t.Context(), version, map[string]string{"local": "one"}); err != nil {
+		t.Error(err)
+	}
+	if err := ids.Store(t.Context(), version, nil); !apierrors.IsConflict(err) {
+		t.Errorf("another controller was first: %v", err)
+	}
+	known, _, err = ids.Load(t.Context())
+	if diff := cmp.Diff(map[string]string{"local": "one"}, known); diff != "" || err != nil {
+		t.Errorf("stored: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestConfigMap(t *testing.T) {
+	a := serveAPI(t)
+	c, node := controllerOf(t, a), clientOf(t, a.Server, "worker-1")
+	if data, err := c.ConfigMap(t.Context(), "hpp-controller-ca"); data != nil || err != nil {
+		t.Errorf("none: %v, %v", data, err)
+	}
+	a.on("PATCH "+mapPath, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.Header.Get("Content-Type") != "application/merge-patch+json" {
+			t.Errorf("patch: %v, %v", err, r.Header)
+		}
+		var object corev1.ConfigMap
+		if err := json.Unmarshal(body, &object); err != nil || strings.Contains(string(body), "resourceVersion") {
+			t.Errorf("patch %s: %v", body, err)
+		}
+		a.on("GET "+mapPath, give(object))
+		give(object)(w, r)
+	})
+	for _, authority := range []string{"one", "two"} {
+		if err := c.WriteConfigMap(t.Context(), "hpp-controller-ca",
+			map[string]string{"ca.crt": authority}); err != nil {
+			t.Error(err)
+		}
+		data, err := node.ConfigMap(t.Context(), "hpp-controller-ca")
+		if data["ca.crt"] != authority || err != nil {
+			t.Errorf("%s: %v, %v", authority, data, err)
+		}
+	}
+	a.on("GET "+mapPath, silent())
+	a.on("PATCH "+mapPath, silent())
+	_, err := node.ConfigMap(t.Context(), "hpp-controller-ca")
+	if writeErr := c.WriteConfigMap(t.Context(), "hpp-controller-ca", nil); err == nil || writeErr == nil {
+		t.Errorf("the API is silent: %v, %v", err, writeErr)
+	}
+}
+
+func TestStaying(t *testing.T) {
+	const path = "GET /apis/apps/v1/namespaces/storage/daemonsets/hpp"
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   bool
+	}{
+		"there":               {partial(metav1.ObjectMeta{Name: "hpp"}), true},
+		"ending":              {partial(metav1.ObjectMeta{Name: "hpp", DeletionTimestamp: new(metav1.Now())}), false},
+		"gone":                {nil, false},
+		"no right to look":    {silent(), false},
+		"no account any more": {fail(http.StatusUnauthorized, metav1.StatusReasonUnauthorized), false},
+		"unknown":             {fail(http.StatusInternalServerError, metav1.StatusReasonInternalError), true},
+	} {
+		a := serveAPI(t)
+		a.on(path, test.answer)
+		if got := clientOf(t, a.Server, "worker-1").Staying(t.Context(), "hpp"); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
