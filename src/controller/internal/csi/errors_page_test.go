@@ -54,7 +54,7 @@ func messages(t *testing.T) (all []message) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, "../fleet/peer.go", "../../../../internal/rpc/server.go") {
+	for _, file := range append(files, "../fleet/peer.go", "../../../internal/rpc/server.go") {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

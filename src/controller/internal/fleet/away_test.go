@@ -1,8 +1,6 @@
 package fleet_test
 
 import (
-	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +14,7 @@ func TestMissing(t *testing.T) {
 	t.Parallel()
 	a := csitest.NewNode("a", csitest.GiB)
 	r := csitest.Start(t)
-	r.Set(func() {
-		r.Drivers, r.Syncing, r.Cleared = []string{"a"}, true, map[string]bool{"a": true, "b": true}
-		r.Tunnel = map[string]bool{"a": true}
-	})
+	r.Set(func() { r.Drivers, r.Syncing = []string{"a"}, true })
 	r.Look(t)
 	if nodes := r.Inventory.Nodes(); len(nodes) != 1 { // from now on it is waited for
 		t.Errorf("nodes are %v", nodes)
@@ -40,35 +35,11 @@ func TestMissing(t *testing.T) {
 	}
 	r.Hub.Connect(t, &a.Node)
 	linktest.Until(t, "it is back", func() bool { return len(r.Told("Normal a NodeConnected")) == 1 })
-	// What drivers without a controller have published is looked for after the grace, once an hour, until none is left.
-	listed := func(count int) {
-		t.Helper()
-		linktest.Until(t, fmt.Sprint(count, " lists of capacity"), func() (done bool) {
-			r.Set(func() { done = r.CapacityLists >= count })
-			return done
-		})
-	}
-	listed(1)
-	r.Pass(time.Hour)
-	listed(2)
-	r.Set(func() {
-		if !maps.Equal(r.Cleared, map[string]bool{"b": true}) || len(r.Events) > 0 {
-			t.Errorf("old capacity is left of %v; more events: %q", r.Cleared, r.Events)
-		}
-		r.Cleared = nil
-	})
-	r.Pass(time.Hour)
-	listed(3)
 	r.Set(func() { r.NodeLists = 0 })
 	r.Pass(time.Hour)
 	linktest.Until(t, "nodes are looked at again", func() (done bool) {
 		r.Set(func() { done = r.NodeLists > 1 })
 		return done
-	})
-	r.Set(func() {
-		if r.CapacityLists != 3 {
-			t.Errorf("capacity was listed %d times, the last time without any", r.CapacityLists)
-		}
 	})
 	if got := connected(); got["a"] != 1 {
 		t.Errorf("connected are %v", got)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet/fleettest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -81,7 +82,6 @@ func TestUntrusted(t *testing.T) {
 				}
 				return c.trust(hub.Authority.PEM)
 			}
-			config.Renew = 20 * time.Millisecond
 			end, err := link.NewNode(config)
 			if err != nil {
 				t.Fatal(err)
@@ -108,6 +108,7 @@ func TestANodeRenewsItsToken(t *testing.T) {
 		}
 		return linktest.Token("a", time.Now().Add(2*time.Second).Unix()), nil
 	}
+	config.Renew = 20 * time.Millisecond
 	end, err := link.NewNode(config)
 	if err != nil {
 		t.Fatal(err)

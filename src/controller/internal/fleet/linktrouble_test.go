@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet/fleettest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 )
@@ -91,7 +92,7 @@ func TestWhatRepeatsItselfIsLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestTheNodesConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	node := linktest.Node{Name: "a"}
 	for name, change := range map[string]func(*link.NodeConfig){

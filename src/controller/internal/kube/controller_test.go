@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,15 +18,21 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/persistentvolumetest"
 )
 
 const (
+	driver = persistentvolumetest.Driver
+	key    = persistentvolumetest.Key
+
 	volumesPath  = "/api/v1/persistentvolumes"
 	nodesPath    = "/api/v1/nodes"
 	csiNodesPath = "/apis/storage.k8s.io/v1/csinodes"
 	claimsPath   = "/api/v1/persistentvolumeclaims"
+	podsPath     = "/api/v1/namespaces/storage/pods"
+	leasesPath   = "/apis/coordination.k8s.io/v1/namespaces/storage/leases"
 	classesPath  = "/apis/storage.k8s.io/v1/storageclasses"
 )
 
@@ -53,6 +60,8 @@ func world(
 		csiNodes.Items = append(csiNodes.Items, csiNode)
 	}
 	a.watched(csiNodesPath, csiNodes)
+	a.watched(podsPath, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"}})
 	a.watched(claimsPath, corev1.PersistentVolumeClaimList{TypeMeta: metav1.TypeMeta{
 		Kind: "PersistentVolumeClaimList", APIVersion: "v1",
 	}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}})
@@ -78,22 +87,15 @@ func nodeChange(kind, name string, labels ...string) change {
 	}}
 }
 
-// seen is what the controller, which is on no node, makes of pv.
-func seen(name, handle, node string) nodeapi.PersistentVolume {
-	want := described(name, handle, node)
-	want.Here = false
-	return want
-}
-
 func TestControllerKnowsVolumes(t *testing.T) {
-	released := pv("pvc-1", driver, "pvc-1", "worker-1")
+	released := persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1")
 	released.UID, released.Annotations = "uid-9", map[string]string{names.ReleaseVolume(driver): "worker-1"}
 	a, changes, _ := world(t, []*corev1.PersistentVolume{
-		released, pv("renamed", driver, "pvc-2", "worker-2"), pv("pvc-3", "other.driver", "pvc-3", "worker-1"),
-		pv("a-copy", driver, "pvc-4", "worker-2"), pv("pvc-4", driver, "pvc-4", "worker-1"),
+		released, persistentvolumetest.New("renamed", driver, "pvc-2", "worker-2"), persistentvolumetest.New("pvc-3", "other.driver", "pvc-3", "worker-1"),
+		persistentvolumetest.New("a-copy", driver, "pvc-4", "worker-2"), persistentvolumetest.New("pvc-4", driver, "pvc-4", "worker-1"),
 		{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}},
 	})
-	fresh := pv("pvc-5", driver, "pvc-5", "worker-1")
+	fresh := persistentvolumetest.New("pvc-5", driver, "pvc-5", "worker-1")
 	fresh.Kind, fresh.APIVersion = "PersistentVolume", "v1"
 	a.on("GET "+volumesPath+"/pvc-5", give(fresh))
 	a.on("GET "+volumesPath+"/pvc-6", silent())
@@ -106,11 +108,11 @@ func TestControllerKnowsVolumes(t *testing.T) {
 	}
 	run(t, c, func(string) {})
 	until(c.Synced)
-	first := seen("pvc-1", "pvc-1", "worker-1")
+	first := persistentvolumetest.Described("pvc-1", "pvc-1", "worker-1")
 	first.UID, first.Released = "uid-9", "worker-1"
 	want := []nodeapi.PersistentVolume{
-		seen("a-copy", "pvc-4", "worker-2"), first, seen("pvc-4", "pvc-4", "worker-1"),
-		seen("renamed", "pvc-2", "worker-2"),
+		persistentvolumetest.Described("a-copy", "pvc-4", "worker-2"), first, persistentvolumetest.Described("pvc-4", "pvc-4", "worker-1"),
+		persistentvolumetest.Described("renamed", "pvc-2", "worker-2"),
 	}
 	got := c.List()
 	slices.SortFunc(got, func(a, b nodeapi.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
@@ -145,12 +147,12 @@ func TestControllerKnowsVolumes(t *testing.T) {
 			return slices.ContainsFunc(c.List(), func(p nodeapi.PersistentVolume) bool { return p.Handle == id })
 		}
 	}
-	changes <- volumeChange("ADDED", pv("new", driver, "pvc-6", "worker-1"))
+	changes <- volumeChange("ADDED", persistentvolumetest.New("new", driver, "pvc-6", "worker-1"))
 	until(knows("pvc-6"))
 	if got, ok, err := c.Get(t.Context(), "pvc-6"); got.Name != "new" || !ok || err != nil {
 		t.Errorf("added: %+v, %v, %v", got, ok, err)
 	}
-	changes <- volumeChange("DELETED", pv("renamed", driver, "pvc-2", "worker-2"))
+	changes <- volumeChange("DELETED", persistentvolumetest.New("renamed", driver, "pvc-2", "worker-2"))
 	until(func() bool { return !knows("pvc-2")() })
 	if _, ok, err := c.Get(t.Context(), "pvc-2"); ok || err != nil {
 		t.Errorf("deleted: %v, %v", ok, err)
@@ -204,12 +206,12 @@ func TestSelectedNodes(t *testing.T) {
 func TestWhichClusterItIs(t *testing.T) {
 	a, _, _ := world(t, nil)
 	c := controllerOf(t, a)
-	a.on("GET /api/v1/namespaces/kube-system", partial(metav1.ObjectMeta{Name: "kube-system", UID: "uid-1"}))
-	if uid, err := c.Cluster(t.Context()); uid != "uid-1" || err != nil {
+	a.on("GET /api/v1/namespaces/kube-system", give(corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "uid-1"}}))
+	if uid, err := c.ClusterUID(t.Context()); uid != "uid-1" || err != nil {
 		t.Errorf("%q, %v", uid, err)
 	}
 	a.on("GET /api/v1/namespaces/kube-system", silent())
-	uid, err := c.Cluster(t.Context())
+	uid, err := c.ClusterUID(t.Context())
 	if uid != "" || !errors.Is(err, nodeapi.ErrClusterUnknown) ||
 		!strings.Contains(err.Error(), "namespace kube-system") {
 		t.Errorf("the API is silent: %q, %v", uid, err)
@@ -239,7 +241,7 @@ func TestNodeGone(t *testing.T) {
 	if _, gone, err = c.NodeGone(t.Context(), "worker-9"); gone || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("the API is silent: %v, %v", gone, err)
 	}
-	a.on("GET "+nodesPath+"/worker-9", partial(metav1.ObjectMeta{Name: "worker-9"}))
+	a.on("GET "+nodesPath+"/worker-9", give(corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-9"}}))
 	if _, gone, err = c.NodeGone(t.Context(), "worker-9"); gone || err != nil {
 		t.Errorf("the API has one that the watch has not shown: %v, %v", gone, err)
 	}
@@ -264,8 +266,8 @@ func TestNodeGone(t *testing.T) {
 	}
 }
 
-func TestControllerTells(t *testing.T) {
-	a, _, _ := world(t, nil, "worker-1")
+// eventsOf are the events that an API server is sent about what has no namespace.
+func eventsOf(a *api) <-chan corev1.Event {
 	events := make(chan corev1.Event, 1)
 	a.on("POST /api/v1/namespaces/default/events", func(w http.ResponseWriter, r *http.Request) {
 		var event corev1.Event
@@ -276,9 +278,14 @@ func TestControllerTells(t *testing.T) {
 		give(event)(w, r)
 		events <- event
 	})
+	return events
+}
+
+func TestControllerTells(t *testing.T) {
+	a, _, _ := world(t, nil, "worker-1")
+	events := eventsOf(a)
 	c := controllerOf(t, a)
-	run(t, c, func(string) {})
-	until(c.Synced)
+	leads(t, a, c)
 	for _, test := range []struct {
 		tell func()
 		want corev1.ObjectReference
@@ -304,8 +311,123 @@ func TestControllerTells(t *testing.T) {
 	}
 }
 
+// leads runs a controller until it leads.
+func leads(t *testing.T, a *api, c *kube.Cluster) {
+	t.Helper()
+	a.on("POST "+leasesPath, func(w http.ResponseWriter, r *http.Request) {
+		var lease coordinationv1.Lease
+		if err := json.NewDecoder(r.Body).Decode(&lease); err != nil || lease.Name != "hpp-controller" {
+			t.Errorf("lease %+v: %v", lease.ObjectMeta, err)
+		}
+		a.on("GET "+leasesPath+"/hpp-controller", give(lease))
+		a.on("PUT "+leasesPath+"/hpp-controller", give(lease))
+		give(lease)(w, r)
+	})
+	run(t, c, func(string) {})
+	until(c.Synced)
+	until(c.Leads)
+}
+
+// TestOnlyTheLeaderTellsOfNodes: every replica sees the same.
+func TestOnlyTheLeaderTellsOfNodes(t *testing.T) {
+	a, _, _ := world(t, nil, "worker-1")
+	events := eventsOf(a)
+	c := controllerOf(t, a)
+	run(t, c, func(string) {})
+	until(c.Synced)
+	c.TellNode("worker-1", "Normal", "NodeConnected", "hello")
+	c.TellVolume(nodeapi.PersistentVolume{Name: "pvc-1", UID: "u"}, "DataLeft", "on a disk")
+	if event := <-events; event.Reason != "DataLeft" {
+		t.Errorf("a replica that does not lead says %s", event.Reason)
+	}
+}
+
+// TestSaidOnce: an event with a key has a name that says what it is, whoever sends it.
+func TestSaidOnce(t *testing.T) {
+	a, _, _ := world(t, nil, "worker-1")
+	events := eventsOf(a)
+	c := controllerOf(t, a)
+	run(t, c, func(string) {})
+	until(c.Synced)
+	since := time.Unix(1e9, 7)
+	var names []string
+	for _, e := range []kube.Event{
+		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since},
+		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since, Message: "in other words"},
+		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since.Add(1)},
+		{Kind: "Warning", Reason: "PoolAbsent", Key: "other PoolAbsent", Since: since},
+	} {
+		c.AboutNode("worker-1", e)
+		event := <-events
+		if !event.FirstTimestamp.Time.Equal(time.Unix(1e9, 0)) {
+			t.Errorf("it is of %s", event.FirstTimestamp)
+		}
+		names = append(names, event.Name)
+	}
+	if names[0] != names[1] || names[0] == names[2] || names[0] == names[3] {
+		t.Errorf("names %q", names)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	a, _, _ := world(t, nil, "worker-1")
+	const prefix = names.PoolCondition
+	condition := func(kind, message string) corev1.PodCondition {
+		return corev1.PodCondition{
+			Type: corev1.PodConditionType(kind), Status: "True", Reason: "PoolPresent", Message: message,
+			LastTransitionTime: metav1.Unix(1e9, 0),
+		}
+	}
+	pod := func(name string, age int64, ending bool) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: name, ResourceVersion: "1"}}
+		p.CreationTimestamp, p.Spec.NodeName = metav1.Unix(1e9-age, 0), "worker-1"
+		p.Status.Conditions = []corev1.PodCondition{condition("Ready", ""), condition(prefix+"local", name)}
+		if ending {
+			p.DeletionTimestamp = new(metav1.Now())
+		}
+		return p
+	}
+	a.watched(podsPath, corev1.PodList{
+		TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		Items: []corev1.Pod{pod("old", 60, false), pod("new", 30, false), pod("ending", 0, true)},
+	})
+	c := controllerOf(t, a)
+	run(t, c, func(string) {})
+	until(func() bool { name, _ := c.Pod("worker-1"); return name != "" })
+	name, conditions := c.Pod("worker-1")
+	if diff := cmp.Diff([]corev1.PodCondition{condition(prefix+"local", "new")}, conditions); diff != "" || name != "new" {
+		t.Errorf("pod %s: %s", name, diff)
+	}
+	if name, _ := c.Pod("worker-2"); name != "" {
+		t.Errorf("node worker-2 has pod %s", name)
+	}
+	const path = "PATCH " + podsPath + "/new/status"
+	a.on(path, func(w http.ResponseWriter, r *http.Request) {
+		var patch corev1.Pod
+		query := r.URL.Query()
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || query.Get("force") != "true" ||
+			query.Get("fieldManager") != "hostpath-provisioner" ||
+			r.Header.Get("Content-Type") != "application/apply-patch+yaml" {
+			t.Errorf("%v, %v, %v", err, query, r.Header)
+		}
+		want := []corev1.PodCondition{condition(prefix+"local", strings.Repeat("ä", 512))}
+		if diff := cmp.Diff(want, patch.Status.Conditions); diff != "" {
+			t.Error(diff)
+		}
+		give(patch)(w, r)
+	})
+	long := []corev1.PodCondition{condition(prefix+"local", strings.Repeat("ä", 600))}
+	if err := c.SetConditions(t.Context(), "new", long); err != nil {
+		t.Error(err)
+	}
+	a.on(path, silent())
+	if err := c.SetConditions(t.Context(), "new", nil); err == nil || !strings.Contains(err.Error(), "pod storage/new") {
+		t.Errorf("the API is silent: %v", err)
+	}
+}
+
 func TestNewControllerWantsAllFields(t *testing.T) {
-	if _, err := kube.NewController(kube.Config{}); err == nil {
+	if _, err := kube.New(kube.Config{}); err == nil {
 		t.Error("a controller of nothing")
 	}
 }

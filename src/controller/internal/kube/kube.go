@@ -79,8 +79,6 @@ func Connect(kubeconfig string, requestsPerSecond int) (*rest.Config, error) {
 	}
 	config.UserAgent = manager + "/" + buildinfo.Version()
 	config.QPS, config.Burst = float32(requestsPerSecond), 2*requestsPerSecond
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return config, nil
 }
 

@@ -3,110 +3,76 @@ package app_test
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates/certificatestest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 )
 
-// kubernetes is as much of a cluster's API as a driver without volumes asks for. What is applied to pods' status
-// arrives in reports, after as many failures as asked for.
-func kubernetes(t *testing.T, failures int) (kubeconfig string, reports <-chan corev1.Pod) {
+// kubernetes is as much of a cluster's API as a driver without volumes asks for: it has no PersistentVolumes, and does
+// not give the node's labels. It gives the option that lets the driver ask it.
+func kubernetes(t *testing.T) (serviceAccount string) {
 	t.Helper()
-	applied := make(chan corev1.Pod)
-	mux := http.NewServeMux()
-	answer := func(body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(body))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != http.MethodGet:
+			t.Errorf("the node writes: %s %s", r.Method, r.URL)
+		case r.URL.Path == "/api/v1/persistentvolumes":
+			_, _ = w.Write([]byte(`{"kind":"PersistentVolumeList","apiVersion":"v1","items":[]}`))
+			return
 		}
-	}
-	mux.HandleFunc("GET /api/v1/persistentvolumes",
-		answer(`{"kind":"PersistentVolumeList","apiVersion":"v1","items":[]}`))
-	mux.HandleFunc("POST /api/v1/namespaces/default/events", answer(`{"kind":"Event","apiVersion":"v1"}`))
-	mux.HandleFunc("PATCH /api/v1/namespaces/storage/pods/csi-x7k2p/status",
-		func(w http.ResponseWriter, r *http.Request) {
-			if failures > 0 {
-				failures--
-				w.WriteHeader(http.StatusInternalServerError)
-				return
-			}
-			var pod corev1.Pod
-			if err := json.NewDecoder(r.Body).Decode(&pod); err != nil {
-				w.WriteHeader(http.StatusBadRequest)
-				return
-			}
-			answer(`{"kind":"Pod","apiVersion":"v1"}`)(w, r)
-			select {
-			case applied <- pod:
-			case <-t.Context().Done():
-			}
-		})
-	server := httptest.NewServer(mux) // all else is not found: the node's labels stay unknown
+		w.WriteHeader(http.StatusNotFound)
+	}))
 	t.Cleanup(server.Close)
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	writeFile(t, kubeconfig, fmt.Sprintf(`{"clusters":[{"name":"c","cluster":{"server":%q}}],
-		"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`, server.URL))
-	return kubeconfig, applied
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "token"), "s3cret")
+	writeFile(t, filepath.Join(dir, "ca.crt"),
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", host)
+	t.Setenv("KUBERNETES_SERVICE_PORT", port)
+	return "--service-account=" + dir
 }
 
-func TestPoolsAreReportedOnThePod(t *testing.T) {
+// TestTheClusterIsSilent: a pool that the node's labels decide on waits for them, and keeps no other from its work.
+func TestTheClusterIsSilent(t *testing.T) {
 	m := newMachine(t, "storagePools: [{name: fast, path: $POOL/fast}, {name: nvme, path: $POOL/nvme, nodeSelector: "+
 		"{disk: nvme}}]")
-	kubeconfig, reports := kubernetes(t, 2)
-	m.args = []string{
-		"--standalone=false", "--kubeconfig=" + kubeconfig, "--report-pools", "--pod-name=csi-x7k2p",
-		"--pod-namespace=storage",
+	m.args = []string{"--standalone=false", kubernetes(t), "--pod-namespace=storage"}
+	controller, _ := m.start(t)
+	if _, err := controller.GetCapacity(t.Context(), &pb.GetCapacityRequest{}); err != nil { // it serves
+		t.Fatal(err)
 	}
-	m.start(t)
-	type condition struct {
-		Status          corev1.ConditionStatus
-		Reason, Message string
-	}
-	// Both pools are looked at by goroutines of their own, so there may be one report for each.
-	wait := func(want map[corev1.PodConditionType]condition) {
+	becomes := func(want ...string) {
 		t.Helper()
-		for {
-			got := map[corev1.PodConditionType]condition{}
-			for _, c := range (<-reports).Status.Conditions {
-				got[c.Type] = condition{c.Status, c.Reason, c.Message}
-				if c.LastTransitionTime.IsZero() {
-					t.Errorf("%s has no date", c.Type)
-				}
+		linktest.Until(t, fmt.Sprintf("the pools are %q", want), func() bool {
+			var got []string
+			for _, p := range m.status(t).Pools {
+				got = append(got, strings.TrimSpace(p.State+" "+p.Reason+": "+p.Message))
 			}
-			if len(got) == len(want) {
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Error(diff)
-				}
-				return
-			}
-		}
+			return slices.Equal(got, want)
+		})
 	}
-	const fast, nvme = "pool.hostpathprovisioner.kubevirt.io/fast", "pool.hostpathprovisioner.kubevirt.io/nvme"
-	unknown := condition{
-		"False", "PoolAbsent",
-		"NodeUnknown: waiting for the Kubernetes API to give this node's labels, which decide whether " +
-			m.path("pool/nvme") + " is used",
-	}
-	wait(map[corev1.PodConditionType]condition{
-		fast: {"True", "PoolPresent", m.path("pool/fast") + " can be used; enforcement of sizes: none"}, nvme: unknown,
-	})
+	unknown := "not selected NodeUnknown: waiting for the Kubernetes API to give this node's labels, which decide whether " +
+		m.path("pool/nvme") + " is used"
+	becomes("present :", unknown)
 	m.replacePool(t)
-	wait(map[corev1.PodConditionType]condition{
-		fast: {"False", "PoolAbsent", fmt.Sprintf("PathMissing: %s does not exist; mount the right one, or if the "+
-			"change is meant: driver pool forget fast", m.path("pool/fast"))},
-		nvme: unknown,
-	})
+	becomes(fmt.Sprintf("absent PathMissing: %s does not exist; mount the right one, or if the change is meant: "+
+		"driver pool forget fast", m.path("pool/fast")), unknown)
 }
 
 // writeCertificate makes a certificate for localhost and gives what trusts it.

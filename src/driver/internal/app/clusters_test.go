@@ -1,17 +1,15 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"maps"
 	"path"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
@@ -20,44 +18,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
-
-// api is a cluster whose nodes are all gone that are not connected.
-type api struct {
-	uid string
-
-	mu      sync.Mutex
-	ids     map[string]string
-	version string
-}
-
-func (a *api) Synced() bool                               { return true }
-func (a *api) NodesWithDriver(map[string]string) []string { return nil }
-func (a *api) NodeGone(context.Context, string) (since time.Time, gone bool, err error) {
-	return since, true, nil
-}
-func (a *api) HasTunnel(context.Context, string) (bool, error) { return true, nil }
-func (a *api) RemoveOldCapacity(context.Context, func(string) bool) (found int, err error) {
-	return 0, nil
-}
-func (a *api) TellNode(string, string, string, string) {}
-func (a *api) Cluster(context.Context) (string, error) { return a.uid, nil }
-
-func (a *api) Load(context.Context) (ids map[string]string, version string, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return maps.Clone(a.ids), a.version, nil
-}
-
-func (a *api) Store(_ context.Context, _ string, ids map[string]string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ids, a.version = ids, a.version+"x"
-	return nil
-}
 
 // unmounted is a node on which nothing is published.
 type unmounted struct{ volume.Mounter }
@@ -78,19 +41,13 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		Name: "nfs", Path: "/nfs", Scope: poolspec.ScopeShared, Quota: poolspec.QuotaNone,
 		Trash: poolspec.Trash{Retention: poolspec.Duration(retention)},
 	}
-	a := &api{uid: uid, ids: map[string]string{}}
-	hub := fleettest.NewHub(t, "127.0.0.1:0", func(c *fleet.Config) { c.Cluster, c.GoneAfter = a, time.Minute })
-	hub.Start(t)
-	shared, err := sharedpools.New([]poolspec.Pool{spec}, hub.Fleet, a)
-	must(t, err)
-
 	filesystem.AddDir("/state-" + uid)
 	state, err := filesystem.OpenDir("/state-" + uid)
 	must(t, err)
-	standalone := kube.Standalone{Log: log}
+	standalone := kube.Standalone{}
 	m := member{}
 	m.pools, err = pool.New(pool.Config{
-		Specs: []poolspec.Pool{spec}, Host: filesystem, State: state, PVs: standalone, Events: standalone,
+		Specs: []poolspec.Pool{spec}, Host: filesystem, State: state, PVs: standalone, Events: unsent{},
 		Quotas: quota.New("/nowhere"), Log: log, Now: time.Now, Node: "worker-1", SystemPaths: []string{"/"},
 		Synchronised: func() bool { return true },
 	})
@@ -100,18 +57,24 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 		IsInline: func(string, string) bool { return false },
 	})
 	must(t, err)
-	config := (&linktest.Node{Name: "worker-1"}).Config(hub.Address, hub.Authority.PEM)
-	config.Source = shown(m)
-	end, err := link.NewNode(config)
-	must(t, err)
-	linktest.Run(t, end)
-
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
-	running.Go(func() { shared.Run(ctx) })
+	running.Go(func() { m.obey(ctx, uid) })
 	running.Go(func() { m.pools.Run(ctx) })
 	return m
+}
+
+// obey says to the node what its controller does: whose the shared pool is, which filesystem once a node has it, and
+// that it may be made.
+func (m member) obey(ctx context.Context, uid string) {
+	id := ""
+	for ctx.Err() == nil {
+		is := m.pools.Status()[0]
+		id = cmp.Or(id, is.ID)
+		m.pools.SetExpected(map[string]guard.Expected{"nfs": {ID: id, Make: id == "" && is.Waiting, Owner: uid}})
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func must(t *testing.T, err error) {

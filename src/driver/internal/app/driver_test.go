@@ -476,12 +476,10 @@ func TestTheDriverRefusesToStart(t *testing.T) {
 			[]string{"--metrics-tls-address=127.0.0.1:0", "--metrics-tls-cert-dir=/nowhere"},
 			[]string{"--metrics-tls-cert-dir", "/nowhere/tls.crt"},
 		},
-		"reports of no pod": {
-			onePool,
-			[]string{"--report-pools", "--pod-name="},
-			[]string{"--report-pools", "POD_NAMESPACE"},
+		"no namespace": {onePool, []string{"--standalone=false"}, []string{"--pod-namespace", "--standalone"}},
+		"no cluster": {
+			onePool, []string{"--standalone=false", "--pod-namespace=storage"}, []string{"KUBERNETES_SERVICE_HOST"},
 		},
-		"kubeconfig as well": {onePool, []string{"--kubeconfig=/etc/x"}, []string{"--kubeconfig", "--standalone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t, test.config)

@@ -2,39 +2,36 @@ package kube_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"log/slog"
-	"slices"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/persistentvolumetest"
 )
 
-const (
-	driver = "kubevirt.io.hostpath-provisioner"
-	key    = "topology.hostpath.csi/node"
-)
+const driver = persistentvolumetest.Driver
 
-func client(t *testing.T, s *server) *kube.Client {
+// client is a node's client of an API server.
+func client(t *testing.T, url string) *kube.Client {
 	t.Helper()
-	api, err := kube.NewAPI(&rest.Config{Host: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := &kube.API{Server: url, Client: http.DefaultClient, Token: func() (string, error) { return "s3cret", nil }}
 	c, err := kube.New(kube.Config{
-		API: api, DriverName: driver, NodeName: "worker-1", TopologyKey: key, Log: slog.New(slog.DiscardHandler),
-		Timeout: time.Minute,
-		PodName: "csi-x7k2p", PodNamespace: "storage",
+		API: api, DriverName: driver, NodeName: "worker-1", TopologyKey: persistentvolumetest.Key,
+		Log: slog.New(slog.DiscardHandler), Timeout: time.Minute, PodNamespace: "storage",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,50 +39,19 @@ func client(t *testing.T, s *server) *kube.Client {
 	return c
 }
 
-// pv is a PersistentVolume on a node; "" is none.
-func pv(name, driver, handle, node string) *corev1.PersistentVolume {
-	object := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")},
-			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "77"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: driver, VolumeHandle: handle, VolumeAttributes: map[string]string{"storagePool": "local"},
-			}},
-		},
-	}
-	if node != "" {
-		object.Spec.NodeAffinity = affinity(corev1.NodeSelectorTerm{
-			MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
-			},
-		})
-	}
-	return object
-}
-
-func affinity(terms ...corev1.NodeSelectorTerm) *corev1.VolumeNodeAffinity {
-	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: terms}}
-}
-
 // described is what the client makes of pv.
 func described(name, handle, node string) nodeapi.PersistentVolume {
-	want := nodeapi.PersistentVolume{
-		Name: name, Handle: handle, Pool: "local", Here: node == "worker-1", Bytes: 5 << 30,
-		Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"},
-	}
-	if node != "" {
-		want.Nodes = []string{node}
-	}
+	want := persistentvolumetest.Described(name, handle, node)
+	want.Here = node == "worker-1"
 	return want
 }
 
 func TestGet(t *testing.T) {
 	hostPath := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
-	c := client(t, serve(t,
-		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("renamed", driver, "pvc-2", "worker-1"),
-		pv("pvc-3", "other.driver", "pvc-3", "worker-1"),
-		pv("pvc-4", driver, "another-handle", "worker-1"), hostPath,
+	c := client(t, serveURL(t,
+		persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1"), persistentvolumetest.New("renamed", driver, "pvc-2", "worker-1"),
+		persistentvolumetest.New("pvc-3", "other.driver", "pvc-3", "worker-1"),
+		persistentvolumetest.New("pvc-4", driver, "another-handle", "worker-1"), hostPath,
 	))
 	for _, test := range []struct {
 		id   string
@@ -109,27 +75,11 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestGetSaysWhatDeletingDoes: an adopted volume is disposed of as its class said; what no class of ours says is
-// passed over.
-func TestGetSaysWhatDeletingDoes(t *testing.T) {
-	for attribute, want := range map[string]store.Disposal{
-		"retain": store.Retain, "purge": store.Purge,
-		"trash": store.Trash, "shred": "", "": "",
-	} {
-		object := pv("pvc-1", driver, "pvc-1", "worker-1")
-		object.Spec.CSI.VolumeAttributes["onDelete"] = attribute
-		got, ok, err := client(t, serve(t, object)).Get(t.Context(), "pvc-1")
-		if err != nil || !ok || got.OnDelete != string(want) {
-			t.Errorf("onDelete %q: %q, %v, %v; want %q", attribute, got.OnDelete, ok, err, want)
-		}
-	}
-}
-
 func TestList(t *testing.T) {
-	c := client(t, serve(t,
-		pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-2"),
-		pv("pvc-3", driver, "pvc-3", ""),
-		pv("pvc-4", "other.driver", "pvc-4", "worker-1"),
+	c := client(t, serveURL(t,
+		persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1"), persistentvolumetest.New("pvc-2", driver, "pvc-2", "worker-2"),
+		persistentvolumetest.New("pvc-3", driver, "pvc-3", ""),
+		persistentvolumetest.New("pvc-4", "other.driver", "pvc-4", "worker-1"),
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}},
 	))
 	got, err := c.List(t.Context())
@@ -142,65 +92,6 @@ func TestList(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestAffinity(t *testing.T) {
-	need := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
-		return corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values}
-	}
-	label := func(needs ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchExpressions: needs}
-	}
-	in := func(key string, values ...string) corev1.NodeSelectorTerm {
-		return label(need(key, corev1.NodeSelectorOpIn, values...))
-	}
-	exists := func(key string) corev1.NodeSelectorRequirement { return need(key, corev1.NodeSelectorOpExists) }
-	byName := func(node string) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{
-			MatchFields: []corev1.NodeSelectorRequirement{need("metadata.name", corev1.NodeSelectorOpIn, node)},
-		}
-	}
-	for name, test := range map[string]struct {
-		terms []corev1.NodeSelectorTerm
-		here  bool
-		nodes []string
-	}{
-		"topology": {
-			[]corev1.NodeSelectorTerm{in(key, "worker-2", "worker-1"), in(key, "worker-2")},
-			true,
-			[]string{"worker-1", "worker-2"},
-		},
-		"another node": {[]corev1.NodeSelectorTerm{in(key, "worker-2")}, false, []string{"worker-2"}},
-		"not that node": {
-			[]corev1.NodeSelectorTerm{label(need(key, corev1.NodeSelectorOpNotIn, "worker-2"))},
-			true,
-			nil,
-		},
-		"has the key":       {[]corev1.NodeSelectorTerm{label(exists(key))}, true, nil},
-		"lacks a key":       {[]corev1.NodeSelectorTerm{label(exists("other"))}, false, nil},
-		"both":              {[]corev1.NodeSelectorTerm{label(exists(key), exists("other"))}, false, nil},
-		"either":            {[]corev1.NodeSelectorTerm{label(exists("other")), label(exists(key))}, true, nil},
-		"by name":           {[]corev1.NodeSelectorTerm{byName("worker-1")}, true, []string{"worker-1"}},
-		"by another's name": {[]corev1.NodeSelectorTerm{byName("worker-2")}, false, []string{"worker-2"}},
-		"by another label":  {[]corev1.NodeSelectorTerm{in("kubernetes.io/hostname", "w2")}, false, []string{"w2"}},
-		"nothing asked":     {[]corev1.NodeSelectorTerm{{}}, false, nil},
-		"operator to come":  {[]corev1.NodeSelectorTerm{label(need(key, "Near", "worker-1"))}, false, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			object := pv("pvc-1", driver, "pvc-1", "")
-			object.Spec.NodeAffinity = affinity(test.terms...)
-			s := serve(t, object)
-			c := client(t, s)
-			knowNode(t, s, c, nil)
-			got, ok, err := c.Get(t.Context(), "pvc-1")
-			if err != nil || !ok {
-				t.Fatal(ok, err)
-			}
-			if got.Here != test.here || !slices.Equal(got.Nodes, test.nodes) {
-				t.Errorf("here: %v, nodes %q; want %v, %q", got.Here, got.Nodes, test.here, test.nodes)
-			}
-		})
 	}
 }
 
@@ -223,12 +114,12 @@ func knowNode(t *testing.T, s *server, c *kube.Client, labels map[string]string)
 
 // TestVolumesPlacedByLabels are on nobody knows which node before this one's labels are known.
 func TestVolumesPlacedByLabels(t *testing.T) {
-	object := pv("pvc-1", driver, "pvc-1", "")
-	object.Spec.NodeAffinity = affinity(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+	object := persistentvolumetest.New("pvc-1", driver, "pvc-1", "")
+	object.Spec.NodeAffinity = persistentvolumetest.Affinity(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
 		{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"w1"}},
 	}})
-	s := serve(t, object, pv("pvc-2", driver, "pvc-2", "worker-1"))
-	c := client(t, s)
+	s := serve(t, object, persistentvolumetest.New("pvc-2", driver, "pvc-2", "worker-1"))
+	c := client(t, s.URL)
 	if _, ok, err := c.Get(t.Context(), "pvc-1"); ok || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("get: %v, %v", ok, err)
 	}
@@ -246,10 +137,10 @@ func TestVolumesPlacedByLabels(t *testing.T) {
 }
 
 func TestListTurnsPages(t *testing.T) {
-	s := serve(t, pv("pvc-1", driver, "pvc-1", "worker-1"), pv("pvc-2", driver, "pvc-2", "worker-1"),
-		pv("pvc-3", driver, "pvc-3", "worker-1"))
+	s := serve(t, persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1"), persistentvolumetest.New("pvc-2", driver, "pvc-2", "worker-1"),
+		persistentvolumetest.New("pvc-3", driver, "pvc-3", "worker-1"))
 	s.page = 2
-	got, err := client(t, s).List(t.Context())
+	got, err := client(t, s.URL).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,13 +157,13 @@ func TestAnAPIThatDoesNotAnswerIsUnknown(t *testing.T) {
 	s := serve(t)
 	for _, failing := range []string{"/api/v1/persistentvolumes/pvc-1", "/api/v1/persistentvolumes"} {
 		s.failing = failing
-		_, ok, err := client(t, s).Get(t.Context(), "pvc-1")
+		_, ok, err := client(t, s.URL).Get(t.Context(), "pvc-1")
 		if ok || !errors.Is(err, nodeapi.ErrClusterUnknown) ||
 			!strings.Contains(strings.ToLower(err.Error()), "persistentvolume") {
 			t.Errorf("%s fails: %v, %v; want ErrClusterUnknown", failing, ok, err)
 		}
 	}
-	if _, err := client(t, s).List(t.Context()); !errors.Is(err, nodeapi.ErrClusterUnknown) {
+	if _, err := client(t, s.URL).List(t.Context()); !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("Volumes: %v", err)
 	}
 }
@@ -283,7 +174,7 @@ func TestRunTellsTheNodesLabels(t *testing.T) {
 		Name: "worker-1", UID: "uid-1",
 		Labels: map[string]string{"disk": "nvme"},
 	}}
-	c := client(t, s)
+	c := client(t, s.URL)
 	told := make(chan map[string]string)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -298,65 +189,104 @@ func TestRunTellsTheNodesLabels(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"disk": "ssd"}, <-told); diff != "" {
 		t.Error(diff)
 	}
-	c.Warning("PoolAbsent", "pool local is away")
-	event := <-s.events
-	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "worker-1", UID: "uid-1"}
-	if diff := cmp.Diff(want, event.InvolvedObject); diff != "" {
-		t.Error(diff)
-	}
-	if event.Type != "Warning" || event.Reason != "PoolAbsent" || event.Message != "pool local is away" ||
-		event.Source.Component != "hostpath-provisioner" {
-		t.Errorf("event: %+v", event)
-	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }
 
-func TestReportAppliesConditions(t *testing.T) {
-	s := serve(t)
-	since := metav1.Date(2026, 11, 21, 12, 0, 0, 987, time.FixedZone("east", 3600))
-	err := client(t, s).Report(t.Context(), []kube.Condition{
-		{
-			Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine",
-			Cause: "not for the API",
-			Since: since,
-		},
-		{
-			Type: "pool.example.com/slow", Status: "False", Reason: "PoolAbsent", Message: strings.Repeat("ä", 600),
-			Since: since,
-		},
-	})
+// TestConnect: authorities and token are read again, for the kubelet replaces them.
+func TestConnect(t *testing.T) {
+	var shown string
+	serve := func() *httptest.Server {
+		return httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			shown = r.Header.Get("Authorization")
+			send(w, "ConfigMap", corev1.ConfigMap{Data: map[string]string{"ca.crt": "x"}})
+		}))
+	}
+	account := t.TempDir()
+	put := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(account, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serve()
+	s.StartTLS()
+	defer s.Close()
+	host, port, err := net.SplitHostPort(s.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := metav1.NewTime(time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC).Local())
-	want := application{
-		Path: "/api/v1/namespaces/storage/pods/csi-x7k2p/status", ContentType: "application/apply-patch+yaml",
-		Manager: "hostpath-provisioner", Force: "true",
-		Pod: corev1.Pod{
-			TypeMeta:   metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
-			ObjectMeta: metav1.ObjectMeta{Name: "csi-x7k2p", Namespace: "storage"},
-			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
-				{
-					Type: "pool.example.com/local", Status: "True", Reason: "PoolPresent", Message: "fine",
-					LastTransitionTime: at,
-				},
-				{
-					Type: "pool.example.com/slow", Status: "False", Reason: "PoolAbsent",
-					Message:            strings.Repeat("ä", 512),
-					LastTransitionTime: at,
-				},
-			}},
-		},
+	at := map[string]string{"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+	api, err := kube.Connect(account, func(name string) string { return at[name] })
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, <-s.applied); diff != "" {
-		t.Error(diff)
+	c := client(t, "")
+	c.API = api
+	read := func() error { _, err := c.ConfigMap(t.Context(), "ca"); return err }
+	if err := read(); err == nil {
+		t.Error("without a token somebody is asked")
 	}
-	s.failing = want.Path
-	if err := client(t, s).Report(t.Context(), nil); err == nil ||
-		!strings.Contains(err.Error(), "pod storage/csi-x7k2p") {
-		t.Errorf("a report that fails: %v", err)
+	put("token", []byte("one\n"))
+	put("ca.crt", []byte("nothing"))
+	if err := read(); err == nil || !strings.Contains(err.Error(), "no certificate") {
+		t.Errorf("without authorities: %v", err)
+	}
+	put("ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	if err := read(); err != nil || shown != "Bearer one" {
+		t.Errorf("%v, shown %q", err, shown)
+	}
+	put("token", []byte("two"))
+	if err := read(); err != nil || shown != "Bearer two" {
+		t.Errorf("%v, shown %q", err, shown)
+	}
+	if _, err := kube.Connect(account, func(string) string { return "" }); err == nil {
+		t.Error("outside of a cluster")
+	}
+}
+
+func TestConfigMap(t *testing.T) {
+	s := serve(t)
+	c := client(t, s.URL)
+	if data, err := c.ConfigMap(t.Context(), "ca"); data != nil || err != nil {
+		t.Errorf("none: %v, %v", data, err)
+	}
+	s.handle("GET /api/v1/namespaces/storage/configmaps/ca", func(w http.ResponseWriter, _ *http.Request) {
+		send(w, "ConfigMap", corev1.ConfigMap{Data: map[string]string{"ca.crt": "one"}})
+	})
+	if data, err := c.ConfigMap(t.Context(), "ca"); data["ca.crt"] != "one" || err != nil {
+		t.Errorf("%v, %v", data, err)
+	}
+	s.failing = "/api/v1/namespaces/storage/configmaps/ca"
+	if _, err := c.ConfigMap(t.Context(), "ca"); err == nil {
+		t.Error("the API is silent")
+	}
+}
+
+func TestStaying(t *testing.T) {
+	there := func(deleted *metav1.Time) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			send(w, "PartialObjectMetadata", metav1.PartialObjectMetadata{
+				ObjectMeta: metav1.ObjectMeta{Name: "hpp", DeletionTimestamp: deleted},
+			})
+		}
+	}
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   bool
+	}{
+		"there":               {there(nil), true},
+		"ending":              {there(new(metav1.Now())), false},
+		"gone":                {refuse(http.StatusNotFound, metav1.StatusReasonNotFound), false},
+		"no right to look":    {refuse(http.StatusForbidden, metav1.StatusReasonForbidden), false},
+		"no account any more": {refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized), false},
+		"unknown":             {refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError), true},
+	} {
+		s := serve(t)
+		s.handle("GET /apis/apps/v1/namespaces/storage/daemonsets/hpp", test.answer)
+		if got := client(t, s.URL).Staying(t.Context(), "hpp"); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }

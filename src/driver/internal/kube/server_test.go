@@ -20,31 +20,20 @@ type server struct {
 	// page is how many volumes a list holds, 0 for all; failing is a path that answers 500.
 	page    int
 	failing string
-	// nodes are the states of the node that a watch shows; events arrive here.
+	// nodes are the states of the node that a watch shows.
 	nodes  chan *corev1.Node
-	events chan corev1.Event
-	// applied is what was applied to a pod's status.
-	applied chan application
-}
-
-// application is a server-side apply.
-type application struct {
-	Path, ContentType, Manager, Force string
-	Pod                               corev1.Pod
+	handle func(pattern string, handler http.HandlerFunc) // adds an answer
 }
 
 func serve(t *testing.T, pvs ...*corev1.PersistentVolume) *server {
 	t.Helper()
-	s := &server{
-		pvs: pvs, nodes: make(chan *corev1.Node, 1), events: make(chan corev1.Event, 1),
-		applied: make(chan application, 1),
-	}
 	mux := http.NewServeMux()
+	s := &server{pvs: pvs, nodes: make(chan *corev1.Node, 1)}
+	s.handle = func(pattern string, handler http.HandlerFunc) { mux.HandleFunc(pattern, handler) }
 	mux.HandleFunc("GET /api/v1/persistentvolumes/{name}", s.get)
 	mux.HandleFunc("GET /api/v1/persistentvolumes", s.list)
 	mux.HandleFunc("GET /api/v1/nodes", s.watch)
-	mux.HandleFunc("POST /api/v1/namespaces/default/events", s.event)
-	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}/status", s.apply)
+	mux.HandleFunc("/", refuse(http.StatusNotFound, metav1.StatusReasonNotFound))
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == s.failing {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -55,6 +44,19 @@ func serve(t *testing.T, pvs ...*corev1.PersistentVolume) *server {
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// serveURL is that of a server.
+func serveURL(t *testing.T, pvs ...*corev1.PersistentVolume) string {
+	t.Helper()
+	return serve(t, pvs...).URL
+}
+
+func refuse(code int, reason metav1.StatusReason) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		send(w, "Status", metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: int32(code)})
+	}
 }
 
 func send(w io.Writer, kind string, object any) {
@@ -79,11 +81,7 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	w.WriteHeader(http.StatusNotFound)
-	send(w, "Status", metav1.Status{
-		Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound,
-		Code: http.StatusNotFound,
-	})
+	refuse(http.StatusNotFound, metav1.StatusReasonNotFound)(w, r)
 }
 
 // list gives pages; the token to continue is the number of volumes that were given.
@@ -116,14 +114,6 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	if r.URL.Query().Get("sendInitialEvents") == "true" { // an older API server: the client then lists
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		send(w, "Status", metav1.Status{
-			Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid,
-			Code: http.StatusUnprocessableEntity,
-		})
-		return
-	}
 	w.WriteHeader(http.StatusOK)
 	for {
 		w.(http.Flusher).Flush()
@@ -138,32 +128,4 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-}
-
-func (s *server) event(w http.ResponseWriter, r *http.Request) {
-	event := corev1.Event{}
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&event); err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	send(w, "Event", event)
-	s.events <- event
-}
-
-func (s *server) apply(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	got := application{
-		Path: r.URL.Path, ContentType: r.Header.Get("Content-Type"), Manager: query.Get("fieldManager"),
-		Force: query.Get("force"),
-	}
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&got.Pod); err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	send(w, "Pod", got.Pod)
-	s.applied <- got
 }

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
 )
 
 // api is an API server that answers by method and path; it has nothing else.
@@ -146,33 +147,17 @@ func stream(list any) (changes []change) {
 	}})})
 }
 
-// clientOf is a node's client of an API server.
-func clientOf(t *testing.T, server *httptest.Server, node string) *kube.Client {
+func controllerOf(t *testing.T, a *api) *kube.Cluster {
 	t.Helper()
-	a, err := kube.NewAPI(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
 	c, err := kube.New(kube.Config{
-		API: a, DriverName: driver, NodeName: node, TopologyKey: key, Log: slog.New(slog.DiscardHandler),
-		Timeout: time.Minute, PodName: "csi-x7k2p", PodNamespace: "storage",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func controllerOf(t *testing.T, a *api) *kube.Controller {
-	t.Helper()
-	connected, err := kube.NewAPI(&rest.Config{Host: a.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := kube.NewController(kube.Config{
-		API: connected, DriverName: driver, TopologyKey: key, PodNamespace: "storage", PodName: "hpp-controller-1",
-		NodeServiceAccount: "hpp", NodePods: "app=hpp", NodeLabels: []string{"a"},
-		Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
+		API: &rest.Config{
+			Host: a.URL, QPS: -1, ContentConfig: rest.ContentConfig{
+				ContentType: runtime.ContentTypeJSON, AcceptContentTypes: runtime.ContentTypeJSON,
+			},
+		},
+		DriverName: driver, TopologyKey: key, PodNamespace: "storage",
+		PodName: "hpp-controller-1", Lease: "hpp-controller", NodeServiceAccount: "hpp", NodePods: "app=hpp",
+		NodeLabels: []string{"a"}, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +166,7 @@ func controllerOf(t *testing.T, a *api) *kube.Controller {
 }
 
 // run runs a controller's view until the test ends.
-func run(t *testing.T, c *kube.Controller, nodeGone func(name string)) {
+func run(t *testing.T, c *kube.Cluster, nodeGone func(name string)) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- c.Run(t.Context(), nodeGone) }()

@@ -14,22 +14,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
-	claimPath    = "/api/v1/namespaces/shop/persistentvolumeclaims/data"
-	podsPath     = "/api/v1/namespaces/storage/pods"
-	secretsPath  = "/api/v1/namespaces/storage/secrets"
-	capacityPath = "/apis/storage.k8s.io/v1/namespaces/storage/csistoragecapacities"
-	mapPath      = "/api/v1/namespaces/storage/configmaps/hpp-controller-ca"
+	claimPath   = "/api/v1/namespaces/shop/persistentvolumeclaims/data"
+	secretsPath = "/api/v1/namespaces/storage/secrets"
+	mapPath     = "/api/v1/namespaces/storage/configmaps/hpp-controller-ca"
 )
 
 func claim() nodeapi.Claim { return nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"} }
@@ -45,7 +41,9 @@ func claims(t *testing.T, a *api, others ...string) *metav1.ObjectMeta {
 			object.Annotations = map[string]string{"volume.kubernetes.io/selected-node": node}
 		}
 	}
-	a.on("GET "+claimPath, func(w http.ResponseWriter, r *http.Request) { partial(*object)(w, r) })
+	a.on("GET "+claimPath, func(w http.ResponseWriter, r *http.Request) {
+		give(corev1.PersistentVolumeClaim{ObjectMeta: *object})(w, r)
+	})
 	a.on("PATCH "+claimPath, func(w http.ResponseWriter, r *http.Request) {
 		if len(others) > 0 {
 			change(others[0])
@@ -61,7 +59,7 @@ func claims(t *testing.T, a *api, others ...string) *metav1.ObjectMeta {
 			return
 		}
 		change(patch.Metadata.Annotations["volume.kubernetes.io/selected-node"])
-		partial(*object)(w, r)
+		give(corev1.PersistentVolumeClaim{ObjectMeta: *object})(w, r)
 	})
 	return object
 }
@@ -102,7 +100,9 @@ func TestSelectNodeFails(t *testing.T) {
 	}{
 		"no claim": {func(*api) {}, csi.ErrClaimGone},
 		"another claim": {func(a *api) {
-			a.on("GET "+claimPath, partial(metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "78"}))
+			a.on("GET "+claimPath, give(corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "78"},
+			}))
 		}, csi.ErrClaimGone},
 		"deleted meanwhile": {func(a *api) {
 			claims(t, a)
@@ -246,107 +246,12 @@ func TestReviewWithoutAnswer(t *testing.T) {
 	}
 }
 
-func TestHasTunnel(t *testing.T) {
-	upgraded, old := map[string]string{nodeapi.TunnelLabel: "v1"}, map[string]string{"app": "hpp"}
-	for name, test := range map[string]struct {
-		pods []map[string]string
-		want bool
-	}{
-		"none": {nil, true}, "upgraded": {[]map[string]string{upgraded}, true},
-		"old":             {[]map[string]string{old}, false},
-		"an old one ends": {[]map[string]string{upgraded, old}, false},
-	} {
-		a := serveAPI(t)
-		c := controllerOf(t, a)
-		a.on("GET "+podsPath, silent())
-		if _, err := c.HasTunnel(t.Context(), "worker-1"); !errors.Is(err, nodeapi.ErrClusterUnknown) {
-			t.Errorf("%s: the API is silent: %v", name, err)
-		}
-		asked := 0
-		a.on("GET "+podsPath, func(w http.ResponseWriter, r *http.Request) {
-			asked++
-			query := r.URL.Query()
-			if query.Get("labelSelector") != "app=hpp" || query.Get("fieldSelector") != "spec.nodeName=worker-1" {
-				t.Errorf("asked %v", query)
-			}
-			var metas []metav1.ObjectMeta
-			for _, labels := range test.pods {
-				metas = append(metas, metav1.ObjectMeta{Labels: labels})
-			}
-			give(partials(metas...))(w, r)
-		})
-		for range 3 {
-			if has, err := c.HasTunnel(t.Context(), "worker-1"); has != test.want || err != nil {
-				t.Errorf("%s: %v, %v", name, has, err)
-			}
-		}
-		if asked == 0 {
-			t.Errorf("%s: nobody was asked after the API's silence", name)
-		}
-	}
-}
-
-func TestRemoveOldCapacity(t *testing.T) {
-	a := serveAPI(t)
-	var stay []string
-	list := storagev1.CSIStorageCapacityList{}
-	add := func(name, driverName, manager, node string) {
-		object := storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			"csi.storage.k8s.io/drivername": driverName, "csi.storage.k8s.io/managed-by": manager,
-		}}}
-		if node != "" {
-			object.NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{key: node}}
-		}
-		list.Items = append(list.Items, object)
-		stay = append(stay, name)
-		a.on("DELETE "+capacityPath+"/"+name, func(w http.ResponseWriter, r *http.Request) {
-			stay = slices.DeleteFunc(stay, func(s string) bool { return s == name })
-			give(metav1.Status{Status: metav1.StatusSuccess})(w, r)
-		})
-	}
-	add("old-1", driver, "external-provisioner-worker-1", "worker-1")
-	add("old-2", driver, "external-provisioner-worker-2", "worker-2")
-	add("central", driver, "external-provisioner", "worker-1")
-	add("other", "other.driver", "external-provisioner-worker-1", "worker-1")
-	add("everywhere", driver, "external-provisioner-worker-1", "")
-	add("just-gone", driver, "external-provisioner-worker-1", "worker-1")
-	a.on("DELETE "+capacityPath+"/just-gone", nil)
-	a.on("GET "+capacityPath, func(w http.ResponseWriter, r *http.Request) {
-		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
-		if err != nil {
-			t.Error(err)
-		}
-		selected := storagev1.CSIStorageCapacityList{}
-		for _, object := range list.Items {
-			if selector.Matches(labels.Set(object.Labels)) {
-				selected.Items = append(selected.Items, object)
-			}
-		}
-		give(selected)(w, r)
-	})
-	c := controllerOf(t, a)
-	connected := func(node string) bool { return node == "worker-1" }
-	if _, err := c.RemoveOldCapacity(t.Context(), connected); err != nil {
-		t.Error(err)
-	}
-	want := []string{"old-2", "central", "other", "everywhere", "just-gone"}
-	if diff := cmp.Diff(want, stay); diff != "" {
-		t.Error(diff)
-	}
-	a.on("DELETE "+capacityPath+"/old-1", silent())
-	if _, err := c.RemoveOldCapacity(t.Context(), connected); err == nil || !strings.Contains(err.Error(), "old-1") {
-		t.Errorf("an object that stays: %v", err)
-	}
-	a.on("GET "+capacityPath, silent())
-	if _, err := c.RemoveOldCapacity(t.Context(), connected); !errors.Is(err, nodeapi.ErrClusterUnknown) {
-		t.Errorf("the API is silent: %v", err)
-	}
-}
-
 // filled is an object that the chart has made, without data.
 type filled struct {
-	Metadata struct{ ResourceVersion string }
-	Data     map[string]any
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+	Data map[string]any `json:"data"`
 }
 
 // patches takes merge patches of an object: only data, and of the version that was read.
@@ -407,7 +312,7 @@ func TestSecret(t *testing.T) {
 
 func TestIdentities(t *testing.T) {
 	a := serveAPI(t)
-	ids := kube.Identities{Controller: controllerOf(t, a), ConfigMap: "ids"}
+	ids := kube.Identities{Cluster: controllerOf(t, a), Name: "ids"}
 	if _, _, err := ids.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "upgrade the release") {
 		t.Errorf("none: %v", err)
 	}
@@ -430,7 +335,7 @@ func TestIdentities(t *testing.T) {
 
 func TestConfigMap(t *testing.T) {
 	a := serveAPI(t)
-	c, node := controllerOf(t, a), clientOf(t, a.Server, "worker-1")
+	c := controllerOf(t, a)
 	if data, err := c.ConfigMap(t.Context(), "hpp-controller-ca"); data != nil || err != nil {
 		t.Errorf("none: %v, %v", data, err)
 	}
@@ -451,36 +356,15 @@ func TestConfigMap(t *testing.T) {
 			map[string]string{"ca.crt": authority}); err != nil {
 			t.Error(err)
 		}
-		data, err := node.ConfigMap(t.Context(), "hpp-controller-ca")
+		data, err := c.ConfigMap(t.Context(), "hpp-controller-ca")
 		if data["ca.crt"] != authority || err != nil {
 			t.Errorf("%s: %v, %v", authority, data, err)
 		}
 	}
 	a.on("GET "+mapPath, silent())
 	a.on("PATCH "+mapPath, silent())
-	_, err := node.ConfigMap(t.Context(), "hpp-controller-ca")
+	_, err := c.ConfigMap(t.Context(), "hpp-controller-ca")
 	if writeErr := c.WriteConfigMap(t.Context(), "hpp-controller-ca", nil); err == nil || writeErr == nil {
 		t.Errorf("the API is silent: %v, %v", err, writeErr)
-	}
-}
-
-func TestStaying(t *testing.T) {
-	const path = "GET /apis/apps/v1/namespaces/storage/daemonsets/hpp"
-	for name, test := range map[string]struct {
-		answer http.HandlerFunc
-		want   bool
-	}{
-		"there":               {partial(metav1.ObjectMeta{Name: "hpp"}), true},
-		"ending":              {partial(metav1.ObjectMeta{Name: "hpp", DeletionTimestamp: new(metav1.Now())}), false},
-		"gone":                {nil, false},
-		"no right to look":    {silent(), false},
-		"no account any more": {fail(http.StatusUnauthorized, metav1.StatusReasonUnauthorized), false},
-		"unknown":             {fail(http.StatusInternalServerError, metav1.StatusReasonInternalError), true},
-	} {
-		a := serveAPI(t)
-		a.on(path, test.answer)
-		if got := clientOf(t, a.Server, "worker-1").Staying(t.Context(), "hpp"); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
 	}
 }
