@@ -41,6 +41,8 @@ func fill[T any](t *testing.T, but ...string) (full T) {
 			*field = []nodeapi.Warning{fill[nodeapi.Warning](t)}
 		case *[]nodeapi.NodeStatus:
 			*field = []nodeapi.NodeStatus{fill[nodeapi.NodeStatus](t)}
+		case *nodeapi.Claim:
+			*field = fill[nodeapi.Claim](t)
 		case *time.Time:
 			*field = time.Unix(n, 0)
 		default:
