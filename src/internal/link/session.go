@@ -43,7 +43,7 @@ func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer
 	}
 	hello := &wire.Hello{
 		Node: s.Node.Node, Version: s.Version, Token: token,
-		Features:    []string{wire.FeatureVolumes, wire.FeatureShared},
+		Features:    []string{wire.FeatureVolumes, wire.FeatureShared, wire.FeatureSince},
 		TopologyKey: s.TopologyKey, TopologyValue: s.Node.Node,
 	}
 	if err := out.Send(&wire.News{News: &wire.News_Hello{Hello: hello}}); err != nil {

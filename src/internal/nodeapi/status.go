@@ -29,9 +29,11 @@ type PoolStatus struct {
 	Enforcement string `json:"enforcement,omitempty"`
 	// EnforcementLost reports that volumes were made here while a quota was on that is off now.
 	EnforcementLost bool `json:"enforcementLost,omitempty"`
-	ReadOnly        bool `json:"readOnly,omitempty"`
-	Inline          bool `json:"inline"`
-	Shared          bool `json:"shared,omitempty"` // its volumes are on all nodes
+	// EnforcementReason says why nothing is enforced and what to do about it; "" where something is.
+	EnforcementReason string `json:"enforcementReason,omitempty"`
+	ReadOnly          bool   `json:"readOnly,omitempty"`
+	Inline            bool   `json:"inline"`
+	Shared            bool   `json:"shared,omitempty"` // its volumes are on all nodes
 	// Waiting reports that a shared pool could be used if the node knew its id; NodeDirs are the other nodes that have
 	// something of their own there.
 	Waiting  bool     `json:"-"`
@@ -40,6 +42,10 @@ type PoolStatus struct {
 	WithOS *bool `json:"withOS,omitempty"`
 	// Seen is when the disk was last looked at.
 	Seen time.Time `json:"seen,omitzero"`
+	// Since is the node's time at which State, Reason, ID, Enforcement, EnforcementLost or ReadOnly last changed, at
+	// the earliest the start of its driver.
+	Since    time.Time `json:"since,omitzero"`
+	Warnings []Warning `json:"warnings,omitempty"`
 
 	Size         int64     `json:"size"`
 	Free         int64     `json:"free"`
@@ -59,6 +65,19 @@ type PoolStatus struct {
 
 // Served reports whether the pool can be used for the volumes that it has.
 func (p PoolStatus) Served() bool { return p.State == StatePresent || p.State == StateNotConfigured }
+
+// Warning is what somebody should know of a present pool, for as long as it is so.
+type Warning struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Volumes are the ids it is about, at most MaxWarned, sorted. Message says how many more there are.
+	Volumes []string `json:"volumes,omitempty"`
+	// Since is the node's time at which this reason first appeared with these volumes.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// MaxWarned is how many volumes a warning names at most.
+const MaxWarned = 10
 
 // Status is what the pools of a node are, or in the controller those of all nodes.
 type Status struct {

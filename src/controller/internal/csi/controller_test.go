@@ -38,15 +38,23 @@ func TestRouting(t *testing.T) {
 		want   codes.Code
 		text   string
 		asked  *csitest.Node
+		facts  string
 		gone   codes.Code // of a call other than DeleteVolume, where that is OK
 	}{
-		"by PV":              {pv: new(csitest.Named("v", "b")), on: []*csitest.Node{b}, asked: b},
-		"PV before having":   {pv: new(csitest.Named("v", "b")), on: []*csitest.Node{a, b}, away: true, asked: b},
-		"PV, and not there":  {pv: new(csitest.Named("v", "a")), on: []*csitest.Node{b}, asked: a},
-		"PV of all nodes":    {pv: new(csitest.Named("v")), on: []*csitest.Node{b}, asked: b},
-		"one has it":         {on: []*csitest.Node{a}, asked: a},
-		"one has it, others": {on: []*csitest.Node{a}, away: true, absent: true, asked: a},
-		"none has it":        {gone: codes.NotFound},
+		"by PV": {pv: new(csitest.Named("v", "b")), on: []*csitest.Node{b}, asked: b, facts: "true pv-v [b] true"},
+		"PV before having": {
+			pv: new(csitest.Named("v", "b")), on: []*csitest.Node{a, b}, away: true, asked: b, facts: "true pv-v [b] true",
+		},
+		"PV, and not there": {
+			pv: new(csitest.Named("v", "a")), on: []*csitest.Node{b}, asked: a, facts: "true pv-v [a] true",
+		},
+		"PV of all nodes": {pv: new(csitest.Named("v")), on: []*csitest.Node{b}, asked: b},
+		"PV of two nodes": {pv: new(csitest.Named("v", "a", "b")), on: []*csitest.Node{b}, asked: b},
+		"one has it":      {on: []*csitest.Node{a}, asked: a, facts: "false  [] false"},
+		"one has it, others": {
+			on: []*csitest.Node{a}, away: true, absent: true, asked: a, facts: "false  [] false",
+		},
+		"none has it": {gone: codes.NotFound},
 		"two have it": {
 			on: []*csitest.Node{a, b}, want: codes.FailedPrecondition,
 			text: "nodes a, b all have volume v",
@@ -87,9 +95,15 @@ func TestRouting(t *testing.T) {
 			_, err := r.ValidateVolumeCapabilities(t.Context(), &pb.ValidateVolumeCapabilitiesRequest{VolumeId: "x/"})
 			csitest.WantCode(t, err, codes.InvalidArgument, "volume_id")
 			csitest.WantCode(t, r.Expand(t, "v"), want, c.text)
+			if c.asked != nil && c.asked.Facts() != c.facts {
+				t.Errorf("expand says of the PersistentVolume %q, want %q", c.asked.Facts(), c.facts)
+			}
 			_, err = r.ValidateVolumeCapabilities(t.Context(), &pb.ValidateVolumeCapabilitiesRequest{VolumeId: "v"})
 			csitest.WantCode(t, err, want, c.text)
 			csitest.WantCode(t, r.Remove(t, "v"), c.want, c.text)
+			if c.asked != nil && c.asked.Facts() != c.facts {
+				t.Errorf("delete says of the PersistentVolume %q, want %q", c.asked.Facts(), c.facts)
+			}
 			for _, n := range []*csitest.Node{a, b} {
 				if got := n.Asked(); n == c.asked && got != calls || n != c.asked && got != "" {
 					t.Errorf("node %s was asked for: %s", n.Name, got)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 const (
@@ -53,23 +54,45 @@ func (l locator) awaitPeer(ctx context.Context, node string) (*fleet.Peer, error
 	}
 }
 
-// locate finds the node of a volume that is there: that of its PersistentVolume, or else the one that has it; "" where
-// all nodes were asked and none has it. The pool is known where it is a shared one.
-func (l locator) locate(ctx context.Context, id string) (node, pool string, err error) {
-	pv, ok, err := l.Cluster.Get(ctx, id)
-	pool = l.Shared.PoolOf(pv)
+// place is where a volume is, and what Kubernetes says of it.
+type place struct {
+	node string // "" where all nodes were asked and none has it
+	pool string // where it is a shared one
+	// pv names the volume if it is named; else it has nothing but the Handle.
+	pv    nodeapi.PersistentVolume
+	named bool
+}
+
+// locate finds the node of a volume that is there: that of its PersistentVolume, or else the one that has it.
+func (l locator) locate(ctx context.Context, id string) (p place, err error) {
+	p.pv, p.named, err = l.Cluster.Get(ctx, id)
 	switch {
 	case errors.Is(err, nodeapi.ErrNamed):
-		return "", "", status.Error(codes.FailedPrecondition, err.Error())
+		return p, status.Error(codes.FailedPrecondition, err.Error())
 	case err != nil:
-		return "", "", status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
-	case ok && l.Shared.Everywhere(pool):
-		node, err = l.nodeFor(pool, id, pv.Nodes)
-		return node, pool, err
-	case ok && len(pv.Nodes) == 1:
-		return pv.Nodes[0], "", nil
+		return p, status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
+	case !p.named:
+		p.pv = nodeapi.PersistentVolume{Handle: id}
 	}
-	return l.locateByBroadcast(ctx, id, pv.Nodes...)
+	p.pool = l.Shared.PoolOf(p.pv)
+	switch {
+	case p.named && l.Shared.Everywhere(p.pool):
+		p.node, err = l.nodeFor(p.pool, id, p.pv.Nodes)
+	case p.named && len(p.pv.Nodes) == 1:
+		p.node = p.pv.Nodes[0]
+	default:
+		p.node, p.pool, err = l.locateByBroadcast(ctx, id, p.pv.Nodes...)
+	}
+	return p, err
+}
+
+// withFacts attaches to a call to the volume's node what Kubernetes says of the volume, so that the node needs not ask:
+// unless the volume may be another node's.
+func (p place) withFacts(ctx context.Context) context.Context {
+	if p.named && !slices.Equal(p.pv.Nodes, []string{p.node}) {
+		return ctx
+	}
+	return wire.WithVolume(ctx, p.pv, p.named)
 }
 
 // nodeFor gives a node for a volume of a shared pool, one that is preferred if it has the pool.

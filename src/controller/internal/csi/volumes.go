@@ -92,20 +92,20 @@ func (c *Controller) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest
 	if done {
 		return &pb.DeleteVolumeResponse{}, nil
 	}
-	node, pool, err := c.locate(ctx, id)
+	at, err := c.locate(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if node == "" {
-		return c.deleteUnseen(ctx, q)
+	if at.node == "" {
+		return c.deleteUnseen(ctx, q, at)
 	}
-	p, err := c.Fleet.Peer(node)
+	p, err := c.Fleet.Peer(at.node)
 	if err != nil {
-		return c.release(ctx, id, node, err)
+		return c.release(ctx, at, err)
 	}
-	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
-	if err == nil && c.Shared.Everywhere(pool) {
-		err = c.confirmDeletion(ctx, pool, id, node)
+	answer, err := pb.NewControllerClient(p).DeleteVolume(at.withFacts(ctx), q)
+	if err == nil && c.Shared.Everywhere(at.pool) {
+		err = c.confirmDeletion(ctx, at.pool, id, at.node)
 	}
 	if err != nil {
 		return nil, err
@@ -135,20 +135,18 @@ func (c *Controller) checkDeletable(id string) error {
 
 // deleteUnseen answers for a volume that no node has shown. Where a PersistentVolume names it, a node says whether it
 // is gone, if there is one a node that has its pool: nobody has looked into a pool that no node knows any more.
-func (c *Controller) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
-	id := q.GetVolumeId()
-	pv, named, err := c.Cluster.Get(ctx, id)
-	if err != nil {
-		return nil, status.Errorf(codes.Unavailable, "see which PersistentVolume names %s: %v", id, err)
-	}
-	if !named {
+func (c *Controller) deleteUnseen(
+	ctx context.Context, q *pb.DeleteVolumeRequest, at place,
+) (*pb.DeleteVolumeResponse, error) {
+	if !at.named {
 		return &pb.DeleteVolumeResponse{}, nil
 	}
 	peers := c.Fleet.All()
 	if len(peers) == 0 {
-		return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is", id)
+		return nil, status.Errorf(codes.Unavailable, "no node is connected that could say where volume %s is",
+			q.GetVolumeId())
 	}
-	pool := c.Shared.PoolOf(pv)
+	pool := c.Shared.PoolOf(at.pv)
 	has := func(p *fleet.Peer) bool { return p.Pool(pool).Served() }
 	p := peers[max(0, slices.IndexFunc(peers, has))]
 	answer, err := pb.NewControllerClient(p).DeleteVolume(ctx, q)
@@ -162,21 +160,23 @@ func (c *Controller) deleteUnseen(ctx context.Context, q *pb.DeleteVolumeRequest
 
 // release lets a volume go because its node is gone, or because an administrator gave it up; else its node is away. The
 // PersistentVolume's event says that data may be left.
-func (c *Controller) release(ctx context.Context, id, node string, away error) (*pb.DeleteVolumeResponse, error) {
-	pv, ok, err := c.Cluster.Get(ctx, id)
-	gone, why := false, fmt.Sprintf("its annotation gives up what is on node %s", node)
-	if ok && pv.Released != node {
-		gone, err = c.Fleet.IsGone(ctx, node)
-		why = fmt.Sprintf("node %s is gone", node)
-	}
-	switch {
-	case err != nil:
-		return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v",
-			node, err)
-	case !ok || pv.Released != node && !gone:
+func (c *Controller) release(ctx context.Context, at place, away error) (*pb.DeleteVolumeResponse, error) {
+	if !at.named {
 		return nil, away
 	}
-	c.Cluster.TellVolume(pv, "VolumeReleased",
+	why := fmt.Sprintf("its annotation gives up what is on node %s", at.node)
+	if at.pv.Released != at.node {
+		gone, err := c.Fleet.IsGone(ctx, at.node)
+		if err != nil {
+			return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v",
+				at.node, err)
+		}
+		if !gone {
+			return nil, away
+		}
+		why = fmt.Sprintf("node %s is gone", at.node)
+	}
+	c.Cluster.TellVolume(at.pv, "VolumeReleased",
 		why+": the volume counts as deleted; its data may be left on that node's disk")
 	return &pb.DeleteVolumeResponse{}, nil
 }
@@ -185,18 +185,18 @@ func (c *Controller) release(ctx context.Context, id, node string, away error) (
 func (c *Controller) ControllerExpandVolume(
 	ctx context.Context, q *pb.ControllerExpandVolumeRequest,
 ) (*pb.ControllerExpandVolumeResponse, error) {
-	client, err := c.client(ctx, q.GetVolumeId())
+	client, at, err := c.client(ctx, q.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
-	return client.ControllerExpandVolume(ctx, q)
+	return client.ControllerExpandVolume(at.withFacts(ctx), q)
 }
 
 // ValidateVolumeCapabilities implements csi.ControllerServer.
 func (c *Controller) ValidateVolumeCapabilities(
 	ctx context.Context, q *pb.ValidateVolumeCapabilitiesRequest,
 ) (*pb.ValidateVolumeCapabilitiesResponse, error) {
-	client, err := c.client(ctx, q.GetVolumeId())
+	client, _, err := c.client(ctx, q.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -204,22 +204,19 @@ func (c *Controller) ValidateVolumeCapabilities(
 }
 
 // client gives the node of a volume that must be there.
-func (c *Controller) client(ctx context.Context, id string) (pb.ControllerClient, error) {
+func (c *Controller) client(ctx context.Context, id string) (client pb.ControllerClient, at place, err error) {
 	if err := csi.CheckVolumeID("volume_id", id); err != nil {
-		return nil, err
+		return nil, at, err
 	}
-	node, _, err := c.locate(ctx, id)
-	if err == nil && node == "" {
+	at, err = c.locate(ctx, id)
+	if err == nil && at.node == "" {
 		err = status.Errorf(codes.NotFound, "no node has volume %s", id)
 	}
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
-	p, err := c.Fleet.Peer(node)
-	if err != nil {
-		return nil, err
-	}
-	return pb.NewControllerClient(p), nil
+	p, err := c.Fleet.Peer(at.node)
+	return pb.NewControllerClient(p), at, err
 }
 
 // GetCapacity implements csi.ControllerServer from what the nodes have said last. An error leaves the figures that are

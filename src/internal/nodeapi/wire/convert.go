@@ -18,7 +18,8 @@ func FromPool(p nodeapi.PoolStatus) *Pool {
 		Size: p.Size, Free: p.Free, Promised: p.Promised, Growable: p.Growable, Allocatable: p.Allocatable,
 		Volumes: int64(p.Volumes), Lost: int64(p.Lost), Refused: int64(p.Refused), Uncounted: int64(p.Uncounted),
 		Untracked: int64(p.Untracked), Trash: int64(p.TrashEntries), OldestTrash: fromTime(p.OldestTrash),
-		TrashDue: fromTime(p.TrashDue), Reserve: p.Reserve,
+		TrashDue: fromTime(p.TrashDue), Reserve: p.Reserve, Since: fromTime(p.Since),
+		Warnings: fromWarnings(p.Warnings), EnforcementReason: p.EnforcementReason,
 	}
 }
 
@@ -35,7 +36,24 @@ func ToPool(p *Pool) nodeapi.PoolStatus {
 		Volumes:     int(p.GetVolumes()), Lost: int(p.GetLost()), Refused: int(p.GetRefused()),
 		Uncounted: int(p.GetUncounted()), Untracked: int(p.GetUntracked()), TrashEntries: int(p.GetTrash()),
 		OldestTrash: toTime(p.GetOldestTrash()), TrashDue: toTime(p.GetTrashDue()), Reserve: p.GetReserve(),
+		Since: toTime(p.GetSince()), Warnings: toWarnings(p.GetWarnings()), EnforcementReason: p.GetEnforcementReason(),
 	}
+}
+
+func fromWarnings(warnings []nodeapi.Warning) (all []*Warning) {
+	for _, w := range warnings {
+		all = append(all, &Warning{Reason: w.Reason, Message: w.Message, Volumes: w.Volumes, Since: fromTime(w.Since)})
+	}
+	return all
+}
+
+func toWarnings(warnings []*Warning) (all []nodeapi.Warning) {
+	for _, w := range warnings {
+		all = append(all, nodeapi.Warning{
+			Reason: w.GetReason(), Message: w.GetMessage(), Volumes: w.GetVolumes(), Since: toTime(w.GetSince()),
+		})
+	}
+	return all
 }
 
 // FromVolume makes a volume ready to be sent, without what whoever lists it adds.

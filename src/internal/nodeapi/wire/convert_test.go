@@ -37,8 +37,12 @@ func fill[T any](t *testing.T, but ...string) (full T) {
 			*field = n
 		case *[]nodeapi.PoolStatus:
 			*field = []nodeapi.PoolStatus{fill[nodeapi.PoolStatus](t)}
+		case *[]nodeapi.Warning:
+			*field = []nodeapi.Warning{fill[nodeapi.Warning](t)}
 		case *[]nodeapi.NodeStatus:
 			*field = []nodeapi.NodeStatus{fill[nodeapi.NodeStatus](t)}
+		case *nodeapi.Claim:
+			*field = fill[nodeapi.Claim](t)
 		case *time.Time:
 			*field = time.Unix(n, 0)
 		default:

@@ -15,8 +15,10 @@ const (
 	HandlingKey = "hpp-handling-ns"
 )
 
-// FeatureVolumes is what a node has that answers Find and Volumes, FeatureShared one that takes Share.
+// FeatureVolumes is what a node has that answers Find and Volumes, FeatureShared one that takes Share, and FeatureSince
+// one that writes nothing in Kubernetes: events and conditions are the controller's to make of what it says.
 const (
 	FeatureVolumes = "volumes"
 	FeatureShared  = "shared"
+	FeatureSince   = "since"
 )

@@ -296,42 +296,45 @@ func (x *Pools) GetPools() []*Pool {
 
 // Pool is a pool of the node. Sizes are in bytes.
 type Pool struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Id              string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`           // of the marker; empty where the pool is absent
-	State           string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`     // as `driver status` shows it
-	Message         string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"` // why it is absent, or what is wrong with it
-	Backend         string                 `protobuf:"bytes,5,opt,name=backend,proto3" json:"backend,omitempty"`
-	Enforcement     string                 `protobuf:"bytes,6,opt,name=enforcement,proto3" json:"enforcement,omitempty"`
-	Size            int64                  `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`
-	Free            int64                  `protobuf:"varint,8,opt,name=free,proto3" json:"free,omitempty"`
-	Promised        int64                  `protobuf:"varint,9,opt,name=promised,proto3" json:"promised,omitempty"`
-	Growable        int64                  `protobuf:"varint,10,opt,name=growable,proto3" json:"growable,omitempty"`
-	Allocatable     int64                  `protobuf:"varint,11,opt,name=allocatable,proto3" json:"allocatable,omitempty"` // the largest new volume
-	Volumes         int64                  `protobuf:"varint,12,opt,name=volumes,proto3" json:"volumes,omitempty"`
-	Waiting         bool                   `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`                  // the pool is shared, and could be used if the node knew its id
-	NodeDirs        []string               `protobuf:"bytes,14,rep,name=node_dirs,json=nodeDirs,proto3" json:"node_dirs,omitempty"` // other nodes with directories of their own in a shared pool
-	Shared          bool                   `protobuf:"varint,15,opt,name=shared,proto3" json:"shared,omitempty"`
-	Path            string                 `protobuf:"bytes,16,opt,name=path,proto3" json:"path,omitempty"`
-	Configured      bool                   `protobuf:"varint,17,opt,name=configured,proto3" json:"configured,omitempty"`
-	Selected        bool                   `protobuf:"varint,18,opt,name=selected,proto3" json:"selected,omitempty"` // this node makes new volumes there
-	Used            bool                   `protobuf:"varint,19,opt,name=used,proto3" json:"used,omitempty"`         // this node has used it before
-	Reason          string                 `protobuf:"bytes,20,opt,name=reason,proto3" json:"reason,omitempty"`      // of message, in one word
-	EnforcementLost bool                   `protobuf:"varint,21,opt,name=enforcement_lost,json=enforcementLost,proto3" json:"enforcement_lost,omitempty"`
-	ReadOnly        bool                   `protobuf:"varint,22,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	Inline          bool                   `protobuf:"varint,23,opt,name=inline,proto3" json:"inline,omitempty"`                     // takes inline volumes
-	WithOs          *bool                  `protobuf:"varint,24,opt,name=with_os,json=withOs,proto3,oneof" json:"with_os,omitempty"` // on a filesystem of the operating system; absent where that cannot be seen
-	Seen            int64                  `protobuf:"varint,25,opt,name=seen,proto3" json:"seen,omitempty"`                         // when the disk was last looked at; times are in nanoseconds since 1970, 0 for none
-	Lost            int64                  `protobuf:"varint,26,opt,name=lost,proto3" json:"lost,omitempty"`                         // volumes without their directory
-	Refused         int64                  `protobuf:"varint,27,opt,name=refused,proto3" json:"refused,omitempty"`                   // volumes that cannot be used
-	Uncounted       int64                  `protobuf:"varint,28,opt,name=uncounted,proto3" json:"uncounted,omitempty"`               // volumes that are not held to their size
-	Untracked       int64                  `protobuf:"varint,29,opt,name=untracked,proto3" json:"untracked,omitempty"`               // directories without a record
-	Trash           int64                  `protobuf:"varint,30,opt,name=trash,proto3" json:"trash,omitempty"`                       // deleted volumes
-	OldestTrash     int64                  `protobuf:"varint,31,opt,name=oldest_trash,json=oldestTrash,proto3" json:"oldest_trash,omitempty"`
-	TrashDue        int64                  `protobuf:"varint,32,opt,name=trash_due,json=trashDue,proto3" json:"trash_due,omitempty"` // since when a deleted volume should be gone
-	Reserve         int64                  `protobuf:"varint,33,opt,name=reserve,proto3" json:"reserve,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Id                string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`           // of the marker; empty where the pool is absent
+	State             string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`     // as `driver status` shows it
+	Message           string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"` // why it is absent, or what is wrong with it
+	Backend           string                 `protobuf:"bytes,5,opt,name=backend,proto3" json:"backend,omitempty"`
+	Enforcement       string                 `protobuf:"bytes,6,opt,name=enforcement,proto3" json:"enforcement,omitempty"`
+	Size              int64                  `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`
+	Free              int64                  `protobuf:"varint,8,opt,name=free,proto3" json:"free,omitempty"`
+	Promised          int64                  `protobuf:"varint,9,opt,name=promised,proto3" json:"promised,omitempty"`
+	Growable          int64                  `protobuf:"varint,10,opt,name=growable,proto3" json:"growable,omitempty"`
+	Allocatable       int64                  `protobuf:"varint,11,opt,name=allocatable,proto3" json:"allocatable,omitempty"` // the largest new volume
+	Volumes           int64                  `protobuf:"varint,12,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	Waiting           bool                   `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`                  // the pool is shared, and could be used if the node knew its id
+	NodeDirs          []string               `protobuf:"bytes,14,rep,name=node_dirs,json=nodeDirs,proto3" json:"node_dirs,omitempty"` // other nodes with directories of their own in a shared pool
+	Shared            bool                   `protobuf:"varint,15,opt,name=shared,proto3" json:"shared,omitempty"`
+	Path              string                 `protobuf:"bytes,16,opt,name=path,proto3" json:"path,omitempty"`
+	Configured        bool                   `protobuf:"varint,17,opt,name=configured,proto3" json:"configured,omitempty"`
+	Selected          bool                   `protobuf:"varint,18,opt,name=selected,proto3" json:"selected,omitempty"` // this node makes new volumes there
+	Used              bool                   `protobuf:"varint,19,opt,name=used,proto3" json:"used,omitempty"`         // this node has used it before
+	Reason            string                 `protobuf:"bytes,20,opt,name=reason,proto3" json:"reason,omitempty"`      // of message, in one word
+	EnforcementLost   bool                   `protobuf:"varint,21,opt,name=enforcement_lost,json=enforcementLost,proto3" json:"enforcement_lost,omitempty"`
+	ReadOnly          bool                   `protobuf:"varint,22,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Inline            bool                   `protobuf:"varint,23,opt,name=inline,proto3" json:"inline,omitempty"`                     // takes inline volumes
+	WithOs            *bool                  `protobuf:"varint,24,opt,name=with_os,json=withOs,proto3,oneof" json:"with_os,omitempty"` // on a filesystem of the operating system; absent where that cannot be seen
+	Seen              int64                  `protobuf:"varint,25,opt,name=seen,proto3" json:"seen,omitempty"`                         // when the disk was last looked at; times are in nanoseconds since 1970, 0 for none
+	Lost              int64                  `protobuf:"varint,26,opt,name=lost,proto3" json:"lost,omitempty"`                         // volumes without their directory
+	Refused           int64                  `protobuf:"varint,27,opt,name=refused,proto3" json:"refused,omitempty"`                   // volumes that cannot be used
+	Uncounted         int64                  `protobuf:"varint,28,opt,name=uncounted,proto3" json:"uncounted,omitempty"`               // volumes that are not held to their size
+	Untracked         int64                  `protobuf:"varint,29,opt,name=untracked,proto3" json:"untracked,omitempty"`               // directories without a record
+	Trash             int64                  `protobuf:"varint,30,opt,name=trash,proto3" json:"trash,omitempty"`                       // deleted volumes
+	OldestTrash       int64                  `protobuf:"varint,31,opt,name=oldest_trash,json=oldestTrash,proto3" json:"oldest_trash,omitempty"`
+	TrashDue          int64                  `protobuf:"varint,32,opt,name=trash_due,json=trashDue,proto3" json:"trash_due,omitempty"` // since when a deleted volume should be gone
+	Reserve           int64                  `protobuf:"varint,33,opt,name=reserve,proto3" json:"reserve,omitempty"`
+	Since             int64                  `protobuf:"varint,34,opt,name=since,proto3" json:"since,omitempty"`                                                 // when what the pool is last changed. Feature "since"
+	Warnings          []*Warning             `protobuf:"bytes,35,rep,name=warnings,proto3" json:"warnings,omitempty"`                                            // feature "since"
+	EnforcementReason string                 `protobuf:"bytes,36,opt,name=enforcement_reason,json=enforcementReason,proto3" json:"enforcement_reason,omitempty"` // why nothing is enforced
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Pool) Reset() {
@@ -595,6 +598,96 @@ func (x *Pool) GetReserve() int64 {
 	return 0
 }
 
+func (x *Pool) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Pool) GetWarnings() []*Warning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *Pool) GetEnforcementReason() string {
+	if x != nil {
+		return x.EnforcementReason
+	}
+	return ""
+}
+
+// Warning is what somebody should know of a present pool, for as long as it is so.
+type Warning struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // in one word
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Volumes       []string               `protobuf:"bytes,3,rep,name=volumes,proto3" json:"volumes,omitempty"` // the first of those that it is about
+	Since         int64                  `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`    // when it first appeared with these volumes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_tunnel_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Warning) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Warning) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Warning) GetVolumes() []string {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+func (x *Warning) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 type FindRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -604,7 +697,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_tunnel_proto_msgTypes[5]
+	mi := &file_tunnel_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +709,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[5]
+	mi := &file_tunnel_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +722,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{5}
+	return file_tunnel_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FindRequest) GetId() string {
@@ -649,7 +742,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_tunnel_proto_msgTypes[6]
+	mi := &file_tunnel_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +754,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[6]
+	mi := &file_tunnel_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +767,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{6}
+	return file_tunnel_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FindResponse) GetFound() bool {
@@ -699,7 +792,7 @@ type VolumesRequest struct {
 
 func (x *VolumesRequest) Reset() {
 	*x = VolumesRequest{}
-	mi := &file_tunnel_proto_msgTypes[7]
+	mi := &file_tunnel_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +804,7 @@ func (x *VolumesRequest) String() string {
 func (*VolumesRequest) ProtoMessage() {}
 
 func (x *VolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[7]
+	mi := &file_tunnel_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +817,7 @@ func (x *VolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumesRequest.ProtoReflect.Descriptor instead.
 func (*VolumesRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{7}
+	return file_tunnel_proto_rawDescGZIP(), []int{8}
 }
 
 // Volume is a volume of the node. Sizes are in bytes.
@@ -746,7 +839,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_tunnel_proto_msgTypes[8]
+	mi := &file_tunnel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +851,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[8]
+	mi := &file_tunnel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +864,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{8}
+	return file_tunnel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Volume) GetId() string {
@@ -853,7 +946,7 @@ type ShareRequest struct {
 
 func (x *ShareRequest) Reset() {
 	*x = ShareRequest{}
-	mi := &file_tunnel_proto_msgTypes[9]
+	mi := &file_tunnel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +958,7 @@ func (x *ShareRequest) String() string {
 func (*ShareRequest) ProtoMessage() {}
 
 func (x *ShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[9]
+	mi := &file_tunnel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +971,7 @@ func (x *ShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareRequest.ProtoReflect.Descriptor instead.
 func (*ShareRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{9}
+	return file_tunnel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ShareRequest) GetPools() []*SharedPool {
@@ -902,7 +995,7 @@ type SharedPool struct {
 
 func (x *SharedPool) Reset() {
 	*x = SharedPool{}
-	mi := &file_tunnel_proto_msgTypes[10]
+	mi := &file_tunnel_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1007,7 @@ func (x *SharedPool) String() string {
 func (*SharedPool) ProtoMessage() {}
 
 func (x *SharedPool) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[10]
+	mi := &file_tunnel_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1020,7 @@ func (x *SharedPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedPool.ProtoReflect.Descriptor instead.
 func (*SharedPool) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{10}
+	return file_tunnel_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SharedPool) GetName() string {
@@ -980,7 +1073,7 @@ type ShareResponse struct {
 
 func (x *ShareResponse) Reset() {
 	*x = ShareResponse{}
-	mi := &file_tunnel_proto_msgTypes[11]
+	mi := &file_tunnel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1085,7 @@ func (x *ShareResponse) String() string {
 func (*ShareResponse) ProtoMessage() {}
 
 func (x *ShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[11]
+	mi := &file_tunnel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1098,7 @@ func (x *ShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareResponse.ProtoReflect.Descriptor instead.
 func (*ShareResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{11}
+	return file_tunnel_proto_rawDescGZIP(), []int{12}
 }
 
 type StatusRequest struct {
@@ -1016,7 +1109,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_tunnel_proto_msgTypes[12]
+	mi := &file_tunnel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1121,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[12]
+	mi := &file_tunnel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1134,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{12}
+	return file_tunnel_proto_rawDescGZIP(), []int{13}
 }
 
 type StatusResponse struct {
@@ -1057,7 +1150,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_tunnel_proto_msgTypes[13]
+	mi := &file_tunnel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1162,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[13]
+	mi := &file_tunnel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1175,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{13}
+	return file_tunnel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StatusResponse) GetDriver() string {
@@ -1135,7 +1228,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_tunnel_proto_msgTypes[14]
+	mi := &file_tunnel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1240,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[14]
+	mi := &file_tunnel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1253,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{14}
+	return file_tunnel_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NodeStatus) GetName() string {
@@ -1220,7 +1313,7 @@ type ListVolumesRequest struct {
 
 func (x *ListVolumesRequest) Reset() {
 	*x = ListVolumesRequest{}
-	mi := &file_tunnel_proto_msgTypes[15]
+	mi := &file_tunnel_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1325,7 @@ func (x *ListVolumesRequest) String() string {
 func (*ListVolumesRequest) ProtoMessage() {}
 
 func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[15]
+	mi := &file_tunnel_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1338,7 @@ func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
 func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{15}
+	return file_tunnel_proto_rawDescGZIP(), []int{16}
 }
 
 type ListedVolume struct {
@@ -1260,7 +1353,7 @@ type ListedVolume struct {
 
 func (x *ListedVolume) Reset() {
 	*x = ListedVolume{}
-	mi := &file_tunnel_proto_msgTypes[16]
+	mi := &file_tunnel_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1365,7 @@ func (x *ListedVolume) String() string {
 func (*ListedVolume) ProtoMessage() {}
 
 func (x *ListedVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[16]
+	mi := &file_tunnel_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1378,7 @@ func (x *ListedVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListedVolume.ProtoReflect.Descriptor instead.
 func (*ListedVolume) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{16}
+	return file_tunnel_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListedVolume) GetVolume() *Volume {
@@ -1327,7 +1420,7 @@ type AdoptRequest struct {
 
 func (x *AdoptRequest) Reset() {
 	*x = AdoptRequest{}
-	mi := &file_tunnel_proto_msgTypes[17]
+	mi := &file_tunnel_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1432,7 @@ func (x *AdoptRequest) String() string {
 func (*AdoptRequest) ProtoMessage() {}
 
 func (x *AdoptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[17]
+	mi := &file_tunnel_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1445,7 @@ func (x *AdoptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptRequest.ProtoReflect.Descriptor instead.
 func (*AdoptRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{17}
+	return file_tunnel_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AdoptRequest) GetNode() string {
@@ -1389,7 +1482,7 @@ type AdoptResponse struct {
 
 func (x *AdoptResponse) Reset() {
 	*x = AdoptResponse{}
-	mi := &file_tunnel_proto_msgTypes[18]
+	mi := &file_tunnel_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1494,7 @@ func (x *AdoptResponse) String() string {
 func (*AdoptResponse) ProtoMessage() {}
 
 func (x *AdoptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[18]
+	mi := &file_tunnel_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1507,7 @@ func (x *AdoptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptResponse.ProtoReflect.Descriptor instead.
 func (*AdoptResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{18}
+	return file_tunnel_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AdoptResponse) GetVolume() *Volume {
@@ -1463,7 +1556,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_tunnel_proto_msgTypes[19]
+	mi := &file_tunnel_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1568,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[19]
+	mi := &file_tunnel_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1581,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{19}
+	return file_tunnel_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DiscardRequest) GetNode() string {
@@ -1520,7 +1613,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_tunnel_proto_msgTypes[20]
+	mi := &file_tunnel_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1625,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[20]
+	mi := &file_tunnel_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1638,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{20}
+	return file_tunnel_proto_rawDescGZIP(), []int{21}
 }
 
 type EnforceRequest struct {
@@ -1560,7 +1653,7 @@ type EnforceRequest struct {
 
 func (x *EnforceRequest) Reset() {
 	*x = EnforceRequest{}
-	mi := &file_tunnel_proto_msgTypes[21]
+	mi := &file_tunnel_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1665,7 @@ func (x *EnforceRequest) String() string {
 func (*EnforceRequest) ProtoMessage() {}
 
 func (x *EnforceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[21]
+	mi := &file_tunnel_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1678,7 @@ func (x *EnforceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnforceRequest.ProtoReflect.Descriptor instead.
 func (*EnforceRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{21}
+	return file_tunnel_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EnforceRequest) GetNode() string {
@@ -1628,7 +1721,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_tunnel_proto_msgTypes[22]
+	mi := &file_tunnel_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1733,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[22]
+	mi := &file_tunnel_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1746,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{22}
+	return file_tunnel_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Progress) GetId() string {
@@ -1694,7 +1787,7 @@ type ForgetPoolRequest struct {
 
 func (x *ForgetPoolRequest) Reset() {
 	*x = ForgetPoolRequest{}
-	mi := &file_tunnel_proto_msgTypes[23]
+	mi := &file_tunnel_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1799,7 @@ func (x *ForgetPoolRequest) String() string {
 func (*ForgetPoolRequest) ProtoMessage() {}
 
 func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[23]
+	mi := &file_tunnel_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1812,7 @@ func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPoolRequest.ProtoReflect.Descriptor instead.
 func (*ForgetPoolRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{23}
+	return file_tunnel_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForgetPoolRequest) GetNode() string {
@@ -1745,7 +1838,7 @@ type ForgetPoolResponse struct {
 
 func (x *ForgetPoolResponse) Reset() {
 	*x = ForgetPoolResponse{}
-	mi := &file_tunnel_proto_msgTypes[24]
+	mi := &file_tunnel_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1850,7 @@ func (x *ForgetPoolResponse) String() string {
 func (*ForgetPoolResponse) ProtoMessage() {}
 
 func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[24]
+	mi := &file_tunnel_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1863,7 @@ func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPoolResponse.ProtoReflect.Descriptor instead.
 func (*ForgetPoolResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{24}
+	return file_tunnel_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForgetPoolResponse) GetKnown() bool {
@@ -1791,7 +1884,7 @@ type TakePoolRequest struct {
 
 func (x *TakePoolRequest) Reset() {
 	*x = TakePoolRequest{}
-	mi := &file_tunnel_proto_msgTypes[25]
+	mi := &file_tunnel_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1896,7 @@ func (x *TakePoolRequest) String() string {
 func (*TakePoolRequest) ProtoMessage() {}
 
 func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[25]
+	mi := &file_tunnel_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1909,7 @@ func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakePoolRequest.ProtoReflect.Descriptor instead.
 func (*TakePoolRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{25}
+	return file_tunnel_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TakePoolRequest) GetNode() string {
@@ -1848,7 +1941,7 @@ type TakePoolResponse struct {
 
 func (x *TakePoolResponse) Reset() {
 	*x = TakePoolResponse{}
-	mi := &file_tunnel_proto_msgTypes[26]
+	mi := &file_tunnel_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1953,7 @@ func (x *TakePoolResponse) String() string {
 func (*TakePoolResponse) ProtoMessage() {}
 
 func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[26]
+	mi := &file_tunnel_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1966,7 @@ func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakePoolResponse.ProtoReflect.Descriptor instead.
 func (*TakePoolResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{26}
+	return file_tunnel_proto_rawDescGZIP(), []int{27}
 }
 
 var File_tunnel_proto protoreflect.FileDescriptor
@@ -1896,7 +1989,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\ftopology_key\x18\x05 \x01(\tR\vtopologyKey\x12%\n" +
 	"\x0etopology_value\x18\x06 \x01(\tR\rtopologyValue\"B\n" +
 	"\x05Pools\x129\n" +
-	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xf5\x06\n" +
+	"\x05pools\x18\x01 \x03(\v2#.hostpathprovisioner.tunnel.v1.PoolR\x05pools\"\xfe\a\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1933,9 +2026,17 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x05trash\x18\x1e \x01(\x03R\x05trash\x12!\n" +
 	"\foldest_trash\x18\x1f \x01(\x03R\voldestTrash\x12\x1b\n" +
 	"\ttrash_due\x18  \x01(\x03R\btrashDue\x12\x18\n" +
-	"\areserve\x18! \x01(\x03R\areserveB\n" +
+	"\areserve\x18! \x01(\x03R\areserve\x12\x14\n" +
+	"\x05since\x18\" \x01(\x03R\x05since\x12B\n" +
+	"\bwarnings\x18# \x03(\v2&.hostpathprovisioner.tunnel.v1.WarningR\bwarnings\x12-\n" +
+	"\x12enforcement_reason\x18$ \x01(\tR\x11enforcementReasonB\n" +
 	"\n" +
-	"\b_with_os\"\x1d\n" +
+	"\b_with_os\"k\n" +
+	"\aWarning\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
+	"\avolumes\x18\x03 \x03(\tR\avolumes\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\x03R\x05since\"\x1d\n" +
 	"\vFindRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"8\n" +
 	"\fFindResponse\x12\x14\n" +
@@ -2051,73 +2152,75 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 	return file_tunnel_proto_rawDescData
 }
 
-var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_tunnel_proto_goTypes = []any{
 	(*SessionRequest)(nil),     // 0: hostpathprovisioner.tunnel.v1.SessionRequest
 	(*News)(nil),               // 1: hostpathprovisioner.tunnel.v1.News
 	(*Hello)(nil),              // 2: hostpathprovisioner.tunnel.v1.Hello
 	(*Pools)(nil),              // 3: hostpathprovisioner.tunnel.v1.Pools
 	(*Pool)(nil),               // 4: hostpathprovisioner.tunnel.v1.Pool
-	(*FindRequest)(nil),        // 5: hostpathprovisioner.tunnel.v1.FindRequest
-	(*FindResponse)(nil),       // 6: hostpathprovisioner.tunnel.v1.FindResponse
-	(*VolumesRequest)(nil),     // 7: hostpathprovisioner.tunnel.v1.VolumesRequest
-	(*Volume)(nil),             // 8: hostpathprovisioner.tunnel.v1.Volume
-	(*ShareRequest)(nil),       // 9: hostpathprovisioner.tunnel.v1.ShareRequest
-	(*SharedPool)(nil),         // 10: hostpathprovisioner.tunnel.v1.SharedPool
-	(*ShareResponse)(nil),      // 11: hostpathprovisioner.tunnel.v1.ShareResponse
-	(*StatusRequest)(nil),      // 12: hostpathprovisioner.tunnel.v1.StatusRequest
-	(*StatusResponse)(nil),     // 13: hostpathprovisioner.tunnel.v1.StatusResponse
-	(*NodeStatus)(nil),         // 14: hostpathprovisioner.tunnel.v1.NodeStatus
-	(*ListVolumesRequest)(nil), // 15: hostpathprovisioner.tunnel.v1.ListVolumesRequest
-	(*ListedVolume)(nil),       // 16: hostpathprovisioner.tunnel.v1.ListedVolume
-	(*AdoptRequest)(nil),       // 17: hostpathprovisioner.tunnel.v1.AdoptRequest
-	(*AdoptResponse)(nil),      // 18: hostpathprovisioner.tunnel.v1.AdoptResponse
-	(*DiscardRequest)(nil),     // 19: hostpathprovisioner.tunnel.v1.DiscardRequest
-	(*DiscardResponse)(nil),    // 20: hostpathprovisioner.tunnel.v1.DiscardResponse
-	(*EnforceRequest)(nil),     // 21: hostpathprovisioner.tunnel.v1.EnforceRequest
-	(*Progress)(nil),           // 22: hostpathprovisioner.tunnel.v1.Progress
-	(*ForgetPoolRequest)(nil),  // 23: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	(*ForgetPoolResponse)(nil), // 24: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	(*TakePoolRequest)(nil),    // 25: hostpathprovisioner.tunnel.v1.TakePoolRequest
-	(*TakePoolResponse)(nil),   // 26: hostpathprovisioner.tunnel.v1.TakePoolResponse
+	(*Warning)(nil),            // 5: hostpathprovisioner.tunnel.v1.Warning
+	(*FindRequest)(nil),        // 6: hostpathprovisioner.tunnel.v1.FindRequest
+	(*FindResponse)(nil),       // 7: hostpathprovisioner.tunnel.v1.FindResponse
+	(*VolumesRequest)(nil),     // 8: hostpathprovisioner.tunnel.v1.VolumesRequest
+	(*Volume)(nil),             // 9: hostpathprovisioner.tunnel.v1.Volume
+	(*ShareRequest)(nil),       // 10: hostpathprovisioner.tunnel.v1.ShareRequest
+	(*SharedPool)(nil),         // 11: hostpathprovisioner.tunnel.v1.SharedPool
+	(*ShareResponse)(nil),      // 12: hostpathprovisioner.tunnel.v1.ShareResponse
+	(*StatusRequest)(nil),      // 13: hostpathprovisioner.tunnel.v1.StatusRequest
+	(*StatusResponse)(nil),     // 14: hostpathprovisioner.tunnel.v1.StatusResponse
+	(*NodeStatus)(nil),         // 15: hostpathprovisioner.tunnel.v1.NodeStatus
+	(*ListVolumesRequest)(nil), // 16: hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	(*ListedVolume)(nil),       // 17: hostpathprovisioner.tunnel.v1.ListedVolume
+	(*AdoptRequest)(nil),       // 18: hostpathprovisioner.tunnel.v1.AdoptRequest
+	(*AdoptResponse)(nil),      // 19: hostpathprovisioner.tunnel.v1.AdoptResponse
+	(*DiscardRequest)(nil),     // 20: hostpathprovisioner.tunnel.v1.DiscardRequest
+	(*DiscardResponse)(nil),    // 21: hostpathprovisioner.tunnel.v1.DiscardResponse
+	(*EnforceRequest)(nil),     // 22: hostpathprovisioner.tunnel.v1.EnforceRequest
+	(*Progress)(nil),           // 23: hostpathprovisioner.tunnel.v1.Progress
+	(*ForgetPoolRequest)(nil),  // 24: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	(*ForgetPoolResponse)(nil), // 25: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	(*TakePoolRequest)(nil),    // 26: hostpathprovisioner.tunnel.v1.TakePoolRequest
+	(*TakePoolResponse)(nil),   // 27: hostpathprovisioner.tunnel.v1.TakePoolResponse
 }
 var file_tunnel_proto_depIdxs = []int32{
 	2,  // 0: hostpathprovisioner.tunnel.v1.News.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
 	3,  // 1: hostpathprovisioner.tunnel.v1.News.pools:type_name -> hostpathprovisioner.tunnel.v1.Pools
 	4,  // 2: hostpathprovisioner.tunnel.v1.Pools.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
-	10, // 3: hostpathprovisioner.tunnel.v1.ShareRequest.pools:type_name -> hostpathprovisioner.tunnel.v1.SharedPool
-	4,  // 4: hostpathprovisioner.tunnel.v1.StatusResponse.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
-	14, // 5: hostpathprovisioner.tunnel.v1.StatusResponse.nodes:type_name -> hostpathprovisioner.tunnel.v1.NodeStatus
-	4,  // 6: hostpathprovisioner.tunnel.v1.NodeStatus.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
-	8,  // 7: hostpathprovisioner.tunnel.v1.ListedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
-	8,  // 8: hostpathprovisioner.tunnel.v1.AdoptResponse.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
-	0,  // 9: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
-	5,  // 10: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
-	7,  // 11: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
-	9,  // 12: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
-	12, // 13: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
-	15, // 14: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
-	17, // 15: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
-	19, // 16: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
-	21, // 17: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
-	23, // 18: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	25, // 19: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
-	1,  // 20: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
-	6,  // 21: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	8,  // 22: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	11, // 23: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
-	13, // 24: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
-	16, // 25: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
-	18, // 26: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	20, // 27: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
-	22, // 28: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	24, // 29: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	26, // 30: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
-	20, // [20:31] is the sub-list for method output_type
-	9,  // [9:20] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	5,  // 3: hostpathprovisioner.tunnel.v1.Pool.warnings:type_name -> hostpathprovisioner.tunnel.v1.Warning
+	11, // 4: hostpathprovisioner.tunnel.v1.ShareRequest.pools:type_name -> hostpathprovisioner.tunnel.v1.SharedPool
+	4,  // 5: hostpathprovisioner.tunnel.v1.StatusResponse.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
+	15, // 6: hostpathprovisioner.tunnel.v1.StatusResponse.nodes:type_name -> hostpathprovisioner.tunnel.v1.NodeStatus
+	4,  // 7: hostpathprovisioner.tunnel.v1.NodeStatus.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
+	9,  // 8: hostpathprovisioner.tunnel.v1.ListedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
+	9,  // 9: hostpathprovisioner.tunnel.v1.AdoptResponse.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
+	0,  // 10: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
+	6,  // 11: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
+	8,  // 12: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
+	10, // 13: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
+	13, // 14: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
+	16, // 15: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	18, // 16: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
+	20, // 17: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
+	22, // 18: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
+	24, // 19: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	26, // 20: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
+	1,  // 21: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
+	7,  // 22: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	9,  // 23: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	12, // 24: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	14, // 25: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
+	17, // 26: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
+	19, // 27: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	21, // 28: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
+	23, // 29: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	25, // 30: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	27, // 31: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
+	21, // [21:32] is the sub-list for method output_type
+	10, // [10:21] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_tunnel_proto_init() }
@@ -2131,14 +2234,14 @@ func file_tunnel_proto_init() {
 		(*News_Pools)(nil),
 	}
 	file_tunnel_proto_msgTypes[4].OneofWrappers = []any{}
-	file_tunnel_proto_msgTypes[21].OneofWrappers = []any{}
+	file_tunnel_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tunnel_proto_rawDesc), len(file_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

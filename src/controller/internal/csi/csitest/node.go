@@ -3,6 +3,7 @@ package csitest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -24,6 +25,7 @@ type Node struct {
 
 	mu     sync.Mutex
 	calls  []string
+	facts  string                                       // of the last call that may have some
 	answer func(ctx context.Context, call string) error // nil: done
 	Lie    func(*pb.Volume)                             // changes what is answered about a new volume
 }
@@ -62,6 +64,24 @@ func (n *Node) Asked() string {
 	return calls
 }
 
+// heard notes what a call about a volume says of its PersistentVolume.
+func (n *Node) heard(ctx context.Context, id string) {
+	pv, named, known := wire.VolumeOf(ctx, id)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.facts = ""
+	if known {
+		n.facts = fmt.Sprintf("%v %s %v %v", named, pv.Name, pv.Nodes, pv.Here)
+	}
+}
+
+// Facts are what the last call to delete or expand a volume said of its PersistentVolume, "" for nothing.
+func (n *Node) Facts() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.facts
+}
+
 // Answers sets what calls are answered, nil for done.
 func (n *Node) Answers(answer func(ctx context.Context, call string) error) {
 	n.mu.Lock()
@@ -91,6 +111,7 @@ func (n *Node) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb
 
 // DeleteVolume implements csi.ControllerServer.
 func (n *Node) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
+	n.heard(ctx, q.GetVolumeId())
 	err := n.called(ctx, "delete "+q.GetVolumeId())
 	if err == nil {
 		n.Remove(q.GetVolumeId())
@@ -102,6 +123,7 @@ func (n *Node) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb
 func (n *Node) ControllerExpandVolume(
 	ctx context.Context, q *pb.ControllerExpandVolumeRequest,
 ) (*pb.ControllerExpandVolumeResponse, error) {
+	n.heard(ctx, q.GetVolumeId())
 	return &pb.ControllerExpandVolumeResponse{CapacityBytes: 7}, n.called(ctx, "expand "+q.GetVolumeId())
 }
 

@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+// volumeKey is the metadata of a call about a volume with what Kubernetes says of that, in JSON.
+const volumeKey = "hpp-pv-bin"
+
+type facts struct {
+	Named bool                     `json:"named"`
+	PV    nodeapi.PersistentVolume `json:"pv"`
+}
+
+// WithVolume attaches to a call what PersistentVolume names the volume that it is about, or that none does: then pv has
+// nothing but the Handle. One that does must be on the node that is called, and on no other.
+func WithVolume(ctx context.Context, pv nodeapi.PersistentVolume, named bool) context.Context {
+	pv.Here = named
+	data, err := json.Marshal(facts{named, pv})
+	if err != nil { // there is nothing in it that could fail
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, volumeKey, string(data))
+}
+
+// VolumeOf gives what the caller has attached to a call about a volume; known is false where that is nothing.
+func VolumeOf(ctx context.Context, id string) (pv nodeapi.PersistentVolume, named, known bool) {
+	var said facts
+	data := metadata.ValueFromIncomingContext(ctx, volumeKey)
+	if len(data) != 1 || json.Unmarshal([]byte(data[0]), &said) != nil || said.PV.Handle != id {
+		return pv, false, false
+	}
+	return said.PV, said.Named, true
+}
