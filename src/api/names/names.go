@@ -62,7 +62,7 @@ const (
 
 	// PoolCondition is the prefix of the conditions on the driver's pods, one for each pool: PoolCondition + the
 	// pool's name. Status True: the pool is there. The reason says more (PoolPresent, PoolDegraded, PoolAbsent,
-	// PoolNotSelected).
+	// PoolNotSelected, PoolUnknown).
 	PoolCondition = "pool." + Group + "/"
 )
 
@@ -97,4 +97,6 @@ const (
 	PoolDegraded    = "PoolDegraded"
 	PoolAbsent      = "PoolAbsent"
 	PoolNotSelected = "PoolNotSelected"
+	// PoolUnknown: the node has not been connected to the controller for its grace. The status is Unknown.
+	PoolUnknown = "PoolUnknown"
 )

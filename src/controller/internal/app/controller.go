@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/endpoint"
@@ -83,6 +84,10 @@ func (c *controller) addService(ctx context.Context, specs []poolspec.Pool) (*cs
 	if err != nil {
 		return nil, err
 	}
+	reporter, err := report.New(c.nodes, c.cluster)
+	if err != nil {
+		return nil, err
+	}
 	service, err := csi.New(csi.Config{Cluster: c.cluster, Fleet: c.nodes, Shared: shared, DriverName: c.DriverName})
 	if err != nil {
 		return nil, err
@@ -97,6 +102,7 @@ func (c *controller) addService(ctx context.Context, specs []poolspec.Pool) (*cs
 	c.Add("nodes", func(ctx context.Context) error { c.nodes.Run(ctx); return nil })
 	c.Add("shared pools", func(ctx context.Context) error { shared.Run(ctx); return nil })
 	c.Add("inventory", func(ctx context.Context) error { volumes.Run(ctx); return nil })
+	c.Add("reports", func(ctx context.Context) error { reporter.Run(ctx); return nil })
 	c.Add("claims", func(ctx context.Context) error { service.Run(ctx); return nil })
 	return service, c.AddCommands(ctx, admin.New(c.DriverName, buildinfo.Version(), c.TopologyKey, volumes))
 }

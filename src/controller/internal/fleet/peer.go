@@ -72,16 +72,31 @@ func (p *Peer) setStatus(pools []*wire.Pool) {
 		if poolspec.ValidName(is.GetName()) && len(is.GetId()) <= maxPoolID {
 			p := wire.ToPool(is)
 			for _, text := range []*string{
-				&p.State, &p.Reason, &p.Message, &p.Backend, &p.Enforcement, &p.Path, &p.ID,
+				&p.State, &p.Reason, &p.Message, &p.Backend, &p.Enforcement, &p.EnforcementReason, &p.Path, &p.ID,
 			} {
 				*text = abridge.Printable(*text)
 			}
+			p.Warnings = legalWarnings(p.Warnings)
 			legal = append(legal, p)
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pools, p.seen = slices.Clip(legal), p.now()
+}
+
+// maxWarnings is how many a pool may have; there are fewer kinds.
+const maxWarnings = 10
+
+// legalWarnings are those that can be some: their volumes have ids.
+func legalWarnings(all []nodeapi.Warning) (legal []nodeapi.Warning) {
+	for _, w := range all[:min(len(all), maxWarnings)] {
+		w.Reason, w.Message = abridge.Printable(w.Reason), abridge.Printable(w.Message)
+		w.Volumes = slices.DeleteFunc(w.Volumes, func(id string) bool { return nodeapi.ValidateID(id) != nil })
+		w.Volumes = w.Volumes[:min(len(w.Volumes), nodeapi.MaxWarned)]
+		legal = append(legal, w)
+	}
+	return legal
 }
 
 // Pools are those of the node as it showed them last, and when that was; nil before the first time.

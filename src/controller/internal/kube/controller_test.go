@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/persistentvolumetest"
 )
@@ -351,7 +352,7 @@ func TestSaidOnce(t *testing.T) {
 	until(c.Synced)
 	since := time.Unix(1e9, 7)
 	var names []string
-	for _, e := range []kube.Event{
+	for _, e := range []report.Event{
 		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since},
 		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since, Message: "in other words"},
 		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since.Add(1)},

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -28,23 +29,13 @@ const (
 	maxMessage = 1024
 )
 
-// Event is what somebody should know or look at.
-type Event struct {
-	Kind            string // corev1.EventTypeNormal or corev1.EventTypeWarning
-	Reason, Message string
-	// Key and Since make an event that is sent only once, also by replicas and after a restart; Since is then its time.
-	// Both are empty for one that is new each time.
-	Key   string
-	Since time.Time
-}
-
 // TellClaim reports something to the owner of a claim; kind is Normal or Warning.
 func (c *Cluster) TellClaim(claim nodeapi.Claim, kind, reason, message string) {
-	c.AboutClaim(claim, Event{Kind: kind, Reason: reason, Message: message})
+	c.AboutClaim(claim, report.Event{Kind: kind, Reason: reason, Message: message})
 }
 
 // AboutClaim reports something to the owner of a claim.
-func (c *Cluster) AboutClaim(claim nodeapi.Claim, e Event) {
+func (c *Cluster) AboutClaim(claim nodeapi.Claim, e report.Event) {
 	c.queueEvent(corev1.ObjectReference{
 		Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: types.UID(claim.UID),
 	}, e)
@@ -53,12 +44,12 @@ func (c *Cluster) AboutClaim(claim nodeapi.Claim, e Event) {
 // TellNode reports something on a Node object, where this replica leads; kind is Normal or Warning.
 func (c *Cluster) TellNode(name, kind, reason, message string) {
 	if c.Leads() {
-		c.AboutNode(name, Event{Kind: kind, Reason: reason, Message: message})
+		c.AboutNode(name, report.Event{Kind: kind, Reason: reason, Message: message})
 	}
 }
 
 // AboutNode reports something on a Node object.
-func (c *Cluster) AboutNode(name string, e Event) {
+func (c *Cluster) AboutNode(name string, e report.Event) {
 	c.mu.Lock()
 	uid := c.nodes[name].uid
 	c.mu.Unlock()
@@ -68,19 +59,23 @@ func (c *Cluster) AboutNode(name string, e Event) {
 // TellVolume reports something on a PersistentVolume that somebody should look at.
 func (c *Cluster) TellVolume(pv nodeapi.PersistentVolume, reason, message string) {
 	c.queueEvent(corev1.ObjectReference{Kind: "PersistentVolume", Name: pv.Name, UID: types.UID(pv.UID)},
-		Event{Kind: corev1.EventTypeWarning, Reason: reason, Message: message})
+		report.Event{Kind: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
 // queueEvent queues an event about an object. client-go's recorder gives it a name of its own, so that nothing could
 // be said only once.
-func (c *Cluster) queueEvent(about corev1.ObjectReference, e Event) {
+func (c *Cluster) queueEvent(about corev1.ObjectReference, e report.Event) {
 	about.APIVersion = "v1"
-	at := metav1.NewTime(cmp.Or(e.Since, time.Now()))
+	now := time.Now()
+	at := metav1.NewTime(cmp.Or(e.Since, now))
 	name := fmt.Sprintf("%s.%x", about.Name, at.UnixNano())
 	if e.Key != "" {
 		hash := fnv.New64a()
 		_, _ = fmt.Fprint(hash, e.Key, at.UnixNano())
 		name = fmt.Sprintf("%s.%x", about.Name, hash.Sum64())
+	}
+	if at.After(now) { // the node's clock
+		at = metav1.NewTime(now)
 	}
 	event := &corev1.Event{
 		// Events of objects without a namespace lie in the default one.
@@ -120,8 +115,11 @@ func (c *Cluster) sendEvents(ctx context.Context) {
 func (c *Cluster) sendEvent(ctx context.Context, e *corev1.Event) (err error) {
 	for range eventAttempts {
 		_, err = c.api.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
-		if err == nil || apierrors.IsAlreadyExists(err) { // it was sent before, perhaps just now without an answer
+		switch {
+		case err == nil, apierrors.IsAlreadyExists(err): // it was sent before, perhaps just now without an answer
 			return nil
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+			return err
 		}
 		select {
 		case <-ctx.Done():
