@@ -1,19 +1,18 @@
 package nodeapi
 
-import "errors"
-
-const (
-	// TunnelLabel is on the driver's pods that serve the controller. One without it is of a version that has a
-	// csi-provisioner of its own on each node.
-	TunnelLabel = "hostpathprovisioner.kubevirt.io/tunnel"
-	// ControllerAudience is the audience of the tokens by which nodes show the controller who they are.
-	ControllerAudience = "hostpath-provisioner-controller"
+import (
+	"errors"
+	"time"
 )
+
+// ControllerAudience is the audience of the tokens by which nodes show the controller who they are.
+const ControllerAudience = "hostpath-provisioner-controller"
 
 // Errors of what Kubernetes says.
 var (
 	ErrClusterUnknown = errors.New("the Kubernetes API did not answer")
 	ErrNamed          = errors.New("a PersistentVolume names the volume")
+	ErrClaimGone      = errors.New("claim is gone") // or another one of that name is there
 )
 
 // PersistentVolume is what the cluster says about a volume of this driver.
@@ -45,4 +44,12 @@ func (c Claim) String() string {
 		return ""
 	}
 	return c.Namespace + "/" + c.Name
+}
+
+// WaitingClaim is a claim of one of the driver's StorageClasses that has no volume.
+type WaitingClaim struct {
+	Claim Claim
+	Pool  string // the class's storagePool
+	Bytes int64
+	Since time.Time // its creation
 }

@@ -39,7 +39,7 @@ func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest) (str
 	}
 	selected, err := c.Cluster.SelectedNode(ctx, claim)
 	switch {
-	case errors.Is(err, ErrClaimGone):
+	case errors.Is(err, nodeapi.ErrClaimGone):
 		return c.unclaimed(ctx, q, allowed)
 	case err != nil:
 		return "", status.Errorf(codes.Unavailable, "%v", err)

@@ -27,16 +27,13 @@ type Cluster interface {
 	TellVolume(pv nodeapi.PersistentVolume, reason, message string)
 }
 
-// ErrClaimGone is for a claim that is gone, or another one of that name.
-var ErrClaimGone = errors.New("claim is gone")
-
-// Claims carry the node that was chosen for them; ErrClaimGone where there is none.
+// Claims carry the node that was chosen for them; nodeapi.ErrClaimGone where there is none.
 type Claims interface {
 	SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, err error)
 	// SelectNode selects a node unless one is selected, and gives the one that is.
 	SelectNode(ctx context.Context, claim nodeapi.Claim, node string) (selected string, err error)
 	// Waiting are those of the driver's classes that have no volume.
-	Waiting() []WaitingClaim
+	Waiting() []nodeapi.WaitingClaim
 	// TellClaim puts an event on a claim; kind is Normal or Warning.
 	TellClaim(claim nodeapi.Claim, kind, reason, message string)
 }

@@ -14,14 +14,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// WaitingClaim is a claim of one of the driver's StorageClasses that has no volume.
-type WaitingClaim struct {
-	Claim nodeapi.Claim
-	Pool  string // the class's storagePool
-	Bytes int64
-	Since time.Time // its creation
-}
-
 const (
 	// claimTimeout is how long a claim may wait before its owner is told why: volumes take a second.
 	claimTimeout = 30 * time.Second
@@ -110,7 +102,7 @@ func (c Config) explainWaiting(before map[string]string) map[string]string {
 }
 
 // reasonOf is why a claim waits, "" where its pool is not to blame.
-func (c Config) reasonOf(claim WaitingClaim, pools map[string]standing) (reason, message string) {
+func (c Config) reasonOf(claim nodeapi.WaitingClaim, pools map[string]standing) (reason, message string) {
 	pool := poolspec.DefaultPool(c.Shared.Names, claim.Pool)
 	if !slices.Contains(c.Shared.Names, pool) {
 		return "PoolUnknown", fmt.Sprintf("%s of the StorageClass: %.64q is in no configuration; want one of %s",

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -19,15 +18,15 @@ func TestWhyClaimsWait(t *testing.T) {
 		n.Show(nodeapi.PoolStatus{Name: "local", State: "absent", Message: "nothing is mounted at /mnt/ssd"})
 	}
 	r := csitest.Start(t, a, b)
-	claim := func(name, in string, bytes int64, since time.Time) csi.WaitingClaim {
-		return csi.WaitingClaim{
+	claim := func(name, in string, bytes int64, since time.Time) nodeapi.WaitingClaim {
+		return nodeapi.WaitingClaim{
 			Claim: nodeapi.Claim{Namespace: "shop", Name: name, UID: name}, Pool: in, Bytes: bytes, Since: since,
 		}
 	}
 	old := r.Clock.Add(-time.Minute)
 	r.Set(func() {
 		r.Drivers = append(r.Drivers, "c", "d", "e")
-		r.Pending = []csi.WaitingClaim{
+		r.Pending = []nodeapi.WaitingClaim{
 			claim("small", "", csitest.GiB/2, old), claim("large", "local", 10*csitest.GiB, old), claim("unknown",
 				"ssd", 1, old),
 			claim("new", "local", csitest.GiB, r.Clock),

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -21,7 +20,7 @@ const (
 	selectAttempts = 5
 )
 
-// SelectedNode is the node that is selected for a claim, "" without one; csi.ErrClaimGone where there is none.
+// SelectedNode is the node that is selected for a claim, "" without one; nodeapi.ErrClaimGone where there is none.
 func (c *Cluster) SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, err error) {
 	object, err := c.claim(ctx, claim)
 	if err != nil {
@@ -70,18 +69,18 @@ func (c *Cluster) claim(ctx context.Context, claim nodeapi.Claim) (*corev1.Persi
 	object, err := c.api.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("%w: there is no claim %s/%s", csi.ErrClaimGone, claim.Namespace, claim.Name)
+		return nil, fmt.Errorf("%w: there is no claim %s/%s", nodeapi.ErrClaimGone, claim.Namespace, claim.Name)
 	case err != nil:
 		return nil, fmt.Errorf("%w: get claim %s/%s: %w", nodeapi.ErrClusterUnknown, claim.Namespace, claim.Name, err)
 	case claim.UID != "" && string(object.UID) != claim.UID:
-		return nil, fmt.Errorf("%w: claim %s/%s is another one of that name", csi.ErrClaimGone, claim.Namespace,
+		return nil, fmt.Errorf("%w: claim %s/%s is another one of that name", nodeapi.ErrClaimGone, claim.Namespace,
 			claim.Name)
 	}
 	return object, nil
 }
 
 // Waiting gives the claims of this driver's classes that have no volume.
-func (c *Cluster) Waiting() (all []csi.WaitingClaim) {
+func (c *Cluster) Waiting() (all []nodeapi.WaitingClaim) {
 	for _, object := range c.claims.List() {
 		is, ok := object.(*claim)
 		if !ok || is.waits == nil {
@@ -89,7 +88,7 @@ func (c *Cluster) Waiting() (all []csi.WaitingClaim) {
 		}
 		known, _, _ := c.classes.GetByKey(is.waits.class) // fails only for a key that is none
 		if of, ok := known.(*class); ok && of.ours {
-			all = append(all, csi.WaitingClaim{
+			all = append(all, nodeapi.WaitingClaim{
 				Claim: nodeapi.Claim{Namespace: is.Namespace, Name: is.Name, UID: string(is.UID)},
 				Pool:  of.pool, Bytes: is.waits.bytes, Since: is.waits.since,
 			})

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -468,7 +467,7 @@ func TestWaitingClaims(t *testing.T) {
 	c := controllerOf(t, a)
 	run(t, c, func(string) {})
 	until(func() bool { return len(c.Waiting()) > 0 })
-	want := []csi.WaitingClaim{{
+	want := []nodeapi.WaitingClaim{{
 		Claim: nodeapi.Claim{Namespace: "shop", Name: "waits", UID: "uid-3"}, Pool: "ssd", Bytes: 10 << 30,
 		Since: since.Time,
 	}}

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -98,19 +97,19 @@ func TestSelectNodeFails(t *testing.T) {
 		prepare func(a *api)
 		want    error
 	}{
-		"no claim": {func(*api) {}, csi.ErrClaimGone},
+		"no claim": {func(*api) {}, nodeapi.ErrClaimGone},
 		"another claim": {func(a *api) {
 			a.on("GET "+claimPath, give(corev1.PersistentVolumeClaim{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "78"},
 			}))
-		}, csi.ErrClaimGone},
+		}, nodeapi.ErrClaimGone},
 		"deleted meanwhile": {func(a *api) {
 			claims(t, a)
 			a.on("PATCH "+claimPath, func(w http.ResponseWriter, r *http.Request) {
 				a.on("GET "+claimPath, nil)
 				fail(http.StatusNotFound, metav1.StatusReasonNotFound)(w, r)
 			})
-		}, csi.ErrClaimGone},
+		}, nodeapi.ErrClaimGone},
 		"the API is silent": {func(a *api) { a.on("GET "+claimPath, silent()) }, nodeapi.ErrClusterUnknown},
 		"no patch": {func(a *api) {
 			claims(t, a)

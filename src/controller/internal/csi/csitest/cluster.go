@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -33,7 +32,7 @@ type Cluster struct {
 	Events    []string
 	IDs       map[string]string // of shared pools
 	version   int               // of ids
-	Pending   []csi.WaitingClaim
+	Pending   []nodeapi.WaitingClaim
 	NodeLists int // how often it was asked which nodes there are
 	GoneAsked int // how often NodeGone was asked
 	Gets      int // PersistentVolumes that were looked up
@@ -123,7 +122,7 @@ func (c *Cluster) SelectedNode(_ context.Context, claim nodeapi.Claim) (string, 
 	defer c.mu.Unlock()
 	node, ok := c.Claims[claim.UID]
 	if !ok && !c.Silent {
-		return "", csi.ErrClaimGone
+		return "", nodeapi.ErrClaimGone
 	}
 	return node, c.err()
 }
@@ -156,7 +155,7 @@ func (c *Cluster) TellVolume(pv nodeapi.PersistentVolume, reason, message string
 }
 
 // Waiting implements csi.Claims.
-func (c *Cluster) Waiting() []csi.WaitingClaim {
+func (c *Cluster) Waiting() []nodeapi.WaitingClaim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.Pending)
