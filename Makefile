@@ -23,7 +23,7 @@ DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/inte
 no_devices = grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))
 # What serves many at a time on nodes and in the controller. The operator's races are looked for at night: with what it
 # imports, the race detector compiles for minutes.
-RACING := $(patsubst %,./src/%/...,driver internal mounter legacyprovisioner)
+RACING := $(patsubst %,./src/%/...,driver controller internal mounter legacyprovisioner)
 # Crashes at every step, and trees of 100,000 files: one goroutine, for minutes with the race detector. They run without.
 MATRIX_TESTS := CrashAtEveryStep CrashDuringRecovery ErrorAtEveryStep AskedAgainThenPowerCut RandomLives \
   TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives Nested Wide Bushy ADeepTreeIsPurged
@@ -135,7 +135,7 @@ test-crash: export HPP_CRASH_SEEDS := 50
 test-crash: ## Every interruption of every operation, with 50 random crashes for each; the disk in memory at length (root)
 	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
 	$(call gotest,.,-count=1 -timeout 60m -run '$(MATRICES)' $(MATRIX_PACKAGES),crashes)
-	CGO_ENABLED=1 $(call gotest,.,-race -count=3 -timeout 40m -skip '$(MATRICES)' ./src/driver/...,race)
+	CGO_ENABLED=1 $(call gotest,.,-race -count=3 -timeout 40m -skip '$(MATRICES)' ./src/driver/... ./src/controller/...,race)
 	CGO_ENABLED=1 $(call gotest,.,-race ./src/operator/...,operator)
 	$(call gotest,.,-count=1 -timeout 30m ./src/driver/internal/disk -rapid.checks=20000,disk)
 
@@ -194,7 +194,7 @@ fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each tar
 ##@ Build
 .PHONY: build images generate clean
 build: ## The shipped binaries, static, in bin/
-	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/mounter ./src/operator ./src/legacyprovisioner ./src/selftest
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/controller ./src/mounter ./src/operator ./src/legacyprovisioner ./src/selftest
 
 images: ## OCI images of both architectures, in artifacts/images
 	go -C tools/images run . --version $(VERSION) --platforms linux/amd64,linux/arm64 --output $(CURDIR)/artifacts/images

@@ -19,7 +19,7 @@ kubectl apply --filename "https://github.com/cert-manager/cert-manager/releases/
 kubectl --namespace cert-manager wait --for=condition=Available --timeout=3m deployment --all
 
 go -C tools/images run . --version ci --platforms linux/amd64 --output "$PWD/artifacts/images"
-for name in driver operator selftest; do
+for name in controller driver operator selftest; do
   skopeo copy "oci:artifacts/images/$name:ci" "docker-archive:artifacts/$name.tar:ghcr.io/hostpath-provisioner/$name:ci"
   kind load image-archive "$PWD/artifacts/$name.tar" --name hpp-cert-manager
 done
@@ -27,7 +27,8 @@ kubectl create namespace hostpath-provisioner
 kubectl label namespace hostpath-provisioner pod-security.kubernetes.io/enforce=privileged
 "$(go -C tools run ./install helm4)" install hpp charts/hostpath-provisioner --namespace hostpath-provisioner --wait --timeout 5m \
   --set operator.enabled=true --set operator.webhook.certificates=cert-manager \
-  --set-string operator.image.tag=ci --set-string driver.image.tag=ci --set-string selftest.image.tag=ci
+  --set-string operator.image.tag=ci --set-string driver.image.tag=ci --set-string controller.image.tag=ci \
+  --set-string selftest.image.tag=ci
 kubectl apply --filename - <<'CR'
 apiVersion: hostpathprovisioner.kubevirt.io/v1beta1
 kind: HostPathProvisioner

@@ -70,7 +70,7 @@ kubectl wait --for=condition=Available --timeout=10m hostpathprovisioner/hostpat
 use before
 
 go -C tools/images run . --version "$chart" --platforms linux/amd64 --output "$PWD/artifacts/images"
-for name in driver operator selftest; do
+for name in controller driver operator selftest; do
   skopeo copy "oci:artifacts/images/$name:$chart" "docker-archive:artifacts/$name.tar:ghcr.io/hostpath-provisioner/$name:$chart"
   kind load image-archive "$PWD/artifacts/$name.tar" --name hpp-kubevirt
 done

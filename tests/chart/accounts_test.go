@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmsdk"
 )
@@ -60,6 +63,101 @@ func TestRolesOfSomebodyElse(t *testing.T) {
 		}
 		if diff := cmp.Diff(sorted(want), got); diff != "" {
 			t.Errorf("%s: objects without rbac.create (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestTheNodesAccountOnlyReads: whoever takes over a node must not become more than a node. It is the account of the
+// DaemonSet, whatever its name, and each binding that names it counts.
+func TestTheNodesAccountOnlyReads(t *testing.T) {
+	t.Parallel()
+	for _, rendering := range []string{"default", "two pools", "openshift", "everything"} {
+		objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()[rendering]))
+		account := daemonSet(t, renderings()[rendering]).Spec.Template.Spec.ServiceAccountName
+		rights := rightsOfAccount(objects, account)
+		if len(rights) == 0 {
+			t.Errorf("%s: no binding names the account %s", rendering, account)
+		}
+		for _, each := range rights {
+			use := each.resource == "securitycontextconstraints" && each.verb == "use" // OpenShift's, of its own pods
+			if !use && !slices.Contains([]string{"get", "list", "watch"}, each.verb) {
+				t.Errorf("%s: a node may write: %+v", rendering, each)
+			}
+			if slices.Contains([]string{
+				"persistentvolumeclaims", "leases", "csistoragecapacities", "secrets", "pods", "pods/status", "events",
+			}, each.resource) {
+				t.Errorf("%s: a node may look at %+v", rendering, each)
+			}
+		}
+	}
+}
+
+// rightsOfAccount are those of every role that a binding gives to a ServiceAccount.
+func rightsOfAccount(objects []client.Object, account string) (all []right) {
+	rules, given := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
+	bind := func(ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		for _, subject := range subjects {
+			if subject.Kind == "ServiceAccount" && subject.Name == account {
+				given[ref.Kind+" "+ref.Name] = true
+			}
+		}
+	}
+	for _, object := range objects {
+		switch object := object.(type) {
+		case *rbacv1.ClusterRole:
+			rules["ClusterRole "+object.Name] = object.Rules
+		case *rbacv1.Role:
+			rules["Role "+object.Name] = object.Rules
+		case *rbacv1.ClusterRoleBinding:
+			bind(object.RoleRef, object.Subjects)
+		case *rbacv1.RoleBinding:
+			bind(object.RoleRef, object.Subjects)
+		}
+	}
+	for role := range given {
+		for _, rule := range rules[role] {
+			all = append(all, rightsOf(rule)...)
+		}
+	}
+	return all
+}
+
+// TestAdmissionPolicies: each is about one account, and can be left out.
+func TestAdmissionPolicies(t *testing.T) {
+	t.Parallel()
+	_, legacy := legacyValues()
+	for where, test := range map[string]struct {
+		values           helmcli.Values
+		name, user, says string
+	}{
+		"legacyProvisioner": {
+			legacy, "storage-driver-legacy", "storage:legacy-account", `"kubevirt.io/hostpath-provisioner"`,
+		},
+		"controller": {
+			renderings()["everything"], "storage-driver-controller", "kube-storage:controller-account",
+			`.startsWith("` + names.PoolCondition + `")`,
+		},
+	} {
+		text := helmsdk.Newest().MustTemplate(t, test.values)
+		objects := helmcli.Objects(t, text)
+		spec := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, test.name).Spec
+		if *spec.FailurePolicy != admissionregistrationv1.Fail || len(spec.MatchConditions) != 1 ||
+			spec.MatchConditions[0].Expression != `request.userInfo.username == "system:serviceaccount:`+test.user+`"` {
+			t.Errorf("%s: failure policy %s, conditions %+v", where, *spec.FailurePolicy, spec.MatchConditions)
+		}
+		binding := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, objects, test.name).Spec
+		if binding.PolicyName != test.name || len(binding.ValidationActions) != 1 ||
+			binding.ValidationActions[0] != admissionregistrationv1.Deny || binding.MatchResources != nil {
+			t.Errorf("%s: binding %+v", where, binding)
+		}
+		if !strings.Contains(text, test.says) {
+			t.Errorf("%s: nothing says %s", where, test.says)
+		}
+		want := []string{
+			"ValidatingAdmissionPolicy /" + test.name, "ValidatingAdmissionPolicyBinding /" + test.name,
+		}
+		if diff := cmp.Diff(want, lost(t, test.values, set(where+".admissionPolicy", "false"))); diff != "" {
+			t.Errorf("%s: objects without admissionPolicy (-want +got):\n%s", where, diff)
 		}
 	}
 }

@@ -31,9 +31,9 @@ func addedPods(t *testing.T) map[[2]string]corev1.PodSpec {
 	t.Helper()
 	objects, operators := withPods(t, "false"), withPods(t, "true")
 	return map[[2]string]corev1.PodSpec{
-		{"driver", "driver"}:     helmcli.Find[*appsv1.DaemonSet](t, objects, driverMonitor).Spec.Template.Spec,
-		{"driver", "controller"}: helmcli.Find[*appsv1.Deployment](t, objects, controller).Spec.Template.Spec,
-		{"operator", "operator"}: helmcli.Find[*appsv1.Deployment](t, operators, operator).Spec.Template.Spec,
+		{"driver", "driver"}:         helmcli.Find[*appsv1.DaemonSet](t, objects, driverMonitor).Spec.Template.Spec,
+		{"controller", "controller"}: helmcli.Find[*appsv1.Deployment](t, objects, controller).Spec.Template.Spec,
+		{"operator", "operator"}:     helmcli.Find[*appsv1.Deployment](t, operators, operator).Spec.Template.Spec,
 	}
 }
 

@@ -58,7 +58,7 @@ func TestControllerCertificates(t *testing.T) {
 			WritesSecret: allowed(rules, right{"", "secrets", own, "patch"}),
 			WritesCA:     allowed(rules, right{"", "configmaps", ca, "patch"}),
 		}
-		args := container(t, spec, "driver").Args
+		args := container(t, spec, "controller").Args
 		if !slices.Contains(args, "--certificates="+mode) {
 			t.Errorf("%s: not among %v", mode, args)
 		}
@@ -240,7 +240,7 @@ func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 		"--endpoint": "unix://" + filepath.Join(dir, "csi.sock"), "--config": filepath.Join(dir, "config.yaml"),
 		"--http-address": address, "--state-dir": filepath.Join(dir, "state"), "--tunnel-address": freeAddress(t),
 	}
-	for _, argument := range container(t, pod, "driver").Args {
+	for _, argument := range container(t, pod, "controller").Args {
 		name, _, _ := strings.Cut(argument, "=")
 		if value, found := instead[name]; found {
 			argument = name + "=" + value
@@ -248,5 +248,5 @@ func TestControllerTakesWhatTheChartWrites(t *testing.T) {
 		args = append(args, argument)
 	}
 	runUntil(t, client, "https://"+overTLS(t, dir, args)+"/metrics", []string{"go_goroutines"},
-		process.Build(t, "./src/driver"), args...)
+		process.Build(t, "./src/controller"), args...)
 }

@@ -24,7 +24,7 @@ func controllerPod(t *testing.T, values helmcli.Values, name string) corev1.PodT
 		name).Spec.Template
 }
 
-// TestControllerArguments: the sidecars and the driver meet at a socket that only they have.
+// TestControllerArguments: the sidecars and the controller meet at a socket that only they have.
 func TestControllerArguments(t *testing.T) {
 	t.Parallel()
 	spec := controllerPod(t, helmcli.Values{}, controller).Spec
@@ -49,12 +49,13 @@ func TestControllerArguments(t *testing.T) {
 			"--csi-address=/csi/csi.sock", "--leader-election", "--handle-volume-inuse-error=false",
 			"--feature-gates=VolumeAttributesClass=false", "--timeout=30s", "--http-endpoint=:9895", "--v=2",
 		},
-		"driver": {
-			"--mode=controller", "--endpoint=unix:///csi/csi.sock", "--driver-name=kubevirt.io.hostpath-provisioner",
+		"controller": {
+			"--endpoint=unix:///csi/csi.sock", "--driver-name=kubevirt.io.hostpath-provisioner",
 			"--topology-key=topology.hostpath.csi/node", "--config=/etc/hostpath-provisioner/config.yaml",
 			"--state-dir=/var/lib/hostpath-provisioner-state", "--http-address=:9898",
 			"--log-level=info", "--log-format=json",
-			"--tunnel-address=:7443", "--serving-name=" + controller + ".storage.svc", "--certificates=self-managed",
+			"--lease=" + controller, "--tunnel-address=:7443", "--serving-name=" + controller + ".storage.svc",
+			"--certificates=self-managed",
 			"--certificate-secret=" + controller + "-tls", "--controller-ca=" + controller + "-authorities",
 			"--shared-pools=hpp-hostpath-provisioner-shared-pool-ids",
 			"--node-service-account=hpp-hostpath-provisioner-csi",
@@ -67,7 +68,7 @@ func TestControllerArguments(t *testing.T) {
 		t.Errorf("containers and their arguments (-want +got):\n%s", diff)
 	}
 	for name, want := range map[string][]string{
-		"driver":          {"NODE_NAME", "POD_NAME", "POD_NAMESPACE", "GOMEMLIMIT=483183820"},
+		"controller":      {"POD_NAME", "POD_NAMESPACE", "GOMEMLIMIT=483183820"},
 		"csi-provisioner": {"NAMESPACE", "POD_NAME", "GOMEMLIMIT=966367641"},
 		"csi-resizer":     {"GOMEMLIMIT=966367641"},
 	} {
@@ -82,14 +83,14 @@ func TestControllerArguments(t *testing.T) {
 		}
 		writable[volume.Name] = volume.EmptyDir != nil
 	}
-	for _, mount := range container(t, spec, "driver").VolumeMounts {
+	for _, mount := range container(t, spec, "controller").VolumeMounts {
 		if mount.MountPath == "/var/lib/hostpath-provisioner-state" && !writable[mount.Name] {
-			t.Errorf("the driver cannot write to its state: %v", spec.Volumes)
+			t.Errorf("it cannot make the socket of its commands: %v", spec.Volumes)
 		}
 	}
 }
 
-// TestControllerProbes: a sidecar's port opens only when the driver is ready, which may take as long as the nodes do.
+// TestControllerProbes: a sidecar's port opens only when the controller is ready, which may take as long as the nodes do.
 func TestControllerProbes(t *testing.T) {
 	t.Parallel()
 	spec := controllerPod(t, helmcli.Values{}, controller).Spec
@@ -104,8 +105,8 @@ func TestControllerProbes(t *testing.T) {
 			t.Errorf("%s is killed after %d s without nodes", name, seconds)
 		}
 	}
-	driver := container(t, spec, "driver")
-	if live, ready := driver.LivenessProbe.HTTPGet, driver.ReadinessProbe.HTTPGet; live.Path != "/healthz" ||
+	own := container(t, spec, "controller")
+	if live, ready := own.LivenessProbe.HTTPGet, own.ReadinessProbe.HTTPGet; live.Path != "/healthz" ||
 		ready.Path != "/readyz" || live.Port.StrVal != "http" || ready.Port.StrVal != "http" {
 		t.Errorf("probes %v and %v, want /healthz and /readyz on the port http", live, ready)
 	}
@@ -157,7 +158,7 @@ func TestEveryValueReachesTheController(t *testing.T) {
 	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, renderings()["everything"]))
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, name)
 	pod := deployment.Spec.Template
-	driver, resizer := container(t, pod.Spec, "driver"), container(t, pod.Spec, "csi-resizer")
+	own, resizer := container(t, pod.Spec, "controller"), container(t, pod.Spec, "csi-resizer")
 	provisioner := container(t, pod.Spec, "csi-provisioner")
 	affinity := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	got := map[string]any{
@@ -171,11 +172,11 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		"account's annotation": helmcli.Find[*corev1.ServiceAccount](t, objects,
 			"controller-account").Annotations["example.com/account"],
 		"pull policies": []corev1.PullPolicy{
-			driver.ImagePullPolicy, provisioner.ImagePullPolicy, resizer.ImagePullPolicy,
+			own.ImagePullPolicy, provisioner.ImagePullPolicy, resizer.ImagePullPolicy,
 		},
-		"environment": slices.Concat(environment(driver.Env), environment(provisioner.Env), environment(resizer.Env)),
+		"environment": slices.Concat(environment(own.Env), environment(provisioner.Env), environment(resizer.Env)),
 		"memory": []string{
-			driver.Resources.Requests.Memory().String(), provisioner.Resources.Requests.Memory().String(),
+			own.Resources.Requests.Memory().String(), provisioner.Resources.Requests.Memory().String(),
 			resizer.Resources.Requests.Memory().String(),
 		},
 		"service": helmcli.Find[*corev1.Service](t, objects, name).Spec.Ports[0].Port,
@@ -188,7 +189,7 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		"account's annotation": "annotation",
 		"pull policies":        []corev1.PullPolicy{corev1.PullAlways, corev1.PullAlways, corev1.PullAlways},
 		"environment": []string{
-			"NODE_NAME", "POD_NAME", "POD_NAMESPACE", "GOMEMLIMIT=128MiB",
+			"POD_NAME", "POD_NAMESPACE", "GOMEMLIMIT=128MiB",
 			"NAMESPACE", "POD_NAME", "GOMEMLIMIT=966367641", "GOGC=50", "GOMEMLIMIT=966367641", "GOGC=60",
 		},
 		"memory": []string{"72Mi", "96Mi", "48Mi"}, "service": int32(17443), "drain": "34%",
@@ -200,8 +201,8 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		container corev1.Container
 		flags     []string
 	}{
-		{driver, []string{
-			"--tunnel-address=:17443", "--serving-name=" + name + ".kube-storage.svc", "--certificates=openshift",
+		{own, []string{
+			"--lease=" + name, "--tunnel-address=:17443", "--serving-name=" + name + ".kube-storage.svc", "--certificates=openshift",
 			"--certificate-secret=" + name + "-certificate", "--controller-ca=storage-driver-controller-service-ca",
 			"--node-service-account=driver-account", "--node-grace=15s", "--node-gone-after=1h30m",
 			"--state-dir=/data/state",
@@ -220,7 +221,7 @@ func TestEveryValueReachesTheController(t *testing.T) {
 	}
 	last := func(c corev1.Container) string { return c.Args[len(c.Args)-1] }
 	if diff := cmp.Diff([]string{"--log-level=debug", "--worker-threads=10", "--workers=2"},
-		[]string{last(driver), last(provisioner), last(resizer)}); diff != "" {
+		[]string{last(own), last(provisioner), last(resizer)}); diff != "" {
 		t.Errorf("flags of extraArgs, which come last (-want +got):\n%s", diff)
 	}
 }
@@ -234,11 +235,11 @@ func TestNodesFindTheController(t *testing.T) {
 	if got.ClusterIP != corev1.ClusterIPNone || !got.PublishNotReadyAddresses || !within(got.Selector, pod.Labels) {
 		t.Errorf("Service %+v", got)
 	}
-	at := slices.IndexFunc(container(t, pod.Spec, "driver").Ports, func(p corev1.ContainerPort) bool {
+	at := slices.IndexFunc(container(t, pod.Spec, "controller").Ports, func(p corev1.ContainerPort) bool {
 		return p.Name == got.Ports[0].TargetPort.StrVal
 	})
-	if at < 0 || container(t, pod.Spec, "driver").Ports[at].ContainerPort != 7443 || got.Ports[0].Port != 7443 {
-		t.Errorf("ports of the Service %v, of the pod %v", got.Ports, container(t, pod.Spec, "driver").Ports)
+	if at < 0 || container(t, pod.Spec, "controller").Ports[at].ContainerPort != 7443 || got.Ports[0].Port != 7443 {
+		t.Errorf("ports of the Service %v, of the pod %v", got.Ports, container(t, pod.Spec, "controller").Ports)
 	}
 	// One replica needs no budget: it would keep its node from being drained.
 	for _, object := range objects {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	securityv1 "github.com/openshift/api/security/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -199,32 +198,6 @@ func TestEveryLegacyValueReachesThePod(t *testing.T) {
 	}
 	if c.Ports[0].ContainerPort != 19896 {
 		t.Errorf("port %d, want 19896", c.Ports[0].ContainerPort)
-	}
-}
-
-// TestLegacyAdmissionPolicy is about the one account, and can be left out.
-func TestLegacyAdmissionPolicy(t *testing.T) {
-	_, full := legacyValues()
-	policy := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicy](t, legacyObjects(t, full),
-		"storage-driver-legacy")
-	spec := policy.Spec
-	if *spec.FailurePolicy != admissionregistrationv1.Fail || len(spec.MatchConditions) != 1 ||
-		spec.MatchConditions[0].Expression != `request.userInfo.username == `+
-			`"system:serviceaccount:storage:legacy-account"` {
-		t.Errorf("failure policy %s, conditions %+v", *spec.FailurePolicy, spec.MatchConditions)
-	}
-	binding := helmcli.Find[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, legacyObjects(t, full),
-		"storage-driver-legacy").Spec
-	if binding.PolicyName != policy.Name || len(binding.ValidationActions) != 1 ||
-		binding.ValidationActions[0] != admissionregistrationv1.Deny || binding.MatchResources != nil {
-		t.Errorf("binding %+v", binding)
-	}
-	plain, _ := legacyValues()
-	plain.Set["legacyProvisioner.admissionPolicy"] = "false"
-	for _, id := range helmcli.Ids(legacyObjects(t, plain)) {
-		if strings.HasPrefix(id, "ValidatingAdmissionPolicy") {
-			t.Errorf("there is %s", id)
-		}
 	}
 }
 

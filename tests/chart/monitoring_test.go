@@ -449,12 +449,10 @@ func TestMetricsTLSReachesThePods(t *testing.T) {
 	t.Parallel()
 	const root, group = 0o400, 0o440 // whom the certificate is for
 	nodes := daemonSet(t, renderings()["everything"]).Spec.Template.Spec
-	expectMetricsTLS(t, nodes, root)
-	expectMetricsTLS(t, controllerPod(t, renderings()["everything"], "storage-driver-controller").Spec, group)
+	expectMetricsTLS(t, nodes, "driver", root)
+	expectMetricsTLS(t, controllerPod(t, renderings()["everything"], "storage-driver-controller").Spec, "controller",
+		group)
 	driver := container(t, nodes, "driver")
-	if !slices.Contains(driver.Args, "--report-pools") {
-		t.Errorf("the driver's arguments lack --report-pools: %v", driver.Args)
-	}
 	fields := map[string]string{}
 	for _, env := range driver.Env {
 		if env.ValueFrom != nil {
@@ -473,23 +471,23 @@ func TestMetricsTLSReachesThePods(t *testing.T) {
 	}
 }
 
-// expectMetricsTLS: a pod's driver has the flags, the port and the certificate of testdata/everything.yaml.
-func expectMetricsTLS(t *testing.T, spec corev1.PodSpec, mode int32) {
+// expectMetricsTLS: a pod's container of that name has the flags, the port and the certificate of testdata/everything.yaml.
+func expectMetricsTLS(t *testing.T, spec corev1.PodSpec, name string, mode int32) {
 	t.Helper()
-	driver := container(t, spec, "driver")
+	c := container(t, spec, name)
 	for _, want := range []string{
 		"--metrics-tls-address=:19896", "--metrics-tls-cert-dir=/etc/hostpath-provisioner-metrics",
 		"--metrics-tls-min-version=VersionTLS13",
 		"--metrics-tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256",
 	} {
-		if !slices.Contains(driver.Args, want) {
-			t.Errorf("the driver's arguments lack %s: %v", want, driver.Args)
+		if !slices.Contains(c.Args, want) {
+			t.Errorf("the arguments of %s lack %s: %v", name, want, c.Args)
 		}
 	}
 	if want := (corev1.ContainerPort{
 		Name: "metrics", ContainerPort: 19896, Protocol: corev1.ProtocolTCP,
-	}); !slices.Contains(driver.Ports, want) {
-		t.Errorf("the driver's ports are %v, want %v among them", driver.Ports, want)
+	}); !slices.Contains(c.Ports, want) {
+		t.Errorf("the ports of %s are %v, want %v among them", name, c.Ports, want)
 	}
 	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool {
 		return v.Secret != nil && v.Secret.SecretName == "driver-certificate"
@@ -500,8 +498,8 @@ func expectMetricsTLS(t *testing.T, spec corev1.PodSpec, mode int32) {
 	want := corev1.VolumeMount{
 		Name: spec.Volumes[volume].Name, MountPath: "/etc/hostpath-provisioner-metrics", ReadOnly: true,
 	}
-	if !slices.ContainsFunc(driver.VolumeMounts, func(m corev1.VolumeMount) bool { return cmp.Equal(m, want) }) {
-		t.Errorf("mounts are %v, want %v among them", driver.VolumeMounts, want)
+	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return cmp.Equal(m, want) }) {
+		t.Errorf("mounts are %v, want %v among them", c.VolumeMounts, want)
 	}
 }
 

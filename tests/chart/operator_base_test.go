@@ -185,7 +185,6 @@ func TestOperatorRendersNothingOfTheDriver(t *testing.T) {
 		with := withOperator(shared, map[string]string{
 			"openshift": "true", "networkPolicies.enabled": "true", "legacyProvisioner.enabled": "true",
 			"legacyProvisioner.everyNode.enabled": "true",
-			"driver.reportPools":                  "true",
 			"monitoring.serviceMonitor.enabled":   "true", "monitoring.prometheusRule.enabled": "true",
 		})
 		if name == "everything" {

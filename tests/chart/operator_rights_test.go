@@ -67,7 +67,7 @@ func allowed(rules []rbacv1.PolicyRule, wanted right) bool {
 func driverSides() map[string]helmcli.Values {
 	everything := renderings()["everything"]
 	everything.JSON = map[string]string{
-		"extraObjects": "[]", "driver.reportPools": "true", "mounter.managed": "true",
+		"extraObjects": "[]", "mounter.managed": "true",
 		"legacyProvisioner.enabled":        "true",
 		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 		"legacyProvisioner.everyNode.enabled": "true",
@@ -75,7 +75,7 @@ func driverSides() map[string]helmcli.Values {
 	return map[string]helmcli.Values{
 		"everything": everything,
 		"default": {JSON: map[string]string{
-			"driver.reportPools": "true", "mounter.managed": "true", "legacyProvisioner.enabled": "true",
+			"mounter.managed": "true", "legacyProvisioner.enabled": "true",
 			"openshift":                        "true",
 			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 			"legacyProvisioner.everyNode.enabled": "true",

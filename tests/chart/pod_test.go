@@ -82,7 +82,7 @@ func TestEveryValueReachesThePod(t *testing.T) {
 		Grace                                                         int64
 		History                                                       int32
 		Port, LivenessPort                                            int32
-		Env, LastArg, Tunnel                                          string
+		Env, LastArg                                                  string
 	}
 	got := facts{
 		Account: spec.ServiceAccountName, Priority: spec.PriorityClassName,
@@ -95,13 +95,12 @@ func TestEveryValueReachesThePod(t *testing.T) {
 		History: *ds.Spec.RevisionHistoryLimit,
 		Port:    driver.Ports[0].ContainerPort, LivenessPort: driver.LivenessProbe.HTTPGet.Port.IntVal,
 		Env: driver.Env[len(driver.Env)-1].Name, LastArg: driver.Args[len(driver.Args)-1],
-		Tunnel: ds.Spec.Template.Labels["hostpathprovisioner.kubevirt.io/tunnel"],
 	}
 	want := facts{
 		Account: "driver-account", Priority: "important", Strategy: "1", Annotation: "annotation", Label: "label",
 		SCC: "storage-driver-csi", Selector: map[string]string{"kubernetes.io/os": "linux", "storage": "yes"},
 		PullSecret: "pull-secret", Toleration: "dedicated", Affinity: "virtual", PullPolicy: "Always", Grace: 60,
-		History: 2, Port: 19898, LivenessPort: 9899, Env: "GOMEMLIMIT", LastArg: "--log-level=debug", Tunnel: "v1",
+		History: 2, Port: 19898, LivenessPort: 9899, Env: "GOMEMLIMIT", LastArg: "--log-level=debug",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
@@ -242,6 +241,7 @@ func TestImages(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"mirror.example.com/hub/hostpath-provisioner/driver:1.10@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"mirror.example.com/hub/hostpath-provisioner/controller:1.11",
 		"mirror.example.com/hub/sig-storage/csi-provisioner:v6.3.0",
 		"mirror.example.com/hub/sig-storage/csi-resizer:v2.3.0",
 		"mirror.example.com/hub/sig-storage/csi-node-driver-registrar:v2.17.0",

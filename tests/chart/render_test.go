@@ -163,7 +163,7 @@ func TestEveryObjectIsMarked(t *testing.T) {
 func clusterScoped(kind string) bool {
 	return slices.Contains([]string{
 		"CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints",
-		"ValidatingWebhookConfiguration",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 	}, kind)
 }
 
@@ -227,7 +227,8 @@ func TestObjectsOfEachRendering(t *testing.T) {
 		"CSIDriver /kubevirt.io.hostpath-provisioner",
 		"ClusterRole /" + controller, "ClusterRoleBinding /" + controller, "Role storage/" + controller,
 		"RoleBinding storage/" + controller, "Deployment storage/" + controller, "Service storage/" + controller,
-		"ServiceAccount storage/" + controller,
+		"ServiceAccount storage/" + controller, "ValidatingAdmissionPolicy /" + controller,
+		"ValidatingAdmissionPolicyBinding /" + controller,
 		"ClusterRole /hpp-hostpath-provisioner-csi-driver", "ClusterRoleBinding /hpp-hostpath-provisioner-csi-driver",
 		"Role storage/hpp-hostpath-provisioner-csi-driver", "RoleBinding storage/hpp-hostpath-provisioner-csi-driver",
 		"ConfigMap storage/hpp-hostpath-provisioner-csi", "DaemonSet storage/hpp-hostpath-provisioner-csi",
@@ -284,7 +285,7 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 		"CSIDriver": 1, "ClusterRole": 3, "ClusterRoleBinding": 2, "ConfigMap": 4, "DaemonSet": 1, "Deployment": 1,
 		"NetworkPolicy": 2, "Pod": 1, "PodDisruptionBudget": 1, "PodMonitor": 2, "PrometheusRule": 1, "Role": 2,
 		"RoleBinding": 3, "Secret": 1, "SecurityContextConstraints": 1, "Service": 1, "ServiceAccount": 2,
-		"StorageClass": 2,
+		"StorageClass": 2, "ValidatingAdmissionPolicy": 1, "ValidatingAdmissionPolicyBinding": 1,
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)

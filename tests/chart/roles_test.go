@@ -19,7 +19,6 @@ func TestRolesAreLeast(t *testing.T) {
 		"hpp-hostpath-provisioner-csi-driver": {
 			rule("", "nodes", "list", "watch"),           // its node's labels; RBAC cannot say "own node" to a watch
 			rule("", "persistentvolumes", "get", "list"), // adoption: is a directory somebody's volume?
-			rule("", "events", "create"),
 		},
 		controller: slices.Concat(ofController(), ofProvisioner(), ofResizer()),
 		"hpp-hostpath-provisioner-csi-scc": {
@@ -37,8 +36,8 @@ func TestRolesAreLeast(t *testing.T) {
 			named(rule("apps", "daemonsets", "get"), "hpp-hostpath-provisioner-csi"),
 		},
 		controller: {
-			rule("storage.k8s.io", "csistoragecapacities", "list", "delete"), // those of per-node provisioners
-			rule("", "pods", "list"), // is a node's of an older version?
+			rule("", "pods", "list", "watch"),
+			rule("", "pods/status", "patch"), // how the pools of a node are
 			named(rule("", "configmaps", "get", "patch"), controller+"-authorities", controller+"-ca"),
 			named(rule("", "secrets", "get", "patch"), controller+"-tls"),
 			// which filesystem each shared pool is
@@ -47,19 +46,12 @@ func TestRolesAreLeast(t *testing.T) {
 			rule("storage.k8s.io", "csistoragecapacities", "get", "list", "watch", "create", "update", "delete"),
 			rule("", "pods", "get"), rule("apps", "replicasets", "get"), // level 2 of the owner chain
 			rule("coordination.k8s.io", "leases", "create"),
-			named(rule("coordination.k8s.io", "leases", "get", "update"), lease, "external-resizer-"+lease),
+			named(rule("coordination.k8s.io", "leases", "get", "update"), controller, lease, "external-resizer-"+lease),
 		},
 	} {
 		if diff := cmp.Diff(want, helmcli.Find[*rbacv1.Role](t, objects, name).Rules); diff != "" {
 			t.Errorf("Role %s (-want +got):\n%s", name, diff)
 		}
-	}
-	objects = helmcli.Objects(t,
-		helmsdk.Newest().MustTemplate(t, helmcli.Values{Set: set("driver.reportPools", "true")}))
-	rules := helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-driver").Rules
-	// the conditions of its own pod
-	if diff := cmp.Diff(rule("", "pods/status", "patch"), rules[len(rules)-1]); diff != "" || len(rules) != 3 {
-		t.Errorf("Role with reportPools: %v (-want +got):\n%s", rules, diff)
 	}
 }
 
@@ -72,7 +64,7 @@ func named(rule rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
 	return rule
 }
 
-// ofController is for the driver in controller mode: which volume is where, and who it is that connects.
+// ofController is for the controller itself: which volume is where, and who it is that connects.
 func ofController() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{
@@ -81,7 +73,9 @@ func ofController() []rbacv1.PolicyRule {
 		},
 		named(rule("", "namespaces", "get"), "kube-system"), // its UID: whose a shared pool is
 		rule("storage.k8s.io", "csinodes", "list", "watch"),
-		rule("", "persistentvolumeclaims", "get", "patch"), // the node of a claim that binds immediately
+		// which wait for a volume; the node of a claim that binds immediately
+		rule("", "persistentvolumeclaims", "get", "list", "watch", "patch"),
+		rule("storage.k8s.io", "storageclasses", "list", "watch"),
 		rule("authentication.k8s.io", "tokenreviews", "create"),
 		rule("", "events", "create"),
 	}
@@ -108,28 +102,5 @@ func ofResizer() []rbacv1.PolicyRule {
 		rule("", "persistentvolumeclaims", "get", "list", "watch"),
 		rule("", "persistentvolumeclaims/status", "patch"),
 		rule("", "events", "create", "patch"),
-	}
-}
-
-// TestNodesMayLittle: a node that was taken over must not become more than a node.
-func TestNodesMayLittle(t *testing.T) {
-	t.Parallel()
-	objects := helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, helmcli.Values{}))
-	rules := slices.Concat(
-		helmcli.Find[*rbacv1.ClusterRole](t, objects, "hpp-hostpath-provisioner-csi-driver").Rules,
-		helmcli.Find[*rbacv1.Role](t, objects, "hpp-hostpath-provisioner-csi-driver").Rules,
-	)
-	for _, each := range rules {
-		for _, right := range rightsOf(each) {
-			reads := slices.Contains([]string{"get", "list", "watch"}, right.verb)
-			if !reads && (right.resource != "events" || right.verb != "create") {
-				t.Errorf("a node may %+v", right)
-			}
-			if slices.Contains([]string{
-				"persistentvolumeclaims", "leases", "csistoragecapacities", "secrets", "pods",
-			}, right.resource) {
-				t.Errorf("a node may %+v", right)
-			}
-		}
 	}
 }

@@ -44,12 +44,13 @@ func notInstalled() map[string]string {
 	)
 	return map[string]string{
 		"global.imageRegistry": images, "global.imagePullSecrets": images, "driver.image": images,
-		"operator.image": images, "mounter": operates, "legacyProvisioner.image": images, "selftest.image": images,
+		"controller.image": images,
+		"operator.image":   images, "mounter": operates, "legacyProvisioner.image": images, "selftest.image": images,
 		"sidecars.provisioner.image": images, "sidecars.resizer.image": images,
 		"sidecars.nodeDriverRegistrar": unbuilt, "sidecars.livenessProbe": unbuilt,
 		"monitoring.podMonitor": foreign, "monitoring.serviceMonitor": foreign, "monitoring.prometheusRule": foreign,
 		"controller.certManager": foreign, "operator.webhook.certManager": foreign, "openshift": foreign,
-		"driver.reportPools": operates, "driver.metricsTLS": "nobody makes its certificate",
+		"driver.metricsTLS":         "nobody makes its certificate",
 		"controller.existingSecret": "nobody makes it", "operator.webhook.existingSecret": "nobody makes it",
 		"kubeletDir": place, "namespaceOverride": "ct looks for pods in the release's namespace",
 		"networkPolicies.apiServerPorts": place, "enabled": "it has no effect",

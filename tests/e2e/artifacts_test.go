@@ -92,7 +92,7 @@ func (s *suite) collectLogs(ctx context.Context, folder string) {
 	}
 }
 
-// collectStatus takes what the driver says on each node of its pools, and on the controller of nodes and volumes.
+// collectStatus takes what each driver says of its pools, and the controller of nodes and volumes.
 func (s *suite) collectStatus(ctx context.Context, folder string) {
 	if s.api == nil {
 		return // no cluster came up
@@ -107,7 +107,7 @@ func (s *suite) collectStatus(ctx context.Context, folder string) {
 			nodeComponent: {{"status"}}, controllerComponent: {{"status"}, {"volume", "list"}},
 		}
 		for _, command := range commands[p.Labels[componentLabel]] {
-			out, err := s.cluster.Kubectl(ctx, nil, inDriver(&p, command...)...)
+			out, err := s.cluster.Kubectl(ctx, nil, inPod(&p, command...)...)
 			keep(folder, fmt.Sprintf("%s-%s-%s.txt", strings.Join(command, "-"), p.Spec.NodeName, p.Name), out, err)
 		}
 	}

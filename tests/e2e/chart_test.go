@@ -23,6 +23,7 @@ const (
 	poolGrowing  = "growing"
 	poolSingle   = "single"
 	poolOfOne    = "of-one"
+	poolAway     = "away"   // of TestNodesWorkWithoutAController, and first used there
 	poolShared   = "shared" // of TestSharedPool's release
 )
 
@@ -101,6 +102,7 @@ func basePools() []pool {
 		{Name: poolCovered},
 		{Name: poolLinked},
 		{Name: poolInline, Inline: true},
+		{Name: poolAway, Inline: true},
 		{Name: poolSingle, MaxVolumes: 1},
 		{Name: poolSized, RequireMount: true},
 		{Name: poolMetered, RequireMount: true},
@@ -155,6 +157,7 @@ func (s *suite) values(logLevel string, extra ...pool) map[string]any {
 		// `helm test` is tested with the chart; here it would render a pod for each class.
 		"selftest": map[string]any{"enabled": false, "image": image("selftest")},
 		"controller": map[string]any{
+			"image":     image("controller"),
 			"nodeGrace": nodeGrace.String(), "nodeGoneAfter": nodeGoneAfter.String(),
 			"extraArgs": []string{"--orphan-age=1s"},
 		},

@@ -24,12 +24,12 @@ const boundFirst = 5
 
 func TestClaimsWhileTheControllerIsKilled(t *testing.T) {
 	alone(t,
-		"many claims while the controller's driver is killed in the middle: all Bound, nothing twice, nothing left",
+		"many claims while the controller is killed in the middle: all Bound, nothing twice, nothing left",
 		claimsWhile("TheControllerIsKilled", func(s *scene) {
 			controller := s.readyControllers(1)[0]
-			s.onNode(controller.Spec.NodeName, "pkill -KILL -f -- '[-]-mode=controller'")
+			s.onNode(controller.Spec.NodeName, "pkill -KILL -f -- '[-]-tunnel-address='")
 			s.useMany(manyClaims()/2, manyClaims())
-			s.eventually("the controller's driver has been restarted", func() (bool, string) {
+			s.eventually("the controller has been restarted", func() (bool, string) {
 				now := s.readyControllers(1)[0]
 				return now.UID == controller.UID && restarts(&now) > restarts(&controller), describe(&now)
 			})

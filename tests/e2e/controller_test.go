@@ -73,7 +73,7 @@ func (s *scene) nodeIs(node, want string) {
 }
 
 func (s *scene) nodeState(controller *corev1.Pod, node string) (string, error) {
-	out, err := s.cluster.Kubectl(s.ctx, nil, inDriver(controller, "status", "--output", "json")...)
+	out, err := s.cluster.Kubectl(s.ctx, nil, inPod(controller, "status", "--output", "json")...)
 	if err != nil {
 		return "", err
 	}
@@ -248,7 +248,7 @@ func (s *scene) leader() (pod string) {
 			}
 			pod = *lease.Spec.HolderIdentity
 			isIt := func(p corev1.Pod) bool { return p.Name == pod }
-			if !strings.Contains(lease.Name, "resizer") && slices.ContainsFunc(s.controllers(), isIt) {
+			if lease.Name == strings.ReplaceAll(driverName, ".", "-") && slices.ContainsFunc(s.controllers(), isIt) {
 				return true, ""
 			}
 			heard = append(heard, lease.Name+": "+pod)

@@ -141,8 +141,8 @@ func (s *scene) diskMoves(disk sharedDisk, from, to, sum string) {
 	s.mountShared(disk, to)
 	s.present(to, poolMounted)
 	controller := &s.readyControllers(1)[0]
-	s.kubectl(inDriver(controller, "pool", "forget", poolMounted, "--node", from)...)
-	s.apply(s.kubectl(inDriver(controller, "volume", "adopt", volume, "--node", to, "--storage-class", class)...))
+	s.kubectl(inPod(controller, "pool", "forget", poolMounted, "--node", from)...)
+	s.apply(s.kubectl(inPod(controller, "volume", "adopt", volume, "--node", to, "--storage-class", class)...))
 	again := s.claim("data", class, "16Mi")
 	again.Spec.VolumeName = volume
 	s.create(again)
@@ -221,7 +221,7 @@ func TestDiskMountedOverAPool(t *testing.T) {
 			s.vanishes(node, volumePath(poolCovered, old))
 		}},
 		step{"PresentPoolIsNotForgotten", func(s *scene) {
-			command := inDriver(s.driverPod(node), "pool", "forget", poolCovered)
+			command := inPod(s.driverPod(node), "pool", "forget", poolCovered)
 			if out, err := s.cluster.Kubectl(s.ctx, nil, command...); err == nil {
 				s.t.Errorf("forgot a pool that is present: %s", out)
 			} else if !strings.Contains(err.Error(), "present") {

@@ -183,15 +183,19 @@ func isReady(p *corev1.Pod) bool {
 // driver runs a command of the driver on a node ("status", "pool forget x").
 func (s *scene) driver(node string, args ...string) string {
 	s.t.Helper()
-	return s.kubectl(inDriver(s.driverPod(node), args...)...)
+	return s.kubectl(inPod(s.driverPod(node), args...)...)
 }
 
-// inDriver are kubectl's arguments for a command of the driver in one of its pods.
-func inDriver(p *corev1.Pod, args ...string) []string {
-	command := []string{"exec", "--namespace", namespace, p.Name, "--container", driverContainer, "--", "/driver"}
+// inPod are kubectl's arguments for a command of the driver, or of the controller, in one of its pods. The last
+// release's controller was the driver.
+func inPod(p *corev1.Pod, args ...string) (command []string) {
 	for _, c := range p.Spec.Containers {
+		if c.Name != driverContainer && c.Name != controllerContainer {
+			continue
+		}
+		command = []string{"exec", "--namespace", namespace, p.Name, "--container", c.Name, "--", "/" + c.Name}
 		for _, arg := range c.Args {
-			if c.Name == driverContainer && strings.HasPrefix(arg, "--state-dir=") {
+			if strings.HasPrefix(arg, "--state-dir=") {
 				command = append(command, arg)
 			}
 		}

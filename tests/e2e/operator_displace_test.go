@@ -17,6 +17,23 @@ type kubevirtsCluster struct {
 	mounted       string            // the mount at the path of the pool with a claim
 }
 
+// kubevirtCapacity is what kubevirt's external-provisioner on a node has published. By default it is its DaemonSet's,
+// with which the garbage collector removes it.
+const kubevirtCapacity = `apiVersion: storage.k8s.io/v1
+kind: CSIStorageCapacity
+metadata:
+  name: csisc-kubevirt
+  namespace: ${NAMESPACE}
+  labels:
+    csi.storage.k8s.io/drivername: kubevirt.io.hostpath-provisioner
+    csi.storage.k8s.io/managed-by: external-provisioner-${NODE}
+  ownerReferences:
+  - {apiVersion: apps/v1, kind: DaemonSet, name: ${OWNER}, uid: ${UID}, controller: true}
+nodeTopology: {matchLabels: {topology.hostpath.csi/node: ${NODE}}}
+storageClassName: e2e-hostpath-csi
+capacity: 79Gi
+`
+
 func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 	k := kubevirtsCluster{node: world.workers[1], volumes: map[string]string{}}
 	replacing(t, "a cluster that runs kubevirt's operator moves here while pods write",
@@ -99,7 +116,10 @@ func (k *kubevirtsCluster) use(s *scene) {
 		s.onNode(k.node, "rm -rf "+pathOf(pool)+"/csi/.hpp; chmod 755 "+pathOf(pool)+"/csi")
 	}
 	s.onNode(k.node, "mkdir "+k.snapshots()+"; echo precious >"+k.snapshots()+"/file")
-	s.apply(strings.NewReplacer("${NAMESPACE}", namespace, "${NODE}", k.node).Replace(kubevirtCapacity))
+	owner := s.kubectl("get", "daemonset", kubevirtsDaemonSet, "--namespace", namespace, "--output",
+		"jsonpath={.metadata.uid}")
+	s.apply(strings.NewReplacer("${NAMESPACE}", namespace, "${NODE}", k.node, "${OWNER}", kubevirtsDaemonSet,
+		"${UID}", owner).Replace(kubevirtCapacity))
 	k.goOn(s)
 }
 
@@ -126,11 +146,10 @@ func (k *kubevirtsCluster) nothingIsLeft(s *scene) {
 		"deployment/" + poolClaim(claimedPool, k.node), "service/hpp-prometheus-metrics",
 		"serviceaccount/hostpath-provisioner-admin-csi", "clusterrole/hostpath-provisioner-admin-csi",
 		"clusterrolebinding/hostpath-provisioner-admin-csi", "role/hostpath-provisioner-admin-csi",
-		"rolebinding/hostpath-provisioner-admin-csi",
+		"rolebinding/hostpath-provisioner-admin-csi", "csistoragecapacity/csisc-kubevirt",
 	} {
 		s.absentObject(object)
 	}
-	s.noCapacityOfNodes()
 	if !s.exists(k.node, k.snapshots()+"/file") {
 		s.t.Error("a directory that is no volume was removed")
 	}

@@ -95,6 +95,7 @@ func (s *scene) installController() {
 	tree, images := s.earlier("controller-release.tar.gz", controllerTag, "driver", "operator")
 	values := s.operated()
 	delete(values, "mounter")
+	withoutControllerImage(values)
 	for part, image := range images {
 		section, _ := values[part].(map[string]any)
 		section["image"] = image

@@ -56,35 +56,28 @@ spec:
       - matchExpressions:
         - {key: topology.hostpath.csi/node, operator: In, values: [${NODE}]}
   persistentVolumeReclaimPolicy: Delete
-  storageClassName: e2e-hostpath-csi
+  storageClassName: ${CLASS}
   volumeMode: Filesystem
-`
-
-// kubevirtCapacity is what kubevirt's external-provisioner on a node has published.
-const kubevirtCapacity = `apiVersion: storage.k8s.io/v1
-kind: CSIStorageCapacity
-metadata:
-  name: csisc-kubevirt
-  namespace: ${NAMESPACE}
-  labels:
-    csi.storage.k8s.io/drivername: kubevirt.io.hostpath-provisioner
-    csi.storage.k8s.io/managed-by: external-provisioner-${NODE}
-nodeTopology: {matchLabels: {topology.hostpath.csi/node: ${NODE}}}
-storageClassName: e2e-hostpath-csi
-capacity: 79Gi
 `
 
 // kubevirtMade makes a claim, its volume and its directory as kubevirt's
 // driver would have, and returns the volume's name.
 func (s *scene) kubevirtMade(node, pool, claim string) string {
 	s.t.Helper()
-	c := s.claim(claim, "e2e-hostpath-csi", "1Gi")
+	volume := s.untracked(node, pool, claim, "e2e-hostpath-csi")
+	s.onNode(node, "chmod 755 "+pathOf(pool)+"/csi; echo written by kubevirt in "+claim+
+		" >"+volumePath(pool, volume)+"/file")
+	return volume
+}
+
+// untracked makes a claim, its volume and a directory of which no driver knows, and returns the volume's name.
+func (s *scene) untracked(node, pool, claim, class string) string {
+	s.t.Helper()
+	c := s.claim(claim, class, "1Gi")
 	s.create(c)
 	volume := "pvc-" + string(c.UID)
-	s.onNode(node, "mkdir -p "+volumePath(pool, volume)+"; chmod 755 "+pathOf(pool)+
-		"/csi; echo written by kubevirt in "+claim+
-		" >"+volumePath(pool, volume)+"/file")
-	s.apply(strings.NewReplacer("${VOLUME}", volume, "${CLAIM}", claim, "${NAMESPACE}", s.namespace,
+	s.onNode(node, "mkdir -p "+volumePath(pool, volume))
+	s.apply(strings.NewReplacer("${VOLUME}", volume, "${CLAIM}", claim, "${NAMESPACE}", s.namespace, "${CLASS}", class,
 		"${UID}", string(c.UID), "${NODE}", node, "${POOL}", pool).Replace(kubevirtVolume))
 	return volume
 }
@@ -113,12 +106,10 @@ func TestTakeoverFromKubevirt(t *testing.T) {
 			for _, claim := range []string{"first", "second"} {
 				s.bound(claim)
 			}
-			s.apply(strings.NewReplacer("${NAMESPACE}", namespace, "${NODE}", node).Replace(kubevirtCapacity))
 		}},
 		step{"TheyAreAdopted", func(s *scene) {
 			s.must(s.install(s.ctx, s.values("info", extra)))
 			s.adopted(node, kubevirtPool, 2)
-			s.noCapacityOfNodes()
 		}},
 		step{"PodsReadAndWriteThem", func(s *scene) {
 			sum := s.sum(node, volumePath(kubevirtPool, first)+"/file")

@@ -184,7 +184,7 @@ func (l *lostNode) returns(s *scene) {
 	s.nodeIs(l.name, connected)
 	s.t.Logf("connected %s after its start", seconds(begin))
 	s.said("Node", l.name, "VolumesOrphaned", poolSecond, l.used, l.kept)
-	list := s.kubectl(inDriver(&s.readyControllers(1)[0], "volume", "list")...)
+	list := s.kubectl(inPod(&s.readyControllers(1)[0], "volume", "list")...)
 	for _, volume := range []string{l.used, l.kept} {
 		shown := slices.ContainsFunc(strings.Split(list, "\n"), func(line string) bool {
 			return containsAll(line, []string{volume, l.name, poolSecond, "orphan"})

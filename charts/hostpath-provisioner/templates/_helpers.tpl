@@ -36,7 +36,7 @@
 {{- default (include "hostpath-provisioner.csi.name" .) .Values.driver.serviceAccount.name -}}
 {{- end -}}
 
-{{/* The driver's ports, on the nodes and in the controller. */}}
+{{/* The ports that driver and controller have alike. */}}
 {{- define "hostpath-provisioner.driver.ports" -}}
 - name: http
   containerPort: {{ .Values.driver.httpPort }}
@@ -48,7 +48,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The driver's flags for metrics over TLS, nothing where they are off. */}}
+{{/* Flags of driver and controller for metrics over TLS, nothing where they are off. */}}
 {{- define "hostpath-provisioner.driver.metricsArgs" -}}
 {{- with .Values.driver.metricsTLS -}}
 {{- if .enabled -}}
@@ -64,12 +64,8 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Where the driver runs. */}}
-{{- define "hostpath-provisioner.driver.env" -}}
-- name: NODE_NAME
-  valueFrom:
-    fieldRef:
-      fieldPath: spec.nodeName
+{{/* Which pod a container of the driver or of the controller is in. */}}
+{{- define "hostpath-provisioner.pod.selfEnv" -}}
 - name: POD_NAME
   valueFrom:
     fieldRef:

@@ -13,11 +13,9 @@ import (
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/api/harness"
 )
 
@@ -43,31 +41,6 @@ func connect(t *testing.T, w *world) {
 			t.Errorf("%s: labels %v, annotations %v", object.GetName(), object.GetLabels(), object.GetAnnotations())
 		}
 	}
-}
-
-// upgraded: what csi-provisioners on connected nodes have published goes once the grace of nodes is over.
-func upgraded(t *testing.T, w *world) {
-	capacity := func(name, manager, node string) *storagev1.CSIStorageCapacity {
-		return &storagev1.CSIStorageCapacity{
-			ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: name, Labels: map[string]string{
-				"csi.storage.k8s.io/drivername": names.Driver, "csi.storage.k8s.io/managed-by": manager,
-			}},
-			NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{topologyKey: node}},
-			StorageClassName: immediate,
-		}
-	}
-	old := capacity("old", "external-provisioner-node-1", "node-1")
-	absent := capacity("absent", "external-provisioner-node-9", "node-9")
-	own := capacity("own", "external-provisioner", "node-1")
-	w.Create(t, old, absent, own)
-	w.controller.Kill(t)
-	w.controller = w.startController(addresses()[0], "--node-grace=30s") // by then all nodes are back
-	w.Gone(t, old)
-	harness.Get(t, w.Server, absent)
-	harness.Get(t, w.Server, own)
-	w.controller.Kill(t)
-	w.controller = w.startController(addresses()[0])
-	w.controller.connected(t, slices.Sorted(maps.Keys(w.nodes))...)
 }
 
 // tokens: whom the controller refuses. An expired token cannot be had here, as the API makes none that ends within ten

@@ -1,5 +1,5 @@
-// Package controller_test tests the driver's controller: the built driver as controller, and as the driver of several
-// nodes, against a real API server. Arguments, accounts and rights are those that the chart gives them.
+// Package controller_test tests the built controller, with the built driver for several nodes, against a real API
+// server. Arguments, accounts and rights are those that the chart gives them.
 package controller_test
 
 import (
@@ -47,19 +47,23 @@ func addresses() [2]string { return [...]string{"127.0.0.1", "127.0.0.2"} }
 // world is a control plane with an installed chart.
 type world struct {
 	*harness.Server
-	whole  *testing.T // programs that several tests use end with it
-	binary string
-	hosts  string // an /etc/hosts in which the Service has its addresses
-	port   int
+	whole    *testing.T        // programs that several tests use end with it
+	binaries map[string]string // by the name of their containers
+	hosts    string            // an /etc/hosts in which the Service has its addresses
+	port     int
 
-	controllerPod, driverPod     corev1.PodSpec
-	controllerRights, nodeRights string                 // kubeconfigs
-	pods                         map[string]*corev1.Pod // of the DaemonSet, by node
-	controller, replica          *program
-	nodes                        map[string]*program
+	controllerPod, driverPod corev1.PodSpec
+	controllerRights         string // a kubeconfig
+	// nodeAccount is the directory that a node's driver finds in its pod, nodeEnvironment where the API is.
+	nodeAccount     string
+	nodeEnvironment []string
+
+	pods                map[string]*corev1.Pod // of the DaemonSet, by node
+	controller, replica *program
+	nodes               map[string]*program
 }
 
-// program is a driver that runs, as controller or on a node.
+// program is a controller or the driver of a node that runs.
 type program struct {
 	*harness.Process
 	pb.ControllerClient
@@ -84,6 +88,8 @@ func TestController(t *testing.T) {
 		run  func(*testing.T, *world)
 	}{
 		{"connect", connect},
+		{"reported", reported},
+		{"held", held},
 		{"choose", choose},
 		{"scheduler", scheduler},
 		{"growth", growth},
@@ -91,7 +97,6 @@ func TestController(t *testing.T) {
 		{"sanity", sanity}, // before nodes go that may return: they have to be asked for a volume without a PV
 		{"metrics", documented},
 		{"tokens", tokens},
-		{"upgraded", upgraded},
 		{"trouble", func(t *testing.T, w *world) {
 			for name, test := range map[string]func(*testing.T, *world){
 				"misled": misled, "foreign-ca": foreignCA, "gone": gone, "frozen": frozen,
@@ -153,12 +158,14 @@ func install(t *testing.T) *world {
 	w.controllerPod = harness.Get(t, s, &appsv1.Deployment{ObjectMeta: meta(service)}).Spec.Template.Spec
 	w.driverPod = harness.Get(t, s, &appsv1.DaemonSet{ObjectMeta: meta(full + "-csi")}).Spec.Template.Spec
 	w.controllerRights = s.KubeconfigOf(t, w.controllerPod.ServiceAccountName)
-	w.nodeRights = s.KubeconfigOf(t, w.driverPod.ServiceAccountName)
+	w.nodeAccount, w.nodeEnvironment = s.PodAccount(t, w.driverPod.ServiceAccountName)
+	w.binaries = map[string]string{
+		"controller": s.Build(t, "./src/controller"), "driver": s.Build(t, "./src/driver"),
+	}
 	w.Create(t, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: immediate}, Provisioner: names.Driver,
 		VolumeBindingMode: new(storagev1.VolumeBindingImmediate),
 	})
-	w.binary = s.Build(t, "./src/driver")
 	harness.Eventually(t, "each node has its pod", func(ctx context.Context) error {
 		pods, err := s.Pods(ctx, "csi-driver")
 		for i := range pods {
@@ -204,26 +211,27 @@ func (w *world) node(t *testing.T, name, token string, options ...string) *progr
 		}
 	})
 	options = append([]string{
-		"--kubeconfig=" + w.nodeRights, "--node-name=" + name, "--pod-name=csi-" + name, "--host-root=/",
+		"--service-account=" + w.nodeAccount, "--node-name=" + name, "--pod-name=csi-" + name, "--host-root=/",
 		"--kubelet-dir=" + filepath.Join(dir, "kubelet"), "--registration=false",
 		"--controller-token=" + filepath.Join(dir, "token"),
 	}, options...)
-	return w.run(t, w.driverPod, dir, options...)
+	return w.run(t, w.driverPod.Containers[0], dir, options...)
 }
 
 // startController starts a controller at one of the Service's addresses.
 func (w *world) startController(address string, options ...string) *program {
 	w.whole.Helper()
-	return w.run(w.whole, w.controllerPod, w.whole.TempDir(), append([]string{
-		"--kubeconfig=" + w.controllerRights, "--node-name=node-1",
+	return w.run(w.whole, w.controllerPod.Containers[0], w.whole.TempDir(), append([]string{
+		"--kubeconfig=" + w.controllerRights,
 		"--pod-name=controller-" + strings.ReplaceAll(address, ".", "-"), "--node-gone-after=2s",
 		"--certificate-interval=1s",
 		"--tunnel-address=" + net.JoinHostPort(address, strconv.Itoa(w.port)),
 	}, options...)...)
 }
 
-// run starts the driver's container of a pod, in a directory of its own. Of an option that is repeated the last counts.
-func (w *world) run(t *testing.T, pod corev1.PodSpec, dir string, options ...string) *program {
+// run starts the program that a container, controller or driver, is called after, in a directory of its own. Of an
+// option that is repeated the last counts.
+func (w *world) run(t *testing.T, of corev1.Container, dir string, options ...string) *program {
 	t.Helper()
 	p := &program{dir: dir, http: net.JoinHostPort("127.0.0.1", strconv.Itoa(harness.FreePort(t)))}
 	const pools = "storagePools:\n- name: %s\n  path: %s/pool\n  requireMount: false\n  overcommit: 1\n"
@@ -234,12 +242,13 @@ func (w *world) run(t *testing.T, pod corev1.PodSpec, dir string, options ...str
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pod.Containers[0].Name != "driver" {
-		t.Fatalf("the first container is %s", pod.Containers[0].Name)
+	if w.binaries[of.Name] == "" {
+		t.Fatalf("the first container is %s", of.Name)
 	}
-	p.Process = w.Run(t, "unshare", nil, slices.Concat([]string{
-		"--mount", "--propagation=slave", "sh", "-ec", `mount --bind "$0" /etc/hosts; exec "$@"`, w.hosts, w.binary,
-	}, pod.Containers[0].Args, []string{
+	p.Process = w.Run(t, "unshare", w.nodeEnvironment, slices.Concat([]string{
+		"--mount", "--propagation=slave", "sh", "-ec", `mount --bind "$0" /etc/hosts; exec "$@"`, w.hosts,
+		w.binaries[of.Name],
+	}, of.Args, []string{
 		"--pod-namespace=" + harness.Namespace, "--endpoint=unix://" + p.socket(),
 		"--config=" + filepath.Join(dir, "config"),
 		"--state-dir=" + filepath.Join(dir, "state"), "--http-address=" + p.http,

@@ -12,7 +12,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,21 +27,21 @@ const (
 )
 
 // Nodes plays what the scheduler and the kubelets do: pods of DaemonSets get their node, run, become ready, and end
-// when deleted. It also says for the driver's pods what the driver would say about its pools, and that the CSI
-// controller's Deployment is complete, and a mounter's as soon as its claim is bound: with Kubernetes' own controller
-// of Deployments the operator's would get pods too, and the operator is a process here.
+// when deleted. It also says of the driver's pods what the CSI controller would say about their pools, unless a real
+// one does, and that its Deployment is complete, and a mounter's as soon as its claim is bound: with Kubernetes' own
+// controller of Deployments the operator's would get pods too, and the operator is a process here.
 type Nodes struct {
 	s *Server
 
 	mu    sync.Mutex
 	dead  map[string]bool
-	pools map[string][]corev1.PodCondition // by node
+	pools map[string][]corev1.PodCondition // by node; nil as long as nobody has called Pool
 }
 
 // StartNodes makes Node objects, ready ones, and plays them until the test ends.
 func (s *Server) StartNodes(t *testing.T, nodes ...string) *Nodes {
 	t.Helper()
-	n := &Nodes{s: s, dead: map[string]bool{}, pools: map[string][]corev1.PodCondition{}}
+	n := &Nodes{s: s, dead: map[string]bool{}}
 	for _, name := range nodes {
 		n.Join(t, name)
 	}
@@ -88,11 +87,14 @@ func (n *Nodes) Leave(t *testing.T, name string) {
 	})
 }
 
-// Pool sets what a node's driver says about a pool: condition True with reason PoolPresent, or False
-// with the reason and message given.
+// Pool sets what the controller says about a pool of a node: condition True with reason PoolPresent, or False with the
+// reason and message given.
 func (n *Nodes) Pool(node, pool, reason, message string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.pools == nil {
+		n.pools = map[string][]corev1.PodCondition{}
+	}
 	kind := corev1.PodConditionType(names.PoolCondition + pool)
 	status := corev1.ConditionFalse
 	if reason == names.PoolPresent {
@@ -107,7 +109,7 @@ func (n *Nodes) Pool(node, pool, reason, message string) {
 	n.pools[node] = kept
 }
 
-// NoPools takes back what drivers say about pools.
+// NoPools takes back what Pool has set.
 func (n *Nodes) NoPools() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -231,7 +233,7 @@ func (n *Nodes) step(ctx context.Context, pod *corev1.Pod) error {
 		return n.s.Client.SubResource("binding").Create(ctx, pod, binding)
 	}
 	n.mu.Lock()
-	dead, pools := n.dead[node], n.pools[node]
+	dead, pools, played := n.dead[node], n.pools[node], n.pools != nil
 	n.mu.Unlock()
 	switch {
 	case dead:
@@ -246,12 +248,17 @@ func (n *Nodes) step(ctx context.Context, pod *corev1.Pod) error {
 	if pod.Labels["app.kubernetes.io/component"] == driverComponent {
 		wanted.Conditions = append(wanted.Conditions, pools...)
 	}
-	if pod.Status.Phase == wanted.Phase && reflect.DeepEqual(plain(pod.Status.Conditions), wanted.Conditions) {
+	known, reported := pod.Status.Conditions, []corev1.PodCondition(nil)
+	if !played {
+		known, reported = apart(known)
+	}
+	if pod.Status.Phase == wanted.Phase && reflect.DeepEqual(plain(known), wanted.Conditions) {
 		return nil
 	}
 	for i := range wanted.Conditions {
 		wanted.Conditions[i].LastTransitionTime = metav1.Now()
 	}
+	wanted.Conditions = append(wanted.Conditions, reported...)
 	pod.Status = wanted
 	return client.IgnoreNotFound(n.s.Client.Status().Update(ctx, pod))
 }
@@ -275,6 +282,18 @@ func placedOn(pod *corev1.Pod) string {
 	return ""
 }
 
+// apart takes conditions of pools, which a real controller has given a pod, from all others.
+func apart(all []corev1.PodCondition) (others, pools []corev1.PodCondition) {
+	for _, c := range all {
+		if strings.HasPrefix(string(c.Type), names.PoolCondition) {
+			pools = append(pools, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return others, pools
+}
+
 // plain leaves out when a condition changed.
 func plain(conditions []corev1.PodCondition) []corev1.PodCondition {
 	all := make([]corev1.PodCondition, 0, len(conditions))
@@ -282,16 +301,4 @@ func plain(conditions []corev1.PodCondition) []corev1.PodCondition {
 		all = append(all, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 	}
 	return all
-}
-
-// Pods are the pods of a DaemonSet of the release, by its component label.
-func (s *Server) Pods(ctx context.Context, component string) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	err := s.Client.List(ctx, &pods, client.InNamespace(Namespace), client.MatchingLabels{
-		"app.kubernetes.io/component": component,
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("list pods of %s: %w", component, err)
-	}
-	return pods.Items, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,4 +123,16 @@ func Until[T client.Object](t *testing.T, s *Server, what string, object T, reac
 		return reached(object)
 	})
 	return object
+}
+
+// Pods are the pods of a DaemonSet of the release, by its component label.
+func (s *Server) Pods(ctx context.Context, component string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := s.Client.List(ctx, &pods, client.InNamespace(Namespace), client.MatchingLabels{
+		"app.kubernetes.io/component": component,
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list pods of %s: %w", component, err)
+	}
+	return pods.Items, nil
 }

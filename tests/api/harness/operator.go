@@ -8,18 +8,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
@@ -166,26 +162,6 @@ func Fetch(ctx context.Context, client *http.Client, url string) (string, error)
 		return "", fmt.Errorf("%s: %s", response.Status, body)
 	}
 	return string(body), nil
-}
-
-// KubeconfigOf writes a kubeconfig with a token of a ServiceAccount in Namespace.
-func (s *Server) KubeconfigOf(t *testing.T, account string) string {
-	t.Helper()
-	who := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: account}}
-	request := &authenticationv1.TokenRequest{}
-	if err := s.Client.SubResource("token").Create(t.Context(), who, request); err != nil {
-		t.Fatalf("token of ServiceAccount %s: %v", account, err)
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["server"] = &clientcmdapi.Cluster{Server: s.Config.Host, CertificateAuthorityData: s.Config.CAData}
-	config.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "server", AuthInfo: account, Namespace: Namespace}
-	config.CurrentContext = "test"
-	path := filepath.Join(s.dir, account+".kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // endpoints leads the operator's Service to this machine.

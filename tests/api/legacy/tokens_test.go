@@ -3,9 +3,7 @@ package legacy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -59,20 +57,6 @@ func (w *world) kubeconfigOn(t *testing.T, node string) string {
 	return path
 }
 
-// clientOf has the rights of a kubeconfig.
-func clientOf(t *testing.T, kubeconfig string) client.Client {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // forged is a PersistentVolume as the provisioner on a node makes it, which a test then changes.
 func (w *world) forged(node string, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	const name = "pvc-00000000-1111-2222-3333-444455556666"
@@ -100,22 +84,22 @@ func (w *world) forged(node string, change func(*corev1.PersistentVolume)) *core
 func tokens(t *testing.T, w *world) {
 	const foreignNode = "the PersistentVolume is not of node node-1, which the token is of"
 	noPath := "the PersistentVolume is no directory of its own name, directly in " + w.dir
-	first := clientOf(t, w.kubeconfigOn(t, "node-1"))
-	podless := clientOf(t, w.KubeconfigOf(t, account))
+	first := w.ClientOf(t, w.kubeconfigOn(t, "node-1"))
+	podless := w.ClientOf(t, w.KubeconfigOf(t, account))
 	harness.Eventually(t, "the API server knows the policy", func(ctx context.Context) error {
 		if podless.Create(ctx, w.forged("node-1", nil), client.DryRunAll) == nil {
 			return errors.New("it takes anything")
 		}
 		return nil
 	})
-	denied(t, "a token of no pod", podless.Create(t.Context(), w.forged("node-1", nil)),
+	harness.Denied(t, "a token of no pod", podless.Create(t.Context(), w.forged("node-1", nil)),
 		"the token is bound to no pod on a node, so no PersistentVolume is its own")
-	denied(t, "another node's", first.Create(t.Context(), w.forged("node-2", nil)), foreignNode)
-	denied(t, "nobody's", first.Create(t.Context(), w.forged("", nil)), foreignNode)
-	denied(t, "another provisioner's", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
+	harness.Denied(t, "another node's", first.Create(t.Context(), w.forged("node-2", nil)), foreignNode)
+	harness.Denied(t, "nobody's", first.Create(t.Context(), w.forged("", nil)), foreignNode)
+	harness.Denied(t, "another provisioner's", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
 		pv.Annotations[names.ProvisionedBy] = names.Driver
 	})), "the PersistentVolume is not the legacy provisioner's, annotation pv.kubernetes.io/provisioned-by says")
-	denied(t, "without annotations", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
+	harness.Denied(t, "without annotations", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
 		pv.Annotations = nil
 	})), "the PersistentVolume is not the legacy provisioner's, annotation pv.kubernetes.io/provisioned-by says")
 	const victim = "pvc-145c785e-ab83-11e7-9432-4201ac1fd019"
@@ -124,14 +108,14 @@ func tokens(t *testing.T, w *world) {
 		w.dir + "2/pvc-00000000-1111-2222-3333-444455556666",
 		w.dir + "/" + victim, w.dir + "/xpvc-00000000-1111-2222-3333-444455556666",
 	} {
-		denied(t, path, first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
+		harness.Denied(t, path, first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
 			pv.Spec.HostPath.Path = path
 		})), noPath)
 	}
-	denied(t, "the end of another's name", first.Create(t.Context(), w.forged("node-1",
+	harness.Denied(t, "the end of another's name", first.Create(t.Context(), w.forged("node-1",
 		func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.HostPath.Path = "4201ac1fd019", w.dir+"/"+victim })),
 		noPath)
-	denied(t, "a server", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
+	harness.Denied(t, "a server", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
 			NFS: &corev1.NFSVolumeSource{Server: "evil.example.com", Path: "/"},
 		}
@@ -139,11 +123,11 @@ func tokens(t *testing.T, w *world) {
 
 	claim := w.claim(t, waits, selectedNode, "node-2")
 	volume := w.bound(t, claim, "node-2")
-	denied(t, "to delete another node's", first.Delete(t.Context(), volume.DeepCopy()), foreignNode)
+	harness.Denied(t, "to delete another node's", first.Delete(t.Context(), volume.DeepCopy()), foreignNode)
 	pending := w.claim(t, waits)
 	taken := pending.DeepCopy()
 	taken.Spec.VolumeName = "mine"
-	denied(t, "to take a claim", first.Update(t.Context(), taken),
+	harness.Denied(t, "to take a claim", first.Update(t.Context(), taken),
 		"the legacy provisioner changes only the metadata of claims")
 	chosen := pending.DeepCopy()
 	chosen.Annotations = map[string]string{"example.com/note": "yes"}
@@ -157,12 +141,4 @@ func tokens(t *testing.T, w *world) {
 	w.Gone(t, own)
 	w.Delete(t, pending)
 	w.deleted(t, claim, volume)
-}
-
-// denied expects that the policy refuses with a sentence.
-func denied(t *testing.T, what string, err error, want string) {
-	t.Helper()
-	if !strings.HasSuffix(fmt.Sprint(err), "denied request: "+want) {
-		t.Errorf("%s: error %v, want: %s", what, err, want)
-	}
 }

@@ -59,7 +59,7 @@ func (w *world) sameAsHelm(t *testing.T, file string, values map[string]string) 
 		files = append(files, "testdata/"+file)
 	}
 	json := map[string]string{
-		"driver.reportPools": "true", "selftest.enabled": "false", "mounter.managed": "true",
+		"selftest.enabled": "false", "mounter.managed": "true",
 		"driver.metricsTLS.minVersion":   `"VersionTLS12"`,
 		"driver.metricsTLS.cipherSuites": intermediate(),
 	}

@@ -1,4 +1,4 @@
-// Package controller_test measures the driver's controller: a real API server without nodes, the chart's controller pod
+// Package controller_test measures the controller: a real API server without nodes, the chart's controller pod
 // as processes of this machine, and nodes that one process plays with the real end of the tunnel. Beside it, it
 // measures a csi-provisioner per node. It is a test because what starts the API server is one; no figure makes it fail.
 package controller_test
@@ -93,10 +93,10 @@ func TestController(t *testing.T) {
 			"chart's last version without controller. All of it, the API server and etcd share this machine's cores.",
 		"RSS is read in /proc, half of -idle after the start. Idle requests are counted in the API server's audit " +
 			"log, in -idle after that; a watch counts when it ends. After each burst every claim had one volume, on " +
-			"its node and no other; during the last one the driver was killed. Watches are " +
+			"its node and no other; during the last one the controller was killed. Watches are " +
 			"apiserver_longrunning_requests less what it was before. Processor time is the kube-apiserver's in " +
 			"/proc. Bytes are what the provisioning processes read (rchar in /proc): nearly all of it comes from the " +
-			"API server, and of the driver's some through the tunnel.",
+			"API server, and of the controller's some through the tunnel.",
 	}
 	if note != "" {
 		r.Notes = append(r.Notes, note)
@@ -109,7 +109,7 @@ func TestController(t *testing.T) {
 }
 
 // processes are the names of those that provision.
-func processes() []string { return []string{"driver", "csi-provisioner", "csi-resizer"} }
+func processes() []string { return []string{"controller", "csi-provisioner", "csi-resizer"} }
 
 func seconds(name string, value float64) report.Figure {
 	return report.Figure{Name: name, Value: value, Unit: report.Seconds}
@@ -227,7 +227,7 @@ func large(t *testing.T, w *world) {
 			Name: "all connected again, from kill -9 and start", Value: again.Seconds(), Unit: report.Seconds,
 			Budget: report.AtMost(10),
 		},
-		seconds(fmt.Sprintf("%d claims bound, the driver killed halfway", w.claims), time.Since(began).Seconds()))
+		seconds(fmt.Sprintf("%d claims bound, the controller killed halfway", w.claims), time.Since(began).Seconds()))
 	w.sections = append(w.sections, s)
 }
 

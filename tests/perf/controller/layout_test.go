@@ -39,10 +39,10 @@ type layout struct {
 	*world
 	dir, rights string
 	port, http  int
-	driver      *harness.Process
+	controller  *harness.Process
 	all         []*harness.Process
 	sidecars    map[string]*harness.Process // of the controller
-	killed      bool                        // the driver was: its sidecars may end, too
+	killed      bool                        // the controller was: its sidecars may end, too
 	revived     int                         // how often one of them was started anew
 }
 
@@ -73,7 +73,7 @@ func (l *layout) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }
 
-// running is nil while all processes run. A sidecar ends when it has lost its driver: after a kill of that it is
+// running is nil while all processes run. A sidecar ends when it has lost its controller: after a kill of that it is
 // started anew, as by a kubelet.
 func (l *layout) running(t *testing.T) (err error) {
 	t.Helper()
@@ -110,7 +110,7 @@ func (l *layout) until(t *testing.T, what string, reached func() (bool, error)) 
 func (l *layout) run(t *testing.T, name, pod string, args ...string) *harness.Process {
 	t.Helper()
 	environment := []string{
-		"POD_NAMESPACE=" + harness.Namespace, "NAMESPACE=" + harness.Namespace, "POD_NAME=" + pod, "NODE_NAME=" + pod,
+		"POD_NAMESPACE=" + harness.Namespace, "NAMESPACE=" + harness.Namespace, "POD_NAME=" + pod,
 	}
 	for _, variable := range l.containers[name].Env {
 		if variable.Value != "" { // such as GOMEMLIMIT
@@ -132,23 +132,23 @@ func (l *layout) startSidecar(t *testing.T, name string) {
 	l.sidecars[name] = l.run(t, name, "controller", args...)
 }
 
-// kill ends the driver as a failing machine would, and starts it anew.
+// kill ends the controller as a failing machine would, and starts it anew.
 func (l *layout) kill(t *testing.T) {
 	t.Helper()
 	l.killed = true
-	l.driver.Kill(t)
-	l.all = slices.DeleteFunc(l.all, func(p *harness.Process) bool { return p == l.driver })
+	l.controller.Kill(t)
+	l.all = slices.DeleteFunc(l.all, func(p *harness.Process) bool { return p == l.controller })
 	l.drive(t)
 }
 
 // drive starts the controller.
 func (l *layout) drive(t *testing.T) {
 	t.Helper()
-	l.driver = l.run(t, "driver", "controller", append(l.containers["driver"].Args,
+	l.controller = l.run(t, "controller", "controller", append(l.containers["controller"].Args,
 		"--endpoint=unix://"+l.path("csi.sock"), "--config="+l.path("config"), "--state-dir="+l.dir,
 		fmt.Sprintf("--http-address=127.0.0.1:%d", l.http),
 		fmt.Sprintf("--tunnel-address=127.0.0.1:%d", l.port))...)
-	l.all = append(l.all, l.driver)
+	l.all = append(l.all, l.controller)
 	l.until(t, "the controller answers", func() (bool, error) { _, err := l.connected(t); return err == nil, err })
 }
 

@@ -73,10 +73,10 @@ func install(t *testing.T, o options) *world {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: harness.Namespace, Name: service}}
 	pod := harness.Get(t, s, deployment).Spec.Template.Spec
 	w.account = pod.ServiceAccountName
-	w.programs["driver"] = s.Build(t, "./src/driver")
-	w.programs["nodes"] = s.Build(t, "./src/driver/internal/tunnel/tunneltest/nodes")
+	w.programs["controller"] = s.Build(t, "./src/controller")
+	w.programs["nodes"] = s.Build(t, "./src/internal/link/linktest/nodes")
 	for _, c := range pod.Containers {
-		if w.containers[c.Name] = c; c.Name != "driver" {
+		if w.containers[c.Name] = c; c.Name != "controller" {
 			w.programs[c.Name] = sidecar(t, filepath.Base(c.Image))
 		}
 	}

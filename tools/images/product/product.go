@@ -28,7 +28,7 @@ const versionVariable = "github.com/hostpath-provisioner/hostpath-provisioner/sr
 // Names are the images, which are also the folders below src/ and the names
 // of the binaries at the root of each image.
 func Names() []string {
-	return []string{"driver", "legacyprovisioner", "mounter", "operator", "selftest"}
+	return []string{"controller", "driver", "legacyprovisioner", "mounter", "operator", "selftest"}
 }
 
 // Platform is an operating system and an architecture, as Go names them.
@@ -136,11 +136,11 @@ func programs(ctx context.Context, name string, p Platform) ([]scratch.File, err
 	return debian.Programs(ctx, p.Arch, packages, "/sbin/mkfs.xfs", "/sbin/blkid")
 }
 
-// user is who an image runs as. The operator only talks to the API server, so nobody in particular; as a
-// number, because the kubelet can tell only of a number that it is not root. The others work on the
-// node, or their pod says who they are.
+// user is who an image runs as. Controller and operator only talk to others, so nobody in particular; as a number,
+// because the kubelet can tell only of a number that it is not root. The others work on the node, or their pod says who
+// they are.
 func user(name string) string {
-	if name == "operator" {
+	if name == "controller" || name == "operator" {
 		return "65532:65532"
 	}
 	return ""

@@ -174,10 +174,11 @@ func module(t *testing.T, names ...string) string {
 	return root
 }
 
-// TestTheOperatorIsNotRoot: its pod demands that, and names no user where OpenShift chooses one.
-func TestTheOperatorIsNotRoot(t *testing.T) {
+// TestControllerAndOperatorAreNotRoot: their pods demand that, and name no user where OpenShift chooses one.
+func TestControllerAndOperatorAreNotRoot(t *testing.T) {
 	built, err := product.Build(t.Context(), product.Options{
-		Root: module(t, "driver", "operator"), Names: []string{"driver", "operator"}, Version: "1",
+		Root: module(t, "controller", "driver", "operator"), Version: "1",
+		Names:     []string{"controller", "driver", "operator"},
 		Platforms: []product.Platform{{OS: "linux", Arch: "amd64"}},
 	})
 	if err != nil {
@@ -191,7 +192,8 @@ func TestTheOperatorIsNotRoot(t *testing.T) {
 		}
 		users[b.Name] = config.Config.User
 	}
-	if diff := cmp.Diff(map[string]string{"driver": "", "operator": "65532:65532"}, users); diff != "" {
+	want := map[string]string{"controller": "65532:65532", "driver": "", "operator": "65532:65532"}
+	if diff := cmp.Diff(want, users); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
 	}
 }

@@ -46,7 +46,7 @@
 {{- include "hostpath-provisioner.pod.over" (list "{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}" .Values.controller.securityContext) -}}
 {{- end -}}
 
-{{/* The images start as root otherwise. OpenShift chooses a user and a group of the namespace's own. */}}
+{{/* The sidecars' images start as root otherwise. OpenShift chooses a user and a group of the namespace's own. */}}
 {{- define "hostpath-provisioner.controller.podSecurityContext" -}}
 runAsNonRoot: true
 {{- if ne (include "hostpath-provisioner.openshift" .) "true" }}
@@ -64,7 +64,7 @@ ports:
   - name: {{ index . 0 }}
     containerPort: {{ index . 1 }}
     protocol: TCP
-# The port opens once the driver is ready, which waits for the nodes.
+# The port opens once the controller is ready, which waits for the nodes.
 startupProbe:
   httpGet:
     path: /healthz/leader-election

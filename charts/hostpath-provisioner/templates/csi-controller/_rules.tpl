@@ -1,8 +1,8 @@
 {{/* What the controller's pods may do, as lists of rules, by container. The operator's own roles hold them too: Kubernetes lets it hand out only
 what it has. */}}
 
-{{/* The driver container, in the whole cluster. */}}
-{{- define "hostpath-provisioner.controller.driverRules" -}}
+{{/* Its own container, in the whole cluster. */}}
+{{- define "hostpath-provisioner.controller.ownRules" -}}
 # Which volume is on which node, and whether that node is gone.
 - apiGroups: [""]
   resources: [persistentvolumes, nodes]
@@ -16,29 +16,32 @@ what it has. */}}
 - apiGroups: [storage.k8s.io]
   resources: [csinodes]
   verbs: [list, watch]
-# patch: writes down which node a claim with immediate binding got.
+# Which claims wait for a volume. patch: writes down which node a claim with immediate binding got.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, patch]
+  verbs: [get, list, watch, patch]
+- apiGroups: [storage.k8s.io]
+  resources: [storageclasses]
+  verbs: [list, watch]
 # Which node it is that connects.
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]
+# What nodes say, for people: they may not write it themselves.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
 {{- end -}}
 
-{{/* The driver container, in its own namespace. */}}
-{{- define "hostpath-provisioner.controller.driverNamespacedRules" -}}
-# What the csi-provisioners of an older version left.
-- apiGroups: [storage.k8s.io]
-  resources: [csistoragecapacities]
-  verbs: [list, delete]
-# Whether a node runs such a version.
+{{/* Its own container, in its own namespace. */}}
+{{- define "hostpath-provisioner.controller.ownNamespacedRules" -}}
+# How the pools of a node are stands in the conditions of the driver's pod there. RBAC cannot name conditions: an admission policy does.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
 # The CA that nodes trust, where drivers older than 0.1.0 look for it too, and the certificate.
 - apiGroups: [""]
   resources: [configmaps]
@@ -109,15 +112,15 @@ what it has. */}}
   verbs: [create, patch]
 {{- end -}}
 
-{{/* Both sidecars, in their own namespace. */}}
+{{/* All containers, in their own namespace. */}}
 {{- define "hostpath-provisioner.controller.leaseRules" -}}
 {{- $lease := .Values.driver.name | replace "." "-" -}}
-# Which of the pods leads, for each sidecar.
+# Which of the pods leads, for each container.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [{{ $lease }}, external-resizer-{{ $lease }}]
+  resourceNames: [{{ include "hostpath-provisioner.controller.name" . }}, {{ $lease }}, external-resizer-{{ $lease }}]
   verbs: [get, update]
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* Upstream's sidecars beside the driver. Each elects the one pod where it works. */}}
+{{/* Upstream's sidecars beside the controller. Each elects the one pod where it works. */}}
 
 {{- define "hostpath-provisioner.controller.provisioner" -}}
 {{- with .Values.sidecars.provisioner -}}

@@ -1,4 +1,4 @@
-{{/* What the pods on the nodes may do, as lists of rules. The operator's own roles hold them too: Kubernetes lets it hand out only what it has. */}}
+{{/* What the pods on the nodes may do, as lists of rules: they only read. The operator's own roles hold them too: Kubernetes lets it hand out only what it has. */}}
 
 {{/* In the whole cluster. */}}
 {{- define "hostpath-provisioner.csi.driverRules" -}}
@@ -10,9 +10,6 @@
 - apiGroups: [""]
   resources: [persistentvolumes]
   verbs: [get, list]
-- apiGroups: [""]
-  resources: [events]
-  verbs: [create]
 {{- end -}}
 
 {{/* In its own namespace. */}}
@@ -27,15 +24,4 @@
   resources: [daemonsets]
   resourceNames: [{{ include "hostpath-provisioner.csi.name" . }}]
   verbs: [get]
-{{- if .Values.driver.reportPools }}
-{{ include "hostpath-provisioner.csi.reportRules" . }}
-{{- end }}
-{{- end -}}
-
-{{/* With driver.reportPools, in its own namespace. */}}
-{{- define "hostpath-provisioner.csi.reportRules" -}}
-# Whether each pool is there stands in the conditions of its own pod.
-- apiGroups: [""]
-  resources: [pods/status]
-  verbs: [patch]
 {{- end -}}

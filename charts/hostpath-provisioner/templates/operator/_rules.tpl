@@ -57,7 +57,7 @@ and removing can, wherever the release fixes the names. */}}
   verbs: [get, list, watch, create]
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
-  resourceNames: [{{ include "hostpath-provisioner.legacy.name" . }}]
+  resourceNames: [{{ include "hostpath-provisioner.controller.name" . }}, {{ include "hostpath-provisioner.legacy.name" . }}]
   verbs: [patch, delete]
 - apiGroups: [storage.k8s.io]
   resources: [csidrivers]

@@ -63,7 +63,6 @@ func layerValues(chart *chartv2.Chart, in Input, result *Result) (values, error)
 // without it.
 func (v values) withoutOperator(defaults values) {
 	v.ensureMap("operator")["enabled"] = false
-	v.ensureMap("driver")["reportPools"] = true
 	// helm test and extra objects belong to the Helm release.
 	v.ensureMap("selftest")["enabled"] = false
 	v["extraObjects"] = []any{}
