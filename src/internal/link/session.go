@@ -96,7 +96,7 @@ func (t *sent) sendPools(status []nodeapi.PoolStatus) error {
 }
 
 // fitUpdate is a message with pools that the controller reads. If all that they say is too much, it goes without the
-// texts, and without the nodes that have left something in shared ones.
+// texts, the volumes that warnings name, and the nodes that have left something in shared ones.
 func fitUpdate(pools []*wire.Pool) *wire.News {
 	update := &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: pools}}}
 	if proto.Size(update) <= wire.MaxUpdate {
@@ -105,7 +105,10 @@ func fitUpdate(pools []*wire.Pool) *wire.News {
 	brief := make([]*wire.Pool, len(pools))
 	for i, p := range pools {
 		brief[i] = proto.CloneOf(p)
-		brief[i].Path, brief[i].NodeDirs = "", nil
+		brief[i].Path, brief[i].EnforcementReason, brief[i].NodeDirs = "", "", nil
+		for _, w := range brief[i].GetWarnings() {
+			w.Message, w.Volumes = "", nil
+		}
 		brief[i].Message = "too much to say: driver status on the node has it"
 	}
 	return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: brief}}}

@@ -98,7 +98,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	}
 	d.OnClose(state.Close)
 	d.pools, err = pool.New(pool.Config{
-		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster, Events: unsent{},
+		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster,
 		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.Log, Now: time.Now,
 		Synchronised: purge.Synchronised, Node: d.nodeName, Alone: d.controller == "",
 		SystemPaths: []string{"/", d.kubeletDir, d.StateDir}, OSPaths: []string{"/", d.kubeletDir},
@@ -182,9 +182,3 @@ func (d *driver) registrar() (*registration.Server, error) {
 	}
 	return registration.New(config)
 }
-
-// unsent drops events.
-type unsent struct{}
-
-func (unsent) Normal(string, string)  {}
-func (unsent) Warning(string, string) {}

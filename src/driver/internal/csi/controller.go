@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
 func (s *server) ControllerGetCapabilities(
@@ -41,9 +42,17 @@ func (s *server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 func (s *server) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
 	err := csi.CheckVolumeID("volume_id", q.GetVolumeId())
 	if err == nil {
-		err = s.Volumes.Delete(ctx, q.GetVolumeId())
+		err = s.Volumes.Delete(ctx, q.GetVolumeId(), said(ctx, q.GetVolumeId()))
 	}
 	return answered(remove, &pb.DeleteVolumeResponse{}, err)
+}
+
+// said is what the caller says of a volume's PersistentVolume, nil where it does not say anything.
+func said(ctx context.Context, id string) *volume.Said {
+	if pv, named, known := wire.VolumeOf(ctx, id); known {
+		return &volume.Said{PV: pv, Named: named}
+	}
+	return nil
 }
 
 // ControllerExpandVolume grows a volume at once, under running pods too: nothing is left for the kubelet to do.
@@ -56,7 +65,7 @@ func (s *server) ControllerExpandVolume(
 		err = invalid("capacity_range", "missing: want the new size in required_bytes")
 	}
 	if err = cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), err); err == nil {
-		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit)
+		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit, said(ctx, q.GetVolumeId()))
 	}
 	return answered(resize, &pb.ControllerExpandVolumeResponse{CapacityBytes: v.Bytes}, err)
 }

@@ -1,9 +1,11 @@
 package csi_test
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -324,6 +327,39 @@ func TestDeleteVolume(t *testing.T) {
 		answer = test.answer
 		_, err := c.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: test.id})
 		refused(t, err, test.code, test.says)
+	}
+}
+
+// TestWhatTheControllerSaysOfAVolume reaches the domain, if it is about the volume that the call is about.
+func TestWhatTheControllerSaysOfAVolume(t *testing.T) {
+	f := &fake{
+		remove: func(string) error { return nil },
+		expand: func(string, int64, int64) (volume.Volume, error) { return volume.Volume{}, nil },
+	}
+	c := serve(t, f)
+	pv := nodeapi.PersistentVolume{Name: "pv", Handle: "pvc-1", Pool: "local", Nodes: []string{"n"}, Bytes: 7, Here: true}
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		want *volume.Said
+	}{
+		"nothing":        {t.Context(), nil},
+		"one names it":   {wire.WithVolume(t.Context(), pv, true), &volume.Said{PV: pv, Named: true}},
+		"another volume": {wire.WithVolume(t.Context(), nodeapi.PersistentVolume{Handle: "pvc-2"}, true), nil},
+		"none names it": {
+			wire.WithVolume(t.Context(), nodeapi.PersistentVolume{Handle: "pvc-1"}, false),
+			&volume.Said{PV: nodeapi.PersistentVolume{Handle: "pvc-1"}},
+		},
+	} {
+		_, err := c.DeleteVolume(test.ctx, &pb.DeleteVolumeRequest{VolumeId: "pvc-1"})
+		if err != nil || !reflect.DeepEqual(f.said, test.want) {
+			t.Errorf("%s: delete: %v, %+v, want %+v", name, err, f.said, test.want)
+		}
+		_, err = c.ControllerExpandVolume(test.ctx, &pb.ControllerExpandVolumeRequest{
+			VolumeId: "pvc-1", CapacityRange: &pb.CapacityRange{RequiredBytes: 1},
+		})
+		if err != nil || !reflect.DeepEqual(f.said, test.want) {
+			t.Errorf("%s: expand: %v, %+v, want %+v", name, err, f.said, test.want)
+		}
 	}
 }
 

@@ -21,7 +21,8 @@ import (
 // Volumes makes, removes and finds volumes.
 type Volumes interface {
 	Create(ctx context.Context, spec volume.Spec) (volume.Volume, error)
-	Delete(ctx context.Context, id string) error
+	// Delete and Expand take what the caller knows of the volume in Kubernetes, nil for nothing.
+	Delete(ctx context.Context, id string, said *volume.Said) error
 	Get(ctx context.Context, id string) (volume.Volume, volume.Health, error)
 	// List gives up to limit volumes (0: all) after an id, sorted by id; next is the last id given where there are
 	// more.
@@ -34,7 +35,7 @@ type Publisher interface {
 	Unpublish(ctx context.Context, id, target string) error
 	Stats(ctx context.Context, id, path string) (volume.Stats, error)
 	// Expand makes a volume at least as large as asked, in bytes, and with a limit other than 0 at most that.
-	Expand(ctx context.Context, id string, bytes, limit int64) (volume.Volume, error)
+	Expand(ctx context.Context, id string, bytes, limit int64, said *volume.Said) (volume.Volume, error)
 }
 
 // Pools answers for the pools of this node.

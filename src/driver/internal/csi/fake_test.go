@@ -32,6 +32,7 @@ type fake struct {
 	capacity  func(pool string) (room, largest int64)
 	spec      func(pool string) poolspec.Pool
 	status    func() []nodeapi.PoolStatus
+	said      *volume.Said // of the last call that may have it
 }
 
 func must[F any](name string, set bool, f F) F {
@@ -45,7 +46,8 @@ func (f *fake) Create(_ context.Context, s volume.Spec) (volume.Volume, error) {
 	return must("Create", f.create != nil, f.create)(s)
 }
 
-func (f *fake) Delete(_ context.Context, id string) error {
+func (f *fake) Delete(_ context.Context, id string, said *volume.Said) error {
+	f.said = said
 	return must("Delete", f.remove != nil, f.remove)(id)
 }
 
@@ -53,7 +55,8 @@ func (f *fake) Get(_ context.Context, id string) (volume.Volume, volume.Health, 
 	return must("Get", f.get != nil, f.get)(id)
 }
 
-func (f *fake) Expand(_ context.Context, id string, bytes, limit int64) (volume.Volume, error) {
+func (f *fake) Expand(_ context.Context, id string, bytes, limit int64, said *volume.Said) (volume.Volume, error) {
+	f.said = said
 	return must("Expand", f.expand != nil, f.expand)(id, bytes, limit)
 }
 

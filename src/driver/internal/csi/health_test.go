@@ -3,7 +3,6 @@ package csi
 import (
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -14,11 +13,11 @@ func TestPoolHealth(t *testing.T) {
 	}
 	present := func(reason, message string) nodeapi.PoolStatus { return in(nodeapi.StatePresent, reason, message) }
 	absent := in(nodeapi.StateAbsent, "MarkerMissing", "no marker")
-	left := in(nodeapi.StateNotConfigured, pool.NotConfigured, "put it back")
-	lost := present(pool.EnforcementLost, "the driver may not set limits")
-	closed := present(pool.NoNewVolumes, "quota is required and the driver may not set limits")
+	left := in(nodeapi.StateNotConfigured, nodeapi.ReasonNotConfigured, "put it back")
+	lost := present(nodeapi.ReasonEnforcementLost, "the driver may not set limits")
+	closed := present(nodeapi.ReasonNoNewVolumes, "quota is required and the driver may not set limits")
 	lost.EnforcementLost, closed.EnforcementLost = true, true
-	unusable := present(pool.NoNewVolumes, "no room")
+	unusable := present(nodeapi.ReasonNoNewVolumes, "no room")
 	unusable.Lost = 1
 	for name, test := range map[string]struct {
 		is        nodeapi.PoolStatus
@@ -28,9 +27,9 @@ func TestPoolHealth(t *testing.T) {
 		"present":                    {present("", ""), volume.Healthy, "Healthy"},
 		"absent":                     {absent, volume.Inaccessible, "MarkerMissing"},
 		"enforcement lost":           {lost, volume.Degraded, "EnforcementLost"},
-		"the same where required":    {closed, volume.Degraded, pool.NoNewVolumes},
-		"read-only":                  {present(pool.ReadOnly, "read-only"), volume.Degraded, "ReadOnly"},
-		"no volume can be made":      {present(pool.NoNewVolumes, "no room"), volume.Degraded, pool.NoNewVolumes},
+		"the same where required":    {closed, volume.Degraded, nodeapi.ReasonNoNewVolumes},
+		"read-only":                  {present(nodeapi.ReasonReadOnly, "read-only"), volume.Degraded, "ReadOnly"},
+		"no volume can be made":      {present(nodeapi.ReasonNoNewVolumes, "no room"), volume.Degraded, nodeapi.ReasonNoNewVolumes},
 		"not configured any more":    {left, volume.Healthy, "Healthy"},
 		"no data, which comes first": {unusable, volume.Degraded, "VolumesUnusable"},
 	} {

@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
@@ -48,6 +49,7 @@ func (s *server) NodePublishVolume(
 	request := volume.PublishRequest{
 		ID: q.GetVolumeId(), Target: target, Options: options,
 		SingleWriter: mode == pb.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		Pool:         attributes[names.StoragePoolParameter],
 	}
 	err := cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), targetErr, optionsErr)
 	if err == nil && attributes[keyEphemeral] == "true" {
@@ -95,7 +97,7 @@ func (s *server) NodeExpandVolume(
 	bytes, limit, err := growth(q.GetCapacityRange())
 	var v volume.Volume
 	if err = cmp.Or(csi.CheckVolumeID("volume_id", q.GetVolumeId()), volumePath(q.GetVolumePath()), err); err == nil {
-		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit)
+		v, err = s.Publisher.Expand(ctx, q.GetVolumeId(), bytes, limit, nil)
 	}
 	return answered(expand, &pb.NodeExpandVolumeResponse{CapacityBytes: v.Bytes}, err)
 }
@@ -188,7 +190,7 @@ func poolHealth(s nodeapi.PoolStatus) volume.Health {
 			Message: fmt.Sprintf("%d volumes have lost their data, %d have a record or directory that cannot be used "+
 				"or a limit that cannot be removed; the driver's log names them", s.Lost, s.Refused),
 		}
-	case s.Reason != "" && s.Reason != pool.NotConfigured:
+	case s.Reason != "" && s.Reason != nodeapi.ReasonNotConfigured:
 		return volume.Health{Condition: volume.Degraded, Reason: s.Reason, Message: s.Message}
 	default:
 		return volume.Health{Condition: volume.Healthy, Reason: "Healthy"}

@@ -101,7 +101,7 @@ func TestPublish(t *testing.T) {
 	}{
 		"writer": {
 			&pb.NodePublishVolumeRequest{VolumeCapability: writer()[0], VolumeContext: kubevirts},
-			volume.PublishRequest{},
+			volume.PublishRequest{Pool: "hpp"},
 		},
 		"read-only": {
 			&pb.NodePublishVolumeRequest{VolumeCapability: writer()[0], Readonly: true},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -160,9 +161,6 @@ func awaitIdentity(spec poolspec.Pool, d Decision) Decision {
 	return Absent(IdentityUnknown, "waiting for the controller to say which filesystem all nodes have at %s", spec.Path)
 }
 
-// NotSelected is the reason of a pool that this node is not selected for and never used.
-const NotSelected = "NotSelected"
-
 // first decides about a pool that this node does not remember.
 func first(spec poolspec.Pool, f Facts) Decision {
 	switch {
@@ -171,7 +169,7 @@ func first(spec poolspec.Pool, f Facts) Decision {
 			"%s is used", spec.Path)
 	case f.Marker == nil && !f.Selected:
 		return Decision{
-			Action: Skip, Reason: NotSelected, Message: "this node's labels do not match the pool's nodeSelector",
+			Action: Skip, Reason: nodeapi.ReasonNotSelected, Message: "this node's labels do not match the pool's nodeSelector",
 		}
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)

@@ -174,6 +174,3 @@ func (c *Client) ConfigMap(ctx context.Context, name string) (map[string]string,
 	}
 	return object.Data, nil
 }
-
-// Tell drops an event.
-func (*Client) Tell(nodeapi.Claim, string, string) {}

@@ -26,6 +26,3 @@ func (Standalone) Run(ctx context.Context, learned func(labels map[string]string
 	<-ctx.Done()
 	return nil
 }
-
-// Tell drops an event.
-func (Standalone) Tell(nodeapi.Claim, string, string) {}

@@ -35,6 +35,8 @@ type Volume struct {
 	Created time.Time
 }
 
+func (v Volume) isUncounted() bool { return v.QuotaID != 0 && !v.Counted }
+
 // Ledger is one pool's account. One lock covers it, so the same bytes are never promised twice.
 type Ledger struct {
 	spec poolspec.Pool
@@ -184,7 +186,7 @@ func (l *Ledger) add(v Volume, sign int) {
 	}
 	if v.Refused {
 		l.refused += sign
-	} else if v.QuotaID != 0 && !v.Counted {
+	} else if v.isUncounted() {
 		l.uncounted += sign
 	}
 }
@@ -221,14 +223,32 @@ func (l *Ledger) Get(id string) (Volume, bool) {
 	return v, ok
 }
 
-// Count is how many of ids are in the ledger.
-func (l *Ledger) Count(ids []string) (n int) {
+// Known are those of ids that are in the ledger.
+func (l *Ledger) Known(ids []string) (known []string) {
 	for _, id := range ids {
 		if _, ok := l.Get(id); ok {
-			n++
+			known = append(known, id)
 		}
 	}
-	return n
+	return known
+}
+
+// Troubled are the volumes that Totals counts as refused and as uncounted, in no particular order.
+func (l *Ledger) Troubled() (refused, uncounted []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refused+l.uncounted == 0 {
+		return nil, nil
+	}
+	for id, v := range l.volumes {
+		switch {
+		case v.Refused:
+			refused = append(refused, id)
+		case v.isUncounted():
+			uncounted = append(uncounted, id)
+		}
+	}
+	return refused, uncounted
 }
 
 // Owner is the volume whose directory counts to an ID, "" where none does.

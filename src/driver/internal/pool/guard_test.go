@@ -8,7 +8,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -32,8 +31,8 @@ func TestMountGuard(t *testing.T) {
 		!strings.Contains(err.Error(), "driver pool forget other") {
 		t.Errorf("use: %v", err)
 	}
-	if n.events.count("PoolAbsent") != 1 || len(n.volumes()) > 0 {
-		t.Errorf("events %v, volumes %v", n.events.all, n.volumes())
+	if n.logged("pool is absent") != 1 || len(n.volumes()) > 0 {
+		t.Errorf("log %s, volumes %v", n.log, n.volumes())
 	}
 
 	n.memory.MountNew("/other")
@@ -150,9 +149,16 @@ func TestAdoptionWithoutSomeVolumes(t *testing.T) {
 		!slices.Equal(n.volumes(), []string{"pvc-1"}) {
 		t.Errorf("adopted %s with %v", id, n.volumes())
 	}
-	want := "VolumesMissing: pool local: adopted for its identity, without volumes that PersistentVolumes name: pvc-2"
-	if n.check(t); n.events.count("VolumesMissing") != 1 || !slices.Contains(n.events.all, want) {
-		t.Errorf("events %q", n.events.all)
+	for _, gone := range []string{"", "pvc-1"} {
+		n.DropMissing(gone)
+		n.check(t)
+		if got := n.warnings(t, "local"); got != "VolumesMissing pvc-2" {
+			t.Errorf("%q deleted: warnings %q", gone, got)
+		}
+	}
+	n.DropMissing("pvc-2")
+	if got := n.warnings(t, "local"); got != "" {
+		t.Errorf("deleted, and warned of: %q", got)
 	}
 }
 
@@ -162,8 +168,8 @@ func TestAMarkerWithoutAnyVolume(t *testing.T) {
 	n.memory.AddFile("/pool/csi/.hpp/pool.json", []byte(`{"version":2,"id":"AAAA"}`))
 	n.cluster.knows(nil, here("pvc-1", "local"), here("pvc-2", "local"))
 	n.is(t, "local", false, "VolumesMissing")
-	if n.events.count("VolumesMissing") != 0 || n.status(t, "local").Used {
-		t.Errorf("%+v, events %q", n.status(t, "local"), n.events.all)
+	if n.warnings(t, "local") != "" || n.status(t, "local").Used {
+		t.Errorf("%+v", n.status(t, "local"))
 	}
 }
 
@@ -208,7 +214,7 @@ func TestNodeSelector(t *testing.T) {
 	n.is(t, "local", false, "NodeUnknown")
 	n.SetNodeLabels(map[string]string{"disk": "hdd"})
 	n.is(t, "local", false, "NotSelected")
-	if s := n.status(t, "local"); s.Reason != guard.NotSelected || s.Selected {
+	if s := n.status(t, "local"); s.Reason != nodeapi.ReasonNotSelected || s.Selected {
 		t.Errorf("%+v", s)
 	}
 	if err := n.use(t, "local"); !errors.Is(err, ErrNotHere) {
@@ -303,8 +309,8 @@ func TestOverlay(t *testing.T) {
 		n.is(t, "other", true, "")
 		again := restart(t, n.memory, spec)
 		again.is(t, "other", true, "")
-		if n.events.count("PoolOnOverlay") != 1 || again.events.count("PoolOnOverlay") != 0 {
-			t.Errorf("%s: events %q, then %q", path, n.events.all, again.events.all)
+		if n.warnings(t, "other") != nodeapi.WarningPoolOnOverlay || again.warnings(t, "other") != "" {
+			t.Errorf("%s: warnings %q, then %q", path, n.warnings(t, "other"), again.warnings(t, "other"))
 		}
 	}
 }
@@ -369,8 +375,8 @@ func TestPoolFromAClaim(t *testing.T) {
 	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	must(t, n.memory.Unmount("/pool/csi"))
 	n.is(t, "local", false, "ClaimNotMounted")
-	if absent := n.Absent(); len(absent) != 1 || n.events.count("PoolAbsent") != 2 {
-		t.Errorf("absent %v, events %v", absent, n.events.all)
+	if absent := n.Absent(); len(absent) != 1 || n.logged("pool is absent") != 2 {
+		t.Errorf("absent %v, log %s", absent, n.log)
 	}
 
 	again := restart(t, n.memory.Crash(), claimed())

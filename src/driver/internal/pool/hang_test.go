@@ -9,6 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // hanging is a host on which a path hangs while a test wants it to.
@@ -113,7 +114,7 @@ func TestADiskThatHangsFromTheStart(t *testing.T) {
 	n.pools[1].Check(t.Context())
 	n.wants(t, "other", true, "")
 	n.wants(t, "local", false, "NotChecked")
-	if n.status(t, "local").Reason != NotChecked {
+	if n.status(t, "local").Reason != nodeapi.ReasonNotChecked {
 		t.Errorf("%+v", n.status(t, "local"))
 	}
 	resume()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -64,40 +65,12 @@ func here(handle, pool string) nodeapi.PersistentVolume {
 	return nodeapi.PersistentVolume{Name: handle, Handle: handle, Pool: pool, Here: true, Nodes: []string{"this"}}
 }
 
-// events are those on the Node.
-type events struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (e *events) Normal(reason, message string)  { e.add(reason + ": " + message) }
-func (e *events) Warning(reason, message string) { e.add(reason + ": " + message) }
-
-func (e *events) add(s string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, s)
-}
-
-// count is how many events of a reason there were.
-func (e *events) count(reason string) (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range e.all {
-		if strings.HasPrefix(s, reason+": ") {
-			n++
-		}
-	}
-	return n
-}
-
 // node is the pools of a node, on a host in memory.
 type node struct {
 	*Set
 	memory  *disktest.Disk
 	opened  int // directories of it before any operation
 	cluster *cluster
-	events  *events
 	clock   *clock
 	log     *loggingtest.Log
 }
@@ -151,11 +124,11 @@ func newNode(t *testing.T, host host, change func(*Config), specs ...poolspec.Po
 	must(t, err)
 	t.Cleanup(func() { _ = state.Close() })
 	n := &node{
-		cluster: &cluster{}, events: &events{}, log: &loggingtest.Log{},
+		cluster: &cluster{}, log: &loggingtest.Log{},
 		clock: &clock{now: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)},
 	}
 	c := Config{
-		Specs: specs, Host: host, State: state, PVs: n.cluster, Events: n.events, Quotas: quota.New(t.TempDir()),
+		Specs: specs, Host: host, State: state, PVs: n.cluster, Quotas: quota.New(t.TempDir()),
 		Log: n.log.Logger(), Now: n.clock.Now, SystemPaths: []string{"/"},
 		Synchronised: func() bool { return true }, Node: "this", Alone: true, OSPaths: []string{"/"},
 	}
@@ -218,6 +191,21 @@ func (n *node) status(t *testing.T, name string) nodeapi.PoolStatus {
 	}
 	t.Fatalf("no status of %s", name)
 	return nodeapi.PoolStatus{}
+}
+
+// warnings are those of a pool, with their volumes.
+func (n *node) warnings(t *testing.T, name string) string {
+	t.Helper()
+	var all []string
+	for _, w := range n.status(t, name).Warnings {
+		all = append(all, strings.TrimSpace(w.Reason+" "+strings.Join(w.Volumes, " ")))
+	}
+	return strings.Join(all, ", ")
+}
+
+// logged is how often something was logged.
+func (n *node) logged(message string) int {
+	return strings.Count(n.log.String(), "msg="+strconv.Quote(message))
 }
 
 // wants compares whether a pool can be used and the reason that its status has, and what Use says of it.

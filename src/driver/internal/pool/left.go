@@ -8,12 +8,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
-
-// NotConfigured is the reason of a pool that left the configuration. What it has is served by the configuration that
-// the node remembers, and nothing new is made.
-const NotConfigured = "NotConfigured"
 
 // forever is a retention that does not end.
 const forever = poolspec.Duration(100 * 365 * 24 * time.Hour)
@@ -100,7 +97,7 @@ func (p *Pool) retire() {
 func (p *Pool) close() {
 	p.ledger.Reset(false)
 	p.update(func(s *state) {
-		s.id, s.now = "", guard.Absent(NotConfigured, "the configuration no longer has it")
+		s.id, s.now = "", guard.Absent(nodeapi.ReasonNotConfigured, "the configuration no longer has it")
 	})
 }
 

@@ -43,15 +43,14 @@ func without(t *testing.T, was poolspec.Pool, now ...poolspec.Pool) *node {
 // TestAPoolThatLeftTheConfiguration goes on with what it has, and gets nothing new.
 func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 	n := without(t, local(), other())
-	if s := n.status(t, "local"); !s.Served() || s.Configured || s.Selected || s.Reason != NotConfigured ||
+	if s := n.status(t, "local"); !s.Served() || s.Configured || s.Selected || s.Reason != nodeapi.ReasonNotConfigured ||
 		s.Volumes != 1 ||
 		s.Path != "/pool" ||
 		!strings.Contains(s.Message, "driver pool forget local") {
 		t.Errorf("%+v", s)
 	}
-	if absent := n.Absent(); len(absent) > 0 || n.events.count("PoolAbsent") > 0 ||
-		n.events.count("PoolNotConfigured") != 1 {
-		t.Errorf("absent %v, events %v", absent, n.events.all)
+	if absent := n.Absent(); len(absent) > 0 || n.logged("pool is absent") > 0 {
+		t.Errorf("absent %v, log %s", absent, n.log)
 	}
 	if _, largest := n.Capacity("local"); largest != 0 || n.status(t, "local").Allocatable != 0 {
 		t.Errorf("a volume of %d could be made", largest)
@@ -82,7 +81,7 @@ func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 		t.Errorf("absent: %v", absent)
 	}
 	n.memory.PutBack("/pool/csi")
-	n.is(t, "local", true, NotConfigured)
+	n.is(t, "local", true, nodeapi.ReasonNotConfigured)
 
 	again := restart(t, n.memory, local())
 	again.is(t, "local", true, "")
@@ -103,7 +102,7 @@ func TestForgetWantsAPoolEmpty(t *testing.T) {
 	if err := n.Forget(t.Context(), "local"); !errors.Is(err, ErrPresent) || !strings.Contains(err.Error(), "pvc-2") {
 		t.Errorf("forget with a directory that nobody knows: %v", err)
 	}
-	n.is(t, "local", true, NotConfigured)
+	n.is(t, "local", true, nodeapi.ReasonNotConfigured)
 	beside, err := n.memory.Open("/pool")
 	must(t, err)
 	must(t, errors.Join(beside.Remove("pvc-2"), beside.Mkdir("lost+found", 0o700), beside.Close()))
@@ -182,7 +181,7 @@ func TestARenamedPool(t *testing.T) {
 	n = restart(t, n.memory.Crash(), again, other())
 	n.is(t, "fast", true, "")
 	n = restart(t, n.memory.Crash(), other()) // and now it leaves
-	n.is(t, "fast", true, NotConfigured)
+	n.is(t, "fast", true, nodeapi.ReasonNotConfigured)
 	if len(n.Status()) != 2 || !slices.Equal(n.volumes(), []string{"pvc-1"}) {
 		t.Errorf("%+v", n.Status())
 	}
@@ -234,7 +233,7 @@ func TestAMemoryOfAnOlderDriver(t *testing.T) {
 		if absent := again.Absent(); len(absent) != 1 || !strings.Contains(absent[0], "no longer has it") {
 			t.Errorf("%s: absent %v", content, absent)
 		}
-		if s := again.status(t, "local"); s.Configured || s.Served() || s.Reason != NotConfigured {
+		if s := again.status(t, "local"); s.Configured || s.Served() || s.Reason != nodeapi.ReasonNotConfigured {
 			t.Errorf("%s: %+v", content, s)
 		}
 		if err := again.use(t, "local"); !errors.Is(err, ErrAbsent) || again.Usable(t.Context(), "local") == nil {
@@ -246,7 +245,7 @@ func TestAMemoryOfAnOlderDriver(t *testing.T) {
 	id, _, _ = strings.Cut(id, `"`)
 	n.memory.AddFile("/state/pools/local.json", []byte(`{"id":"`+id+`","path":"/pool"}`))
 	restart(t, n.memory, local()).is(t, "local", true, "") // which learns it
-	restart(t, n.memory, other()).is(t, "local", true, NotConfigured)
+	restart(t, n.memory, other()).is(t, "local", true, nodeapi.ReasonNotConfigured)
 }
 
 // TestASharedPoolThatLeft serves what its marker is, and clears nothing for others.
@@ -260,7 +259,7 @@ func TestASharedPoolThatLeft(t *testing.T) {
 	n.volume(t, "everybodys", store.Record{ID: "pvc-1"})
 	n = join(t, n.memory.Crash())
 	n.check(t)
-	n.wants(t, "everybodys", true, NotConfigured)
+	n.wants(t, "everybodys", true, nodeapi.ReasonNotConfigured)
 	if s := n.status(t, "everybodys"); !s.Shared || s.Volumes != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -268,7 +267,7 @@ func TestASharedPoolThatLeft(t *testing.T) {
 	n.check(t)
 	n.wants(t, "everybodys", false, "MarkerDiffers")
 	n.expect(guard.Expected{ID: id, Owner: ours})
-	n.is(t, "everybodys", true, NotConfigured)
+	n.is(t, "everybodys", true, nodeapi.ReasonNotConfigured)
 }
 
 // dyingHost has a state directory that is there when its driver starts, and dies with its disks.

@@ -103,8 +103,8 @@ func TestAnotherClustersPool(t *testing.T) {
 	}
 	s := second.status(t, "everybodys")
 	if !strings.Contains(s.Message, "driver pool take everybodys --from "+theirs) ||
-		second.events.count("PoolAbsent") != 1 {
-		t.Errorf("%s, events %v", s.Message, second.events.all)
+		second.logged("pool is absent") != 1 {
+		t.Errorf("%s, log %s", s.Message, second.log)
 	}
 	if after := tree(t, memory); after != before {
 		t.Errorf("was\n%s\nis\n%s", before, after)

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -63,6 +64,11 @@ type state struct {
 	unconfirmed bool
 	otherNodes  []string  // that have directories of their own in a shared pool
 	rescanDue   time.Time // when it is looked at again
+
+	lacking          []string          // volumes that PersistentVolumes name and the pool did not have when it was adopted
+	remembersMissing bool              // a shared pool's mount options let this node overlook what others make
+	changes          []nodeapi.Warning // what the driver has done to the filesystem when it took the pool into use
+	shown            nodeapi.PoolStatus
 }
 
 // known is a snapshot of the state.
@@ -78,9 +84,6 @@ func (p *Pool) update(change func(*state)) {
 	change(&p.state)
 }
 
-// NotChecked is the reason of a pool that has not been looked at yet, since the driver started.
-const NotChecked = "NotChecked"
-
 func newPool(set *Set, spec poolspec.Pool, purger *purge.Purger) *Pool {
 	p := &Pool{
 		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Log),
@@ -89,7 +92,7 @@ func newPool(set *Set, spec poolspec.Pool, purger *purge.Purger) *Pool {
 	if p.shared() {
 		p.host = disk.Shared(set.Host, set.Node)
 	}
-	p.now = guard.Absent(NotChecked, "the pool has not been looked at yet")
+	p.now = guard.Absent(nodeapi.ReasonNotChecked, "the pool has not been looked at yet")
 	p.backend = quota.Backend{Name: quota.Plain, Enforcement: quota.None}
 	p.ledger.Select(len(spec.NodeSelector) == 0)
 	return p
@@ -155,6 +158,16 @@ func (o *Open) Reconcile(r store.Record) (ledger.Volume, error) {
 	return v, err
 }
 
+// NoteUntracked has a directory without a record adopted, if a PersistentVolume names it.
+func (o *Open) NoteUntracked(id string) {
+	o.pool.update(func(s *state) {
+		if !slices.Contains(s.report.Untracked, id) {
+			s.report.Untracked = append(slices.Clip(s.report.Untracked), id)
+		}
+	})
+	o.pool.set.changed()
+}
+
 // MarkTracked says that a directory is no longer untracked.
 func (o *Open) MarkTracked(id string) {
 	o.pool.update(func(s *state) {
@@ -163,10 +176,3 @@ func (o *Open) MarkTracked(id string) {
 		)
 	})
 }
-
-// Reasons of a present pool that something is wrong with.
-const (
-	NoNewVolumes    = "NoNewVolumes"    // none can be made for now
-	ReadOnly        = "ReadOnly"        // the filesystem is
-	EnforcementLost = "EnforcementLost" // nothing keeps volumes to their size any more
-)

@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -75,8 +76,8 @@ func TestQuotaSwitchedOffAndOn(t *testing.T) {
 			if s := n.status(t, "local"); s.Backend != quota.Btrfs || s.Enforcement != string(quota.Strict) {
 				t.Fatalf("%+v", s)
 			}
-			if n.events.count("EnforcementLost")+n.events.count("EnforcementRestored") != 0 {
-				t.Errorf("events: %v", n.events.all)
+			if got := n.status(t, "local").EnforcementReason; got != "" {
+				t.Errorf("it is enforced, and not: %s", got)
 			}
 			n.enforced(t, "pvc-1")
 			n.switchedOff(t, root, want)
@@ -87,9 +88,9 @@ func TestQuotaSwitchedOffAndOn(t *testing.T) {
 
 func (n *node) switchedOff(t *testing.T, root string, want poolspec.Quota) {
 	t.Helper()
-	reason := EnforcementLost
+	reason := nodeapi.ReasonEnforcementLost
 	if want == poolspec.QuotaRequired {
-		reason = NoNewVolumes
+		reason = nodeapi.ReasonNoNewVolumes
 	}
 	mounttest.Run(t, "btrfs", "quota", "disable", root)
 	for range 2 {
@@ -97,8 +98,10 @@ func (n *node) switchedOff(t *testing.T, root string, want poolspec.Quota) {
 	}
 	s := n.status(t, "local")
 	if !s.EnforcementLost || s.Backend != quota.Plain || !slices.Equal(n.volumes(), []string{"pvc-1"}) ||
-		!strings.Contains(s.Message, "btrfs quota enable --simple") || n.events.count("EnforcementLost") != 1 {
-		t.Errorf("%+v, volumes %v, events %v", s, n.volumes(), n.events.all)
+		!strings.Contains(s.Message, "btrfs quota enable --simple") || !strings.Contains(s.EnforcementReason, "btrfs quota enable") ||
+		!strings.HasPrefix(n.warnings(t, "local"), "VolumeNotEnforced pvc-1") ||
+		n.logged("sizes are no longer enforced") != 1 {
+		t.Errorf("%+v, volumes %v, log %s", s, n.volumes(), n.log)
 	}
 	room, largest := n.Capacity("local")
 	if required := want == poolspec.QuotaRequired; (room == 0) != required || (largest == 0) != required {
@@ -120,13 +123,13 @@ func (n *node) switchedOn(t *testing.T, root string) {
 		n.is(t, "local", true, "")
 	}
 	s := n.status(t, "local")
-	if s.EnforcementLost || s.Backend != quota.Btrfs || n.events.count("EnforcementRestored") != 1 ||
-		n.events.count("EnforcementLost") != 1 {
-		t.Errorf("%+v, events %v", s, n.events.all)
+	if s.EnforcementLost || s.Backend != quota.Btrfs || n.logged("sizes are enforced again") != 1 ||
+		n.logged("sizes are no longer enforced") != 1 {
+		t.Errorf("%+v, log %s", s, n.log)
 	}
 	// btrfs has forgotten what counted to what, which is reported and not repaired.
-	if s.Volumes != 1 || s.Uncounted != 1 || n.events.count("VolumeNotEnforced") > 1 {
-		t.Errorf("%+v, events %v", s, n.events.all)
+	if s.Volumes != 1 || s.Uncounted != 1 || !strings.HasPrefix(n.warnings(t, "local"), "VolumeNotEnforced pvc-1") {
+		t.Errorf("%+v", s)
 	}
 	if _, largest := n.Capacity("local"); largest == 0 {
 		t.Error("no volume can be made")
@@ -147,8 +150,8 @@ func TestQuotaIsSwitchedOnOnlyBeforeTheFirstVolume(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(root, "pool/csi/somebodys")))
 	n.is(t, "local", true, "")
-	if n.events.count("QuotaChanged") != 1 {
-		t.Errorf("events: %v", n.events.all)
+	if got := n.warnings(t, "local"); got != nodeapi.WarningQuotaChanged {
+		t.Errorf("warnings: %s", got)
 	}
 	data, err := os.ReadFile(filepath.Join(root, "pool/csi", disk.MarkerFile))
 	must(t, err)

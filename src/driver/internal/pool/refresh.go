@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -43,12 +44,19 @@ func (p *Pool) refresh(ctx context.Context) {
 	}
 	if id == "" {
 		p.ledger.Reset(false)
-	} else {
-		p.warn(facts, lacking)
+	} else if len(lacking) > 0 {
+		p.log.Error("PersistentVolumes name volumes that the adopted pool does not have", logging.KeyVolumes, lacking)
 	}
 	unconfirmed := p.awaitConfirmation(id, facts)
 	before := p.known()
-	p.update(func(s *state) { s.now, s.id, s.unconfirmed = now, id, unconfirmed })
+	p.update(func(s *state) {
+		s.now, s.id, s.unconfirmed = now, id, unconfirmed
+		s.remembersMissing = p.shared() && facts.RemembersMissing
+		if id != "" && now.Action != guard.Use {
+			s.lacking = lacking
+		}
+	})
+	p.status() // which dates it
 	if before.unconfirmed != unconfirmed {
 		p.set.changed()
 	}
@@ -75,7 +83,7 @@ func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
 	f.SamePool = p.sameAs(f.Marker)
 	d := guard.Decide(p.spec, f)
 	if p.left && d.Action != guard.Use && d.Action != guard.Refuse {
-		d = guard.Absent(NotConfigured, "%s is not what this node has used", p.spec.Path)
+		d = guard.Absent(nodeapi.ReasonNotConfigured, "%s is not what this node has used", p.spec.Path)
 	}
 	return d, f, nil
 }
@@ -108,6 +116,7 @@ func (p *Pool) takeIntoUse(d guard.Decision, f guard.Facts) (id string, err erro
 	if again != d || g.Dev != f.Dev {
 		return "", guard.Refused("Changing", "%s changed while it was looked at; it is looked at again", p.spec.Path)
 	}
+	p.update(func(s *state) { s.changes = nil }) // of another filesystem
 	if d.Action == guard.Create {
 		id, err = p.create(g)
 	} else {
@@ -151,8 +160,8 @@ func (p *Pool) create(f guard.Facts) (id string, err error) {
 		return "", guard.Refused("Changing", "another node takes %s into use; it is looked at again", p.spec.Path)
 	}
 	if err == nil && f.FSType == "overlay" {
-		p.warning("PoolOnOverlay", "%s is on an overlay, such as a container's root or a live system's: its volumes "+
-			"may be gone with that; mount a disk there", p.spec.Path)
+		p.noteChange(nodeapi.WarningPoolOnOverlay, p.spec.Path+" is on an overlay, such as a container's root or a "+
+			"live system's: its volumes may be gone with that; mount a disk there")
 	}
 	return m.ID, err
 }
@@ -244,7 +253,7 @@ func (p *Pool) detect(d disk.FS, m guard.Marker, first bool) (quota.Backend, err
 	}
 	for _, change := range b.Changes {
 		p.log.Warn("changed the filesystem's quota", logging.KeyMessage, change)
-		p.normal("QuotaChanged", "%s", change)
+		p.noteChange(nodeapi.WarningQuotaChanged, change)
 	}
 	if required && !b.Enforces() {
 		return b, guard.Refused("QuotaUnavailable", "quota is required and sizes cannot be enforced at %s: %s; "+

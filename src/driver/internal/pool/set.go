@@ -38,19 +38,12 @@ type PVs interface {
 	List(ctx context.Context) ([]nodeapi.PersistentVolume, error)
 }
 
-// Events are for people, on the Node object.
-type Events interface {
-	Normal(reason, message string)
-	Warning(reason, message string)
-}
-
 // Config is what a set is made of; every field but Alone, SystemPaths and OSPaths is required.
 type Config struct {
 	Specs  []poolspec.Pool
 	Host   disk.Host
 	State  disk.FS // the open state directory; stays open
 	PVs    PVs
-	Events Events
 	Quotas *quota.Quotas
 	Log    *slog.Logger
 	Now    func() time.Time
@@ -70,6 +63,7 @@ type Config struct {
 type Set struct {
 	Config
 	state    guard.State
+	started  time.Time
 	pools    []*Pool     // by name: those configured, and those that left the configuration
 	labelled atomic.Bool // the node's labels are known
 
@@ -84,7 +78,7 @@ type Set struct {
 }
 
 func (c Config) complete() bool {
-	return c.Host != nil && c.State != nil && c.PVs != nil && c.Events != nil && c.Quotas != nil && c.Log != nil &&
+	return c.Host != nil && c.State != nil && c.PVs != nil && c.Quotas != nil && c.Log != nil &&
 		c.Now != nil && c.Synchronised != nil && c.Node != ""
 }
 
@@ -101,7 +95,7 @@ func New(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Config: c, state: state, memory: memory}
+	s := &Set{Config: c, state: state, started: c.Now(), memory: memory}
 	purger := purge.NewPurger(purge.NewClock(c.Now, c.Synchronised, c.State))
 	for _, spec := range c.Specs {
 		s.pools = append(s.pools, newPool(s, spec, purger))
@@ -230,7 +224,7 @@ func notConfigured(name string) string {
 func (s *Set) Absent() []string {
 	var absent []string
 	for _, p := range s.Status() {
-		expected := p.Used || p.Shared && !s.remembered(p.Name).Forgotten && p.Reason != guard.NotSelected
+		expected := p.Used || p.Shared && !s.remembered(p.Name).Forgotten && p.Reason != nodeapi.ReasonNotSelected
 		if expected && !p.Served() {
 			absent = append(absent, fmt.Sprintf("pool %s: %s", p.Name, p.Message))
 		}

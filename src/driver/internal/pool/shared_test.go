@@ -46,7 +46,7 @@ func TestASharedPoolIsWhatTheControllerSays(t *testing.T) {
 	}
 	n.expect(guard.Expected{Make: true})
 	n.check(t)
-	n.wants(t, "everybodys", true, NoNewVolumes) // another controller may have let another node make it
+	n.wants(t, "everybodys", true, nodeapi.ReasonNoNewVolumes) // another controller may have let another node make it
 	id, changed := n.status(t, "everybodys").ID, n.Changed()
 	n.expect(guard.Expected{ID: id})
 	n.check(t)
@@ -84,7 +84,7 @@ func TestTwoSharedPoolsInOneDirectory(t *testing.T) {
 	n := join(t, memory, everybodys(), second)
 	n.SetExpected(map[string]guard.Expected{"everybodys": {Make: true}, "second": {Make: true}})
 	n.check(t)
-	n.wants(t, "everybodys", true, NoNewVolumes)
+	n.wants(t, "everybodys", true, nodeapi.ReasonNoNewVolumes)
 	n.wants(t, "second", false, "SameDirectory")
 	id := n.status(t, "everybodys").ID
 	joining := join(t, memory, second, everybodys())
@@ -161,10 +161,10 @@ func TestConfirmationIsAwaited(t *testing.T) {
 	n.check(t)
 	n.memory.PutBack("/other/csi")
 	n.check(t)
-	n.wants(t, "everybodys", true, NoNewVolumes)
+	n.wants(t, "everybodys", true, nodeapi.ReasonNoNewVolumes)
 	again := join(t, n.memory, everybodys())
 	again.check(t)
-	again.wants(t, "everybodys", true, NoNewVolumes)
+	again.wants(t, "everybodys", true, nodeapi.ReasonNoNewVolumes)
 
 	without := join(t, newMemory(), everybodys())
 	without.check(t)
@@ -174,9 +174,9 @@ func TestConfirmationIsAwaited(t *testing.T) {
 	}
 }
 
-// TestAnNFSClientThatRemembersWhatIsMissing is warned of, once each time that the pool comes.
+// TestAnNFSClientThatRemembersWhatIsMissing is warned of while the pool is there.
 func TestAnNFSClientThatRemembersWhatIsMissing(t *testing.T) {
-	for kind, want := range map[string]int{"nfs": 1, "cephfs": 0} {
+	for kind, want := range map[string]string{"nfs": nodeapi.WarningPoolMountOptions, "cephfs": ""} {
 		memory := newMemory()
 		memory.SetFSType("/other", kind)
 		n := join(t, memory, everybodys())
@@ -184,8 +184,8 @@ func TestAnNFSClientThatRemembersWhatIsMissing(t *testing.T) {
 		n.check(t)
 		n.expect(guard.Expected{ID: n.status(t, "everybodys").ID})
 		n.check(t)
-		if n.wants(t, "everybodys", true, ""); n.events.count("PoolMountOptions") != want {
-			t.Errorf("%s: events %q, want %d warnings", kind, n.events.all, want)
+		if n.wants(t, "everybodys", true, ""); n.warnings(t, "everybodys") != want {
+			t.Errorf("%s: warnings %q, want %q", kind, n.warnings(t, "everybodys"), want)
 		}
 	}
 }

@@ -15,21 +15,32 @@ func (s *Set) Status() []nodeapi.PoolStatus {
 	}
 	for name, m := range s.abandoned() {
 		all = append(all, nodeapi.PoolStatus{
-			Name: name, Path: m.Path, State: nodeapi.StateAbsent, Used: true, Reason: NotConfigured,
-			Message: notConfigured(name),
+			Name: name, Path: m.Path, State: nodeapi.StateAbsent, Used: true, Reason: nodeapi.ReasonNotConfigured,
+			Message: notConfigured(name), Since: s.started,
 		})
 	}
 	return all
 }
 
+// status is what the pool is now, and since when.
 func (p *Pool) status() nodeapi.PoolStatus {
-	s := p.known()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st := p.describe(p.state)
+	p.date(&st)
+	p.shown = st
+	return st
+}
+
+// describe is status without the times of changes.
+func (p *Pool) describe(s state) nodeapi.PoolStatus {
 	st := nodeapi.PoolStatus{
 		Name: p.spec.Name, Path: p.spec.Path, Selected: p.ledger.Selected(), ID: s.id, Configured: !p.left,
 		Used: p.set.remembered(p.spec.Name).Used(), Reason: s.now.Reason, Message: p.why(s.now), Inline: p.spec.Inline,
 		Shared: p.shared(), Waiting: s.now.Reason == guard.IdentityUnknown, NodeDirs: s.otherNodes,
 		Backend: s.backend.Name, Enforcement: string(s.backend.Enforcement), EnforcementLost: s.lost,
-		Seen: s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest, TrashDue: s.trash.Due,
+		EnforcementReason: s.backend.Reason,
+		Seen:              s.seen, TrashEntries: s.trash.Entries, OldestTrash: s.trash.Oldest, TrashDue: s.trash.Due,
 	}
 	st.State = stateOf(st)
 	if !st.Served() {
@@ -39,13 +50,14 @@ func (p *Pool) status() nodeapi.PoolStatus {
 	st.Reserve = p.spec.Reserve.Of(s.space.Size)
 	t := p.ledger.Totals(s.space)
 	if st.Reason, st.Message = s.trouble(t.Closed); st.Reason == "" && p.left {
-		st.Reason, st.Message = NotConfigured, p.served()
+		st.Reason, st.Message = nodeapi.ReasonNotConfigured, p.served()
 	}
 	st.Volumes, st.Promised, st.Uncounted = t.Volumes, t.Promised, t.Uncounted
 	st.Growable, st.Allocatable = t.Growable, t.Largest
 	// Of what recovery found in trouble, that which was not deleted since.
-	st.Lost, st.Refused = p.ledger.Count(s.report.Lost), t.Refused+p.ledger.Count(s.report.Uncleared)
-	st.Untracked = len(s.report.Untracked)
+	lost, uncleared := p.ledger.Known(s.report.Lost), p.ledger.Known(s.report.Uncleared)
+	st.Lost, st.Refused, st.Untracked = len(lost), t.Refused+len(uncleared), len(s.report.Untracked)
+	st.Warnings = p.warnings(s, lost, uncleared)
 	return st
 }
 
@@ -67,12 +79,12 @@ func stateOf(p nodeapi.PoolStatus) string {
 func (s state) trouble(closed string) (reason, message string) {
 	switch {
 	case s.space.ReadOnly:
-		return ReadOnly, "its filesystem is read-only: volumes can be read, and none can be made or deleted; find " +
+		return nodeapi.ReasonReadOnly, "its filesystem is read-only: volumes can be read, and none can be made or deleted; find " +
 			"out why in the node's kernel log"
 	case closed != "":
-		return NoNewVolumes, closed
+		return nodeapi.ReasonNoNewVolumes, closed
 	case s.lost:
-		return EnforcementLost, "nothing keeps volumes to their size any more: " + s.backend.Reason
+		return nodeapi.ReasonEnforcementLost, "nothing keeps volumes to their size any more: " + s.backend.Reason
 	default:
 		return "", ""
 	}

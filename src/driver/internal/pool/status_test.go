@@ -13,32 +13,38 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// TestReadOnly: a filesystem that turned read-only is served, has no capacity, and each turn has one event.
+// TestReadOnly: a filesystem that turned read-only is served, has no capacity, and each turn has its time.
 func TestReadOnly(t *testing.T) {
 	n := start(t, local())
 	n.check(t)
 	n.volume(t, "local", store.Record{ID: "pvc-1"})
-	for turn := 1; turn <= 2; turn++ {
+	for range 2 {
 		n.memory.SetReadOnly("/pool", true)
+		n.clock.pass(time.Hour)
+		at := n.clock.Now()
 		for range 3 {
-			n.is(t, "local", true, ReadOnly)
+			n.is(t, "local", true, nodeapi.ReasonReadOnly)
+			n.clock.pass(time.Second)
 		}
 		s := n.status(t, "local")
 		if room, largest := n.Capacity("local"); room+largest+s.Allocatable != 0 || !s.ReadOnly || s.Volumes != 1 {
 			t.Errorf("capacity %d, %d; %+v", room, largest, s)
 		}
-		if n.pools[0].Purge(t.Context()) || n.events.count("PoolReadOnly") != turn {
-			t.Errorf("events: %v", n.events.all)
+		if n.pools[0].Purge(t.Context()) || !s.Since.Equal(at) {
+			t.Errorf("read-only since %s, want %s", s.Since, at)
 		}
 		n.memory.SetReadOnly("/pool", false)
+		at = n.clock.Now()
 		for range 3 {
 			n.is(t, "local", true, "")
+			n.clock.pass(time.Second)
 		}
-		if room, _ := n.Capacity("local"); room == 0 || n.events.count("PoolWritable") != turn {
-			t.Errorf("writable: capacity %d, events %v", room, n.events.all)
+		if room, _ := n.Capacity("local"); room == 0 || !n.status(t, "local").Since.Equal(at) {
+			t.Errorf("writable since %s, want %s: capacity %d", n.status(t, "local").Since, at, room)
 		}
 	}
 }
@@ -57,9 +63,9 @@ func TestReadOnlyFromTheStart(t *testing.T) {
 	if err := again.use(t, "local"); err != nil && !errors.Is(err, syscall.EROFS) {
 		t.Fatal(err)
 	}
-	again.wants(t, "local", true, ReadOnly)
-	if got := again.volumes(); !slices.Equal(got, []string{"pvc-1"}) || again.events.count("PoolReadOnly") != 1 {
-		t.Errorf("volumes %v, events %v", got, again.events.all)
+	again.wants(t, "local", true, nodeapi.ReasonReadOnly)
+	if got := again.volumes(); !slices.Equal(got, []string{"pvc-1"}) || again.logged("the pool's filesystem is read-only") != 1 {
+		t.Errorf("volumes %v, log %s", got, again.log)
 	}
 	n.memory.SetReadOnly("/pool", false)
 	again.is(t, "local", true, "")
@@ -122,7 +128,7 @@ func TestChanged(t *testing.T) {
 		{"first look", func() { n.pools[1].Check(t.Context()) }, 2, "NotChecked", "", true},
 		{"second look", func() { n.pools[1].Check(t.Context()) }, 0, "NotChecked", "", true},
 		{"not selected", func() { n.SetNodeLabels(nil); n.pools[0].Check(t.Context()) }, 2, "NotSelected", "", true},
-		{"read-only", func() { n.memory.SetReadOnly("/pool", true); n.check(t) }, 2, "NotSelected", ReadOnly, true},
+		{"read-only", func() { n.memory.SetReadOnly("/pool", true); n.check(t) }, 2, "NotSelected", nodeapi.ReasonReadOnly, true},
 		{"writable", func() { n.memory.SetReadOnly("/pool", false); n.check(t) }, 2, "NotSelected", "", true},
 		{"gone", func() { n.memory.Mount("/pool"); n.check(t) }, 2, "NotSelected", "MarkerMissing", false},
 		{"still gone", func() { n.check(t) }, 0, "NotSelected", "MarkerMissing", false},
@@ -178,13 +184,14 @@ func TestWhatRecoveryFoundIsReported(t *testing.T) {
 	if got := n.Untracked(); !slices.Equal(got["local"], []string{"pvc-untracked"}) {
 		t.Errorf("untracked: %v", got)
 	}
-	for _, reason := range []string{"VolumeLost", "VolumeRefused", "PoolPresent"} {
-		if n.events.count(reason) != 1 {
-			t.Errorf("%s: %v", reason, n.events.all)
-		}
+	if got := n.warnings(t, "local"); got != "VolumeLost pvc-lost, VolumeRefused pvc-broken" {
+		t.Errorf("warnings: %s", got)
 	}
+	since := n.clock.Now()
+	n.clock.pass(time.Hour)
 	must(t, n.Use(t.Context(), "local", func(o *Open) error { o.Ledger.Drop("pvc-lost"); return nil }))
-	if s := n.status(t, "local"); s.Lost != 0 || s.Volumes != 1 {
+	if s := n.status(t, "local"); s.Lost != 0 || s.Volumes != 1 || n.warnings(t, "local") != "VolumeRefused pvc-broken" ||
+		!s.Warnings[0].Since.Equal(since) || !s.Since.Equal(since) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -196,7 +203,7 @@ func TestABrokenRecordClosesAPoolThatPromises(t *testing.T) {
 	n := start(t, spec)
 	n.memory.AddFile("/pool/csi/"+store.Path("pvc-broken"), []byte(`{`))
 	n.memory.AddDir("/pool/csi/pvc-broken")
-	n.is(t, "local", true, NoNewVolumes)
+	n.is(t, "local", true, nodeapi.ReasonNoNewVolumes)
 	s := n.status(t, "local")
 	if room, largest := n.Capacity("local"); largest != 0 || !strings.Contains(s.Message, "pvc-broken") {
 		t.Errorf("capacity %d, %d, %+v", room, largest, s)
@@ -225,7 +232,7 @@ func TestQuotaRequired(t *testing.T) {
 	n.is(t, "local", true, "")
 	n.volume(t, "local", store.Record{ID: "pvc-1"})
 	again := restart(t, n.memory, required)
-	again.is(t, "local", true, NoNewVolumes)
+	again.is(t, "local", true, nodeapi.ReasonNoNewVolumes)
 	if room, largest := again.Capacity("local"); room+largest != 0 ||
 		!slices.Equal(again.volumes(), []string{"pvc-1"}) {
 		t.Errorf("capacity %d, %d, volumes %v", room, largest, again.volumes())

@@ -3,8 +3,6 @@ package pool
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -60,6 +57,7 @@ func (p *Pool) Check(ctx context.Context) {
 	if p.ended() {
 		return
 	}
+	defer p.status() // which dates what has changed, while nobody asks
 	o := p.open()
 	if o == nil {
 		p.refresh(ctx)
@@ -184,7 +182,7 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 	return summary.More
 }
 
-// announce logs a change of a pool's state and reports it on the Node. Messages may differ in what an error says.
+// announce logs a change of a pool's state. Messages may differ in what an error says.
 func (p *Pool) announce(before, now guard.Decision) {
 	same := before.Action == now.Action && before.Reason == now.Reason
 	if same || (before.Action <= guard.Create && now.Action <= guard.Create) {
@@ -194,7 +192,6 @@ func (p *Pool) announce(before, now guard.Decision) {
 	switch now.Action {
 	case guard.Refuse:
 		p.log.Error("pool is absent", logging.KeyReason, now.Reason, logging.KeyMessage, now.Message)
-		p.warning("PoolAbsent", "%s: %s", now.Reason, now.Message)
 	case guard.Skip:
 		p.log.Info("pool is not selected on this node")
 	default:
@@ -205,28 +202,13 @@ func (p *Pool) announce(before, now guard.Decision) {
 func (p *Pool) announcePresent() {
 	known := p.known()
 	b, report := known.backend, known.report
-	because := ""
-	if b.Reason != "" {
-		because = ", because " + b.Reason
-	}
 	p.log.Info("pool is present", logging.KeyBackend, b.Name, logging.KeyEnforcement, b.Enforcement,
 		logging.KeyMessage, b.Reason)
-	if p.left {
-		p.warning("PoolNotConfigured", "%s", p.served())
-	} else {
-		p.normal("PoolPresent", "%s can be used; enforcement of sizes: %s%s", p.spec.Path, b.Enforcement, because)
-	}
 	if len(report.Lost) > 0 {
 		p.log.Error("volumes have lost their data", logging.KeyVolumes, report.Lost)
-		p.warning("VolumeLost", "no directory for: %s", abridge.Names(report.Lost))
-	}
-	if bad := slices.Concat(report.Refused, report.Uncleared); len(bad) > 0 {
-		p.warning("VolumeRefused", "the record or directory cannot be used of: %s", abridge.Names(bad))
 	}
 	if len(report.Uncounted) > 0 {
 		p.log.Warn("volumes are not held to their sizes", logging.KeyVolumes, report.Uncounted)
-		p.warning("VolumeNotEnforced", "the directory does not count to its volume's ID, because it was copied or "+
-			"restored, of: %s; once no pod uses it: driver volume enforce ID", abridge.Names(report.Uncounted))
 	}
 	if len(report.Untracked) > 0 {
 		p.log.Info("untracked directories are left alone unless a PersistentVolume names them",
@@ -234,48 +216,21 @@ func (p *Pool) announcePresent() {
 	}
 }
 
-// warn reports what is doubtful about a pool that can be used: it was adopted without volumes that ought to be in it,
-// or is mounted with options that a shared pool should not have.
-func (p *Pool) warn(f guard.Facts, lacking []string) {
-	if len(lacking) > 0 {
-		p.log.Error("PersistentVolumes name volumes that the adopted pool does not have", logging.KeyVolumes, lacking)
-		p.warning("VolumesMissing", "adopted for its identity, without volumes that PersistentVolumes name: %s",
-			abridge.Names(lacking))
-	}
-	if p.shared() && f.RemembersMissing && p.known().id == "" {
-		p.warning("PoolMountOptions", "%s is mounted without lookupcache=positive: this node remembers for up to a "+
-			"minute that a volume is not there which another node has made since; add that mount option", p.spec.Path)
-	}
-}
-
-// announceEnforcement reports that enforcement was lost, or is there again.
+// announceEnforcement logs that enforcement was lost, or is there again.
 func (p *Pool) announceEnforcement(was, is quota.Backend, lost bool) {
 	p.set.changed()
 	if lost {
 		p.log.Error("sizes are no longer enforced", logging.KeyBackend, was.Name, logging.KeyReason, is.Reason)
-		p.warning("EnforcementLost", "nothing keeps volumes to their size any more: %s", is.Reason)
 		return
 	}
 	p.log.Info("sizes are enforced again", logging.KeyBackend, is.Name, logging.KeyEnforcement, is.Enforcement)
-	p.normal("EnforcementRestored", "enforcement of sizes: %s", is.Enforcement)
 }
 
 func (p *Pool) announceReadOnly(readOnly bool) {
 	p.set.changed()
 	if readOnly {
 		p.log.Error("the pool's filesystem is read-only")
-		p.warning("PoolReadOnly", "the filesystem at %s is read-only; find out why in the node's kernel log",
-			p.spec.Path)
 		return
 	}
 	p.log.Info("the pool's filesystem is writable")
-	p.normal("PoolWritable", "the filesystem at %s can be written to", p.spec.Path)
-}
-
-func (p *Pool) normal(reason, format string, args ...any) {
-	p.set.Events.Normal(reason, "pool "+p.spec.Name+": "+fmt.Sprintf(format, args...))
-}
-
-func (p *Pool) warning(reason, format string, args ...any) {
-	p.set.Events.Warning(reason, "pool "+p.spec.Name+": "+fmt.Sprintf(format, args...))
 }

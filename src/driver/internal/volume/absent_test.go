@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,8 +45,8 @@ func TestAbsentPool(t *testing.T) {
 	if volumes, _, err := n.List(t.Context(), "", 0); err != nil || len(volumes) > 0 {
 		t.Errorf("list: %v, %v", volumes, err)
 	}
-	if !n.events.has("PoolAbsent", "pool local: MarkerMissing") {
-		t.Errorf("events %q", n.events.reported)
+	if s := n.status(); s.Reason != "MarkerMissing" || !strings.Contains(s.Message, poolPath) {
+		t.Errorf("%+v", s)
 	}
 
 	d.PutBack(poolPath)
@@ -68,7 +69,7 @@ func TestPoolThatNeverWasHere(t *testing.T) {
 			must(t, n.Delete(t.Context(), "pvc-unknown"))
 			wants(t, n.Delete(t.Context(), "pvc-2"), pool.ErrAbsent, "pool other")
 			wants(t, n.Delete(t.Context(), "pvc-1"), pool.ErrAbsent, "pool other")
-			wants(t, n.Publish(t.Context(), publish("pvc-1", target)), pool.ErrAbsent, "pool other")
+			wants(t, n.Publish(t.Context(), inPool("pvc-1", "other")), pool.ErrAbsent, "pool other")
 			must(t, n.set.Forget(t.Context(), "other"), n.Delete(t.Context(), "pvc-1"),
 				n.Delete(t.Context(), "pvc-2"))
 			for _, s := range n.set.Status() {

@@ -141,8 +141,8 @@ func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
 	if err != nil || s.Verdict() != store.Untracked {
 		return false, err
 	}
-	if prepared, err := store.ReadPrepared(o.Disk, r.ID); err == nil && prepared.ID == r.ID {
-		return true, restore(o, prepared)
+	if _, ours, err := restore(o, r.ID); ours {
+		return true, err
 	}
 	info, _, err := store.Directory(o.Disk, r.ID)
 	if err != nil {
@@ -163,15 +163,19 @@ func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
 }
 
 // restore puts a record in place that was never put there, or that the repair of a damaged filesystem has left: it is
-// all that is known of the directory.
-func restore(o *pool.Open, r store.Record) error {
-	if err := store.Add(o.Disk, r); err != nil { // written again: what was prepared may not be durable
-		return err
+// all that is known of the directory. One without such a record is not ours.
+func restore(o *pool.Open, id string) (r store.Record, ours bool, err error) {
+	r, err = store.ReadPrepared(o.Disk, id)
+	if err != nil || r.ID != id {
+		return r, false, nil //nolint:nilerr // what cannot be read describes nothing
 	}
-	_, err := o.Reconcile(r)
-	o.MarkTracked(r.ID)
-	o.Log.Warn("put the record of a volume in its place that had none", logging.KeyID, r.ID)
-	return err
+	if err := store.Add(o.Disk, r); err != nil { // written again: what was prepared may not be durable
+		return r, true, err
+	}
+	_, err = o.Reconcile(r)
+	o.MarkTracked(id)
+	o.Log.Warn("put the record of a volume in its place that had none", logging.KeyID, id)
+	return r, true, err
 }
 
 // Adopt gives the record of a volume for which an admin wants a PersistentVolume made. A directory without a record

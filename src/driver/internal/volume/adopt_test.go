@@ -35,7 +35,7 @@ func TestAdoption(t *testing.T) {
 	c := naming("pvc-1")
 	c.pvs[0].OnDelete, c.pvs[0].Claim = string(store.Retain), nodeapi.Claim{Namespace: "ns", Name: "claim"}
 	n := start(t, d, withCluster(c))
-	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
+	must(t, n.Publish(t.Context(), publish("pvc-1", target)), n.AdoptUntracked(t.Context()))
 	v, _, err := n.Get(t.Context(), "pvc-1")
 	if err != nil || !v.Adopted || v.QuotaID != 0 || v.Enforcement != quota.None || v.Bytes != mebibyte ||
 		v.OnDelete != store.Retain || v.Claim.Name != "claim" {
@@ -55,11 +55,10 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestAdoptionAtEachCall for an id without a record: each looks at the PersistentVolume.
+// TestAdoptionAtEachCall for an id without a record, of somebody who says nothing of the PersistentVolume.
 func TestAdoptionAtEachCall(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, n *node) error{
-		"publish": func(ctx context.Context, n *node) error { return n.Publish(ctx, publish("pvc-1", target)) },
-		"delete":  func(ctx context.Context, n *node) error { return n.Delete(ctx, "pvc-1") },
+		"delete": func(ctx context.Context, n *node) error { return n.Delete(ctx, "pvc-1") },
 		"expand": func(ctx context.Context, n *node) error {
 			_, err := n.Expand(ctx, "pvc-1", 2*mebibyte, 0)
 			return err
@@ -89,7 +88,6 @@ func TestOtherNodesVolumeIsNotAdopted(t *testing.T) {
 	c.pvs[0].Here, c.pvs[0].Nodes = false, []string{"node-b"}
 	n.Cluster = c
 	must(t, n.AdoptUntracked(t.Context()))
-	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), store.ErrNotFound)
 	must(t, n.Delete(t.Context(), "pvc-1"))
 	n.kept(t, "pvc-1", "deleted")
 	if len(n.records(t)) > 0 {

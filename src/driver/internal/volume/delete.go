@@ -17,10 +17,10 @@ import (
 )
 
 // Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one
-// that is published is refused, one whose data is gone is retired.
-func (m *Manager) Delete(ctx context.Context, id string) error {
+// that is published is refused, one whose data is gone is retired. said may be nil.
+func (m *Manager) Delete(ctx context.Context, id string, said *Said) error {
 	return m.exclusive(ctx, id, func(ctx context.Context) error {
-		err := m.findOrAdopt(ctx, id, func(o *pool.Open, r store.Record) error { return m.delete(ctx, o, r) })
+		err := m.findOrAdopt(ctx, id, said, func(o *pool.Open, r store.Record) error { return m.delete(ctx, o, r) })
 		if errors.Is(err, store.ErrNotFound) {
 			return m.deleted(ctx, id)
 		}
@@ -82,6 +82,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 func (m *Manager) deleted(ctx context.Context, id string) error {
 	name, _, known := m.Pools.Find(id)
 	if !known {
+		m.Pools.DropMissing(id)
 		return nil
 	}
 	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {

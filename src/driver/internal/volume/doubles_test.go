@@ -4,7 +4,6 @@ import (
 	"context"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -63,10 +62,9 @@ func (m *mounts) Published() (map[string][]string, error) {
 
 // cluster is the PersistentVolumes that the API has.
 type cluster struct {
-	mu       sync.Mutex
-	pvs      []nodeapi.PersistentVolume
-	err      error
-	reported []string // events on claims
+	mu  sync.Mutex
+	pvs []nodeapi.PersistentVolume
+	err error
 	// others are PersistentVolumes of another driver, by handle.
 	others map[string]string
 }
@@ -93,12 +91,6 @@ func (c *cluster) silence(err error) {
 	c.err = err
 }
 
-func (c *cluster) Tell(claim nodeapi.Claim, reason, message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reported = append(c.reported, claim.Namespace+"/"+claim.Name+" "+reason+": "+message)
-}
-
 func (c *cluster) Get(_ context.Context, id string) (nodeapi.PersistentVolume, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,30 +109,6 @@ func (c *cluster) List(context.Context) ([]nodeapi.PersistentVolume, error) {
 		return nil, c.err
 	}
 	return slices.Clone(c.pvs), nil
-}
-
-// events are what people would see on the Node.
-type events struct {
-	mu       sync.Mutex
-	reported []string
-}
-
-func (e *events) Normal(reason, message string)  { e.add(reason + ": " + message) }
-func (e *events) Warning(reason, message string) { e.add(reason + ": " + message) }
-
-func (e *events) add(s string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.reported = append(e.reported, s)
-}
-
-// has reports whether there was an event of a reason whose message has a part.
-func (e *events) has(reason, part string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.reported, func(s string) bool {
-		return strings.HasPrefix(s, reason+": ") && strings.Contains(s, part)
-	})
 }
 
 type clock struct {

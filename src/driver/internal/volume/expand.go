@@ -17,16 +17,19 @@ import (
 // Expand makes a volume at least as large as asked, rounded up to whole blocks and with a limit other than 0 at most
 // that, and answers what it is then. It never shrinks one. The room is reserved, then the limit on the disk raised,
 // then the record written: after a crash anywhere the record says what the limit is to be, and recovery makes it so.
-func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64) (Volume, error) {
-	return result(ctx, m, id, func(ctx context.Context) (Volume, error) { return m.expand(ctx, id, bytes, limit) })
+// said may be nil.
+func (m *Manager) Expand(ctx context.Context, id string, bytes, limit int64, said *Said) (Volume, error) {
+	return result(ctx, m, id, func(ctx context.Context) (Volume, error) {
+		return m.expand(ctx, id, bytes, limit, said)
+	})
 }
 
-func (m *Manager) expand(ctx context.Context, id string, bytes, limit int64) (v Volume, err error) {
+func (m *Manager) expand(ctx context.Context, id string, bytes, limit int64, said *Said) (v Volume, err error) {
 	size, err := WholeBlocks(bytes, limit)
 	if err != nil {
 		return Volume{}, err
 	}
-	err = m.findOrAdopt(ctx, id, func(o *pool.Open, r store.Record) error {
+	err = m.findOrAdopt(ctx, id, said, func(o *pool.Open, r store.Record) error {
 		_, err := dataOf(o, r)
 		switch {
 		case err != nil:

@@ -42,7 +42,6 @@ type node struct {
 	specs   []poolspec.Pool
 	mounts  *mounts
 	cluster *cluster
-	events  *events
 	clock   *clock
 }
 
@@ -110,7 +109,7 @@ func startAt(t testing.TB, root string, options ...option) *node {
 }
 
 func (s setup) start(options ...option) (*node, error) {
-	s.name, s.mounts, s.cluster, s.events = "this", newMounts(), &cluster{}, &events{}
+	s.name, s.mounts, s.cluster = "this", newMounts(), &cluster{}
 	s.clock = &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	s.log = slog.New(slog.DiscardHandler)
 	for _, o := range options {
@@ -119,7 +118,7 @@ func (s setup) start(options ...option) (*node, error) {
 	n := s.node
 	var err error
 	n.set, err = pool.New(pool.Config{
-		Specs: n.specs, Host: n.host, State: s.state, PVs: n.cluster, Events: n.events, Quotas: quota.New("/nowhere"),
+		Specs: n.specs, Host: n.host, State: s.state, PVs: n.cluster, Quotas: quota.New("/nowhere"),
 		Log: s.log, Now: n.clock.Now, Synchronised: synchronised, SystemPaths: []string{"/"}, Node: s.name, Alone: true,
 	})
 	if err != nil {
@@ -293,6 +292,21 @@ func (n *node) ls(t reporter, dir string) []string {
 	d := n.open(t)
 	defer func() { _ = d.Close() }()
 	return list(t, d, dir)
+}
+
+// Delete is that of a caller who says nothing of PersistentVolumes.
+func (n *node) Delete(ctx context.Context, id string) error { return n.Manager.Delete(ctx, id, nil) }
+
+// Expand is that of a caller who says nothing of PersistentVolumes.
+func (n *node) Expand(ctx context.Context, id string, bytes, limit int64) (volume.Volume, error) {
+	return n.Manager.Expand(ctx, id, bytes, limit, nil)
+}
+
+// warned reports whether the pool local has a warning of a reason about a volume.
+func (n *node) warned(reason, id string) bool {
+	return slices.ContainsFunc(n.status().Warnings, func(w nodeapi.Warning) bool {
+		return w.Reason == reason && slices.Contains(w.Volumes, id) && strings.Contains(w.Message, id)
+	})
 }
 
 // status is that of the pool local.

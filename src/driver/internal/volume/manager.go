@@ -34,8 +34,6 @@ type Cluster interface {
 	List(ctx context.Context) ([]nodeapi.PersistentVolume, error)
 	// OfOtherDriver gives the name of a PersistentVolume of another driver whose volumeHandle is id, "" without one.
 	OfOtherDriver(ctx context.Context, id string) (name string, err error)
-	// Tell puts an event on a claim.
-	Tell(claim nodeapi.Claim, reason, message string)
 }
 
 // Config is what a manager is made of; every field is required.
@@ -134,20 +132,25 @@ func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (
 }
 
 // findOrAdopt is find, and where there is no record a look at the PersistentVolume: it may name a directory that
-// another driver made, or a pool that cannot be used here.
-func (m *Manager) findOrAdopt(ctx context.Context, id string, do func(*pool.Open, store.Record) error) error {
+// another driver made, or a pool that cannot be used here. The cluster is asked for it unless it was said.
+func (m *Manager) findOrAdopt(
+	ctx context.Context, id string, said *Said, do func(*pool.Open, store.Record) error,
+) error {
 	missing := m.find(ctx, id, do)
 	if !errors.Is(missing, store.ErrNotFound) {
 		return missing
 	}
-	pv, ok, err := m.Cluster.Get(ctx, id)
-	if err != nil {
-		return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
+	if said == nil {
+		pv, named, err := m.Cluster.Get(ctx, id)
+		if err != nil {
+			return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
+		}
+		said = &Said{pv, named}
 	}
-	if !ok {
+	if !said.Named {
 		return missing
 	}
-	if adopted, err := m.adoptNamed(ctx, pv); err != nil || !adopted {
+	if adopted, err := m.adoptNamed(ctx, said.PV); err != nil || !adopted {
 		return cmp.Or(err, missing)
 	}
 	return m.find(ctx, id, do)

@@ -142,8 +142,8 @@ func TestLostVolumeIsReportedAndRetired(t *testing.T) {
 	n := start(t, d)
 	csi := n.open(t)
 	must(t, csi.Remove("pvc-1"), csi.Sync("."), csi.Close(), openPool(t.Context(), n))
-	if s := n.status(); s.Lost != 1 || !n.events.has("VolumeLost", "pvc-1") {
-		t.Errorf("status %+v, events %q; want one lost volume", s, n.events.reported)
+	if s := n.status(); s.Lost != 1 || !n.warned("VolumeLost", "pvc-1") {
+		t.Errorf("status %+v; want one lost volume", s)
 	}
 	_, err := n.Create(t.Context(), spec("pvc-1"))
 	wants(t, err, volume.ErrLost, "csi/pvc-1")
@@ -157,6 +157,9 @@ func TestLostVolumeIsReportedAndRetired(t *testing.T) {
 	}
 	if err := n.Delete(t.Context(), "pvc-1"); err != nil {
 		t.Errorf("delete: %v", err)
+	}
+	if n.warned("VolumeLost", "pvc-1") {
+		t.Errorf("deleted, and warned of: %+v", n.status())
 	}
 	n.consistent(t, "retired")
 }

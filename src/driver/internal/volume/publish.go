@@ -22,7 +22,7 @@ func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
 
 func (m *Manager) publish(ctx context.Context, q PublishRequest) error {
 	if q.Inline == nil {
-		return m.findOrAdopt(ctx, q.ID, func(o *pool.Open, r store.Record) error { return m.publishIn(o, r, q) })
+		return m.publishPersistent(ctx, q)
 	}
 	err := m.publishInline(ctx, q)
 	if errors.Is(err, store.ErrNotFound) {
@@ -46,6 +46,55 @@ func (m *Manager) publish(ctx context.Context, q PublishRequest) error {
 	return m.publishInline(ctx, q)
 }
 
+// snapshotPrefix begins the ids of snapshots, which no pod is to write to.
+const snapshotPrefix = "snap-"
+
+// publishPersistent publishes a persistent volume. A directory without a record is published without asking anybody:
+// the kubelet only asks for what a PersistentVolume names that may be on this node.
+func (m *Manager) publishPersistent(ctx context.Context, q PublishRequest) error {
+	do := func(o *pool.Open, r store.Record) error { return m.publishIn(o, r, q) }
+	if strings.HasPrefix(q.ID, snapshotPrefix) {
+		return m.findOrAdopt(ctx, q.ID, nil, do)
+	}
+	missing := m.find(ctx, q.ID, do)
+	in, named := m.Pools.PoolOf(nodeapi.PersistentVolume{Pool: q.Pool})
+	if !errors.Is(missing, store.ErrNotFound) && (!named || !errors.Is(missing, pool.ErrAbsent)) {
+		return missing
+	}
+	if named {
+		if err := m.Pools.Usable(ctx, in); err != nil {
+			return err
+		}
+	}
+	return m.search(ctx, q.ID, func(o *pool.Open) (found bool, err error) {
+		if named && o.Name != in {
+			return false, nil
+		}
+		return m.publishUntracked(o, q)
+	})
+}
+
+// publishUntracked publishes a directory without a record, if there is one. Adoption writes the record.
+func (m *Manager) publishUntracked(o *pool.Open, q PublishRequest) (found bool, err error) {
+	s, _, err := o.Look(q.ID)
+	if err != nil || s.Verdict() != store.Untracked {
+		return false, err
+	}
+	r, ours, err := restore(o, q.ID)
+	if err != nil {
+		return true, err
+	}
+	if ours {
+		return true, m.publishIn(o, r, q)
+	}
+	o.NoteUntracked(q.ID)
+	info, _, err := store.Directory(o.Disk, q.ID)
+	if err != nil {
+		return true, err
+	}
+	return true, m.mount(o, info, q)
+}
+
 // publishInline publishes an inline volume that exists. It says itself in which pool it is, so no other pool matters.
 func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 	return m.Pools.Use(ctx, q.Inline.Pool, func(o *pool.Open) error {
@@ -67,58 +116,59 @@ func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) erro
 		return err
 	}
 	m.seeToLimit(o, r)
+	return m.mount(o, info, q)
+}
+
+// mount mounts the directory of a volume, unless that is mounted already.
+func (m *Manager) mount(o *pool.Open, data disk.Info, q PublishRequest) error {
 	mount, err := m.Mounter.Inspect(q.Target)
 	switch {
 	case err != nil:
 		return err
-	case mount.Mounted && !sameMount(mount, info):
-		return fmt.Errorf("%w: something else than volume %s is mounted at target_path %s", ErrTargetTaken, r.ID,
+	case mount.Mounted && !sameMount(mount, data):
+		return fmt.Errorf("%w: something else than volume %s is mounted at target_path %s", ErrTargetTaken, q.ID,
 			q.Target)
 	case mount.Mounted && !mount.Meets(q.Options):
 		return fmt.Errorf("%w: volume %s is mounted at target_path %s with options %+v, asked for %+v",
-			ErrTargetTaken, r.ID, q.Target, mount.Options, q.Options)
+			ErrTargetTaken, q.ID, q.Target, mount.Options, q.Options)
 	case mount.Mounted:
-		m.mounts.Store(mountpoint{r.ID, q.Target}, nil)
+		m.mounts.Store(mountpoint{q.ID, q.Target}, nil)
 		return nil
 	}
 	if q.SingleWriter {
-		at, err := m.mountedAt(r.ID, info, q.Target)
+		at, err := m.mountedAt(q.ID, data, q.Target)
 		if err != nil {
 			return err
 		}
 		if at != "" {
-			return fmt.Errorf("%w: %s is mounted at %s, and its access mode allows one pod", ErrSingleWriter, r.ID, at)
+			return fmt.Errorf("%w: %s is mounted at %s, and its access mode allows one pod", ErrSingleWriter, q.ID, at)
 		}
 	}
-	return m.bind(o, r.ID, q)
+	return m.bind(o, q)
 }
 
 // seeToLimit looks before a pod writes whether a volume is held to its size. A quota in trouble must not keep pods from
-// their data: it is reported.
+// their data: the pool's status warns of it.
 func (m *Manager) seeToLimit(o *pool.Open, r store.Record) {
 	v, err := o.Reconcile(r)
 	if err != nil {
 		o.Log.Warn("cannot see to the limit of a volume", logging.KeyID, r.ID, logging.KeyError, err)
 	}
-	if r.QuotaID == 0 || v.Counted {
-		return
-	}
-	o.Log.Warn("a pod gets a volume that is not held to its size", logging.KeyID, r.ID)
-	if r.Claim.Name != "" && !r.Ephemeral {
-		m.Cluster.Tell(r.Claim, "VolumeNotEnforced", notEnforced(o, r))
+	if r.QuotaID != 0 && !v.Counted {
+		o.Log.Warn("a pod gets a volume that is not held to its size", logging.KeyID, r.ID)
 	}
 }
 
-func (m *Manager) bind(o *pool.Open, id string, q PublishRequest) error {
-	source, err := o.Disk.Open(id)
+func (m *Manager) bind(o *pool.Open, q PublishRequest) error {
+	source, err := o.Disk.Open(q.ID)
 	if err != nil {
-		return fmt.Errorf("open volume %s for mounting: %w", id, err)
+		return fmt.Errorf("open volume %s for mounting: %w", q.ID, err)
 	}
 	defer func() { _ = source.Close() }()
 	if err := m.Mounter.Bind(source, q.Target, q.Options); err != nil {
-		return fmt.Errorf("publish volume %s: %w", id, err)
+		return fmt.Errorf("publish volume %s: %w", q.ID, err)
 	}
-	m.mounts.Store(mountpoint{id, q.Target}, nil)
+	m.mounts.Store(mountpoint{q.ID, q.Target}, nil)
 	return nil
 }
 

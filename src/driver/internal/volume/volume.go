@@ -43,6 +43,12 @@ type Spec struct {
 	Ephemeral  bool              // an inline volume, the only kind that Unpublish deletes
 }
 
+// Said is what a caller knows of a volume in Kubernetes, so that nobody has to be asked.
+type Said struct {
+	PV    nodeapi.PersistentVolume
+	Named bool // PV names the volume; else none does
+}
+
 // Volume is what the manager answers about a volume.
 type Volume struct {
 	store.Record
@@ -76,6 +82,7 @@ type Stats struct {
 type PublishRequest struct {
 	ID, Target string // the target is absolute, below the kubelet's directory
 	bindmount.Options
-	SingleWriter bool  // refuses a second target (SINGLE_NODE_SINGLE_WRITER, ReadWriteOncePod)
-	Inline       *Spec // makes the volume first when it does not exist; nil for persistent volumes
+	SingleWriter bool   // refuses a second target (SINGLE_NODE_SINGLE_WRITER, ReadWriteOncePod)
+	Inline       *Spec  // makes the volume first when it does not exist; nil for persistent volumes
+	Pool         string // of a persistent volume, as its PersistentVolume names it; "" where that names none
 }
