@@ -47,7 +47,7 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 	standalone := kube.Standalone{}
 	m := member{}
 	m.pools, err = pool.New(pool.Config{
-		Specs: []poolspec.Pool{spec}, Host: filesystem, State: state, PVs: standalone, Events: unsent{},
+		Specs: []poolspec.Pool{spec}, Host: filesystem, State: state, PVs: standalone,
 		Quotas: quota.New("/nowhere"), Log: log, Now: time.Now, Node: "worker-1", SystemPaths: []string{"/"},
 		Synchronised: func() bool { return true },
 	})
@@ -109,7 +109,7 @@ func TestTwoClustersOneFilesystem(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = beside.Close() })
 	must(t, beside.WriteFile("pvc-1/precious", []byte("kept"), 0o644))
-	must(t, first.volumes.Delete(t.Context(), "pvc-1"))
+	must(t, first.volumes.Delete(t.Context(), "pvc-1", nil))
 	kept := func() bool {
 		entries, err := beside.ReadDir(path.Join(disk.TrashDir, "worker-1"))
 		must(t, err)
