@@ -56,7 +56,6 @@ func (p *Pool) refresh(ctx context.Context) {
 			s.lacking = lacking
 		}
 	})
-	p.status() // which dates it
 	if before.unconfirmed != unconfirmed {
 		p.set.changed()
 	}

@@ -184,6 +184,7 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 
 // announce logs a change of a pool's state. Messages may differ in what an error says.
 func (p *Pool) announce(before, now guard.Decision) {
+	p.status() // which dates it
 	same := before.Action == now.Action && before.Reason == now.Reason
 	if same || (before.Action <= guard.Create && now.Action <= guard.Create) {
 		return

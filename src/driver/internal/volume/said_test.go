@@ -130,8 +130,8 @@ func TestPublishRestoresTheOnlyRecord(t *testing.T) {
 	n := warm(t, d)
 	mustCreate(t, n, "pvc-1")
 	n.fill(t, "pvc-1")
-	files := n.open(t)
-	must(t, files.Rename(store.Path("pvc-1"), disk.Prepared(store.Path("pvc-1"))), files.Sync(disk.VolumesDir), files.Close())
+	files, record := n.open(t), store.Path("pvc-1")
+	must(t, files.Rename(record, disk.Prepared(record)), files.Sync(disk.VolumesDir), files.Close())
 	n = warm(t, d)
 	n.Cluster = unasked{}
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
