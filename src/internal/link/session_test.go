@@ -16,9 +16,10 @@ import (
 func pool() nodeapi.PoolStatus {
 	at := time.Unix(1, 0)
 	return nodeapi.PoolStatus{
-		Name: "local", Free: 100 << 30, Seen: at, Since: at, Warnings: []nodeapi.Warning{
-			{Reason: nodeapi.WarningVolumeLost, Message: "no directory for: pvc-1", Volumes: []string{"pvc-1"}, Since: at},
-		},
+		Name: "local", Free: 100 << 30, Seen: at, Since: at, Warnings: []nodeapi.Warning{{
+			Reason: nodeapi.WarningVolumeLost, Message: "no directory for: pvc-1", Since: at,
+			Volumes: []string{"pvc-1"},
+		}},
 	}
 }
 

@@ -43,7 +43,8 @@ func TestRouting(t *testing.T) {
 	}{
 		"by PV": {pv: new(csitest.Named("v", "b")), on: []*csitest.Node{b}, asked: b, facts: "true pv-v [b] true"},
 		"PV before having": {
-			pv: new(csitest.Named("v", "b")), on: []*csitest.Node{a, b}, away: true, asked: b, facts: "true pv-v [b] true",
+			pv: new(csitest.Named("v", "b")), on: []*csitest.Node{a, b}, away: true, asked: b,
+			facts: "true pv-v [b] true",
 		},
 		"PV, and not there": {
 			pv: new(csitest.Named("v", "a")), on: []*csitest.Node{b}, asked: a, facts: "true pv-v [a] true",

@@ -337,7 +337,9 @@ func TestWhatTheControllerSaysOfAVolume(t *testing.T) {
 		expand: func(string, int64, int64) (volume.Volume, error) { return volume.Volume{}, nil },
 	}
 	c := serve(t, f)
-	pv := nodeapi.PersistentVolume{Name: "pv", Handle: "pvc-1", Pool: "local", Nodes: []string{"n"}, Bytes: 7, Here: true}
+	pv := nodeapi.PersistentVolume{
+		Name: "pv", Handle: "pvc-1", Pool: "local", Nodes: []string{"n"}, Bytes: 7, Here: true,
+	}
 	for name, test := range map[string]struct {
 		ctx  context.Context
 		want *volume.Said

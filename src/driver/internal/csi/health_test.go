@@ -29,7 +29,7 @@ func TestPoolHealth(t *testing.T) {
 		"enforcement lost":           {lost, volume.Degraded, "EnforcementLost"},
 		"the same where required":    {closed, volume.Degraded, nodeapi.ReasonNoNewVolumes},
 		"read-only":                  {present(nodeapi.ReasonReadOnly, "read-only"), volume.Degraded, "ReadOnly"},
-		"no volume can be made":      {present(nodeapi.ReasonNoNewVolumes, "no room"), volume.Degraded, nodeapi.ReasonNoNewVolumes},
+		"no volume can be made":      {present(nodeapi.ReasonNoNewVolumes, "no room"), volume.Degraded, "NoNewVolumes"},
 		"not configured any more":    {left, volume.Healthy, "Healthy"},
 		"no data, which comes first": {unusable, volume.Degraded, "VolumesUnusable"},
 	} {

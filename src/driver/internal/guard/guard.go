@@ -169,7 +169,8 @@ func first(spec poolspec.Pool, f Facts) Decision {
 			"%s is used", spec.Path)
 	case f.Marker == nil && !f.Selected:
 		return Decision{
-			Action: Skip, Reason: nodeapi.ReasonNotSelected, Message: "this node's labels do not match the pool's nodeSelector",
+			Action: Skip, Reason: nodeapi.ReasonNotSelected,
+			Message: "this node's labels do not match the pool's nodeSelector",
 		}
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)

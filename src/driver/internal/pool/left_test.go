@@ -43,9 +43,8 @@ func without(t *testing.T, was poolspec.Pool, now ...poolspec.Pool) *node {
 // TestAPoolThatLeftTheConfiguration goes on with what it has, and gets nothing new.
 func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 	n := without(t, local(), other())
-	if s := n.status(t, "local"); !s.Served() || s.Configured || s.Selected || s.Reason != nodeapi.ReasonNotConfigured ||
-		s.Volumes != 1 ||
-		s.Path != "/pool" ||
+	if s := n.status(t, "local"); !s.Served() || s.Configured || s.Selected || s.Volumes != 1 ||
+		s.Reason != nodeapi.ReasonNotConfigured || s.Path != "/pool" ||
 		!strings.Contains(s.Message, "driver pool forget local") {
 		t.Errorf("%+v", s)
 	}

@@ -65,10 +65,10 @@ type state struct {
 	otherNodes  []string  // that have directories of their own in a shared pool
 	rescanDue   time.Time // when it is looked at again
 
-	lacking          []string          // volumes that PersistentVolumes name and the pool did not have when it was adopted
-	remembersMissing bool              // a shared pool's mount options let this node overlook what others make
-	changes          []nodeapi.Warning // what the driver has done to the filesystem when it took the pool into use
-	shown            nodeapi.PoolStatus
+	lacking          []string           // volumes that PersistentVolumes name and the pool lacked when it was adopted
+	remembersMissing bool               // a shared pool's mount options let this node overlook what others make
+	changes          []nodeapi.Warning  // what the driver did to the filesystem when it took it into use
+	shown            nodeapi.PoolStatus // the status when it was last computed, from which it is dated
 }
 
 // known is a snapshot of the state.
@@ -171,8 +171,11 @@ func (o *Open) NoteUntracked(id string) {
 // MarkTracked says that a directory is no longer untracked.
 func (o *Open) MarkTracked(id string) {
 	o.pool.update(func(s *state) {
-		s.report.Untracked = slices.DeleteFunc(
-			slices.Clone(s.report.Untracked), func(other string) bool { return other == id },
-		)
+		s.report.Untracked = leaveOut(s.report.Untracked, id)
 	})
+}
+
+// leaveOut is another list without one of its ids.
+func leaveOut(ids []string, id string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
 }

@@ -98,7 +98,8 @@ func (n *node) switchedOff(t *testing.T, root string, want poolspec.Quota) {
 	}
 	s := n.status(t, "local")
 	if !s.EnforcementLost || s.Backend != quota.Plain || !slices.Equal(n.volumes(), []string{"pvc-1"}) ||
-		!strings.Contains(s.Message, "btrfs quota enable --simple") || !strings.Contains(s.EnforcementReason, "btrfs quota enable") ||
+		!strings.Contains(s.Message, "btrfs quota enable --simple") ||
+		!strings.Contains(s.EnforcementReason, "btrfs quota enable") ||
 		!strings.HasPrefix(n.warnings(t, "local"), "VolumeNotEnforced pvc-1") ||
 		n.logged("sizes are no longer enforced") != 1 {
 		t.Errorf("%+v, volumes %v, log %s", s, n.volumes(), n.log)

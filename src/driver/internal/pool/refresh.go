@@ -44,23 +44,8 @@ func (p *Pool) refresh(ctx context.Context) {
 	}
 	if id == "" {
 		p.ledger.Reset(false)
-	} else if len(lacking) > 0 {
-		p.log.Error("PersistentVolumes name volumes that the adopted pool does not have", logging.KeyVolumes, lacking)
 	}
-	unconfirmed := p.awaitConfirmation(id, facts)
-	before := p.known()
-	p.update(func(s *state) {
-		s.now, s.id, s.unconfirmed = now, id, unconfirmed
-		s.remembersMissing = p.shared() && facts.RemembersMissing
-		if id != "" && now.Action != guard.Use {
-			s.lacking = lacking
-		}
-	})
-	p.status() // which dates it
-	if before.unconfirmed != unconfirmed {
-		p.set.changed()
-	}
-	p.announce(before.now, now)
+	p.conclude(now, id, facts, lacking)
 }
 
 // enter takes the pool into use and recovers it.

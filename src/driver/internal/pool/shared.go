@@ -74,7 +74,7 @@ func (p *Pool) clearGone(node string) {
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
 	expected := p.set.expected[p.spec.Name]
-	expected.Gone = slices.DeleteFunc(slices.Clone(expected.Gone), func(gone string) bool { return gone == node })
+	expected.Gone = leaveOut(expected.Gone, node)
 	p.set.expected[p.spec.Name] = expected
 }
 
@@ -101,7 +101,7 @@ func (p *Pool) rescan(ctx context.Context, o *Open) {
 		}
 		p.clearGone(node)
 		p.log.Info("cleared what a node had left in a shared pool", logging.KeyNode, node)
-		others = slices.DeleteFunc(others, func(other string) bool { return other == node })
+		others = leaveOut(others, node)
 	}
 	p.update(func(s *state) { s.otherNodes, s.rescanDue = others, p.set.Now().Add(rescanInterval) })
 }

@@ -79,8 +79,8 @@ func stateOf(p nodeapi.PoolStatus) string {
 func (s state) trouble(closed string) (reason, message string) {
 	switch {
 	case s.space.ReadOnly:
-		return nodeapi.ReasonReadOnly, "its filesystem is read-only: volumes can be read, and none can be made or deleted; find " +
-			"out why in the node's kernel log"
+		return nodeapi.ReasonReadOnly, "its filesystem is read-only: volumes can be read, and none can be made or " +
+			"deleted; find out why in the node's kernel log"
 	case closed != "":
 		return nodeapi.ReasonNoNewVolumes, closed
 	case s.lost:

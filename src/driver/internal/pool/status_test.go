@@ -64,7 +64,8 @@ func TestReadOnlyFromTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.wants(t, "local", true, nodeapi.ReasonReadOnly)
-	if got := again.volumes(); !slices.Equal(got, []string{"pvc-1"}) || again.logged("the pool's filesystem is read-only") != 1 {
+	if got := again.volumes(); !slices.Equal(got, []string{"pvc-1"}) ||
+		again.logged("the pool's filesystem is read-only") != 1 {
 		t.Errorf("volumes %v, log %s", got, again.log)
 	}
 	n.memory.SetReadOnly("/pool", false)
@@ -128,7 +129,7 @@ func TestChanged(t *testing.T) {
 		{"first look", func() { n.pools[1].Check(t.Context()) }, 2, "NotChecked", "", true},
 		{"second look", func() { n.pools[1].Check(t.Context()) }, 0, "NotChecked", "", true},
 		{"not selected", func() { n.SetNodeLabels(nil); n.pools[0].Check(t.Context()) }, 2, "NotSelected", "", true},
-		{"read-only", func() { n.memory.SetReadOnly("/pool", true); n.check(t) }, 2, "NotSelected", nodeapi.ReasonReadOnly, true},
+		{"read-only", func() { n.memory.SetReadOnly("/pool", true); n.check(t) }, 2, "NotSelected", "ReadOnly", true},
 		{"writable", func() { n.memory.SetReadOnly("/pool", false); n.check(t) }, 2, "NotSelected", "", true},
 		{"gone", func() { n.memory.Mount("/pool"); n.check(t) }, 2, "NotSelected", "MarkerMissing", false},
 		{"still gone", func() { n.check(t) }, 0, "NotSelected", "MarkerMissing", false},
@@ -190,7 +191,8 @@ func TestWhatRecoveryFoundIsReported(t *testing.T) {
 	since := n.clock.Now()
 	n.clock.pass(time.Hour)
 	must(t, n.Use(t.Context(), "local", func(o *Open) error { o.Ledger.Drop("pvc-lost"); return nil }))
-	if s := n.status(t, "local"); s.Lost != 0 || s.Volumes != 1 || n.warnings(t, "local") != "VolumeRefused pvc-broken" ||
+	if s := n.status(t, "local"); s.Lost != 0 || s.Volumes != 1 ||
+		n.warnings(t, "local") != "VolumeRefused pvc-broken" ||
 		!s.Warnings[0].Since.Equal(since) || !s.Since.Equal(since) {
 		t.Errorf("%+v", s)
 	}

@@ -28,9 +28,9 @@ func (p *Pool) warnings(s state, lost, uncleared []string) []nodeapi.Warning {
 			"adopted for its identity, without volumes that PersistentVolumes name: ", lacking, ""),
 	)
 	if s.remembersMissing {
-		all = append(all, nodeapi.Warning{Reason: nodeapi.WarningPoolMountOptions, Message: p.spec.Path + " is mounted " +
-			"without lookupcache=positive: this node remembers for up to a minute that a volume is not there which " +
-			"another node has made since; add that mount option"})
+		all = append(all, nodeapi.Warning{Reason: nodeapi.WarningPoolMountOptions, Message: p.spec.Path + " is " +
+			"mounted without lookupcache=positive: this node remembers for up to a minute that a volume is not there " +
+			"which another node has made since; add that mount option"})
 	}
 	return append(all, s.changes...)
 }
@@ -56,11 +56,7 @@ func (p *Pool) noteChange(reason, message string) {
 // DropMissing ends the warning that a volume is missing: it was deleted.
 func (s *Set) DropMissing(id string) {
 	for _, p := range s.pools {
-		p.update(func(s *state) {
-			if slices.Contains(s.lacking, id) {
-				s.lacking = slices.DeleteFunc(slices.Clone(s.lacking), func(other string) bool { return other == id })
-			}
-		})
+		p.update(func(s *state) { s.lacking = leaveOut(s.lacking, id) })
 	}
 }
 

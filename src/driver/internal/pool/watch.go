@@ -182,8 +182,28 @@ func (p *Pool) Purge(ctx context.Context) (more bool) {
 	return summary.More
 }
 
+// conclude takes note of what was decided about a pool, and of what is doubtful about one that can be used.
+func (p *Pool) conclude(now guard.Decision, id string, f guard.Facts, lacking []string) {
+	unconfirmed, before := p.awaitConfirmation(id, f), p.known()
+	p.update(func(s *state) {
+		s.now, s.id, s.unconfirmed = now, id, unconfirmed
+		s.remembersMissing = p.shared() && f.RemembersMissing
+		if id != "" && now.Action != guard.Use {
+			s.lacking = lacking
+		}
+	})
+	if id != "" && len(lacking) > 0 {
+		p.log.Error("PersistentVolumes name volumes that the adopted pool does not have", logging.KeyVolumes, lacking)
+	}
+	if before.unconfirmed != unconfirmed {
+		p.set.changed()
+	}
+	p.announce(before.now, now)
+}
+
 // announce logs a change of a pool's state. Messages may differ in what an error says.
 func (p *Pool) announce(before, now guard.Decision) {
+	p.status() // which dates it
 	same := before.Action == now.Action && before.Reason == now.Reason
 	if same || (before.Action <= guard.Create && now.Action <= guard.Create) {
 		return

@@ -17,9 +17,17 @@ import (
 // unasked is a cluster that nobody may ask.
 type unasked struct{}
 
-func (unasked) Get(context.Context, string) (nodeapi.PersistentVolume, bool, error) { panic("get") }
-func (unasked) List(context.Context) ([]nodeapi.PersistentVolume, error)            { panic("list") }
-func (unasked) OfOtherDriver(context.Context, string) (string, error)               { panic("other") }
+func (unasked) Get(context.Context, string) (nodeapi.PersistentVolume, bool, error) {
+	panic("a PersistentVolume was asked for")
+}
+
+func (unasked) List(context.Context) ([]nodeapi.PersistentVolume, error) {
+	panic("all PersistentVolumes were asked for")
+}
+
+func (unasked) OfOtherDriver(context.Context, string) (string, error) {
+	panic("PersistentVolumes of other drivers were asked for")
+}
 
 // saying is what the controller says of a volume that a PersistentVolume of this node names, in a pool.
 func saying(id, in string) *volume.Said {
@@ -130,8 +138,8 @@ func TestPublishRestoresTheOnlyRecord(t *testing.T) {
 	n := warm(t, d)
 	mustCreate(t, n, "pvc-1")
 	n.fill(t, "pvc-1")
-	files := n.open(t)
-	must(t, files.Rename(store.Path("pvc-1"), disk.Prepared(store.Path("pvc-1"))), files.Sync(disk.VolumesDir), files.Close())
+	files, record := n.open(t), store.Path("pvc-1")
+	must(t, files.Rename(record, disk.Prepared(record)), files.Sync(disk.VolumesDir), files.Close())
 	n = warm(t, d)
 	n.Cluster = unasked{}
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
