@@ -25,8 +25,12 @@ func events(is nodeapi.PoolStatus) (all []poolEvent) {
 		}})
 	}
 	for _, w := range is.Warnings {
+		kind := corev1.EventTypeWarning
+		if w.Reason == nodeapi.WarningQuotaChanged { // as it was asked to
+			kind = corev1.EventTypeNormal
+		}
 		all = append(all, poolEvent{Event{
-			Kind: corev1.EventTypeWarning, Reason: w.Reason, Message: fmt.Sprintf("pool %s: %s", is.Name, w.Message),
+			Kind: kind, Reason: w.Reason, Message: fmt.Sprintf("pool %s: %s", is.Name, w.Message),
 			Key: is.Name + " " + w.Reason + " " + strings.Join(w.Volumes, ","), Since: w.Since,
 		}, w.Volumes})
 	}
