@@ -88,7 +88,8 @@ func nodeReady(name string, nodes []corev1.Node) bool {
 	return ready
 }
 
-// poolStatuses are the state of each pool over all nodes, from what the driver's pods say of themselves.
+// poolStatuses are the state of each pool over all nodes, from the conditions that the controller writes to the
+// driver's pods.
 func poolStatuses(in Input) []v1beta1.StoragePoolStatus {
 	var statuses []v1beta1.StoragePoolStatus
 	room := maxClaims
@@ -116,13 +117,13 @@ type tally struct {
 	blockers map[string]blocker
 	asked    int
 	present  int32
-	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Silent
-	// nodes have not said.
+	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Of silent nodes nothing is
+	// known: they have not said yet, or are not connected to the controller.
 	lacking map[blocker][]string
 	silent  []string
 }
 
-// countPool asks every pod of the driver how a pool is. Where it is not there, and a claim is to provide it, what the
+// countPool looks at every pod of the driver for how a pool is. Where it is not there, and a claim is to provide it, what the
 // claim and its mounter lack says more.
 func countPool(in Input, status *v1beta1.StoragePoolStatus) {
 	kind := corev1.PodConditionType(names.PoolCondition + status.Name)
@@ -147,7 +148,7 @@ func countPool(in Input, status *v1beta1.StoragePoolStatus) {
 	status.Phase, status.Message = t.phase(general)
 }
 
-// addNode counts a node whose driver has said this.
+// addNode counts a node of which this is reported.
 func (t *tally) addNode(node string, said corev1.PodCondition, nodes []corev1.Node) {
 	found, hindered := t.blockers[node]
 	delete(t.blockers, node)
@@ -157,6 +158,8 @@ func (t *tally) addNode(node string, said corev1.PodCondition, nodes []corev1.No
 	case said.Reason == names.PoolNotSelected:
 	case said.Type != "" && !nodeReady(node, nodes):
 		t.lacking[blocker{wrong: true}] = append(t.lacking[blocker{wrong: true}], node)
+	case said.Status == corev1.ConditionUnknown && !hindered:
+		t.silent = append(t.silent, node)
 	case said.Status == corev1.ConditionTrue && said.Reason != names.PoolDegraded:
 		t.present++
 	case hindered:

@@ -92,6 +92,12 @@ func poolIs(pool, reason, message string) corev1.PodCondition {
 	}
 }
 
+// unknown is a condition of a node that is not connected to the controller.
+func unknown(condition corev1.PodCondition) corev1.PodCondition {
+	condition.Status, condition.Reason = corev1.ConditionUnknown, ""
+	return condition
+}
+
 func waiting(p corev1.Pod, reason, message string) corev1.Pod {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{
 		{
@@ -789,6 +795,17 @@ func TestPools(t *testing.T) {
 			want: v1beta1.StoragePoolStatus{
 				Phase: v1beta1.PoolPreparing, DesiredReady: 2, CurrentReady: 1,
 				Message: "waits for a report from the nodes b",
+			},
+		},
+		"not connected": {
+			pods: []corev1.Pod{
+				pod("q", "b", unknown(poolIs("x", names.PoolPresent, ""))),
+				pod("r", "c", unknown(poolIs("x", names.PoolPresent, ""))),
+				pod("p", "a", poolIs("x", names.PoolPresent, "")),
+			},
+			want: v1beta1.StoragePoolStatus{
+				Phase: v1beta1.PoolDegraded, DesiredReady: 3, CurrentReady: 1,
+				Message: "node c is not ready",
 			},
 		},
 		"absent, and a dead node": {

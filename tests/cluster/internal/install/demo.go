@@ -88,7 +88,7 @@ Try next:
   its directory           docker exec %[6]s ls -ln %[5]s
   the directory goes too  %[7]s delete pod,pvc %[3]s
   the driver              %[7]s -n %[8]s get pods -o wide
-  nodes, pools and room   %[7]s -n %[8]s exec deploy/%[9]s -c controller -- /controller status
+  nodes, pools and room   %[7]s -n %[8]s exec deploy/%[9]s -- /controller status
   update after a change   make up, with the same VALUES
   remove all of it        make down
 `, c.Name(), c.Printer().Elapsed().Round(time.Second), demo, p.volume, p.directory, p.node, k, namespace, controller)
