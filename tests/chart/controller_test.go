@@ -90,7 +90,8 @@ func TestControllerArguments(t *testing.T) {
 	}
 }
 
-// TestControllerProbes: a sidecar's port opens only when the controller is ready, which may take as long as the nodes do.
+// TestControllerProbes: a sidecar's port opens only when the controller is ready, which may take as long as the nodes
+// do.
 func TestControllerProbes(t *testing.T) {
 	t.Parallel()
 	spec := controllerPod(t, helmcli.Values{}, controller).Spec
@@ -202,7 +203,8 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		flags     []string
 	}{
 		{own, []string{
-			"--lease=" + name, "--tunnel-address=:17443", "--serving-name=" + name + ".kube-storage.svc", "--certificates=openshift",
+			"--lease=" + name, "--tunnel-address=:17443", "--serving-name=" + name + ".kube-storage.svc",
+			"--certificates=openshift",
 			"--certificate-secret=" + name + "-certificate", "--controller-ca=storage-driver-controller-service-ca",
 			"--node-service-account=driver-account", "--node-grace=15s", "--node-gone-after=1h30m",
 			"--state-dir=/data/state",

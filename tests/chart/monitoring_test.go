@@ -471,7 +471,8 @@ func TestMetricsTLSReachesThePods(t *testing.T) {
 	}
 }
 
-// expectMetricsTLS: a pod's container of that name has the flags, the port and the certificate of testdata/everything.yaml.
+// expectMetricsTLS: a pod's container of that name has the flags, the port and the certificate of
+// testdata/everything.yaml.
 func expectMetricsTLS(t *testing.T, spec corev1.PodSpec, name string, mode int32) {
 	t.Helper()
 	c := container(t, spec, name)

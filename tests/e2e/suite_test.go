@@ -31,7 +31,8 @@ const (
 	fullName  = release + "-hostpath-provisioner"
 	namespace = "hostpath-provisioner"
 	stateDir  = "/var/lib/hostpath-provisioner-state"
-	// driverContainer is in the DaemonSet's pods, controllerContainer in the controller's; each is called as its program.
+	// driverContainer is in the DaemonSet's pods, controllerContainer in the controller's; each is called as its
+	// program.
 	driverContainer     = "driver"
 	controllerContainer = "controller"
 	// The label that tells the release's pods apart, and two of its values.

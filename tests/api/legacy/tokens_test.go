@@ -96,12 +96,12 @@ func tokens(t *testing.T, w *world) {
 		"the token is bound to no pod on a node, so no PersistentVolume is its own")
 	harness.Denied(t, "another node's", first.Create(t.Context(), w.forged("node-2", nil)), foreignNode)
 	harness.Denied(t, "nobody's", first.Create(t.Context(), w.forged("", nil)), foreignNode)
-	harness.Denied(t, "another provisioner's", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
+	foreign := w.forged("node-1", func(pv *corev1.PersistentVolume) {
 		pv.Annotations[names.ProvisionedBy] = names.Driver
-	})), "the PersistentVolume is not the legacy provisioner's, annotation pv.kubernetes.io/provisioned-by says")
-	harness.Denied(t, "without annotations", first.Create(t.Context(), w.forged("node-1", func(pv *corev1.PersistentVolume) {
-		pv.Annotations = nil
-	})), "the PersistentVolume is not the legacy provisioner's, annotation pv.kubernetes.io/provisioned-by says")
+	})
+	harness.Denied(t, "another provisioner's", first.Create(t.Context(), foreign), "the PersistentVolume is not the legacy provisioner's, annotation pv.kubernetes.io/provisioned-by says")
+	plain := w.forged("node-1", func(pv *corev1.PersistentVolume) { pv.Annotations = nil })
+	harness.Denied(t, "without annotations", first.Create(t.Context(), plain), "the PersistentVolume is not the legacy provisioner's, annotation pv.kubernetes.io/provisioned-by says")
 	const victim = "pvc-145c785e-ab83-11e7-9432-4201ac1fd019"
 	for _, path := range []string{
 		"/", "/etc", w.dir, w.dir + "/csi", w.dir + "/csi/" + victim,

@@ -117,14 +117,14 @@ type tally struct {
 	blockers map[string]blocker
 	asked    int
 	present  int32
-	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Of silent nodes nothing is
-	// known: they have not said yet, or are not connected to the controller.
+	// lacking are the nodes without the pool, by why; without a reason the node is not ready. Of silent nodes nothing
+	// is known: they have not said yet, or are not connected to the controller.
 	lacking map[blocker][]string
 	silent  []string
 }
 
-// countPool looks at every pod of the driver for how a pool is. Where it is not there, and a claim is to provide it, what the
-// claim and its mounter lack says more.
+// countPool looks at every pod of the driver for how a pool is. Where it is not there, and a claim is to provide it,
+// what the claim and its mounter lack says more.
 func countPool(in Input, status *v1beta1.StoragePoolStatus) {
 	kind := corev1.PodConditionType(names.PoolCondition + status.Name)
 	found, general := blockers(in, status.Name)
