@@ -53,3 +53,13 @@ type WaitingClaim struct {
 	Bytes int64
 	Since time.Time // its creation
 }
+
+// Event is what somebody should know or look at.
+type Event struct {
+	Kind            string // Normal or Warning
+	Reason, Message string
+	// Key and Since make an event that is sent only once, also by replicas and after a restart; Since is then its time.
+	// Both are empty for one that is new each time.
+	Key   string
+	Since time.Time
+}

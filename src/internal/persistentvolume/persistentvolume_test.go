@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/persistentvolumetest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/pvtest"
 )
 
 func TestAffinity(t *testing.T) {
-	const key = persistentvolumetest.Key
+	const key = pvtest.Key
 	need := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
 		return corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values}
 	}
@@ -54,11 +54,11 @@ func TestAffinity(t *testing.T) {
 		"operator to come":  {[]corev1.NodeSelectorTerm{label(need(key, "Near", "worker-1"))}, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object := persistentvolumetest.New("pvc-1", persistentvolumetest.Driver, "pvc-1", "")
-			object.Spec.NodeAffinity = persistentvolumetest.Affinity(test.terms...)
+			object := pvtest.New("pvc-1", pvtest.Driver, "pvc-1", "")
+			object.Spec.NodeAffinity = pvtest.Affinity(test.terms...)
 			here := persistentvolume.IsOn(object, "worker-1", map[string]string{key: "worker-1"})
 			named, labelled := persistentvolume.Nodes(object, key)
-			if nodes := append(named, labelled...); here != test.here || !slices.Equal(nodes, test.nodes) {
+			if nodes := slices.Concat(named, labelled); here != test.here || !slices.Equal(nodes, test.nodes) {
 				t.Errorf("here: %v, nodes %q; want %v, %q", here, nodes, test.here, test.nodes)
 			}
 		})
@@ -67,13 +67,13 @@ func TestAffinity(t *testing.T) {
 
 // TestOnDelete: an adopted volume is disposed of as its class said; what no class of ours says is passed over.
 func TestOnDelete(t *testing.T) {
-	const driver = persistentvolumetest.Driver
+	const driver = pvtest.Driver
 	for attribute, want := range map[string]string{
 		"retain": "retain", "purge": "purge", "trash": "trash", "shred": "", "": "",
 	} {
-		object := persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1")
+		object := pvtest.New("pvc-1", driver, "pvc-1", "worker-1")
 		object.Spec.CSI.VolumeAttributes["onDelete"] = attribute
-		if got := persistentvolume.Describe(object, driver, persistentvolumetest.Key); got.OnDelete != want {
+		if got := persistentvolume.Describe(object, driver, pvtest.Key); got.OnDelete != want {
 			t.Errorf("onDelete %q: %q, want %q", attribute, got.OnDelete, want)
 		}
 	}

@@ -29,7 +29,8 @@ func TestTheControllerRefusesToStart(t *testing.T) {
 	}
 	want := []string{
 		"--log-level or --log-format", "--pod-namespace", "--pod-name", "--tunnel-address", "--serving-name",
-		"--certificates", "--certificate-secret", "--controller-ca", "--shared-pools", "--lease", "--node-service-account",
+		"--certificates", "--certificate-secret", "--controller-ca", "--shared-pools", "--lease",
+		"--node-service-account",
 		"--node-pods", "--node-grace", "--node-gone-after", "--orphan-age", "--certificate-interval",
 	}
 	if !slices.Equal(said, want) {

@@ -64,14 +64,7 @@ func give(object any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(object) }
 }
 
-// partial is what the API gives to who asks for metadata alone.
-func partial(meta metav1.ObjectMeta) http.HandlerFunc {
-	return give(metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"},
-		ObjectMeta: meta,
-	})
-}
-
+// partials is what the API gives to who asks for metadata alone.
 func partials(metas ...metav1.ObjectMeta) metav1.PartialObjectMetadataList {
 	list := metav1.PartialObjectMetadataList{
 		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"},

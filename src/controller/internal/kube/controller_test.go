@@ -18,14 +18,13 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/persistentvolumetest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/pvtest"
 )
 
 const (
-	driver = persistentvolumetest.Driver
-	key    = persistentvolumetest.Key
+	driver = pvtest.Driver
+	key    = pvtest.Key
 
 	volumesPath  = "/api/v1/persistentvolumes"
 	nodesPath    = "/api/v1/nodes"
@@ -60,8 +59,9 @@ func world(
 		csiNodes.Items = append(csiNodes.Items, csiNode)
 	}
 	a.watched(csiNodesPath, csiNodes)
-	a.watched(podsPath, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
-		ListMeta: metav1.ListMeta{ResourceVersion: "1"}})
+	a.watched(podsPath, corev1.PodList{
+		TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+	})
 	a.watched(claimsPath, corev1.PersistentVolumeClaimList{TypeMeta: metav1.TypeMeta{
 		Kind: "PersistentVolumeClaimList", APIVersion: "v1",
 	}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}})
@@ -88,14 +88,15 @@ func nodeChange(kind, name string, labels ...string) change {
 }
 
 func TestControllerKnowsVolumes(t *testing.T) {
-	released := persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1")
+	released := pvtest.New("pvc-1", driver, "pvc-1", "worker-1")
 	released.UID, released.Annotations = "uid-9", map[string]string{names.ReleaseVolume(driver): "worker-1"}
 	a, changes, _ := world(t, []*corev1.PersistentVolume{
-		released, persistentvolumetest.New("renamed", driver, "pvc-2", "worker-2"), persistentvolumetest.New("pvc-3", "other.driver", "pvc-3", "worker-1"),
-		persistentvolumetest.New("a-copy", driver, "pvc-4", "worker-2"), persistentvolumetest.New("pvc-4", driver, "pvc-4", "worker-1"),
+		released, pvtest.New("renamed", driver, "pvc-2", "worker-2"),
+		pvtest.New("pvc-3", "other.driver", "pvc-3", "worker-1"),
+		pvtest.New("a-copy", driver, "pvc-4", "worker-2"), pvtest.New("pvc-4", driver, "pvc-4", "worker-1"),
 		{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}},
 	})
-	fresh := persistentvolumetest.New("pvc-5", driver, "pvc-5", "worker-1")
+	fresh := pvtest.New("pvc-5", driver, "pvc-5", "worker-1")
 	fresh.Kind, fresh.APIVersion = "PersistentVolume", "v1"
 	a.on("GET "+volumesPath+"/pvc-5", give(fresh))
 	a.on("GET "+volumesPath+"/pvc-6", silent())
@@ -108,11 +109,11 @@ func TestControllerKnowsVolumes(t *testing.T) {
 	}
 	run(t, c, func(string) {})
 	until(c.Synced)
-	first := persistentvolumetest.Described("pvc-1", "pvc-1", "worker-1")
+	first := pvtest.Described("pvc-1", "pvc-1", "worker-1")
 	first.UID, first.Released = "uid-9", "worker-1"
 	want := []nodeapi.PersistentVolume{
-		persistentvolumetest.Described("a-copy", "pvc-4", "worker-2"), first, persistentvolumetest.Described("pvc-4", "pvc-4", "worker-1"),
-		persistentvolumetest.Described("renamed", "pvc-2", "worker-2"),
+		pvtest.Described("a-copy", "pvc-4", "worker-2"), first, pvtest.Described("pvc-4", "pvc-4", "worker-1"),
+		pvtest.Described("renamed", "pvc-2", "worker-2"),
 	}
 	got := c.List()
 	slices.SortFunc(got, func(a, b nodeapi.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
@@ -147,12 +148,12 @@ func TestControllerKnowsVolumes(t *testing.T) {
 			return slices.ContainsFunc(c.List(), func(p nodeapi.PersistentVolume) bool { return p.Handle == id })
 		}
 	}
-	changes <- volumeChange("ADDED", persistentvolumetest.New("new", driver, "pvc-6", "worker-1"))
+	changes <- volumeChange("ADDED", pvtest.New("new", driver, "pvc-6", "worker-1"))
 	until(knows("pvc-6"))
 	if got, ok, err := c.Get(t.Context(), "pvc-6"); got.Name != "new" || !ok || err != nil {
 		t.Errorf("added: %+v, %v, %v", got, ok, err)
 	}
-	changes <- volumeChange("DELETED", persistentvolumetest.New("renamed", driver, "pvc-2", "worker-2"))
+	changes <- volumeChange("DELETED", pvtest.New("renamed", driver, "pvc-2", "worker-2"))
 	until(func() bool { return !knows("pvc-2")() })
 	if _, ok, err := c.Get(t.Context(), "pvc-2"); ok || err != nil {
 		t.Errorf("deleted: %v, %v", ok, err)
@@ -206,7 +207,8 @@ func TestSelectedNodes(t *testing.T) {
 func TestWhichClusterItIs(t *testing.T) {
 	a, _, _ := world(t, nil)
 	c := controllerOf(t, a)
-	a.on("GET /api/v1/namespaces/kube-system", give(corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "uid-1"}}))
+	system := metav1.ObjectMeta{Name: "kube-system", UID: "uid-1"}
+	a.on("GET /api/v1/namespaces/kube-system", give(corev1.Namespace{ObjectMeta: system}))
 	if uid, err := c.ClusterUID(t.Context()); uid != "uid-1" || err != nil {
 		t.Errorf("%q, %v", uid, err)
 	}
@@ -351,7 +353,7 @@ func TestSaidOnce(t *testing.T) {
 	until(c.Synced)
 	since := time.Unix(1e9, 7)
 	var names []string
-	for _, e := range []report.Event{
+	for _, e := range []nodeapi.Event{
 		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since},
 		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since, Message: "in other words"},
 		{Kind: "Warning", Reason: "PoolAbsent", Key: "local PoolAbsent", Since: since.Add(1)},
@@ -395,7 +397,8 @@ func TestConditions(t *testing.T) {
 	run(t, c, func(string) {})
 	until(func() bool { name, _ := c.Pod("worker-1"); return name != "" })
 	name, conditions := c.Pod("worker-1")
-	if diff := cmp.Diff([]corev1.PodCondition{condition(prefix+"local", "new")}, conditions); diff != "" || name != "new" {
+	ours := []corev1.PodCondition{condition(prefix+"local", "new")}
+	if diff := cmp.Diff(ours, conditions); diff != "" || name != "new" {
 		t.Errorf("pod %s: %s", name, diff)
 	}
 	if name, _ := c.Pod("worker-2"); name != "" {
@@ -421,7 +424,8 @@ func TestConditions(t *testing.T) {
 		t.Error(err)
 	}
 	a.on(path, silent())
-	if err := c.SetConditions(t.Context(), "new", nil); err == nil || !strings.Contains(err.Error(), "pod storage/new") {
+	err := c.SetConditions(t.Context(), "new", nil)
+	if err == nil || !strings.Contains(err.Error(), "pod storage/new") {
 		t.Errorf("the API is silent: %v", err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -31,11 +30,11 @@ const (
 
 // TellClaim reports something to the owner of a claim; kind is Normal or Warning.
 func (c *Cluster) TellClaim(claim nodeapi.Claim, kind, reason, message string) {
-	c.AboutClaim(claim, report.Event{Kind: kind, Reason: reason, Message: message})
+	c.AboutClaim(claim, nodeapi.Event{Kind: kind, Reason: reason, Message: message})
 }
 
 // AboutClaim reports something to the owner of a claim.
-func (c *Cluster) AboutClaim(claim nodeapi.Claim, e report.Event) {
+func (c *Cluster) AboutClaim(claim nodeapi.Claim, e nodeapi.Event) {
 	c.queueEvent(corev1.ObjectReference{
 		Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: types.UID(claim.UID),
 	}, e)
@@ -44,12 +43,12 @@ func (c *Cluster) AboutClaim(claim nodeapi.Claim, e report.Event) {
 // TellNode reports something on a Node object, where this replica leads; kind is Normal or Warning.
 func (c *Cluster) TellNode(name, kind, reason, message string) {
 	if c.Leads() {
-		c.AboutNode(name, report.Event{Kind: kind, Reason: reason, Message: message})
+		c.AboutNode(name, nodeapi.Event{Kind: kind, Reason: reason, Message: message})
 	}
 }
 
 // AboutNode reports something on a Node object.
-func (c *Cluster) AboutNode(name string, e report.Event) {
+func (c *Cluster) AboutNode(name string, e nodeapi.Event) {
 	c.mu.Lock()
 	uid := c.nodes[name].uid
 	c.mu.Unlock()
@@ -59,12 +58,12 @@ func (c *Cluster) AboutNode(name string, e report.Event) {
 // TellVolume reports something on a PersistentVolume that somebody should look at.
 func (c *Cluster) TellVolume(pv nodeapi.PersistentVolume, reason, message string) {
 	c.queueEvent(corev1.ObjectReference{Kind: "PersistentVolume", Name: pv.Name, UID: types.UID(pv.UID)},
-		report.Event{Kind: corev1.EventTypeWarning, Reason: reason, Message: message})
+		nodeapi.Event{Kind: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
 // queueEvent queues an event about an object. client-go's recorder gives it a name of its own, so that nothing could
 // be said only once.
-func (c *Cluster) queueEvent(about corev1.ObjectReference, e report.Event) {
+func (c *Cluster) queueEvent(about corev1.ObjectReference, e nodeapi.Event) {
 	about.APIVersion = "v1"
 	now := time.Now()
 	at := metav1.NewTime(cmp.Or(e.Since, now))

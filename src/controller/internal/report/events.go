@@ -12,14 +12,14 @@ import (
 
 // poolEvent is an event of a pool, and the volumes that it is about.
 type poolEvent struct {
-	Event
+	nodeapi.Event
 	volumes []string
 }
 
 // events are those of a pool as it is: one of what it is, and one of each warning.
 func events(is nodeapi.PoolStatus) (all []poolEvent) {
 	if kind, reason, message := eventOf(is); reason != "" {
-		all = append(all, poolEvent{Event: Event{
+		all = append(all, poolEvent{Event: nodeapi.Event{
 			Kind: kind, Reason: reason, Message: fmt.Sprintf("pool %s: %s", is.Name, message),
 			Key: is.Name + " " + reason, Since: is.Since,
 		}})
@@ -29,7 +29,7 @@ func events(is nodeapi.PoolStatus) (all []poolEvent) {
 		if w.Reason == nodeapi.WarningQuotaChanged { // as it was asked to
 			kind = corev1.EventTypeNormal
 		}
-		all = append(all, poolEvent{Event{
+		all = append(all, poolEvent{nodeapi.Event{
 			Kind: kind, Reason: w.Reason, Message: fmt.Sprintf("pool %s: %s", is.Name, w.Message),
 			Key: is.Name + " " + w.Reason + " " + strings.Join(w.Volumes, ","), Since: w.Since,
 		}, w.Volumes})

@@ -34,8 +34,8 @@ const (
 // Cluster is Kubernetes.
 type Cluster interface {
 	// AboutNode and AboutClaim send an event, unless one with its key and time was sent before, also by others.
-	AboutNode(name string, e Event)
-	AboutClaim(claim nodeapi.Claim, e Event)
+	AboutNode(name string, e nodeapi.Event)
+	AboutClaim(claim nodeapi.Claim, e nodeapi.Event)
 	// Known gives the PersistentVolumes with a volumeHandle.
 	Known(handle string) []nodeapi.PersistentVolume
 	Pods
@@ -46,16 +46,6 @@ type Pods interface {
 	// Pod gives the one on a node; name is "" where there is none.
 	Pod(node string) (name string, conditions []corev1.PodCondition)
 	SetConditions(ctx context.Context, pod string, conditions []corev1.PodCondition) error
-}
-
-// Event is what somebody should know or look at.
-type Event struct {
-	Kind            string // corev1.EventTypeNormal or corev1.EventTypeWarning
-	Reason, Message string
-	// Key and Since make an event that is sent only once, also by replicas and after a restart; Since is then its time.
-	// Both are empty for one that is new each time.
-	Key   string
-	Since time.Time
 }
 
 // Reporter reports.

@@ -34,8 +34,11 @@ type world struct {
 	failing    string // a pod that takes no conditions
 }
 
+// start is when the tests begin.
+func start() time.Time { return time.Unix(1_800_000_000, 0) }
+
 func newWorld() *world {
-	return &world{clock: start, events: map[string]string{}, conditions: map[string][]corev1.PodCondition{}}
+	return &world{clock: start(), events: map[string]string{}, conditions: map[string][]corev1.PodCondition{}}
 }
 
 func (w *world) set(change func()) {
@@ -62,14 +65,15 @@ func (w *world) Now() time.Time {
 	return w.clock
 }
 
-func (w *world) about(object string, e report.Event) {
+func (w *world) about(object string, e nodeapi.Event) {
 	w.set(func() {
-		w.events[fmt.Sprint(object, e.Key, e.Since.UnixNano())] = object + " " + e.Kind + " " + e.Reason + ": " + e.Message
+		text := object + " " + e.Kind + " " + e.Reason + ": " + e.Message
+		w.events[fmt.Sprint(object, e.Key, e.Since.UnixNano())] = text
 	})
 }
 
-func (w *world) AboutNode(name string, e report.Event)          { w.about(name, e) }
-func (w *world) AboutClaim(claim nodeapi.Claim, e report.Event) { w.about(claim.String(), e) }
+func (w *world) AboutNode(name string, e nodeapi.Event)          { w.about(name, e) }
+func (w *world) AboutClaim(claim nodeapi.Claim, e nodeapi.Event) { w.about(claim.String(), e) }
 
 func (w *world) Known(handle string) []nodeapi.PersistentVolume {
 	return slices.DeleteFunc(slices.Clone(w.pvs), func(pv nodeapi.PersistentVolume) bool { return pv.Handle != handle })
@@ -130,8 +134,6 @@ func (w *world) shows(t *testing.T, pod string, want ...string) {
 	})
 }
 
-var start = time.Unix(1_800_000_000, 0)
-
 // serve runs a controller that reports.
 func serve(t *testing.T, w *world) *fleettest.Hub {
 	t.Helper()
@@ -151,7 +153,7 @@ func serve(t *testing.T, w *world) *fleettest.Hub {
 func present(since time.Time) nodeapi.PoolStatus {
 	return nodeapi.PoolStatus{
 		Name: "local", Path: "/p", State: nodeapi.StatePresent, ID: "A", Configured: true, Enforcement: "strict",
-		Since: since, Seen: start,
+		Since: since, Seen: start(),
 	}
 }
 
@@ -161,13 +163,13 @@ func TestAPoolComesAndGoes(t *testing.T) {
 	w := newWorld()
 	hub := serve(t, w)
 	a := &linktest.Node{Name: "a"}
-	a.Show(present(start))
+	a.Show(present(start()))
 	hub.Connect(t, a)
 	const here = "a Normal PoolPresent: pool local: /p can be used; enforcement of sizes: strict"
 	w.becomes(t, here)
 	w.shows(t, "csi-a", "local True PoolPresent: /p can be used; enforcement of sizes: strict")
 
-	absent := present(start.Add(time.Second))
+	absent := present(start().Add(time.Second))
 	absent.State, absent.ID, absent.Reason, absent.Message = nodeapi.StateAbsent, "", "PathMissing", "/p is gone"
 	a.Show(absent)
 	const gone = "a Warning PoolAbsent: pool local: PathMissing: /p is gone"
@@ -181,7 +183,7 @@ func TestAPoolComesAndGoes(t *testing.T) {
 	b.Show(absent)
 	other.Connect(t, b)
 	writes := w.writes
-	again := present(start.Add(2 * time.Second))
+	again := present(start().Add(2 * time.Second))
 	a.Show(again)
 	b.Show(again)
 	linktest.Until(t, "it is said that the pool is back", func() bool { return len(w.said()) == 3 })
@@ -195,7 +197,7 @@ func TestWhatIsOldWasSaid(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	hub := serve(t, w)
-	behind := start.Add(-365 * 24 * time.Hour) // the clock of this node
+	behind := start().Add(-365 * 24 * time.Hour) // the clock of this node
 	a := &linktest.Node{Name: "a"}
 	old, recent := present(behind.Add(-2*time.Hour)), present(behind.Add(-time.Minute))
 	old.Seen, recent.Seen, recent.Name = behind, behind, "recent"
@@ -218,10 +220,10 @@ func TestWarnings(t *testing.T) {
 	w.pvs = []nodeapi.PersistentVolume{named("pvc-1", "a"), named("pvc-2", "b")}
 	hub := serve(t, w)
 	a := &linktest.Node{Name: "a"}
-	is := present(start)
+	is := present(start())
 	is.Warnings = []nodeapi.Warning{{
 		Reason: nodeapi.WarningVolumeLost, Message: "no directory for: pvc-1, pvc-2, pvc-3",
-		Volumes: []string{"pvc-1", "pvc-2", "pvc-3"}, Since: start,
+		Volumes: []string{"pvc-1", "pvc-2", "pvc-3"}, Since: start(),
 	}}
 	a.Show(is)
 	hub.Connect(t, a)
@@ -238,8 +240,8 @@ func TestANodeIsAway(t *testing.T) {
 	w.failing = "csi-a"
 	hub := serve(t, w)
 	a, b := &linktest.Node{Name: "a"}, &linktest.Node{Name: "b"}
-	a.Show(present(start))
-	b.Show(present(start))
+	a.Show(present(start()))
+	b.Show(present(start()))
 	hub.Connect(t, a)
 	stop := hub.Connect(t, b)
 	w.shows(t, "csi-b", "local True PoolPresent: /p can be used; enforcement of sizes: strict")
@@ -260,7 +262,7 @@ func TestOnlyTheLeaderReports(t *testing.T) {
 	w.follows = true
 	hub := serve(t, w)
 	a := &linktest.Node{Name: "a"}
-	a.Show(present(start))
+	a.Show(present(start()))
 	hub.Connect(t, a)
 	time.Sleep(3 * time.Second) // one look at least
 	if said := w.said(); len(said) > 0 || w.writes > 0 {
@@ -278,7 +280,7 @@ func TestALyingNode(t *testing.T) {
 	a := &linktest.Node{Name: "a"}
 	var all []nodeapi.PoolStatus
 	for i := range 100 {
-		is := present(start)
+		is := present(start())
 		is.Name = fmt.Sprint("pool-", i)
 		all = append(all, is)
 	}

@@ -29,7 +29,9 @@ func TestWhatAPoolIs(t *testing.T) {
 			"True PoolPresent: /p can be used; enforcement of sizes: strict",
 		},
 		"plain": {
-			of(present, "", "", func(is *nodeapi.PoolStatus) { is.Enforcement, is.EnforcementReason = "none", "quota is off" }),
+			of(present, "", "", func(is *nodeapi.PoolStatus) {
+				is.Enforcement, is.EnforcementReason = "none", "quota is off"
+			}),
 			"Normal PoolPresent: /p can be used; enforcement of sizes: none, because quota is off",
 			"True PoolPresent: /p can be used; enforcement of sizes: none",
 		},
@@ -38,7 +40,8 @@ func TestWhatAPoolIs(t *testing.T) {
 			"False PoolAbsent: PathMissing: mount it",
 		},
 		"not selected": {
-			of(nodeapi.StateNotSelected, nodeapi.ReasonNotSelected, "no label", nil), "", "False PoolNotSelected: no label",
+			of(nodeapi.StateNotSelected, nodeapi.ReasonNotSelected, "no label", nil), "",
+			"False PoolNotSelected: no label",
 		},
 		"labels unknown": {
 			of(nodeapi.StateNotSelected, "NodeUnknown", "waiting", nil), "Warning PoolAbsent: NodeUnknown: waiting",
@@ -78,8 +81,7 @@ func TestWhatAPoolIs(t *testing.T) {
 			said = string(is.Status) + " " + is.Reason + ": " + is.Message
 		}
 		if event != c.event || said != c.condition {
-			t.Errorf("%s:\nevent     %q, want\n          %q\ncondition %q, want\n          %q", name, event, c.event, said,
-				c.condition)
+			t.Errorf("%s: event\n%q, want\n%q; condition\n%q, want\n%q", name, event, c.event, said, c.condition)
 		}
 	}
 	if all := conditions(nil); all != nil {

@@ -20,17 +20,17 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/persistentvolumetest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/pvtest"
 )
 
-const driver = persistentvolumetest.Driver
+const driver = pvtest.Driver
 
 // client is a node's client of an API server.
 func client(t *testing.T, url string) *kube.Client {
 	t.Helper()
 	api := &kube.API{Server: url, Client: http.DefaultClient, Token: func() (string, error) { return "s3cret", nil }}
 	c, err := kube.New(kube.Config{
-		API: api, DriverName: driver, NodeName: "worker-1", TopologyKey: persistentvolumetest.Key,
+		API: api, DriverName: driver, NodeName: "worker-1", TopologyKey: pvtest.Key,
 		Log: slog.New(slog.DiscardHandler), Timeout: time.Minute, PodNamespace: "storage",
 	})
 	if err != nil {
@@ -41,7 +41,7 @@ func client(t *testing.T, url string) *kube.Client {
 
 // described is what the client makes of pv.
 func described(name, handle, node string) nodeapi.PersistentVolume {
-	want := persistentvolumetest.Described(name, handle, node)
+	want := pvtest.Described(name, handle, node)
 	want.Here = node == "worker-1"
 	return want
 }
@@ -49,9 +49,9 @@ func described(name, handle, node string) nodeapi.PersistentVolume {
 func TestGet(t *testing.T) {
 	hostPath := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
 	c := client(t, serveURL(t,
-		persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1"), persistentvolumetest.New("renamed", driver, "pvc-2", "worker-1"),
-		persistentvolumetest.New("pvc-3", "other.driver", "pvc-3", "worker-1"),
-		persistentvolumetest.New("pvc-4", driver, "another-handle", "worker-1"), hostPath,
+		pvtest.New("pvc-1", driver, "pvc-1", "worker-1"), pvtest.New("renamed", driver, "pvc-2", "worker-1"),
+		pvtest.New("pvc-3", "other.driver", "pvc-3", "worker-1"),
+		pvtest.New("pvc-4", driver, "another-handle", "worker-1"), hostPath,
 	))
 	for _, test := range []struct {
 		id   string
@@ -77,9 +77,9 @@ func TestGet(t *testing.T) {
 
 func TestList(t *testing.T) {
 	c := client(t, serveURL(t,
-		persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1"), persistentvolumetest.New("pvc-2", driver, "pvc-2", "worker-2"),
-		persistentvolumetest.New("pvc-3", driver, "pvc-3", ""),
-		persistentvolumetest.New("pvc-4", "other.driver", "pvc-4", "worker-1"),
+		pvtest.New("pvc-1", driver, "pvc-1", "worker-1"), pvtest.New("pvc-2", driver, "pvc-2", "worker-2"),
+		pvtest.New("pvc-3", driver, "pvc-3", ""),
+		pvtest.New("pvc-4", "other.driver", "pvc-4", "worker-1"),
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}},
 	))
 	got, err := c.List(t.Context())
@@ -114,11 +114,12 @@ func knowNode(t *testing.T, s *server, c *kube.Client, labels map[string]string)
 
 // TestVolumesPlacedByLabels are on nobody knows which node before this one's labels are known.
 func TestVolumesPlacedByLabels(t *testing.T) {
-	object := persistentvolumetest.New("pvc-1", driver, "pvc-1", "")
-	object.Spec.NodeAffinity = persistentvolumetest.Affinity(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+	object := pvtest.New("pvc-1", driver, "pvc-1", "")
+	byHost := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
 		{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"w1"}},
-	}})
-	s := serve(t, object, persistentvolumetest.New("pvc-2", driver, "pvc-2", "worker-1"))
+	}}
+	object.Spec.NodeAffinity = pvtest.Affinity(byHost)
+	s := serve(t, object, pvtest.New("pvc-2", driver, "pvc-2", "worker-1"))
 	c := client(t, s.URL)
 	if _, ok, err := c.Get(t.Context(), "pvc-1"); ok || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("get: %v, %v", ok, err)
@@ -137,8 +138,8 @@ func TestVolumesPlacedByLabels(t *testing.T) {
 }
 
 func TestListTurnsPages(t *testing.T) {
-	s := serve(t, persistentvolumetest.New("pvc-1", driver, "pvc-1", "worker-1"), persistentvolumetest.New("pvc-2", driver, "pvc-2", "worker-1"),
-		persistentvolumetest.New("pvc-3", driver, "pvc-3", "worker-1"))
+	s := serve(t, pvtest.New("pvc-1", driver, "pvc-1", "worker-1"), pvtest.New("pvc-2", driver, "pvc-2", "worker-1"),
+		pvtest.New("pvc-3", driver, "pvc-3", "worker-1"))
 	s.page = 2
 	got, err := client(t, s.URL).List(t.Context())
 	if err != nil {

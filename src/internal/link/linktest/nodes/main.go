@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	pb "github.com/container-storage-interface/spec/lib/go/csi" //nolint:depguard // it serves CSI as package csi does
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"

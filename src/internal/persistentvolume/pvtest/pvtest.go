@@ -1,5 +1,5 @@
-// Package persistentvolumetest makes PersistentVolumes for tests.
-package persistentvolumetest
+// Package pvtest makes PersistentVolumes for tests.
+package pvtest
 
 import (
 	corev1 "k8s.io/api/core/v1"
