@@ -69,7 +69,7 @@ func Run(ctx context.Context, o *Options, stderr io.Writer, build func(ctx conte
 		return errors.Join(err, p.Close())
 	}
 	err = p.Run(ctx)
-	log.InfoContext(ctx, "the driver has stopped")
+	log.InfoContext(ctx, "the process has stopped")
 	return err
 }
 

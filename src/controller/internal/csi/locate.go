@@ -99,7 +99,7 @@ func (p place) withFacts(ctx context.Context) context.Context {
 func (l locator) nodeFor(pool, id string, preferred []string) (node string, err error) {
 	if node = l.Shared.NodeFor(pool, id, preferred); node == "" {
 		err = status.Errorf(codes.Unavailable, "pool %s is present on no node that is connected; see what the nodes "+
-			"say of it: driver status in the controller", pool)
+			"say of it: controller status, in its pod", pool)
 	}
 	return node, err
 }

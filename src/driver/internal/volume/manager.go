@@ -71,7 +71,7 @@ func New(c Config) (*Manager, error) {
 	}
 	published, err := c.Mounter.Published()
 	if err != nil {
-		return nil, fmt.Errorf("learn what is published on this node: %w", err)
+		return nil, fmt.Errorf("see what is published on this node: %w", err)
 	}
 	m := &Manager{Config: c}
 	for id, targets := range published {

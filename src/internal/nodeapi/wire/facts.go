@@ -28,11 +28,13 @@ func WithVolume(ctx context.Context, pv nodeapi.PersistentVolume, named bool) co
 	return metadata.AppendToOutgoingContext(ctx, volumeKey, string(data))
 }
 
-// VolumeOf gives what the caller has attached to a call about a volume; known is false where that is nothing.
+// VolumeOf gives what the caller has attached to a call about a volume; known is false where that is nothing, or what no
+// PersistentVolume says.
 func VolumeOf(ctx context.Context, id string) (pv nodeapi.PersistentVolume, named, known bool) {
 	var said facts
 	data := metadata.ValueFromIncomingContext(ctx, volumeKey)
-	if len(data) != 1 || json.Unmarshal([]byte(data[0]), &said) != nil || said.PV.Handle != id {
+	if len(data) != 1 || json.Unmarshal([]byte(data[0]), &said) != nil || said.PV.Handle != id || said.PV.Bytes < 0 ||
+		(said.PV.OnDelete != "" && !nodeapi.IsOnDelete(said.PV.OnDelete)) {
 		return pv, false, false
 	}
 	return said.PV, said.Named, true

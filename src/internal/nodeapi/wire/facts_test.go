@@ -20,7 +20,7 @@ func arrived(sent context.Context) context.Context {
 // TestWhatKubernetesSaysOfAVolume travels with a call, every field of it.
 func TestWhatKubernetesSaysOfAVolume(t *testing.T) {
 	sent := fill[nodeapi.PersistentVolume](t)
-	sent.Here = false // it is, to the node that is called
+	sent.Here, sent.OnDelete = false, nodeapi.OnDeleteRetain // it is here, to the node that is called
 	read, named, known := wire.VolumeOf(arrived(wire.WithVolume(t.Context(), sent, true)), sent.Handle)
 	sent.Here = true
 	if diff := cmp.Diff(sent, read); diff != "" || !named || !known {
@@ -35,7 +35,10 @@ func TestWhatKubernetesSaysOfAVolume(t *testing.T) {
 		"another volume": arrived(wire.WithVolume(t.Context(), nodeapi.PersistentVolume{Handle: "pvc-2"}, true)),
 		"twice":          arrived(wire.WithVolume(none, sent, true)),
 		"no JSON":        metadata.NewIncomingContext(t.Context(), metadata.Pairs("hpp-pv-bin", "pvc-1")),
-		"no volume":      metadata.NewIncomingContext(t.Context(), metadata.Pairs("hpp-pv-bin", "{}")),
+		"no disposal": arrived(wire.WithVolume(t.Context(),
+			nodeapi.PersistentVolume{Handle: "pvc-1", OnDelete: "shred"}, true)),
+		"no size":   arrived(wire.WithVolume(t.Context(), nodeapi.PersistentVolume{Handle: "pvc-1", Bytes: -1}, true)),
+		"no volume": metadata.NewIncomingContext(t.Context(), metadata.Pairs("hpp-pv-bin", "{}")),
 	} {
 		if pv, named, known := wire.VolumeOf(ctx, "pvc-1"); known || named || pv.Handle != "" {
 			t.Errorf("%s: %+v, %v, %v", name, pv, named, known)
