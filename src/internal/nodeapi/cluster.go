@@ -12,7 +12,6 @@ const ControllerAudience = "hostpath-provisioner-controller"
 var (
 	ErrClusterUnknown = errors.New("the Kubernetes API did not answer")
 	ErrNamed          = errors.New("a PersistentVolume names the volume")
-	ErrClaimGone      = errors.New("claim is gone") // or another one of that name is there
 )
 
 // PersistentVolume is what the cluster says about a volume of this driver.

@@ -2,7 +2,6 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -37,12 +36,12 @@ func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest) (str
 	if claim.Name == "" {
 		return c.unclaimed(ctx, q, allowed)
 	}
-	selected, err := c.Cluster.SelectedNode(ctx, claim)
+	selected, found, err := c.Cluster.SelectedNode(ctx, claim)
 	switch {
-	case errors.Is(err, nodeapi.ErrClaimGone):
-		return c.unclaimed(ctx, q, allowed)
 	case err != nil:
 		return "", status.Errorf(codes.Unavailable, "%v", err)
+	case !found:
+		return c.unclaimed(ctx, q, allowed)
 	case selected != "":
 		return selected, checkAllowed(allowed, selected)
 	}
@@ -62,6 +61,9 @@ func (c *Controller) selectRoomiest(
 	}
 	if selected, err = c.Cluster.SelectNode(ctx, claimOf(q), node); err != nil {
 		return "", status.Errorf(codes.Unavailable, "%v", err)
+	}
+	if selected == "" { // it went meanwhile
+		return c.unclaimed(ctx, q, allowed)
 	}
 	return selected, checkAllowed(allowed, selected)
 }

@@ -27,10 +27,11 @@ type Cluster interface {
 	TellVolume(pv nodeapi.PersistentVolume, reason, message string)
 }
 
-// Claims carry the node that was chosen for them; nodeapi.ErrClaimGone where there is none.
+// Claims carry the node that was chosen for them.
 type Claims interface {
-	SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, err error)
-	// SelectNode selects a node unless one is selected, and gives the one that is.
+	// SelectedNode gives "" where none is; found is false where the claim is gone.
+	SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, found bool, err error)
+	// SelectNode selects a node unless one is selected, and gives the one that is, "" where the claim is gone.
 	SelectNode(ctx context.Context, claim nodeapi.Claim, node string) (selected string, err error)
 	// Waiting are those of the driver's classes that have no volume.
 	Waiting() []nodeapi.WaitingClaim

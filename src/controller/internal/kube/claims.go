@@ -20,21 +20,22 @@ const (
 	selectAttempts = 5
 )
 
-// SelectedNode is the node that is selected for a claim, "" without one; nodeapi.ErrClaimGone where there is none.
-func (c *Cluster) SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, err error) {
+// SelectedNode is the node that is selected for a claim, "" without one; found is false where the claim is gone, or
+// another one of that name is there.
+func (c *Cluster) SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, found bool, err error) {
 	object, err := c.claim(ctx, claim)
-	if err != nil {
-		return "", err
+	if err != nil || object == nil {
+		return "", false, err
 	}
-	return object.Annotations[selectedNode], nil
+	return object.Annotations[selectedNode], true, nil
 }
 
 // SelectNode selects a node for a claim unless one is selected, and gives the one that is. From then on everybody who
-// makes this volume makes it there.
+// makes this volume makes it there. It gives "" where the claim is gone.
 func (c *Cluster) SelectNode(ctx context.Context, claim nodeapi.Claim, node string) (selected string, err error) {
 	for range selectAttempts {
 		object, getErr := c.claim(ctx, claim)
-		if getErr != nil {
+		if getErr != nil || object == nil {
 			return "", getErr
 		}
 		if selected = object.Annotations[selectedNode]; selected != "" {
@@ -65,16 +66,16 @@ func (c *Cluster) selectNode(ctx context.Context, claim *corev1.PersistentVolume
 	return err
 }
 
+// claim is nil where there is none, or another one of that name.
 func (c *Cluster) claim(ctx context.Context, claim nodeapi.Claim) (*corev1.PersistentVolumeClaim, error) {
 	object, err := c.api.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("%w: there is no claim %s/%s", nodeapi.ErrClaimGone, claim.Namespace, claim.Name)
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("%w: get claim %s/%s: %w", nodeapi.ErrClusterUnknown, claim.Namespace, claim.Name, err)
 	case claim.UID != "" && string(object.UID) != claim.UID:
-		return nil, fmt.Errorf("%w: claim %s/%s is another one of that name", nodeapi.ErrClaimGone, claim.Namespace,
-			claim.Name)
+		return nil, nil
 	}
 	return object, nil
 }

@@ -117,14 +117,11 @@ func (c *Cluster) Leads() bool {
 }
 
 // SelectedNode implements csi.Claims.
-func (c *Cluster) SelectedNode(_ context.Context, claim nodeapi.Claim) (string, error) {
+func (c *Cluster) SelectedNode(_ context.Context, claim nodeapi.Claim) (node string, found bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	node, ok := c.Claims[claim.UID]
-	if !ok && !c.Silent {
-		return "", nodeapi.ErrClaimGone
-	}
-	return node, c.err()
+	node, found = c.Claims[claim.UID]
+	return node, found, c.err()
 }
 
 // SelectNode implements csi.Claims.
