@@ -235,7 +235,7 @@ func (m *machine) refuse(t *testing.T, controller pb.ControllerClient, node pb.N
 	t.Helper()
 	for id, want := range map[string]struct{ create, publish, remove codes.Code }{
 		"pvc-replaced": {codes.FailedPrecondition, codes.FailedPrecondition, codes.FailedPrecondition},
-		"pvc-planted":  {codes.FailedPrecondition, codes.NotFound, codes.OK},
+		"pvc-planted":  {codes.FailedPrecondition, codes.FailedPrecondition, codes.OK},
 	} {
 		_, err := controller.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
 			Name: id, CapacityRange: &pb.CapacityRange{RequiredBytes: 1 << 20},
