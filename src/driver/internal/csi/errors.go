@@ -71,7 +71,7 @@ func table() []row {
 		{codes.OutOfRange, nil, []error{volume.ErrOutOfRange}},
 		{codes.AlreadyExists, nil, []error{volume.ErrExists}},
 		{codes.DataLoss, nil, []error{volume.ErrLost}},
-		{codes.FailedPrecondition, nil, []error{store.ErrBroken}},
+		{codes.FailedPrecondition, nil, []error{store.ErrBroken, store.ErrNewer}},
 		{codes.NotFound, map[verb]codes.Code{remove: codes.OK}, []error{store.ErrNotFound}},
 		{codes.FailedPrecondition, nil, []error{volume.ErrPublished, volume.ErrTargetTaken, volume.ErrSingleWriter}},
 		{codes.Unavailable, nil, []error{nodeapi.ErrClusterUnknown, volume.ErrUncertain}},

@@ -49,7 +49,7 @@ func (m *Manager) discard(ctx context.Context, id, node string) error {
 		}
 		return m.delete(ctx, o, r)
 	})
-	if _, _, known := m.Pools.Find(id); known && errors.Is(err, store.ErrNotFound) {
+	if _, v, known := m.Pools.Find(id); known && !v.Snapshot && errors.Is(err, store.ErrNotFound) {
 		return m.deleted(ctx, id)
 	}
 	return err
@@ -80,8 +80,8 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 // deleted ends a volume that is certainly gone. One that a ledger has was deleted by a request that failed at its
 // very last step: that may not be on the disk. Recovery has synced csi/, and other ids cost nothing.
 func (m *Manager) deleted(ctx context.Context, id string) error {
-	name, _, known := m.Pools.Find(id)
-	if !known {
+	name, v, known := m.Pools.Find(id)
+	if !known || v.Snapshot {
 		m.Pools.DropMissing(id)
 		return nil
 	}
