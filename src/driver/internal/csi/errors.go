@@ -67,7 +67,7 @@ func table() []row {
 		{codes.OutOfRange, nil, []error{quota.ErrTooSmall}},
 		{codes.InvalidArgument, elsewhere, []error{quota.ErrUnsupported}},
 		{codes.FailedPrecondition, otherSize, []error{quota.ErrNotCounted, volume.ErrBelowUse, volume.ErrNotEnforced}},
-		{codes.FailedPrecondition, nil, []error{volume.ErrUnsupported, nodeapi.ErrNamed}},
+		{codes.FailedPrecondition, nil, []error{volume.ErrUnsupported, store.ErrUndeletable, nodeapi.ErrNamed}},
 		{codes.OutOfRange, nil, []error{volume.ErrOutOfRange}},
 		{codes.AlreadyExists, nil, []error{volume.ErrExists}},
 		{codes.DataLoss, nil, []error{volume.ErrLost}},

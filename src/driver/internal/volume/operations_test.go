@@ -55,7 +55,7 @@ func (op operation) started(t *testing.T, n *node, err error) *node {
 
 func operations() []operation {
 	return []operation{
-		firstUse(), creating(), deleting(), discarding(), expanding(), purging(), adopting(), adoptingByHand(),
+		firstUse(), creating(), deleting(), discarding(), undeleting(), expanding(), purging(), adopting(), adoptingByHand(),
 		publishingInline(), unpublishingInline(), forgetting(),
 	}
 }
