@@ -33,7 +33,7 @@ func withDeleted(t *testing.T, n *node) {
 // undeleting is what an admin does about what was deleted by mistake. Asked again, it says that it is there.
 func undeleting() operation {
 	run := func(ctx context.Context, n *node) error {
-		d, err := n.host.Open(poolPath)
+		d, err := n.host.Open(n.specs[0].Path)
 		if err != nil {
 			return err
 		}
