@@ -48,8 +48,10 @@ func newList(stateDir *string) *cobra.Command {
 		if !*deleted {
 			return volumes(command, args)
 		}
-		return show(command, func(ctx context.Context) ([]nodeapi.DeletedVolume, error) { return Deleted(ctx, *stateDir) },
-			func(w io.Writer, all []nodeapi.DeletedVolume) error { return WriteDeleted(w, all, time.Now()) })
+		ask := func(ctx context.Context) ([]nodeapi.DeletedVolume, error) { return Deleted(ctx, *stateDir) }
+		return show(command, ask, func(w io.Writer, all []nodeapi.DeletedVolume) error {
+			return WriteDeleted(w, all, time.Now())
+		})
 	}
 	return command
 }
@@ -266,8 +268,8 @@ func newUndelete(stateDir *string) *cobra.Command {
 	var q wire.UndeleteRequest
 	command := onNode(&cobra.Command{
 		Use: "undelete ENTRY", Short: "Bring a deleted volume back from the trash", Args: cobra.ExactArgs(1),
-		Long: "Bring a deleted volume back from the trash, and print a PersistentVolume and a claim for it. ENTRY is\n" +
-			"what `volume list --deleted` shows.",
+		Long: "Bring a deleted volume back from the trash, and print a PersistentVolume and a claim for it.\n" +
+			"ENTRY is what `volume list --deleted` shows.",
 		RunE: func(command *cobra.Command, args []string) error {
 			q.Entry = args[0]
 			answer, err := call(command.Context(), *stateDir, &q, wire.AdminClient.Undelete)

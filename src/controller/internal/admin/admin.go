@@ -81,7 +81,8 @@ func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptRe
 // asked for.
 func (s *Server) described(node, id string, v *wire.Volume) (*wire.AdoptResponse, error) {
 	if v.GetId() != id || !sound(v) {
-		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another", node, id)
+		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another", node,
+			id)
 	}
 	return &wire.AdoptResponse{
 		Volume: v, Shared: s.nodes.Everywhere(v.GetPool()), Driver: s.driver, TopologyKey: s.topologyKey, Node: node,

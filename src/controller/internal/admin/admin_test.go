@@ -147,7 +147,8 @@ func (worker) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[wir
 		{Entry: "pvc-1.5", Volume: &wire.Volume{
 			Id: "pvc-1", Pool: "local", Bytes: 5, ClaimNamespace: "a", ClaimName: "a\x1b",
 		}},
-		{State: "\x1b"}, {},
+		{State: "\x1b"},
+		{},
 	} {
 		if err := out.Send(v); err != nil {
 			return err

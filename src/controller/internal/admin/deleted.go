@@ -79,7 +79,8 @@ func (s *Server) deletedOn(ctx context.Context, node string) (list []nodeapi.Del
 		grpc.MaxCallRecvMsgSize(maxEntry))
 	for count := 0; err == nil; count++ {
 		var v *wire.DeletedVolume
-		if v, err = stream.Recv(); err == nil && sound(v.GetVolume()) && volumeOf(v.GetEntry()) == v.GetVolume().GetId() {
+		v, err = stream.Recv()
+		if err == nil && sound(v.GetVolume()) && volumeOf(v.GetEntry()) == v.GetVolume().GetId() {
 			v.Node, v.State = node, ""
 			list = append(list, wire.ToDeleted(v))
 		}

@@ -101,7 +101,9 @@ func TestDeletedOfANode(t *testing.T) {
 	}}
 	client := serve(t, d)
 	got, err := client.command(t, "volume", "list", "--deleted")
-	for _, line := range []string{"ENTRY NODE POOL", "pvc-1.1 worker-1 local shop/data 1Gi", "pvc-2.2 worker-1 local - 5Mi"} {
+	for _, line := range []string{
+		"ENTRY NODE POOL", "pvc-1.1 worker-1 local shop/data 1Gi", "pvc-2.2 worker-1 local - 5Mi",
+	} {
 		if !strings.Contains(strings.Join(strings.Fields(got), " "), line) {
 			t.Errorf("%s, %v; want %s", got, err, line)
 		}

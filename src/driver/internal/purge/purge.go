@@ -165,17 +165,6 @@ func (w *Worker) evict(d disk.FS, entries []store.TrashEntry) string {
 	return ""
 }
 
-// Due is when an entry with a record is to be purged, if the clock was always right; zero where it never is.
-func Due(spec poolspec.Trash, e store.TrashEntry, r store.Record) time.Time {
-	switch r.OnDelete {
-	case store.Retain:
-		return time.Time{}
-	case store.Purge:
-		return e.Deleted
-	}
-	return e.Deleted.Add(time.Duration(spec.Retention))
-}
-
 func (w *Worker) retention() time.Duration { return time.Duration(w.spec.Retention) }
 
 // forget keeps only what is remembered of entries that are there.

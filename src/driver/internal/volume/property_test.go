@@ -124,7 +124,9 @@ func (l *life) step() {
 	case crashed && name != "purge":
 		l.unsure[id] = true
 	}
-	for _, refusal := range []error{nil, ledger.ErrNoSpace, store.ErrNotFound, store.ErrUndeletable, volume.ErrExists, disktest.ErrCrashed} {
+	for _, refusal := range []error{
+		nil, ledger.ErrNoSpace, store.ErrNotFound, store.ErrUndeletable, volume.ErrExists, disktest.ErrCrashed,
+	} {
 		if errors.Is(err, refusal) {
 			err = nil
 		}

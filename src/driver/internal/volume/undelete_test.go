@@ -120,7 +120,8 @@ func TestUndelete(t *testing.T) {
 	_, err = n.Undelete(t.Context(), entry)
 	wants(t, err, store.ErrNotFound, entry)
 	n.clock.advance(2 * time.Hour)
-	must(t, n.purge(t.Context()), n.Publish(t.Context(), publish("pvc-1", target)), n.Unpublish(t.Context(), "pvc-1", target))
+	must(t, n.purge(t.Context()), n.Publish(t.Context(), publish("pvc-1", target)),
+		n.Unpublish(t.Context(), "pvc-1", target))
 	n.kept(t, "pvc-1", "purged and published")
 	must(t, n.Delete(t.Context(), "pvc-1"))
 	inTrashOnly(t, n, "deleted again")
@@ -142,13 +143,16 @@ func TestUndeleteRefuses(t *testing.T) {
 		"nobody knows of PersistentVolumes": {func(_ *testing.T, n *node, _ string) {
 			n.Cluster = &cluster{err: nodeapi.ErrClusterUnknown}
 		}, nodeapi.ErrClusterUnknown, "pvc-1"},
-		"a volume of its id": {func(t *testing.T, n *node, _ string) { mustCreate(t, n, "pvc-1") },
-			volume.ErrExists, "driver volume adopt pvc-1"},
+		"a volume of its id": {
+			func(t *testing.T, n *node, _ string) { mustCreate(t, n, "pvc-1") },
+			volume.ErrExists, "driver volume adopt pvc-1",
+		},
 		"a directory of its id": {func(_ *testing.T, n *node, _ string) {
 			n.disk.AddDir(poolPath + "/csi/pvc-1")
 		}, volume.ErrExists, "pvc-1"},
 		"its purge has begun": {func(t *testing.T, n *node, entry string) {
-			must(t, n.set.Use(t.Context(), "local", func(o *pool.Open) error { return store.BeginPurge(o.Disk, entry) }))
+			begin := func(o *pool.Open) error { return store.BeginPurge(o.Disk, entry) }
+			must(t, n.set.Use(t.Context(), "local", begin))
 		}, store.ErrUndeletable, "purge"},
 		"its data is gone": {func(t *testing.T, n *node, entry string) {
 			d := n.open(t)
@@ -159,11 +163,15 @@ func TestUndeleteRefuses(t *testing.T) {
 			n.disk.AddFile(poolPath+"/csi/"+path.Join(disk.TrashDir, entry, "record.json"), []byte(`{"version":3}`))
 		}, store.ErrNewer, "install the driver that wrote it"},
 		"it is another volume's": {rewrite(`"version":2,"id":"pvc-2"`), store.ErrBroken, "pvc-2"},
-		"it is a snapshot": {rewrite(`"version":2,"id":"pvc-1","kind":"snapshot"`), store.ErrUndeletable,
-			"no volume"},
+		"it is a snapshot": {
+			rewrite(`"version":2,"id":"pvc-1","kind":"snapshot"`), store.ErrUndeletable,
+			"no volume",
+		},
 		"it was inline": {rewrite(`"version":2,"id":"pvc-1","ephemeral":true`), store.ErrUndeletable, "inline"},
-		"it was never whole": {rewrite(`"version":2,"id":"pvc-1","source":{"id":"pvc-9"}`), store.ErrUndeletable,
-			"never whole"},
+		"it was never whole": {
+			rewrite(`"version":2,"id":"pvc-1","source":{"id":"pvc-9"}`), store.ErrUndeletable,
+			"never whole",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := warm(t, newDisk())

@@ -117,7 +117,8 @@ func ToListed(v *ListedVolume) nodeapi.VolumeStatus {
 func FromDeleted(v nodeapi.DeletedVolume) *DeletedVolume {
 	volume := FromVolume(nodeapi.VolumeStatus{ID: v.ID, Pool: v.Pool, Claim: v.Claim, Bytes: v.Bytes})
 	return &DeletedVolume{
-		Entry: v.Entry, Node: v.Node, Volume: volume, Deleted: fromTime(v.Deleted), Due: fromTime(v.Due), State: v.State,
+		Entry: v.Entry, Node: v.Node, Volume: volume, Deleted: fromTime(v.Deleted), Due: fromTime(v.Due),
+		State: v.State,
 	}
 }
 
