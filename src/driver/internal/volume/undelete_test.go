@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -270,4 +271,17 @@ func TestUndeleteInASharedPool(t *testing.T) {
 	}
 	b.sharedKept(t, "undeleted by the other")
 	a.sharedKept(t, "undeleted")
+}
+
+// TestUndeleteOfAnInterruptedDelete brings back what a delete has left in the middle that failed.
+func TestUndeleteOfAnInterruptedDelete(t *testing.T) {
+	n := warm(t, newDisk())
+	withVolume(t, n)
+	n.disk.FailAt(6, syscall.EIO) // the move of the record, after that of the data
+	wants(t, n.Delete(t.Context(), "pvc-1"), syscall.EIO)
+	if _, err := n.Undelete(t.Context(), n.entries(t, "pvc-1")[0]); err != nil {
+		t.Fatal(err)
+	}
+	n.kept(t, "pvc-1", "undeleted")
+	n.consistent(t, "undeleted")
 }
