@@ -81,15 +81,24 @@ func call[Q, R any](
 
 // Volumes asks for the volumes of a node, or in the controller for those of all nodes.
 func Volumes(ctx context.Context, stateDir string) ([]nodeapi.VolumeStatus, error) {
+	return listing(ctx, stateDir, &wire.ListVolumesRequest{}, wire.AdminClient.Volumes, wire.ToListed)
+}
+
+// listing makes a call that is answered by a list, within requestTimeout.
+func listing[Q, M, V any](
+	ctx context.Context, stateDir string, q Q,
+	method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error),
+	read func(*M) V,
+) ([]V, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	all := []nodeapi.VolumeStatus{}
+	all := []V{}
 	err := ask(stateDir, func(driver wire.AdminClient) error {
-		stream, err := driver.Volumes(ctx, &wire.ListVolumesRequest{})
+		stream, err := method(driver, ctx, q)
 		for err == nil {
-			var v *wire.ListedVolume
+			var v *M
 			if v, err = stream.Recv(); err == nil {
-				all = append(all, wire.ToListed(v))
+				all = append(all, read(v))
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -98,6 +107,11 @@ func Volumes(ctx context.Context, stateDir string) ([]nodeapi.VolumeStatus, erro
 		return err
 	})
 	return all, err
+}
+
+// Deleted asks for the deleted volumes of a node that can be brought back, or in the controller for those of all nodes.
+func Deleted(ctx context.Context, stateDir string) ([]nodeapi.DeletedVolume, error) {
+	return listing(ctx, stateDir, &wire.DeletedRequest{}, wire.AdminClient.Deleted, wire.ToDeleted)
 }
 
 // Enforce holds volumes to their sizes, and shows how far that is.

@@ -25,7 +25,7 @@ func Commands(stateDir *string) []*cobra.Command {
 		newStatus(stateDir),
 		group("pool", "Change what a node knows of a pool", newForget(stateDir), newTake(stateDir)),
 		group("volume", "List volumes; repair and give up single ones of a node",
-			newList(stateDir), newEnforce(stateDir), newAdopt(stateDir), newDiscard(stateDir)),
+			newList(stateDir), newEnforce(stateDir), newAdopt(stateDir), newDiscard(stateDir), newUndelete(stateDir)),
 	}
 }
 
@@ -40,34 +40,55 @@ func newStatus(stateDir *string) *cobra.Command {
 
 func newList(stateDir *string) *cobra.Command {
 	ask := func(ctx context.Context) ([]nodeapi.VolumeStatus, error) { return Volumes(ctx, *stateDir) }
-	return showing("list", "List the volumes of this node, or in the controller those of all nodes", ask, WriteVolumes)
+	command := showing("list", "List the volumes of this node, or in the controller those of all nodes", ask,
+		WriteVolumes)
+	deleted := command.Flags().Bool("deleted", false, "list what is in the trash, and can be undeleted, instead")
+	volumes := command.RunE
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if !*deleted {
+			return volumes(command, args)
+		}
+		ask := func(ctx context.Context) ([]nodeapi.DeletedVolume, error) { return Deleted(ctx, *stateDir) }
+		return show(command, ask, func(w io.Writer, all []nodeapi.DeletedVolume) error {
+			return WriteDeleted(w, all, time.Now())
+		})
+	}
+	return command
 }
 
 // showing is a command that asks for something and shows it.
 func showing[T any](
 	name, short string, ask func(context.Context) (T, error), table func(io.Writer, T) error,
 ) *cobra.Command {
-	var output string
 	command := &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("--output: %q: want table or json", output)
-			}
-			answer, err := ask(command.Context())
-			if err != nil {
-				return err
-			}
-			if output == "table" {
-				return table(command.OutOrStdout(), answer)
-			}
-			encoder := json.NewEncoder(command.OutOrStdout())
-			encoder.SetIndent("", "  ")
-			return encoder.Encode(answer)
-		},
+		RunE: func(command *cobra.Command, _ []string) error { return show(command, ask, table) },
 	}
-	command.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	command.Flags().StringP("output", "o", "table", "table or json")
 	return command
+}
+
+// show asks for something and shows it as the flag says.
+func show[T any](
+	command *cobra.Command, ask func(context.Context) (T, error), table func(io.Writer, T) error,
+) error {
+	output, err := command.Flags().GetString("output")
+	if err == nil && output != "table" && output != "json" {
+		err = fmt.Errorf("--output: %q: want table or json", output)
+	}
+	if err != nil {
+		return err
+	}
+	answer, err := ask(command.Context())
+	if err != nil {
+		return err
+	}
+	if output == "table" {
+		return table(command.OutOrStdout(), answer)
+	}
+	encoder := json.NewEncoder(command.OutOrStdout())
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(answer)
 }
 
 // group is a command that only has others.
@@ -239,5 +260,31 @@ func newDiscard(stateDir *string) *cobra.Command {
 	}, &q.Node)
 	command.Flags().StringVar(&q.PvOn, "pv-on", "",
 		"the other node of the only PersistentVolume that may name the volume")
+	return command
+}
+
+func newUndelete(stateDir *string) *cobra.Command {
+	var storageClass string
+	var q wire.UndeleteRequest
+	command := onNode(&cobra.Command{
+		Use: "undelete ENTRY", Short: "Bring a deleted volume back from the trash", Args: cobra.ExactArgs(1),
+		Long: "Bring a deleted volume back from the trash, and print a PersistentVolume and a claim for it.\n" +
+			"ENTRY is what `volume list --deleted` shows.",
+		RunE: func(command *cobra.Command, args []string) error {
+			q.Entry = args[0]
+			answer, err := call(command.Context(), *stateDir, &q, wire.AdminClient.Undelete)
+			if err != nil {
+				return err
+			}
+			manifest, err := yaml.Marshal(persistentVolume(answer, storageClass))
+			var claim []byte
+			if err == nil && answer.GetVolume().GetClaimName() != "" {
+				claim, err = yaml.Marshal(claimOf(answer, storageClass))
+				claim = append([]byte("---\n"), claim...)
+			}
+			return say(command, err, "%s%s", manifest, claim)
+		},
+	}, &q.Node)
+	command.Flags().StringVar(&storageClass, "storage-class", "", "the storageClassName of both")
 	return command
 }

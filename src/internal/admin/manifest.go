@@ -13,10 +13,9 @@ type object = map[string]any
 // persistentVolume is the one for a volume that has none. Its claim has no uid, so a new claim of that name gets it.
 func persistentVolume(a *wire.AdoptResponse, class string) object {
 	v := a.GetVolume()
-	size := resource.NewQuantity(v.GetBytes(), resource.BinarySI)
 	spec := object{
 		"accessModes":                   []string{"ReadWriteOnce"},
-		"capacity":                      object{"storage": size.String()},
+		"capacity":                      storage(v),
 		"persistentVolumeReclaimPolicy": "Retain",
 		"storageClassName":              class,
 		"csi": object{
@@ -38,4 +37,23 @@ func persistentVolume(a *wire.AdoptResponse, class string) object {
 	}
 	metadata := object{"name": v.GetId(), "annotations": object{names.ProvisionedBy: a.GetDriver()}}
 	return object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+}
+
+// claimOf is the one that a PersistentVolume of persistentVolume is for.
+func claimOf(a *wire.AdoptResponse, class string) object {
+	v := a.GetVolume()
+	return object{
+		"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+		"metadata": object{"namespace": v.GetClaimNamespace(), "name": v.GetClaimName()},
+		"spec": object{
+			"accessModes":      []string{"ReadWriteOnce"},
+			"resources":        object{"requests": storage(v)},
+			"storageClassName": class,
+			"volumeName":       v.GetId(),
+		},
+	}
+}
+
+func storage(v *wire.Volume) object {
+	return object{"storage": resource.NewQuantity(v.GetBytes(), resource.BinarySI).String()}
 }

@@ -112,6 +112,35 @@ func WriteVolumes(w io.Writer, all []nodeapi.VolumeStatus) error {
 	return nil
 }
 
+// WriteDeleted writes deleted volumes for a person, one line each, and below them which nodes were asked in vain.
+func WriteDeleted(w io.Writer, all []nodeapi.DeletedVolume, now time.Time) error {
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "ENTRY\tNODE\tPOOL\tCLAIM\tSIZE\tDELETED\tPURGED")
+	var messages []string
+	for _, v := range all {
+		if v.Entry == "" {
+			messages = append(messages, v.State)
+			continue
+		}
+		purged := "in " + duration.HumanDuration(v.Due.Sub(now))
+		switch {
+		case v.Due.IsZero():
+			purged = "never"
+		case !v.Due.After(now):
+			purged = "now"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Entry, v.Node, v.Pool, orNone(v.Claim),
+			bytesize.Format(v.Bytes), ago(v.Deleted, now), purged)
+	}
+	for _, message := range messages {
+		fmt.Fprintf(table, "\n%s\n", message)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the deleted volumes: %w", err)
+	}
+	return nil
+}
+
 func orNone(s string) string { return cmp.Or(s, "-") }
 
 // ago is a time for a person.

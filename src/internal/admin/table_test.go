@@ -82,6 +82,25 @@ func TestVolumes(t *testing.T) {
 		"pvc-1 worker-1 local - 1Gi 0 - node not connected")
 }
 
+func TestDeleted(t *testing.T) {
+	now := time.Date(2026, 11, 24, 8, 0, 0, 0, time.UTC)
+	got := []nodeapi.DeletedVolume{
+		{Node: "worker-0", State: "node worker-0 is not connected"},
+		{
+			Entry: "pvc-1.5", ID: "pvc-1", Node: "worker-1", Pool: "local", Claim: "shop/data", Bytes: 1 << 30,
+			Deleted: now.Add(-50 * time.Hour), Due: now.Add(22 * time.Hour),
+		},
+		{Entry: "pvc-2.6", ID: "pvc-2", Node: "worker-1", Pool: "local", Bytes: 4096, Deleted: now, Due: now},
+		{Entry: "pvc-3.7", ID: "pvc-3", Node: "worker-2", Pool: "slow", Bytes: 5 << 20, Deleted: now.Add(-time.Minute)},
+	}
+	shows(t, func(out *bytes.Buffer) error { return admin.WriteDeleted(out, got, now) },
+		"ENTRY NODE POOL CLAIM SIZE DELETED PURGED",
+		"pvc-1.5 worker-1 local shop/data 1Gi 2d2h ago in 22h",
+		"pvc-2.6 worker-1 local - 4Ki 0s ago now",
+		"pvc-3.7 worker-2 slow - 5Mi 60s ago never",
+		"node worker-0 is not connected")
+}
+
 // TestNoDriver: whoever may not open the socket, or finds none, is told what to look at.
 func TestNoDriver(t *testing.T) {
 	_, err := admin.Volumes(t.Context(), t.TempDir())

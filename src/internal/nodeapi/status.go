@@ -76,6 +76,19 @@ type Warning struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// DeletedVolume is a volume in the trash that can be brought back.
+type DeletedVolume struct {
+	Entry   string    `json:"entry,omitempty"` // its name in the trash; "" where State says why nothing is known
+	Node    string    `json:"node"`
+	ID      string    `json:"id,omitempty"`
+	Pool    string    `json:"pool,omitempty"`
+	Claim   string    `json:"claim,omitempty"`
+	Bytes   int64     `json:"bytes,omitempty"`
+	Deleted time.Time `json:"deleted,omitzero"`
+	Due     time.Time `json:"due,omitzero"` // when it is purged; zero: never
+	State   string    `json:"state,omitempty"`
+}
+
 // MaxWarned is how many volumes a warning names at most.
 const MaxWarned = 10
 

@@ -74,18 +74,27 @@ func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptRe
 	if err != nil {
 		return nil, err
 	}
-	v := answer.GetVolume()
-	claimed := len(validation.IsDNS1123Subdomain(v.GetClaimName())) == 0 &&
-		len(validation.IsDNS1123Label(v.GetClaimNamespace())) == 0
-	if v.GetId() != q.GetId() || v.GetBytes() <= 0 || !poolspec.ValidName(v.GetPool()) ||
-		v.GetClaimName() != "" && !claimed {
-		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another",
-			q.GetNode(), q.GetId())
+	return s.described(q.GetNode(), q.GetId(), answer.GetVolume())
+}
+
+// described is what an administrator makes a PersistentVolume of, where a node's answer is about the volume that it was
+// asked for.
+func (s *Server) described(node, id string, v *wire.Volume) (*wire.AdoptResponse, error) {
+	if v.GetId() != id || !sound(v) {
+		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another", node,
+			id)
 	}
 	return &wire.AdoptResponse{
-		Volume: v, Shared: s.nodes.Everywhere(v.GetPool()),
-		Driver: s.driver, TopologyKey: s.topologyKey, Node: q.GetNode(),
+		Volume: v, Shared: s.nodes.Everywhere(v.GetPool()), Driver: s.driver, TopologyKey: s.topologyKey, Node: node,
 	}, nil
+}
+
+// sound reports whether what a node says can be a volume.
+func sound(v *wire.Volume) bool {
+	claimed := len(validation.IsDNS1123Subdomain(v.GetClaimName())) == 0 &&
+		len(validation.IsDNS1123Label(v.GetClaimNamespace())) == 0
+	return nodeapi.ValidateID(v.GetId()) == nil && v.GetBytes() > 0 && poolspec.ValidName(v.GetPool()) &&
+		(v.GetClaimName() == "" || claimed)
 }
 
 // Discard implements wire.AdminServer.

@@ -133,6 +133,30 @@ func (worker) Adopt(_ context.Context, q *wire.AdoptRequest) (*wire.AdoptRespons
 	return &wire.AdoptResponse{Volume: v, Shared: true, Driver: "theirs", TopologyKey: "theirs", Node: "victim"}, nil
 }
 
+func (worker) Undelete(_ context.Context, q *wire.UndeleteRequest) (*wire.AdoptResponse, error) {
+	id, _, _ := strings.Cut(q.GetEntry(), ".")
+	return worker{}.Adopt(context.Background(), &wire.AdoptRequest{Id: id})
+}
+
+func (worker) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[wire.DeletedVolume]) error {
+	for _, v := range []*wire.DeletedVolume{
+		{Entry: "pvc-1.5", Volume: &wire.Volume{Id: "pvc-1", Pool: "local", Bytes: 5}, Node: "victim", State: "owned"},
+		{Entry: "pvc-1.5", Volume: &wire.Volume{Id: "pvc-2", Pool: "local", Bytes: 5}},
+		{Entry: "a\nb.5", Volume: &wire.Volume{Id: "a\nb", Pool: "local", Bytes: 5}},
+		{Entry: "pvc-1.5", Volume: &wire.Volume{Id: "pvc-1", Pool: "a\nb", Bytes: 5}},
+		{Entry: "pvc-1.5", Volume: &wire.Volume{
+			Id: "pvc-1", Pool: "local", Bytes: 5, ClaimNamespace: "a", ClaimName: "a\x1b",
+		}},
+		{State: "\x1b"},
+		{},
+	} {
+		if err := out.Send(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (worker) Discard(context.Context, *wire.DiscardRequest) (*wire.DiscardResponse, error) {
 	return nil, status.Error(codes.NotFound, "no such\x1b[2Jvolume\n")
 }
@@ -238,10 +262,18 @@ func TestANodeDecidesNoPersistentVolume(t *testing.T) {
 			t.Errorf("%s: %v, %v", id, got, err)
 		}
 	}
+	got, err := client.Undelete(t.Context(), &wire.UndeleteRequest{Node: "worker-1", Entry: "pvc-1.5"})
+	if err != nil || got.GetDriver() != "hpp" || got.GetNode() != "worker-1" || got.GetVolume().GetId() != "pvc-1" {
+		t.Errorf("undelete: %v, %v", got, err)
+	}
 	for _, id := range []string{"other", "pool", "claim"} {
 		got, err := client.Adopt(t.Context(), &wire.AdoptRequest{Node: "worker-1", Id: id})
 		if status.Code(err) != codes.Internal {
 			t.Errorf("%s: %v, %v", id, got, err)
+		}
+		got, err = client.Undelete(t.Context(), &wire.UndeleteRequest{Node: "worker-1", Entry: id + ".5"})
+		if status.Code(err) != codes.Internal {
+			t.Errorf("undelete %s: %v, %v", id, got, err)
 		}
 	}
 }

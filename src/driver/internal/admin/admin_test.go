@@ -49,6 +49,10 @@ type domain struct {
 	adopt   func(id string, bytes int64) (store.Record, error)
 	discard func(id, node string) error
 	all     []nodeapi.VolumeStatus
+
+	undelete func(entry string) (store.Record, error)
+	deleted  []nodeapi.DeletedVolume
+	listing  error
 }
 
 // volumes has another Each than the pools.
@@ -94,6 +98,19 @@ func (d *domain) Adopt(_ context.Context, id string, bytes int64) (store.Record,
 }
 
 func (d *domain) Discard(_ context.Context, id, node string) error { return d.discard(id, node) }
+
+func (d *domain) Undelete(_ context.Context, entry string) (store.Record, error) {
+	return d.undelete(entry)
+}
+
+func (d *domain) EachDeleted(_ context.Context, visit func(nodeapi.DeletedVolume) error) error {
+	for _, v := range d.deleted {
+		if err := visit(v); err != nil {
+			return err
+		}
+	}
+	return d.listing
+}
 
 // node is a node's service on a socket, and a client of it.
 type node struct {
@@ -500,6 +517,7 @@ func TestAnotherNode(t *testing.T) {
 	client := serve(t, &domain{}) // which panics if it is asked
 	for _, command := range []string{
 		"pool forget local", "pool take local --from x", "volume adopt a", "volume discard a", "volume enforce a",
+		"volume undelete a.1",
 	} {
 		_, err := client.command(t, strings.Fields(command+" --node worker-2")...)
 		says(t, err, "refused", "this is worker-1, not worker-2")

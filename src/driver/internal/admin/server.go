@@ -39,6 +39,8 @@ type Volumes interface {
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (store.Record, error)
 	Discard(ctx context.Context, id, node string) error
+	EachDeleted(ctx context.Context, visit func(nodeapi.DeletedVolume) error) error
+	Undelete(ctx context.Context, entry string) (store.Record, error)
 }
 
 // Config is what a server is made of; every field is required.
@@ -144,6 +146,29 @@ func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptRe
 	if err == nil {
 		record, err = s.Config.Volumes.Adopt(ctx, q.GetId(), q.GetBytes())
 	}
+	return s.described(record, err)
+}
+
+// Deleted implements wire.AdminServer.
+func (s *Server) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[wire.DeletedVolume]) error {
+	return csi.Status(s.Config.Volumes.EachDeleted(out.Context(), func(v nodeapi.DeletedVolume) error {
+		v.Node = s.Node
+		return out.Send(wire.FromDeleted(v))
+	}))
+}
+
+// Undelete implements wire.AdminServer.
+func (s *Server) Undelete(ctx context.Context, q *wire.UndeleteRequest) (*wire.AdoptResponse, error) {
+	var record store.Record
+	err := s.own(q.GetNode())
+	if err == nil {
+		record, err = s.Config.Volumes.Undelete(ctx, q.GetEntry())
+	}
+	return s.described(record, err)
+}
+
+// described is what a PersistentVolume has to say of a volume.
+func (s *Server) described(record store.Record, err error) (*wire.AdoptResponse, error) {
 	if err != nil {
 		return nil, csi.Status(err)
 	}

@@ -154,3 +154,25 @@ func TestAdoptAndDiscardCommands(t *testing.T) {
 		t.Errorf("left: %d volumes, %d bytes promised", s.Pools[0].Volumes, s.Pools[0].Promised)
 	}
 }
+
+func TestUndeleteCommands(t *testing.T) {
+	m := newMachine(t, "storagePools: [{name: local, path: $POOL, trash: {retention: 1h}}]")
+	controller, _ := m.start(t)
+	create(t, controller, "pvc-1")
+	m.says(t, false, []string{"volume", "discard", "pvc-1"}, "in the trash")
+	var listed []struct{ Entry string }
+	out := m.says(t, false, []string{"volume", "list", "--deleted", "-o", "json"}, `"id": "pvc-1"`)
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != 1 {
+		t.Fatalf("%s: %v", out, err)
+	}
+	m.says(t, false, []string{"volume", "list", "--deleted"}, listed[0].Entry, "local", "in ")
+	undelete := func(args ...string) []string { return append([]string{"volume", "undelete"}, args...) }
+	m.says(t, true, undelete(), "arg")
+	m.says(t, true, undelete("pvc-1"), "volume list --deleted")
+	m.says(t, true, undelete("pvc-1.1"), "volume not found")
+	m.says(t, false, undelete(listed[0].Entry), "name: pvc-1", "storage: 1Mi", "Retain", "storagePool: local")
+	m.says(t, true, undelete(listed[0].Entry), "volume not found")
+	if s := m.status(t); s.Pools[0].Volumes != 1 || s.Pools[0].Promised != 1<<20 {
+		t.Errorf("undeleted: %+v", s.Pools[0])
+	}
+}

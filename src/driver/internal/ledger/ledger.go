@@ -30,6 +30,7 @@ type Volume struct {
 	// Doubtful reports that it could not be seen what the directory counts to: what was promised stays promised.
 	Doubtful  bool
 	Ephemeral bool
+	Snapshot  bool // it is no volume: whoever looks for one does not find it
 	// Refused reports that the record cannot be used. Its id and its promise stay taken.
 	Refused bool
 	Created time.Time
@@ -102,6 +103,27 @@ func (l *Ledger) Close(why string) {
 func (l *Ledger) Reserve(id string, bytes int64, space disk.Space) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.reserve(id, bytes, space)
+}
+
+// Readmit is Reserve for a deleted volume that comes back: what its data takes is used already. used is less than 0
+// where that cannot be measured; then it needs no room in a pool that does not count what is promised to such a volume.
+// Where there is no room for it nothing is purged: that could be the volume itself.
+func (l *Ledger) Readmit(id string, bytes, used int64, space disk.Space) (release func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lacks := max(0, bytes-max(0, used))
+	if used < 0 && (l.enforced || l.spec.Overcommit == 0) {
+		lacks = 0
+	}
+	short := l.short
+	release, err = l.reserve(id, lacks, space)
+	l.short = short
+	return release, err
+}
+
+// reserve needs the lock.
+func (l *Ledger) reserve(id string, bytes int64, space disk.Space) (release func(), err error) {
 	if !l.selected && len(l.spec.NodeSelector) == 0 {
 		return nil, fmt.Errorf("%w: the configuration no longer has pool %s", ErrClosed, l.spec.Name)
 	}

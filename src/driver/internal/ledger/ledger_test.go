@@ -316,6 +316,39 @@ func TestARefusedVolumeKeepsItsPromise(t *testing.T) {
 	}
 }
 
+// TestReadmit: a volume that comes back needs room for what its data does not take yet, where that is counted; and the
+// lack of it purges nothing.
+func TestReadmit(t *testing.T) {
+	space := disk.Space{Size: 100 * mi, Used: 40 * mi, Free: 60 * mi}
+	for name, test := range map[string]struct {
+		enforced   bool
+		overcommit float64
+		bytes      int64
+		used       int64
+		fits       bool
+	}{
+		"it has all but what there is":        {true, 0, 90 * mi, 30 * mi, true},
+		"it has less":                         {true, 0, 90 * mi, 29 * mi, false},
+		"it has more than its size":           {true, 0, 10 * mi, 39 * mi, true},
+		"nothing keeps it to its size":        {true, 0, 90 * mi, -1, true},
+		"nothing is promised":                 {false, 0, 90 * mi, -1, true},
+		"its use is not known, and it counts": {false, 1, 61 * mi, -1, false},
+		"likewise, and there is the room":     {false, 1, 60 * mi, -1, true},
+	} {
+		l := New(poolspec.Pool{Name: "local", Overcommit: test.overcommit})
+		l.Reset(test.enforced)
+		l.Select(true)
+		l.Observe(space.Used, nil)
+		release, err := l.Readmit("pvc-1", test.bytes, test.used, space)
+		if (err == nil) != test.fits || err != nil && !errors.Is(err, ErrNoSpace) || l.Short() {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			release()
+		}
+	}
+}
+
 // TestTheLastRoom is asked for by a thousand at once: exactly as many get it as fit.
 func TestTheLastRoom(t *testing.T) {
 	const many, size = 1000, 3

@@ -158,6 +158,12 @@ func (o *Open) Reconcile(r store.Record) (ledger.Volume, error) {
 	return v, err
 }
 
+// KeepTrash lets no purge begin in the pool until it is ended.
+func (o *Open) KeepTrash() (end func()) {
+	o.pool.worker.Deciding.Lock()
+	return o.pool.worker.Deciding.Unlock
+}
+
 // NoteUntracked has a directory without a record adopted, if a PersistentVolume names it.
 func (o *Open) NoteUntracked(id string) {
 	o.pool.update(func(s *state) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,4 +169,34 @@ func TestRun(t *testing.T) {
 	if left := again.inTrash(t, "local"); len(left) > 0 || again.memory.Opened() != again.opened {
 		t.Errorf("in the trash: %v; %d directories are open", left, again.memory.Opened()-again.opened)
 	}
+}
+
+// TestNoPurgeBeginsWhileTheTrashIsKept: what is seen of an entry then stays so until it is brought back.
+func TestNoPurgeBeginsWhileTheTrashIsKept(t *testing.T) {
+	n := start(t, local())
+	n.check(t)
+	n.volume(t, "local", store.Record{ID: "pvc-1", OnDelete: store.Purge})
+	n.discard(t, "local", "pvc-1")
+	var purge sync.WaitGroup
+	must(t, n.Use(t.Context(), "local", func(o *Open) error {
+		defer o.KeepTrash()()
+		purge.Go(func() { n.pools[0].Purge(t.Context()) })
+		time.Sleep(50 * time.Millisecond) // in which it would begin
+		entries, err := store.ListTrash(o.Disk)
+		must(t, err)
+		e, err := store.LookAtTrash(o.Disk, entries[0].Name)
+		if err != nil || e.Purging {
+			t.Errorf("%+v, %v", e, err)
+		}
+		_, err = o.Undelete(e)
+		return errors.Join(err, store.RemoveEmptied(o.Disk, e))
+	}))
+	purge.Wait()
+	must(t, n.Use(t.Context(), "local", func(o *Open) error {
+		_, there, err := store.Directory(o.Disk, "pvc-1")
+		if !there || len(n.inTrash(t, "local")) > 0 {
+			t.Errorf("back %v, the trash has %v", there, n.inTrash(t, "local"))
+		}
+		return err
+	}))
 }

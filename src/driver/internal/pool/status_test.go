@@ -219,6 +219,19 @@ func TestABrokenRecordClosesAPoolThatPromises(t *testing.T) {
 	}))
 }
 
+// TestANewerRecordClosesNoPool: after a rollback by one version the pool goes on, and the id stays taken.
+func TestANewerRecordClosesNoPool(t *testing.T) {
+	spec := local()
+	spec.Overcommit = 2
+	n := start(t, spec)
+	n.memory.AddFile("/pool/csi/"+store.Path("snap-1"), []byte(`{"version":3,"id":"snap-1","bytes":4096}`))
+	n.memory.AddDir("/pool/csi/snap-1")
+	n.is(t, "local", true, "")
+	if s := n.status(t, "local"); s.Promised != 0 || s.Refused != 1 || s.Volumes != 1 || s.Allocatable == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestQuotaRequired where there is none: a pool that was never used is absent, one that was serves what it has.
 func TestQuotaRequired(t *testing.T) {
 	required := local()

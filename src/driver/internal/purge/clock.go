@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 const (
@@ -175,4 +177,16 @@ func (w *Worker) longestDue() time.Time {
 		return time.Time{}
 	}
 	return w.clock.now().Add(slices.Min(slices.Collect(maps.Values(w.due))) - w.clock.boot())
+}
+
+// Due is when an entry is to be purged, if the clock was always right; zero where it never is.
+func Due(spec poolspec.Trash, e store.TrashEntry, r store.Record) time.Time {
+	switch r.OnDelete {
+	case store.Retain:
+		return time.Time{}
+	case store.Purge:
+		return e.Deleted
+	default:
+		return e.Deleted.Add(time.Duration(spec.Retention))
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"path"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -59,7 +60,7 @@ type Summary struct {
 }
 
 // Worker removes what is due in one pool's trash. It remembers when the other entries are due, so that a full trash
-// costs no more than its listing. It is not safe for concurrent use.
+// costs no more than its listing. It is not safe for concurrent use, but for Deciding.
 type Worker struct {
 	*Purger
 	spec poolspec.Trash
@@ -67,6 +68,10 @@ type Worker struct {
 	// All by entry and CLOCK_BOOTTIME: when to look at it; since when its limit is busy; when one from the future was
 	// seen; when its removal failed; since when it should be gone.
 	waiting, busy, seen, failed, due map[string]time.Duration
+
+	// Deciding is held while it is decided about an entry, and that is done by which anybody can see it: that its purge
+	// begins, or that it is brought back.
+	Deciding sync.Mutex
 
 	last    string // the entry that the last slice ended with
 	evicted string // the entry that makes room for new volumes
@@ -153,7 +158,7 @@ func (w *Worker) evict(d disk.FS, entries []store.TrashEntry) string {
 		if busy || failed {
 			continue
 		}
-		if r, err := readRecord(d, e.Name); err == nil && r.OnDelete != store.Retain {
+		if r, err := store.ReadTrashed(d, e.Name); err == nil && r.OnDelete != store.Retain {
 			return e.Name
 		}
 	}
@@ -192,15 +197,11 @@ func (w *Worker) purge(ctx context.Context, j job) (gone bool, err error) {
 	if err := j.step(ctx); err != nil { // looking costs as well
 		return false, err
 	}
-	r, err := readRecord(j.disk, j.entry.Name)
-	if errors.Is(err, fs.ErrNotExist) { // a delete under way, or an interrupted one that only recovery may judge
-		w.waiting[j.entry.Name] = boot + time.Second
-		return false, nil
-	}
+	r, wait, err := w.begin(j)
 	if err != nil {
 		return false, err
 	}
-	if wait := w.wait(j, r); wait > 0 {
+	if wait > 0 {
 		w.waiting[j.entry.Name] = boot + wait
 		return false, nil
 	}
@@ -209,6 +210,27 @@ func (w *Worker) purge(ctx context.Context, j job) (gone bool, err error) {
 		return false, fmt.Errorf("purge trash entry %s: %w", j.entry.Name, err)
 	}
 	return gone, nil
+}
+
+// begin decides whether an entry is to be kept from now on, and for how long; else its purge begins.
+func (w *Worker) begin(j job) (r store.Record, wait time.Duration, err error) {
+	w.Deciding.Lock()
+	defer w.Deciding.Unlock()
+	r, err = store.ReadTrashed(j.disk, j.entry.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		purging := path.Join(disk.TrashDir, j.entry.Name, store.PurgingName)
+		if _, err = j.disk.Stat(purging); errors.Is(err, fs.ErrNotExist) {
+			return r, time.Second, nil // a delete under way, or an interrupted one that only recovery may judge
+		}
+		return r, 0, err // an older driver has removed the record
+	}
+	if err == nil {
+		wait = w.wait(j, r)
+	}
+	if err == nil && wait <= 0 {
+		err = store.BeginPurge(j.disk, j.entry.Name)
+	}
+	return r, wait, err
 }
 
 // wait is how long an entry is to be kept from now on; it is looked at again in between.
@@ -234,8 +256,10 @@ func (w *Worker) wait(j job, r store.Record) time.Duration {
 // remove removes data first, then the limit, and the record last: a removal cut short is taken up again.
 func (w *Worker) remove(ctx context.Context, j job, r store.Record) (gone bool, err error) {
 	entry := path.Join(disk.TrashDir, j.entry.Name)
-	if err := j.disk.RemoveTree(ctx, path.Join(entry, store.DataName), j.step); err != nil {
-		return false, err
+	for _, name := range []string{store.PurgingName, store.DataName} {
+		if err := j.disk.RemoveTree(ctx, path.Join(entry, name), j.step); err != nil {
+			return false, err
+		}
 	}
 	if err := disk.SyncAll(j.disk, entry); err != nil { // data must be gone for good before the record that says so
 		return false, err
@@ -272,17 +296,4 @@ func (w *Worker) removeLimit(j job, r store.Record) (done bool, err error) {
 	w.log.Warn("a purged volume's limit is left on the filesystem, because something else counts to its ID",
 		logging.KeyID, r.ID, logging.KeyQuotaID, uint64(r.QuotaID), logging.KeyError, err)
 	return true, nil
-}
-
-// readRecord reads the record of an entry; fs.ErrNotExist where it has none.
-func readRecord(d disk.FS, name string) (store.Record, error) {
-	data, err := d.ReadFile(path.Join(disk.TrashDir, name, store.RecordName))
-	if err != nil {
-		return store.Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
-	}
-	r, err := store.Decode(data)
-	if err != nil {
-		return store.Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
-	}
-	return r, nil
 }

@@ -407,3 +407,43 @@ func TestAnInterruptedPurgeIsTakenUp(t *testing.T) {
 		}
 	}
 }
+
+// TestPurgingWithoutARecord: an older driver has removed the record, because it found no data of the name it knew.
+func TestPurgingWithoutARecord(t *testing.T) {
+	m := newMachine(t)
+	name := m.trashed("pvc-1", m.wall, nil)
+	must(t, store.BeginPurge(m, name))
+	m.trashed("pvc-2", m.wall, nil) // a delete under way
+	m.purge(t)
+	m.wants(t, "the purge of one had begun", "pvc-2")
+}
+
+// TestOnceBegun a purge stays so over a crash, and both names go where a crash has cut the beginning in half.
+func TestOnceBegun(t *testing.T) {
+	m := newMachine(t)
+	name := m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 0))
+	must(t, store.BeginPurge(m, name))
+	must(t, store.BeginPurge(m, name))
+	after, err := m.memory.Crash().Open("/pool")
+	must(t, err)
+	e, err := store.LookAtTrash(after, name)
+	if err != nil || !e.Purging || e.Unfinished || e.Empty {
+		t.Errorf("%+v, %v", e, err)
+	}
+	m.memory.AddFile("/pool/csi/"+disk.TrashDir+"/"+name+"/data/precious", []byte("kept"))
+	m.purge(t)
+	m.wants(t, "both names")
+}
+
+// TestDue is when wait ends, if nobody doubts the clock.
+func TestDue(t *testing.T) {
+	deleted := time.Unix(1_000, 0)
+	spec := poolspec.Trash{Retention: poolspec.Duration(time.Hour)}
+	for disposal, want := range map[store.Disposal]time.Time{
+		store.Trash: deleted.Add(time.Hour), store.Purge: deleted, store.Retain: {},
+	} {
+		if got := Due(spec, store.TrashEntry{Deleted: deleted}, store.Record{OnDelete: disposal}); !got.Equal(want) {
+			t.Errorf("%s: %v, want %v", disposal, got, want)
+		}
+	}
+}

@@ -93,7 +93,7 @@ func TestTwoGiantsShare(t *testing.T) {
 	m.giant("a", 20_000)
 	m.giant("b", 20_000)
 	at := func(id string) int {
-		entries, err := m.ReadDir(disk.TrashDir + "/" + fmt.Sprintf("%s.%d", id, m.wall.UnixMilli()) + "/data")
+		entries, err := m.ReadDir(disk.TrashDir + "/" + fmt.Sprintf("%s.%d", id, m.wall.UnixMilli()) + "/purging")
 		must(t, err)
 		return len(entries)
 	}

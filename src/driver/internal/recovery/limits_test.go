@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
@@ -89,6 +90,26 @@ func TestARefusedVolumeIsPromisedItsLimit(t *testing.T) {
 	v := p.run(t).Volumes["pvc-1"]
 	if !v.Refused || v.Bytes != 12288 || v.QuotaID != 7 || !v.Counted {
 		t.Errorf("%+v", v)
+	}
+}
+
+// TestANewerRecordIsPromisedNothing, and nothing of it is touched.
+func TestANewerRecordIsPromisedNothing(t *testing.T) {
+	p := newPool(t)
+	const newer = `{"version":3,"id":"pvc-1","kind":"snapshot","bytes":4096}`
+	p.machine.AddFile(csi+store.Path("pvc-1"), []byte(newer))
+	p.data("pvc-1")
+	p.machine.AddFile(csi+disk.Prepared(store.Path("pvc-2")), []byte(newer))
+	p.limits.counts = map[string]quota.State{"pvc-1": {ID: 7, Limit: quota.Limit{Bytes: 12288}}}
+	before := tree(t, p)
+	got := p.run(t)
+	v := got.Volumes["pvc-1"]
+	if !v.Refused || v.Bytes != 0 || v.QuotaID != 0 || len(got.Unknown) > 0 ||
+		!slices.Equal(got.Refused, []string{"pvc-1", "pvc-2"}) {
+		t.Errorf("%+v", got)
+	}
+	if after := tree(t, p); !slices.Equal(before, after) || len(p.limits.set) > 0 {
+		t.Errorf("%v became %v, %v", before, after, p.limits.set)
 	}
 }
 

@@ -154,10 +154,11 @@ func (r run) owns(id string, v ledger.Volume) bool {
 	return true
 }
 
-// refused is what is promised to a volume whose record cannot be used: the limit of what its directory counts to.
+// refused is what is promised to a volume whose record cannot be used: the limit of what its directory counts to. What
+// a newer driver made is promised nothing: what it uses is other usage, and the pool goes on.
 func (r run) refused(id string, s store.Survey) ledger.Volume {
 	v := ledger.Volume{Refused: true, Created: time.Now()}
-	if !s.Data {
+	if !s.Data || s.Newer {
 		return v
 	}
 	state, err := r.Limits.Check(id, 0)
@@ -174,5 +175,6 @@ func (r run) refused(id string, s store.Survey) ledger.Volume {
 func Volume(r store.Record) ledger.Volume {
 	return ledger.Volume{
 		Bytes: r.Bytes, Inodes: r.Inodes, QuotaID: r.QuotaID, Ephemeral: r.Ephemeral, Created: r.Created,
+		Snapshot: r.Kind == store.OfSnapshot,
 	}
 }

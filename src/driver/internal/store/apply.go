@@ -97,7 +97,7 @@ func (p Pool) dropPrepared(id string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil && !errors.Is(err, ErrBroken):
+	case err != nil && (!errors.Is(err, ErrBroken) || errors.Is(err, ErrNewer)):
 		return err
 	case err == nil && r.QuotaID != 0:
 		if err := p.Limits.Set("", r.QuotaID, quota.Limit{}); err != nil {

@@ -19,7 +19,26 @@ var (
 	ErrNotFound  = errors.New("volume not found")
 	ErrBroken    = errors.New("volume's record cannot be used")
 	ErrUnwritten = errors.New("volume's record could not be read again")
+	// ErrNewer is why a record is ErrBroken that is whole, and that only a newer driver understands.
+	ErrNewer = errors.New("a newer driver wrote it")
 )
+
+// Kind says what a record is of. What is found as one kind is not there as the other.
+type Kind string
+
+// Kinds.
+const (
+	OfVolume   Kind = ""
+	OfSnapshot Kind = "snapshot"
+)
+
+// Source is where the data of a copy comes from.
+type Source struct {
+	Kind     Kind   `json:"kind,omitempty"`
+	ID       string `json:"id"`
+	From     []byte `json:"from,omitempty"`     // how far the copy is on the disk
+	Complete bool   `json:"complete,omitempty"` // it is whole
+}
 
 // Disposal says what deleting a volume does with its data.
 type Disposal string
@@ -41,7 +60,7 @@ const (
 	FromAdmin InodesFrom = "admin"   // `driver volume enforce --inodes`
 )
 
-// Version is the record format that this driver reads and writes.
+// Version is the record format that this driver reads and writes. Version 3 is of records with a kind or a source.
 const Version = 2
 
 // Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json), one a volume. It is written so that a
@@ -49,6 +68,7 @@ const Version = 2
 type Record struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"`
+	Kind    Kind   `json:"kind,omitempty"`
 	Pool    string `json:"pool"`
 	Bytes   int64  `json:"bytes"`
 	// Inodes limits files and directories, the volume's root included; 0 is no limit.
@@ -69,7 +89,9 @@ type Record struct {
 	// Node is the one in whose directories of a shared pool the volume was made; "" in other pools.
 	Node string `json:"node,omitempty"`
 	// Adopted marks a directory that another driver made; nothing is enforced on it.
-	Adopted bool      `json:"adopted,omitempty"`
+	Adopted bool `json:"adopted,omitempty"`
+	// Source is nil but in a copy.
+	Source  *Source   `json:"source,omitempty"`
 	Created time.Time `json:"created"`
 }
 
@@ -144,7 +166,7 @@ func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
 }
 
 // Read returns a record; ErrNotFound where there is none, ErrBroken where it cannot be used: unreadable, truncated, for
-// another id, or of a version that this driver does not know.
+// another id, or of a version that this driver does not know (ErrNewer, if that is a later one).
 func Read(d disk.FS, id string) (Record, error) {
 	data, err := d.ReadFile(Path(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,19 +189,34 @@ func Read(d disk.FS, id string) (Record, error) {
 // Decode parses and checks the content of a record file.
 func Decode(data []byte) (Record, error) {
 	var r Record
-	if err := json.Unmarshal(data, &r); err != nil {
-		return Record{}, fmt.Errorf("not a complete record: %w", err)
-	}
+	err := json.Unmarshal(data, &r)
 	switch {
+	case r.Version > Version: // whose fields may be others
+		return Record{}, fmt.Errorf("%w: %w", ErrNewer, versionError(r))
+	case err != nil:
+		return Record{}, fmt.Errorf("not a complete record: %w", err)
 	case r.Version != Version:
-		return Record{}, fmt.Errorf("it has version %d, and this driver reads version %d; install the driver that "+
-			"wrote it", r.Version, Version)
+		return Record{}, versionError(r)
 	case nodeapi.ValidateID(r.ID) != nil:
 		return Record{}, nodeapi.ValidateID(r.ID)
 	case r.Bytes < 0:
 		return Record{}, fmt.Errorf("bytes is %d, must not be negative", r.Bytes)
 	}
 	return r, nil
+}
+
+func versionError(r Record) error {
+	return fmt.Errorf("it has version %d, and this driver reads version %d; install the driver that wrote it",
+		r.Version, Version)
+}
+
+// ReadKind is Read where what is of another kind is not there.
+func ReadKind(d disk.FS, id string, kind Kind) (Record, error) {
+	r, err := Read(d, id)
+	if err == nil && r.Kind != kind {
+		return Record{}, fmt.Errorf("%w: csi/%s is of another kind", ErrNotFound, Path(id))
+	}
+	return r, err
 }
 
 // Remove removes a record durably; none there is no error.

@@ -51,6 +51,41 @@ func full() store.Record {
 		Claim:      nodeapi.Claim{Namespace: "ns", Name: "claim", UID: "u-1"},
 		Parameters: map[string]string{"storagePool": "local"}, Ephemeral: true, Node: "node-1", Adopted: true,
 		Created: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC),
+		Kind:    store.OfSnapshot,
+		Source:  &store.Source{Kind: store.OfSnapshot, ID: "snap-1", From: []byte{0, 255}, Complete: true},
+	}
+}
+
+// TestNewerRecords are told from damaged ones, whatever has become of the fields.
+func TestNewerRecords(t *testing.T) {
+	for content, newer := range map[string]bool{
+		`{"version":3,"id":"pvc-1","bytes":1}`:                true,
+		`{"version":3,"id":{"name":"pvc-1"},"source":[true]}`: true,
+		`{"id":[],"version":4}`:                               true,
+		`{"version":1,"id":"pvc-1"}`:                          false,
+		`{"version":3,"id":"pvc-1"`:                           false,
+		`{"version":1e400,"id":"pvc-1"}`:                      false,
+	} {
+		_, err := store.Decode([]byte(content))
+		if err == nil || errors.Is(err, store.ErrNewer) != newer {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+}
+
+// TestReadKind: the wrong kind is not there, both ways.
+func TestReadKind(t *testing.T) {
+	_, d := empty(t)
+	for _, kind := range []store.Kind{store.OfVolume, store.OfSnapshot} {
+		r := full()
+		r.ID, r.Kind = "of-"+string(kind), kind
+		must(t, store.Add(d, r))
+		for _, wanted := range []store.Kind{store.OfVolume, store.OfSnapshot} {
+			_, err := store.ReadKind(d, r.ID, wanted)
+			if (err == nil) != (kind == wanted) || err != nil && !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("%q read as %q: %v", kind, wanted, err)
+			}
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ var ErrOccupied = fmt.Errorf("%w: its place is taken", ErrBroken)
 type Survey struct {
 	Record     bool   // a record that can be used
 	Broken     bool   // a record, or something in the data's place, that cannot be used
+	Newer      bool   // the record is whole, and only a newer driver understands it
 	Prepared   bool   // a record that was never put in place
 	Data       bool   // csi/<id>
 	Staged     bool   // .hpp/staging/<id>
@@ -106,7 +107,7 @@ func (p Pool) Look(id string) (s Survey, r Record, err error) {
 // readRecord begins a survey with the record.
 func readRecord(d disk.FS, id string) (s Survey, r Record, err error) {
 	r, err = Read(d, id)
-	s.Record, s.Broken = err == nil, errors.Is(err, ErrBroken)
+	s.Record, s.Broken, s.Newer = err == nil, errors.Is(err, ErrBroken), errors.Is(err, ErrNewer)
 	if s.Broken || errors.Is(err, ErrNotFound) {
 		err = nil
 	}
@@ -178,7 +179,7 @@ func LookAll[T any](p Pool, keep func(Record) T) (surveys map[string]Survey, vol
 		} else {
 			volumes[id] = read[i]
 		}
-		surveys[id] = Survey{Record: errs[i] == nil, Broken: errs[i] != nil}
+		surveys[id] = Survey{Record: errs[i] == nil, Broken: errs[i] != nil, Newer: errors.Is(errs[i], ErrNewer)}
 	}
 	for _, id := range prepared {
 		s := surveys[id]

@@ -15,10 +15,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// DataName and RecordName are what an entry of the trash has.
+// DataName and RecordName are what an entry of the trash has. PurgingName is what the data is called once its purge has
+// begun: from then on nobody gets it back.
 const (
-	DataName   = "data"
-	RecordName = "record.json"
+	DataName    = "data"
+	RecordName  = "record.json"
+	PurgingName = "purging"
 )
 
 // TrashEntry is one directory in the trash, where deleted volumes wait: <id>.<n> in .hpp/trash, with the volume's data
@@ -29,6 +31,7 @@ type TrashEntry struct {
 	// Unfinished reports that the delete was interrupted after its data had been moved: the record is not here, or
 	// after a crash that cut its move in half in both places.
 	Unfinished bool
+	Purging    bool // its purge has begun
 	Empty      bool // nothing in it could be anybody's data
 }
 
@@ -175,6 +178,17 @@ func moveRecord(d disk.FS, entry, id string) error {
 	return disk.SyncAll(d, entry, disk.VolumesDir)
 }
 
+// BeginPurge makes an entry's data one that is being purged, durably, so that none is brought back of which a part is
+// gone. Where that was done before, or a crash has cut it in half, it makes it durable.
+func BeginPurge(d disk.FS, name string) error {
+	entry := path.Join(disk.TrashDir, name)
+	err := moveData(d, path.Join(entry, DataName), path.Join(entry, PurgingName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("begin to purge trash entry %s: %w", name, err)
+	}
+	return disk.SyncAll(d, entry)
+}
+
 // ListTrash gives the entries by their names alone. Names that are not <id>.<n> are not the driver's and passed over.
 func ListTrash(d disk.Reader) ([]TrashEntry, error) {
 	content, err := d.ReadDir(disk.TrashDir)
@@ -183,7 +197,7 @@ func ListTrash(d disk.Reader) ([]TrashEntry, error) {
 	}
 	var entries []TrashEntry
 	for _, c := range content {
-		if id, deleted, ok := parseEntryName(c.Name); ok && c.Dir {
+		if id, deleted, ok := ParseEntryName(c.Name); ok && c.Dir {
 			entries = append(entries, TrashEntry{Name: c.Name, ID: id, Deleted: deleted})
 		}
 	}
@@ -224,7 +238,7 @@ func inspect(d disk.FS, e *TrashEntry) error {
 		has[c.Name] = true
 	}
 	e.Empty = len(content) == 0
-	e.Unfinished = has[DataName]
+	e.Unfinished, e.Purging = has[DataName], has[PurgingName]
 	if has[RecordName] {
 		e.Unfinished, err = sameFile(d, Path(e.ID), path.Join(entry, RecordName))
 	}
@@ -239,8 +253,21 @@ func removeEmpty(d disk.FS, name string) error {
 	return nil
 }
 
-// parseEntryName takes an entry's name apart into id and the time of the delete.
-func parseEntryName(name string) (id string, deleted time.Time, ok bool) {
+// ReadTrashed reads the record of an entry; fs.ErrNotExist where it has none.
+func ReadTrashed(d disk.FS, name string) (Record, error) {
+	data, err := d.ReadFile(path.Join(disk.TrashDir, name, RecordName))
+	if err != nil {
+		return Record{}, fmt.Errorf("read the record of trash entry %s: %w", name, err)
+	}
+	r, err := Decode(data)
+	if err != nil {
+		return Record{}, fmt.Errorf("trash entry %s stays: its record cannot be used: %w", name, err)
+	}
+	return r, nil
+}
+
+// ParseEntryName takes an entry's name apart into id and the time of the delete.
+func ParseEntryName(name string) (id string, deleted time.Time, ok bool) {
 	i := strings.LastIndexByte(name, '.')
 	if i < 0 || nodeapi.ValidateID(name[:i]) != nil {
 		return "", time.Time{}, false

@@ -170,7 +170,7 @@ func TestSplit(t *testing.T) {
 		"pvc-1.5": "pvc-1", "a.b.17": "a.b", "pvc-1": "", "pvc-1.": "", ".5": "", ".spare": "", "a.-1": "", "a.x": "",
 		"a.99999999999999999999": "", "snapshots.5": "",
 	} {
-		id, _, ok := parseEntryName(name)
+		id, _, ok := ParseEntryName(name)
 		if id != want || ok != (want != "") {
 			t.Errorf("%s: %q, %v", name, id, ok)
 		}

@@ -65,6 +65,9 @@ func (m *Manager) record(s Spec) (store.Record, error) {
 	if err := nodeapi.ValidateID(s.ID); err != nil {
 		return store.Record{}, err
 	}
+	if nodeapi.IsSnapshotID(s.ID) {
+		return store.Record{}, fmt.Errorf("%w: name: %s is one of a snapshot", ErrInvalid, s.ID)
+	}
 	size, err := WholeBlocks(s.Bytes, s.MaxBytes)
 	if err != nil {
 		return store.Record{}, err
@@ -138,6 +141,7 @@ func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 		name      string
 		is, asked any
 	}{
+		{"kind", is.Kind, asked.Kind},
 		{"capacity", size(is.Bytes), size(asked.Bytes)},
 		{"inodeLimit", is.InodesAsked(), asked.InodesAsked()},
 		{"directoryMode", fmt.Sprintf("%04o", is.Mode), fmt.Sprintf("%04o", asked.Mode)},

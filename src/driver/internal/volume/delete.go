@@ -42,17 +42,25 @@ func (m *Manager) discard(ctx context.Context, id, node string) error {
 			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of "+
 				"node %s names", nodeapi.ErrNamed, o.Name, node)
 		}
-		if twins := m.Pools.Twins(o.Name); len(twins) > 0 {
-			return fmt.Errorf("%w: node %s has pool %s on the same filesystem: the volume may be the one that is used "+
-				"there; give each node a filesystem of its own, or the pool the scope shared",
-				nodeapi.ErrNamed, strings.Join(twins, ", "), o.Name)
+		if err := m.requireNoTwin(o); err != nil {
+			return err
 		}
 		return m.delete(ctx, o, r)
 	})
-	if _, _, known := m.Pools.Find(id); known && errors.Is(err, store.ErrNotFound) {
+	if _, v, known := m.Pools.Find(id); known && !v.Snapshot && errors.Is(err, store.ErrNotFound) {
 		return m.deleted(ctx, id)
 	}
 	return err
+}
+
+// requireNoTwin refuses a pool that another node may have on the same filesystem.
+func (m *Manager) requireNoTwin(o *pool.Open) error {
+	if twins := m.Pools.Twins(o.Name); len(twins) > 0 {
+		return fmt.Errorf("%w: node %s has pool %s on the same filesystem: the volume may be the one that is used "+
+			"there; give each node a filesystem of its own, or the pool the scope shared",
+			nodeapi.ErrNamed, strings.Join(twins, ", "), o.Name)
+	}
+	return nil
 }
 
 func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) error {
@@ -80,8 +88,8 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 // deleted ends a volume that is certainly gone. One that a ledger has was deleted by a request that failed at its
 // very last step: that may not be on the disk. Recovery has synced csi/, and other ids cost nothing.
 func (m *Manager) deleted(ctx context.Context, id string) error {
-	name, _, known := m.Pools.Find(id)
-	if !known {
+	name, v, known := m.Pools.Find(id)
+	if !known || v.Snapshot {
 		m.Pools.DropMissing(id)
 		return nil
 	}

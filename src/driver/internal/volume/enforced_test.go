@@ -147,9 +147,29 @@ func TestEnforcedOnRealDisks(t *testing.T) {
 			t.Errorf("after a restart: %+v, %v", health, err)
 		}
 		must(t, again.Delete(t.Context(), v.ID))
+		again.undeleted(t, d.enforcement)
+		must(t, again.Delete(t.Context(), v.ID))
 		again.purgeAll(t)
 		again.unlimited(t)
 	})
+}
+
+// undeleted brings pvc-1 of 96 MiB back, in which some 80 are used, and wants it to be as it was.
+func (n *node) undeleted(t *testing.T, want quota.Enforcement) {
+	t.Helper()
+	r, err := n.Undelete(t.Context(), n.entries(t, "pvc-1")[0])
+	must(t, err)
+	n.consistent(t, "undeleted")
+	v, health, err := n.Get(t.Context(), r.ID)
+	if err != nil || v.Enforcement != want || health.Condition != volume.Healthy || v.Bytes != 96*mebibyte {
+		t.Errorf("undeleted: %+v, %+v, %v", v, health, err)
+	}
+	if limit := n.limits(t)[r.QuotaID]; limit != 96*mebibyte {
+		t.Errorf("undeleted: its limit is %d", limit)
+	}
+	if err := withoutResource(func() error { return write(n.path(r.ID, "c"), 33) }); !full(err) {
+		t.Errorf("undeleted: 96 MiB take 80 and 33 more: %v", err)
+	}
 }
 
 // unlimited wants no limit of a volume on the filesystem.

@@ -21,7 +21,7 @@ func (d enforcedDisk) enforcedOperations() []operation {
 		n.purgeAll(t)
 		n.consistent(t, about+", purged")
 	}
-	return []operation{creating(), deleting(), expanding(), purge, d.enforcing()}
+	return []operation{creating(), deleting(), undeleting(), expanding(), purge, d.enforcing()}
 }
 
 // enforcing a directory that was restored.

@@ -84,8 +84,15 @@ func New(c Config) (*Manager, error) {
 
 // find runs do on the open pool that has a volume's record. Errors as of search.
 func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, store.Record) error) error {
+	return m.findKind(ctx, store.OfVolume, id, do)
+}
+
+// findKind is find for what is of a kind.
+func (m *Manager) findKind(
+	ctx context.Context, kind store.Kind, id string, do func(*pool.Open, store.Record) error,
+) error {
 	return m.search(ctx, id, func(o *pool.Open) (bool, error) {
-		r, err := store.Read(o.Disk, id)
+		r, err := store.ReadKind(o.Disk, id, kind)
 		if err != nil {
 			return false, err
 		}

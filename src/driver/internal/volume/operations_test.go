@@ -55,8 +55,8 @@ func (op operation) started(t *testing.T, n *node, err error) *node {
 
 func operations() []operation {
 	return []operation{
-		firstUse(), creating(), deleting(), discarding(), expanding(), purging(), adopting(), adoptingByHand(),
-		publishingInline(), unpublishingInline(), forgetting(),
+		firstUse(), creating(), deleting(), discarding(), undeleting(), expanding(), purging(), adopting(),
+		adoptingByHand(), publishingInline(), unpublishingInline(), forgetting(),
 	}
 }
 

@@ -81,6 +81,19 @@ func (l *life) operations() map[string]func(id string, size int64) (run func() e
 		"delete": func(id string, _ int64) (func() error, func()) {
 			return func() error { return l.node.Delete(ctx, id) }, func() { delete(l.sizes, id); delete(l.unsure, id) }
 		},
+		"undelete": func(id string, _ int64) (func() error, func()) {
+			back := int64(0)
+			run := func() error {
+				entries := l.node.entries(l, id)
+				if len(entries) == 0 {
+					return store.ErrNotFound
+				}
+				r, err := l.node.Undelete(ctx, entries[len(entries)-1])
+				back = r.Bytes
+				return err
+			}
+			return run, func() { l.sizes[id] = back; delete(l.unsure, id) }
+		},
 		"purge": func(string, int64) (func() error, func()) {
 			run := func() error {
 				l.node.clock.advance(2 * time.Hour)
@@ -111,7 +124,9 @@ func (l *life) step() {
 	case crashed && name != "purge":
 		l.unsure[id] = true
 	}
-	for _, refusal := range []error{nil, ledger.ErrNoSpace, store.ErrNotFound, volume.ErrExists, disktest.ErrCrashed} {
+	for _, refusal := range []error{
+		nil, ledger.ErrNoSpace, store.ErrNotFound, store.ErrUndeletable, volume.ErrExists, disktest.ErrCrashed,
+	} {
 		if errors.Is(err, refusal) {
 			err = nil
 		}

@@ -98,7 +98,7 @@ func (m *Manager) publishUntracked(o *pool.Open, q PublishRequest) (found bool, 
 // publishInline publishes an inline volume that exists. It says itself in which pool it is, so no other pool matters.
 func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 	return m.Pools.Use(ctx, q.Inline.Pool, func(o *pool.Open) error {
-		r, err := store.Read(o.Disk, q.ID)
+		r, err := store.ReadKind(o.Disk, q.ID, store.OfVolume)
 		if err != nil {
 			return err
 		}

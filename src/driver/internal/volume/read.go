@@ -61,8 +61,8 @@ func (m *Manager) Has(ctx context.Context, id string) (in string, found bool, er
 	}
 	err = m.search(ctx, id, func(o *pool.Open) (bool, error) {
 		in = o.Name
-		s, _, err := o.Look(id)
-		return err == nil && s.Verdict() != store.Nothing, err
+		s, r, err := o.Look(id)
+		return err == nil && s.Verdict() != store.Nothing && r.Kind == store.OfVolume, err
 	})
 	if err == nil {
 		return in, true, nil
@@ -79,7 +79,10 @@ func (m *Manager) Has(ctx context.Context, id string) (in string, found bool, er
 // knows reports whether an operation on an id is under way, or has entered it into the ledger of a pool.
 func (m *Manager) knows(id string) (in string, known bool) {
 	_, busy := m.busy.Load(operation{change, id})
-	in, _, known = m.Pools.Find(id)
+	in, v, known := m.Pools.Find(id)
+	if v.Snapshot {
+		return "", busy
+	}
 	return in, busy || known
 }
 
@@ -242,7 +245,7 @@ func usageOf(o *pool.Open) map[quota.ID]quota.Use {
 func (m *Manager) recorded() map[string][]string {
 	in := map[string][]string{}
 	m.Pools.Each(func(pool, id string, v ledger.Volume) {
-		if !v.Refused {
+		if !v.Refused && !v.Snapshot {
 			in[pool] = append(in[pool], id)
 		}
 	})
@@ -256,7 +259,7 @@ func (m *Manager) read(ctx context.Context, name string, ids []string) ([]Volume
 	}
 	found, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (found []Volume, _ error) {
 		for _, id := range ids {
-			if r, err := store.Read(o.Disk, id); err == nil {
+			if r, err := store.ReadKind(o.Disk, id, store.OfVolume); err == nil {
 				r.Pool = name
 				found = append(found, answer(o, r))
 			}

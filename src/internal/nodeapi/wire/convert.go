@@ -113,6 +113,24 @@ func ToListed(v *ListedVolume) nodeapi.VolumeStatus {
 	return listed
 }
 
+// FromDeleted makes a deleted volume ready to be sent.
+func FromDeleted(v nodeapi.DeletedVolume) *DeletedVolume {
+	volume := FromVolume(nodeapi.VolumeStatus{ID: v.ID, Pool: v.Pool, Claim: v.Claim, Bytes: v.Bytes})
+	return &DeletedVolume{
+		Entry: v.Entry, Node: v.Node, Volume: volume, Deleted: fromTime(v.Deleted), Due: fromTime(v.Due),
+		State: v.State,
+	}
+}
+
+// ToDeleted reads a deleted volume that was sent.
+func ToDeleted(v *DeletedVolume) nodeapi.DeletedVolume {
+	volume := ToVolume(v.GetVolume())
+	return nodeapi.DeletedVolume{
+		Entry: v.GetEntry(), Node: v.GetNode(), ID: volume.ID, Pool: volume.Pool, Claim: volume.Claim,
+		Bytes: volume.Bytes, Deleted: toTime(v.GetDeleted()), Due: toTime(v.GetDue()), State: v.GetState(),
+	}
+}
+
 func fromPools(pools []nodeapi.PoolStatus) (all []*Pool) {
 	for _, p := range pools {
 		all = append(all, FromPool(p))

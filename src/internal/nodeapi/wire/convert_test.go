@@ -87,6 +87,10 @@ func TestNoFieldIsLost(t *testing.T) {
 	if diff := cmp.Diff(listed, wire.ToListed(travelled(t, wire.FromListed(listed)))); diff != "" {
 		t.Errorf("a listed volume (-sent +read):\n%s", diff)
 	}
+	deleted := fill[nodeapi.DeletedVolume](t)
+	if diff := cmp.Diff(deleted, wire.ToDeleted(travelled(t, wire.FromDeleted(deleted)))); diff != "" {
+		t.Errorf("a deleted volume (-sent +read):\n%s", diff)
+	}
 	status := fill[nodeapi.Status](t)
 	if diff := cmp.Diff(status, wire.ToStatus(travelled(t, wire.FromStatus(status)))); diff != "" {
 		t.Errorf("a driver's status (-sent +read):\n%s", diff)

@@ -1641,6 +1641,178 @@ func (*DiscardResponse) Descriptor() ([]byte, []int) {
 	return file_tunnel_proto_rawDescGZIP(), []int{21}
 }
 
+type DeletedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletedRequest) Reset() {
+	*x = DeletedRequest{}
+	mi := &file_tunnel_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletedRequest) ProtoMessage() {}
+
+func (x *DeletedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletedRequest.ProtoReflect.Descriptor instead.
+func (*DeletedRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{22}
+}
+
+type DeletedVolume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entry         string                 `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"` // its name in the trash; empty where state says why nothing is known of the node
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Volume        *Volume                `protobuf:"bytes,3,opt,name=volume,proto3" json:"volume,omitempty"`
+	Deleted       int64                  `protobuf:"varint,4,opt,name=deleted,proto3" json:"deleted,omitempty"` // times are in nanoseconds since 1970
+	Due           int64                  `protobuf:"varint,5,opt,name=due,proto3" json:"due,omitempty"`         // when it is purged, 0 for never
+	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletedVolume) Reset() {
+	*x = DeletedVolume{}
+	mi := &file_tunnel_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletedVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletedVolume) ProtoMessage() {}
+
+func (x *DeletedVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletedVolume.ProtoReflect.Descriptor instead.
+func (*DeletedVolume) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *DeletedVolume) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+func (x *DeletedVolume) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *DeletedVolume) GetVolume() *Volume {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+func (x *DeletedVolume) GetDeleted() int64 {
+	if x != nil {
+		return x.Deleted
+	}
+	return 0
+}
+
+func (x *DeletedVolume) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+func (x *DeletedVolume) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+type UndeleteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Entry         string                 `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndeleteRequest) Reset() {
+	*x = UndeleteRequest{}
+	mi := &file_tunnel_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndeleteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndeleteRequest) ProtoMessage() {}
+
+func (x *UndeleteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndeleteRequest.ProtoReflect.Descriptor instead.
+func (*UndeleteRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UndeleteRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *UndeleteRequest) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
 type EnforceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1653,7 +1825,7 @@ type EnforceRequest struct {
 
 func (x *EnforceRequest) Reset() {
 	*x = EnforceRequest{}
-	mi := &file_tunnel_proto_msgTypes[22]
+	mi := &file_tunnel_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1837,7 @@ func (x *EnforceRequest) String() string {
 func (*EnforceRequest) ProtoMessage() {}
 
 func (x *EnforceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[22]
+	mi := &file_tunnel_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1850,7 @@ func (x *EnforceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnforceRequest.ProtoReflect.Descriptor instead.
 func (*EnforceRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{22}
+	return file_tunnel_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EnforceRequest) GetNode() string {
@@ -1721,7 +1893,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_tunnel_proto_msgTypes[23]
+	mi := &file_tunnel_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1905,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[23]
+	mi := &file_tunnel_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1918,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{23}
+	return file_tunnel_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Progress) GetId() string {
@@ -1787,7 +1959,7 @@ type ForgetPoolRequest struct {
 
 func (x *ForgetPoolRequest) Reset() {
 	*x = ForgetPoolRequest{}
-	mi := &file_tunnel_proto_msgTypes[24]
+	mi := &file_tunnel_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1971,7 @@ func (x *ForgetPoolRequest) String() string {
 func (*ForgetPoolRequest) ProtoMessage() {}
 
 func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[24]
+	mi := &file_tunnel_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1984,7 @@ func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPoolRequest.ProtoReflect.Descriptor instead.
 func (*ForgetPoolRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{24}
+	return file_tunnel_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ForgetPoolRequest) GetNode() string {
@@ -1838,7 +2010,7 @@ type ForgetPoolResponse struct {
 
 func (x *ForgetPoolResponse) Reset() {
 	*x = ForgetPoolResponse{}
-	mi := &file_tunnel_proto_msgTypes[25]
+	mi := &file_tunnel_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +2022,7 @@ func (x *ForgetPoolResponse) String() string {
 func (*ForgetPoolResponse) ProtoMessage() {}
 
 func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[25]
+	mi := &file_tunnel_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2035,7 @@ func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPoolResponse.ProtoReflect.Descriptor instead.
 func (*ForgetPoolResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{25}
+	return file_tunnel_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForgetPoolResponse) GetKnown() bool {
@@ -1884,7 +2056,7 @@ type TakePoolRequest struct {
 
 func (x *TakePoolRequest) Reset() {
 	*x = TakePoolRequest{}
-	mi := &file_tunnel_proto_msgTypes[26]
+	mi := &file_tunnel_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2068,7 @@ func (x *TakePoolRequest) String() string {
 func (*TakePoolRequest) ProtoMessage() {}
 
 func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[26]
+	mi := &file_tunnel_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2081,7 @@ func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakePoolRequest.ProtoReflect.Descriptor instead.
 func (*TakePoolRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{26}
+	return file_tunnel_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TakePoolRequest) GetNode() string {
@@ -1941,7 +2113,7 @@ type TakePoolResponse struct {
 
 func (x *TakePoolResponse) Reset() {
 	*x = TakePoolResponse{}
-	mi := &file_tunnel_proto_msgTypes[27]
+	mi := &file_tunnel_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2125,7 @@ func (x *TakePoolResponse) String() string {
 func (*TakePoolResponse) ProtoMessage() {}
 
 func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[27]
+	mi := &file_tunnel_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2138,7 @@ func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakePoolResponse.ProtoReflect.Descriptor instead.
 func (*TakePoolResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{27}
+	return file_tunnel_proto_rawDescGZIP(), []int{30}
 }
 
 var File_tunnel_proto protoreflect.FileDescriptor
@@ -2103,7 +2275,18 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x13\n" +
 	"\x05pv_on\x18\x03 \x01(\tR\x04pvOn\"\x11\n" +
-	"\x0fDiscardResponse\"r\n" +
+	"\x0fDiscardResponse\"\x10\n" +
+	"\x0eDeletedRequest\"\xba\x01\n" +
+	"\rDeletedVolume\x12\x14\n" +
+	"\x05entry\x18\x01 \x01(\tR\x05entry\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12=\n" +
+	"\x06volume\x18\x03 \x01(\v2%.hostpathprovisioner.tunnel.v1.VolumeR\x06volume\x12\x18\n" +
+	"\adeleted\x18\x04 \x01(\x03R\adeleted\x12\x10\n" +
+	"\x03due\x18\x05 \x01(\x03R\x03due\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\";\n" +
+	"\x0fUndeleteRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05entry\x18\x02 \x01(\tR\x05entry\"r\n" +
 	"\x0eEnforceRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x10\n" +
@@ -2129,12 +2312,14 @@ const file_tunnel_proto_rawDesc = "" +
 	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a#.hostpathprovisioner.tunnel.v1.News0\x01\x12_\n" +
 	"\x04Find\x12*.hostpathprovisioner.tunnel.v1.FindRequest\x1a+.hostpathprovisioner.tunnel.v1.FindResponse\x12a\n" +
 	"\aVolumes\x12-.hostpathprovisioner.tunnel.v1.VolumesRequest\x1a%.hostpathprovisioner.tunnel.v1.Volume0\x01\x12b\n" +
-	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xee\x05\n" +
+	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xc2\a\n" +
 	"\x05Admin\x12e\n" +
 	"\x06Status\x12,.hostpathprovisioner.tunnel.v1.StatusRequest\x1a-.hostpathprovisioner.tunnel.v1.StatusResponse\x12k\n" +
 	"\aVolumes\x121.hostpathprovisioner.tunnel.v1.ListVolumesRequest\x1a+.hostpathprovisioner.tunnel.v1.ListedVolume0\x01\x12b\n" +
 	"\x05Adopt\x12+.hostpathprovisioner.tunnel.v1.AdoptRequest\x1a,.hostpathprovisioner.tunnel.v1.AdoptResponse\x12h\n" +
-	"\aDiscard\x12-.hostpathprovisioner.tunnel.v1.DiscardRequest\x1a..hostpathprovisioner.tunnel.v1.DiscardResponse\x12c\n" +
+	"\aDiscard\x12-.hostpathprovisioner.tunnel.v1.DiscardRequest\x1a..hostpathprovisioner.tunnel.v1.DiscardResponse\x12h\n" +
+	"\aDeleted\x12-.hostpathprovisioner.tunnel.v1.DeletedRequest\x1a,.hostpathprovisioner.tunnel.v1.DeletedVolume0\x01\x12h\n" +
+	"\bUndelete\x12..hostpathprovisioner.tunnel.v1.UndeleteRequest\x1a,.hostpathprovisioner.tunnel.v1.AdoptResponse\x12c\n" +
 	"\aEnforce\x12-.hostpathprovisioner.tunnel.v1.EnforceRequest\x1a'.hostpathprovisioner.tunnel.v1.Progress0\x01\x12q\n" +
 	"\n" +
 	"ForgetPool\x120.hostpathprovisioner.tunnel.v1.ForgetPoolRequest\x1a1.hostpathprovisioner.tunnel.v1.ForgetPoolResponse\x12k\n" +
@@ -2152,7 +2337,7 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 	return file_tunnel_proto_rawDescData
 }
 
-var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_tunnel_proto_goTypes = []any{
 	(*SessionRequest)(nil),     // 0: hostpathprovisioner.tunnel.v1.SessionRequest
 	(*News)(nil),               // 1: hostpathprovisioner.tunnel.v1.News
@@ -2176,12 +2361,15 @@ var file_tunnel_proto_goTypes = []any{
 	(*AdoptResponse)(nil),      // 19: hostpathprovisioner.tunnel.v1.AdoptResponse
 	(*DiscardRequest)(nil),     // 20: hostpathprovisioner.tunnel.v1.DiscardRequest
 	(*DiscardResponse)(nil),    // 21: hostpathprovisioner.tunnel.v1.DiscardResponse
-	(*EnforceRequest)(nil),     // 22: hostpathprovisioner.tunnel.v1.EnforceRequest
-	(*Progress)(nil),           // 23: hostpathprovisioner.tunnel.v1.Progress
-	(*ForgetPoolRequest)(nil),  // 24: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	(*ForgetPoolResponse)(nil), // 25: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	(*TakePoolRequest)(nil),    // 26: hostpathprovisioner.tunnel.v1.TakePoolRequest
-	(*TakePoolResponse)(nil),   // 27: hostpathprovisioner.tunnel.v1.TakePoolResponse
+	(*DeletedRequest)(nil),     // 22: hostpathprovisioner.tunnel.v1.DeletedRequest
+	(*DeletedVolume)(nil),      // 23: hostpathprovisioner.tunnel.v1.DeletedVolume
+	(*UndeleteRequest)(nil),    // 24: hostpathprovisioner.tunnel.v1.UndeleteRequest
+	(*EnforceRequest)(nil),     // 25: hostpathprovisioner.tunnel.v1.EnforceRequest
+	(*Progress)(nil),           // 26: hostpathprovisioner.tunnel.v1.Progress
+	(*ForgetPoolRequest)(nil),  // 27: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	(*ForgetPoolResponse)(nil), // 28: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	(*TakePoolRequest)(nil),    // 29: hostpathprovisioner.tunnel.v1.TakePoolRequest
+	(*TakePoolResponse)(nil),   // 30: hostpathprovisioner.tunnel.v1.TakePoolResponse
 }
 var file_tunnel_proto_depIdxs = []int32{
 	2,  // 0: hostpathprovisioner.tunnel.v1.News.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
@@ -2194,33 +2382,38 @@ var file_tunnel_proto_depIdxs = []int32{
 	4,  // 7: hostpathprovisioner.tunnel.v1.NodeStatus.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
 	9,  // 8: hostpathprovisioner.tunnel.v1.ListedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
 	9,  // 9: hostpathprovisioner.tunnel.v1.AdoptResponse.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
-	0,  // 10: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
-	6,  // 11: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
-	8,  // 12: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
-	10, // 13: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
-	13, // 14: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
-	16, // 15: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
-	18, // 16: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
-	20, // 17: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
-	22, // 18: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
-	24, // 19: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	26, // 20: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
-	1,  // 21: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
-	7,  // 22: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	9,  // 23: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	12, // 24: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
-	14, // 25: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
-	17, // 26: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
-	19, // 27: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	21, // 28: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
-	23, // 29: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	25, // 30: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	27, // 31: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
-	21, // [21:32] is the sub-list for method output_type
-	10, // [10:21] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	9,  // 10: hostpathprovisioner.tunnel.v1.DeletedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
+	0,  // 11: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
+	6,  // 12: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
+	8,  // 13: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
+	10, // 14: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
+	13, // 15: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
+	16, // 16: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	18, // 17: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
+	20, // 18: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
+	22, // 19: hostpathprovisioner.tunnel.v1.Admin.Deleted:input_type -> hostpathprovisioner.tunnel.v1.DeletedRequest
+	24, // 20: hostpathprovisioner.tunnel.v1.Admin.Undelete:input_type -> hostpathprovisioner.tunnel.v1.UndeleteRequest
+	25, // 21: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
+	27, // 22: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	29, // 23: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
+	1,  // 24: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
+	7,  // 25: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	9,  // 26: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	12, // 27: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	14, // 28: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
+	17, // 29: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
+	19, // 30: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	21, // 31: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
+	23, // 32: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
+	19, // 33: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	26, // 34: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	28, // 35: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	30, // 36: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
+	24, // [24:37] is the sub-list for method output_type
+	11, // [11:24] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_tunnel_proto_init() }
@@ -2234,14 +2427,14 @@ func file_tunnel_proto_init() {
 		(*News_Pools)(nil),
 	}
 	file_tunnel_proto_msgTypes[4].OneofWrappers = []any{}
-	file_tunnel_proto_msgTypes[22].OneofWrappers = []any{}
+	file_tunnel_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tunnel_proto_rawDesc), len(file_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -265,6 +265,8 @@ const (
 	Admin_Volumes_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Volumes"
 	Admin_Adopt_FullMethodName      = "/hostpathprovisioner.tunnel.v1.Admin/Adopt"
 	Admin_Discard_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Discard"
+	Admin_Deleted_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Deleted"
+	Admin_Undelete_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/Undelete"
 	Admin_Enforce_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Enforce"
 	Admin_ForgetPool_FullMethodName = "/hostpathprovisioner.tunnel.v1.Admin/ForgetPool"
 	Admin_TakePool_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/TakePool"
@@ -283,6 +285,10 @@ type AdminClient interface {
 	Adopt(ctx context.Context, in *AdoptRequest, opts ...grpc.CallOption) (*AdoptResponse, error)
 	// Discard moves a volume into the trash that no PersistentVolume names.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
+	// Deleted gives what is in the trash and can be brought back.
+	Deleted(ctx context.Context, in *DeletedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DeletedVolume], error)
+	// Undelete brings a volume back from the trash, and gives what a PersistentVolume has to say of it.
+	Undelete(ctx context.Context, in *UndeleteRequest, opts ...grpc.CallOption) (*AdoptResponse, error)
 	// Enforce holds volumes to their sizes, one after the other, until the call is cancelled.
 	Enforce(ctx context.Context, in *EnforceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error)
 	ForgetPool(ctx context.Context, in *ForgetPoolRequest, opts ...grpc.CallOption) (*ForgetPoolResponse, error)
@@ -346,9 +352,38 @@ func (c *adminClient) Discard(ctx context.Context, in *DiscardRequest, opts ...g
 	return out, nil
 }
 
+func (c *adminClient) Deleted(ctx context.Context, in *DeletedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DeletedVolume], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[1], Admin_Deleted_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DeletedRequest, DeletedVolume]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_DeletedClient = grpc.ServerStreamingClient[DeletedVolume]
+
+func (c *adminClient) Undelete(ctx context.Context, in *UndeleteRequest, opts ...grpc.CallOption) (*AdoptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AdoptResponse)
+	err := c.cc.Invoke(ctx, Admin_Undelete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) Enforce(ctx context.Context, in *EnforceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[1], Admin_Enforce_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[2], Admin_Enforce_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -398,6 +433,10 @@ type AdminServer interface {
 	Adopt(context.Context, *AdoptRequest) (*AdoptResponse, error)
 	// Discard moves a volume into the trash that no PersistentVolume names.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
+	// Deleted gives what is in the trash and can be brought back.
+	Deleted(*DeletedRequest, grpc.ServerStreamingServer[DeletedVolume]) error
+	// Undelete brings a volume back from the trash, and gives what a PersistentVolume has to say of it.
+	Undelete(context.Context, *UndeleteRequest) (*AdoptResponse, error)
 	// Enforce holds volumes to their sizes, one after the other, until the call is cancelled.
 	Enforce(*EnforceRequest, grpc.ServerStreamingServer[Progress]) error
 	ForgetPool(context.Context, *ForgetPoolRequest) (*ForgetPoolResponse, error)
@@ -423,6 +462,12 @@ func (UnimplementedAdminServer) Adopt(context.Context, *AdoptRequest) (*AdoptRes
 }
 func (UnimplementedAdminServer) Discard(context.Context, *DiscardRequest) (*DiscardResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Discard not implemented")
+}
+func (UnimplementedAdminServer) Deleted(*DeletedRequest, grpc.ServerStreamingServer[DeletedVolume]) error {
+	return status.Error(codes.Unimplemented, "method Deleted not implemented")
+}
+func (UnimplementedAdminServer) Undelete(context.Context, *UndeleteRequest) (*AdoptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Undelete not implemented")
 }
 func (UnimplementedAdminServer) Enforce(*EnforceRequest, grpc.ServerStreamingServer[Progress]) error {
 	return status.Error(codes.Unimplemented, "method Enforce not implemented")
@@ -519,6 +564,35 @@ func _Admin_Discard_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Deleted_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DeletedRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Deleted(m, &grpc.GenericServerStream[DeletedRequest, DeletedVolume]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_DeletedServer = grpc.ServerStreamingServer[DeletedVolume]
+
+func _Admin_Undelete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UndeleteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Undelete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Undelete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Undelete(ctx, req.(*UndeleteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_Enforce_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(EnforceRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -586,6 +660,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_Discard_Handler,
 		},
 		{
+			MethodName: "Undelete",
+			Handler:    _Admin_Undelete_Handler,
+		},
+		{
 			MethodName: "ForgetPool",
 			Handler:    _Admin_ForgetPool_Handler,
 		},
@@ -598,6 +676,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Volumes",
 			Handler:       _Admin_Volumes_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Deleted",
+			Handler:       _Admin_Deleted_Handler,
 			ServerStreams: true,
 		},
 		{
