@@ -77,6 +77,7 @@ type class struct {
 const (
 	classImmediate = "e2e-immediate"
 	classRetain    = "e2e-retain"
+	classKept      = "e2e-kept" // its deleted volumes stay in the trash
 	classOptions   = "e2e-mount-options"
 )
 
@@ -124,6 +125,7 @@ func classesFor(pools []pool) []class {
 		{Name: "hostpath-local", StoragePool: poolLocal}, // the chart's default
 		{Name: classImmediate, StoragePool: poolLocal, VolumeBindingMode: "Immediate"},
 		{Name: classRetain, StoragePool: poolLocal, ReclaimPolicy: "Retain"},
+		{Name: classKept, StoragePool: poolLocal, Parameters: map[string]string{"onDelete": "retain"}},
 		{
 			Name: classOptions, StoragePool: poolLocal, MountOptions: []string{"noexec", "nosuid", "noatime"},
 			Parameters: map[string]string{

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +68,46 @@ func TestRetain(t *testing.T) {
 			s.must(s.api.Patch(s.ctx, pv, patch))
 			s.gone(volume)
 			s.vanishes(node, volumePath(poolLocal, volume))
+		}},
+	)
+}
+
+// TestUndelete goes through docs/how-to/undelete.md.
+func TestUndelete(t *testing.T) {
+	node := world.workers[1]
+	var volume, sum string
+	parallel(t, "a volume that was deleted comes back, its data too",
+		step{"AVolumeIsDeleted", func(s *scene) {
+			s.create(s.claim("data", classKept, "16Mi"))
+			sum = firstWord(s.output(on(node, s.pod("writer", claimed("data"), writeData()...))))
+			volume = s.bound("data").Name
+			s.deletePod("writer")
+			s.remove(s.claim("data", "", "0"))
+			s.gone(volume)
+			s.vanishes(node, volumePath(poolLocal, volume))
+		}},
+		step{"ItComesBack", func(s *scene) {
+			controller := &s.readyControllers(1)[0]
+			entry := ""
+			for line := range strings.Lines(s.kubectl(inPod(controller, "volume", "list", "--deleted")...)) {
+				if strings.HasPrefix(line, volume) && strings.Contains(line, node) {
+					entry = firstWord(line)
+				}
+			}
+			s.apply(s.kubectl(inPod(controller, "volume", "undelete", entry, "--node", node, "--storage-class",
+				classKept)...))
+			if got := s.bound("data").Name; got != volume {
+				s.t.Errorf("the claim has volume %s, and %s was deleted", got, volume)
+			}
+			s.output(s.pod("reader", claimed("data"), checkData(sum)...))
+		}},
+		step{"ItIsDeletedLikeAnyOther", func(s *scene) {
+			s.deletePod("reader")
+			s.kubectl("patch", "pv", volume, "--patch", `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
+			s.remove(s.claim("data", "", "0"))
+			s.gone(volume)
+			s.vanishes(node, volumePath(poolLocal, volume))
+			s.onNode(node, "rm -r "+pathOf(poolLocal)+"/csi/.hpp/trash/"+volume+".*") // as an administrator
 		}},
 	)
 }
