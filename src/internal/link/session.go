@@ -36,7 +36,7 @@ type session struct {
 
 // Session implements wire.NodeServer. It ends before the node stops, so that no new call comes while those under way
 // end.
-func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer[wire.News]) error {
+func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer[wire.Update]) error {
 	token, err := s.Token()
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "the node cannot read its token: %v", err)
@@ -46,7 +46,7 @@ func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer
 		Features:    []string{wire.FeatureVolumes, wire.FeatureShared, wire.FeatureSince},
 		TopologyKey: s.TopologyKey, TopologyValue: s.Node.Node,
 	}
-	if err := out.Send(&wire.News{News: &wire.News_Hello{Hello: hello}}); err != nil {
+	if err := out.Send(&wire.Update{Update: &wire.Update_Hello{Hello: hello}}); err != nil {
 		return err
 	}
 	update, renewal := time.NewTicker(updateInterval), time.NewTicker(s.Renew)
@@ -70,7 +70,7 @@ func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer
 
 // sent is what the controller knows already.
 type sent struct {
-	out   grpc.ServerStreamingServer[wire.News]
+	out   grpc.ServerStreamingServer[wire.Update]
 	known []*wire.Pool
 	at    time.Time
 	token string
@@ -97,8 +97,8 @@ func (t *sent) sendPools(status []nodeapi.PoolStatus) error {
 
 // fitUpdate is a message with pools that the controller reads. If all that they say is too much, it goes without the
 // texts, the volumes that warnings name, and the nodes that have left something in shared ones.
-func fitUpdate(pools []*wire.Pool) *wire.News {
-	update := &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: pools}}}
+func fitUpdate(pools []*wire.Pool) *wire.Update {
+	update := &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: pools}}}
 	if proto.Size(update) <= wire.MaxUpdate {
 		return update
 	}
@@ -111,7 +111,7 @@ func fitUpdate(pools []*wire.Pool) *wire.News {
 		}
 		brief[i].Message = "too much to say: driver status on the node has it"
 	}
-	return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: brief}}}
+	return &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: brief}}}
 }
 
 // sendToken sends the token if it is another now. If it cannot be read, the controller ends the session when the old
@@ -121,7 +121,7 @@ func (t *sent) sendToken(token string, err error) error {
 		return nil //nolint:nilerr // see above
 	}
 	t.token = token
-	return t.out.Send(&wire.News{News: &wire.News_Token{Token: token}})
+	return t.out.Send(&wire.Update{Update: &wire.Update_Token{Token: token}})
 }
 
 // saysTheSame reports whether what a pool says is as good as what it said before, whenever that was.

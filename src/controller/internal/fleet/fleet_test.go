@@ -113,11 +113,11 @@ func TestConfigIsChecked(t *testing.T) {
 // impostor serves a session of the test's own on one connection.
 type impostor struct {
 	wire.UnimplementedNodeServer
-	session func(out grpc.ServerStreamingServer[wire.News]) error
+	session func(out grpc.ServerStreamingServer[wire.Update]) error
 	found   bool
 }
 
-func (i impostor) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer[wire.News]) error {
+func (i impostor) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer[wire.Update]) error {
 	return i.session(out)
 }
 
@@ -126,8 +126,8 @@ func (i impostor) Find(context.Context, *wire.FindRequest) (*wire.FindResponse, 
 }
 
 // say is a session that says this, and no more.
-func say(news ...*wire.News) func(grpc.ServerStreamingServer[wire.News]) error {
-	return func(out grpc.ServerStreamingServer[wire.News]) error {
+func say(news ...*wire.Update) func(grpc.ServerStreamingServer[wire.Update]) error {
+	return func(out grpc.ServerStreamingServer[wire.Update]) error {
 		for _, n := range news {
 			if err := out.Send(n); err != nil {
 				return err
@@ -139,7 +139,7 @@ func say(news ...*wire.News) func(grpc.ServerStreamingServer[wire.News]) error {
 }
 
 // hello is the first message of a node, changed.
-func hello(node string, change func(*wire.Hello)) *wire.News {
+func hello(node string, change func(*wire.Hello)) *wire.Update {
 	h := &wire.Hello{
 		Node: node, Version: "v0", TopologyKey: linktest.TopologyKey, TopologyValue: node,
 		Token: linktest.Token(node, time.Now().Add(time.Hour).Unix()),
@@ -147,7 +147,7 @@ func hello(node string, change func(*wire.Hello)) *wire.News {
 	if change != nil {
 		change(h)
 	}
-	return &wire.News{News: &wire.News_Hello{Hello: h}}
+	return &wire.Update{Update: &wire.Update_Hello{Hello: h}}
 }
 
 // dial connects by hand; ended is closed with the connection.
@@ -168,14 +168,14 @@ func dial(t *testing.T, hub *fleettest.Hub, i impostor) (ended <-chan struct{}) 
 // TestRefused: who does not show that it is the node that it says is cut off, and never was there.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	token := func(token string) *wire.News { return hello("a", func(h *wire.Hello) { h.Token = token }) }
+	token := func(token string) *wire.Update { return hello("a", func(h *wire.Hello) { h.Token = token }) }
 	for name, c := range map[string]struct {
-		session func(grpc.ServerStreamingServer[wire.News]) error
+		session func(grpc.ServerStreamingServer[wire.Update]) error
 		want    string
 	}{
-		"no hello": {say(&wire.News{News: &wire.News_Pools{}}), "its first message does not say who it is"},
+		"no hello": {say(&wire.Update{Update: &wire.Update_Pools{}}), "its first message does not say who it is"},
 		"nothing": {
-			func(grpc.ServerStreamingServer[wire.News]) error { return nil },
+			func(grpc.ServerStreamingServer[wire.Update]) error { return nil },
 			"read its first message: EOF",
 		},
 		"key": {
@@ -197,7 +197,7 @@ func TestRefused(t *testing.T) {
 		"no end":       {say(token(linktest.Token("a", 0))), "does not say when it ends"},
 		"too large":    {say(token(strings.Repeat("x", 2<<20))), "did not show who it is in time"},
 		"error": {
-			func(grpc.ServerStreamingServer[wire.News]) error { return errors.New("no token file") }, "no token file",
+			func(grpc.ServerStreamingServer[wire.Update]) error { return errors.New("no token file") }, "no token file",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestToken(t *testing.T) {
 		}))}),
 		"of another": dial(t, hub, impostor{session: say(
 			hello("y", func(h *wire.Hello) { h.Token = linktest.Token("y", soon()) }),
-			&wire.News{News: &wire.News_Token{Token: linktest.Token("x", 1<<40)}})}),
+			&wire.Update{Update: &wire.Update_Token{Token: linktest.Token("x", 1<<40)}})}),
 	}
 	for _, e := range ended {
 		<-e
@@ -306,7 +306,7 @@ func TestARenewedTokenIsReviewedAgain(t *testing.T) {
 	hub.RetryAfter(10 * time.Millisecond)
 	hub.Start(t)
 	dial(t, hub, impostor{session: say(
-		hello("a", func(h *wire.Hello) { h.Token = first }), &wire.News{News: &wire.News_Token{Token: second}})})
+		hello("a", func(h *wire.Hello) { h.Token = first }), &wire.Update{Update: &wire.Update_Token{Token: second}})})
 	<-passed
 	time.Sleep(50 * time.Millisecond) // so that one more would show
 	mu.Lock()
@@ -344,9 +344,9 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 	t.Parallel()
 	hub := fleettest.NewHub(t, local, nil)
 	hub.Start(t)
-	pools := func(count int) *wire.News {
+	pools := func(count int) *wire.Update {
 		all := []*wire.Pool{{Name: "local", Id: "AAAA"}, {Name: "No Pool"}, {Name: "nvme", Id: strings.Repeat("x", 65)}}
-		return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: append(all, make([]*wire.Pool, count)...)}}}
+		return &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: append(all, make([]*wire.Pool, count)...)}}}
 	}
 	dial(t, hub, impostor{session: say(hello("a", nil), pools(30_000))})
 	linktest.Until(t, "its pools are shown", func() bool {

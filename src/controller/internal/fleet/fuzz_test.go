@@ -35,7 +35,7 @@ func FuzzExpiryOf(f *testing.F) {
 
 // received is a stream of what a node may send, as it comes over the wire.
 type received struct {
-	grpc.ServerStreamingClient[wire.News]
+	grpc.ServerStreamingClient[wire.Update]
 	messages [][]byte
 }
 
@@ -49,8 +49,8 @@ func (r *received) RecvMsg(into any) error {
 	return err
 }
 
-func (r *received) Recv() (*wire.News, error) {
-	update := new(wire.News)
+func (r *received) Recv() (*wire.Update, error) {
+	update := new(wire.Update)
 	return update, r.RecvMsg(update)
 }
 
@@ -63,19 +63,19 @@ func (nowhere) NodesWithDriver(map[string]string) []string { return nil }
 // says first stays about as large in memory as it was on the wire.
 func FuzzUpdates(f *testing.F) {
 	const token = "e30.eyJleHAiOjk5OTk5OTk5OTk5fQ.x"
-	encode := func(n *wire.News) []byte {
+	encode := func(n *wire.Update) []byte {
 		data, err := proto.Marshal(n)
 		if err != nil {
 			f.Fatal(err)
 		}
 		return data
 	}
-	hello := encode(&wire.News{News: &wire.News_Hello{Hello: &wire.Hello{
+	hello := encode(&wire.Update{Update: &wire.Update_Hello{Hello: &wire.Hello{
 		Node: "a", TopologyKey: "key", TopologyValue: "a", Token: token,
 	}}})
-	pools := encode(&wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: []*wire.Pool{nil, {Size: -1}}}}})
+	pools := encode(&wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: []*wire.Pool{nil, {Size: -1}}}}})
 	f.Add(hello, pools)
-	f.Add(hello, encode(&wire.News{News: &wire.News_Token{Token: "x"}}))
+	f.Add(hello, encode(&wire.Update{Update: &wire.Update_Token{Token: "x"}}))
 	f.Add(hello, hello)
 	f.Add(pools, hello)
 	f.Add([]byte{}, []byte{0xff})

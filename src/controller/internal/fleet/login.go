@@ -20,14 +20,14 @@ import (
 const (
 	// loginTimeout bounds everything up to a token that passes.
 	loginTimeout = 10 * time.Second
-	// helloField is the number of Hello in News.
+	// helloField is the number of Hello in Update.
 	helloField = 1
 	// maxHelloFields is how many fields a first message may have, features among them.
 	maxHelloFields = 64
 )
 
 // updateStream is what a node says on its connection.
-type updateStream grpc.ServerStreamingClient[wire.News]
+type updateStream grpc.ServerStreamingClient[wire.Update]
 
 // logIn is a connection up to a token that passes; from then on it is authenticated.
 func (f *Fleet) logIn(ctx context.Context, n *newcomer) (p *Peer, stream updateStream, err error) {

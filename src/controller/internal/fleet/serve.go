@@ -123,10 +123,10 @@ func receiveUpdates(stream updateStream, p *Peer) error {
 		if err != nil {
 			return err
 		}
-		switch said := update.GetNews().(type) {
-		case *wire.News_Pools:
+		switch said := update.GetUpdate().(type) {
+		case *wire.Update_Pools:
 			p.setStatus(said.Pools.GetPools())
-		case *wire.News_Token:
+		case *wire.Update_Token:
 			select {
 			case <-p.renewed: // it was not reviewed yet
 			default:

@@ -72,10 +72,10 @@ func TestTheUnauthenticatedAreBounded(t *testing.T) {
 	linktest.Until(t, "all are there", func() bool { return hub.Unauthenticated() == most })
 	// 256 Ki empty pools: 512 KiB on the wire, and some 100 MiB in memory if anybody read them.
 	pools := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil)
-	const numberInNews = 3
-	large := protowire.AppendTag(nil, numberInNews, protowire.BytesType)
+	const numberInUpdate = 3
+	large := protowire.AppendTag(nil, numberInUpdate, protowire.BytesType)
 	large = protowire.AppendBytes(large, bytes.Repeat(pools, 256<<10))
-	raw := new(wire.News)
+	raw := new(wire.Update)
 	raw.ProtoReflect().SetUnknown(large)
 	for range more {
 		dialFrom(t, "127.0.0.3", hub, impostor{session: say(raw)})

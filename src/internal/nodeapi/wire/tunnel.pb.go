@@ -68,32 +68,32 @@ func (x *SessionRequest) GetVersion() string {
 	return ""
 }
 
-type News struct {
+type Update struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to News:
+	// Types that are valid to be assigned to Update:
 	//
-	//	*News_Hello
-	//	*News_Token
-	//	*News_Pools
-	News          isNews_News `protobuf_oneof:"news"`
+	//	*Update_Hello
+	//	*Update_Token
+	//	*Update_Pools
+	Update        isUpdate_Update `protobuf_oneof:"update"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *News) Reset() {
-	*x = News{}
+func (x *Update) Reset() {
+	*x = Update{}
 	mi := &file_tunnel_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *News) String() string {
+func (x *Update) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*News) ProtoMessage() {}
+func (*Update) ProtoMessage() {}
 
-func (x *News) ProtoReflect() protoreflect.Message {
+func (x *Update) ProtoReflect() protoreflect.Message {
 	mi := &file_tunnel_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -105,66 +105,66 @@ func (x *News) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use News.ProtoReflect.Descriptor instead.
-func (*News) Descriptor() ([]byte, []int) {
+// Deprecated: Use Update.ProtoReflect.Descriptor instead.
+func (*Update) Descriptor() ([]byte, []int) {
 	return file_tunnel_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *News) GetNews() isNews_News {
+func (x *Update) GetUpdate() isUpdate_Update {
 	if x != nil {
-		return x.News
+		return x.Update
 	}
 	return nil
 }
 
-func (x *News) GetHello() *Hello {
+func (x *Update) GetHello() *Hello {
 	if x != nil {
-		if x, ok := x.News.(*News_Hello); ok {
+		if x, ok := x.Update.(*Update_Hello); ok {
 			return x.Hello
 		}
 	}
 	return nil
 }
 
-func (x *News) GetToken() string {
+func (x *Update) GetToken() string {
 	if x != nil {
-		if x, ok := x.News.(*News_Token); ok {
+		if x, ok := x.Update.(*Update_Token); ok {
 			return x.Token
 		}
 	}
 	return ""
 }
 
-func (x *News) GetPools() *Pools {
+func (x *Update) GetPools() *Pools {
 	if x != nil {
-		if x, ok := x.News.(*News_Pools); ok {
+		if x, ok := x.Update.(*Update_Pools); ok {
 			return x.Pools
 		}
 	}
 	return nil
 }
 
-type isNews_News interface {
-	isNews_News()
+type isUpdate_Update interface {
+	isUpdate_Update()
 }
 
-type News_Hello struct {
+type Update_Hello struct {
 	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
 }
 
-type News_Token struct {
+type Update_Token struct {
 	Token string `protobuf:"bytes,2,opt,name=token,proto3,oneof"` // a renewed one
 }
 
-type News_Pools struct {
+type Update_Pools struct {
 	Pools *Pools `protobuf:"bytes,3,opt,name=pools,proto3,oneof"` // all of them, whenever one has changed
 }
 
-func (*News_Hello) isNews_News() {}
+func (*Update_Hello) isUpdate_Update() {}
 
-func (*News_Token) isNews_News() {}
+func (*Update_Token) isUpdate_Update() {}
 
-func (*News_Pools) isNews_News() {}
+func (*Update_Pools) isUpdate_Update() {}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2147,12 +2147,12 @@ const file_tunnel_proto_rawDesc = "" +
 	"\n" +
 	"\ftunnel.proto\x12\x1dhostpathprovisioner.tunnel.v1\"*\n" +
 	"\x0eSessionRequest\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\"\xa2\x01\n" +
-	"\x04News\x12<\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\"\xa6\x01\n" +
+	"\x06Update\x12<\n" +
 	"\x05hello\x18\x01 \x01(\v2$.hostpathprovisioner.tunnel.v1.HelloH\x00R\x05hello\x12\x16\n" +
 	"\x05token\x18\x02 \x01(\tH\x00R\x05token\x12<\n" +
-	"\x05pools\x18\x03 \x01(\v2$.hostpathprovisioner.tunnel.v1.PoolsH\x00R\x05poolsB\x06\n" +
-	"\x04news\"\xb1\x01\n" +
+	"\x05pools\x18\x03 \x01(\v2$.hostpathprovisioner.tunnel.v1.PoolsH\x00R\x05poolsB\b\n" +
+	"\x06update\"\xb1\x01\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
@@ -2307,9 +2307,9 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\"\x12\n" +
-	"\x10TakePoolResponse2\x8f\x03\n" +
-	"\x04Node\x12_\n" +
-	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a#.hostpathprovisioner.tunnel.v1.News0\x01\x12_\n" +
+	"\x10TakePoolResponse2\x91\x03\n" +
+	"\x04Node\x12a\n" +
+	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a%.hostpathprovisioner.tunnel.v1.Update0\x01\x12_\n" +
 	"\x04Find\x12*.hostpathprovisioner.tunnel.v1.FindRequest\x1a+.hostpathprovisioner.tunnel.v1.FindResponse\x12a\n" +
 	"\aVolumes\x12-.hostpathprovisioner.tunnel.v1.VolumesRequest\x1a%.hostpathprovisioner.tunnel.v1.Volume0\x01\x12b\n" +
 	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xc2\a\n" +
@@ -2340,7 +2340,7 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_tunnel_proto_goTypes = []any{
 	(*SessionRequest)(nil),     // 0: hostpathprovisioner.tunnel.v1.SessionRequest
-	(*News)(nil),               // 1: hostpathprovisioner.tunnel.v1.News
+	(*Update)(nil),             // 1: hostpathprovisioner.tunnel.v1.Update
 	(*Hello)(nil),              // 2: hostpathprovisioner.tunnel.v1.Hello
 	(*Pools)(nil),              // 3: hostpathprovisioner.tunnel.v1.Pools
 	(*Pool)(nil),               // 4: hostpathprovisioner.tunnel.v1.Pool
@@ -2372,8 +2372,8 @@ var file_tunnel_proto_goTypes = []any{
 	(*TakePoolResponse)(nil),   // 30: hostpathprovisioner.tunnel.v1.TakePoolResponse
 }
 var file_tunnel_proto_depIdxs = []int32{
-	2,  // 0: hostpathprovisioner.tunnel.v1.News.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
-	3,  // 1: hostpathprovisioner.tunnel.v1.News.pools:type_name -> hostpathprovisioner.tunnel.v1.Pools
+	2,  // 0: hostpathprovisioner.tunnel.v1.Update.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
+	3,  // 1: hostpathprovisioner.tunnel.v1.Update.pools:type_name -> hostpathprovisioner.tunnel.v1.Pools
 	4,  // 2: hostpathprovisioner.tunnel.v1.Pools.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
 	5,  // 3: hostpathprovisioner.tunnel.v1.Pool.warnings:type_name -> hostpathprovisioner.tunnel.v1.Warning
 	11, // 4: hostpathprovisioner.tunnel.v1.ShareRequest.pools:type_name -> hostpathprovisioner.tunnel.v1.SharedPool
@@ -2396,7 +2396,7 @@ var file_tunnel_proto_depIdxs = []int32{
 	25, // 21: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
 	27, // 22: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
 	29, // 23: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
-	1,  // 24: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.News
+	1,  // 24: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
 	7,  // 25: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
 	9,  // 26: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
 	12, // 27: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
@@ -2422,9 +2422,9 @@ func file_tunnel_proto_init() {
 		return
 	}
 	file_tunnel_proto_msgTypes[1].OneofWrappers = []any{
-		(*News_Hello)(nil),
-		(*News_Token)(nil),
-		(*News_Pools)(nil),
+		(*Update_Hello)(nil),
+		(*Update_Token)(nil),
+		(*Update_Pools)(nil),
 	}
 	file_tunnel_proto_msgTypes[4].OneofWrappers = []any{}
 	file_tunnel_proto_msgTypes[25].OneofWrappers = []any{}

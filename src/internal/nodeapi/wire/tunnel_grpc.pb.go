@@ -36,7 +36,7 @@ const (
 type NodeClient interface {
 	// Session is the first call, and lasts as long as the connection. Its first message is a Hello; nothing else is called
 	// before the controller has verified that.
-	Session(ctx context.Context, in *SessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[News], error)
+	Session(ctx context.Context, in *SessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Update], error)
 	// Find reports whether a volume is on the node, complete or not. UNAVAILABLE: a pool that may have it cannot be used.
 	Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (*FindResponse, error)
 	// Volumes gives all volumes of the node. Feature "volumes".
@@ -54,13 +54,13 @@ func NewNodeClient(cc grpc.ClientConnInterface) NodeClient {
 	return &nodeClient{cc}
 }
 
-func (c *nodeClient) Session(ctx context.Context, in *SessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[News], error) {
+func (c *nodeClient) Session(ctx context.Context, in *SessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Update], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Node_ServiceDesc.Streams[0], Node_Session_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[SessionRequest, News]{ClientStream: stream}
+	x := &grpc.GenericClientStream[SessionRequest, Update]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (c *nodeClient) Session(ctx context.Context, in *SessionRequest, opts ...gr
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Node_SessionClient = grpc.ServerStreamingClient[News]
+type Node_SessionClient = grpc.ServerStreamingClient[Update]
 
 func (c *nodeClient) Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (*FindResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -120,7 +120,7 @@ func (c *nodeClient) Share(ctx context.Context, in *ShareRequest, opts ...grpc.C
 type NodeServer interface {
 	// Session is the first call, and lasts as long as the connection. Its first message is a Hello; nothing else is called
 	// before the controller has verified that.
-	Session(*SessionRequest, grpc.ServerStreamingServer[News]) error
+	Session(*SessionRequest, grpc.ServerStreamingServer[Update]) error
 	// Find reports whether a volume is on the node, complete or not. UNAVAILABLE: a pool that may have it cannot be used.
 	Find(context.Context, *FindRequest) (*FindResponse, error)
 	// Volumes gives all volumes of the node. Feature "volumes".
@@ -138,7 +138,7 @@ type NodeServer interface {
 // pointer dereference when methods are called.
 type UnimplementedNodeServer struct{}
 
-func (UnimplementedNodeServer) Session(*SessionRequest, grpc.ServerStreamingServer[News]) error {
+func (UnimplementedNodeServer) Session(*SessionRequest, grpc.ServerStreamingServer[Update]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
 }
 func (UnimplementedNodeServer) Find(context.Context, *FindRequest) (*FindResponse, error) {
@@ -176,11 +176,11 @@ func _Node_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(NodeServer).Session(m, &grpc.GenericServerStream[SessionRequest, News]{ServerStream: stream})
+	return srv.(NodeServer).Session(m, &grpc.GenericServerStream[SessionRequest, Update]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Node_SessionServer = grpc.ServerStreamingServer[News]
+type Node_SessionServer = grpc.ServerStreamingServer[Update]
 
 func _Node_Find_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FindRequest)
