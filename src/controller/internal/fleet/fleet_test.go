@@ -346,7 +346,8 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 	hub.Start(t)
 	pools := func(count int) *wire.Update {
 		all := []*wire.Pool{{Name: "local", Id: "AAAA"}, {Name: "No Pool"}, {Name: "nvme", Id: strings.Repeat("x", 65)}}
-		return &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: append(all, make([]*wire.Pool, count)...)}}}
+		all = append(all, make([]*wire.Pool, count)...)
+		return &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: all}}}
 	}
 	dial(t, hub, impostor{session: say(hello("a", nil), pools(30_000))})
 	linktest.Until(t, "its pools are shown", func() bool {

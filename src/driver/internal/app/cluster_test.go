@@ -67,8 +67,8 @@ func TestTheClusterIsSilent(t *testing.T) {
 			return slices.Equal(got, want)
 		})
 	}
-	unknown := "not selected NodeUnknown: waiting for the Kubernetes API to give this node's labels, which decide whether " +
-		m.path("pool/nvme") + " is used"
+	unknown := "not selected NodeUnknown: waiting for the Kubernetes API to give this node's labels, which decide " +
+		"whether " + m.path("pool/nvme") + " is used"
 	becomes("present :", unknown)
 	m.replacePool(t)
 	becomes(fmt.Sprintf("absent PathMissing: %s does not exist; mount the right one, or if the change is meant: "+

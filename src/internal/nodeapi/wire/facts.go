@@ -28,8 +28,8 @@ func WithVolume(ctx context.Context, pv nodeapi.PersistentVolume, named bool) co
 	return metadata.AppendToOutgoingContext(ctx, volumeKey, string(data))
 }
 
-// VolumeOf gives what the caller has attached to a call about a volume; known is false where that is nothing, or what no
-// PersistentVolume says.
+// VolumeOf gives what the caller has attached to a call about a volume; known is false where that is nothing, or what
+// no PersistentVolume says.
 func VolumeOf(ctx context.Context, id string) (pv nodeapi.PersistentVolume, named, known bool) {
 	var said facts
 	data := metadata.ValueFromIncomingContext(ctx, volumeKey)
