@@ -70,6 +70,8 @@ func held(t *testing.T, w *world) {
 	} {
 		harness.Denied(t, what, try(t.Context(), types.StrategicMergePatchType, test.patch), test.want)
 	}
+	again := `[{"op":"copy","from":"/status/conditions/0","path":"/status/conditions/-"}]`
+	harness.Denied(t, "a second one of a kind", try(t.Context(), types.JSONPatchType, again), onlyOurs)
 	ours := condition(names.PoolCondition + "other")
 	if err := try(t.Context(), types.StrategicMergePatchType, ours); err != nil {
 		t.Errorf("a condition of the controller's: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -339,13 +340,17 @@ func TestTheSecondConnectionReplacesTheFirst(t *testing.T) {
 	}
 }
 
-// TestWhatANodeShowsIsBounded: what can be no pool is left out, and a message that is too large ends the connection.
+// TestWhatANodeShowsIsBounded: what can be no pool, or is there already, is left out, and a message that is too large
+// ends the connection.
 func TestWhatANodeShowsIsBounded(t *testing.T) {
 	t.Parallel()
 	hub := fleettest.NewHub(t, local, nil)
 	hub.Start(t)
 	pools := func(count int) *wire.Update {
-		all := []*wire.Pool{{Name: "local", Id: "AAAA"}, {Name: "No Pool"}, {Name: "nvme", Id: strings.Repeat("x", 65)}}
+		all := []*wire.Pool{
+			{Name: "local", Id: "AAAA", Warnings: []*wire.Warning{{Volumes: []string{"b", "a", "b", "../c"}}}},
+			{Name: "No Pool"}, {Name: "nvme", Id: strings.Repeat("x", 65)}, {Name: "local", Id: "BBBB"},
+		}
 		all = append(all, make([]*wire.Pool, count)...)
 		return &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: all}}}
 	}
@@ -356,7 +361,22 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 			return false
 		}
 		all, _ := p.Pools()
-		return len(all) == 1 && all[0].Name == "local"
+		return len(all) == 1 && all[0].Name == "local" && all[0].ID == "AAAA" &&
+			slices.Equal(all[0].Warnings[0].Volumes, []string{"a", "b"})
+	})
+	many := make([]*wire.Pool, 4000)
+	for i := range many {
+		many[i] = &wire.Pool{Name: fmt.Sprint("p", i)}
+	}
+	news := &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: many}}}
+	dial(t, hub, impostor{session: say(hello("c", nil), news)})
+	linktest.Until(t, "some of its pools are shown", func() bool {
+		p := hub.Get("c")
+		if p == nil {
+			return false
+		}
+		all, _ := p.Pools()
+		return len(all) == 256
 	})
 	<-dial(t, hub, impostor{session: say(hello("b", nil), pools(40_000))})
 	linktest.Logged(t, hub.Log, "received message larger than max")

@@ -65,11 +65,16 @@ func (p *Peer) awaitCalls(grace time.Duration) {
 	}
 }
 
-// setStatus takes what a node shows of its pools, but for what can be none.
+// maxPools is how many pools a node may have: each becomes a condition of its pod, which is one object.
+const maxPools = 256
+
+// setStatus takes what a node shows of its pools, but for what can be none: each name is there once.
 func (p *Peer) setStatus(pools []*wire.Pool) {
-	legal := []nodeapi.PoolStatus{}
+	legal, names := []nodeapi.PoolStatus{}, map[string]bool{}
 	for _, is := range pools {
-		if poolspec.ValidName(is.GetName()) && len(is.GetId()) <= maxPoolID {
+		if name := is.GetName(); poolspec.ValidName(name) && len(is.GetId()) <= maxPoolID && !names[name] &&
+			len(names) < maxPools {
+			names[name] = true
 			p := wire.ToPool(is)
 			for _, text := range []*string{
 				&p.State, &p.Reason, &p.Message, &p.Backend, &p.Enforcement, &p.EnforcementReason, &p.Path, &p.ID,
@@ -93,6 +98,8 @@ func legalWarnings(all []nodeapi.Warning) (legal []nodeapi.Warning) {
 	for _, w := range all[:min(len(all), maxWarnings)] {
 		w.Reason, w.Message = abridge.Printable(w.Reason), abridge.Printable(w.Message)
 		w.Volumes = slices.DeleteFunc(w.Volumes, func(id string) bool { return nodeapi.ValidateID(id) != nil })
+		slices.Sort(w.Volumes)
+		w.Volumes = slices.Compact(w.Volumes)
 		w.Volumes = w.Volumes[:min(len(w.Volumes), nodeapi.MaxWarned)]
 		legal = append(legal, w)
 	}

@@ -344,6 +344,21 @@ func TestOnlyTheLeaderTellsOfNodes(t *testing.T) {
 	}
 }
 
+// TestWhoCannotRenewLeadsNoMore: another replica leads soon, and says it of nodes itself.
+func TestWhoCannotRenewLeadsNoMore(t *testing.T) {
+	t.Parallel()
+	a, _, _ := world(t, nil, "worker-1")
+	c := controllerOf(t, a)
+	leads(t, a, c)
+	a.on("GET "+leasesPath+"/hpp-controller", silent())
+	a.on("PUT "+leasesPath+"/hpp-controller", silent())
+	for deadline := time.Now().Add(time.Minute); c.Leads(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it leads without a Lease")
+		}
+	}
+}
+
 // TestSaidOnce: an event with a key has a name that says what it is, whoever sends it.
 func TestSaidOnce(t *testing.T) {
 	a, _, _ := world(t, nil, "worker-1")

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,7 @@ type Cluster struct {
 	api      kubernetes.Interface                      // whose requests end after Timeout
 	reviews  authenticationclient.TokenReviewInterface // as many as the fleet lets through
 	elector  *leaderelection.LeaderElector
+	leads    atomic.Bool // until it can renew its Lease no more
 	events   chan *corev1.Event
 	nodeGone func(name string)
 

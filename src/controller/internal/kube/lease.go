@@ -18,8 +18,9 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// Leads reports whether this replica is the one that reports what all of them see. All of them answer calls.
-func (c *Cluster) Leads() bool { return c.elector.IsLeader() }
+// Leads reports whether this replica is the one that reports what all of them see. All of them answer calls. The elector
+// alone says so of one whose Lease has run out until it has read that it is another's, which takes the API.
+func (c *Cluster) Leads() bool { return c.leads.Load() && c.elector.IsLeader() }
 
 func (c *Cluster) addElector() (err error) {
 	c.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -31,8 +32,11 @@ func (c *Cluster) addElector() (err error) {
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.PodName},
 		},
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { c.Log.InfoContext(ctx, "this replica reports") },
-			OnStoppedLeading: func() {},
+			OnStartedLeading: func(ctx context.Context) {
+				c.leads.Store(ctx.Err() == nil)
+				c.Log.InfoContext(ctx, "this replica reports")
+			},
+			OnStoppedLeading: func() { c.leads.Store(false) },
 		},
 	})
 	if err != nil {

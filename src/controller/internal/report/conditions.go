@@ -22,7 +22,7 @@ func (r *Reporter) setConditions(
 		return nil
 	}
 	all := want(node, have)
-	if all == nil || slices.EqualFunc(all, have, same) || !r.allows(node) {
+	if all == nil || slices.EqualFunc(all, have, same) || !r.allows(node, 1) {
 		return nil
 	}
 	return r.cluster.SetConditions(ctx, pod, all)

@@ -105,13 +105,13 @@ func (r *Reporter) look(ctx context.Context) (err error) {
 	return err
 }
 
-// allows reports whether something more may be written because of a node.
-func (r *Reporter) allows(node string) bool {
+// allows reports whether so much more may be written because of a node, to which that is one thing.
+func (r *Reporter) allows(node string, writes int) bool {
 	if r.nodes[node] == nil {
 		r.nodes[node] = rate.NewLimiter(rate.Every(nodeInterval), nodeBurst)
 	}
-	now := r.fleet.Now()
-	return r.nodes[node].AllowN(now, 1) && r.all.AllowN(now, 1)
+	own, now := r.nodes[node], r.fleet.Now()
+	return own.TokensAt(now) >= 1 && r.all.AllowN(now, min(writes, eventsBurst)) && own.AllowN(now, 1)
 }
 
 // sendEvents sends those that were not sent yet. What is too much for now is sent later.
@@ -123,12 +123,13 @@ func (r *Reporter) sendEvents(node string, pools []nodeapi.PoolStatus, said map[
 			if said[key] = true; r.said[key] || now.Sub(e.Since) > memory {
 				continue
 			}
-			if !r.allows(node) {
+			claims := r.claimsOf(node, is, e.volumes)
+			if !r.allows(node, 1+len(claims)) {
 				delete(said, key)
 				continue
 			}
 			r.cluster.AboutNode(node, e.Event)
-			for _, claim := range r.claimsOf(node, is, e.volumes) {
+			for _, claim := range claims {
 				r.cluster.AboutClaim(claim, e.Event)
 			}
 		}

@@ -76,6 +76,8 @@ func (w *world) AboutNode(name string, e nodeapi.Event)          { w.about(name,
 func (w *world) AboutClaim(claim nodeapi.Claim, e nodeapi.Event) { w.about(claim.String(), e) }
 
 func (w *world) Known(handle string) []nodeapi.PersistentVolume {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(w.pvs), func(pv nodeapi.PersistentVolume) bool { return pv.Handle != handle })
 }
 
@@ -291,4 +293,37 @@ func TestALyingNode(t *testing.T) {
 	if n := len(w.said()); n > 50 { // its clock stands still
 		t.Errorf("%d events", n)
 	}
+}
+
+// TestClaimsCountToo: an outage that many volumes suffer is said bit by bit, so that the queue of events holds it.
+func TestClaimsCountToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	hub := serve(t, w)
+	for n := range 25 {
+		is, ids := present(start()), []string{}
+		name := fmt.Sprint("node-", n)
+		for v := range nodeapi.MaxWarned {
+			id := fmt.Sprint("pvc-", n, "-", v)
+			w.set(func() {
+				w.pvs = append(w.pvs, nodeapi.PersistentVolume{
+					Handle: id, Nodes: []string{name}, Pool: "local", Claim: nodeapi.Claim{Namespace: "shop", Name: id},
+				})
+			})
+			ids = append(ids, id)
+		}
+		is.Warnings = []nodeapi.Warning{{Reason: nodeapi.WarningVolumeLost, Volumes: ids, Since: start()}}
+		node := &linktest.Node{Name: name}
+		node.Show(is)
+		hub.Connect(t, node)
+	}
+	linktest.Until(t, "as much is said as may be", func() bool { return len(w.said()) > 180 })
+	time.Sleep(3 * time.Second)
+	if n := len(w.said()); n > 200 { // its clock stands still
+		t.Errorf("%d events at once", n)
+	}
+	linktest.Until(t, "all of it is said", func() bool {
+		w.set(func() { w.clock = w.clock.Add(time.Second) })
+		return len(w.said()) == 25*(2+nodeapi.MaxWarned)
+	})
 }
