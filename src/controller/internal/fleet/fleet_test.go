@@ -349,7 +349,9 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 	pools := func(count int) *wire.News {
 		all := []*wire.Pool{
 			{Name: "local", Id: "AAAA", Warnings: []*wire.Warning{{Volumes: []string{"b", "a", "b", "../c"}}}},
-			{Name: "No Pool"}, {Name: "nvme", Id: strings.Repeat("x", 65)}, {Name: "local", Id: "BBBB"},
+			{Name: "No Pool"},
+			{Name: "nvme", Id: strings.Repeat("x", 65)},
+			{Name: "local", Id: "BBBB"},
 		}
 		return &wire.News{News: &wire.News_Pools{Pools: &wire.Pools{Pools: append(all, make([]*wire.Pool, count)...)}}}
 	}
