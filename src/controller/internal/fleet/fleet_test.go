@@ -349,7 +349,9 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 	pools := func(count int) *wire.Update {
 		all := []*wire.Pool{
 			{Name: "local", Id: "AAAA", Warnings: []*wire.Warning{{Volumes: []string{"b", "a", "b", "../c"}}}},
-			{Name: "No Pool"}, {Name: "nvme", Id: strings.Repeat("x", 65)}, {Name: "local", Id: "BBBB"},
+			{Name: "No Pool"},
+			{Name: "nvme", Id: strings.Repeat("x", 65)},
+			{Name: "local", Id: "BBBB"},
 		}
 		all = append(all, make([]*wire.Pool, count)...)
 		return &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: all}}}

@@ -18,8 +18,8 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// Leads reports whether this replica is the one that reports what all of them see. All of them answer calls. The elector
-// alone says so of one whose Lease has run out until it has read that it is another's, which takes the API.
+// Leads reports whether this replica is the one that reports what all of them see. All of them answer calls. The
+// elector alone says so of one whose Lease has run out until it has read that it is another's, which takes the API.
 func (c *Cluster) Leads() bool { return c.leads.Load() && c.elector.IsLeader() }
 
 func (c *Cluster) addElector() (err error) {

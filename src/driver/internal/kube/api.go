@@ -31,6 +31,9 @@ const (
 	answerTimeout = 10 * time.Second
 	// maxStatus bounds what is read of an answer that says what is wrong, in bytes.
 	maxStatus = 1 << 16
+	// maxRest bounds what is read of an answer behind its object, in bytes: only a connection whose answer was read to
+	// its end is used again, for idleTimeout.
+	maxRest, idleTimeout = 1 << 10, 90 * time.Second
 )
 
 // API is the Kubernetes API, of which this reads little: client-go would be half of a privileged binary.
@@ -63,7 +66,9 @@ func Connect(account string, getenv func(string) string) (*API, error) {
 	}
 	return &API{
 		Server: "https://" + net.JoinHostPort(host, port),
-		Client: &http.Client{Transport: &http.Transport{DialTLSContext: dial, ResponseHeaderTimeout: answerTimeout}},
+		Client: &http.Client{Transport: &http.Transport{
+			DialTLSContext: dial, ResponseHeaderTimeout: answerTimeout, IdleConnTimeout: idleTimeout,
+		}},
 		Token: func() (string, error) {
 			token, err := os.ReadFile(filepath.Join(account, "token"))
 			return strings.TrimSpace(string(token)), err
@@ -103,6 +108,9 @@ func (a *API) read(ctx context.Context, path, accept string, query url.Values, i
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.Close() }()
+	defer func() {
+		_, _ = io.CopyN(io.Discard, body, maxRest)
+		_ = body.Close()
+	}()
 	return json.NewDecoder(body).Decode(into)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,6 +154,29 @@ func TestListTurnsPages(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestConnectionsAreUsedAgain: a page of volumes comes in chunks, of which the last has nothing of the list.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	s := serve(t)
+	for i := range 1000 {
+		name := fmt.Sprint("pvc-", i)
+		s.pvs = append(s.pvs, pvtest.New(name, driver, name, "worker-1"))
+	}
+	s.page = 100
+	var dialled atomic.Int32
+	c := client(t, s.URL)
+	c.API.Client = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialled.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}}
+	all, err := c.List(t.Context())
+	if err != nil || len(all) != len(s.pvs) || dialled.Load() != 1 {
+		t.Errorf("%d volumes over %d connections, %v", len(all), dialled.Load(), err)
+	}
+	c.API.Client.CloseIdleConnections()
 }
 
 func TestAnAPIThatDoesNotAnswerIsUnknown(t *testing.T) {
