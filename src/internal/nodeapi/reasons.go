@@ -22,3 +22,14 @@ const (
 	WarningPoolOnOverlay     = "PoolOnOverlay"     // the driver has made the pool on an overlay, since its start
 	WarningQuotaChanged      = "QuotaChanged"      // the driver has changed the filesystem's quota, since its start
 )
+
+// IsWarning reports whether a text is the reason of a warning.
+func IsWarning(reason string) bool {
+	switch reason {
+	case WarningVolumeLost, WarningVolumeRefused, WarningVolumeNotEnforced, WarningVolumesMissing,
+		WarningPoolMountOptions, WarningPoolOnOverlay, WarningQuotaChanged:
+		return true
+	default:
+		return false
+	}
+}

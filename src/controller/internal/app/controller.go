@@ -84,7 +84,7 @@ func (c *controller) addService(ctx context.Context, specs []poolspec.Pool) (*cs
 	if err != nil {
 		return nil, err
 	}
-	reporter, err := report.New(c.nodes, c.cluster)
+	reporter, err := report.New(c.nodes, c.cluster, shared.Everywhere)
 	if err != nil {
 		return nil, err
 	}

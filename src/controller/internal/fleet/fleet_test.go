@@ -348,7 +348,9 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 	hub.Start(t)
 	pools := func(count int) *wire.Update {
 		all := []*wire.Pool{
-			{Name: "local", Id: "AAAA", Warnings: []*wire.Warning{{Volumes: []string{"b", "a", "b", "../c"}}}},
+			{Name: "local", Id: "AAAA", Warnings: []*wire.Warning{
+				{Reason: "NodeNotReady"}, {Reason: "VolumeLost", Volumes: []string{"b", "a", "b", "../c"}},
+			}},
 			{Name: "No Pool"},
 			{Name: "nvme", Id: strings.Repeat("x", 65)},
 			{Name: "local", Id: "BBBB"},
@@ -363,7 +365,7 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 			return false
 		}
 		all, _ := p.Pools()
-		return len(all) == 1 && all[0].Name == "local" && all[0].ID == "AAAA" &&
+		return len(all) == 1 && all[0].Name == "local" && all[0].ID == "AAAA" && len(all[0].Warnings) == 1 &&
 			slices.Equal(all[0].Warnings[0].Volumes, []string{"a", "b"})
 	})
 	many := make([]*wire.Pool, 4000)

@@ -93,10 +93,14 @@ func (p *Peer) setStatus(pools []*wire.Pool) {
 // maxWarnings is how many a pool may have; there are fewer kinds.
 const maxWarnings = 10
 
-// legalWarnings are those that can be some: their volumes have ids.
+// legalWarnings are those that can be some: of a known kind, as any other could be some other program's word, and about
+// volumes with ids.
 func legalWarnings(all []nodeapi.Warning) (legal []nodeapi.Warning) {
 	for _, w := range all[:min(len(all), maxWarnings)] {
-		w.Reason, w.Message = abridge.Printable(w.Reason), abridge.Printable(w.Message)
+		if !nodeapi.IsWarning(w.Reason) {
+			continue
+		}
+		w.Message = abridge.Printable(w.Message)
 		w.Volumes = slices.DeleteFunc(w.Volumes, func(id string) bool { return nodeapi.ValidateID(id) != nil })
 		slices.Sort(w.Volumes)
 		w.Volumes = slices.Compact(w.Volumes)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,12 +20,25 @@ func (r *Reporter) setConditions(
 	if pod == "" {
 		return nil
 	}
-	all := want(node, have)
-	if all == nil || slices.EqualFunc(all, have, same) || !r.allows(node, 1) {
+	all, last := want(node, have), r.applied[node]
+	switch {
+	case all == nil:
 		return nil
+	case slices.EqualFunc(all, have, same):
+		delete(r.applied, node)
+		return nil
+	case slices.EqualFunc(all, last.all, same) && slices.EqualFunc(have, last.have, same) || !r.allows(node, 1):
+		return nil // some of them are another writer's, and stay
 	}
-	return r.cluster.SetConditions(ctx, pod, all)
+	err := r.cluster.SetConditions(ctx, pod, all)
+	if err == nil {
+		r.applied[node] = application{have, all}
+	}
+	return err
 }
+
+// application is what was applied last, to a pod that had something else.
+type application struct{ have, all []corev1.PodCondition }
 
 // same compares all but the message: an absent pool is looked at every few seconds, and its error need not read the
 // same twice.
@@ -37,16 +49,14 @@ func same(a, b corev1.PodCondition) bool {
 
 // unknown are the conditions of a node that has been away for its grace.
 func (r *Reporter) unknown(node string, have []corev1.PodCondition) []corev1.PodCondition {
-	away := r.fleet.Away(node)
 	lost := func(c corev1.PodCondition) bool { return c.Status != corev1.ConditionUnknown }
-	if away < r.fleet.NodeGrace || !slices.ContainsFunc(have, lost) {
+	if r.fleet.Away(node) < r.fleet.NodeGrace || !slices.ContainsFunc(have, lost) {
 		return nil
 	}
 	all := slices.Clone(have)
 	for i := range all {
 		all[i].Status, all[i].Reason = corev1.ConditionUnknown, names.PoolUnknown
-		all[i].Message = fmt.Sprintf("the driver of this node has not been connected to the controller for %s",
-			away.Round(time.Second))
+		all[i].Message = "the driver of this node is not connected to the controller"
 		all[i].LastTransitionTime = metav1.NewTime(r.fleet.Now())
 	}
 	return all

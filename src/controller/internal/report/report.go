@@ -56,16 +56,19 @@ type Reporter struct {
 	nodes   map[string]*rate.Limiter
 	// said are the events that nodes were the cause of when it was last looked, by node and key.
 	said map[string]bool
+	// applied is by node, until it has come.
+	applied    map[string]application
+	everywhere func(pool string) bool
 }
 
-// New returns a reporter that has said nothing yet.
-func New(nodes *fleet.Fleet, cluster Cluster) (*Reporter, error) {
-	if nodes == nil || cluster == nil {
-		return nil, errors.New("report: the fleet or the cluster is missing")
+// New returns a reporter that has said nothing yet. everywhere reports whether a pool is on all nodes.
+func New(nodes *fleet.Fleet, cluster Cluster, everywhere func(pool string) bool) (*Reporter, error) {
+	if nodes == nil || cluster == nil || everywhere == nil {
+		return nil, errors.New("report: the fleet, the cluster or the pools are missing")
 	}
 	return &Reporter{
-		fleet: nodes, cluster: cluster, all: rate.NewLimiter(eventsPerSecond, eventsBurst),
-		nodes: map[string]*rate.Limiter{}, said: map[string]bool{},
+		fleet: nodes, cluster: cluster, everywhere: everywhere, applied: map[string]application{},
+		all: rate.NewLimiter(eventsPerSecond, eventsBurst), nodes: map[string]*rate.Limiter{}, said: map[string]bool{},
 	}, nil
 }
 
@@ -86,6 +89,7 @@ func (r *Reporter) Run(ctx context.Context) {
 func (r *Reporter) look(ctx context.Context) (err error) {
 	names, said := r.fleet.Names(), map[string]bool{}
 	maps.DeleteFunc(r.nodes, func(node string, _ *rate.Limiter) bool { return !slices.Contains(names, node) })
+	maps.DeleteFunc(r.applied, func(node string, _ application) bool { return !slices.Contains(names, node) })
 	for _, node := range names {
 		if !r.fleet.Leads() { // no more: perhaps the API is silent
 			return err
@@ -123,7 +127,7 @@ func (r *Reporter) sendEvents(node string, pools []nodeapi.PoolStatus, said map[
 			if said[key] = true; r.said[key] || now.Sub(e.Since) > memory {
 				continue
 			}
-			claims := r.claimsOf(node, is, e.volumes)
+			claims := r.claimsOf(node, is.Name, e.volumes)
 			if !r.allows(node, 1+len(claims)) {
 				delete(said, key)
 				continue
@@ -151,11 +155,11 @@ func nodeTime(pools []nodeapi.PoolStatus, otherwise time.Time) time.Time {
 }
 
 // claimsOf are the claims of volumes that PersistentVolumes place on a node: it speaks for no other's.
-func (r *Reporter) claimsOf(node string, pool nodeapi.PoolStatus, ids []string) (claims []nodeapi.Claim) {
+func (r *Reporter) claimsOf(node, pool string, ids []string) (claims []nodeapi.Claim) {
 	for _, id := range ids {
 		for _, pv := range r.cluster.Known(id) {
-			here := slices.Contains(pv.Nodes, node) || pool.Shared && len(pv.Nodes) == 0
-			if here && pv.Pool == pool.Name && pv.Claim.Name != "" {
+			here := slices.Contains(pv.Nodes, node) || r.everywhere(pool) && len(pv.Nodes) == 0
+			if here && pv.Pool == pool && pv.Claim.Name != "" {
 				claims = append(claims, pv.Claim)
 			}
 		}

@@ -31,7 +31,8 @@ type world struct {
 	events     map[string]string
 	conditions map[string][]corev1.PodCondition
 	writes     int
-	failing    string // a pod that takes no conditions
+	failing    string              // a pod that takes no conditions
+	keeps      corev1.PodCondition // of another writer, on each pod
 }
 
 // start is when the tests begin.
@@ -93,7 +94,9 @@ func (w *world) SetConditions(_ context.Context, pod string, conditions []corev1
 	if w.writes++; pod == w.failing {
 		return errors.New("refused")
 	}
-	w.conditions[pod] = conditions
+	if w.conditions[pod] = conditions; w.keeps.Type != "" {
+		w.conditions[pod] = append(slices.Clip(conditions), w.keeps)
+	}
 	return nil
 }
 
@@ -141,7 +144,7 @@ func serve(t *testing.T, w *world) *fleettest.Hub {
 	t.Helper()
 	hub := fleettest.NewHub(t, "127.0.0.1:0", func(c *fleet.Config) { c.Cluster, c.Now = w, w.Now })
 	hub.Start(t)
-	reporter, err := report.New(hub.Fleet, w)
+	reporter, err := report.New(hub.Fleet, w, func(string) bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,11 +253,31 @@ func TestANodeIsAway(t *testing.T) {
 	stop()
 	linktest.Until(t, "it is away", func() bool { return hub.Get("b") == nil })
 	w.set(func() { w.clock = w.clock.Add(time.Minute) })
-	w.shows(t, "csi-b", "local Unknown PoolUnknown: the driver of this node has not been connected to the controller "+
-		"for 1m0s")
+	w.shows(t, "csi-b", "local Unknown PoolUnknown: the driver of this node is not connected to the controller")
 	w.set(func() { w.clock = w.clock.Add(time.Minute) })
 	hub.Connect(t, b)
 	w.shows(t, "csi-b", "local True PoolPresent: /p can be used; enforcement of sizes: strict")
+}
+
+// TestAnotherWritersCondition stays on a pod, and does not make the controller write again and again.
+func TestAnotherWritersCondition(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.keeps = corev1.PodCondition{Type: "pool.hostpathprovisioner.kubevirt.io/x", Status: corev1.ConditionTrue}
+	hub := serve(t, w)
+	a := &linktest.Node{Name: "a"}
+	a.Show(present(start()))
+	hub.Connect(t, a)
+	const here = "local True PoolPresent: /p can be used; enforcement of sizes: strict"
+	w.shows(t, "csi-a", here, "x True : ")
+	time.Sleep(7 * time.Second) // some looks
+	if w.get(func() bool { return w.writes > 2 }) {
+		t.Errorf("%d writes", w.writes)
+	}
+	gone := present(start().Add(time.Second))
+	gone.State, gone.ID, gone.Reason = nodeapi.StateAbsent, "", "PathMissing"
+	a.Show(gone)
+	w.shows(t, "csi-a", "local False PoolAbsent: PathMissing: ", "x True : ")
 }
 
 // TestOnlyTheLeaderReports, and all of it once it leads.

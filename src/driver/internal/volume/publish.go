@@ -46,7 +46,8 @@ func (m *Manager) publish(ctx context.Context, q PublishRequest) error {
 	return m.publishInline(ctx, q)
 }
 
-// snapshotPrefix begins the ids of snapshots, which no pod is to write to.
+// snapshotPrefix begins the ids of snapshots: a directory of that name is published only if a PersistentVolume is found
+// that names it.
 const snapshotPrefix = "snap-"
 
 // publishPersistent publishes a persistent volume. A directory without a record is published without asking anybody:
