@@ -66,6 +66,7 @@ func held(t *testing.T, w *world) {
 		"a short name":  {condition("pool"), onlyOurs},
 		"a label":       {`{"metadata":{"labels":{"app.kubernetes.io/component":"other"}}}`, onlyStatus},
 		"an annotation": {`{"metadata":{"annotations":{"example.com/note":"yes"}}}`, onlyStatus},
+		"a name":        {`{"metadata":{"generateName":"other-"}}`, onlyStatus},
 		"a finalizer":   {`{"metadata":{"finalizers":["example.com/stays"]}}`, onlyStatus},
 	} {
 		harness.Denied(t, what, try(t.Context(), types.StrategicMergePatchType, test.patch), test.want)
