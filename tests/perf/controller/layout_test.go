@@ -110,7 +110,7 @@ func (l *layout) until(t *testing.T, what string, reached func() (bool, error)) 
 func (l *layout) run(t *testing.T, name, pod string, args ...string) *harness.Process {
 	t.Helper()
 	environment := []string{
-		"POD_NAMESPACE=" + harness.Namespace, "NAMESPACE=" + harness.Namespace, "POD_NAME=" + pod,
+		"POD_NAMESPACE=" + harness.Namespace, "NAMESPACE=" + harness.Namespace, "POD_NAME=" + pod, "NODE_NAME=" + pod,
 	}
 	for _, variable := range l.containers[name].Env {
 		if variable.Value != "" { // such as GOMEMLIMIT
