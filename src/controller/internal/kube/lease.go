@@ -10,12 +10,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// How a replica that leads shows that it lives, and how soon another one takes over; the values of Kubernetes' own
-// components.
+// How a replica that leads shows that it lives, and how soon another one takes over; the values of upstream's sidecars.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
+	retryPeriod   = 5 * time.Second
 )
 
 // Leads reports whether this replica is the one that reports what all of them see. All of them answer calls. The
