@@ -100,6 +100,13 @@ func (w *world) SetConditions(_ context.Context, pod string, conditions []corev1
 	return nil
 }
 
+// written is how often conditions were.
+func (w *world) written() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.writes
+}
+
 // said are the events, sorted.
 func (w *world) said() (all []string) {
 	w.mu.Lock()
@@ -187,13 +194,13 @@ func TestAPoolComesAndGoes(t *testing.T) {
 	b := &linktest.Node{Name: "a"}
 	b.Show(absent)
 	other.Connect(t, b)
-	writes := w.writes
+	writes := w.written()
 	again := present(start().Add(2 * time.Second))
 	a.Show(again)
 	b.Show(again)
 	linktest.Until(t, "it is said that the pool is back", func() bool { return len(w.said()) == 3 })
-	if diff := cmp.Diff([]string{here, here, gone}, w.said()); diff != "" || w.writes > writes+2 {
-		t.Errorf("%d writes instead of %d; %s", w.writes, writes+1, diff)
+	if diff := cmp.Diff([]string{here, here, gone}, w.said()); diff != "" || w.written() > writes+2 {
+		t.Errorf("%d writes instead of %d; %s", w.written(), writes+1, diff)
 	}
 }
 
@@ -271,8 +278,8 @@ func TestAnotherWritersCondition(t *testing.T) {
 	const here = "local True PoolPresent: /p can be used; enforcement of sizes: strict"
 	w.shows(t, "csi-a", here, "x True : ")
 	time.Sleep(7 * time.Second) // some looks
-	if w.get(func() bool { return w.writes > 2 }) {
-		t.Errorf("%d writes", w.writes)
+	if n := w.written(); n > 2 {
+		t.Errorf("%d writes", n)
 	}
 	gone := present(start().Add(time.Second))
 	gone.State, gone.ID, gone.Reason = nodeapi.StateAbsent, "", "PathMissing"
@@ -290,8 +297,8 @@ func TestOnlyTheLeaderReports(t *testing.T) {
 	a.Show(present(start()))
 	hub.Connect(t, a)
 	time.Sleep(3 * time.Second) // one look at least
-	if said := w.said(); len(said) > 0 || w.writes > 0 {
-		t.Errorf("said was %q, %d conditions", said, w.writes)
+	if said := w.said(); len(said) > 0 || w.written() > 0 {
+		t.Errorf("said was %q, %d conditions", said, w.written())
 	}
 	w.set(func() { w.follows = false })
 	w.becomes(t, "a Normal PoolPresent: pool local: /p can be used; enforcement of sizes: strict")
