@@ -98,7 +98,7 @@ func (r *Reporter) look(ctx context.Context) (err error) {
 		switch {
 		case p == nil:
 			err = errors.Join(err, r.setConditions(ctx, node, r.unknown))
-		case p.Has(wire.FeatureSince): // an older one reports itself
+		case p.Has(wire.FeatureSince): // an older one does not say since when it is so
 			pools, _ := p.Pools()
 			r.sendEvents(node, pools, said)
 			known := func(string, []corev1.PodCondition) []corev1.PodCondition { return conditions(pools) }

@@ -371,6 +371,40 @@ func TestInodes(t *testing.T) {
 	}
 }
 
+// asVolume is the PersistentVolume of pvc-1, as the commands print it.
+const asVolume = `apiVersion: v1
+kind: PersistentVolume
+metadata:
+  annotations:
+    pv.kubernetes.io/provisioned-by: hpp
+  name: pvc-1
+spec:
+  accessModes:
+  - ReadWriteOnce
+  capacity:
+    storage: 10Gi
+  claimRef:
+    apiVersion: v1
+    kind: PersistentVolumeClaim
+    name: data
+    namespace: shop
+  csi:
+    driver: hpp
+    volumeAttributes:
+      storagePool: local
+    volumeHandle: pvc-1
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions:
+        - key: topology/node
+          operator: In
+          values:
+          - worker-1
+  persistentVolumeReclaimPolicy: Retain
+  storageClassName: local
+`
+
 // TestEnforceEndsWithItsClient: an admin's Ctrl-C ends the work on the disk.
 func TestEnforceEndsWithItsClient(t *testing.T) {
 	ended := make(chan string, 2)
@@ -412,39 +446,7 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `apiVersion: v1
-kind: PersistentVolume
-metadata:
-  annotations:
-    pv.kubernetes.io/provisioned-by: hpp
-  name: pvc-1
-spec:
-  accessModes:
-  - ReadWriteOnce
-  capacity:
-    storage: 10Gi
-  claimRef:
-    apiVersion: v1
-    kind: PersistentVolumeClaim
-    name: data
-    namespace: shop
-  csi:
-    driver: hpp
-    volumeAttributes:
-      storagePool: local
-    volumeHandle: pvc-1
-  nodeAffinity:
-    required:
-      nodeSelectorTerms:
-      - matchExpressions:
-        - key: topology/node
-          operator: In
-          values:
-          - worker-1
-  persistentVolumeReclaimPolicy: Retain
-  storageClassName: local
-`
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(asVolume, got); diff != "" {
 		t.Error(diff)
 	}
 	record.Claim = nodeapi.Claim{}

@@ -30,38 +30,7 @@ func TestUndelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `apiVersion: v1
-kind: PersistentVolume
-metadata:
-  annotations:
-    pv.kubernetes.io/provisioned-by: hpp
-  name: pvc-1
-spec:
-  accessModes:
-  - ReadWriteOnce
-  capacity:
-    storage: 10Gi
-  claimRef:
-    apiVersion: v1
-    kind: PersistentVolumeClaim
-    name: data
-    namespace: shop
-  csi:
-    driver: hpp
-    volumeAttributes:
-      storagePool: local
-    volumeHandle: pvc-1
-  nodeAffinity:
-    required:
-      nodeSelectorTerms:
-      - matchExpressions:
-        - key: topology/node
-          operator: In
-          values:
-          - worker-1
-  persistentVolumeReclaimPolicy: Retain
-  storageClassName: local
----
+	const want = asVolume + `---
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
