@@ -17,9 +17,10 @@ ROOT := github.com/hostpath-provisioner/hostpath-provisioner
 # and start no program. These do, so they run every time, as do those of the other modules, which read files outside of
 # theirs and start what they build from here. TestDevicesAreNotCached holds the list.
 DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/internal/pool driver/internal/volume \
-  driver/internal/guard driver/internal/quota internal/kernel/bindmount internal/kernel/btrfs internal/kernel/mounts \
-  internal/kernel/projectquota mounter/internal/app mounter/internal/claim legacyprovisioner/internal/app \
-  legacyprovisioner/internal/everynode/manager legacyprovisioner/internal/hostpath legacyprovisioner/internal/networkfs)
+  driver/internal/guard driver/internal/quota internal/kernel/bindmount internal/kernel/btrfs internal/kernel/copytree \
+  internal/kernel/mounts internal/kernel/openat internal/kernel/projectquota mounter/internal/app \
+  mounter/internal/claim legacyprovisioner/internal/app legacyprovisioner/internal/everynode/manager \
+  legacyprovisioner/internal/hostpath legacyprovisioner/internal/networkfs)
 no_devices = grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))
 # What serves many at a time on nodes and in the controller. The operator's races are looked for at night: with what it
 # imports, the race detector compiles for minutes.
@@ -37,7 +38,7 @@ FUZZ_TIME ?= 100000x
 # On each filesystem; nightly it is 30. A cut takes about a minute.
 POWER_CUTS ?= 1
 POWER_TIMEOUT ?= 6h
-E2E_TIMEOUT ?= 60m
+E2E_TIMEOUT ?= 75m
 TIMINGS ?= $(CURDIR)/artifacts/timings
 UNIT_TOOLS := gcc fio mkfs.ext4 mkfs.xfs mkfs.btrfs
 VM_TOOLS := qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs
@@ -82,7 +83,7 @@ down: ## Remove that cluster and all that belongs to it
 	go -C tests run ./cluster down
 
 ##@ Test
-.PHONY: check test test-nightly deps deps-cluster deps-tests test-unit test-crash test-sanity test-quota-vm test-power chart-test test-api e2e e2e-nightly perf perf-controller fuzz
+.PHONY: check test test-nightly deps deps-cluster deps-tests test-unit test-crash test-sanity test-quota-vm test-power test-external chart-test test-api e2e e2e-nightly perf perf-controller fuzz
 check: ## While you work: lint and tests of the modules that differ from main, as far as Go's cache does not know them
 	@go -C tools run ./install $(UNIT_TOOLS) >/dev/null
 	@base=$$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD); \
@@ -91,7 +92,7 @@ check: ## While you work: lint and tests of the modules that differ from main, a
 	check() { echo "check $$1"; (cd "$$1" && $(call tool,golangci-lint) run --allow-parallel-runners ./...) & \
 	  go -C "$$1" test -vet=off "$${@:2}" | (grep -v 'no test files' || true); wait $$!; }; \
 	if differs '^(src|charts)/|^go\.'; then check . ./...; fi; \
-	if differs '^tests/'; then check tests ./internal/... ./cluster/... ./perf/internal/...; fi; \
+	if differs '^tests/'; then check tests ./internal/... ./cluster/... ./external ./perf/internal/...; fi; \
 	if differs '^tools/images/'; then check tools/images ./...; fi; \
 	if differs '^tools/([^i]|install)'; then check tools ./...; fi
 
@@ -100,8 +101,8 @@ test: deps-cluster ## All of it, as CI runs it: what computes beside what waits;
 
 test-nightly: export HPP_E2E := nightly
 test-nightly: export POWER_CUTS := 30
-test-nightly: deps ## What is too slow for every change: all features, 30 power cuts, more crashes, fuzzing, NFS, 500 nodes
-	@$(call lanes,test-crash test-nfs test-power fuzz,e2e-nightly perf-controller)
+test-nightly: deps ## What is too slow for every change: all features, Kubernetes' own tests, 30 power cuts, more crashes, fuzzing, NFS, 500 nodes
+	@$(call lanes,test-crash test-nfs test-power fuzz,e2e-nightly test-external perf-controller)
 
 .PHONY: computes waits
 computes: ; +@$(call one_after_another,$(COMPUTES))
@@ -111,7 +112,7 @@ deps: deps-cluster deps-tests ## Install and compile what the tests need, so tha
 
 deps-cluster: ## … what a kind cluster and the tests on it need
 	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
-	go -C tests run ./cluster assets csi-provisioner csi-resizer local-path-provisioner node-image
+	go -C tests run ./cluster assets csi-provisioner csi-resizer csi-snapshotter snapshot-controller local-path-provisioner node-image
 	@images=$$(mktemp -d); trap 'rm -rf "$$images"' EXIT; go -C tools/images run . --output "$$images" >/dev/null
 	go -C tests list -test -export ./e2e >/dev/null
 
@@ -129,7 +130,7 @@ test-unit: ## Unit and crash tests of every module, with the race detector on wh
 	$(call gotest,.,$$(go list ./... | $(no_devices) | grep -vxF "$$(go list $(RACING))"),others)
 	$(call gotest,tools,-count=1 ./...,tools)
 	$(call gotest,tools/images,-count=1 ./...,images)
-	$(call gotest,tests,-count=1 ./internal/... ./cluster/... ./perf/...,tests)
+	$(call gotest,tests,-count=1 ./internal/... ./cluster/... ./external ./perf/...,tests)
 
 test-crash: export HPP_CRASH_SEEDS := 50
 test-crash: ## Every interruption of every operation, with 50 random crashes for each; the disk in memory at length (root)
@@ -165,7 +166,7 @@ chart-test: ## Chart: lint, render into the real types, server-side dry run, Hel
 test-api: ## Operator, custom resource, certificates, legacy provisioners on a real API server without nodes
 	@go -C tools run ./install helm3 helm4 >/dev/null
 	@go -C tests run ./cluster assets control-plane cert-manager >/dev/null
-	$(call gotest,tests,-count=1 -timeout 20m -p 4 ./api/operator ./api/controller ./api/everynode ./api/...)
+	$(call gotest,tests,-count=1 -timeout 20m -p 3 ./api/operator ./api/controller ./api/everynode ./api/...)
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards; then chart-testing's installations
 	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
@@ -174,6 +175,10 @@ e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afte
 e2e-nightly: export HPP_E2E := nightly
 e2e-nightly: E2E_TIMEOUT = 110m
 e2e-nightly: e2e ## The same, and the features that are too slow for every change
+
+test-external: ## Kubernetes' own tests of storage, on a kind cluster of their own (FLAGS="-focus subPath -keep": some, and leave it)
+	@go -C tools run ./install helm4 mkfs.btrfs >/dev/null
+	go -C tests run ./external -out $(CURDIR)/artifacts/external $(FLAGS)
 
 perf: ## Measure (root, an hour and a half); the report goes to artifacts/perf, with its rounds for benchstat
 	@go -C tools run ./install benchstat fio helm4 mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null

@@ -94,8 +94,11 @@ func TestControllerArguments(t *testing.T) {
 // do.
 func TestControllerProbes(t *testing.T) {
 	t.Parallel()
-	spec := controllerPod(t, helmcli.Values{}, controller).Spec
-	for name, port := range map[string]string{"csi-provisioner": "provisioner", "csi-resizer": "resizer"} {
+	spec := controllerPod(t, snapshots(), controller).Spec
+	sidecars := map[string]string{
+		"csi-provisioner": "provisioner", "csi-resizer": "resizer", "csi-snapshotter": "snapshotter",
+	}
+	for name, port := range sidecars {
 		c := container(t, spec, name)
 		for what, probe := range map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe} {
 			if probe == nil || probe.HTTPGet.Path != "/healthz/leader-election" || probe.HTTPGet.Port.StrVal != port {
@@ -112,9 +115,10 @@ func TestControllerProbes(t *testing.T) {
 		t.Errorf("probes %v and %v, want /healthz and /readyz on the port http", live, ready)
 	}
 	off := controllerPod(t, helmcli.Values{Set: map[string]string{
-		"sidecars.provisioner.httpPort": "0", "sidecars.resizer.httpPort": "0",
+		"sidecars.provisioner.httpPort": "0", "sidecars.resizer.httpPort": "0", "sidecars.snapshotter.httpPort": "0",
+		"snapshots": "true",
 	}}, controller).Spec
-	for _, name := range []string{"csi-provisioner", "csi-resizer"} {
+	for name := range sidecars {
 		if c := container(t, off, name); len(c.Ports) > 0 || c.LivenessProbe != nil || c.StartupProbe != nil ||
 			slices.ContainsFunc(c.Args, func(arg string) bool { return arg == "--http-endpoint=:0" }) {
 			t.Errorf("%s without a port: %v %v", name, c.Ports, c.Args)
@@ -127,7 +131,7 @@ func TestControllerProbes(t *testing.T) {
 func TestControllerPassesRestricted(t *testing.T) {
 	t.Parallel()
 	for rendering, name := range map[string]string{
-		"default": controller, "openshift": controller, "cert-manager": controller,
+		"default": controller, "openshift": controller, "cert-manager": controller, "snapshots": controller,
 		"everything": "storage-driver-controller",
 	} {
 		pod := controllerPod(t, renderings()[rendering], name)
@@ -151,7 +155,7 @@ func TestControllerPassesRestricted(t *testing.T) {
 	}
 }
 
-// TestEveryValueReachesTheController: each value below controller, sidecars.provisioner and sidecars.resizer in
+// TestEveryValueReachesTheController: each value below controller, and below those of its sidecars, in
 // testdata/everything.yaml is where it belongs.
 func TestEveryValueReachesTheController(t *testing.T) {
 	t.Parallel()
@@ -160,7 +164,7 @@ func TestEveryValueReachesTheController(t *testing.T) {
 	deployment := helmcli.Find[*appsv1.Deployment](t, objects, name)
 	pod := deployment.Spec.Template
 	own, resizer := container(t, pod.Spec, "controller"), container(t, pod.Spec, "csi-resizer")
-	provisioner := container(t, pod.Spec, "csi-provisioner")
+	provisioner, snapshotter := container(t, pod.Spec, "csi-provisioner"), container(t, pod.Spec, "csi-snapshotter")
 	affinity := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	got := map[string]any{
 		"replicas": *deployment.Spec.Replicas, "account": pod.Spec.ServiceAccountName,
@@ -173,12 +177,13 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		"account's annotation": helmcli.Find[*corev1.ServiceAccount](t, objects,
 			"controller-account").Annotations["example.com/account"],
 		"pull policies": []corev1.PullPolicy{
-			own.ImagePullPolicy, provisioner.ImagePullPolicy, resizer.ImagePullPolicy,
+			own.ImagePullPolicy, provisioner.ImagePullPolicy, resizer.ImagePullPolicy, snapshotter.ImagePullPolicy,
 		},
-		"environment": slices.Concat(environment(own.Env), environment(provisioner.Env), environment(resizer.Env)),
+		"environment": slices.Concat(environment(own.Env), environment(provisioner.Env), environment(resizer.Env),
+			environment(snapshotter.Env)),
 		"memory": []string{
 			own.Resources.Requests.Memory().String(), provisioner.Resources.Requests.Memory().String(),
-			resizer.Resources.Requests.Memory().String(),
+			resizer.Resources.Requests.Memory().String(), snapshotter.Resources.Requests.Memory().String(),
 		},
 		"service": helmcli.Find[*corev1.Service](t, objects, name).Spec.Ports[0].Port,
 		"drain":   helmcli.Find[*policyv1.PodDisruptionBudget](t, objects, name).Spec.MaxUnavailable.String(),
@@ -188,12 +193,13 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		"selector": "yes", "pull secret": "pull-secret", "annotation": "controller's annotation",
 		"label": "controllers-label", "grace": int64(45), "affinity": "virtual", "spread": "kubernetes.io/hostname",
 		"account's annotation": "annotation",
-		"pull policies":        []corev1.PullPolicy{corev1.PullAlways, corev1.PullAlways, corev1.PullAlways},
+		"pull policies":        slices.Repeat([]corev1.PullPolicy{corev1.PullAlways}, 4),
 		"environment": []string{
 			"POD_NAME", "POD_NAMESPACE", "GOMEMLIMIT=128MiB",
 			"NAMESPACE", "POD_NAME", "GOMEMLIMIT=966367641", "GOGC=50", "GOMEMLIMIT=966367641", "GOGC=60",
+			"GOMEMLIMIT=966367641", "GOGC=70",
 		},
-		"memory": []string{"72Mi", "96Mi", "48Mi"}, "service": int32(17443), "drain": "34%",
+		"memory": []string{"72Mi", "96Mi", "48Mi", "56Mi"}, "service": int32(17443), "drain": "34%",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("controller (-want +got):\n%s", diff)
@@ -214,6 +220,7 @@ func TestEveryValueReachesTheController(t *testing.T) {
 			"--kube-api-capacity-burst=14", "--http-endpoint=:19897", "--v=4",
 		}},
 		{resizer, []string{"--http-endpoint=:19895", "--v=5"}},
+		{snapshotter, []string{"--http-endpoint=:19893", "--v=6"}},
 	} {
 		for _, flag := range test.flags {
 			if !slices.Contains(test.container.Args, flag) {
@@ -222,8 +229,8 @@ func TestEveryValueReachesTheController(t *testing.T) {
 		}
 	}
 	last := func(c corev1.Container) string { return c.Args[len(c.Args)-1] }
-	if diff := cmp.Diff([]string{"--log-level=debug", "--worker-threads=10", "--workers=2"},
-		[]string{last(own), last(provisioner), last(resizer)}); diff != "" {
+	if diff := cmp.Diff([]string{"--log-level=debug", "--worker-threads=10", "--workers=2", "--worker-threads=3"},
+		[]string{last(own), last(provisioner), last(resizer), last(snapshotter)}); diff != "" {
 		t.Errorf("flags of extraArgs, which come last (-want +got):\n%s", diff)
 	}
 }

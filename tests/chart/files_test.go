@@ -175,7 +175,7 @@ func TestArtifactHubAnnotations(t *testing.T) {
 	}
 	rendered := images(t, helmcli.Values{Set: map[string]string{
 		"sidecars.nodeDriverRegistrar.enabled": "true", "sidecars.livenessProbe.enabled": "true",
-		"legacyProvisioner.enabled": "true",
+		"legacyProvisioner.enabled": "true", "snapshots": "true",
 	}})
 	rendered = append(rendered, images(t, withOperator(helmcli.Values{}, nil))...)
 	rendered = append(rendered, images(t, mounterValues())...)

@@ -371,6 +371,9 @@ func TestMonitorsScrapeWhatIsServed(t *testing.T) {
 				"Secret mine ca.crt",
 			}}},
 			"controller": {"controller", nil, []endpoint{{Port: "http"}, {Port: "provisioner"}, {Port: "resizer"}}},
+			"controller with snapshots": {"controller", set("snapshots", "true"), []endpoint{
+				{Port: "http"}, {Port: "provisioner"}, {Port: "resizer"}, {Port: "snapshotter"},
+			}},
 			"controller over TLS, and no sidecar": {"controller", map[string]string{
 				"driver.metricsTLS.enabled": "true", "driver.metricsTLS.secretName": "mine",
 				"sidecars.provisioner.httpPort": "0", "sidecars.resizer.httpPort": "0",

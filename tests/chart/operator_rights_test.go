@@ -76,7 +76,7 @@ func driverSides() map[string]helmcli.Values {
 		"everything": everything,
 		"default": {JSON: map[string]string{
 			"mounter.managed": "true", "legacyProvisioner.enabled": "true",
-			"openshift":                        "true",
+			"openshift": "true", "snapshots": "true",
 			"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 			"legacyProvisioner.everyNode.enabled": "true",
 			"networkPolicies.enabled":             "true",
@@ -140,8 +140,8 @@ func checkApplied(t *testing.T, own rights, object client.Object) {
 		resource = "networkpolicies"
 	case "ValidatingAdmissionPolicy":
 		resource = "validatingadmissionpolicies"
-	case "StorageClass":
-		resource = "storageclasses"
+	case "StorageClass", "VolumeSnapshotClass":
+		resource = strings.ToLower(kind.Kind) + "es"
 	case "SecurityContextConstraints":
 		resource = "securitycontextconstraints"
 	}

@@ -58,6 +58,7 @@ func TestContainersAndArguments(t *testing.T) {
 			"--controller-ca=" + controller + "-authorities",
 			"--controller-token=/var/run/secrets/hostpath-provisioner/token",
 			"--daemon-set=hpp-hostpath-provisioner-csi",
+			"--copy-bytes-per-second=0",
 		},
 	}
 	got := map[string][]string{}
@@ -244,6 +245,7 @@ func TestImages(t *testing.T) {
 		"mirror.example.com/hub/hostpath-provisioner/controller:1.11",
 		"mirror.example.com/hub/sig-storage/csi-provisioner:v6.3.0",
 		"mirror.example.com/hub/sig-storage/csi-resizer:v2.3.0",
+		"mirror.example.com/hub/sig-storage/csi-snapshotter:v8.7.0",
 		"mirror.example.com/hub/sig-storage/csi-node-driver-registrar:v2.17.0",
 		"mirror.example.com/hub/sig-storage/livenessprobe:v2.19.0",
 		"mirror.example.com/hub/hostpath-provisioner/selftest:" + helmcli.Chart(t).AppVersion,

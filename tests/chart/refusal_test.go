@@ -193,6 +193,18 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 					`storageClasses: a, b are all marked as the cluster's default class; mark one.`,
 				},
 			},
+			"snapshot class twice": {
+				json: set("snapshotClasses", `[{"name":"a"},{"name":"a"}]`),
+				want: []string{`snapshotClasses[1] "a": there is another class of that name; names must be unique.`},
+			},
+			"two default snapshot classes": {
+				json: set("snapshotClasses", `[{"name":"a","default":true},{"name":"b","default":true}]`),
+				want: []string{`snapshotClasses: a, b are all marked as the driver's default class; mark one.`},
+			},
+			"one port twice, csi-snapshotter's": {
+				json: map[string]string{"snapshots": "true", "sidecars.snapshotter.httpPort": "9894"},
+				want: []string{`sidecars.provisioner.httpPort and sidecars.snapshotter.httpPort are both 9894`},
+			},
 			"unknown parameter": {json: both(one, `{"name":"a","parameters":{"directorymode":"0700"}}`), want: []string{
 				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows ` +
 					`storagePool, directoryMode`,
@@ -356,7 +368,8 @@ func openMaps() []string {
 		"global", "commonLabels", "commonAnnotations", "monitoring.podMonitor.labels",
 		"monitoring.serviceMonitor.labels",
 		"monitoring.prometheusRule.labels", "selftest.resources", "sidecars.provisioner.resources",
-		"sidecars.resizer.resources", "sidecars.nodeDriverRegistrar.resources", "sidecars.livenessProbe.resources",
+		"sidecars.resizer.resources", "sidecars.snapshotter.resources", "sidecars.nodeDriverRegistrar.resources",
+		"sidecars.livenessProbe.resources",
 		"operator.webhook.certManager.issuerRef", "controller.certManager.issuerRef",
 		"monitoring.dashboard.labels", "monitoring.dashboard.annotations",
 		"mounter.resources", "mounter.podAnnotations", "mounter.podLabels",

@@ -32,6 +32,7 @@ func renderings() map[string]helmcli.Values {
 		"everything":      {Files: []string{"testdata/everything.yaml"}},
 		"service monitor": {Files: []string{"testdata/service-monitor.yaml"}},
 		"kubelet dir":     {Files: []string{"testdata/kubelet-dir.yaml"}},
+		"snapshots":       snapshots(),
 		"no pools":        {JSON: map[string]string{"storagePools": "[]", "storageClasses": "[]"}},
 		"dashboard":       {Set: map[string]string{"monitoring.dashboard.enabled": "true"}},
 		"cert-manager":    {Set: map[string]string{"controller.certificates": "cert-manager"}},
@@ -162,7 +163,8 @@ func TestEveryObjectIsMarked(t *testing.T) {
 // clusterScoped tells which of the chart's kinds have no namespace.
 func clusterScoped(kind string) bool {
 	return slices.Contains([]string{
-		"CSIDriver", "StorageClass", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints",
+		"CSIDriver", "StorageClass", "VolumeSnapshotClass", "ClusterRole", "ClusterRoleBinding",
+		"SecurityContextConstraints",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 	}, kind)
 }
@@ -256,10 +258,14 @@ func TestObjectsOfEachRendering(t *testing.T) {
 		"ServiceAccount storage/" + operator, "ValidatingWebhookConfiguration /" + operator,
 	}
 	own = append(own, filled...)
+	snapshotClasses := []string{
+		"VolumeSnapshotClass /hostpath-point-in-time", "VolumeSnapshotClass /hostpath-best-effort",
+	}
 	for name, want := range map[string][]string{
 		"operator, openshift":       own,
 		"operator, existing secret": own,
 		"default":                   slices.Concat(base, class),
+		"snapshots":                 slices.Concat(base, class, snapshotClasses),
 		"no pools":                  base,
 		"openshift":                 slices.Concat(base, class, scc),
 		"openshift, auto":           slices.Concat(base, class, scc),
@@ -286,6 +292,7 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 		"NetworkPolicy": 2, "Pod": 1, "PodDisruptionBudget": 1, "PodMonitor": 2, "PrometheusRule": 1, "Role": 2,
 		"RoleBinding": 3, "Secret": 1, "SecurityContextConstraints": 1, "Service": 1, "ServiceAccount": 2,
 		"StorageClass": 2, "ValidatingAdmissionPolicy": 1, "ValidatingAdmissionPolicyBinding": 1,
+		"VolumeSnapshotClass": 2,
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)

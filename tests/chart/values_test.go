@@ -47,6 +47,7 @@ func notInstalled() map[string]string {
 		"controller.image": images,
 		"operator.image":   images, "mounter": operates, "legacyProvisioner.image": images, "selftest.image": images,
 		"sidecars.provisioner.image": images, "sidecars.resizer.image": images,
+		"sidecars.snapshotter.image":   images,
 		"sidecars.nodeDriverRegistrar": unbuilt, "sidecars.livenessProbe": unbuilt,
 		"monitoring.podMonitor": foreign, "monitoring.serviceMonitor": foreign, "monitoring.prometheusRule": foreign,
 		"controller.certManager": foreign, "operator.webhook.certManager": foreign, "openshift": foreign,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 const enough = 2 * time.Minute
 
 // collect writes all that is needed to understand a failure without the
-// cluster to artifacts/<test>/<step>, and returns that folder. What cannot be
-// had is named in its file; nothing fails here.
+// cluster to artifacts/<test>/<step>, and returns that folder and what is most
+// important in it. What cannot be had is named in its file; nothing fails here.
 func (s *suite) collect(ctx context.Context, test, step, namespaceOfTest string) string {
 	folder := filepath.Join(s.artifacts, fileName(test), fileName(step))
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -34,8 +35,36 @@ func (s *suite) collect(ctx context.Context, test, step, namespaceOfTest string)
 	s.collectLogs(ctx, folder)
 	s.collectStatus(ctx, folder)
 	s.collectNodes(ctx, folder)
-	return folder
+	return folder + "\n" + brief(folder)
 }
+
+// brief is what each part of the driver said last of its state and of troubles, for who has nothing but the log.
+func brief(folder string) string {
+	const most, lines = 1500, 4
+	var text strings.Builder
+	files, _ := filepath.Glob(filepath.Join(folder, "*-*"))
+	for _, file := range files {
+		name := filepath.Base(file)
+		content, err := os.ReadFile(file)
+		var said string
+		switch {
+		case err != nil:
+			continue
+		case strings.HasPrefix(name, "status-"):
+			said = string(content)
+		case strings.HasPrefix(name, "log-"):
+			troubles := trouble.FindAllString(string(content), -1)
+			said = strings.Join(troubles[max(0, len(troubles)-lines):], "\n")
+		}
+		if said != "" {
+			fmt.Fprintf(&text, "%s:\n%s\n", name, said[:min(len(said), most)])
+		}
+	}
+	return text.String()
+}
+
+// trouble is a line of ours, or of klog.
+var trouble = regexp.MustCompile(`(?m)^(\{.*"level":"(WARN|ERROR)"|[EW][0-9]{4} ).*$`)
 
 func (s *suite) collectObjects(ctx context.Context, folder, namespaceOfTest string) {
 	list := map[string][]string{

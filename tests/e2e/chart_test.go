@@ -21,6 +21,7 @@ const (
 	poolSelected = "selected"
 	poolEnforced = "enforced"
 	poolGrowing  = "growing"
+	poolCopied   = "copied"
 	poolSingle   = "single"
 	poolOfOne    = "of-one"
 	poolAway     = "away"   // of TestNodesWorkWithoutAController, and first used there
@@ -110,6 +111,7 @@ func basePools() []pool {
 		{Name: poolMounted, RequireMount: true},
 		{Name: poolEnforced, RequireMount: true, Quota: "required"},
 		{Name: poolGrowing, RequireMount: true, Quota: "required"},
+		{Name: poolCopied, RequireMount: true, Quota: "required"},
 		{Name: poolSelected, NodeSelector: map[string]string{selectedLabel: "yes"}},
 		{Name: poolOfOne, NodeSelector: map[string]string{ofOneLabel: "yes"}, SharedAccess: true},
 	}

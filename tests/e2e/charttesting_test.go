@@ -7,7 +7,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
 )
 
-// TestChartTesting: chart-testing installs the chart with each ci file, while this suite has no release.
+// TestChartTesting: chart-testing installs the chart, every night with each ci file, while this suite has no release.
 func TestChartTesting(t *testing.T) {
 	world.settle(t)
 	ctx := world.inTime(t)
@@ -17,5 +17,5 @@ func TestChartTesting(t *testing.T) {
 	if err := world.bare(ctx); err != nil {
 		t.Fatal(err)
 	}
-	cttest.Install(t, world.cluster.Kubeconfig())
+	cttest.Install(t, world.cluster.Kubeconfig(), world.nightly)
 }

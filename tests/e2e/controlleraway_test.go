@@ -43,7 +43,7 @@ func TestNodesWorkWithoutAController(t *testing.T) {
 		}},
 		step{"TheDriverStartsAgain", func(s *scene) {
 			before := s.driverPod(node)
-			s.kubectl("delete", "pod", before.Name, "--namespace", namespace, "--timeout", "2m")
+			s.kubectl("delete", "pod", before.Name, "--namespace", namespace, "--timeout", waitTimeout.String())
 			if now := s.driverPod(node); now.UID == before.UID {
 				s.t.Errorf("the driver's pod %s is the one from before", now.Name)
 			}

@@ -22,7 +22,7 @@ import (
 
 const (
 	// waitTimeout is for what takes seconds; nothing is said about speed by it.
-	waitTimeout = 2 * time.Minute
+	waitTimeout = 5 * time.Minute
 	interval    = 300 * time.Millisecond
 	// steady is how long something that must not happen is watched for, where nothing says that it will not.
 	steady = 6 * time.Second

@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -104,23 +102,10 @@ func (s *scene) mountDisk(node, name, size, path string) {
 	s.mountImage(node, name, path)
 }
 
-// mountBtrfs does the same with btrfs. Its quota is off: a pool with quota: required turns it on. It is made on this
-// machine, because public node images have no mkfs.btrfs.
+// mountBtrfs does the same with btrfs. Its quota is off: a pool with quota: required turns it on.
 func (s *scene) mountBtrfs(node, name, size, path string) {
 	s.t.Helper()
-	mkfs, err := exec.LookPath("mkfs.btrfs")
-	if err != nil {
-		s.t.Fatalf(
-			"mkfs.btrfs is missing here: run `go -C tools run ./install mkfs.btrfs`, which installs it with apt: %v",
-			err)
-	}
-	made := filepath.Join(s.t.TempDir(), filepath.Base(diskImage(name)))
-	for _, command := range [][]string{{"truncate", "-s", size, made}, {mkfs, "-q", made}} {
-		if out, err := exec.CommandContext(s.ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
-			s.t.Fatalf("%v: %v\n%s", command, err, out)
-		}
-	}
-	s.must(s.cluster.CopyToNode(s.ctx, node, made, disks))
+	s.must(s.cluster.CopyBtrfs(s.ctx, node, diskImage(name), size))
 	s.mountImage(node, name, path)
 }
 

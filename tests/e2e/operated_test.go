@@ -178,7 +178,7 @@ func (s *suite) withoutResource(ctx context.Context) error {
 	}
 	kubectl("annotate", "hostpathprovisioner", "--all", "hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
 		"--overwrite")
-	kubectl("delete", "hostpathprovisioner", "--all", "--timeout", "2m")
+	kubectl("delete", "hostpathprovisioner", "--all", "--timeout", waitTimeout.String())
 	errs = append(errs, s.noDriver(ctx))
 	errs = append(errs, s.onEveryNode(ctx, "for p in "+seedPath+" "+base+"/*; do "+unmounted("$p/csi")+"done\nrm -rf "+
 		seedPath+" "+seedStateDir))

@@ -92,7 +92,7 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 					s.gone(volume)
 				}
 			}
-			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", "2m")
+			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", waitTimeout.String())
 			s.nothingIsOwned()
 			s.poolClaimIs(claimedPool, k.node, corev1.ClaimBound)
 		}},

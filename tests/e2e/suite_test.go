@@ -177,7 +177,10 @@ func (s *suite) pushImages(ctx context.Context) error {
 	if len(s.images) > 0 {
 		return nil // the sidecars are there too, then
 	}
-	return provide.Sidecars(ctx, s.cluster)
+	if err := provide.Sidecars(ctx, s.cluster); err != nil {
+		return err
+	}
+	return provide.Snapshots(ctx, s.cluster)
 }
 
 // findHelm is a step of its own, for Helm may have to be compiled.
@@ -201,10 +204,7 @@ func (s *suite) prepareNodes(ctx context.Context) error {
 	}
 	script := "mkdir -p " + base + " " + linkTarget + " " + disks + "\n" +
 		"ln -sfn " + linkTarget + " " + pathOf(poolLinked) + "\n" +
-		"for p in " + strings.Join(mountable, " ") + "; do " + unmounted("$p") + "done\n" +
-		// Only those loop devices that were there when the container was made have a name in it.
-		"[ -c /dev/loop-control ] || mknod /dev/loop-control c 10 237\n" +
-		"for i in $(seq 0 63); do [ -b /dev/loop$i ] || mknod /dev/loop$i b 7 $i; done\n"
+		"for p in " + strings.Join(mountable, " ") + "; do " + unmounted("$p") + "done\n" + kindcluster.LoopDevices
 	return s.onEveryNode(ctx, script)
 }
 

@@ -9,12 +9,16 @@ import (
 // TestJudge: what was answered and is not so is said at the first look, whatever the driver might do about it later.
 func TestJudge(t *testing.T) {
 	w := &world{
-		volumes: map[string]expected{"pvc-0-1": {bytes: 1, marked: true}, "pvc-0-2": {bytes: 2}},
+		volumes: map[string]expected{
+			"pvc-0-1": {bytes: 1, sum: "a"}, "pvc-0-2": {bytes: 2}, "pvc-0-4": {bytes: 5, sum: "b", asked: true},
+		},
 		pending: map[int]operation{
 			1: {verb: "delete", id: "pvc-0-2", bytes: 3}, 2: {verb: "create", id: "pvc-1-1", bytes: 4},
+			3: {verb: "snapshot", id: "snap-0-3", bytes: 1, source: "pvc-0-1", sum: "a"},
 		},
 	}
-	sound := found{Bytes: 1, Data: true, Marker: true}
+	sound := found{Bytes: 1, Data: true, Sum: "a"}
+	with := func(id string, f found) map[string]found { return map[string]found{"pvc-0-1": sound, id: f} }
 	for name, test := range map[string]struct {
 		volumes   map[string]found
 		untracked []string
@@ -31,7 +35,13 @@ func TestJudge(t *testing.T) {
 		"another size": {
 			volumes: map[string]found{"pvc-0-1": {Bytes: 7, Data: true}}, says: "a size of 7",
 		},
-		"emptied": {volumes: map[string]found{"pvc-0-1": {Bytes: 1, Data: true}}, says: "lost its file"},
+		"emptied":          {volumes: map[string]found{"pvc-0-1": {Bytes: 1, Data: true}}, says: "has other data"},
+		"copied":           {volumes: with("snap-0-3", sound)},
+		"half copied":      {volumes: with("snap-0-3", found{Bytes: 1, Filling: true})},
+		"half, in place":   {volumes: with("snap-0-3", found{Bytes: 1, Filling: true, Data: true}), says: "not whole"},
+		"half, as a whole": {volumes: with("snap-0-3", found{Bytes: 1, Data: true}), says: "has other data"},
+		"copied later":     {volumes: with("pvc-0-4", found{Bytes: 5, Data: true, Sum: "b"})},
+		"wrongly copied":   {volumes: with("pvc-0-4", found{Bytes: 5, Data: true, Sum: "a"}), says: "has other data"},
 		"without a record": {
 			volumes: map[string]found{"pvc-0-1": sound}, untracked: []string{"pvc-0-3"},
 			says: "without a record: [pvc-0-3]",
@@ -52,8 +62,19 @@ func contains(problems []string, part string) bool {
 func TestUnsound(t *testing.T) {
 	sound := func() state {
 		return state{
-			Volumes: map[string]found{"pvc-0-1": {Bytes: 1, QuotaID: 7, Counted: 7, Data: true}},
-			Limits:  map[uint64]int64{7: 1}, Promised: 1,
+			Volumes: map[string]found{
+				"pvc-0-1":  {Bytes: 1, Limit: 3, Held: 2, QuotaID: 7, Counted: 7, Data: true},
+				"pvc-0-2":  {Bytes: 1, Limit: 2, QuotaID: 6, Counted: 6, Filling: true},
+				"snap-0-3": {Bytes: 1, Shares: true, Pins: map[uint64]int64{7: 2}, Data: true},
+			},
+			Limits: map[uint64]int64{6: 2, 7: 3}, Promised: 5, Staging: []string{"pvc-0-2"},
+		}
+	}
+	volume := func(change func(*found)) func(*state) {
+		return func(s *state) {
+			f := s.Volumes["pvc-0-1"]
+			change(&f)
+			s.Volumes["pvc-0-1"] = f
 		}
 	}
 	for name, test := range map[string]struct {
@@ -61,15 +82,13 @@ func TestUnsound(t *testing.T) {
 		says   string
 		later  bool // it may go away
 	}{
-		"sound":   {change: func(*state) {}},
-		"no data": {change: func(s *state) { s.Volumes["pvc-0-1"] = found{Bytes: 1, QuotaID: 7} }, says: "no data"},
-		"not counted": {
-			change: func(s *state) { s.Volumes["pvc-0-1"] = found{Bytes: 1, QuotaID: 7, Counted: 8, Data: true} },
-			says:   "counts to 8",
-		},
+		"sound":          {change: func(*state) {}},
+		"no data":        {change: volume(func(f *found) { f.Data = false }), says: "no data"},
+		"not counted":    {change: volume(func(f *found) { f.Counted = 8 }), says: "counts to 8"},
 		"another limit":  {change: func(s *state) { s.Limits[7] = 2 }, says: "the limit of ID 7 is 2"},
-		"promised twice": {change: func(s *state) { s.Promised = 2 }, says: "2 bytes are promised"},
+		"promised twice": {change: func(s *state) { s.Promised = 6 }, says: "6 bytes are promised"},
 		"staging":        {change: func(s *state) { s.Staging = []string{"x"} }, says: "staging: [x]"},
+		"held for none":  {change: func(s *state) { delete(s.Volumes, "snap-0-3") }, says: "holds 2", later: true},
 		"trash":          {change: func(s *state) { s.Trash = []string{"x"} }, says: "trash: [x]", later: true},
 		"prepared": {
 			change: func(s *state) { s.Prepared = []string{"x"} }, says: "never placed: [x]", later: true,

@@ -59,10 +59,10 @@ func (l *link) receive() {
 }
 
 // ask sends a request and returns its key.
-func (l *link) ask(t *testing.T, verb, id string, bytes int64) int {
+func (l *link) ask(t *testing.T, o operation) int {
 	t.Helper()
 	l.next++
-	if _, err := fmt.Fprintf(l.machine.Input, "%d %s %s %d\n", l.next, verb, id, bytes); err != nil {
+	if _, err := fmt.Fprintf(l.machine.Input, "%d %s %s %d %s\n", l.next, o.verb, o.id, o.bytes, o.source); err != nil {
 		t.Fatalf("%v\n%s", err, l.machine.Console())
 	}
 	return l.next
@@ -81,7 +81,7 @@ func (l *link) wait(t *testing.T) answer {
 // look asks for the state.
 func (l *link) look(t *testing.T) state {
 	t.Helper()
-	l.ask(t, "state", "-", 0)
+	l.ask(t, operation{verb: "state", id: nothing, source: nothing})
 	a := l.wait(t)
 	if !a.ok {
 		t.Fatalf("look at the disk: %s\n%s", a.text, l.machine.Console())
@@ -89,11 +89,12 @@ func (l *link) look(t *testing.T) state {
 	return parseState(t, a.text)
 }
 
-// settle looks again until nothing is left over: the driver purges in the background, and XFS counts for a while what
-// was removed. What is left over for good is what the test is to find, so there is an end.
+// settle looks again until nothing is left over: the driver purges in the background, XFS counts for a while what was
+// removed, and btrfs frees it at its next commit, which what volumes hold for copies waits for. What is left over for
+// good is what the test is to find, so there is an end.
 func (l *link) settle(t *testing.T, s state) (last state, left []string) {
 	t.Helper()
-	const looks = 120
+	const looks = 600
 	for range looks {
 		if left = s.leftovers(); len(left) == 0 {
 			break

@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,26 +74,23 @@ func cutAndCut(t *testing.T, cuts int, c Config) {
 	keepIfFailed(t, c)
 	for cut := range cuts + 1 {
 		l, before := connect(t, c)
-		problems := w.judge(before)
-		now := l.look(t)
-		problems = slices.Concat(problems, w.judge(now), now.unsound())
-		if len(problems) == 0 {
-			now, problems = l.settle(t, now)
-			problems = slices.Concat(problems, w.judge(now), now.unsound())
+		now, problems := w.compare(t, l, w.judge(before))
+		w.accept(now)
+		there := len(w.volumes)
+		if cut == cuts && len(problems) == 0 {
+			w.deleteAll(t, l)
+			_, problems = w.compare(t, l, nil)
+		}
+		for _, p := range problems {
+			t.Errorf("after cut %d: %s", cut, p)
 		}
 		if len(problems) > 0 {
-			for _, p := range problems {
-				t.Errorf("after cut %d: %s", cut, p)
-			}
 			t.Log(l.machine.Console())
-			must(t, l.machine.Kill())
-			return
 		}
-		w.accept(now)
-		if cut == cuts {
+		if len(problems) > 0 || cut == cuts {
 			must(t, l.machine.Kill())
-			t.Logf("%d cuts, %d operations answered, %d cut short, %d volumes at the end",
-				cuts, w.answered, w.interrupted, len(w.volumes))
+			t.Logf("%d cuts, %d operations answered, %d cut short, %d half copies, %d volumes and snapshots at the end",
+				cut, w.answered, w.interrupted, w.halves, there)
 			return
 		}
 		answers, delay := 1+random.IntN(40), time.Duration(random.IntN(30))*time.Millisecond
@@ -102,8 +98,20 @@ func cutAndCut(t *testing.T, cuts int, c Config) {
 		time.Sleep(delay) // so that the cut falls between answers too
 		must(t, l.machine.Kill())
 		w.drain(l)
-		t.Logf("cut %d: %d operations answered so far, %d cut short", cut+1, w.answered, w.interrupted)
+		t.Logf("cut %d: %d operations answered so far, %d cut short: %v", cut+1, w.answered, w.interrupted, w.pending)
 	}
+}
+
+// compare lists what is wrong, beside what is known to be, with what is on the disk once the driver has put that in
+// order.
+func (w *world) compare(t *testing.T, l *link, problems []string) (now state, all []string) {
+	t.Helper()
+	now = l.look(t)
+	if all = slices.Concat(problems, w.judge(now), now.unsound()); len(all) > 0 {
+		return now, all
+	}
+	now, all = l.settle(t, now)
+	return now, slices.Concat(all, w.judge(now), now.unsound())
 }
 
 // keepIfFailed puts the disk's last state and what the driver said where CI picks it up, however the test fails.
@@ -124,25 +132,4 @@ func keepIfFailed(t *testing.T, c Config) {
 			must(t, os.WriteFile(filepath.Join(folder, name), data, 0o644))
 		}
 	})
-}
-
-// state is what the agent reports; State of src/driver/internal/powercuttest has the same fields.
-type state struct {
-	Volumes                             map[string]found
-	Untracked, Prepared, Staging, Trash []string
-	Limits                              map[uint64]int64
-	Promised                            int64
-}
-
-type found struct {
-	Bytes            int64
-	QuotaID, Counted uint64
-	Data, Marker     bool
-}
-
-func parseState(t *testing.T, text string) state {
-	t.Helper()
-	var s state
-	must(t, json.Unmarshal([]byte(text), &s))
-	return s
 }

@@ -1,6 +1,9 @@
 package vm
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,29 +15,40 @@ import (
 
 const (
 	workers = 4 // each with volumes of its own, one request at a time
-	most    = 6 // volumes of one worker
+	most    = 8 // volumes and snapshots of one worker
 	mib     = 1 << 20
+	share   = 4 // of a volume's bytes one in so many is written: what is replaced counts until the filesystem frees it
+	sumSize = 16
+	nothing = "-" // what a volume is made of that is no copy
 )
 
 // world is what the driver has answered, and what it was asked and had not answered when the power was cut.
 type world struct {
 	random                *rand.Rand
-	volumes               map[string]expected
-	pending               map[int]operation // by request
+	volumes               map[string]expected // and snapshots
+	pending               map[int]operation   // by request
 	named                 int
 	answered, interrupted int
+	halves                int // copies that were found in part
 }
 
+// expected is a volume or a snapshot. One that is asked for is a copy that is under way, of a source.
 type expected struct {
 	bytes  int64
-	marked bool
+	sum    string
+	asked  bool
+	source string
 }
 
+// operation is what the driver is asked for. Of a copy sum is what its source has.
 type operation struct {
-	verb  string
-	id    string
-	bytes int64
+	verb, id string
+	bytes    int64
+	source   string
+	sum      string
 }
+
+func (o operation) makes() bool { return o.verb == "create" || o.verb == "snapshot" }
 
 func newWorld(random *rand.Rand) *world {
 	return &world{random: random, volumes: map[string]expected{}, pending: map[int]operation{}}
@@ -47,13 +61,31 @@ func (w *world) work(t *testing.T, l *link, answers int) {
 		w.send(t, l, worker)
 	}
 	for range answers {
-		a := l.wait(t)
-		op := w.pending[a.key]
-		w.take(a)
-		if !a.ok {
-			t.Errorf("%s %s: %s", op.verb, op.id, a.text)
-		}
-		w.send(t, l, workerOf(op.id))
+		w.send(t, l, workerOf(w.next(t, l).id))
+	}
+}
+
+// next takes the next answer.
+func (w *world) next(t *testing.T, l *link) (about operation) {
+	t.Helper()
+	a := l.wait(t)
+	about = w.pending[a.key]
+	w.take(a)
+	if !a.ok {
+		t.Errorf("%+v: %s", about, a.text)
+	}
+	return about
+}
+
+// deleteAll deletes what is there, also copies that are not whole.
+func (w *world) deleteAll(t *testing.T, l *link) {
+	t.Helper()
+	for _, id := range slices.Sorted(maps.Keys(w.volumes)) {
+		op := operation{verb: "delete", id: id, source: nothing}
+		w.pending[l.ask(t, op)] = op
+	}
+	for len(w.pending) > 0 {
+		w.next(t, l)
 	}
 }
 
@@ -65,32 +97,91 @@ func (w *world) drain(l *link) {
 	w.interrupted += len(w.pending)
 }
 
-// send asks for something at random.
+// send asks for something.
 func (w *world) send(t *testing.T, l *link, worker int) {
 	t.Helper()
-	var own []string
+	op := w.choose(worker)
+	w.pending[l.ask(t, op)] = op
+}
+
+// choose chooses at random. A copy that is under way is gone on with, or deleted, before its source changes.
+func (w *world) choose(worker int) operation {
+	var own, volumes []string
 	for _, id := range slices.Sorted(maps.Keys(w.volumes)) {
-		if workerOf(id) == worker {
-			own = append(own, id)
+		if workerOf(id) != worker {
+			continue
+		}
+		if w.volumes[id].asked {
+			return w.goOn(id)
+		}
+		own = append(own, id)
+		if !isSnapshot(id) {
+			volumes = append(volumes, id)
 		}
 	}
-	op := operation{verb: []string{"create", "create", "mark", "expand", "delete"}[w.random.IntN(5)]}
+	verbs := []string{"create", "mark", "mark", "snapshot", "snapshot", "copy", "copy", "expand", "delete", "delete"}
+	verb := verbs[w.random.IntN(len(verbs))]
 	switch {
-	case len(own) == 0:
-		op.verb = "create"
+	case len(volumes) == 0:
+		verb = "create"
 	case len(own) >= most:
+		verb = "delete"
+	}
+	op := w.operation(worker, verb, own, volumes)
+	if op.source != nothing && op.sum == "" && !isSnapshot(op.source) { // a copy of no data shows little
+		op = w.operation(worker, "mark", nil, []string{op.source})
+	}
+	return op
+}
+
+func (w *world) goOn(id string) operation {
+	v := w.volumes[id]
+	op := operation{verb: "create", id: id, bytes: v.bytes, source: v.source, sum: v.sum}
+	if isSnapshot(id) {
+		op.verb = "snapshot"
+	}
+	if w.random.IntN(4) == 0 {
 		op.verb = "delete"
 	}
-	if op.verb == "create" {
-		w.named++
-		op.id = fmt.Sprintf("pvc-%d-%d", worker, w.named)
-		op.bytes = int64(1+w.random.IntN(8)) * mib
-	} else {
-		op.id = own[w.random.IntN(len(own))]
-		op.bytes = w.volumes[op.id].bytes + int64(1+w.random.IntN(4))*mib
-	}
-	w.pending[l.ask(t, op.verb, op.id, op.bytes)] = op
+	return op
 }
+
+func (w *world) operation(worker int, verb string, own, volumes []string) operation {
+	op := operation{verb: verb, source: nothing}
+	some := func(ids []string) string { return ids[w.random.IntN(len(ids))] }
+	more := func(most int) int64 { return int64(w.random.IntN(most)) * mib }
+	if verb == "create" || verb == "copy" {
+		w.named++
+		op.verb, op.id, op.bytes = "create", fmt.Sprintf("pvc-%d-%d", worker, w.named), mib+more(8)
+	}
+	switch verb {
+	case "copy":
+		op.source = some(own)
+		op.bytes = w.volumes[op.source].bytes + more(3)
+	case "snapshot":
+		w.named++
+		op.id, op.source = snapshotID(worker, w.named), some(volumes)
+		op.bytes = w.volumes[op.source].bytes
+	case "mark":
+		op.id = some(volumes)
+		op.bytes = w.volumes[op.id].bytes / share
+	case "expand":
+		op.id = some(volumes)
+		op.bytes = w.volumes[op.id].bytes + mib + more(4)
+	case "delete":
+		op.id = some(own)
+	}
+	op.sum = w.volumes[op.source].sum
+	return op
+}
+
+// snapshotID is what the driver of node vm calls a snapshot with a name of csi-snapshotter's form.
+func snapshotID(worker, n int) string {
+	node := sha256.Sum256([]byte("vm"))
+	return fmt.Sprintf("snap-%08d-0000-0000-0000-%012d.%.10s", worker, n, hex.EncodeToString(node[:]))
+}
+
+func isSnapshot(id string) bool { return strings.HasPrefix(id, "snap-") }
 
 func workerOf(id string) int {
 	worker, err := strconv.Atoi(strings.Split(id, "-")[1])
@@ -103,7 +194,7 @@ func workerOf(id string) int {
 // take learns from an answer.
 func (w *world) take(a answer) {
 	op, ok := w.pending[a.key]
-	if !ok {
+	if !ok || a.ok && op.verb == "mark" && len(a.text) < sumSize { // the end of the line was cut off
 		return
 	}
 	delete(w.pending, a.key)
@@ -112,12 +203,12 @@ func (w *world) take(a answer) {
 	}
 	w.answered++
 	switch v := w.volumes[op.id]; op.verb {
-	case "create":
-		w.volumes[op.id] = expected{bytes: op.bytes}
+	case "create", "snapshot":
+		w.volumes[op.id] = expected{bytes: op.bytes, sum: op.sum}
 	case "expand":
-		w.volumes[op.id] = expected{op.bytes, v.marked}
+		w.volumes[op.id] = expected{bytes: op.bytes, sum: v.sum}
 	case "mark":
-		w.volumes[op.id] = expected{v.bytes, true}
+		w.volumes[op.id] = expected{bytes: v.bytes, sum: a.text}
 	case "delete":
 		delete(w.volumes, op.id)
 	}
@@ -132,21 +223,27 @@ func (w *world) judge(s state) []string {
 		doubt[op.id] = op
 	}
 	for id, want := range w.volumes {
-		if got, there := s.Volumes[id]; !(there && got.Data) && doubt[id].verb != "delete" {
-			problem("volume %s of %d bytes is lost", id, want.bytes)
+		if got, there := s.Volumes[id]; !(there && got.Data) && doubt[id].verb != "delete" && !want.asked {
+			problem("%s of %d bytes is lost: %+v", id, want.bytes, got)
 		}
 	}
 	for id, got := range s.Volumes {
 		want, known := w.volumes[id]
 		op := doubt[id]
+		if !known && op.makes() {
+			want = expected{bytes: op.bytes, sum: op.sum}
+		}
 		switch {
-		case !known && op.verb != "create":
-			problem("volume %s, which was deleted, is back: %+v", id, got)
-		case got.Bytes != want.bytes && got.Bytes != op.bytes:
-			problem("volume %s has a size of %d in its record, want %d (or, asked for and not answered, %d)",
+		case !known && !op.makes():
+			problem("%s, which was deleted, is back: %+v", id, got)
+		case got.Bytes != want.bytes && (op.verb != "expand" || got.Bytes != op.bytes):
+			problem("%s has a size of %d in its record, want %d (or, asked for and not answered, %d)",
 				id, got.Bytes, want.bytes, op.bytes)
-		case want.marked && got.Data && !got.Marker:
-			problem("volume %s has lost its file", id)
+		case got.Filling && got.Data:
+			problem("%s is in csi/, and is not whole: %+v", id, got)
+		case got.Data && got.Sum != want.sum && op.verb != "mark":
+			problem("%s has other data than it had, or than %s had when it was copied: %+v, want the sum %q",
+				id, cmp.Or(got.Source, nothing), got, want.sum)
 		}
 	}
 	if len(s.Untracked) > 0 {
@@ -155,54 +252,18 @@ func (w *world) judge(s state) []string {
 	return problems
 }
 
-// unsound lists what is wrong with a pool that the driver has recovered. Nobody changes any of it later.
-func (s state) unsound() []string {
-	var problems []string
-	problem := func(format string, arguments ...any) { problems = append(problems, fmt.Sprintf(format, arguments...)) }
-	sum := int64(0)
-	for id, got := range s.Volumes {
-		sum += got.Bytes
-		if !got.Data {
-			problem("volume %s has a record and no data", id)
-		}
-		if got.QuotaID == 0 || got.QuotaID != got.Counted {
-			problem("volume %s has ID %d in its record, and its directory counts to %d", id, got.QuotaID, got.Counted)
-		}
-		if limit := s.Limits[got.QuotaID]; limit != got.Bytes {
-			problem("volume %s has %d bytes, and the limit of ID %d is %d", id, got.Bytes, got.QuotaID, limit)
-		}
-	}
-	if s.Promised != sum {
-		problem("%d bytes are promised, the records' sum is %d", s.Promised, sum)
-	}
-	if len(s.Staging) > 0 {
-		problem("left in staging: %v", s.Staging)
-	}
-	return problems
-}
-
-// leftovers lists what the driver removes in the background.
-func (s state) leftovers() (left []string) {
-	limits := maps.Clone(s.Limits)
-	for _, v := range s.Volumes {
-		delete(limits, v.QuotaID)
-	}
-	if len(limits) > 0 {
-		left = append(left, fmt.Sprintf("limits of no volume are left: %v", limits))
-	}
-	for place, names := range map[string][]string{"the trash": s.Trash, "the records, never placed": s.Prepared} {
-		if len(names) > 0 {
-			left = append(left, fmt.Sprintf("left in %s: %v", place, names))
-		}
-	}
-	return left
-}
-
-// accept takes what is there as true where an answer was missing.
+// accept takes what is there as true where an answer was missing. A copy under way is to have what its source has.
 func (w *world) accept(s state) {
 	clear(w.pending)
 	clear(w.volumes)
 	for id, got := range s.Volumes {
-		w.volumes[id] = expected{got.Bytes, got.Marker}
+		w.volumes[id] = expected{bytes: got.Bytes, sum: got.Sum, asked: got.Filling, source: got.Source}
+	}
+	for id, v := range w.volumes {
+		if v.asked {
+			w.halves++
+			v.sum = w.volumes[v.source].sum
+			w.volumes[id] = v
+		}
 	}
 }

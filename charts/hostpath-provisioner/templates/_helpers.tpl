@@ -123,6 +123,15 @@ given ones, those over commonLabels. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* "true" where volumes can have snapshots, and with the operator where a HostPathProvisioner may ask for them. */}}
+{{- define "hostpath-provisioner.snapshots" -}}
+{{- if eq (toString .Values.snapshots) "auto" -}}
+{{- or .Values.operator.enabled (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1") -}}
+{{- else -}}
+{{- .Values.snapshots -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The driver's configuration file. Helm reads numbers as floats and prints large ones as 1e+06; here they stay as written. */}}
 {{- define "hostpath-provisioner.csi.config" -}}
 {{- $pools := list -}}
@@ -188,12 +197,12 @@ changes it. A test compares with the maps of values.yaml that may lose keys. */}
 {{- range $at := list (list "driver") (list "controller") (list "legacyProvisioner") -}}
 {{- $paths = concat $paths (list (concat $at (list "nodeSelector")) (concat $at (list "nodeSelector" "kubernetes.io/os"))) -}}
 {{- end -}}
-{{- range $at := list (list "driver") (list "controller") (list "mounter") (list "legacyProvisioner") (list "selftest") (list "sidecars" "provisioner") (list "sidecars" "resizer") (list "sidecars" "nodeDriverRegistrar") (list "sidecars" "livenessProbe") -}}
+{{- range $at := list (list "driver") (list "controller") (list "mounter") (list "legacyProvisioner") (list "selftest") (list "sidecars" "provisioner") (list "sidecars" "resizer") (list "sidecars" "snapshotter") (list "sidecars" "nodeDriverRegistrar") (list "sidecars" "livenessProbe") -}}
 {{- range list (list "resources") (list "resources" "requests") (list "resources" "requests" "cpu") (list "resources" "requests" "memory") -}}
 {{- $paths = append $paths (concat $at .) -}}
 {{- end -}}
 {{- end -}}
-{{- range $at := list (list "driver") (list "controller") (list "sidecars" "provisioner") (list "sidecars" "resizer") -}}
+{{- range $at := list (list "driver") (list "controller") (list "sidecars" "provisioner") (list "sidecars" "resizer") (list "sidecars" "snapshotter") -}}
 {{- $paths = concat $paths (list (concat $at (list "resources" "limits")) (concat $at (list "resources" "limits" "memory"))) -}}
 {{- end -}}
 {{- range $path := $paths -}}

@@ -158,7 +158,7 @@ startupProbe:
 {{- $all := list
   (dict "at" "driver" "values" .Values.driver "containers" (list "driver" "node-driver-registrar" "liveness-probe")
     "volumes" (list "config" "controller-token" "metrics-certificate" "host" "kubelet-dir" "state-dir" "socket-dir" "registration-dir"))
-  (dict "at" "controller" "values" .Values.controller "containers" (list "controller" "csi-provisioner" "csi-resizer")
+  (dict "at" "controller" "values" .Values.controller "containers" (list "controller" "csi-provisioner" "csi-resizer" "csi-snapshotter")
     "volumes" (list "socket-dir" "state-dir" "config" "metrics-certificate"))
   (dict "at" "operator" "values" .Values.operator "containers" (list "operator") "volumes" list) -}}
 {{- $problems := list -}}

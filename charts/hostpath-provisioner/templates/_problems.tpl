@@ -51,7 +51,7 @@
 {{- $problems := list -}}
 {{- $pools := list -}}
 {{- range .Values.storagePools }}{{ $pools = append $pools .name }}{{ end -}}
-{{- $known := list "storagePool" "directoryMode" "uid" "gid" "inodeLimit" "onDelete" "overlayCSI" -}}
+{{- $known := list "storagePool" "directoryMode" "uid" "gid" "inodeLimit" "onDelete" "restoreTo" "overlayCSI" -}}
 {{- $names := list -}}
 {{- $defaults := list -}}
 {{- range $i, $class := .Values.storageClasses -}}
@@ -92,14 +92,34 @@
 {{- toYaml $problems -}}
 {{- end -}}
 
+{{- define "hostpath-provisioner.problems.snapshotClasses" -}}
+{{- $problems := list -}}
+{{- $names := list -}}
+{{- $defaults := list -}}
+{{- range $i, $class := .Values.snapshotClasses -}}
+{{- if has .name $names -}}
+{{- $problems = append $problems (printf "snapshotClasses[%d] %q: there is another class of that name; names must be unique." $i .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- if .default }}{{ $defaults = append $defaults .name }}{{ end -}}
+{{- end -}}
+{{- if gt (len $defaults) 1 -}}
+{{- $problems = append $problems (printf "snapshotClasses: %s are all marked as the driver's default class; mark one." (join ", " $defaults)) -}}
+{{- end -}}
+{{- toYaml $problems -}}
+{{- end -}}
+
 {{- define "hostpath-provisioner.problems.pod" -}}
 {{- $problems := list -}}
 {{- $driver := list (list "driver.httpPort" .Values.driver.httpPort)
   (list "driver.metricsTLS.port" (ternary .Values.driver.metricsTLS.port 0 .Values.driver.metricsTLS.enabled)) -}}
+{{- $controller := list (list "controller.port" .Values.controller.port) -}}
+{{- range include "hostpath-provisioner.controller.sidecars" . | fromYamlArray -}}
+{{- $controller = append $controller (list (printf "sidecars.%s.httpPort" .) (get $.Values.sidecars .).httpPort) -}}
+{{- end -}}
 {{- range $pod := list
   (list (list "sidecars.livenessProbe.httpPort" (ternary .Values.sidecars.livenessProbe.httpPort 0 .Values.sidecars.livenessProbe.enabled)))
-  (list (list "controller.port" .Values.controller.port) (list "sidecars.provisioner.httpPort" .Values.sidecars.provisioner.httpPort)
-    (list "sidecars.resizer.httpPort" .Values.sidecars.resizer.httpPort)) -}}
+  $controller -}}
 {{- $ports := dict -}}
 {{- range concat $driver $pod -}}
 {{- $what := index . 0 -}}

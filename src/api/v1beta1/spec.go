@@ -63,8 +63,8 @@ type HostPathProvisionerSpec struct {
 	//
 	// +optional
 	Workload Workload `json:"workload,omitempty"`
-	// Features that are off by default. Known: Snapshotting (accepted, and not served by this version). Others are
-	// ignored.
+	// Features that are off by default. Known: Snapshotting, VolumeSnapshots of the volumes in all pools, where the
+	// cluster has the API snapshot.storage.k8s.io/v1. Others are ignored.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -105,7 +105,8 @@ type StoragePool struct {
 	//
 	// +optional
 	PVCTemplate *corev1.PersistentVolumeClaimSpec `json:"pvcTemplate,omitempty"`
-	// How snapshots are made: reflink. Accepted, and not served by this version. Others are ignored.
+	// reflink turns snapshots on, as the feature gate Snapshotting does: how they are made, each pool's filesystem
+	// decides. Others are ignored.
 	//
 	// +optional
 	SnapshotProvider string `json:"snapshotProvider,omitempty"`

@@ -13,7 +13,7 @@ const (
 	Progressing = "Progressing"
 	// Degraded: something is wrong, and the message says what to do.
 	Degraded = "Degraded"
-	// NotServed: the spec asks for something that this version accepts and does not serve (snapshots), or
+	// NotServed: the spec asks for something that this version accepts and does not serve, or
 	// a class of the base values was left out.
 	NotServed = "NotServed"
 	// Deleting: the resource waits for a gate. Only while it is being deleted.

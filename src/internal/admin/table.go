@@ -97,14 +97,17 @@ func writeNodes(table *tabwriter.Writer, s nodeapi.Status, now time.Time) {
 // WriteVolumes writes volumes for a person, one line each.
 func WriteVolumes(w io.Writer, all []nodeapi.VolumeStatus) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tNODE\tPOOL\tCLAIM\tSIZE\tUSED\tENFORCEMENT\tSTATE")
+	fmt.Fprintln(table, "ID\tNODE\tPOOL\tCLAIM\tSIZE\tHELD\tUSED\tENFORCEMENT\tSTATE")
 	for _, v := range all {
-		used := "-"
+		held, used := "-", "-"
+		if v.Held > 0 {
+			held = bytesize.Format(v.Held)
+		}
 		if v.Used >= 0 {
 			used = bytesize.Format(v.Used)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Node, orNone(v.Pool), orNone(v.Claim),
-			bytesize.Format(v.Bytes), used, orNone(v.Enforcement), orNone(v.State))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Node, orNone(v.Pool), orNone(v.Claim),
+			bytesize.Format(v.Bytes), held, used, orNone(v.Enforcement), orNone(v.State))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the volumes: %w", err)

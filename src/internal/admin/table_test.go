@@ -70,16 +70,16 @@ func TestVolumes(t *testing.T) {
 		{ID: "pvc-2", Node: "worker-2", Pool: "local", Bytes: 1 << 30, Used: -1, State: "orphan"},
 		{
 			ID: "pvc-3", Node: "worker-1", Pool: "local", Claim: "shop/data", PV: "pvc-3", Bytes: 10 << 30,
-			Used:        512 << 20,
+			Held: 4 << 30, Used: 512 << 20,
 			Enforcement: "strict",
 		},
 		{ID: "pvc-1", Node: "worker-1", Pool: "local", Bytes: 1 << 30, State: "node not connected"},
 	}
 	shows(t, func(out *bytes.Buffer) error { return admin.WriteVolumes(out, got) },
-		"ID NODE POOL CLAIM SIZE USED ENFORCEMENT STATE",
-		"pvc-2 worker-2 local - 1Gi - - orphan",
-		"pvc-3 worker-1 local shop/data 10Gi 512Mi strict -",
-		"pvc-1 worker-1 local - 1Gi 0 - node not connected")
+		"ID NODE POOL CLAIM SIZE HELD USED ENFORCEMENT STATE",
+		"pvc-2 worker-2 local - 1Gi - - - orphan",
+		"pvc-3 worker-1 local shop/data 10Gi 4Gi 512Mi strict -",
+		"pvc-1 worker-1 local - 1Gi - 0 - node not connected")
 }
 
 func TestDeleted(t *testing.T) {

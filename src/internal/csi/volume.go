@@ -70,7 +70,7 @@ func Attributes(answered, asked map[string]string, pool string) map[string]strin
 func IsParameter(key string) bool {
 	switch key {
 	case names.StoragePoolParameter, nodeapi.KeyDirectoryMode, nodeapi.KeyUID, nodeapi.KeyGID, nodeapi.KeyInodeLimit,
-		nodeapi.KeyOnDelete, nodeapi.KeyOverlay:
+		nodeapi.KeyOnDelete, nodeapi.KeyRestoreTo, nodeapi.KeyOverlay:
 		return true
 	default:
 		return false

@@ -43,7 +43,7 @@ func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer
 	}
 	hello := &wire.Hello{
 		Node: s.Node.Node, Version: s.Version, Token: token,
-		Features:    []string{wire.FeatureVolumes, wire.FeatureShared, wire.FeatureSince},
+		Features:    []string{wire.FeatureVolumes, wire.FeatureShared, wire.FeatureSince, wire.FeatureCopy},
 		TopologyKey: s.TopologyKey, TopologyValue: s.Node.Node,
 	}
 	if err := out.Send(&wire.Update{Update: &wire.Update_Hello{Hello: hello}}); err != nil {
@@ -152,8 +152,13 @@ func (s *session) Share(_ context.Context, q *wire.ShareRequest) (*wire.ShareRes
 }
 
 // Volumes implements wire.NodeServer.
-func (s *session) Volumes(_ *wire.VolumesRequest, out grpc.ServerStreamingServer[wire.Volume]) error {
-	send := func(v nodeapi.VolumeStatus) error { return out.Send(wire.FromVolume(v)) }
+func (s *session) Volumes(q *wire.VolumesRequest, out grpc.ServerStreamingServer[wire.Volume]) error {
+	send := func(v nodeapi.VolumeStatus) error {
+		if v.SnapshotOf != "" && !q.GetSnapshots() {
+			return nil
+		}
+		return out.Send(wire.FromVolume(v))
+	}
 	if err := s.Source.Volumes(out.Context(), send); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}

@@ -113,21 +113,36 @@ type NodeStatus struct {
 	Pools   []PoolStatus `json:"pools,omitempty"`
 }
 
-// VolumeStatus is a volume of a node. Sizes are in bytes.
+// VolumeStatus is a volume of a node, or a snapshot. Sizes are in bytes.
 type VolumeStatus struct {
 	ID          string `json:"id"`
 	Pool        string `json:"pool"`
 	Claim       string `json:"claim,omitempty"` // namespace/name; of an inline volume the pod's
 	Bytes       int64  `json:"bytes"`
-	Used        int64  `json:"used"` // -1 where that is not known
+	Held        int64  `json:"held,omitempty"` // promised beside Bytes, for what copies of it keep
+	Used        int64  `json:"used"`           // -1 where that is not known
 	Enforcement string `json:"enforcement,omitempty"`
+	SnapshotOf  string `json:"snapshotOf,omitempty"` // the volume
 	// Created is to the second.
 	Created   time.Time `json:"-"`
 	Ephemeral bool      `json:"-"` // an inline volume
 	Published bool      `json:"-"` // mounted anywhere on its node
+	Copying   string    `json:"-"` // of a copy that is being made: how far it is
 
 	// What whoever lists it adds: where it is, and what is unusual about it, such as "orphan".
 	Node  string `json:"node"`
 	PV    string `json:"pv,omitempty"`
 	State string `json:"state,omitempty"`
+}
+
+// OnItsNode is what the node itself knows to be unusual about it.
+func (v VolumeStatus) OnItsNode() string {
+	switch {
+	case v.Copying != "":
+		return v.Copying
+	case v.SnapshotOf != "":
+		return "snapshot of " + v.SnapshotOf
+	default:
+		return ""
+	}
 }

@@ -32,12 +32,6 @@ func ValidateID(id string) error {
 		ErrInvalidID, id)
 }
 
-// snapshotPattern is what the ids of snapshots look like: the last part is made of the name of their node.
-var snapshotPattern = regexp.MustCompile(`^snap-.*\.[0-9a-f]{10}$`)
-
-// IsSnapshotID reports whether an id is one of a snapshot. No volume gets such a one.
-func IsSnapshotID(id string) bool { return snapshotPattern.MatchString(id) }
-
 // Keys of StorageClass parameters and volume attributes, beside names.StoragePoolParameter
 // (docs/reference/storageclass.md).
 const (
@@ -46,6 +40,7 @@ const (
 	KeyGID           = "gid"
 	KeyInodeLimit    = "inodeLimit"
 	KeyOnDelete      = "onDelete"
+	KeyRestoreTo     = "restoreTo"
 	KeyOverlay       = "overlayCSI"  // kubevirt's, accepted and ignored
 	KeyEnforcement   = "enforcement" // answered, never asked for
 

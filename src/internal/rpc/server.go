@@ -198,20 +198,22 @@ func levelOf(method string, code codes.Code) slog.Level {
 	}
 	switch method {
 	case "CreateVolume", "DeleteVolume", "ControllerExpandVolume", "NodePublishVolume", "NodeUnpublishVolume",
-		"Adopt", "Discard", "ForgetPool", "TakePool":
+		"CreateSnapshot", "DeleteSnapshot", "Adopt", "Discard", "ForgetPool", "TakePool":
 		return slog.LevelInfo
 	default:
 		return slog.LevelDebug
 	}
 }
 
-// subject is the volume that a request is about, "" where it is about none.
+// subject is the volume or snapshot that a request is about, "" where it is about none.
 func subject(request any) string {
 	const longest = 128 // an id that is longer is refused; the log need not have all of it
 	id := ""
 	switch r := request.(type) {
 	case interface{ GetVolumeId() string }:
 		id = r.GetVolumeId()
+	case interface{ GetSnapshotId() string }:
+		id = r.GetSnapshotId()
 	case interface{ GetName() string }:
 		id = r.GetName()
 	case interface{ GetId() string }:

@@ -45,8 +45,7 @@ func sanity(t *testing.T, w *world) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	ginkgo.RunSpecs(t, "csi-sanity")
 
-	listed := slices.DeleteFunc(strings.FieldsFunc(skips, func(r rune) bool { return r == '\n' }),
-		func(line string) bool { return strings.HasPrefix(line, "#") })
+	listed := specs(skips)
 	slices.Sort(listed)
 	slices.Sort(skipped)
 	if diff := cmp.Diff(listed, skipped); diff != "" {
@@ -57,4 +56,10 @@ func sanity(t *testing.T, w *world) {
 	if err != nil || ran == 0 || len(left) > 0 {
 		t.Errorf("%d specs ran, %v is left, %v", ran, left, err)
 	}
+}
+
+// specs are the lines of a text that are no comments.
+func specs(text string) []string {
+	return slices.DeleteFunc(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' }),
+		func(line string) bool { return strings.HasPrefix(line, "#") })
 }

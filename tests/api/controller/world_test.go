@@ -96,6 +96,7 @@ func TestController(t *testing.T) {
 		{"one-handle", oneHandle},
 		{"sanity", sanity}, // before nodes go that may return: they have to be asked for a volume without a PV
 		{"metrics", documented},
+		{"restored", restored}, // what it deletes stays in the trash of the node with the most room
 		{"tokens", tokens},
 		{"trouble", func(t *testing.T, w *world) {
 			for name, test := range map[string]func(*testing.T, *world){
@@ -210,6 +211,12 @@ func (w *world) node(t *testing.T, name, token string, options ...string) *progr
 			t.Errorf("unmount the pool of %s: %v", name, err)
 		}
 	})
+	return w.startNode(t, name, dir, options...)
+}
+
+// startNode starts the driver of a node in its directory.
+func (w *world) startNode(t *testing.T, name, dir string, options ...string) *program {
+	t.Helper()
 	options = append([]string{
 		"--service-account=" + w.nodeAccount, "--node-name=" + name, "--pod-name=csi-" + name, "--host-root=/",
 		"--kubelet-dir=" + filepath.Join(dir, "kubelet"), "--registration=false",
@@ -236,7 +243,7 @@ func (w *world) run(t *testing.T, of corev1.Container, dir string, options ...st
 	p := &program{dir: dir, http: net.JoinHostPort("127.0.0.1", strconv.Itoa(harness.FreePort(t)))}
 	const pools = "storagePools:\n- name: %s\n  path: %s/pool\n  requireMount: false\n  overcommit: 1\n"
 	err := errors.Join(
-		os.Mkdir(filepath.Join(dir, "state"), 0o700),
+		os.MkdirAll(filepath.Join(dir, "state"), 0o700), // it may be there from before
 		os.WriteFile(filepath.Join(dir, "config"), fmt.Appendf(nil, pools, poolName, dir), 0o600),
 	)
 	if err != nil {

@@ -49,8 +49,8 @@ type Server struct {
 	// Host is an address of this machine that an EndpointSlice may name: not a loopback one.
 	Host string
 
-	dir string // scratch, gone with the test
-	crd envtest.CRDInstallOptions
+	dir    string // scratch, gone with the test
+	scheme *runtime.Scheme
 }
 
 // Start runs the control plane until the test ends. It knows no foreign kinds yet, and not the chart's own. The flags,
@@ -69,8 +69,7 @@ func Start(t *testing.T, flags ...string) *Server {
 	config.QPS, config.Burst = 200, 400
 	config.WarningHandler = rest.NoWarnings{}
 	s := &Server{
-		Config: config, Host: hostAddress(t), dir: t.TempDir(),
-		crd: envtest.CRDInstallOptions{Scheme: environment.Scheme},
+		Config: config, Host: hostAddress(t), dir: t.TempDir(), scheme: environment.Scheme,
 	}
 	var err error
 	if s.Client, err = client.New(config, client.Options{Scheme: environment.Scheme}); err != nil {
@@ -91,11 +90,7 @@ func Start(t *testing.T, flags ...string) *Server {
 // Kinds adds the CustomResourceDefinitions in those files.
 func (s *Server) Kinds(t *testing.T, files ...string) {
 	t.Helper()
-	options := s.crd
-	options.Paths, options.ErrorIfPathMissing = files, true
-	if _, err := envtest.InstallCRDs(s.Config, options); err != nil {
-		t.Fatalf("install %v: %v", files, err)
-	}
+	helmcli.InstallKinds(t, s.Config, s.scheme, files...)
 }
 
 // OwnKinds is the file with this project's CustomResourceDefinition, as the operator carries it.

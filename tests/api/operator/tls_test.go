@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -95,15 +97,8 @@ func (w *world) handshakes(t *testing.T, when string, wanted map[*hello]bool) {
 		harness.Eventually(t, when+": "+address, func(ctx context.Context) error {
 			var problems []error
 			for offer, want := range wanted {
-				dialer := &tls.Dialer{Config: &tls.Config{
-					MinVersion: offer.version, MaxVersion: offer.version, CipherSuites: offer.suites,
-					InsecureSkipVerify: true,
-				}}
-				connection, err := dialer.DialContext(ctx, "tcp", address)
-				if err == nil {
-					connection.Close()
-				}
-				if (err == nil) != want {
+				err := offer.dial(ctx, address)
+				if (err == nil) != want || isTimeout(err) {
 					problems = append(problems,
 						fmt.Errorf("offered %s %v: accepted %v (%w)", tls.VersionName(offer.version), offer.suites,
 							err == nil, err))
@@ -112,6 +107,26 @@ func (w *world) handshakes(t *testing.T, when string, wanted map[*hello]bool) {
 			return errors.Join(problems...)
 		})
 	}
+}
+
+// dial makes a handshake. One that is not answered must not take all the time that the next ones have.
+func (h hello) dial(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	dialer := &tls.Dialer{Config: &tls.Config{
+		MinVersion: h.version, MaxVersion: h.version, CipherSuites: h.suites, InsecureSkipVerify: true,
+	}}
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err == nil {
+		err = connection.Close()
+	}
+	return err
+}
+
+// isTimeout reports whether nobody has answered, which is no refusal.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // driverTLS waits until the driver's metrics are to be served with this least version.

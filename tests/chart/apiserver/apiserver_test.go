@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	securityv1 "github.com/openshift/api/security/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -95,6 +96,8 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 	// The server offers SecurityContextConstraints, and `openshift: auto` asks it.
 	get(t, s, client.ObjectKey{Name: before.Spec.Template.Annotations["openshift.io/required-scc"]},
 		&securityv1.SecurityContextConstraints{})
+	// And of VolumeSnapshots, which `snapshots: auto` asks it for.
+	get(t, s, client.ObjectKey{Name: "hostpath-point-in-time"}, &snapshotv1.VolumeSnapshotClass{})
 	permissions(t, s)
 	fill(t, s)
 
@@ -275,6 +278,10 @@ func permissions(t *testing.T, s *server) {
 		{true, controller, "update", "coordination.k8s.io", "leases", helmcli.Namespace, controller},
 		{false, controller, "update", "coordination.k8s.io", "leases", helmcli.Namespace, "another"},
 		{true, controller, "create", "", "events", "default", ""},
+		{true, controller, "update", "snapshot.storage.k8s.io", "volumesnapshots", "elsewhere", ""},
+		{true, controller, "patch", "snapshot.storage.k8s.io", "volumesnapshotcontents/status", "", ""},
+		{false, controller, "create", "snapshot.storage.k8s.io", "volumesnapshotcontents", "", ""},
+		{false, controller, "delete", "snapshot.storage.k8s.io", "volumesnapshots", "elsewhere", ""},
 		{true, controller, "patch", "", "pods/status", helmcli.Namespace, ""},
 		{false, controller, "patch", "", "pods/status", "elsewhere", ""},
 		{false, controller, "patch", "", "pods", helmcli.Namespace, ""},
@@ -314,14 +321,11 @@ func get[T client.Object](t *testing.T, s *server, key client.ObjectKey, into T)
 // start runs kube-apiserver and etcd until the test ends.
 func start(t *testing.T) *server {
 	t.Helper()
-	environment := &envtest.Environment{
-		Scheme:                helmcli.Scheme(t),
-		ErrorIfCRDPathMissing: true,
-		CRDDirectoryPaths: slices.Concat(
-			helmcli.OpenShiftKinds(t), helmcli.MonitoringKinds(t), helmcli.CertManagerKinds(t),
-		),
-	}
+	environment := &envtest.Environment{Scheme: helmcli.Scheme(t)}
 	config := helmcli.StartAPIServer(t, environment)
+	helmcli.InstallKinds(t, config, environment.Scheme, slices.Concat(
+		helmcli.OpenShiftKinds(t), helmcli.MonitoringKinds(t), helmcli.CertManagerKinds(t), helmcli.SnapshotKinds(t),
+	)...)
 	c, err := client.New(config, client.Options{Scheme: environment.Scheme})
 	if err != nil {
 		t.Fatal(err)

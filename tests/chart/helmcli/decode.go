@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	securityv1 "github.com/openshift/api/security/v1"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,7 +26,8 @@ import (
 func Scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	all := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(all), securityv1.Install(all), monitoringv1.AddToScheme(all)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(all), securityv1.Install(all), monitoringv1.AddToScheme(all),
+		snapshotv1.AddToScheme(all)); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"Issuer", "Certificate"} {

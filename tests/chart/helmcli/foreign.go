@@ -23,6 +23,18 @@ func OpenShiftKinds(t *testing.T) []string {
 	}
 }
 
+// SnapshotKinds are the files with the CustomResourceDefinitions of VolumeSnapshots.
+func SnapshotKinds(t *testing.T) []string {
+	t.Helper()
+	module := strings.TrimSpace(golang(t, "list", "-m", "-f", "{{.Dir}}",
+		"github.com/kubernetes-csi/external-snapshotter/client/v8"))
+	files, err := filepath.Glob(filepath.Join(module, "config", "crd", "snapshot.storage.k8s.io_*.yaml"))
+	if err != nil || len(files) != 3 {
+		t.Fatalf("definitions of VolumeSnapshots: %q, %v; want three", files, err)
+	}
+	return files
+}
+
 // MonitoringKinds are the files with the CustomResourceDefinitions of the Prometheus operator.
 func MonitoringKinds(t *testing.T) []string {
 	t.Helper()

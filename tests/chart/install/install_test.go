@@ -26,7 +26,7 @@ func TestInstallEveryCIFile(t *testing.T) {
 	if kubeconfig == "" {
 		kubeconfig = makeCluster(t)
 	}
-	cttest.Install(t, kubeconfig)
+	cttest.Install(t, kubeconfig, true)
 }
 
 // makeCluster makes a cluster of two nodes with the images that the chart names, and gives its kubeconfig.
@@ -51,6 +51,9 @@ func makeCluster(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if err := provide.Sidecars(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := provide.Snapshots(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
 	return cluster.Kubeconfig()

@@ -28,9 +28,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/scratch"
 )
 
-// Program returns the folder with a program's binaries: csi-provisioner, csi-resizer, local-path-provisioner,
-// cert-manager with its controller, webhook and cainjector, or ControlPlane. What the cache lacks is compiled first,
-// with progress on out.
+// Program returns the folder with a program's binaries: csi-provisioner, csi-resizer, csi-snapshotter,
+// snapshot-controller, local-path-provisioner, cert-manager with its controller, webhook and cainjector, E2ESuite, or
+// ControlPlane. What the cache lacks is compiled first, with progress on out.
 func Program(ctx context.Context, dir cache.Dir, out io.Writer, name string) (string, error) {
 	if name == ControlPlane {
 		return controlPlane(ctx, dir, out)

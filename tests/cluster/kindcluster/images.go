@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/dockercli"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/registry"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
@@ -91,6 +93,11 @@ func (c *Cluster) PushBinary(ctx context.Context, binary, target, image string) 
 	if err != nil {
 		return "", err
 	}
+	return c.PushImage(ctx, img, image)
+}
+
+// PushImage pushes an image for this machine as repository:tag, and returns its digest.
+func (c *Cluster) PushImage(ctx context.Context, img v1.Image, image string) (string, error) {
 	return c.push(ctx, product.Built{Name: image, Images: []product.PlatformImage{{Platform: platform(), Image: img}}},
 		image)
 }

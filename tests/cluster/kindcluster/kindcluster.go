@@ -243,6 +243,14 @@ func (c *Cluster) finish(ctx context.Context, o Options) error {
 	})
 }
 
+// CollectLogs writes what nodes, kubelets and all containers have logged to a folder.
+func (c *Cluster) CollectLogs(folder string) error {
+	if err := c.provider.CollectLogs(c.name, folder); err != nil {
+		return fmt.Errorf("collect the logs of cluster %s in %s: %w", c.name, folder, err)
+	}
+	return nil
+}
+
 func (c *Cluster) ensureRegistry(ctx context.Context) error {
 	if _, err := registry.Ensure(ctx, c.name, c.network()); err != nil {
 		return err

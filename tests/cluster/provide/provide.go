@@ -3,6 +3,7 @@
 package provide
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/versions"
@@ -18,20 +20,53 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/repo"
 )
 
-// Sidecars makes sure that nodes can pull csi-provisioner and csi-resizer.
+// Sidecars makes sure that nodes can pull csi-provisioner, csi-resizer and csi-snapshotter.
 func Sidecars(ctx context.Context, c *kindcluster.Cluster) error {
+	return images(ctx, c, "sig-storage/csi-provisioner:"+versions.CSIProvisioner,
+		"sig-storage/csi-resizer:"+versions.CSIResizer, "sig-storage/csi-snapshotter:"+versions.CSISnapshotter)
+}
+
+// images makes sure that nodes can pull upstream's programs.
+func images(ctx context.Context, c *kindcluster.Cluster, names ...string) error {
 	dir, err := cache.Open()
 	if err != nil {
 		return err
 	}
-	for _, image := range []string{
-		"sig-storage/csi-provisioner:" + versions.CSIProvisioner, "sig-storage/csi-resizer:" + versions.CSIResizer,
-	} {
+	for _, image := range names {
 		if err := fromsource.ProgramImage(ctx, dir, c.Printer(), image, c.PushBinary); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Snapshots gives the cluster what VolumeSnapshots need beside a driver: their definitions, which it serves afterwards,
+// and the snapshot-controller, which may still be starting.
+func Snapshots(ctx context.Context, c *kindcluster.Cluster) error {
+	if err := images(ctx, c, fromsource.SnapshotController); err != nil {
+		return err
+	}
+	const what = "VolumeSnapshots: definitions and snapshot-controller"
+	return c.Printer().Step(what, 3*time.Second, func(func(string)) error {
+		manifests, err := fromsource.Snapshots(ctx)
+		if err != nil {
+			return err
+		}
+		for _, step := range []struct {
+			manifest []byte
+			command  []string
+		}{
+			{manifests.Definitions, []string{"apply", "--server-side"}},
+			{manifests.Definitions, []string{"wait", "--for=condition=Established", "--timeout=60s"}},
+			{manifests.Controller, []string{"apply", "--server-side"}},
+		} {
+			_, err := c.Kubectl(ctx, bytes.NewReader(step.manifest), append(step.command, "-f", "-")...)
+			if err != nil {
+				return fmt.Errorf("give cluster %s VolumeSnapshots: %w", c.Name(), err)
+			}
+		}
+		return nil
+	})
 }
 
 // LocalPathVersion is the release of rancher's provisioner that LocalPath pushes.

@@ -8,6 +8,13 @@
 {{- default (include "hostpath-provisioner.controller.name" .) .Values.controller.serviceAccount.name -}}
 {{- end -}}
 
+{{/* The sidecars in its pods, by their values, as a YAML list. */}}
+{{- define "hostpath-provisioner.controller.sidecars" -}}
+{{- $names := list "provisioner" "resizer" -}}
+{{- if eq (include "hostpath-provisioner.snapshots" .) "true" }}{{ $names = append $names "snapshotter" }}{{ end -}}
+{{- toYaml $names -}}
+{{- end -}}
+
 {{/* The name that nodes dial, and that its certificate has to have. */}}
 {{- define "hostpath-provisioner.controller.host" -}}
 {{- include "hostpath-provisioner.controller.name" . }}.{{ include "hostpath-provisioner.namespace" . }}.svc

@@ -112,6 +112,27 @@ what it has. */}}
   verbs: [create, patch]
 {{- end -}}
 
+{{/* csi-provisioner and csi-snapshotter, in the whole cluster, for snapshots. */}}
+{{- define "hostpath-provisioner.controller.snapshotRules" -}}
+# csi-provisioner. update: a finalizer, so that no snapshot goes while a volume is made from it.
+- apiGroups: [snapshot.storage.k8s.io]
+  resources: [volumesnapshots]
+  verbs: [get, list, watch, update]
+# csi-provisioner reads them too.
+- apiGroups: [snapshot.storage.k8s.io]
+  resources: [volumesnapshotcontents]
+  verbs: [get, list, watch, patch]
+- apiGroups: [snapshot.storage.k8s.io]
+  resources: [volumesnapshotcontents/status]
+  verbs: [update, patch]
+- apiGroups: [snapshot.storage.k8s.io]
+  resources: [volumesnapshotclasses]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
+
 {{/* All containers, in their own namespace. */}}
 {{- define "hostpath-provisioner.controller.leaseRules" -}}
 {{- $lease := .Values.driver.name | replace "." "-" -}}
@@ -121,6 +142,6 @@ what it has. */}}
   verbs: [create]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [{{ include "hostpath-provisioner.controller.name" . }}, {{ $lease }}, external-resizer-{{ $lease }}]
+  resourceNames: [{{ include "hostpath-provisioner.controller.name" . }}, {{ $lease }}, external-resizer-{{ $lease }}{{ if eq (include "hostpath-provisioner.snapshots" .) "true" }}, external-snapshotter-leader-{{ $lease }}{{ end }}]
   verbs: [get, update]
 {{- end -}}

@@ -96,3 +96,49 @@ volumeMounts:
     mountPath: /csi
 {{- end -}}
 {{- end -}}
+
+{{- define "hostpath-provisioner.controller.snapshotter" -}}
+{{- with .Values.sidecars.snapshotter -}}
+name: csi-snapshotter
+image: {{ include "hostpath-provisioner.image" (list $ .image) }}
+imagePullPolicy: {{ .image.pullPolicy }}
+terminationMessagePolicy: FallbackToLogsOnError
+args:
+  - --csi-address=/csi/csi.sock
+  - --leader-election
+  - --extra-create-metadata
+  # There are no snapshots of several volumes at one moment.
+  - --feature-gates=CSIVolumeGroupSnapshot=false
+  # A snapshot on btrfs first writes out what its volume has in memory.
+  - --timeout=1m
+  - --retry-interval-max=1m
+  # Who takes backups makes many at once, with five requests each.
+  - --kube-api-qps=50
+  - --kube-api-burst=100
+  {{- with .httpPort }}
+  - --http-endpoint=:{{ . }}
+  {{- end }}
+  - --v={{ .logLevel }}
+  {{- with .extraArgs }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $memory := include "hostpath-provisioner.pod.memoryEnv" . -}}
+{{- if or $memory .extraEnv }}
+env:
+  {{- $memory | nindent 2 }}
+  {{- with .extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- with .httpPort }}
+{{ include "hostpath-provisioner.controller.sidecarPort" (list "snapshotter" .) }}
+{{- end }}
+resources:
+  {{- toYaml .resources | nindent 2 }}
+securityContext:
+  {{- include "hostpath-provisioner.controller.securityContext" $ | nindent 2 }}
+volumeMounts:
+  - name: socket-dir
+    mountPath: /csi
+{{- end -}}
+{{- end -}}

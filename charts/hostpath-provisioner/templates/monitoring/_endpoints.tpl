@@ -2,7 +2,7 @@
 and whether the pods' node belongs on every series: the controller's series name the node that they are about. */}}
 {{- define "hostpath-provisioner.monitoring.targets" -}}
 {{- $sidecars := list -}}
-{{- range $name := list "provisioner" "resizer" -}}
+{{- range $name := include "hostpath-provisioner.controller.sidecars" . | fromYamlArray -}}
 {{- with (get $.Values.sidecars $name).httpPort }}{{ $sidecars = append $sidecars (dict "name" $name "port" .) }}{{ end -}}
 {{- end -}}
 {{- toYaml (list

@@ -18,19 +18,34 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
+// choosePeer gives the node for a new volume: the one that has what it is copied from, or the one that is chosen.
+func (c *Controller) choosePeer(ctx context.Context, q *pb.CreateVolumeRequest) (*fleet.Peer, error) {
+	if err := csi.CheckVolumeID("name", q.GetName()); err != nil {
+		return nil, err
+	}
+	allowed, err := c.allowedNodes(q.GetAccessibilityRequirements())
+	if err != nil {
+		return nil, err
+	}
+	if q.GetVolumeContentSource() != nil {
+		return c.peerOfContent(ctx, q, allowed)
+	}
+	node, err := c.choose(ctx, q, allowed)
+	if err != nil {
+		return nil, err
+	}
+	return c.awaitPeer(ctx, node)
+}
+
 // choose gives the node for a new volume: the one that is asked for, the one that the claim carries, or the one with
 // the most room. That is written into the claim before anything is made, so that a repeated request, also to another
 // controller, comes to the same node.
-func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest) (string, error) {
-	if err := csi.CheckVolumeID("name", q.GetName()); err != nil {
-		return "", err
-	}
-	allowed, err := c.allowedNodes(q.GetAccessibilityRequirements())
-	if pool := c.poolFor(q.GetParameters()); c.Shared.Everywhere(pool) && err == nil {
+func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest, allowed []string) (string, error) {
+	if pool := c.poolFor(q.GetParameters()); c.Shared.Everywhere(pool) {
 		return c.nodeFor(pool, q.GetName(), allowed)
 	}
-	if err != nil || len(allowed) == 1 {
-		return strings.Join(allowed, ""), err
+	if len(allowed) == 1 {
+		return allowed[0], nil
 	}
 	claim := claimOf(q)
 	if claim.Name == "" {

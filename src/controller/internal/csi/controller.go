@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -23,6 +24,9 @@ type Cluster interface {
 	Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error)
 	// Known gives all with that volumeHandle that are known without a question to the API, by name.
 	Known(handle string) []nodeapi.PersistentVolume
+	// NodeNames are those of all Node objects that are there or were lately, and since when there has been no other,
+	// the zero time while not all are known.
+	NodeNames() (names []string, since time.Time)
 	// TellVolume puts a warning on a PersistentVolume.
 	TellVolume(pv nodeapi.PersistentVolume, reason, message string)
 }
@@ -54,6 +58,7 @@ type Controller struct {
 	locator
 	deletions deletions
 	refusals  refusals
+	relays    relays
 
 	mu sync.Mutex
 	// unenforced are the classes, by pool and parameters, whose first volume that nothing keeps to its size was
@@ -71,6 +76,7 @@ func New(c Config) (*Controller, error) {
 		Identity: csi.Identity{Name: c.DriverName, Version: c.Fleet.Version, Ready: ready},
 		locator:  locator{c}, deletions: deletions{Config: c, all: map[string]*deletion{}},
 		refusals:   refusals{now: c.Fleet.Now, all: map[string]refusal{}},
+		relays:     relays{log: c.Fleet.Log, all: map[string]*relay{}},
 		unenforced: map[string]bool{},
 	}, nil
 }
@@ -90,5 +96,8 @@ func (c *Controller) ControllerGetCapabilities(
 		pb.ControllerServiceCapability_RPC_GET_CAPACITY,
 		pb.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 		pb.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		pb.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		pb.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+		pb.ControllerServiceCapability_RPC_CLONE_VOLUME,
 	), nil
 }

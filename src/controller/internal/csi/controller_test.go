@@ -603,7 +603,10 @@ func TestCapabilities(t *testing.T) {
 	for _, c := range answer.GetCapabilities() {
 		can = append(can, c.GetRpc().GetType().String())
 	}
-	want := []string{"CREATE_DELETE_VOLUME", "GET_CAPACITY", "EXPAND_VOLUME", "SINGLE_NODE_MULTI_WRITER"}
+	want := []string{
+		"CREATE_DELETE_VOLUME", "GET_CAPACITY", "EXPAND_VOLUME", "SINGLE_NODE_MULTI_WRITER", "CREATE_DELETE_SNAPSHOT",
+		"LIST_SNAPSHOTS", "CLONE_VOLUME",
+	}
 	if !slices.Equal(can, want) {
 		t.Errorf("it can %v", can)
 	}

@@ -95,6 +95,18 @@ func (p place) withFacts(ctx context.Context) context.Context {
 	return wire.WithVolume(ctx, p.pv, p.named)
 }
 
+// confirmGone is nil where a node that is not connected is gone, and away where it may come back.
+func (l locator) confirmGone(ctx context.Context, node string, away error) error {
+	gone, err := l.Fleet.IsGone(ctx, node)
+	switch {
+	case err != nil:
+		return status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v", node, err)
+	case !gone:
+		return away
+	}
+	return nil
+}
+
 // nodeFor gives a node for a volume of a shared pool, one that is preferred if it has the pool.
 func (l locator) nodeFor(pool, id string, preferred []string) (node string, err error) {
 	if node = l.Shared.NodeFor(pool, id, preferred); node == "" {

@@ -20,30 +20,27 @@ import (
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
 func (c *Controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
 	c.deletions.forget(q.GetName())
-	node, err := c.choose(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	p, err := c.awaitPeer(ctx, node)
+	p, err := c.choosePeer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.allowMany(ctx, q, p); err != nil {
 		return nil, err
 	}
-	here := []*pb.Topology{{Segments: map[string]string{c.Fleet.TopologyKey: node}}}
-	q = proto.CloneOf(q)
-	q.AccessibilityRequirements = &pb.TopologyRequirement{Requisite: here, Preferred: here}
-	answer, err := pb.NewControllerClient(p).CreateVolume(ctx, q)
-	if err != nil {
-		c.refusals.note(q.GetName(), node, err)
+	source := p
+	if p, err = c.copyNode(ctx, q, source); err != nil {
 		return nil, err
 	}
-	v, limit := answer.GetVolume(), q.GetCapacityRange().GetLimitBytes()
-	if v.GetVolumeId() != q.GetName() || v.GetCapacityBytes() < q.GetCapacityRange().GetRequiredBytes() ||
-		(limit > 0 && v.GetCapacityBytes() > limit) {
-		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another: id "+
-			"%.128q, %s", node, q.GetName(), v.GetVolumeId(), bytesize.Format(v.GetCapacityBytes()))
+	here := []*pb.Topology{{Segments: map[string]string{c.Fleet.TopologyKey: p.Name}}}
+	q = proto.CloneOf(q)
+	q.AccessibilityRequirements = &pb.TopologyRequirement{Requisite: here, Preferred: here}
+	answer, err := c.createOn(ctx, q, source, p)
+	if err != nil {
+		return nil, err
+	}
+	v := answer.GetVolume()
+	if err := checkAnswer(q, p.Name, v); err != nil {
+		return nil, err
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
 	pool := c.poolFor(q.GetParameters())
@@ -52,8 +49,20 @@ func (c *Controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest
 		v.AccessibleTopology = nil
 	}
 	c.deletions.forget(q.GetName()) // one may have begun before, and ended meanwhile
-	c.reportUnenforced(q, v.GetVolumeContext(), node)
+	c.reportUnenforced(q, v.GetVolumeContext(), p.Name)
 	return answer, nil
+}
+
+// checkAnswer refuses what a node answers about another volume than it was asked for.
+func checkAnswer(q *pb.CreateVolumeRequest, node string, v *pb.Volume) error {
+	limit, source := q.GetCapacityRange().GetLimitBytes(), q.GetVolumeContentSource()
+	if v.GetVolumeId() != q.GetName() || v.GetCapacityBytes() < q.GetCapacityRange().GetRequiredBytes() ||
+		(limit > 0 && v.GetCapacityBytes() > limit) || (source != nil && !proto.Equal(v.GetContentSource(), source)) {
+		return status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another: id %.128q, "+
+			"%s, copied from %.300q", node, q.GetName(), v.GetVolumeId(), bytesize.Format(v.GetCapacityBytes()),
+			v.GetContentSource())
+	}
+	return nil
 }
 
 // maxUnenforced is how many classes are remembered.
@@ -166,13 +175,8 @@ func (c *Controller) release(ctx context.Context, at place, away error) (*pb.Del
 	}
 	why := fmt.Sprintf("its annotation gives up what is on node %s", at.node)
 	if at.pv.Released != at.node {
-		gone, err := c.Fleet.IsGone(ctx, at.node)
-		if err != nil {
-			return nil, status.Errorf(codes.Unavailable, "see whether node %s, which is not connected, is gone: %v",
-				at.node, err)
-		}
-		if !gone {
-			return nil, away
+		if err := c.confirmGone(ctx, at.node, away); err != nil {
+			return nil, err
 		}
 		why = fmt.Sprintf("node %s is gone", at.node)
 	}

@@ -150,7 +150,7 @@ const (
 	maxPoolID = 64
 )
 
-// Volumes visits all volumes of the node, until an error. What can be none is left out.
+// Volumes visits all volumes and snapshots of the node, until an error. What can be none is left out.
 func (p *Peer) Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error {
 	if !p.Has(wire.FeatureVolumes) {
 		return status.Errorf(codes.Unavailable, "the driver on node %s is too old for that (%s); upgrade it", p.Name,
@@ -158,7 +158,8 @@ func (p *Peer) Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := wire.NewNodeClient(p).Volumes(ctx, &wire.VolumesRequest{}, grpc.MaxCallRecvMsgSize(maxVolume))
+	q := &wire.VolumesRequest{Snapshots: true}
+	stream, err := wire.NewNodeClient(p).Volumes(ctx, q, grpc.MaxCallRecvMsgSize(maxVolume))
 	for count := 0; err == nil; count++ {
 		var v *wire.Volume
 		if v, err = stream.Recv(); err == nil && nodeapi.ValidateID(v.GetId()) == nil &&

@@ -208,9 +208,9 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 }
 
 // orphanCandidate reports whether a volume may be an orphan, whatever PersistentVolumes say: one that is young may be
-// waiting for its own.
+// waiting for its own, and none names a snapshot.
 func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus) bool {
-	return !v.Created.After(i.fleet.Now().Add(-i.orphanAge)) && !(v.Ephemeral && v.Published)
+	return !v.Created.After(i.fleet.Now().Add(-i.orphanAge)) && !(v.Ephemeral && v.Published) && v.OnItsNode() == ""
 }
 
 // orphanKind is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the

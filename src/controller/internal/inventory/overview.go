@@ -107,7 +107,7 @@ func (i *Inventory) volumesOf(
 			return nil
 		}
 		pv := named[v.ID]
-		v.Node, v.PV = p.Name, pv.Name
+		v.Node, v.PV, v.State = p.Name, pv.Name, abridge.Printable(v.OnItsNode())
 		if i.orphanCandidate(v) {
 			v.State = map[string]string{
 				noPV: "orphan", otherNode: "orphan, of node " + strings.Join(pv.Nodes, ","),

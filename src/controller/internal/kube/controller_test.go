@@ -172,6 +172,11 @@ func TestNodes(t *testing.T) {
 		if want := []string{"worker-1", "worker-2"}; !slices.Equal(got, want) {
 			t.Errorf("nodes with the driver: %q, old API server: %v", got, old)
 		}
+		all, since := c.NodeNames()
+		slices.Sort(all)
+		if !slices.Equal(all, []string{"bare", "worker-1", "worker-2"}) || since.IsZero() {
+			t.Errorf("all nodes since %v: %q, old API server: %v", since, all, old)
+		}
 		for name, want := range map[string]bool{"bare": false, "worker-9": true} {
 			if _, gone, err := c.NodeGone(t.Context(), name); gone != want || err != nil {
 				t.Errorf("%s: %v, %v, old API server: %v", name, gone, err, old)
@@ -227,6 +232,9 @@ func TestNodeGone(t *testing.T) {
 	if _, gone, err := c.NodeGone(t.Context(), "worker-9"); gone || !errors.Is(err, nodeapi.ErrClusterUnknown) {
 		t.Errorf("before the nodes are known: %v, %v", gone, err)
 	}
+	if all, since := c.NodeNames(); len(all) > 0 || !since.IsZero() {
+		t.Errorf("before the nodes are known: %q, %v", all, since)
+	}
 	told := make(chan string, 1)
 	run(t, c, func(name string) { told <- name })
 	until(c.Synced)
@@ -251,6 +259,9 @@ func TestNodeGone(t *testing.T) {
 	changes <- nodeChange("DELETED", "worker-1")
 	if name := <-told; name != "worker-1" {
 		t.Errorf("told that %s is gone", name)
+	}
+	if all, _ := c.NodeNames(); !slices.Contains(all, "worker-1") {
+		t.Errorf("the name of a node that was deleted is forgotten: %q", all)
 	}
 	since, gone, err := c.NodeGone(t.Context(), "worker-1")
 	if !gone || err != nil || since.Before(synced) {

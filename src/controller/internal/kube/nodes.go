@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,14 @@ func (c *Cluster) NodeGone(ctx context.Context, name string) (since time.Time, g
 		return time.Time{}, false, fmt.Errorf("%w: get node %s: %w", nodeapi.ErrClusterUnknown, name, err)
 	}
 	return time.Time{}, false, nil
+}
+
+// NodeNames are those of all Node objects that are there or were lately, and since when there has been no other, the
+// zero time while not all are known.
+func (c *Cluster) NodeNames() (names []string, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.nodes)), c.synced
 }
 
 // NodesWithDriver are the nodes on which the kubelet knows the driver, of them those with these labels.

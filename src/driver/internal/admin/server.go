@@ -89,7 +89,7 @@ func (s *Server) Status(context.Context, *wire.StatusRequest) (*wire.StatusRespo
 func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingServer[wire.ListedVolume]) error {
 	var all []nodeapi.VolumeStatus
 	err := s.Config.Volumes.Each(out.Context(), func(v nodeapi.VolumeStatus) error {
-		if v.Node = s.Node; v.Ephemeral {
+		if v.Node, v.State = s.Node, v.OnItsNode(); v.Ephemeral {
 			v.State = "inline"
 		}
 		all = append(all, v)

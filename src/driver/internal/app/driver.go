@@ -56,7 +56,7 @@ func (d *driver) build(ctx context.Context, specs []poolspec.Pool) error {
 	if err := d.buildDomain(specs); err != nil {
 		return err
 	}
-	if err := d.Registry.Register(metrics.New(d.pools, buildinfo.Version(), time.Now)); err != nil {
+	if err := d.Registry.Register(metrics.New(d.pools, d.volumes, buildinfo.Version(), time.Now)); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	commands, err := admin.New(admin.Config{
@@ -109,6 +109,8 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.volumes, err = volume.New(volume.Config{
 		Pools: d.pools, Mounter: mounter{bindmount.New(d.kubeletDir)}, Cluster: d.cluster, Log: d.Log, Now: time.Now,
 		IsInline: func(id, target string) bool { return isInline(d.DriverName, id, target) },
+
+		CopyBytesPerSecond: d.copyBytesPerSecond.Value(),
 	})
 	if err != nil {
 		return err
@@ -116,6 +118,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.Add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
 	d.Add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
 	d.Add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })
+	d.Add("holds", func(ctx context.Context) error { d.volumes.ReleaseHolds(ctx); return nil })
 	d.Add("work under way", d.finish)
 	return nil
 }
@@ -146,7 +149,8 @@ func (d *driver) finish(ctx context.Context) error {
 func (d *driver) addServices(ctx context.Context, commands rpc.Services) error {
 	services, err := csi.New(csi.Config{
 		DriverName: d.DriverName, Version: buildinfo.Version(), NodeName: d.nodeName, TopologyKey: d.TopologyKey,
-		KubeletDir: d.kubeletDir, Volumes: d.volumes, Publisher: d.volumes, Pools: d.pools,
+		KubeletDir: d.kubeletDir, Volumes: d.volumes, Snapshots: d.volumes, Copies: d.volumes, Publisher: d.volumes,
+		Pools: d.pools,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
@@ -26,6 +27,8 @@ type options struct {
 	registration, standalone                                        bool
 	// How it finds the controller, and shows it which node this is.
 	controller, controllerToken, daemonSet string
+	// copyBytesPerSecond is 0 for as many as the disk gives.
+	copyBytesPerSecond resource.QuantityValue
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
@@ -47,6 +50,8 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 		"file with the token that shows the controller which node this is")
 	flags.StringVar(&o.daemonSet, "daemon-set", "",
 		"DaemonSet of this pod; the kubelet keeps the driver registered until that is gone")
+	flags.Var(&o.copyBytesPerSecond, "copy-bytes-per-second",
+		"the most that copies made file by file read on this node, such as 100Mi; 0 for as much as the disk gives")
 }
 
 func (o *options) check() error {
@@ -64,6 +69,8 @@ func (o *options) check() error {
 	c.That(o.controller == "" || addressErr == nil && host != "" && !o.standalone, "--controller", o.controller,
 		"want host:port without --standalone, or nothing")
 	c.That(o.controller == "" || o.ControllerCA != "", "--controller-ca", o.ControllerCA, "want the ConfigMap's name")
+	c.That(o.copyBytesPerSecond.Sign() >= 0, "--copy-bytes-per-second", o.copyBytesPerSecond.String(),
+		"want 0 or more")
 	c.That(o.daemonSet == "" || !o.standalone, "--daemon-set", o.daemonSet, "want this or --standalone")
 	return c.Err()
 }

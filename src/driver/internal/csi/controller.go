@@ -22,6 +22,9 @@ func (s *server) ControllerGetCapabilities(
 ) (*pb.ControllerGetCapabilitiesResponse, error) {
 	return csi.ControllerCapabilities(
 		pb.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		pb.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		pb.ControllerServiceCapability_RPC_CLONE_VOLUME,
+		pb.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
 		pb.ControllerServiceCapability_RPC_LIST_VOLUMES,
 		pb.ControllerServiceCapability_RPC_GET_CAPACITY,
 		pb.ControllerServiceCapability_RPC_EXPAND_VOLUME,
@@ -34,6 +37,9 @@ func (s *server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	var v volume.Volume
 	spec, err := s.specOf(q)
 	if err == nil {
+		if spec.Source != nil {
+			spec.Remote = wire.SourceOf(ctx, spec.Source.ID)
+		}
 		v, err = s.Volumes.Create(ctx, spec)
 	}
 	return answered(create, &pb.CreateVolumeResponse{Volume: s.answer(v)}, err)
@@ -78,9 +84,11 @@ func (s *server) ControllerGetVolume(
 	if err == nil {
 		v, _, err = s.Volumes.Get(ctx, q.GetVolumeId())
 	}
-	return answered(read, &pb.ControllerGetVolumeResponse{
-		Volume: s.answer(v), Status: &pb.ControllerGetVolumeResponse_VolumeStatus{},
-	}, err)
+	is := &pb.ControllerGetVolumeResponse_VolumeStatus{}
+	if err == nil && s.Volumes.Published(v.ID) {
+		is.PublishedNodeIds = []string{s.NodeName}
+	}
+	return answered(read, &pb.ControllerGetVolumeResponse{Volume: s.answer(v), Status: is}, err)
 }
 
 func (s *server) ListVolumes(ctx context.Context, q *pb.ListVolumesRequest) (*pb.ListVolumesResponse, error) {
@@ -138,7 +146,9 @@ func (s *server) answer(v volume.Volume) *pb.Volume {
 	maps.Copy(attributes, v.Parameters)
 	attributes[names.StoragePoolParameter] = v.Pool
 	attributes[nodeapi.KeyEnforcement] = string(v.Enforcement)
-	answer := &pb.Volume{VolumeId: v.ID, CapacityBytes: v.Bytes, VolumeContext: attributes}
+	answer := &pb.Volume{
+		VolumeId: v.ID, CapacityBytes: v.Bytes, VolumeContext: attributes, ContentSource: contentSource(v.Source),
+	}
 	if v.Node == "" { // one of a shared pool is everywhere
 		answer.AccessibleTopology = []*pb.Topology{s.topology()}
 	}

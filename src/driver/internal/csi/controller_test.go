@@ -471,7 +471,7 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 }
 
 func TestControllerGetVolume(t *testing.T) {
-	c := serve(t, &fake{get: func(id string) (volume.Volume, volume.Health, error) {
+	c := serve(t, &fake{published: "pvc-1", get: func(id string) (volume.Volume, volume.Health, error) {
 		if id != "pvc-1" {
 			return volume.Volume{}, volume.Health{}, store.ErrNotFound
 		}
@@ -493,7 +493,7 @@ func TestControllerGetVolume(t *testing.T) {
 			},
 			AccessibleTopology: here(),
 		},
-		Status: &pb.ControllerGetVolumeResponse_VolumeStatus{},
+		Status: &pb.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: []string{nodeName}},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)

@@ -12,9 +12,12 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -27,6 +30,23 @@ type Volumes interface {
 	// List gives up to limit volumes (0: all) after an id, sorted by id; next is the last id given where there are
 	// more.
 	List(ctx context.Context, after string, limit int) (volumes []volume.Volume, next string, err error)
+	// Published reports whether a volume is mounted anywhere on this node.
+	Published(id string) bool
+}
+
+// Snapshots makes, removes and finds snapshots of volumes.
+type Snapshots interface {
+	Snapshot(ctx context.Context, spec volume.SnapshotSpec) (store.Record, error)
+	DeleteSnapshot(ctx context.Context, id string) error
+	GetSnapshot(ctx context.Context, id string) (store.Record, error)
+	// Snapshots gives those of one volume, or with an empty id of all, as Volumes.List gives volumes.
+	Snapshots(ctx context.Context, of, after string, limit int) (snapshots []store.Record, next string, err error)
+}
+
+// Copies moves the data of snapshots and volumes from node to node.
+type Copies interface {
+	Read(ctx context.Context, id string, from []byte, send func(copytree.Batch) error) error
+	Fill(ctx context.Context, id string, source volume.Source) error
 }
 
 // Publisher works on volumes where pods find them.
@@ -58,6 +78,8 @@ type Config struct {
 	// KubeletDir is the directory that every target path lies in.
 	KubeletDir string
 	Volumes    Volumes
+	Snapshots  Snapshots
+	Copies     Copies
 	Publisher  Publisher
 	Pools      Pools
 }
@@ -73,7 +95,8 @@ type server struct {
 // New returns the services.
 func New(c Config) (*server, error) {
 	texts := []string{c.DriverName, c.Version, c.NodeName, c.TopologyKey, c.KubeletDir}
-	if slices.Contains(texts, "") || c.Volumes == nil || c.Publisher == nil || c.Pools == nil {
+	if slices.Contains(texts, "") || c.Volumes == nil || c.Snapshots == nil || c.Copies == nil ||
+		c.Publisher == nil || c.Pools == nil {
 		return nil, errors.New("csi services: a field of their Config is missing")
 	}
 	// Pools that are absent do not count: to restart the driver would not help them.
@@ -89,7 +112,10 @@ func (s *server) Register(r grpc.ServiceRegistrar) {
 }
 
 // RegisterController adds what the controller of the cluster calls.
-func (s *server) RegisterController(r grpc.ServiceRegistrar) { pb.RegisterControllerServer(r, s) }
+func (s *server) RegisterController(r grpc.ServiceRegistrar) {
+	pb.RegisterControllerServer(r, s)
+	wire.RegisterCopiesServer(r, copies{Copies: s.Copies})
+}
 
 func (c Config) topology() *pb.Topology {
 	return &pb.Topology{Segments: map[string]string{c.TopologyKey: c.NodeName}}

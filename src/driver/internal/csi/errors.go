@@ -15,8 +15,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -26,6 +28,7 @@ type verb string
 const (
 	create    verb = "create"
 	remove    verb = "delete"
+	cut       verb = "snapshot"
 	publish   verb = "publish"
 	unpublish verb = "unpublish"
 	expand    verb = "expand" // in NodeExpandVolume, after the PersistentVolume has grown
@@ -49,37 +52,48 @@ type row struct {
 // (docs/reference/errors.md): in CreateVolume only ResourceExhausted lets the scheduler try another node, and
 // Unavailable keeps the claim here until the pool is back; in NodeExpandVolume only FailedPrecondition lets the pod
 // start, at the old size; in ControllerExpandVolume only OutOfRange, InvalidArgument and NotFound let the user ask for
-// another size: after any other code csi-resizer goes on with the old one. The first row that matches counts.
+// another size: after any other code csi-resizer goes on with the old one; in CreateSnapshot nobody can delete the
+// VolumeSnapshot after ResourceExhausted and Unavailable. The first row that matches counts.
 func table() []row {
-	full := map[verb]codes.Code{expand: codes.FailedPrecondition, resize: codes.OutOfRange}
+	full := map[verb]codes.Code{
+		expand: codes.FailedPrecondition, resize: codes.OutOfRange, cut: codes.FailedPrecondition,
+	}
 	otherSize := map[verb]codes.Code{resize: codes.OutOfRange}
-	elsewhere := map[verb]codes.Code{create: codes.ResourceExhausted}
+	elsewhere := map[verb]codes.Code{create: codes.ResourceExhausted, cut: codes.FailedPrecondition}
 	return []row{
 		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy, store.ErrConcurrent}},
+		{codes.Aborted, map[verb]codes.Code{cut: codes.FailedPrecondition}, []error{volume.ErrFilling}},
 		{codes.InvalidArgument, nil, []error{
 			nodeapi.ErrInvalidID, store.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
 		}},
 		{codes.InvalidArgument, nil, []error{pool.ErrUnknown, pool.ErrAmbiguous}},
 		{codes.Unavailable, elsewhere, []error{pool.ErrAbsent}},
-		{codes.ResourceExhausted, nil, []error{pool.ErrNotHere}},
+		{codes.ResourceExhausted, map[verb]codes.Code{cut: codes.FailedPrecondition}, []error{pool.ErrNotHere}},
 		{codes.FailedPrecondition, nil, []error{pool.ErrPresent, pool.ErrOtherCluster}},
 		{codes.ResourceExhausted, full, []error{ledger.ErrClosed, ledger.ErrNoSpace, quota.ErrExhausted}},
 		{codes.OutOfRange, nil, []error{quota.ErrTooSmall}},
 		{codes.InvalidArgument, elsewhere, []error{quota.ErrUnsupported}},
 		{codes.FailedPrecondition, otherSize, []error{quota.ErrNotCounted, volume.ErrBelowUse, volume.ErrNotEnforced}},
-		{codes.FailedPrecondition, nil, []error{volume.ErrUnsupported, store.ErrUndeletable, nodeapi.ErrNamed}},
-		{codes.OutOfRange, nil, []error{volume.ErrOutOfRange}},
+		{codes.FailedPrecondition, nil, []error{
+			volume.ErrUnsupported, store.ErrUndeletable, store.ErrNoSnapshots, nodeapi.ErrNamed,
+		}},
+		{codes.OutOfRange, map[verb]codes.Code{cut: codes.FailedPrecondition}, []error{
+			volume.ErrOutOfRange, transfer.ErrTooLarge,
+		}},
 		{codes.AlreadyExists, nil, []error{volume.ErrExists}},
 		{codes.DataLoss, nil, []error{volume.ErrLost}},
 		{codes.FailedPrecondition, nil, []error{store.ErrBroken, store.ErrNewer}},
 		{codes.NotFound, map[verb]codes.Code{remove: codes.OK}, []error{store.ErrNotFound}},
-		{codes.FailedPrecondition, nil, []error{volume.ErrPublished, volume.ErrTargetTaken, volume.ErrSingleWriter}},
+		{codes.FailedPrecondition, nil, []error{
+			volume.ErrPublished, volume.ErrCopied, volume.ErrSource, volume.ErrTargetTaken, volume.ErrSingleWriter,
+			copytree.ErrChanged, copytree.ErrDeep, copytree.ErrPosition,
+		}},
 		{codes.Unavailable, nil, []error{nodeapi.ErrClusterUnknown, volume.ErrUncertain}},
 		{codes.ResourceExhausted, nil, []error{errElsewhere}},
 		{codes.Aborted, nil, []error{errBadToken}}, // spec, "ListVolumes Errors"
 		{codes.ResourceExhausted, full, []error{syscall.ENOSPC, syscall.EDQUOT}},
 		{codes.Unavailable, map[verb]codes.Code{
-			create: codes.ResourceExhausted, expand: codes.FailedPrecondition,
+			create: codes.ResourceExhausted, expand: codes.FailedPrecondition, cut: codes.FailedPrecondition,
 		}, []error{syscall.EROFS}},
 		{codes.DeadlineExceeded, nil, []error{context.DeadlineExceeded}},
 		{codes.Canceled, nil, []error{context.Canceled}},

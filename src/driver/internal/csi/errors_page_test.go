@@ -17,7 +17,7 @@ import (
 func callsByName() map[string]verb {
 	return map[string]verb{
 		"CreateVolume": create, "DeleteVolume": remove, "NodePublishVolume": publish, "NodeUnpublishVolume": unpublish,
-		"NodeExpandVolume": expand, "ControllerExpandVolume": resize, "": read,
+		"NodeExpandVolume": expand, "ControllerExpandVolume": resize, "CreateSnapshot": cut, "": read,
 	}
 }
 

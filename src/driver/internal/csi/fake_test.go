@@ -13,7 +13,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
@@ -33,6 +35,12 @@ type fake struct {
 	spec      func(pool string) poolspec.Pool
 	status    func() []nodeapi.PoolStatus
 	said      *volume.Said // of the last call that may have it
+
+	snapshot       func(volume.SnapshotSpec) (store.Record, error)
+	published      string // a volume
+	deleteSnapshot func(id string) error
+	getSnapshot    func(id string) (store.Record, error)
+	snapshots      func(of, after string, limit int) ([]store.Record, string, error)
 }
 
 func must[F any](name string, set bool, f F) F {
@@ -55,6 +63,8 @@ func (f *fake) Get(_ context.Context, id string) (volume.Volume, volume.Health, 
 	return must("Get", f.get != nil, f.get)(id)
 }
 
+func (f *fake) Published(id string) bool { return id == f.published }
+
 func (f *fake) Expand(_ context.Context, id string, bytes, limit int64, said *volume.Said) (volume.Volume, error) {
 	f.said = said
 	return must("Expand", f.expand != nil, f.expand)(id, bytes, limit)
@@ -62,6 +72,22 @@ func (f *fake) Expand(_ context.Context, id string, bytes, limit int64, said *vo
 
 func (f *fake) List(_ context.Context, after string, limit int) ([]volume.Volume, string, error) {
 	return must("List", f.list != nil, f.list)(after, limit)
+}
+
+func (f *fake) Snapshot(_ context.Context, s volume.SnapshotSpec) (store.Record, error) {
+	return must("Snapshot", f.snapshot != nil, f.snapshot)(s)
+}
+
+func (f *fake) DeleteSnapshot(_ context.Context, id string) error {
+	return must("DeleteSnapshot", f.deleteSnapshot != nil, f.deleteSnapshot)(id)
+}
+
+func (f *fake) GetSnapshot(_ context.Context, id string) (store.Record, error) {
+	return must("GetSnapshot", f.getSnapshot != nil, f.getSnapshot)(id)
+}
+
+func (f *fake) Snapshots(_ context.Context, of, after string, limit int) ([]store.Record, string, error) {
+	return must("Snapshots", f.snapshots != nil, f.snapshots)(of, after, limit)
 }
 
 func (f *fake) Publish(_ context.Context, q volume.PublishRequest) error {
@@ -126,7 +152,7 @@ func serve(t *testing.T, f *fake) client {
 	t.Helper()
 	services, err := csi.New(csi.Config{
 		DriverName: "kubevirt.io.hostpath-provisioner", Version: "0.1.0", NodeName: nodeName, TopologyKey: topologyKey,
-		KubeletDir: "/var/lib/kubelet", Volumes: f, Publisher: f, Pools: f,
+		KubeletDir: "/var/lib/kubelet", Volumes: f, Snapshots: f, Copies: f, Publisher: f, Pools: f,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -176,3 +202,8 @@ func blockCapability() *pb.VolumeCapability {
 func writer() []*pb.VolumeCapability {
 	return []*pb.VolumeCapability{mountCapability(pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
 }
+
+func (f *fake) Read(context.Context, string, []byte, func(copytree.Batch) error) error {
+	panic("not asked for")
+}
+func (f *fake) Fill(context.Context, string, volume.Source) error { panic("not asked for") }

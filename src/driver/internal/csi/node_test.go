@@ -66,7 +66,8 @@ func TestCapabilities(t *testing.T) {
 		got = append(got, "node "+capability.GetRpc().GetType().String())
 	}
 	if diff := cmp.Diff([]string{
-		"controller CREATE_DELETE_VOLUME", "controller LIST_VOLUMES", "controller GET_CAPACITY",
+		"controller CREATE_DELETE_VOLUME", "controller CREATE_DELETE_SNAPSHOT", "controller CLONE_VOLUME",
+		"controller LIST_SNAPSHOTS", "controller LIST_VOLUMES", "controller GET_CAPACITY",
 		"controller EXPAND_VOLUME", "controller GET_VOLUME",
 		"controller SINGLE_NODE_MULTI_WRITER",
 		"node GET_VOLUME_STATS", "node EXPAND_VOLUME", "node SINGLE_NODE_MULTI_WRITER", "node GET_VOLUME_HEALTH",

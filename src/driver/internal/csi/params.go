@@ -42,6 +42,12 @@ func setters() map[string]func(*volume.Spec, string) error {
 		nodeapi.KeyGID:             func(s *volume.Spec, v string) (err error) { s.GID, err = ownerID(v); return err },
 		nodeapi.KeyInodeLimit:      setInodes,
 		nodeapi.KeyOnDelete:        setDisposal,
+		nodeapi.KeyRestoreTo: func(_ *volume.Spec, v string) error { // the controller goes by it
+			if v != nodeapi.RestoreToPod && v != nodeapi.RestoreToSource {
+				return wrong(v, nodeapi.RestoreToPod+" or "+nodeapi.RestoreToSource)
+			}
+			return nil
+		},
 	}
 }
 

@@ -33,9 +33,7 @@ func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 		s.Claim.UID = uid
 	}
 	var content, mutable, size error
-	if q.GetVolumeContentSource() != nil {
-		content = invalid("volume_content_source", "snapshots and clones are not supported; want an empty volume")
-	}
+	s.Source, content = sourceOf(q.GetVolumeContentSource())
 	if len(q.GetMutableParameters()) > 0 {
 		mutable = invalid("mutable_parameters", "VolumeAttributesClass is not supported; want none, got %s",
 			strings.Join(slices.Sorted(maps.Keys(q.GetMutableParameters())), ", "))

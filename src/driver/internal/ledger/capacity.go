@@ -98,7 +98,7 @@ func (l *Ledger) Observe(used int64, usage map[quota.ID]quota.Use) {
 	defer l.mu.Unlock()
 	own := int64(0)
 	for id, volume := range l.owners {
-		own += min(usage[id].Bytes, l.volumes[volume].Bytes)
+		own += min(usage[id].Bytes, l.volumes[volume].Limit().Bytes)
 	}
 	l.other, l.guessed = max(0, used-own), false
 }
@@ -125,7 +125,7 @@ func (l *Ledger) Totals(space disk.Space) Totals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := Totals{
-		Volumes: len(l.volumes), Refused: l.refused, Uncounted: l.uncounted,
+		Volumes: len(l.volumes) - l.snapshots, Refused: l.refused, Uncounted: l.uncounted,
 		Promised: l.promised, Growable: allocatable(l.spec, space, l.promises(space)), Closed: l.closed,
 	}
 	full := l.spec.MaxVolumes > 0 && l.count() >= l.spec.MaxVolumes

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -22,8 +23,10 @@ var (
 // Volume is what the ledger knows of a volume.
 type Volume struct {
 	Bytes   int64
-	Inodes  int64    // 0 where they are not limited
-	QuotaID quota.ID // 0 where it has none
+	Held    int64       // bytes that copies of it keep, promised beside Bytes
+	Inodes  int64       // 0 where they are not limited
+	QuotaID quota.ID    // 0 where it has none
+	Pins    []quota.Pin // what it keeps charged to others, as their copy
 	// Counted reports that the volume's directory counts to QuotaID and no older volume's does; else nothing is
 	// enforced.
 	Counted bool
@@ -31,6 +34,7 @@ type Volume struct {
 	Doubtful  bool
 	Ephemeral bool
 	Snapshot  bool // it is no volume: whoever looks for one does not find it
+	Filling   bool // it is a copy that is not whole
 	// Refused reports that the record cannot be used. Its id and its promise stay taken.
 	Refused bool
 	Created time.Time
@@ -54,6 +58,7 @@ type Ledger struct {
 	other     int64 // bytes used on the filesystem that enforced volumes do not use, as far as is known
 	refused   int
 	uncounted int
+	snapshots int
 	guessed   bool // other is a guess
 	short     bool // a request was refused for lack of room that the trash may have
 }
@@ -70,7 +75,7 @@ func (l *Ledger) Reset(enforced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.volumes, l.owners, l.reserved = map[string]Volume{}, map[quota.ID]string{}, map[string]int64{}
-	l.promised, l.unlimited, l.refused, l.uncounted, l.short = 0, 0, 0, 0, false
+	l.promised, l.unlimited, l.refused, l.uncounted, l.snapshots, l.short = 0, 0, 0, 0, 0, false
 	l.enforced, l.other, l.guessed, l.closed = enforced, unknown, true, ""
 }
 
@@ -137,14 +142,15 @@ func (l *Ledger) reserve(id string, bytes int64, space disk.Space) (release func
 	if _, twice := l.reserved[id]; twice {
 		return nil, fmt.Errorf("%w: %s is being made", ErrBusy, id)
 	}
-	if count := l.count(); l.spec.MaxVolumes > 0 && count >= l.spec.MaxVolumes {
+	count := l.count()
+	if l.spec.MaxVolumes > 0 && count >= l.spec.MaxVolumes && !nodeapi.IsSnapshotID(id) {
 		return nil, fmt.Errorf("%w: pool %s has %d volumes on this node, maxVolumes is %d",
 			ErrNoSpace, l.spec.Name, count, l.spec.MaxVolumes)
 	}
 	return l.promise(id, bytes, space)
 }
 
-// Grow promises what a volume lacks to a size in bytes. release as in Reserve.
+// Grow promises what a volume, with what it holds for copies, lacks to so many bytes. release as in Reserve.
 func (l *Ledger) Grow(id string, to int64, space disk.Space) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +158,7 @@ func (l *Ledger) Grow(id string, to int64, space disk.Space) (release func(), er
 	if _, twice := l.reserved[id]; twice || !ok {
 		return nil, fmt.Errorf("%w: %s is being made or recovered", ErrBusy, id)
 	}
-	return l.promise(id, to-v.Bytes, space)
+	return l.promise(id, to-v.Limit().Bytes, space)
 }
 
 // promise needs the lock.
@@ -172,9 +178,9 @@ func (l *Ledger) promise(id string, bytes int64, space disk.Space) (release func
 
 // count is how many volumes exist or are being made. It needs the lock.
 func (l *Ledger) count() int {
-	n := len(l.volumes)
+	n := len(l.volumes) - l.snapshots
 	for id := range l.reserved {
-		if _, grows := l.volumes[id]; !grows {
+		if _, grows := l.volumes[id]; !grows && !nodeapi.IsSnapshotID(id) {
 			n++
 		}
 	}
@@ -202,9 +208,13 @@ func (l *Ledger) Put(id string, v Volume) {
 
 // add enters a volume into the sums, or takes it out with sign -1. It needs the lock.
 func (l *Ledger) add(v Volume, sign int) {
-	l.promised += int64(sign) * v.Bytes
+	promise := int64(sign) * v.Limit().Bytes
+	l.promised += promise
 	if !v.Counted && !v.Doubtful {
-		l.unlimited += int64(sign) * v.Bytes
+		l.unlimited += promise
+	}
+	if v.Snapshot {
+		l.snapshots += sign
 	}
 	if v.Refused {
 		l.refused += sign
@@ -219,7 +229,7 @@ func (l *Ledger) Drop(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v, ok := l.remove(id); ok && v.Counted {
-		l.other = min(unknown, l.other+v.Bytes)
+		l.other = min(unknown, l.other+v.Limit().Bytes)
 		l.guessed = true
 	}
 }

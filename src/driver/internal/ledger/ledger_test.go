@@ -3,8 +3,8 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -497,7 +497,7 @@ func (m model) compare(t *testing.T, l *Ledger, space disk.Space, step int) {
 	all := map[string]Volume{}
 	l.Each(func(id string, v Volume) { all[id] = v })
 	if got != want || !slices.Equal(ids, counting) || l.unlimited != unlimited || l.count() != len(m.volumes)+making ||
-		!maps.Equal(all, m.volumes) {
+		!reflect.DeepEqual(all, m.volumes) {
 		t.Fatalf("step %d: %+v, unlimited %d, count %d, IDs %v; a recount gives %+v, %d, %d, %v", step, got,
 			l.unlimited,
 			l.count(), ids, want, unlimited, len(m.volumes)+making, counting)

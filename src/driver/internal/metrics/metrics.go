@@ -14,12 +14,20 @@ type Pools interface {
 	Status() []nodeapi.PoolStatus
 }
 
-// Collector reads the pools whenever it is scraped. Sizes are in bytes.
+// Copies gives the copies that are being made file by file: how many, what is copied of them, and about how much there
+// is.
+type Copies interface {
+	Copying() (count int, copied, expected int64)
+}
+
+// Collector reads pools and copies whenever it is scraped. Sizes are in bytes.
 type Collector struct {
-	pools Pools
-	now   func() time.Time
+	pools  Pools
+	copies Copies
+	now    func() time.Time
 
 	build, present, unused, left, info, withOS *prometheus.Desc
+	copying, copied, expected                  *prometheus.Desc
 	gauges                                     []gauge
 }
 
@@ -37,13 +45,17 @@ type sample struct {
 	now time.Time
 }
 
-// New returns a collector of the pools and of the driver's version.
-func New(pools Pools, version string, now func() time.Time) *Collector {
+// New returns a collector of pools, copies and the driver's version.
+func New(pools Pools, copies Copies, version string, now func() time.Time) *Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("hpp_"+name, help, labels, nil)
 	}
 	return &Collector{
-		pools: pools, now: now, gauges: gauges(),
+		pools: pools, copies: copies, now: now, gauges: gauges(),
+		copying: desc("copies", "Number of snapshots, restores and clones that are being made file by file here."),
+		copied:  desc("copies_copied_bytes", "Bytes that are copied of those by now."),
+		expected: desc("copies_expected_bytes",
+			"Bytes that those will have about; of data from another node at most the volume's size."),
 		build: prometheus.NewDesc("hpp_build_info", "1, with the version of the driver.", nil,
 			prometheus.Labels{"version": version}),
 		present: desc("pool_present",
@@ -115,7 +127,9 @@ func age(at, now time.Time) float64 {
 
 // Describe lists the metrics.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.build, c.present, c.unused, c.left, c.info, c.withOS} {
+	for _, d := range []*prometheus.Desc{
+		c.build, c.present, c.unused, c.left, c.info, c.withOS, c.copying, c.copied, c.expected,
+	} {
 		descs <- d
 	}
 	for _, g := range c.gauges {
@@ -129,6 +143,10 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	send(c.build, 1)
+	count, copied, expected := c.copies.Copying()
+	send(c.copying, float64(count))
+	send(c.copied, float64(copied))
+	send(c.expected, float64(expected))
 	now := c.now()
 	for _, s := range c.pools.Status() {
 		switch {

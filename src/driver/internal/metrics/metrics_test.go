@@ -18,6 +18,10 @@ type pools []nodeapi.PoolStatus
 
 func (p pools) Status() []nodeapi.PoolStatus { return p }
 
+type copies struct{}
+
+func (copies) Copying() (count int, copied, expected int64) { return 2, 20, 50 }
+
 // gather is every sample as name{labels} value.
 func gather(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
@@ -64,9 +68,12 @@ func TestCollector(t *testing.T) {
 		},
 		{Name: "slow", Used: true, Size: 7, Volumes: 9, WithOS: &yes}, // absent: its figures are of no use
 		{Name: "tape", Selected: true, Configured: true},              // never was there
-	}, "0.1.0", func() time.Time { return now }))
+	}, copies{}, "0.1.0", func() time.Time { return now }))
 	want := []string{
 		"hpp_build_info{version=0.1.0} 1",
+		"hpp_copies_copied_bytes{} 20",
+		"hpp_copies_expected_bytes{} 50",
+		"hpp_copies{} 2",
 		"hpp_pool_available_bytes{pool=local} 50",
 		"hpp_pool_available_bytes{pool=own} 0",
 		"hpp_pool_enforcement_lost{pool=left} 0",

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
@@ -191,4 +192,36 @@ func TestChangedWhileTheAPIAnswers(t *testing.T) {
 		t.Errorf("something was made there: %+v, %v", facts, err)
 	}
 	n.is(t, "local", true, "")
+}
+
+// TestASlowOperationKeepsNoOtherWaiting: a snapshot may take long, and a look at the pool waits for it alone.
+func TestASlowOperationKeepsNoOtherWaiting(t *testing.T) {
+	n := start(t, local())
+	begun, end := make(chan struct{}), make(chan struct{})
+	slow, looked := make(chan error), make(chan struct{})
+	go func() {
+		slow <- n.Use(t.Context(), "local", func(*Open) error {
+			close(begun)
+			<-end
+			return nil
+		})
+	}()
+	<-begun
+	p := n.find("local")
+	go func() {
+		p.refresh(t.Context())
+		close(looked)
+	}()
+	for p.refreshing.TryLock() { // the look has not begun
+		p.refreshing.Unlock()
+		time.Sleep(tryAgain)
+	}
+	for range 5 { // by now it waits, or does so during these
+		must(t, n.use(t, "local"))
+		time.Sleep(tryAgain)
+	}
+	close(end)
+	must(t, <-slow)
+	<-looked
+	must(t, n.use(t, "local"))
 }

@@ -86,9 +86,10 @@ func (p *Pool) update(change func(*state)) {
 
 func newPool(set *Set, spec poolspec.Pool, purger *purge.Purger) *Pool {
 	p := &Pool{
-		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec), worker: purger.For(spec, set.Log),
+		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec),
 		log: set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path),
 	}
+	p.worker = purger.For(spec, set.Log, p.ledger.Uses)
 	if p.shared() {
 		p.host = disk.Shared(set.Host, set.Node)
 	}
@@ -126,6 +127,20 @@ func (p *Pool) open() *Open {
 	return nil
 }
 
+// patience is how long operations that began before may keep a pool open until others have to wait for them as well: a
+// snapshot writes all that its volume has in memory.
+const patience, tryAgain = time.Minute, 10 * time.Millisecond
+
+// lockAll waits for the operations that have the pool open.
+func (p *Pool) lockAll() {
+	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(tryAgain) {
+		if p.use.TryLock() {
+			return
+		}
+	}
+	p.use.Lock()
+}
+
 func (o *Open) close() {
 	_ = o.Disk.Close() // closing a directory says nothing about the work done through it
 	o.pool.use.RUnlock()
@@ -142,6 +157,9 @@ func (o *Open) Enforcement(id string) quota.Enforcement {
 // Reconcile takes a volume into the ledger as it is on the disk now, and sees that its limit is that of its record.
 // What was promised to it stays promised after an error.
 func (o *Open) Reconcile(r store.Record) (ledger.Volume, error) {
+	if r.QuotaID != 0 {
+		r.Held = max(r.Held, o.Ledger.Pinned(r.QuotaID))
+	}
 	v := recovery.Volume(r)
 	var err error
 	if r.QuotaID != 0 && o.Backend.Enforces() && r.Backend == o.Backend.Name {

@@ -33,7 +33,7 @@ func (p *Pool) refresh(ctx context.Context) {
 	if err == nil && now.Action <= guard.Adopt && !p.left {
 		err = p.succeed(facts.Marker.ID)
 	}
-	p.use.Lock()
+	p.lockAll()
 	defer p.use.Unlock()
 	id := ""
 	if err == nil && now.Action <= guard.Create {

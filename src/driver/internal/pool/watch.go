@@ -140,7 +140,9 @@ func (p *Pool) clean(ctx context.Context) {
 	if known.report.Leftovers == 0 || p.set.Now().Before(known.cleanDue) {
 		return
 	}
-	p.use.Lock()
+	if !p.use.TryLock() { // the next look does it
+		return
+	}
 	defer p.use.Unlock()
 	d, _, err := guard.Open(p.host, p.spec.Path, known.id)
 	if err != nil {

@@ -19,10 +19,12 @@ import (
 	csi "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 const (
@@ -32,8 +34,8 @@ const (
 )
 
 // TestServe says what is on the pool's disk, starts the driver on it and does what the other end of the serial line
-// asks for, several things at once, until the power is cut. A request is one line: a key, verb, volume, bytes; its
-// answer too: the key, "ok" or "error", and more.
+// asks for, several things at once, until the power is cut. A request is one line: a key, verb, id, bytes, and the id
+// of what it is made of or "-"; its answer too: the key, "ok" or "error", and more.
 func TestServe(t *testing.T) {
 	mount(t)
 	var line sync.Mutex // one line at a time
@@ -108,7 +110,7 @@ func serve(t *testing.T) *server {
 	go func() {
 		panic(fmt.Sprintf("the driver ended: %v", driver.Wait())) // the VM is of no use any more
 	}()
-	const looks = 1200
+	const looks = 6000
 	present := float64(0)
 	for range looks { // the VM is slow
 		if present, err = metric("present"); err == nil && present == 1 {
@@ -128,39 +130,92 @@ func (s *server) do(ctx context.Context, request []string) (string, error) {
 	if request[0] == "state" {
 		return state(lookBesideDriver)
 	}
-	id := request[1]
-	bytes := int64(0)
-	if len(request) > 2 {
-		parsed, err := strconv.ParseInt(request[2], 10, 64)
-		if err != nil {
-			return "", err
-		}
-		bytes = parsed
+	if len(request) != 4 {
+		return "", fmt.Errorf("want verb, id, bytes and source: %q", request)
+	}
+	id, source := request[1], request[3]
+	bytes, err := strconv.ParseInt(request[2], 10, 64)
+	if err != nil {
+		return "", err
 	}
 	switch request[0] {
 	case "create":
-		answer, err := s.controller.CreateVolume(ctx, &csi.CreateVolumeRequest{
-			Name:          id,
-			CapacityRange: &csi.CapacityRange{RequiredBytes: bytes},
-			Parameters:    map[string]string{"storagePool": "power"},
-			VolumeCapabilities: []*csi.VolumeCapability{{
-				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
-				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-			}},
-		})
-		return size(answer.GetVolume().GetCapacityBytes(), err)
+		return s.create(ctx, id, bytes, source)
+	case "snapshot":
+		return s.snapshot(ctx, id, source)
 	case "expand":
-		answer, err := s.node.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
+		answer, err := persist(ctx, s.node.NodeExpandVolume, &csi.NodeExpandVolumeRequest{
 			VolumeId: id, VolumePath: "/kubelet/" + id, CapacityRange: &csi.CapacityRange{RequiredBytes: bytes},
 		})
 		return size(answer.GetCapacityBytes(), err)
 	case "delete":
-		_, err := s.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
+		if nodeapi.IsSnapshotID(id) {
+			_, err = persist(ctx, s.controller.DeleteSnapshot, &csi.DeleteSnapshotRequest{SnapshotId: id})
+		} else {
+			_, err = persist(ctx, s.controller.DeleteVolume, &csi.DeleteVolumeRequest{VolumeId: id})
+		}
 		return size(0, err)
 	case "mark":
-		return size(0, onPool(func(d disk.FS) error { return mark(d, id) }))
+		sum := ""
+		err := onPool(func(d disk.FS) (err error) {
+			sum, err = mark(ctx, d, id, bytes)
+			return err
+		})
+		return sum, err
 	default:
 		return "", fmt.Errorf("unknown verb %q", request[0])
+	}
+}
+
+// persist asks again while the driver is at it, as Kubernetes does: its copy takes time, or the VM is slow.
+func persist[Q, A any](
+	ctx context.Context, ask func(context.Context, Q, ...grpc.CallOption) (A, error), q Q,
+) (answer A, err error) {
+	for {
+		answer, err = ask(ctx, q)
+		if code := status.Code(err); code != codes.Aborted && code != codes.DeadlineExceeded {
+			return answer, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// create makes a volume, or has it made of a snapshot or a volume.
+func (s *server) create(ctx context.Context, id string, bytes int64, source string) (string, error) {
+	q := &csi.CreateVolumeRequest{
+		Name:          id,
+		CapacityRange: &csi.CapacityRange{RequiredBytes: bytes},
+		Parameters:    map[string]string{"storagePool": "power"},
+		VolumeCapabilities: []*csi.VolumeCapability{{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		}},
+	}
+	switch {
+	case source == "-":
+	case nodeapi.IsSnapshotID(source):
+		from := &csi.VolumeContentSource_SnapshotSource{SnapshotId: source}
+		q.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: from}}
+	default:
+		from := &csi.VolumeContentSource_VolumeSource{VolumeId: source}
+		q.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: from}}
+	}
+	answer, err := persist(ctx, s.controller.CreateVolume, q)
+	return size(answer.GetVolume().GetCapacityBytes(), err)
+}
+
+// snapshot makes the snapshot that has the id, and asks again until it can be used.
+func (s *server) snapshot(ctx context.Context, id, volume string) (string, error) {
+	uid, _, _ := strings.Cut(strings.TrimPrefix(id, "snap-"), ".")
+	q := &csi.CreateSnapshotRequest{Name: "snapshot-" + uid, SourceVolumeId: volume}
+	for {
+		answer, err := persist(ctx, s.controller.CreateSnapshot, q)
+		if got := answer.GetSnapshot().GetSnapshotId(); err == nil && got != id {
+			return "", fmt.Errorf("the snapshot of volume %s is %s, want %s", volume, got, id)
+		}
+		if err != nil || answer.GetSnapshot().GetReadyToUse() {
+			return size(answer.GetSnapshot().GetSizeBytes(), err)
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// State is what the disk has and the driver says. The state of tests/vm/power_test.go has the same fields.
+// State is what the disk has and the driver says. The state of tests/vm/found_test.go has the same fields.
 type State struct {
 	Volumes   map[string]Volume // by the id in the name of a record
 	Untracked []string          // in csi/, without a record
@@ -35,13 +34,18 @@ type State struct {
 	Promised  int64
 }
 
-// Volume is one record and what it is about.
+// Volume is one record, of a volume or a snapshot, and what it is about.
 type Volume struct {
-	Bytes   int64
-	QuotaID uint64 // of the record
-	Counted uint64 // what the directory counts to
-	Data    bool
-	Marker  bool // written and synced by mark
+	Bytes, Limit int64
+	Held         int64  // for copies of the volume
+	QuotaID      uint64 // of the record
+	Counted      uint64 // what the directory counts to
+	Source       string // the id of what it is a copy of
+	Filling      bool   // a copy that is not whole
+	Shares       bool   // a snapshot whose data counts to others
+	Pins         map[uint64]int64
+	Data         bool
+	Sum          string // of what mark has written, or a copy has of that
 }
 
 // firstID is the least ID that is a volume's.
@@ -101,17 +105,35 @@ func lookAt(d disk.FS, limits quota.Limits, id string) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	v := Volume{Bytes: r.Bytes, QuotaID: uint64(r.QuotaID)}
+	v := Volume{
+		Bytes: r.Bytes, Limit: r.Limit().Bytes, QuotaID: uint64(r.QuotaID), Pins: map[uint64]int64{},
+		Filling: r.Filling(), Shares: r.Kind == store.OfSnapshot && !r.Source.ByFile,
+	}
+	if r.Kind == store.OfVolume && !r.Filling() {
+		v.Held = r.Held
+	}
+	if r.Source != nil {
+		v.Source = r.Source.ID
+	}
+	for _, p := range r.Pins {
+		v.Pins[uint64(p.ID)] = p.Bytes
+	}
 	_, err = d.Stat(id)
 	v.Data = err == nil
+	name := id
+	if v.Filling && !v.Data {
+		name = store.Staged(id)
+		_, err = d.Stat(name)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return v, nil
 	}
-	_, err = d.Stat(path.Join(id, "marker"))
-	v.Marker = err == nil
-	counted, err := limits.Check(id, r.QuotaID)
+	if v.Data {
+		v.Sum, err = sum(id)
+	}
+	counted, checked := limits.Check(name, r.QuotaID)
 	v.Counted = uint64(counted.ID)
-	return v, err
+	return v, errors.Join(err, checked)
 }
 
 // names lists a directory less the names that are known.
@@ -181,16 +203,4 @@ func metric(name string) (float64, error) {
 		return 0, fmt.Errorf("no hpp_pool_%s among the driver's metrics", name)
 	}
 	return strconv.ParseFloat(string(match[1]), 64)
-}
-
-// mark writes a file into a volume, durably.
-func mark(d disk.FS, id string) error {
-	err := d.WriteFile(path.Join(id, "marker"), []byte(id), 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return d.Sync(id)
 }

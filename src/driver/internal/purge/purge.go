@@ -11,7 +11,6 @@ import (
 	"path"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -35,9 +34,6 @@ const (
 	// retainedLook is how soon an entry that is to be retained is looked at again: its record may be edited by an
 	// admin.
 	retainedLook = time.Hour
-	// whileBusy is how soon a limit is tried again to which the filesystem counts removed data, and busyTimeout after
-	// how long it is left for good: something else counts to it, or the kernel has lost it.
-	whileBusy, busyTimeout = 5 * time.Second, 10 * time.Minute
 )
 
 // Purger paces the removals of all pools of a node together.
@@ -65,6 +61,8 @@ type Worker struct {
 	*Purger
 	spec poolspec.Trash
 	log  *slog.Logger
+	// uses reports whether a volume that is there counts to an ID, or a copy keeps something charged to it.
+	uses func(quota.ID) bool
 	// All by entry and CLOCK_BOOTTIME: when to look at it; since when its limit is busy; when one from the future was
 	// seen; when its removal failed; since when it should be gone.
 	waiting, busy, seen, failed, due map[string]time.Duration
@@ -77,9 +75,10 @@ type Worker struct {
 	evicted string // the entry that makes room for new volumes
 }
 
-// For returns the worker of a pool.
-func (p *Purger) For(spec poolspec.Pool, log *slog.Logger) *Worker {
-	w := &Worker{Purger: p, spec: spec.Trash, log: log.With(logging.KeyPool, spec.Name)}
+// For returns the worker of a pool. uses reports whether a volume that is there counts to an ID, or a copy keeps
+// something charged to it: then the ID's limit stays, until the last of those is purged.
+func (p *Purger) For(spec poolspec.Pool, log *slog.Logger, uses func(quota.ID) bool) *Worker {
+	w := &Worker{Purger: p, spec: spec.Trash, log: log.With(logging.KeyPool, spec.Name), uses: uses}
 	w.forget(nil)
 	return w
 }
@@ -264,7 +263,7 @@ func (w *Worker) remove(ctx context.Context, j job, r store.Record) (gone bool, 
 	if err := disk.SyncAll(j.disk, entry); err != nil { // data must be gone for good before the record that says so
 		return false, err
 	}
-	if done, err := w.removeLimit(j, r); err != nil || !done {
+	if done, err := w.removeLimits(j, r); err != nil || !done {
 		return false, err
 	}
 	if err := j.disk.Remove(path.Join(entry, store.RecordName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -273,27 +272,5 @@ func (w *Worker) remove(ctx context.Context, j job, r store.Record) (gone bool, 
 	if err := j.disk.Remove(entry); err != nil {
 		return false, fmt.Errorf("%w; move away by hand what does not belong to it", err)
 	}
-	return true, nil
-}
-
-// removeLimit removes the limit of a volume whose data is gone. One that stays busy is left: something counts to it.
-func (w *Worker) removeLimit(j job, r store.Record) (done bool, err error) {
-	if r.QuotaID == 0 {
-		return true, nil
-	}
-	err = j.limits.Set("", r.QuotaID, quota.Limit{})
-	if !errors.Is(err, syscall.EBUSY) {
-		return err == nil, err
-	}
-	boot, name := w.clock.boot(), j.entry.Name
-	if _, ok := w.busy[name]; !ok {
-		w.busy[name] = boot
-	}
-	if boot-w.busy[name] < busyTimeout {
-		w.waiting[name] = boot + whileBusy
-		return false, nil
-	}
-	w.log.Warn("a purged volume's limit is left on the filesystem, because something else counts to its ID",
-		logging.KeyID, r.ID, logging.KeyQuotaID, uint64(r.QuotaID), logging.KeyError, err)
 	return true, nil
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
+func unused(quota.ID) bool { return false }
+
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
@@ -72,7 +74,7 @@ func (m *machine) start(t *testing.T, spec poolspec.Trash) {
 	c.known, c.written = kept{}, kept{}
 	c.trouble = c.recall()
 	log := slog.New(slog.NewTextHandler(&m.log, nil))
-	m.Worker = NewPurger(c).For(poolspec.Pool{Name: "local", Trash: spec}, log)
+	m.Worker = NewPurger(c).For(poolspec.Pool{Name: "local", Trash: spec}, log, unused)
 	m.Worker.limit = rate.NewLimiter(rate.Inf, 0)
 }
 

@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
@@ -51,12 +53,66 @@ func (l btrfsLimits) Make(name string, mode fs.FileMode, limit Limit, claim func
 	if err := checkLimit(limit); err != nil {
 		return 0, err
 	}
+	return l.limited(limit, claim, func(id ID) error {
+		return l.place(name, func(parent *os.File, first string) error {
+			if err := btrfs.CreateSubvolume(parent, first, qgroupOf(id)); err != nil {
+				return err
+			}
+			return l.d.Own(path.Join(path.Dir(name), first), 0, 0, mode)
+		})
+	})
+}
+
+// Copy needs no more room than the metadata takes.
+func (l btrfsLimits) Copy(from, name string, limit Limit, claim func(ID) error) (id ID, skipped int, err error) {
+	if limit == (Limit{}) {
+		if err := claim(0); err != nil {
+			return 0, 0, err
+		}
+		skipped, err = l.snapshot(from, name, 0)
+		return 0, skipped, err
+	}
+	if err := checkLimit(limit); err != nil {
+		return 0, 0, err
+	}
+	id, err = l.limited(limit, claim, func(id ID) error {
+		skipped, err = l.snapshot(from, name, qgroupOf(id))
+		return err
+	})
+	return id, skipped, err
+}
+
+func (l btrfsLimits) snapshot(from, name string, group btrfs.QgroupID) (skipped int, err error) {
+	err = withDirectory(l.d, from, func(source *os.File) error {
+		id, err := btrfs.SubvolumeID(source)
+		if err == nil && id == 0 {
+			err = fmt.Errorf("%w: csi/%s is a directory, and btrfs makes snapshots of subvolumes only",
+				ErrUnsupported, from)
+		}
+		if err == nil {
+			skipped, err = btrfs.CountNested(source)
+		}
+		if err != nil {
+			return err
+		}
+		return l.place(name, func(parent *os.File, first string) error {
+			if err := btrfs.CreateSnapshot(parent, first, source, group); err != nil {
+				return err
+			}
+			return l.d.Unlock(path.Join(path.Dir(name), first)) // a pod may have made the directory immutable
+		})
+	})
+	return skipped, err
+}
+
+// limited makes a qgroup with a limit, and a subvolume in it. On error neither is left.
+func (l btrfsLimits) limited(limit Limit, claim func(ID) error, build func(ID) error) (ID, error) {
 	id, err := l.newID(claim)
 	if err != nil {
 		return 0, err
 	}
 	if err = l.limit(id, limit); err == nil {
-		err = l.mkdir(name, mode, id)
+		err = build(id)
 	}
 	if err != nil {
 		return 0, errors.Join(err, l.remove(id))
@@ -64,29 +120,48 @@ func (l btrfsLimits) Make(name string, mode fs.FileMode, limit Limit, claim func
 	return id, nil
 }
 
-// mkdir makes a subvolume in the qgroup of an ID. btrfs keeps the order from there on. A transaction is on the disk as
-// a whole or not at all; only an fsync can write something by itself, into a log that is replayed after a crash, and
-// subvolumes cannot be logged. Making one does not end the log, renaming one does (btrfs_rename, fs/btrfs/inode.c),
-// hence the two names: from there on every fsync on the filesystem is a commit until the next one. So nothing done
-// later is on the disk without this, and Sync of the directory that the subvolume was moved to writes everything,
-// limits too. The first name could be a volume's, so that recovery removes what a crash leaves in staging.
-func (l btrfsLimits) mkdir(name string, mode fs.FileMode, id ID) error {
-	dir, first := path.Dir(name), "new."+rand.Text()
-	err := withDirectory(l.d, dir, func(parent *os.File) error {
-		return btrfs.CreateSubvolume(parent, first, qgroupOf(id))
+// Flush is syncfs(2).
+func (l btrfsLimits) Flush(name string) error {
+	return withDirectory(l.d, name, func(dir *os.File) error {
+		if err := unix.Syncfs(int(dir.Fd())); err != nil {
+			return &fs.PathError{Op: "syncfs", Path: dir.Name(), Err: err}
+		}
+		return nil
 	})
-	if err != nil {
+}
+
+// Settled looks whether the kernel is still freeing what was destroyed.
+func (l btrfsLimits) Settled() (settled bool, err error) {
+	err = withDirectory(l.d, ".", func(top *os.File) error {
+		removed, err := btrfs.HasRemoved(top)
+		settled = !removed
 		return err
-	}
-	err = l.d.Own(path.Join(dir, first), 0, 0, mode)
+	})
+	return settled, err
+}
+
+// place makes a subvolume under another name, and renames it. btrfs keeps the order from there on. A transaction is on
+// the disk as a whole or not at all; only an fsync can write something by itself, into a log that is replayed after a
+// crash, and subvolumes cannot be logged. Making one does not end the log, renaming one does (btrfs_rename,
+// fs/btrfs/inode.c), hence the two names: from there on every fsync on the filesystem is a commit until the next one.
+// So nothing done later is on the disk without this, and Sync of the directory that the subvolume was moved to writes
+// everything, limits too. The first name could be a volume's, so that recovery removes what a crash leaves in staging.
+func (l btrfsLimits) place(name string, create func(parent *os.File, first string) error) error {
+	dir, first := path.Dir(name), "new."+rand.Text()
+	err := withDirectory(l.d, dir, func(parent *os.File) error { return create(parent, first) })
 	if err == nil {
 		err = l.d.Rename(path.Join(dir, first), name)
 	}
-	if err != nil {
-		undo := func(parent *os.File) error { return btrfs.DestroySubvolume(parent, first) }
-		err = errors.Join(err, withDirectory(l.d, dir, undo))
+	if err == nil {
+		return nil
 	}
-	return err
+	return errors.Join(err, withDirectory(l.d, dir, func(parent *os.File) error {
+		err := btrfs.DestroySubvolume(parent, first)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}))
 }
 
 // newID makes the qgroup of an ID that nobody has.

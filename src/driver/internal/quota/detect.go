@@ -76,7 +76,10 @@ func (q *Quotas) Detect(d disk.FS, want poolspec.Quota, enable bool) (b Backend,
 }
 
 func detectBtrfs(top *os.File, enable bool) (Backend, error) {
-	on := Backend{Name: Btrfs, Enforcement: Strict, Ordered: true, on: func(d disk.FS) limits { return btrfsLimits{d} }}
+	on := Backend{
+		Name: Btrfs, Enforcement: Strict, Ordered: true, on: func(d disk.FS) limits { return btrfsLimits{d} },
+		snapshots: func(d disk.FS) Snapshots { return btrfsLimits{d} },
+	}
 	mode, err := btrfs.QuotaMode(top)
 	switch {
 	case err != nil:

@@ -73,6 +73,35 @@ type Limits interface {
 	Usage(ids []ID) (map[ID]Use, error)
 }
 
+// Pin is what a copy keeps charged to the ID of what it was made of, in bytes: data that both have, for as long as the
+// copy is there.
+type Pin struct {
+	ID    ID    `json:"id"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Pinned is the most that pins keep charged to an ID, in bytes.
+func Pinned(pins []Pin, id ID) (bytes int64) {
+	for _, p := range pins {
+		if p.ID == id {
+			bytes = max(bytes, p.Bytes)
+		}
+	}
+	return bytes
+}
+
+// Snapshots makes copies of directories of one open pool that share the data with them.
+type Snapshots interface {
+	// Flush writes a directory's data to the disk, so that Usage is of now.
+	Flush(name string) error
+	// Copy makes a copy of a directory as it is at one moment. It counts to an ID of its own with a limit, which claim
+	// gets as in Limits.Make, or with the zero limit to ID 0. What it shares counts to the directory's ID. skipped is
+	// how many subvolumes inside the directory are empty directories in the copy.
+	Copy(from, name string, limit Limit, claim func(ID) error) (id ID, skipped int, err error)
+	// Settled reports whether all that was removed from the filesystem has left the count.
+	Settled() (bool, error)
+}
+
 // Backend is what holds a pool to its volumes' sizes.
 type Backend struct {
 	// Name is Plain, Btrfs or Project.
@@ -85,7 +114,8 @@ type Backend struct {
 	// Changes are sentences about what Detect changed on the filesystem for an admin to know.
 	Changes []string
 
-	on func(d disk.FS) limits
+	on        func(d disk.FS) limits
+	snapshots func(d disk.FS) Snapshots // nil where the filesystem has none
 	// inodes is nil where the backend does not limit them.
 	inodes func(bytes int64, space disk.Space) int64
 }
@@ -124,6 +154,14 @@ func (b Backend) Same(other Backend) bool {
 
 // On gives the limits of an open pool.
 func (b Backend) On(d disk.FS) Limits { return b.on(d) }
+
+// Snapshots gives those of an open pool, nil where its filesystem has none.
+func (b Backend) Snapshots(d disk.FS) Snapshots {
+	if b.snapshots == nil {
+		return nil
+	}
+	return b.snapshots(d)
+}
 
 // Tree is a directory that Enforce makes count to an ID.
 type Tree struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Result is what a pool has after recovery. Ids are sorted.
@@ -34,6 +35,7 @@ type run struct {
 	store.Pool
 	*Result
 	owners map[quota.ID]string // of IDs that directories count to
+	pinned map[quota.ID]int64  // what copies keep charged to IDs, in bytes
 }
 
 // Run recovers an open pool that nobody else on this node works on. It can be repeated.
@@ -43,6 +45,7 @@ func Run(ctx context.Context, p store.Pool) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("recover the pool: %w", err)
 	}
+	r.pinned = pinned(found)
 	for _, id := range slices.Sorted(maps.Keys(surveys)) {
 		s, v, err := r.again(id, surveys[id], found[id])
 		if errors.Is(err, store.ErrConcurrent) {
@@ -77,7 +80,9 @@ func (r run) settle(ctx context.Context, id string, s store.Survey, v ledger.Vol
 	}
 	switch verdict {
 	case store.Healthy, store.FinishCreate:
-		r.Volumes[id] = r.check(id, v)
+		r.Volumes[id] = r.check(id, id, v)
+	case store.Filling:
+		r.Volumes[id] = r.check(id, store.Staged(id), v)
 	case store.LostData:
 		r.Lost = append(r.Lost, id)
 		r.Volumes[id] = v
@@ -108,19 +113,21 @@ func (r run) apply(ctx context.Context, id string, s store.Survey) (verdict stor
 	return verdict, err
 }
 
-// check looks whether a volume's directory counts to its record's ID, and sets the limit to that of the record, which
-// an interrupted expansion, or an admin, may have left other than that. Of several with one ID the oldest keeps it.
-func (r run) check(id string, v ledger.Volume) ledger.Volume {
+// check looks whether the directory that a volume has counts to its record's ID, and sets the limit to that of the
+// record, which an interrupted expansion, or an admin, may have left other than that. Of several with one ID the oldest
+// keeps it.
+func (r run) check(id, name string, v ledger.Volume) ledger.Volume {
 	if v.QuotaID == 0 || !r.Backend.Enforces() {
 		return v
 	}
-	state, err := r.Limits.Check(id, v.QuotaID)
+	state, err := r.Limits.Check(name, v.QuotaID)
 	v.Doubtful = err != nil
 	if v.Counted = err == nil && state.ID == v.QuotaID; v.Counted {
 		v.Counted = r.owns(id, v)
 	}
-	if v.Counted && !r.ReadOnly && state.Limit != (quota.Limit{Bytes: v.Bytes, Inodes: v.Inodes}) {
-		err = r.limit(id, v)
+	v.Held = max(v.Held, r.pinned[v.QuotaID])
+	if v.Counted && !r.ReadOnly && state.Limit != v.Limit() {
+		err = r.Limits.Set(name, v.QuotaID, v.Limit())
 	}
 	if err != nil {
 		r.Log.Error("cannot see to the limit of a volume", logging.KeyID, id, logging.KeyError, err)
@@ -129,14 +136,6 @@ func (r run) check(id string, v ledger.Volume) ledger.Volume {
 		r.Uncounted = append(r.Uncounted, id)
 	}
 	return v
-}
-
-func (r run) limit(id string, v ledger.Volume) error {
-	record, err := store.Read(r.Disk, id)
-	if err != nil {
-		return err
-	}
-	return r.Limits.Set(id, v.QuotaID, record.Limit())
 }
 
 // owns reports whether a volume is the oldest so far that counts to its ID, and takes that from a younger one.
@@ -155,10 +154,10 @@ func (r run) owns(id string, v ledger.Volume) bool {
 }
 
 // refused is what is promised to a volume whose record cannot be used: the limit of what its directory counts to. What
-// a newer driver made is promised nothing: what it uses is other usage, and the pool goes on.
+// a newer driver made is promised nothing: what it uses is other usage, and the pool goes on. So it is with a snapshot.
 func (r run) refused(id string, s store.Survey) ledger.Volume {
 	v := ledger.Volume{Refused: true, Created: time.Now()}
-	if !s.Data || s.Newer {
+	if !s.Data || s.Newer || nodeapi.IsSnapshotID(id) {
 		return v
 	}
 	state, err := r.Limits.Check(id, 0)
@@ -173,8 +172,23 @@ func (r run) refused(id string, s store.Survey) ledger.Volume {
 
 // Volume is what the ledger is to know of a record whose directory counts to no ID.
 func Volume(r store.Record) ledger.Volume {
-	return ledger.Volume{
-		Bytes: r.Bytes, Inodes: r.Inodes, QuotaID: r.QuotaID, Ephemeral: r.Ephemeral, Created: r.Created,
-		Snapshot: r.Kind == store.OfSnapshot,
+	v := ledger.Volume{
+		Bytes: r.Bytes, Held: r.Held, Inodes: r.Inodes, QuotaID: r.QuotaID, Pins: r.Pins, Ephemeral: r.Ephemeral,
+		Created: r.Created, Snapshot: r.Kind == store.OfSnapshot, Filling: r.Filling(),
 	}
+	if v.Snapshot { // its size is what a volume made of it needs
+		v.Bytes, v.Held = r.Held, 0
+	}
+	return v
+}
+
+// pinned is what volumes and snapshots keep charged to IDs.
+func pinned(volumes map[string]ledger.Volume) map[quota.ID]int64 {
+	most := map[quota.ID]int64{}
+	for _, v := range volumes {
+		for _, p := range v.Pins {
+			most[p.ID] = max(most[p.ID], p.Bytes)
+		}
+	}
+	return most
 }

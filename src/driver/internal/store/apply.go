@@ -27,6 +27,11 @@ func (p Pool) Apply(ctx context.Context, id string, s Survey) error {
 		return asConcurrent(p.Disk, finishDelete(disk.NodeView(p.Disk, s.Node), s.Unfinished, id))
 	case DropStaged:
 		return p.dropStaged(ctx, id)
+	case Filling:
+		if s.Prepared { // a record that was to replace the one that is there
+			return Forget(p.Disk, id)
+		}
+		return nil
 	case Healthy, Untracked:
 		if s.Node != "" { // what is in another node's directories is for that one to drop
 			return nil
@@ -108,15 +113,31 @@ func (p Pool) dropPrepared(id string) error {
 	return Forget(p.Disk, id)
 }
 
-// removeStaged removes a volume's directory from staging; none there is no error. It has no user's data yet.
+// mostSteps is how many system calls staging is cleared of a directory with, while others wait for the pool.
+const mostSteps = 5_000
+
+var errLarge = errors.New("there is more than can be removed at once")
+
+// removeStaged removes a volume's directory from staging; none there is no error. It has no user's data yet. What is
+// left of a large copy whose record is gone is for the purge.
 func removeStaged(ctx context.Context, d disk.FS, id string) error {
-	_, there, err := Directory(d, staging(id))
+	_, there, err := Directory(d, Staged(id))
 	if err != nil || !there {
 		return err
 	}
-	step := func(ctx context.Context) error { return ctx.Err() }
-	if err := d.RemoveTree(ctx, staging(id), step); err != nil {
-		return fmt.Errorf("remove csi/%s: %w", staging(id), err)
+	steps := 0
+	step := func(ctx context.Context) error {
+		if steps++; steps > mostSteps {
+			return errLarge
+		}
+		return ctx.Err()
+	}
+	err = d.RemoveTree(ctx, Staged(id), step)
+	if errors.Is(err, errLarge) {
+		return bury(d, id)
+	}
+	if err != nil {
+		return fmt.Errorf("remove csi/%s: %w", Staged(id), err)
 	}
 	return disk.SyncAll(d, disk.StagingDir)
 }
@@ -134,7 +155,7 @@ func dropLeftover(ctx context.Context, d disk.FS, id string, s Survey) error {
 	case !s.Staged:
 		return nil
 	case s.Alias:
-		if err := d.Remove(staging(id)); err != nil {
+		if err := d.Remove(Staged(id)); err != nil {
 			return fmt.Errorf("csi/%s and its name in staging are one directory; check the filesystem: %w", id, err)
 		}
 		return disk.SyncAll(d, disk.StagingDir)

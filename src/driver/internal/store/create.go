@@ -11,8 +11,13 @@ import (
 
 // Create makes a volume that does not exist, and gives the record that it has then: everything in staging, the record,
 // the move into place, each durable before the next, but for a limit, which recovery sets again from the record. Where
-// the backend keeps that order by itself, one sync at the end makes all durable. After an error it is undone.
-func (p Pool) Create(ctx context.Context, r Record) (made Record, err error) {
+// the backend keeps that order by itself, one sync at the end makes all durable. After an error it is undone. A copy
+// that is Filling stays in staging.
+func (p Pool) Create(ctx context.Context, r Record) (Record, error) { return p.create(ctx, r, p.stage) }
+
+func (p Pool) create(
+	ctx context.Context, r Record, stage func(Record) (Record, error),
+) (made Record, err error) {
 	moved := false
 	defer func() {
 		if err != nil {
@@ -21,15 +26,17 @@ func (p Pool) Create(ctx context.Context, r Record) (made Record, err error) {
 			}
 		}
 	}()
-	if r, err = p.stage(r); err != nil {
+	if r, err = stage(r); err != nil {
 		return r, err
 	}
 	if err := p.place(r.ID); err != nil {
 		return r, err
 	}
-	if p.Shared() { // another node may have come to finish it
+	switch {
+	case r.Filling(): // in staging, until it is whole
+	case p.Shared(): // another node may have come to finish it
 		err = p.complete(ctx, r.ID)
-	} else {
+	default:
 		moved, err = p.move(r.ID)
 	}
 	return r, err
@@ -37,7 +44,7 @@ func (p Pool) Create(ctx context.Context, r Record) (made Record, err error) {
 
 // move moves a volume into place, durably; moved reports whether it is there.
 func (p Pool) move(id string) (moved bool, err error) {
-	if err := p.Disk.Rename(staging(id), id); err != nil {
+	if err := p.Disk.Rename(Staged(id), id); err != nil {
 		return false, fmt.Errorf("move it into place: %w", err)
 	}
 	return true, disk.SyncAll(p.Disk, ".", disk.StagingDir)
@@ -58,7 +65,7 @@ func (p Pool) complete(ctx context.Context, id string) error {
 }
 
 func (p Pool) stage(r Record) (_ Record, err error) {
-	staged, mode := staging(r.ID), FileMode(r.Mode)
+	staged, mode := Staged(r.ID), FileMode(r.Mode)
 	r.Backend, r.Node = p.Backend.Name, disk.NodeOf(p.Disk)
 	r.QuotaID, err = p.Limits.Make(staged, mode, r.Limit(), func(id quota.ID) error {
 		r.QuotaID = id
@@ -77,7 +84,7 @@ func (p Pool) place(id string) error {
 	if p.Backend.Ordered {
 		between = func(disk.FS, ...string) error { return nil }
 	}
-	if err := between(p.Disk, staging(id), disk.StagingDir); err != nil {
+	if err := between(p.Disk, Staged(id), disk.StagingDir); err != nil {
 		return err
 	}
 	if err := Place(p.Disk, id); err != nil {
@@ -94,7 +101,7 @@ func (p Pool) undo(ctx context.Context, id string, moved bool) error {
 		return p.withdraw(ctx, id)
 	}
 	if moved {
-		if err := p.Disk.Rename(id, staging(id)); err != nil {
+		if err := p.Disk.Rename(id, Staged(id)); err != nil {
 			return err
 		}
 		if err := disk.SyncAll(p.Disk, disk.StagingDir, "."); err != nil {
@@ -105,6 +112,7 @@ func (p Pool) undo(ctx context.Context, id string, moved bool) error {
 	if err != nil {
 		return err
 	}
+	s.Filling = false // nothing is in it yet
 	return p.Settle(ctx, id, s)
 }
 

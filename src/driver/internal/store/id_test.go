@@ -26,7 +26,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if nodeapi.ValidateID(r.ID) != nil || r.Bytes < 0 || r.Version != store.Version {
+		if nodeapi.ValidateID(r.ID) != nil || r.Bytes < 0 || r.Held < 0 || r.Version < 2 ||
+			r.Version > store.Version {
 			t.Errorf("accepted %+v from %q", r, data)
 		}
 		if p := store.Path(r.ID); path.Dir(p) != disk.VolumesDir {

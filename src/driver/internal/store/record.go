@@ -23,23 +23,6 @@ var (
 	ErrNewer = errors.New("a newer driver wrote it")
 )
 
-// Kind says what a record is of. What is found as one kind is not there as the other.
-type Kind string
-
-// Kinds.
-const (
-	OfVolume   Kind = ""
-	OfSnapshot Kind = "snapshot"
-)
-
-// Source is where the data of a copy comes from.
-type Source struct {
-	Kind     Kind   `json:"kind,omitempty"`
-	ID       string `json:"id"`
-	From     []byte `json:"from,omitempty"`     // how far the copy is on the disk
-	Complete bool   `json:"complete,omitempty"` // it is whole
-}
-
 // Disposal says what deleting a volume does with its data.
 type Disposal string
 
@@ -60,8 +43,11 @@ const (
 	FromAdmin InodesFrom = "admin"   // `driver volume enforce --inodes`
 )
 
-// Version is the record format that this driver reads and writes. Version 3 is of records with a kind or a source.
-const Version = 2
+// Version is the newest record format that this driver reads. Records that have nothing of version 3 are written as
+// version 2, which an older driver reads too.
+const Version = 3
+
+const versionWithoutCopies = 2
 
 // Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json), one a volume. It is written so that a
 // crash leaves the old state or the new one.
@@ -91,12 +77,22 @@ type Record struct {
 	// Adopted marks a directory that another driver made; nothing is enforced on it.
 	Adopted bool `json:"adopted,omitempty"`
 	// Source is nil but in a copy.
-	Source  *Source   `json:"source,omitempty"`
-	Created time.Time `json:"created"`
+	Source *Source `json:"source,omitempty"`
+	// Held is how many bytes may count to QuotaID beside those of the volume: what copies of it keep, and what a copy
+	// may take while it is made. Of a snapshot it is all that may.
+	Held int64 `json:"held,omitempty"`
+	// Pins are what this copy keeps charged to others.
+	Pins    []quota.Pin `json:"pins,omitempty"`
+	Created time.Time   `json:"created"`
 }
 
-// Limit is what the volume may hold.
-func (r Record) Limit() quota.Limit { return quota.Limit{Bytes: r.Bytes, Inodes: r.Inodes} }
+// Limit is what may count to the volume's ID. A snapshot that shares its data with a volume counts to none.
+func (r Record) Limit() quota.Limit {
+	if r.Kind == OfSnapshot {
+		return quota.Limit{Bytes: r.Held}
+	}
+	return quota.Limit{Bytes: r.Bytes + r.Held, Inodes: r.Inodes}
+}
 
 // InodesAsked is the inode limit that the class asked for, 0 for none.
 func (r Record) InodesAsked() int64 {
@@ -148,6 +144,7 @@ func Withdraw(d disk.FS, id string) error {
 func Add(d disk.FS, r Record) error { return write(d, r, disk.CreateFile) }
 
 func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
+	r.Version = r.version()
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
@@ -195,19 +192,22 @@ func Decode(data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("%w: %w", ErrNewer, versionError(r))
 	case err != nil:
 		return Record{}, fmt.Errorf("not a complete record: %w", err)
-	case r.Version != Version:
+	case r.Version < versionWithoutCopies:
 		return Record{}, versionError(r)
 	case nodeapi.ValidateID(r.ID) != nil:
 		return Record{}, nodeapi.ValidateID(r.ID)
-	case r.Bytes < 0:
-		return Record{}, fmt.Errorf("bytes is %d, must not be negative", r.Bytes)
+	case r.Kind != OfVolume && (r.Kind != OfSnapshot || r.Source == nil):
+		return Record{}, fmt.Errorf("its kind is %.64q and its source %s; want a volume, or a snapshot of one",
+			r.Kind, r.Source)
+	case r.Bytes < 0 || r.Held < 0:
+		return Record{}, fmt.Errorf("bytes is %d and held %d, must not be negative", r.Bytes, r.Held)
 	}
 	return r, nil
 }
 
 func versionError(r Record) error {
-	return fmt.Errorf("it has version %d, and this driver reads version %d; install the driver that wrote it",
-		r.Version, Version)
+	return fmt.Errorf("it has version %d, and this driver reads versions %d to %d; install the driver that wrote it",
+		r.Version, versionWithoutCopies, Version)
 }
 
 // ReadKind is Read where what is of another kind is not there.

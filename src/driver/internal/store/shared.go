@@ -54,7 +54,7 @@ func unfinishedAnywhere(d disk.FS, id string) (name, node string, err error) {
 // record names is there once. Where another node was faster, nothing is left to do.
 func finishCreate(d disk.FS, node, id string) error {
 	owner := disk.NodeView(d, node)
-	err := owner.Rename(staging(id), id)
+	err := owner.Rename(Staged(id), id)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, there, lookErr := Directory(d, id); there || lookErr != nil {
 			err = lookErr

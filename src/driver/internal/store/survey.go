@@ -26,6 +26,8 @@ type Survey struct {
 	Data       bool   // csi/<id>
 	Staged     bool   // .hpp/staging/<id>
 	Alias      bool   // Data and Staged are the same directory: a rename that a crash cut in half
+	Filling    bool   // the record is of a copy that is not whole
+	Filled     bool   // it is of one that was made file by file, and is whole
 	Unfinished string // the newest trash entry of a delete that was interrupted between data and record, or ""
 	// Shared reports that other nodes may be at work on the id as well. Then Staged and Unfinished are in the
 	// directories of Node.
@@ -42,10 +44,11 @@ const (
 	Refused                     // not understood: nothing is touched
 	Untracked                   // data without a record: nothing is touched
 	UndoCreate                  // record and staging: never answered, both go
-	FinishCreate                // the same in a shared pool, where another node may be about to finish it
+	FinishCreate                // the same of a whole copy, or in a shared pool, where another node may be at it
 	FinishDelete                // record, and data in the trash: the record follows
 	LostData                    // record, and no data anywhere: reported, never made again
 	DropStaged                  // what an interrupted create left before there was a record
+	Filling                     // a copy that is not whole: it is gone on with, or abandoned
 	Nothing
 )
 
@@ -54,25 +57,36 @@ func (s Survey) Verdict() Verdict {
 	switch {
 	case s.Broken:
 		return Refused
-	case !s.Record && s.Data:
-		return Untracked
-	case !s.Record && (s.Staged || s.Prepared):
-		return DropStaged
 	case !s.Record:
-		return Nothing
+		return s.unrecorded()
+	case s.Filling && (s.Staged || s.Data):
+		return Filling
 	case s.Data:
 		return Healthy
 	case s.Staged:
 		return s.begun()
 	case s.Unfinished != "":
 		return FinishDelete
+	case s.Filling:
+		return UndoCreate
 	default:
 		return LostData
 	}
 }
 
+func (s Survey) unrecorded() Verdict {
+	switch {
+	case s.Data:
+		return Untracked
+	case s.Staged || s.Prepared:
+		return DropStaged
+	default:
+		return Nothing
+	}
+}
+
 func (s Survey) begun() Verdict {
-	if s.Shared {
+	if s.Shared || s.Filled {
 		return FinishCreate
 	}
 	return UndoCreate
@@ -86,7 +100,7 @@ func (p Pool) Look(id string) (s Survey, r Record, err error) {
 		return s, r, err
 	}
 	s.Shared, s.Node = p.Shared(), r.Node
-	if _, s.Staged, err = Directory(disk.NodeView(d, r.Node), staging(id)); err != nil {
+	if _, s.Staged, err = Directory(disk.NodeView(d, r.Node), Staged(id)); err != nil {
 		return s, r, err
 	}
 	if _, s.Data, err = Directory(d, id); err != nil {
@@ -107,11 +121,18 @@ func (p Pool) Look(id string) (s Survey, r Record, err error) {
 // readRecord begins a survey with the record.
 func readRecord(d disk.FS, id string) (s Survey, r Record, err error) {
 	r, err = Read(d, id)
-	s.Record, s.Broken, s.Newer = err == nil, errors.Is(err, ErrBroken), errors.Is(err, ErrNewer)
+	s = surveyRecord(r, err)
 	if s.Broken || errors.Is(err, ErrNotFound) {
 		err = nil
 	}
 	return s, r, err
+}
+
+func surveyRecord(r Record, err error) Survey {
+	return Survey{
+		Record: err == nil, Broken: errors.Is(err, ErrBroken), Newer: errors.Is(err, ErrNewer),
+		Filling: r.Filling(), Filled: r.Source != nil && r.Source.ByFile && r.Source.Complete,
+	}
 }
 
 func unfinished(d disk.FS, id string) (name string, err error) {
@@ -124,7 +145,8 @@ func unfinished(d disk.FS, id string) (name string, err error) {
 	return name, errors.Join(append(troubles, err)...)
 }
 
-func staging(id string) string { return path.Join(disk.StagingDir, id) }
+// Staged is where a volume's directory is until it is moved into place, relative to csi/.
+func Staged(id string) string { return path.Join(disk.StagingDir, id) }
 
 // Directory reports whether a name below csi/ is a directory; anything else of that name is ErrOccupied.
 func Directory(d disk.FS, name string) (info disk.Info, ok bool, err error) {
@@ -158,7 +180,7 @@ func isAlias(d disk.FS, id string, s Survey) (bool, error) {
 	if err != nil {
 		return false, asConcurrent(d, err)
 	}
-	staged, err := disk.NodeView(d, s.Node).Stat(staging(id))
+	staged, err := disk.NodeView(d, s.Node).Stat(Staged(id))
 	if disk.IsShared(d) && errors.Is(err, fs.ErrNotExist) { // it was moved since
 		return false, nil
 	}
@@ -172,14 +194,14 @@ func LookAll[T any](p Pool, keep func(Record) T) (surveys map[string]Survey, vol
 		return nil, nil, err
 	}
 	surveys, volumes = map[string]Survey{}, make(map[string]T, len(placed))
-	read, errs := readAll(p.Disk, placed, keep)
+	read, found, errs := readAll(p.Disk, placed, keep)
 	for i, id := range placed {
 		if errs[i] != nil {
 			p.Log.Error("a volume's record cannot be used", logging.KeyID, id, logging.KeyError, errs[i])
 		} else {
 			volumes[id] = read[i]
 		}
-		surveys[id] = Survey{Record: errs[i] == nil, Broken: errs[i] != nil, Newer: errors.Is(errs[i], ErrNewer)}
+		surveys[id] = found[i]
 	}
 	for _, id := range prepared {
 		s := surveys[id]
@@ -205,20 +227,21 @@ func LookAll[T any](p Pool, keep func(Record) T) (surveys map[string]Survey, vol
 }
 
 // readAll reads records on all processors: most of the time that a recovery takes is spent here.
-func readAll[T any](d disk.FS, ids []string, keep func(Record) T) ([]T, []error) {
-	all, errs := make([]T, len(ids)), make([]error, len(ids))
+func readAll[T any](d disk.FS, ids []string, keep func(Record) T) ([]T, []Survey, []error) {
+	all, found, errs := make([]T, len(ids)), make([]Survey, len(ids)), make([]error, len(ids))
 	var workers sync.WaitGroup
 	var next atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(ids)); i = next.Add(1) - 1 {
 				record, err := Read(d, ids[i])
-				all[i], errs[i] = keep(record), err
+				all[i], found[i], errs[i] = keep(record), surveyRecord(record, err), err
+				found[i].Broken = err != nil
 			}
 		})
 	}
 	workers.Wait()
-	return all, errs
+	return all, found, errs
 }
 
 // names notes the names of a directory that could be ids. What is no directory stands in a volume's way only where

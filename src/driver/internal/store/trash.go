@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -43,12 +44,12 @@ func (p Pool) Discard(r Record, now time.Time) error {
 		state, err := p.Limits.Check(r.ID, r.QuotaID)
 		ordered = err == nil && state.Ordered
 	}
-	return asConcurrent(p.Disk, discard(p.Disk, r, ordered, now))
+	return asConcurrent(p.Disk, discard(p.Disk, r, r.ID, ordered, now))
 }
 
-// discard makes a new entry and moves data and record there. Destinations are synced before sources, so that a crash
-// can never forget both; where the data is ordered (quota.State), only at the end.
-func discard(d disk.FS, r Record, ordered bool, now time.Time) error {
+// discard makes a new entry and moves the directory of a name and the record there. Destinations are synced before
+// sources, so that a crash can never forget both; where the data is ordered (quota.State), only at the end.
+func discard(d disk.FS, r Record, name string, ordered bool, now time.Time) error {
 	between := disk.SyncAll
 	if ordered {
 		between = func(disk.FS, ...string) error { return nil }
@@ -60,10 +61,10 @@ func discard(d disk.FS, r Record, ordered bool, now time.Time) error {
 	if err := between(d, disk.TrashDir); err != nil {
 		return errors.Join(err, d.Remove(entry))
 	}
-	if err := moveData(d, r.ID, path.Join(entry, DataName)); err != nil {
+	if err := moveData(d, name, path.Join(entry, DataName)); err != nil {
 		return errors.Join(fmt.Errorf("move volume %s into the trash: %w", r.ID, err), d.Remove(entry))
 	}
-	if err := between(d, entry, "."); err != nil {
+	if err := between(d, entry, path.Dir(name)); err != nil {
 		return err
 	}
 	return moveRecord(d, entry, r.ID)
@@ -277,4 +278,17 @@ func ParseEntryName(name string) (id string, deleted time.Time, ok bool) {
 		return "", time.Time{}, false
 	}
 	return name[:i], time.UnixMilli(n), true
+}
+
+// PinsInTrash are what deleted copies keep charged to others. What an entry that cannot be read keeps is not known.
+func PinsInTrash(d disk.FS) (pins []quota.Pin, err error) {
+	entries, err := ListTrash(d)
+	for _, e := range entries {
+		r, err := ReadTrashed(d, e.Name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		pins = append(pins, r.Pins...)
+	}
+	return pins, err
 }

@@ -76,7 +76,7 @@ func (m *machine) entry(t *testing.T, d disk.FS, id string) TrashEntry {
 func TestDiscard(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		m := newMachine(t)
-		must(t, discard(m, m.volume("pvc-1"), ordered, m.now))
+		must(t, discard(m, m.volume("pvc-1"), "pvc-1", ordered, m.now))
 		if e := m.entry(t, m, "pvc-1"); e.ID != "pvc-1" || !e.Deleted.Equal(m.now) {
 			t.Errorf("%+v", e)
 		}
@@ -93,7 +93,7 @@ func TestDiscard(t *testing.T) {
 func TestDiscardTwice(t *testing.T) {
 	m := newMachine(t)
 	for range 2 {
-		must(t, discard(m, m.volume("pvc-1"), false, m.now))
+		must(t, discard(m, m.volume("pvc-1"), "pvc-1", false, m.now))
 	}
 	entries, err := ListTrash(m)
 	if err != nil || len(entries) != 2 || entries[0].ID != "pvc-1" || entries[1].ID != "pvc-1" {
@@ -124,10 +124,10 @@ func (l locked) Unlock(name string) error {
 func TestDiscardClearsTheImmutableFlag(t *testing.T) {
 	m := newMachine(t)
 	unlocked := false
-	must(t, discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-1"), false, m.now))
+	must(t, discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-1"), "pvc-1", false, m.now))
 	m.entry(t, m, "pvc-1")
 	unlocked = false
-	must(t, discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-2"), false, m.now))
+	must(t, discard(locked{m.FS, "pvc-1", &unlocked}, m.volume("pvc-2"), "pvc-2", false, m.now))
 	if unlocked {
 		t.Error("the flag of another volume was cleared")
 	}
@@ -139,7 +139,7 @@ func TestDiscardIsCompleted(t *testing.T) {
 		m := newMachine(t)
 		r := m.volume("pvc-1")
 		m.memory.FailAt(step, syscall.EIO)
-		if discard(m, r, false, m.now) == nil {
+		if discard(m, r, r.ID, false, m.now) == nil {
 			if step < 8 {
 				t.Errorf("only %d steps", step-1)
 			}
@@ -150,7 +150,7 @@ func TestDiscardIsCompleted(t *testing.T) {
 		i := slices.IndexFunc(entries, func(e TrashEntry) bool { return e.Unfinished })
 		switch _, err := m.Stat("pvc-1"); {
 		case err == nil:
-			must(t, discard(m, r, false, m.now))
+			must(t, discard(m, r, r.ID, false, m.now))
 		case i >= 0:
 			must(t, finishDelete(m, entries[i].Name, "pvc-1"))
 		default:

@@ -151,7 +151,7 @@ func (m *Manager) track(o *pool.Open, r store.Record) (ok bool, err error) {
 	if r.OnDelete == "" {
 		r.OnDelete = store.Trash
 	}
-	r.Version, r.Pool, r.Backend, r.Adopted, r.Created = store.Version, o.Name, quota.Plain, true, m.Now().UTC()
+	r.Pool, r.Backend, r.Adopted, r.Created = o.Name, quota.Plain, true, m.Now().UTC()
 	r.Mode, r.UID, r.GID = store.POSIXMode(info.Mode), info.UID, info.GID
 	if err := o.Adopt(r); err != nil {
 		return false, fmt.Errorf("adopt volume %s: %w", r.ID, err)

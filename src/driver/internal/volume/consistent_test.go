@@ -29,9 +29,13 @@ func (n *node) consistent(t reporter, about string) {
 	for _, s := range n.specs {
 		for id, r := range n.tidy(t, s, about) {
 			named[r.QuotaID] = true
+			for _, p := range r.Pins {
+				named[p.ID] = true
+			}
 			v, ok := n.ledger(id)
-			if ok && v.counted && limits[r.QuotaID] != r.Bytes {
-				t.Errorf("%s: volume %s has %d bytes, its limit is %d", about, id, r.Bytes, limits[r.QuotaID])
+			if ok && v.counted && limits[r.QuotaID] != r.Limit().Bytes {
+				t.Errorf("%s: volume %s has %d bytes and holds %d, its limit is %d", about, id, r.Bytes, r.Held,
+					limits[r.QuotaID])
 			}
 		}
 		maps.Copy(named, n.inTrash(t, s))
@@ -53,21 +57,27 @@ func (n *node) tidy(t reporter, s poolspec.Pool, about string) map[string]store.
 		names[i] = strings.TrimSuffix(names[i], ".json")
 	}
 	data := slices.DeleteFunc(list(t, d, "."), func(s string) bool { return s == disk.MetaDir })
-	if !slices.Equal(names, data) {
+	for _, staged := range list(t, d, disk.StagingDir) {
+		if r, err := store.Read(d, staged); err != nil || !r.Filling() {
+			t.Errorf("%s: staging has %s: %v", about, staged, err)
+		}
+		data = append(data, staged)
+	}
+	if slices.Sort(data); !slices.Equal(names, data) {
 		t.Errorf("%s: records %v, directories %v", about, names, data)
 	}
-	if staged := list(t, d, disk.StagingDir); len(staged) > 0 {
-		t.Errorf("%s: staging has %v", about, staged)
-	}
-	all, promised := read(t, d), int64(0)
+	all, promised, volumes := read(t, d), int64(0), 0
 	for _, r := range all {
-		promised += r.Bytes
+		promised += r.Limit().Bytes
+		if r.Kind == store.OfVolume {
+			volumes++
+		}
 	}
 	for _, status := range n.set.Status() {
-		wrong := !status.Served() || status.Promised != promised || status.Volumes != len(names) ||
+		wrong := !status.Served() || status.Promised != promised || status.Volumes != volumes ||
 			status.Lost+status.Refused > 0
 		if status.Name == s.Name && wrong {
-			t.Errorf("%s: status %+v, want %d volumes with %d bytes", about, status, len(names), promised)
+			t.Errorf("%s: status %+v, want %d volumes with %d bytes", about, status, volumes, promised)
 		}
 	}
 	return all
@@ -112,6 +122,9 @@ func (n *node) inTrash(t reporter, s poolspec.Pool) map[quota.ID]bool {
 			t.Fatal(err)
 		}
 		ids[r.QuotaID] = true
+		for _, p := range r.Pins {
+			ids[p.ID] = true
+		}
 	}
 	return ids
 }

@@ -16,11 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
-// twoPools are local and other, on one filesystem.
-func twoPools(root string) option {
-	return withPools(retained("local", filepath.Join(root, "pool")), retained("other", filepath.Join(root, "other")))
-}
-
 // copied has a volume in pool local, and a copy of it with its record in pool other. It gives a node that has only the
 // latter: on one with both the id is that of the first pool.
 func copied(t *testing.T) (root string, n *node) {

@@ -19,9 +19,23 @@ import (
 const Block = 4096
 
 // Create makes a volume, or answers the one that an equal earlier request made. On error nothing half-made is left:
-// what was done is undone, and what a crash leaves is undone by recovery.
+// what was done is undone, and what a crash leaves is undone by recovery. After ErrFilling it goes on: whoever asks
+// again gets the volume once its data is there.
 func (m *Manager) Create(ctx context.Context, s Spec) (Volume, error) {
-	return result(ctx, m, s.ID, func(ctx context.Context) (Volume, error) { return m.create(ctx, s) })
+	create := func(ctx context.Context) (Volume, error) { return m.create(ctx, s) }
+	v, err := result(ctx, m, s.ID, create)
+	if err == nil && v.Filling() {
+		if err = m.awaitFill(ctx, s.ID); err == nil {
+			v, err = result(ctx, m, s.ID, create)
+		}
+	}
+	if err == nil && v.Filling() {
+		err = fmt.Errorf("%w: %s is a copy of %s", ErrFilling, s.ID, v.Source)
+	}
+	if err != nil {
+		return Volume{}, err
+	}
+	return v, nil
 }
 
 func (m *Manager) create(ctx context.Context, s Spec) (v Volume, err error) {
@@ -32,8 +46,18 @@ func (m *Manager) create(ctx context.Context, s Spec) (v Volume, err error) {
 	if other := m.poolOf(ctx, s); other != s.Pool {
 		return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, other, s.Pool)
 	}
+	how := maker{build: build}
+	if s.Source != nil {
+		c, end, err := m.copying(ctx, s.ID, *s.Source)
+		if err != nil {
+			return Volume{}, err
+		}
+		defer end()
+		c.onAnotherNode(*s.Source, s.Remote)
+		how = maker{c.build, c.again}
+	}
 	err = m.Pools.Use(ctx, s.Pool, func(o *pool.Open) error {
-		v, err = createIn(ctx, o, r)
+		v, err = createIn(ctx, o, r, how)
 		return err
 	})
 	return v, err
@@ -73,10 +97,10 @@ func (m *Manager) record(s Spec) (store.Record, error) {
 		return store.Record{}, err
 	}
 	return store.Record{
-		Version: store.Version, ID: s.ID, Pool: s.Pool, Bytes: size,
+		ID: s.ID, Pool: s.Pool, Bytes: size,
 		Inodes: s.Inodes, InodesFrom: s.InodesFrom,
 		Mode: store.POSIXMode(s.Mode), UID: s.UID, GID: s.GID, OnDelete: s.OnDelete,
-		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Created: m.Now().UTC(),
+		Claim: s.Claim, Parameters: s.Parameters, Ephemeral: s.Ephemeral, Source: s.Source, Created: m.Now().UTC(),
 	}, nil
 }
 
@@ -96,8 +120,15 @@ func WholeBlocks(bytes, limit int64) (int64, error) {
 	return size, nil
 }
 
+// maker makes what does not exist, in room that it reserves, and goes on with a copy that is not whole.
+type maker struct {
+	build func(ctx context.Context, o *pool.Open, r store.Record) (made store.Record, err error)
+	again func(ctx context.Context, o *pool.Open, is, asked store.Record) (made store.Record, err error)
+}
+
 // createIn makes a volume in an open pool, after it has cleared what an earlier request left that was never answered.
-func createIn(ctx context.Context, o *pool.Open, r store.Record) (Volume, error) {
+// What it gives may be Filling.
+func createIn(ctx context.Context, o *pool.Open, r store.Record, how maker) (Volume, error) {
 	s, existing, err := o.Look(r.ID)
 	if err != nil {
 		return Volume{}, err
@@ -115,20 +146,40 @@ func createIn(ctx context.Context, o *pool.Open, r store.Record) (Volume, error)
 		return Volume{}, fmt.Errorf("%w: csi/%s is a directory that this driver did not make; move it away first",
 			ErrExists, r.ID)
 	case store.FinishCreate:
-		if err := o.Settle(ctx, r.ID, s); err != nil {
-			return Volume{}, err
-		}
-		return repeat(o, existing, r)
+		return finish(ctx, o, s, existing, r)
 	case store.UndoCreate, store.FinishDelete, store.DropStaged:
 		if err := o.Settle(ctx, r.ID, s); err != nil {
 			return Volume{}, err
 		}
+	case store.Filling:
+		return how.goOn(ctx, o, existing, r)
 	case store.Nothing:
 	}
-	if r, err = build(ctx, o, r); err != nil {
-		return Volume{}, fmt.Errorf("create volume %s in pool %s: %w", r.ID, o.Name, err)
+	if r, err = how.build(ctx, o, r); err != nil {
+		return Volume{}, fmt.Errorf("create %s in pool %s: %w", r.ID, o.Name, err)
 	}
 	return answer(o, r), nil
+}
+
+// finish answers what a crash has left in staging, and is whole.
+func finish(ctx context.Context, o *pool.Open, s store.Survey, is, asked store.Record) (Volume, error) {
+	if err := o.Settle(ctx, is.ID, s); err != nil {
+		return Volume{}, err
+	}
+	return repeat(o, is, asked)
+}
+
+// goOn goes on with a copy that an earlier request has begun.
+func (how maker) goOn(ctx context.Context, o *pool.Open, is, asked store.Record) (Volume, error) {
+	if err := differs(is, asked); err != nil {
+		return Volume{}, err
+	}
+	is, err := how.again(ctx, o, is, asked)
+	if err != nil {
+		return Volume{}, fmt.Errorf("create %s in pool %s: %w", asked.ID, o.Name, err)
+	}
+	is.Pool = o.Name
+	return answer(o, is), nil
 }
 
 // size is one in bytes, compared as such and shown as people say it.
@@ -136,7 +187,8 @@ type size int64
 
 func (s size) String() string { return bytesize.Format(int64(s)) }
 
-func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
+// differs refuses a request that asks for other properties than an earlier one.
+func differs(is, asked store.Record) error {
 	for _, f := range []struct {
 		name      string
 		is, asked any
@@ -149,16 +201,24 @@ func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 		{"gid", is.GID, asked.GID},
 		{"onDelete", is.OnDelete, asked.OnDelete},
 		{"ephemeral", is.Ephemeral, asked.Ephemeral},
+		{"source", is.Source.String(), asked.Source.String()},
 	} {
 		if f.is != f.asked {
-			return Volume{}, fmt.Errorf("%w: %s has %s %v, asked for %v", ErrExists, is.ID, f.name, f.is, f.asked)
+			return fmt.Errorf("%w: %s has %s %v, asked for %v", ErrExists, is.ID, f.name, f.is, f.asked)
 		}
+	}
+	return nil
+}
+
+func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
+	if err := differs(is, asked); err != nil {
+		return Volume{}, err
 	}
 	// A request that failed at its very last step, or whose driver was killed there, did not come to this.
 	if err := disk.SyncAll(o.Disk, disk.VolumesDir, "."); err != nil {
 		return Volume{}, err
 	}
-	if _, known := o.Ledger.Get(is.ID); !known {
+	if v, known := o.Ledger.Get(is.ID); !known || v.Filling {
 		if _, err := o.Reconcile(is); err != nil {
 			return Volume{}, err
 		}
@@ -169,22 +229,35 @@ func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 
 // build makes a volume that does not exist, in bytes that are reserved for it.
 func build(ctx context.Context, o *pool.Open, r store.Record) (made store.Record, err error) {
-	space, err := o.Disk.Space()
-	if err != nil {
-		return r, fmt.Errorf("read the filesystem's free space: %w", err)
-	}
-	release, err := o.Ledger.Reserve(r.ID, r.Bytes, space)
+	space, release, err := reserve(o, r)
 	if err != nil {
 		return r, err
 	}
 	defer release()
-	if r, err = o.Create(ctx, withInodes(o.Backend, r, space)); err != nil {
+	if r.Kind == store.OfVolume {
+		r = withInodes(o.Backend, r, space)
+	}
+	if r, err = o.Create(ctx, r); err != nil {
 		return r, err
 	}
+	enter(o, r)
+	return r, nil
+}
+
+// reserve promises the bytes of a volume that is about to be made.
+func reserve(o *pool.Open, r store.Record) (space disk.Space, release func(), err error) {
+	if space, err = o.Disk.Space(); err != nil {
+		return space, nil, fmt.Errorf("read the filesystem's free space: %w", err)
+	}
+	release, err = o.Ledger.Reserve(r.ID, recovery.Volume(r).Limit().Bytes, space)
+	return space, release, err
+}
+
+// enter takes what was just made into the ledger.
+func enter(o *pool.Open, r store.Record) {
 	v := recovery.Volume(r)
 	v.Counted = r.QuotaID != 0
 	o.Ledger.Put(r.ID, v)
-	return r, nil
 }
 
 // withInodes gives a record the inode limit that its size is worth, where its class names none. An inline volume gets

@@ -82,7 +82,7 @@ func TestBrokenRecordHarmsNoOtherVolume(t *testing.T) {
 	for name, content := range map[string]string{
 		"truncated": `{"version": 2, "id": "pvc-1", "po`,
 		"older":     `{"version": 1, "id": "pvc-1", "pool": "local", "bytes": 1048576}`,
-		"newer":     `{"version": 3, "id": "pvc-1", "pool": "local", "bytes": 1048576}`,
+		"newer":     `{"version": 4, "id": "pvc-1", "pool": "local", "bytes": 1048576}`,
 		"empty":     ``,
 		"another's": `{"version": 2, "id": "pvc-2", "pool": "local", "bytes": 1048576}`,
 		"negative":  `{"version": 2, "id": "pvc-1", "pool": "local", "bytes": -1}`,

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,13 @@ import (
 // Delete moves a volume into its pool's trash. A volume that is certainly not on this node is deleted already; one
 // that is published is refused, one whose data is gone is retired. said may be nil.
 func (m *Manager) Delete(ctx context.Context, id string, said *Said) error {
+	if err := m.stopFill(ctx, store.OfVolume, id); err != nil {
+		return err
+	}
 	return m.exclusive(ctx, id, func(ctx context.Context) error {
 		err := m.findOrAdopt(ctx, id, said, func(o *pool.Open, r store.Record) error { return m.delete(ctx, o, r) })
 		if errors.Is(err, store.ErrNotFound) {
-			return m.deleted(ctx, id)
+			return m.deleted(ctx, store.OfVolume, id)
 		}
 		return err
 	})
@@ -30,6 +34,9 @@ func (m *Manager) Delete(ctx context.Context, id string, said *Said) error {
 
 // Discard moves a volume into the trash that no PersistentVolume names, but for one that names the node given.
 func (m *Manager) Discard(ctx context.Context, id, node string) error {
+	if err := m.stopFill(ctx, store.OfVolume, id); err != nil {
+		return err
+	}
 	return m.exclusive(ctx, id, func(ctx context.Context) error { return m.discard(ctx, id, node) })
 }
 
@@ -48,7 +55,7 @@ func (m *Manager) discard(ctx context.Context, id, node string) error {
 		return m.delete(ctx, o, r)
 	})
 	if _, v, known := m.Pools.Find(id); known && !v.Snapshot && errors.Is(err, store.ErrNotFound) {
-		return m.deleted(ctx, id)
+		return m.deleted(ctx, store.OfVolume, id)
 	}
 	return err
 }
@@ -75,7 +82,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 		return m.retire(ctx, o, r)
 	}
 	m.missing.Delete(r.ID)
-	if err := m.unused(r.ID, info); err != nil {
+	if err := cmp.Or(m.unread(r.ID), m.unused(r.ID, info)); err != nil {
 		return err
 	}
 	if err := o.Discard(r, m.Now()); err != nil {
@@ -85,12 +92,14 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 	return nil
 }
 
-// deleted ends a volume that is certainly gone. One that a ledger has was deleted by a request that failed at its
+// deleted ends what is certainly gone. One that a ledger has was deleted by a request that failed at its
 // very last step: that may not be on the disk. Recovery has synced csi/, and other ids cost nothing.
-func (m *Manager) deleted(ctx context.Context, id string) error {
+func (m *Manager) deleted(ctx context.Context, kind store.Kind, id string) error {
 	name, v, known := m.Pools.Find(id)
-	if !known || v.Snapshot {
-		m.Pools.DropMissing(id)
+	if !known || v.Snapshot != (kind == store.OfSnapshot) {
+		if kind == store.OfVolume {
+			m.Pools.DropMissing(id)
+		}
 		return nil
 	}
 	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
@@ -122,6 +131,9 @@ func (m *Manager) retire(ctx context.Context, o *pool.Open, r store.Record) erro
 		err = o.Retire(id)
 	case store.UndoCreate, store.FinishDelete:
 		err = o.Settle(ctx, id, s)
+	case store.Filling:
+		m.begun.Delete(id)
+		err = o.Abandon(r, m.Now())
 	case store.FinishCreate:
 		if err := o.Settle(ctx, id, s); err != nil {
 			return err

@@ -18,7 +18,9 @@ import (
 // enforcedDisks are those that an ordinary kernel has.
 func enforcedDisks() map[string]enforcedDisk {
 	return map[string]enforcedDisk{
-		"btrfs": {mount: btrfsDisk, enforcement: quota.Strict, place: subvolume, more: checkNested},
+		"btrfs": {
+			mount: btrfsDisk, enforcement: quota.Strict, place: subvolume, more: checkNested, copies: copyOperations(),
+		},
 	}
 }
 

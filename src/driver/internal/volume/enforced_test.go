@@ -27,6 +27,8 @@ type enforcedDisk struct {
 	place func(tb testing.TB, path string)
 	// more looks at a volume of 96 MiB in which some 80 are used.
 	more func(t *testing.T, n *node, dir string, v volume.Volume)
+	// copies are the operations that only filesystems with snapshots have.
+	copies []operation
 }
 
 // onEnforcedDisks runs a test on each of them.

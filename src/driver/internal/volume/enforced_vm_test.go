@@ -21,7 +21,10 @@ func enforcedDisks() map[string]enforcedDisk {
 	disks := map[string]enforcedDisk{}
 	for _, kind := range []string{"xfs", "ext4"} {
 		mount := func(tb testing.TB) string { tb.Helper(); return mountKind(tb, kind) }
-		disks[kind] = enforcedDisk{mount: mount, enforcement: quota.Cooperative, place: directory, more: checkProject}
+		disks[kind] = enforcedDisk{
+			mount: mount, enforcement: quota.Cooperative, place: directory, more: checkProject,
+			copies: copyOperations(),
+		}
 	}
 	return disks
 }

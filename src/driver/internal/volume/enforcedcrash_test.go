@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 )
 
 // enforcedOperations are those that set or remove limits.
@@ -21,7 +22,7 @@ func (d enforcedDisk) enforcedOperations() []operation {
 		n.purgeAll(t)
 		n.consistent(t, about+", purged")
 	}
-	return []operation{creating(), deleting(), undeleting(), expanding(), purge, d.enforcing()}
+	return append(slices.Clone(d.copies), creating(), deleting(), undeleting(), expanding(), purge, d.enforcing())
 }
 
 // enforcing a directory that was restored.
@@ -59,7 +60,7 @@ func TestEnforcedCrashes(t *testing.T) {
 		for _, op := range d.enforcedOperations() {
 			t.Run(op.name, func(t *testing.T) {
 				step := 1
-				for !op.crashEnforced(t, filepath.Join(root, fmt.Sprintf("%s-%d", op.name, step)), step) {
+				for !op.crashEnforced(t, filepath.Join(root, fmt.Sprintf("%s-%d", op.name, step)), step, required) {
 					step++
 				}
 				atLeast(t, step-1, 10)
@@ -68,20 +69,33 @@ func TestEnforcedCrashes(t *testing.T) {
 	})
 }
 
+// TestCopyingByFileCrashes is that of copies that are made file by file, in a pool without quota.
+func TestCopyingByFileCrashes(t *testing.T) {
+	for _, op := range copyOperations() {
+		t.Run(op.name, func(t *testing.T) {
+			step := 1
+			for !op.crashEnforced(t, t.TempDir(), step) {
+				step++
+			}
+			atLeast(t, step-1, 4)
+		})
+	}
+}
+
 // crashEnforced crashes an operation on a new pool in root at a step. It reports whether the operation ended before
 // that.
-func (op operation) crashEnforced(t *testing.T, root string, step int) (done bool) {
+func (op operation) crashEnforced(t *testing.T, root string, step int, options ...option) (done bool) {
 	t.Helper()
-	n := startAt(t, root, required)
+	n := startAt(t, root, options...)
 	must(t, openPool(t.Context(), n))
 	op.prepare(t, n)
 
 	host := disk.NewHost("/")
 	probe := disktest.NewFaulty(host, 0, nil)
-	must(t, openPool(t.Context(), startAt(t, root, required, withHost(probe))))
+	must(t, openPool(t.Context(), startAt(t, root, append(options, withHost(probe))...)))
 	opening := probe.Steps()
 	faulty := disktest.NewFaulty(host, opening+step, nil)
-	n = startAt(t, root, required, withHost(faulty))
+	n = startAt(t, root, append(options, withHost(faulty))...)
 	if err := openPool(t.Context(), n); err != nil || faulty.Steps() != opening {
 		t.Fatalf("opening the pool took %d steps, and then %d: %v", opening, faulty.Steps(), err)
 	}
@@ -90,23 +104,35 @@ func (op operation) crashEnforced(t *testing.T, root string, step int) (done boo
 		t.Fatalf("it failed without a crash: %v", err)
 	}
 	about := fmt.Sprintf("crash at step %d (%v)", step, err)
-	after := settled(t, root)
+	after := settled(t, root, options...)
 	op.look(t, after, done, about)
 	op.again(t, after, about)
 
-	if err := after.Delete(t.Context(), "pvc-1"); err != nil {
-		t.Errorf("%s: delete: %v", about, err)
-	}
+	after.deleteAll(t)
 	after.purgeAll(t)
 	after.unlimited(t)
 	return done
 }
 
+// deleteAll deletes all volumes and snapshots.
+func (n *node) deleteAll(t *testing.T) {
+	t.Helper()
+	for id, r := range n.records(t) {
+		remove := n.Delete
+		if r.Kind == store.OfSnapshot {
+			remove = n.DeleteSnapshot
+		}
+		if err := remove(t.Context(), id); err != nil {
+			t.Errorf("delete %s: %v", id, err)
+		}
+	}
+}
+
 // settled starts a node on what a crash has left, until what the filesystem has yet to give free is free.
-func settled(t *testing.T, root string) *node {
+func settled(t *testing.T, root string, options ...option) *node {
 	t.Helper()
 	for range attempts {
-		n := startAt(t, root, required)
+		n := startAt(t, root, options...)
 		must(t, openPool(t.Context(), n))
 		leftover := func(name string) bool { return strings.HasPrefix(name, ".") }
 		if !slices.ContainsFunc(n.ls(t, disk.VolumesDir), leftover) {

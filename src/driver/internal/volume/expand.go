@@ -63,11 +63,12 @@ func grow(o *pool.Open, r store.Record, size int64) (store.Record, error) {
 	if err != nil {
 		return r, err
 	}
+	r.Held = v.Held
 	space, err := o.Disk.Space()
 	if err != nil {
 		return r, fmt.Errorf("read the filesystem's free space: %w", err)
 	}
-	release, err := o.Ledger.Grow(r.ID, size, space)
+	release, err := o.Ledger.Grow(r.ID, size+r.Held, space)
 	if err != nil {
 		return r, err
 	}
@@ -80,11 +81,9 @@ func grow(o *pool.Open, r store.Record, size int64) (store.Record, error) {
 	if r.InodesFrom == store.Derived {
 		grown.Inodes = max(r.Inodes, o.Backend.Inodes(size, space))
 	}
-	if err := o.Grow(grown, v.Counted); err != nil {
-		return r, errors.Join(err, reread(o, r.ID))
+	if err := setSize(o, grown, v); err != nil {
+		return r, err
 	}
-	v.Bytes, v.Inodes = size, grown.Inodes
-	o.Ledger.Put(r.ID, v)
 	o.Log.Info("expanded a volume", logging.KeyID, r.ID, logging.KeyBytes, size)
 	return grown, nil
 }
@@ -101,9 +100,19 @@ func growable(o *pool.Open, r store.Record, v ledger.Volume, size int64) error {
 	if err != nil {
 		return err
 	}
-	if used := usage[r.QuotaID].Bytes; used > size { // possible where it grew while the quota was off
+	if used := usage[r.QuotaID].Bytes - r.Held; used > size { // possible where it grew while the quota was off
 		return fmt.Errorf("%w: it uses %s; ask for at least as much", ErrBelowUse, bytesize.Format(used))
 	}
+	return nil
+}
+
+// setSize makes limit, record and promise of a volume those of a record.
+func setSize(o *pool.Open, r store.Record, v ledger.Volume) error {
+	if err := o.Grow(r, v.Counted); err != nil {
+		return errors.Join(err, reread(o, r.ID))
+	}
+	v.Bytes, v.Held, v.Inodes = r.Bytes, r.Held, r.Inodes
+	o.Ledger.Put(r.ID, v)
 	return nil
 }
 

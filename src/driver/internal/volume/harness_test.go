@@ -53,12 +53,14 @@ type setup struct {
 	name  string
 	state disk.FS
 	log   *slog.Logger
+	rate  int64 // of copies, in bytes per second
 }
 
 func withPools(specs ...poolspec.Pool) option { return func(s *setup) { s.specs = specs } }
 func withCluster(c *cluster) option           { return func(s *setup) { s.cluster = c } }
 func withMounts(m *mounts) option             { return func(s *setup) { s.mounts = m } }
 func withHost(h disk.Host) option             { return func(s *setup) { s.host = h } }
+func withRate(bytes int64) option             { return func(s *setup) { s.rate = bytes } }
 
 // retained is a pool whose trash is kept for an hour, so that tests see what is in it.
 func retained(name, path string) poolspec.Pool {
@@ -126,6 +128,7 @@ func (s setup) start(options ...option) (*node, error) {
 	}
 	n.Manager, err = volume.New(volume.Config{
 		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now, IsInline: n.mounts.isInline,
+		CopyBytesPerSecond: s.rate,
 	})
 	return &n, err
 }
@@ -162,8 +165,8 @@ func (n *node) purge(ctx context.Context) error {
 			return err
 		}
 		purger := purge.NewPurger(purge.NewClock(n.clock.Now, synchronised, state))
-		worker := purger.For(s, slog.New(slog.DiscardHandler))
 		errs = append(errs, n.set.Use(ctx, s.Name, func(o *pool.Open) error {
+			worker := purger.For(s, slog.New(slog.DiscardHandler), o.Ledger.Uses)
 			_, err := worker.Purge(ctx, o.Disk, o.Limits, false)
 			return err
 		}))

@@ -12,14 +12,14 @@ import (
 // snapshotID is an id as snapshots have them.
 const snapshotID = "snap-6f9619ff-8b86-d011-b42d-00cf4fc964ff.0123456789"
 
-// withSnapshot has a volume, and a snapshot that no driver of this version makes.
+// withSnapshot has a volume, and a snapshot as it is on the disk.
 func withSnapshot(t *testing.T) *node {
 	t.Helper()
 	d := newDisk()
 	n := warm(t, d)
 	mustCreate(t, n, "pvc-1")
 	d.AddFile(poolPath+"/csi/"+store.Path(snapshotID), []byte(`{"version":2,"id":"`+snapshotID+
-		`","kind":"snapshot","bytes":4096,"onDelete":"trash"}`))
+		`","kind":"snapshot","source":{"id":"pvc-1"},"bytes":4096,"onDelete":"purge"}`))
 	d.AddFile(poolPath+"/csi/"+snapshotID+"/precious", []byte("kept"))
 	return warm(t, d)
 }
@@ -49,13 +49,13 @@ func TestASnapshotIsNoVolume(t *testing.T) {
 	must(t, n.Delete(ctx, snapshotID))
 	n.kept(t, snapshotID, "asked for as a volume")
 	var ids []string
-	must(t, n.Each(ctx, func(v nodeapi.VolumeStatus) error { ids = append(ids, v.ID); return nil }))
+	must(t, n.Each(ctx, func(v nodeapi.VolumeStatus) error { ids = append(ids, v.ID, v.SnapshotOf); return nil }))
 	listed, _, err := n.List(ctx, "", 0)
-	if err != nil || len(listed) != 1 || !slices.Equal(ids, []string{"pvc-1"}) {
+	if err != nil || len(listed) != 1 || !slices.Equal(ids, []string{"pvc-1", "", snapshotID, "pvc-1"}) {
 		t.Errorf("listed %v, %v, %v", ids, listed, err)
 	}
-	if s := n.status(); s.Promised != mebibyte+4096 {
-		t.Errorf("%d bytes are promised, want those of both", s.Promised)
+	if s := n.status(); s.Promised != mebibyte || s.Volumes != 1 {
+		t.Errorf("%d volumes with %d bytes, want those of the volume alone", s.Volumes, s.Promised)
 	}
 }
 

@@ -14,8 +14,11 @@ type operation struct{ kind, id string }
 
 const change = "change"
 
-// Wait returns when no operation is under way any more.
-func (m *Manager) Wait() { m.running.Wait() }
+// Wait stops copies that are made file by file, and returns when no operation is under way any more.
+func (m *Manager) Wait() {
+	m.stopFills(ErrBusy)
+	m.running.Wait()
+}
 
 // take gives the end of an operation that begins; ErrBusy where one of that kind is under way on the id.
 func (m *Manager) take(kind, id string) (end func(), err error) {

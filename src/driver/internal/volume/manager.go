@@ -11,9 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -45,6 +48,8 @@ type Config struct {
 	Now     func() time.Time
 	// IsInline reports whether the kubelet has noted that an id is that of an inline volume at a target.
 	IsInline func(id, target string) bool
+	// CopyBytesPerSecond bounds what all copies that are made file by file read; 0 does not.
+	CopyBytesPerSecond int64
 }
 
 // Manager does the work on volumes. What changes one takes its id's lock in the public method; what is private is
@@ -53,6 +58,14 @@ type Manager struct {
 	Config
 	busy    sync.Map // of operation
 	running sync.WaitGroup
+
+	pace     *rate.Limiter
+	readings sync.Map // of *reading: under way
+	fills    sync.Map // of *fill by id: under way
+	// begun are the copies of what is on another node that nothing was written to yet, by id.
+	begun sync.Map
+	// failed has by id what a copy failed with, for who asks for it again.
+	failed sync.Map
 
 	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
 	// checked has by id when Stats last looked whether all that is in a volume counts to it.
@@ -73,7 +86,10 @@ func New(c Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("see what is published on this node: %w", err)
 	}
-	m := &Manager{Config: c}
+	m := &Manager{Config: c, pace: rate.NewLimiter(rate.Inf, 2*transfer.BatchSize)}
+	if c.CopyBytesPerSecond > 0 {
+		m.pace.SetLimit(rate.Limit(c.CopyBytesPerSecond))
+	}
 	for id, targets := range published {
 		for _, target := range targets {
 			m.mounts.Store(mountpoint{id, target}, nil)
@@ -165,6 +181,9 @@ func (m *Manager) findOrAdopt(
 
 // dataOf looks at the directory of a volume, which must be there.
 func dataOf(o *pool.Open, r store.Record) (disk.Info, error) {
+	if r.Filling() {
+		return disk.Info{}, fmt.Errorf("%w: %s is a copy of %s", ErrFilling, r.ID, r.Source)
+	}
 	info, ok, err := store.Directory(o.Disk, r.ID)
 	if err == nil && !ok {
 		err = lostError(r)

@@ -117,6 +117,9 @@ func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) erro
 		return err
 	}
 	m.seeToLimit(o, r)
+	if !q.ReadOnly {
+		m.startsPod(r.ID)
+	}
 	return m.mount(o, info, q)
 }
 
@@ -203,7 +206,7 @@ func (m *Manager) unpublish(ctx context.Context, id, target string) error {
 	})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return m.deleted(ctx, id)
+		return m.deleted(ctx, store.OfVolume, id)
 	case err != nil && !known:
 		m.Log.Warn("cannot see whether an unpublished volume was an inline one", logging.KeyID, id, logging.KeyError,
 			err)

@@ -32,6 +32,8 @@ func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err e
 		_, ok, err := store.Directory(o.Disk, id)
 		v = answer(o, r)
 		switch {
+		case r.Filling():
+			h = Health{Inaccessible, "Filling", m.progress(id)}
 		case !ok:
 			h = Health{DataLoss, "DirectoryMissing", lostError(r).Error()}
 		case r.QuotaID != 0 && v.Enforcement == quota.None:
@@ -150,7 +152,9 @@ func (m *Manager) stats(o *pool.Open, r store.Record) (Stats, error) {
 		return Stats{}, fmt.Errorf("read the use of volume %s: %w", r.ID, err)
 	}
 	use := usage[r.QuotaID]
-	s.Bytes, s.BytesUsed, s.BytesAvailable = r.Bytes, use.Bytes, min(space.Free, max(0, r.Bytes-use.Bytes))
+	// What copies keep counts as well, and nobody knows how much of it the volume has still.
+	s.Bytes, s.BytesUsed = r.Bytes, min(use.Bytes, r.Bytes)
+	s.BytesAvailable = min(space.Free, r.Bytes, max(0, r.Limit().Bytes-use.Bytes))
 	s.InodesUsed = use.Inodes
 	if r.Inodes > 0 {
 		s.Inodes, s.InodesAvailable = r.Inodes, min(space.InodesFree, max(0, r.Inodes-use.Inodes))
@@ -165,7 +169,7 @@ func sameMount(mount bindmount.Mount, info disk.Info) bool {
 // List gives up to limit volumes (0: all) whose id comes after the one given, by id; next is the last id where there
 // are more. A volume that vanishes meanwhile is left out.
 func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []Volume, next string, err error) {
-	in := m.recorded()
+	in := m.recorded(store.OfVolume)
 	ids := slices.Concat(slices.Collect(maps.Values(in))...)
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id <= after })
 	slices.Sort(ids)
@@ -174,7 +178,7 @@ func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []
 	}
 	for name, here := range in {
 		here = slices.DeleteFunc(here, func(id string) bool { return id <= after || next != "" && id > next })
-		found, err := m.read(ctx, name, here)
+		found, err := m.read(ctx, name, store.OfVolume, here)
 		if err != nil {
 			return nil, "", err
 		}
@@ -187,23 +191,28 @@ func (m *Manager) List(ctx context.Context, after string, limit int) (volumes []
 // atOnce is how many records are read while a pool is open, and listed how long a list waits for that.
 const atOnce, listed = 100, 10 * time.Second
 
-// Each visits all volumes in pools that can be used, by pool and id, and ends with the first error of visit. No pool is
-// open meanwhile. A volume that vanishes is left out. A pool that hangs is an error once the others are visited.
+// Each visits all volumes in pools that can be used, by pool and id, then all snapshots, and ends with the first error
+// of visit. No pool is open meanwhile. What vanishes is left out. A pool that hangs is an error once the others are
+// visited.
 func (m *Manager) Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error {
-	in := m.recorded()
 	var hanging []error
-	for _, name := range slices.Sorted(maps.Keys(in)) {
-		slices.Sort(in[name])
-		err := m.eachIn(ctx, name, in[name], visit)
-		if err != nil && (!errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
-			return err
+	for _, kind := range []store.Kind{store.OfVolume, store.OfSnapshot} {
+		in := m.recorded(kind)
+		for _, name := range slices.Sorted(maps.Keys(in)) {
+			slices.Sort(in[name])
+			err := m.eachIn(ctx, name, kind, in[name], visit)
+			if err != nil && (!errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
+				return err
+			}
+			hanging = append(hanging, err)
 		}
-		hanging = append(hanging, err)
 	}
 	return errors.Join(hanging...)
 }
 
-func (m *Manager) eachIn(ctx context.Context, name string, ids []string, visit func(nodeapi.VolumeStatus) error) error {
+func (m *Manager) eachIn(
+	ctx context.Context, name string, kind store.Kind, ids []string, visit func(nodeapi.VolumeStatus) error,
+) error {
 	usage, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (map[quota.ID]quota.Use, error) {
 		return usageOf(o), nil // read once, for all
 	})
@@ -213,14 +222,18 @@ func (m *Manager) eachIn(ctx context.Context, name string, ids []string, visit f
 	for some := range slices.Chunk(ids, atOnce) {
 		var volumes []Volume
 		if err == nil {
-			volumes, err = m.read(ctx, name, some)
+			volumes, err = m.read(ctx, name, kind, some)
 		}
 		for i := 0; i < len(volumes) && err == nil; i++ {
 			v := volumes[i]
 			s := nodeapi.VolumeStatus{
-				ID: v.ID, Pool: v.Pool, Claim: v.Claim.String(), Bytes: v.Bytes, Used: -1,
+				ID: v.ID, Pool: v.Pool, Claim: v.Claim.String(), Bytes: v.Bytes, Held: v.Held, Used: -1,
 				Enforcement: string(v.Enforcement),
 				Created:     v.Created, Ephemeral: v.Ephemeral, Published: m.Published(v.ID),
+				Copying: m.copied(v.ID),
+			}
+			if kind == store.OfSnapshot {
+				s.SnapshotOf = v.Source.ID
 			}
 			if use, known := usage[v.QuotaID]; known && v.Enforcement != quota.None {
 				s.Used = use.Bytes
@@ -241,25 +254,25 @@ func usageOf(o *pool.Open) map[quota.ID]quota.Use {
 	return usage
 }
 
-// recorded gives by pool the ids of the volumes whose record can be used.
-func (m *Manager) recorded() map[string][]string {
+// recorded gives by pool the ids of what is of a kind and has a record that can be used.
+func (m *Manager) recorded(kind store.Kind) map[string][]string {
 	in := map[string][]string{}
 	m.Pools.Each(func(pool, id string, v ledger.Volume) {
-		if !v.Refused && !v.Snapshot {
+		if !v.Refused && v.Snapshot == (kind == store.OfSnapshot) {
 			in[pool] = append(in[pool], id)
 		}
 	})
 	return in
 }
 
-// read gives volumes of a pool, but not those that have vanished: none where the pool is absent.
-func (m *Manager) read(ctx context.Context, name string, ids []string) ([]Volume, error) {
+// read gives what a pool has of a kind, but not what has vanished: nothing where the pool is absent.
+func (m *Manager) read(ctx context.Context, name string, kind store.Kind, ids []string) ([]Volume, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	found, err := pool.Within(ctx, m.Pools, name, listed, func(o *pool.Open) (found []Volume, _ error) {
 		for _, id := range ids {
-			if r, err := store.ReadKind(o.Disk, id, store.OfVolume); err == nil {
+			if r, err := store.ReadKind(o.Disk, id, kind); err == nil {
 				r.Pool = name
 				found = append(found, answer(o, r))
 			}

@@ -129,7 +129,7 @@ func readmit(o *pool.Open, r store.Record) (release func(), err error) {
 		}
 		used = usage[r.QuotaID].Bytes
 	}
-	return o.Ledger.Readmit(r.ID, r.Bytes, used, space)
+	return o.Ledger.Readmit(r.ID, r.Limit().Bytes, used, space)
 }
 
 // EachDeleted visits the deleted volumes that can be brought back, by pool and entry, in pools that can be used, and

@@ -161,11 +161,11 @@ func TestUndeleteRefuses(t *testing.T) {
 			must(t, d.Rename(path.Join(disk.TrashDir, entry, "data"), "elsewhere"))
 		}, store.ErrUndeletable, "data"},
 		"its record is a newer driver's": {func(_ *testing.T, n *node, entry string) {
-			n.disk.AddFile(poolPath+"/csi/"+path.Join(disk.TrashDir, entry, "record.json"), []byte(`{"version":3}`))
+			n.disk.AddFile(poolPath+"/csi/"+path.Join(disk.TrashDir, entry, "record.json"), []byte(`{"version":4}`))
 		}, store.ErrNewer, "install the driver that wrote it"},
 		"it is another volume's": {rewrite(`"version":2,"id":"pvc-2"`), store.ErrBroken, "pvc-2"},
 		"it is a snapshot": {
-			rewrite(`"version":2,"id":"pvc-1","kind":"snapshot"`), store.ErrUndeletable,
+			rewrite(`"version":3,"id":"pvc-1","kind":"snapshot","source":{"id":"pvc-9"}`), store.ErrUndeletable,
 			"no volume",
 		},
 		"it was inline": {rewrite(`"version":2,"id":"pvc-1","ephemeral":true`), store.ErrUndeletable, "inline"},

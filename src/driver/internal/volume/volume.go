@@ -23,6 +23,9 @@ var (
 	ErrLost         = errors.New("volume has lost its data")
 	ErrUncertain    = errors.New("it is not certain that the volume is gone")
 	ErrBusy         = errors.New("volume is being worked on")
+	ErrFilling      = errors.New("its data is not there yet") // wait
+	ErrCopied       = errors.New("it is being copied")
+	ErrSource       = errors.New("its source cannot be copied now")
 	ErrPublished    = errors.New("volume is published")
 	ErrTargetTaken  = errors.New("target path is taken")
 	ErrSingleWriter = errors.New("volume is already published elsewhere on this node")
@@ -41,6 +44,15 @@ type Spec struct {
 	Claim      nodeapi.Claim
 	Parameters map[string]string // kept in the record as they were given
 	Ephemeral  bool              // an inline volume, the only kind that Unpublish deletes
+	Source     *store.Source     // what its data is a copy of, nil for an empty volume
+	// Remote is the size in bytes of a source on another node, 0 of one on this node. Fill brings its data.
+	Remote int64
+}
+
+// SnapshotSpec is a request for a snapshot of a volume.
+type SnapshotSpec struct {
+	ID, Volume string
+	BestEffort bool // pods may write to the volume while it is copied file by file
 }
 
 // Said is what a caller knows of a volume in Kubernetes, so that nobody has to be asked.

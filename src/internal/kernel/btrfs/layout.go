@@ -1,6 +1,7 @@
 package btrfs
 
 import (
+	"math"
 	"os"
 	"unsafe"
 
@@ -15,14 +16,18 @@ const (
 	quotaTree = 8 // BTRFS_QUOTA_TREE_OBJECTID
 
 	topLevel  = 5   // BTRFS_FS_TREE_OBJECTID: the id of the subvolume that all others are in
-	firstFree = 256 // BTRFS_FIRST_FREE_OBJECTID: the inode number of a subvolume's root, and the first subvolume's id
+	firstFree = 256 // BTRFS_FIRST_FREE_OBJECTID: the inode number of a subvolume's root, and the first one's id
 
+	typeOrphan         = 48  // BTRFS_ORPHAN_ITEM_KEY
 	typeRootBackref    = 144 // BTRFS_ROOT_BACKREF_KEY: (child, ROOT_BACKREF, parent)
 	typeRootRef        = 156 // BTRFS_ROOT_REF_KEY: (parent, ROOT_REF, child)
 	typeQgroupStatus   = 240 // BTRFS_QGROUP_STATUS_KEY
 	typeQgroupInfo     = 242 // BTRFS_QGROUP_INFO_KEY
 	typeQgroupLimit    = 244 // BTRFS_QGROUP_LIMIT_KEY
 	typeQgroupRelation = 246 // BTRFS_QGROUP_RELATION_KEY: (one, QGROUP_RELATION, other), both ways round
+
+	// orphans is BTRFS_ORPHAN_OBJECTID, -5: the object that has an item for each removed subvolume.
+	orphans = math.MaxUint64 - 4
 
 	statusOn     = 1 << 0 // BTRFS_QGROUP_STATUS_FLAG_ON
 	statusSimple = 1 << 3 // BTRFS_QGROUP_STATUS_FLAG_SIMPLE_MODE (Linux 6.7)
@@ -42,7 +47,7 @@ const (
 
 // volArgsV2 is struct btrfs_ioctl_vol_args_v2.
 type volArgsV2 struct {
-	_       int64  // fd
+	fd      int64  // of a snapshot's source
 	_       uint64 // transid
 	flags   uint64
 	size    uint64
@@ -51,7 +56,7 @@ type volArgsV2 struct {
 	name    [4040]byte // BTRFS_SUBVOL_NAME_MAX + 1; with SPEC_BY_ID its first 8 bytes are the subvolume's id
 }
 
-// qgroupInherit is struct btrfs_qgroup_inherit with one qgroup in its flexible array.
+// qgroupInherit is struct btrfs_qgroup_inherit with at most one qgroup in its flexible array.
 type qgroupInherit struct {
 	_       uint64 // flags
 	qgroups uint64

@@ -26,9 +26,49 @@ import (
 // group from the beginning. The subvolume, its membership and whatever was changed before it are on the disk after an
 // fsync of parent, or at once before Linux 6.6.
 func CreateSubvolume(parent *os.File, name string, group QgroupID) error {
-	inherit := &qgroupInherit{qgroups: 1, qgroup: [1]QgroupID{group}}
-	args := &volArgsV2{flags: subvolumeQgroupInherit, inherit: inherit, size: uint64(unsafe.Sizeof(*inherit))}
-	return doNamed(parent, "create subvolume", 24, name, args)
+	return doNamed(parent, "create subvolume", 24, name, memberOf(group))
+}
+
+// CreateSnapshot makes a writable snapshot of a subvolume in parent: what the subvolume has at one moment, but for the
+// subvolumes inside it. It is a member of group, or where that is 0 of none, from the beginning. What it shares with
+// the subvolume counts to that alone. It writes the subvolume's data to the disk first, and is itself on the disk after
+// an fsync of parent.
+func CreateSnapshot(parent *os.File, name string, subvolume *os.File, group QgroupID) error {
+	args := memberOf(group)
+	args.fd = int64(subvolume.Fd())
+	return doNamed(parent, "snapshot "+subvolume.Name()+" as", 23, name, args)
+}
+
+// memberOf are the arguments for a subvolume that is in one group, or where that is 0 in none.
+func memberOf(group QgroupID) *volArgsV2 {
+	inherit := &qgroupInherit{}
+	size := unsafe.Offsetof(inherit.qgroup)
+	if group != 0 {
+		inherit.qgroups, inherit.qgroup, size = 1, [1]QgroupID{group}, unsafe.Sizeof(*inherit)
+	}
+	return &volArgsV2{flags: subvolumeQgroupInherit, inherit: inherit, size: uint64(size)}
+}
+
+// HasRemoved reports whether the kernel has yet to free what a destroyed subvolume of f's filesystem held, which still
+// counts until then.
+func HasRemoved(f *os.File) (has bool, err error) {
+	want := allItems(rootTree, orphans, typeOrphan)
+	want.one = true
+	err = search(f, want, func(uint64, []byte) { has = true })
+	return has, err
+}
+
+// CountNested counts the subvolumes below the one that has f as its root.
+func CountNested(f *os.File) (int, error) {
+	id, err := SubvolumeID(f)
+	if err != nil || id == 0 {
+		return 0, err
+	}
+	if child, err := firstNested(f, id); err != nil || child == 0 {
+		return 0, err
+	}
+	below, err := nested(f, id)
+	return len(below), err
 }
 
 // DestroySubvolume removes a subvolume whatever files it holds; the kernel frees their space in the background. One

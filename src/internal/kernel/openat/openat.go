@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"strconv"
 	"strings"
 	"unicode"
@@ -68,12 +69,63 @@ func Plain(dir *os.File, name string) (f *os.File, isDir bool, err error) {
 	if !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, false, Failed("open", found.Name(), ErrKind)
 	}
-	fd, at := 0, "/proc/self/fd/"+strconv.Itoa(int(found.Fd()))
-	err = Retry(func() (err error) { fd, err = unix.Open(at, unix.O_RDONLY|unix.O_CLOEXEC, 0); return err })
+	f, err = Reopen(found, unix.O_RDONLY)
+	return f, info.IsDir(), err
+}
+
+// Reopen opens what an open file is, which may be an O_PATH one, once more with other flags. To open what is neither a
+// regular file nor a directory can have effects.
+func Reopen(f *os.File, flags int) (*os.File, error) {
+	fd, at := 0, Self(f)
+	err := Retry(func() (err error) { fd, err = unix.Open(at, flags|unix.O_CLOEXEC, 0); return err })
+	runtime.KeepAlive(f)
 	if err != nil {
-		return nil, false, Failed("open", found.Name(), err)
+		return nil, Failed("open", f.Name(), err)
 	}
-	return os.NewFile(uintptr(fd), found.Name()), info.IsDir(), nil
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// Self is a path that leads system calls which follow links to an open file itself, also to an O_PATH one of a link.
+func Self(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// Lookup finds a name, whatever it is, also a link, and opens it as O_PATH. A mount point is EXDEV.
+func Lookup(dir *os.File, name string) (*os.File, *unix.Stat_t, error) {
+	f, err := Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, SameMount)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := Stat(f)
+	if err != nil {
+		_ = f.Close() // it was an O_PATH one
+	}
+	return f, st, err
+}
+
+// Stat is fstat(2).
+func Stat(f *os.File) (*unix.Stat_t, error) {
+	st := &unix.Stat_t{}
+	return st, Failed("stat", f.Name(), unix.Fstat(int(f.Fd()), st))
+}
+
+// Remove removes a name, if it is there; a directory is EISDIR. A file with other names stays immutable or append-only.
+func Remove(dir *os.File, name string) error {
+	err := unix.Unlinkat(int(dir.Fd()), name, 0)
+	if errors.Is(err, unix.EPERM) {
+		f, _, failure := Plain(dir, name)
+		if failure != nil {
+			return Failed("remove", Path(dir, name), err)
+		}
+		defer f.Close()
+		flags, failure := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+		if had, _ := Unlock(f); had && failure == nil {
+			err = unix.Unlinkat(int(dir.Fd()), name, 0)
+			err = errors.Join(err, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags)))
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return Failed("remove", Path(dir, name), err)
 }
 
 // Retry repeats a system call that a signal interrupted: network filesystems and FUSE do return EINTR.
@@ -93,6 +145,17 @@ func Failed(op, path string, err error) error {
 		return err
 	}
 	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// FailedAt is Failed for a name in a directory.
+func FailedAt(op string, dir *os.File, name string, err error) error {
+	return Failed(op, Path(dir, name), err)
+}
+
+// IsGone reports whether an error of Open says that a name is none any more, or not of a directory on the same mount.
+func IsGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
+		errors.Is(err, unix.EXDEV)
 }
 
 // maxShown bounds a path in a message, in bytes.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/openat"
 )
 
@@ -41,6 +42,37 @@ func TestPlain(t *testing.T) {
 		if err == nil {
 			f.Close()
 		}
+	}
+}
+
+// TestRemove removes a name of an immutable file, which stays so by its other name.
+func TestRemove(t *testing.T) {
+	top := mounttest.Disk(t, "ext4", 64<<20)
+	dir, err := os.Open(top)
+	if err == nil {
+		err = errors.Join(os.WriteFile(top+"/a", nil, 0o600), os.Link(top+"/a", top+"/b"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	f, _, err := openat.Plain(dir, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0x10)
+	if err = errors.Join(err, openat.Remove(dir, "a"), openat.Remove(dir, "missing")); err != nil {
+		t.Fatal(err)
+	}
+	if err = os.Remove(top + "/b"); !errors.Is(err, unix.EPERM) {
+		t.Errorf("the other name: %v", err)
+	}
+	if _, _, err = openat.Lookup(dir, "a"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the name: %v", err)
+	}
+	if err = openat.Remove(dir, "lost+found"); !errors.Is(err, unix.EISDIR) {
+		t.Errorf("a directory: %v", err)
 	}
 }
 

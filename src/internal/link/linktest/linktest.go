@@ -78,7 +78,9 @@ type Node struct {
 	Search func(ctx context.Context, id string) (bool, error)
 	// Register adds services beside the session, unless it is nil.
 	Register func(grpc.ServiceRegistrar)
-	Log      loggingtest.Log
+	// Options are those of its server beside its end's.
+	Options []grpc.ServerOption
+	Log     loggingtest.Log
 	// Metrics are those of its end, once Config was called.
 	Metrics *prometheus.Registry
 
@@ -185,7 +187,7 @@ func (n *Node) Config(address string, authorities []byte) link.NodeConfig {
 		Token:       func() (string, error) { return Token(n.Name, time.Now().Add(time.Hour).Unix()), nil },
 		Authorities: func(context.Context) ([]byte, error) { return authorities, nil },
 		Server: func(options ...grpc.ServerOption) *grpc.Server {
-			server := grpc.NewServer(options...)
+			server := grpc.NewServer(append(options, n.Options...)...)
 			if n.Register != nil {
 				n.Register(server)
 			}

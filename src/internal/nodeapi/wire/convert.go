@@ -62,6 +62,7 @@ func FromVolume(v nodeapi.VolumeStatus) *Volume {
 	return &Volume{
 		Id: v.ID, Pool: v.Pool, Bytes: v.Bytes, Used: v.Used, Enforcement: v.Enforcement, ClaimNamespace: namespace,
 		ClaimName: name, Created: v.Created.Unix(), Ephemeral: v.Ephemeral, Published: v.Published,
+		Held: v.Held, Copying: v.Copying, SnapshotOf: v.SnapshotOf,
 	}
 }
 
@@ -71,6 +72,7 @@ func ToVolume(v *Volume) nodeapi.VolumeStatus {
 		ID: v.GetId(), Pool: v.GetPool(), Bytes: v.GetBytes(), Used: v.GetUsed(), Enforcement: v.GetEnforcement(),
 		Claim:   nodeapi.Claim{Namespace: v.GetClaimNamespace(), Name: v.GetClaimName()}.String(),
 		Created: time.Unix(v.GetCreated(), 0), Ephemeral: v.GetEphemeral(), Published: v.GetPublished(),
+		Held: v.GetHeld(), Copying: v.GetCopying(), SnapshotOf: v.GetSnapshotOf(),
 	}
 }
 

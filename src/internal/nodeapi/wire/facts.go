@@ -39,3 +39,31 @@ func VolumeOf(ctx context.Context, id string) (pv nodeapi.PersistentVolume, name
 	}
 	return said.PV, said.Named, true
 }
+
+// sourceKey is the metadata of a CreateVolume on another node than that of its source, with what is known of that.
+const sourceKey = "hpp-source-bin"
+
+// Source is what a new volume is copied from on another node.
+type Source struct {
+	ID    string `json:"id"`
+	Bytes int64  `json:"bytes"` // the least that the volume must have
+}
+
+// WithSource attaches to a CreateVolume that its source is on another node, from which the controller fills it.
+func WithSource(ctx context.Context, s Source) context.Context {
+	data, err := json.Marshal(s)
+	if err != nil { // there is nothing in it that could fail
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, sourceKey, string(data))
+}
+
+// SourceOf gives the size of a source on another node, 0 where the caller does not say that it is on one.
+func SourceOf(ctx context.Context, id string) (bytes int64) {
+	var s Source
+	data := metadata.ValueFromIncomingContext(ctx, sourceKey)
+	if len(data) != 1 || json.Unmarshal([]byte(data[0]), &s) != nil || s.ID != id || s.Bytes < 0 {
+		return 0
+	}
+	return s.Bytes
+}

@@ -15,10 +15,12 @@ const (
 	HandlingKey = "hpp-handling-ns"
 )
 
-// FeatureVolumes is what a node has that answers Find and Volumes, FeatureShared one that takes Share, and FeatureSince
-// one that writes nothing in Kubernetes: events and conditions are the controller's to make of what it says.
+// FeatureVolumes is what a node has that answers Find and Volumes, FeatureShared one that takes Share, FeatureSince one
+// that writes nothing in Kubernetes, so that events and conditions are the controller's to make of what it says, and
+// FeatureCopy one that serves Copies.
 const (
 	FeatureVolumes = "volumes"
 	FeatureShared  = "shared"
 	FeatureSince   = "since"
+	FeatureCopy    = "copy"
 )

@@ -786,6 +786,7 @@ func (x *FindResponse) GetPool() string {
 
 type VolumesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshots     bool                   `protobuf:"varint,1,opt,name=snapshots,proto3" json:"snapshots,omitempty"` // of volumes as well
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -820,6 +821,13 @@ func (*VolumesRequest) Descriptor() ([]byte, []int) {
 	return file_tunnel_proto_rawDescGZIP(), []int{8}
 }
 
+func (x *VolumesRequest) GetSnapshots() bool {
+	if x != nil {
+		return x.Snapshots
+	}
+	return false
+}
+
 // Volume is a volume of the node. Sizes are in bytes.
 type Volume struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -833,6 +841,9 @@ type Volume struct {
 	Created        int64                  `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`     // seconds since 1970
 	Ephemeral      bool                   `protobuf:"varint,9,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // an inline volume
 	Published      bool                   `protobuf:"varint,10,opt,name=published,proto3" json:"published,omitempty"`
+	Held           int64                  `protobuf:"varint,11,opt,name=held,proto3" json:"held,omitempty"`                              // bytes promised for what copies of it keep
+	Copying        string                 `protobuf:"bytes,12,opt,name=copying,proto3" json:"copying,omitempty"`                         // of a copy that is being made: how far it is
+	SnapshotOf     string                 `protobuf:"bytes,13,opt,name=snapshot_of,json=snapshotOf,proto3" json:"snapshot_of,omitempty"` // of a snapshot: the volume
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -937,6 +948,268 @@ func (x *Volume) GetPublished() bool {
 	return false
 }
 
+func (x *Volume) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Volume) GetCopying() string {
+	if x != nil {
+		return x.Copying
+	}
+	return ""
+}
+
+func (x *Volume) GetSnapshotOf() string {
+	if x != nil {
+		return x.SnapshotOf
+	}
+	return ""
+}
+
+type ReadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	From          []byte                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"` // what FillResponse says
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadRequest) Reset() {
+	*x = ReadRequest{}
+	mi := &file_tunnel_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadRequest) ProtoMessage() {}
+
+func (x *ReadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
+func (*ReadRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReadRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ReadRequest) GetFrom() []byte {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+// Batch is some of the data, of at most 3 MiB. The controller does not look into it.
+type Batch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []byte                 `protobuf:"bytes,1,opt,name=entries,proto3" json:"entries,omitempty"`
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`       // the position behind it
+	Crc32C        uint32                 `protobuf:"fixed32,3,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of entries and next
+	Files         int64                  `protobuf:"varint,4,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Last          bool                   `protobuf:"varint,6,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Batch) Reset() {
+	*x = Batch{}
+	mi := &file_tunnel_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Batch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Batch) ProtoMessage() {}
+
+func (x *Batch) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Batch.ProtoReflect.Descriptor instead.
+func (*Batch) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Batch) GetEntries() []byte {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *Batch) GetNext() []byte {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *Batch) GetCrc32C() uint32 {
+	if x != nil {
+		return x.Crc32C
+	}
+	return 0
+}
+
+func (x *Batch) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *Batch) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Batch) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+type FillRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Batch         *Batch                 `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
+	Failed        string                 `protobuf:"bytes,3,opt,name=failed,proto3" json:"failed,omitempty"` // why no more batches can be had of the source: the copy ends
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FillRequest) Reset() {
+	*x = FillRequest{}
+	mi := &file_tunnel_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FillRequest) ProtoMessage() {}
+
+func (x *FillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FillRequest.ProtoReflect.Descriptor instead.
+func (*FillRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FillRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FillRequest) GetBatch() *Batch {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+func (x *FillRequest) GetFailed() string {
+	if x != nil {
+		return x.Failed
+	}
+	return ""
+}
+
+type FillResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          []byte                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FillResponse) Reset() {
+	*x = FillResponse{}
+	mi := &file_tunnel_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FillResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FillResponse) ProtoMessage() {}
+
+func (x *FillResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FillResponse.ProtoReflect.Descriptor instead.
+func (*FillResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *FillResponse) GetFrom() []byte {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
 type ShareRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pools         []*SharedPool          `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
@@ -946,7 +1219,7 @@ type ShareRequest struct {
 
 func (x *ShareRequest) Reset() {
 	*x = ShareRequest{}
-	mi := &file_tunnel_proto_msgTypes[10]
+	mi := &file_tunnel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1231,7 @@ func (x *ShareRequest) String() string {
 func (*ShareRequest) ProtoMessage() {}
 
 func (x *ShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[10]
+	mi := &file_tunnel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1244,7 @@ func (x *ShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareRequest.ProtoReflect.Descriptor instead.
 func (*ShareRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{10}
+	return file_tunnel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ShareRequest) GetPools() []*SharedPool {
@@ -995,7 +1268,7 @@ type SharedPool struct {
 
 func (x *SharedPool) Reset() {
 	*x = SharedPool{}
-	mi := &file_tunnel_proto_msgTypes[11]
+	mi := &file_tunnel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1280,7 @@ func (x *SharedPool) String() string {
 func (*SharedPool) ProtoMessage() {}
 
 func (x *SharedPool) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[11]
+	mi := &file_tunnel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1293,7 @@ func (x *SharedPool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedPool.ProtoReflect.Descriptor instead.
 func (*SharedPool) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{11}
+	return file_tunnel_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SharedPool) GetName() string {
@@ -1073,7 +1346,7 @@ type ShareResponse struct {
 
 func (x *ShareResponse) Reset() {
 	*x = ShareResponse{}
-	mi := &file_tunnel_proto_msgTypes[12]
+	mi := &file_tunnel_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1358,7 @@ func (x *ShareResponse) String() string {
 func (*ShareResponse) ProtoMessage() {}
 
 func (x *ShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[12]
+	mi := &file_tunnel_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1371,7 @@ func (x *ShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareResponse.ProtoReflect.Descriptor instead.
 func (*ShareResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{12}
+	return file_tunnel_proto_rawDescGZIP(), []int{16}
 }
 
 type StatusRequest struct {
@@ -1109,7 +1382,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_tunnel_proto_msgTypes[13]
+	mi := &file_tunnel_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1394,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[13]
+	mi := &file_tunnel_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1407,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{13}
+	return file_tunnel_proto_rawDescGZIP(), []int{17}
 }
 
 type StatusResponse struct {
@@ -1150,7 +1423,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_tunnel_proto_msgTypes[14]
+	mi := &file_tunnel_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1435,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[14]
+	mi := &file_tunnel_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1448,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{14}
+	return file_tunnel_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StatusResponse) GetDriver() string {
@@ -1228,7 +1501,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_tunnel_proto_msgTypes[15]
+	mi := &file_tunnel_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1513,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[15]
+	mi := &file_tunnel_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1526,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{15}
+	return file_tunnel_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodeStatus) GetName() string {
@@ -1313,7 +1586,7 @@ type ListVolumesRequest struct {
 
 func (x *ListVolumesRequest) Reset() {
 	*x = ListVolumesRequest{}
-	mi := &file_tunnel_proto_msgTypes[16]
+	mi := &file_tunnel_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1598,7 @@ func (x *ListVolumesRequest) String() string {
 func (*ListVolumesRequest) ProtoMessage() {}
 
 func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[16]
+	mi := &file_tunnel_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1611,7 @@ func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
 func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{16}
+	return file_tunnel_proto_rawDescGZIP(), []int{20}
 }
 
 type ListedVolume struct {
@@ -1353,7 +1626,7 @@ type ListedVolume struct {
 
 func (x *ListedVolume) Reset() {
 	*x = ListedVolume{}
-	mi := &file_tunnel_proto_msgTypes[17]
+	mi := &file_tunnel_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1638,7 @@ func (x *ListedVolume) String() string {
 func (*ListedVolume) ProtoMessage() {}
 
 func (x *ListedVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[17]
+	mi := &file_tunnel_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1651,7 @@ func (x *ListedVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListedVolume.ProtoReflect.Descriptor instead.
 func (*ListedVolume) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{17}
+	return file_tunnel_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListedVolume) GetVolume() *Volume {
@@ -1420,7 +1693,7 @@ type AdoptRequest struct {
 
 func (x *AdoptRequest) Reset() {
 	*x = AdoptRequest{}
-	mi := &file_tunnel_proto_msgTypes[18]
+	mi := &file_tunnel_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1705,7 @@ func (x *AdoptRequest) String() string {
 func (*AdoptRequest) ProtoMessage() {}
 
 func (x *AdoptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[18]
+	mi := &file_tunnel_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1718,7 @@ func (x *AdoptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptRequest.ProtoReflect.Descriptor instead.
 func (*AdoptRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{18}
+	return file_tunnel_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AdoptRequest) GetNode() string {
@@ -1482,7 +1755,7 @@ type AdoptResponse struct {
 
 func (x *AdoptResponse) Reset() {
 	*x = AdoptResponse{}
-	mi := &file_tunnel_proto_msgTypes[19]
+	mi := &file_tunnel_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1767,7 @@ func (x *AdoptResponse) String() string {
 func (*AdoptResponse) ProtoMessage() {}
 
 func (x *AdoptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[19]
+	mi := &file_tunnel_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1780,7 @@ func (x *AdoptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptResponse.ProtoReflect.Descriptor instead.
 func (*AdoptResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{19}
+	return file_tunnel_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AdoptResponse) GetVolume() *Volume {
@@ -1556,7 +1829,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_tunnel_proto_msgTypes[20]
+	mi := &file_tunnel_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1841,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[20]
+	mi := &file_tunnel_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1854,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{20}
+	return file_tunnel_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DiscardRequest) GetNode() string {
@@ -1613,7 +1886,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_tunnel_proto_msgTypes[21]
+	mi := &file_tunnel_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1898,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[21]
+	mi := &file_tunnel_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1911,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{21}
+	return file_tunnel_proto_rawDescGZIP(), []int{25}
 }
 
 type DeletedRequest struct {
@@ -1649,7 +1922,7 @@ type DeletedRequest struct {
 
 func (x *DeletedRequest) Reset() {
 	*x = DeletedRequest{}
-	mi := &file_tunnel_proto_msgTypes[22]
+	mi := &file_tunnel_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1934,7 @@ func (x *DeletedRequest) String() string {
 func (*DeletedRequest) ProtoMessage() {}
 
 func (x *DeletedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[22]
+	mi := &file_tunnel_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1947,7 @@ func (x *DeletedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletedRequest.ProtoReflect.Descriptor instead.
 func (*DeletedRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{22}
+	return file_tunnel_proto_rawDescGZIP(), []int{26}
 }
 
 type DeletedVolume struct {
@@ -1691,7 +1964,7 @@ type DeletedVolume struct {
 
 func (x *DeletedVolume) Reset() {
 	*x = DeletedVolume{}
-	mi := &file_tunnel_proto_msgTypes[23]
+	mi := &file_tunnel_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1976,7 @@ func (x *DeletedVolume) String() string {
 func (*DeletedVolume) ProtoMessage() {}
 
 func (x *DeletedVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[23]
+	mi := &file_tunnel_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1989,7 @@ func (x *DeletedVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletedVolume.ProtoReflect.Descriptor instead.
 func (*DeletedVolume) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{23}
+	return file_tunnel_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeletedVolume) GetEntry() string {
@@ -1771,7 +2044,7 @@ type UndeleteRequest struct {
 
 func (x *UndeleteRequest) Reset() {
 	*x = UndeleteRequest{}
-	mi := &file_tunnel_proto_msgTypes[24]
+	mi := &file_tunnel_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +2056,7 @@ func (x *UndeleteRequest) String() string {
 func (*UndeleteRequest) ProtoMessage() {}
 
 func (x *UndeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[24]
+	mi := &file_tunnel_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +2069,7 @@ func (x *UndeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndeleteRequest.ProtoReflect.Descriptor instead.
 func (*UndeleteRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{24}
+	return file_tunnel_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UndeleteRequest) GetNode() string {
@@ -1825,7 +2098,7 @@ type EnforceRequest struct {
 
 func (x *EnforceRequest) Reset() {
 	*x = EnforceRequest{}
-	mi := &file_tunnel_proto_msgTypes[25]
+	mi := &file_tunnel_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +2110,7 @@ func (x *EnforceRequest) String() string {
 func (*EnforceRequest) ProtoMessage() {}
 
 func (x *EnforceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[25]
+	mi := &file_tunnel_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +2123,7 @@ func (x *EnforceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnforceRequest.ProtoReflect.Descriptor instead.
 func (*EnforceRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{25}
+	return file_tunnel_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EnforceRequest) GetNode() string {
@@ -1893,7 +2166,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_tunnel_proto_msgTypes[26]
+	mi := &file_tunnel_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2178,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[26]
+	mi := &file_tunnel_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2191,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{26}
+	return file_tunnel_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Progress) GetId() string {
@@ -1959,7 +2232,7 @@ type ForgetPoolRequest struct {
 
 func (x *ForgetPoolRequest) Reset() {
 	*x = ForgetPoolRequest{}
-	mi := &file_tunnel_proto_msgTypes[27]
+	mi := &file_tunnel_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2244,7 @@ func (x *ForgetPoolRequest) String() string {
 func (*ForgetPoolRequest) ProtoMessage() {}
 
 func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[27]
+	mi := &file_tunnel_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2257,7 @@ func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPoolRequest.ProtoReflect.Descriptor instead.
 func (*ForgetPoolRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{27}
+	return file_tunnel_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ForgetPoolRequest) GetNode() string {
@@ -2010,7 +2283,7 @@ type ForgetPoolResponse struct {
 
 func (x *ForgetPoolResponse) Reset() {
 	*x = ForgetPoolResponse{}
-	mi := &file_tunnel_proto_msgTypes[28]
+	mi := &file_tunnel_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2295,7 @@ func (x *ForgetPoolResponse) String() string {
 func (*ForgetPoolResponse) ProtoMessage() {}
 
 func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[28]
+	mi := &file_tunnel_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2308,7 @@ func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPoolResponse.ProtoReflect.Descriptor instead.
 func (*ForgetPoolResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{28}
+	return file_tunnel_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ForgetPoolResponse) GetKnown() bool {
@@ -2056,7 +2329,7 @@ type TakePoolRequest struct {
 
 func (x *TakePoolRequest) Reset() {
 	*x = TakePoolRequest{}
-	mi := &file_tunnel_proto_msgTypes[29]
+	mi := &file_tunnel_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2341,7 @@ func (x *TakePoolRequest) String() string {
 func (*TakePoolRequest) ProtoMessage() {}
 
 func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[29]
+	mi := &file_tunnel_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2354,7 @@ func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakePoolRequest.ProtoReflect.Descriptor instead.
 func (*TakePoolRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{29}
+	return file_tunnel_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TakePoolRequest) GetNode() string {
@@ -2113,7 +2386,7 @@ type TakePoolResponse struct {
 
 func (x *TakePoolResponse) Reset() {
 	*x = TakePoolResponse{}
-	mi := &file_tunnel_proto_msgTypes[30]
+	mi := &file_tunnel_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2398,7 @@ func (x *TakePoolResponse) String() string {
 func (*TakePoolResponse) ProtoMessage() {}
 
 func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[30]
+	mi := &file_tunnel_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2411,7 @@ func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakePoolResponse.ProtoReflect.Descriptor instead.
 func (*TakePoolResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{30}
+	return file_tunnel_proto_rawDescGZIP(), []int{34}
 }
 
 var File_tunnel_proto protoreflect.FileDescriptor
@@ -2213,8 +2486,9 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"8\n" +
 	"\fFindResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x12\n" +
-	"\x04pool\x18\x02 \x01(\tR\x04pool\"\x10\n" +
-	"\x0eVolumesRequest\"\x96\x02\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\".\n" +
+	"\x0eVolumesRequest\x12\x1c\n" +
+	"\tsnapshots\x18\x01 \x01(\bR\tsnapshots\"\xe5\x02\n" +
 	"\x06Volume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x14\n" +
@@ -2227,7 +2501,27 @@ const file_tunnel_proto_rawDesc = "" +
 	"\acreated\x18\b \x01(\x03R\acreated\x12\x1c\n" +
 	"\tephemeral\x18\t \x01(\bR\tephemeral\x12\x1c\n" +
 	"\tpublished\x18\n" +
-	" \x01(\bR\tpublished\"O\n" +
+	" \x01(\bR\tpublished\x12\x12\n" +
+	"\x04held\x18\v \x01(\x03R\x04held\x12\x18\n" +
+	"\acopying\x18\f \x01(\tR\acopying\x12\x1f\n" +
+	"\vsnapshot_of\x18\r \x01(\tR\n" +
+	"snapshotOf\"1\n" +
+	"\vReadRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\fR\x04from\"\x8d\x01\n" +
+	"\x05Batch\x12\x18\n" +
+	"\aentries\x18\x01 \x01(\fR\aentries\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\x12\x16\n" +
+	"\x06crc32c\x18\x03 \x01(\aR\x06crc32c\x12\x14\n" +
+	"\x05files\x18\x04 \x01(\x03R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04last\x18\x06 \x01(\bR\x04last\"q\n" +
+	"\vFillRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12:\n" +
+	"\x05batch\x18\x02 \x01(\v2$.hostpathprovisioner.tunnel.v1.BatchR\x05batch\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\tR\x06failed\"\"\n" +
+	"\fFillResponse\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\fR\x04from\"O\n" +
 	"\fShareRequest\x12?\n" +
 	"\x05pools\x18\x01 \x03(\v2).hostpathprovisioner.tunnel.v1.SharedPoolR\x05pools\"\x84\x01\n" +
 	"\n" +
@@ -2312,7 +2606,10 @@ const file_tunnel_proto_rawDesc = "" +
 	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a%.hostpathprovisioner.tunnel.v1.Update0\x01\x12_\n" +
 	"\x04Find\x12*.hostpathprovisioner.tunnel.v1.FindRequest\x1a+.hostpathprovisioner.tunnel.v1.FindResponse\x12a\n" +
 	"\aVolumes\x12-.hostpathprovisioner.tunnel.v1.VolumesRequest\x1a%.hostpathprovisioner.tunnel.v1.Volume0\x01\x12b\n" +
-	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xc2\a\n" +
+	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xc9\x01\n" +
+	"\x06Copies\x12Z\n" +
+	"\x04Read\x12*.hostpathprovisioner.tunnel.v1.ReadRequest\x1a$.hostpathprovisioner.tunnel.v1.Batch0\x01\x12c\n" +
+	"\x04Fill\x12*.hostpathprovisioner.tunnel.v1.FillRequest\x1a+.hostpathprovisioner.tunnel.v1.FillResponse(\x010\x012\xc2\a\n" +
 	"\x05Admin\x12e\n" +
 	"\x06Status\x12,.hostpathprovisioner.tunnel.v1.StatusRequest\x1a-.hostpathprovisioner.tunnel.v1.StatusResponse\x12k\n" +
 	"\aVolumes\x121.hostpathprovisioner.tunnel.v1.ListVolumesRequest\x1a+.hostpathprovisioner.tunnel.v1.ListedVolume0\x01\x12b\n" +
@@ -2337,7 +2634,7 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 	return file_tunnel_proto_rawDescData
 }
 
-var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_tunnel_proto_goTypes = []any{
 	(*SessionRequest)(nil),     // 0: hostpathprovisioner.tunnel.v1.SessionRequest
 	(*Update)(nil),             // 1: hostpathprovisioner.tunnel.v1.Update
@@ -2349,71 +2646,80 @@ var file_tunnel_proto_goTypes = []any{
 	(*FindResponse)(nil),       // 7: hostpathprovisioner.tunnel.v1.FindResponse
 	(*VolumesRequest)(nil),     // 8: hostpathprovisioner.tunnel.v1.VolumesRequest
 	(*Volume)(nil),             // 9: hostpathprovisioner.tunnel.v1.Volume
-	(*ShareRequest)(nil),       // 10: hostpathprovisioner.tunnel.v1.ShareRequest
-	(*SharedPool)(nil),         // 11: hostpathprovisioner.tunnel.v1.SharedPool
-	(*ShareResponse)(nil),      // 12: hostpathprovisioner.tunnel.v1.ShareResponse
-	(*StatusRequest)(nil),      // 13: hostpathprovisioner.tunnel.v1.StatusRequest
-	(*StatusResponse)(nil),     // 14: hostpathprovisioner.tunnel.v1.StatusResponse
-	(*NodeStatus)(nil),         // 15: hostpathprovisioner.tunnel.v1.NodeStatus
-	(*ListVolumesRequest)(nil), // 16: hostpathprovisioner.tunnel.v1.ListVolumesRequest
-	(*ListedVolume)(nil),       // 17: hostpathprovisioner.tunnel.v1.ListedVolume
-	(*AdoptRequest)(nil),       // 18: hostpathprovisioner.tunnel.v1.AdoptRequest
-	(*AdoptResponse)(nil),      // 19: hostpathprovisioner.tunnel.v1.AdoptResponse
-	(*DiscardRequest)(nil),     // 20: hostpathprovisioner.tunnel.v1.DiscardRequest
-	(*DiscardResponse)(nil),    // 21: hostpathprovisioner.tunnel.v1.DiscardResponse
-	(*DeletedRequest)(nil),     // 22: hostpathprovisioner.tunnel.v1.DeletedRequest
-	(*DeletedVolume)(nil),      // 23: hostpathprovisioner.tunnel.v1.DeletedVolume
-	(*UndeleteRequest)(nil),    // 24: hostpathprovisioner.tunnel.v1.UndeleteRequest
-	(*EnforceRequest)(nil),     // 25: hostpathprovisioner.tunnel.v1.EnforceRequest
-	(*Progress)(nil),           // 26: hostpathprovisioner.tunnel.v1.Progress
-	(*ForgetPoolRequest)(nil),  // 27: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	(*ForgetPoolResponse)(nil), // 28: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	(*TakePoolRequest)(nil),    // 29: hostpathprovisioner.tunnel.v1.TakePoolRequest
-	(*TakePoolResponse)(nil),   // 30: hostpathprovisioner.tunnel.v1.TakePoolResponse
+	(*ReadRequest)(nil),        // 10: hostpathprovisioner.tunnel.v1.ReadRequest
+	(*Batch)(nil),              // 11: hostpathprovisioner.tunnel.v1.Batch
+	(*FillRequest)(nil),        // 12: hostpathprovisioner.tunnel.v1.FillRequest
+	(*FillResponse)(nil),       // 13: hostpathprovisioner.tunnel.v1.FillResponse
+	(*ShareRequest)(nil),       // 14: hostpathprovisioner.tunnel.v1.ShareRequest
+	(*SharedPool)(nil),         // 15: hostpathprovisioner.tunnel.v1.SharedPool
+	(*ShareResponse)(nil),      // 16: hostpathprovisioner.tunnel.v1.ShareResponse
+	(*StatusRequest)(nil),      // 17: hostpathprovisioner.tunnel.v1.StatusRequest
+	(*StatusResponse)(nil),     // 18: hostpathprovisioner.tunnel.v1.StatusResponse
+	(*NodeStatus)(nil),         // 19: hostpathprovisioner.tunnel.v1.NodeStatus
+	(*ListVolumesRequest)(nil), // 20: hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	(*ListedVolume)(nil),       // 21: hostpathprovisioner.tunnel.v1.ListedVolume
+	(*AdoptRequest)(nil),       // 22: hostpathprovisioner.tunnel.v1.AdoptRequest
+	(*AdoptResponse)(nil),      // 23: hostpathprovisioner.tunnel.v1.AdoptResponse
+	(*DiscardRequest)(nil),     // 24: hostpathprovisioner.tunnel.v1.DiscardRequest
+	(*DiscardResponse)(nil),    // 25: hostpathprovisioner.tunnel.v1.DiscardResponse
+	(*DeletedRequest)(nil),     // 26: hostpathprovisioner.tunnel.v1.DeletedRequest
+	(*DeletedVolume)(nil),      // 27: hostpathprovisioner.tunnel.v1.DeletedVolume
+	(*UndeleteRequest)(nil),    // 28: hostpathprovisioner.tunnel.v1.UndeleteRequest
+	(*EnforceRequest)(nil),     // 29: hostpathprovisioner.tunnel.v1.EnforceRequest
+	(*Progress)(nil),           // 30: hostpathprovisioner.tunnel.v1.Progress
+	(*ForgetPoolRequest)(nil),  // 31: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	(*ForgetPoolResponse)(nil), // 32: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	(*TakePoolRequest)(nil),    // 33: hostpathprovisioner.tunnel.v1.TakePoolRequest
+	(*TakePoolResponse)(nil),   // 34: hostpathprovisioner.tunnel.v1.TakePoolResponse
 }
 var file_tunnel_proto_depIdxs = []int32{
 	2,  // 0: hostpathprovisioner.tunnel.v1.Update.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
 	3,  // 1: hostpathprovisioner.tunnel.v1.Update.pools:type_name -> hostpathprovisioner.tunnel.v1.Pools
 	4,  // 2: hostpathprovisioner.tunnel.v1.Pools.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
 	5,  // 3: hostpathprovisioner.tunnel.v1.Pool.warnings:type_name -> hostpathprovisioner.tunnel.v1.Warning
-	11, // 4: hostpathprovisioner.tunnel.v1.ShareRequest.pools:type_name -> hostpathprovisioner.tunnel.v1.SharedPool
-	4,  // 5: hostpathprovisioner.tunnel.v1.StatusResponse.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
-	15, // 6: hostpathprovisioner.tunnel.v1.StatusResponse.nodes:type_name -> hostpathprovisioner.tunnel.v1.NodeStatus
-	4,  // 7: hostpathprovisioner.tunnel.v1.NodeStatus.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
-	9,  // 8: hostpathprovisioner.tunnel.v1.ListedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
-	9,  // 9: hostpathprovisioner.tunnel.v1.AdoptResponse.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
-	9,  // 10: hostpathprovisioner.tunnel.v1.DeletedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
-	0,  // 11: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
-	6,  // 12: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
-	8,  // 13: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
-	10, // 14: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
-	13, // 15: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
-	16, // 16: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
-	18, // 17: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
-	20, // 18: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
-	22, // 19: hostpathprovisioner.tunnel.v1.Admin.Deleted:input_type -> hostpathprovisioner.tunnel.v1.DeletedRequest
-	24, // 20: hostpathprovisioner.tunnel.v1.Admin.Undelete:input_type -> hostpathprovisioner.tunnel.v1.UndeleteRequest
-	25, // 21: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
-	27, // 22: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	29, // 23: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
-	1,  // 24: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
-	7,  // 25: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	9,  // 26: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	12, // 27: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
-	14, // 28: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
-	17, // 29: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
-	19, // 30: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	21, // 31: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
-	23, // 32: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
-	19, // 33: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	26, // 34: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	28, // 35: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	30, // 36: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
-	24, // [24:37] is the sub-list for method output_type
-	11, // [11:24] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	11, // 4: hostpathprovisioner.tunnel.v1.FillRequest.batch:type_name -> hostpathprovisioner.tunnel.v1.Batch
+	15, // 5: hostpathprovisioner.tunnel.v1.ShareRequest.pools:type_name -> hostpathprovisioner.tunnel.v1.SharedPool
+	4,  // 6: hostpathprovisioner.tunnel.v1.StatusResponse.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
+	19, // 7: hostpathprovisioner.tunnel.v1.StatusResponse.nodes:type_name -> hostpathprovisioner.tunnel.v1.NodeStatus
+	4,  // 8: hostpathprovisioner.tunnel.v1.NodeStatus.pools:type_name -> hostpathprovisioner.tunnel.v1.Pool
+	9,  // 9: hostpathprovisioner.tunnel.v1.ListedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
+	9,  // 10: hostpathprovisioner.tunnel.v1.AdoptResponse.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
+	9,  // 11: hostpathprovisioner.tunnel.v1.DeletedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
+	0,  // 12: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
+	6,  // 13: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
+	8,  // 14: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
+	14, // 15: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
+	10, // 16: hostpathprovisioner.tunnel.v1.Copies.Read:input_type -> hostpathprovisioner.tunnel.v1.ReadRequest
+	12, // 17: hostpathprovisioner.tunnel.v1.Copies.Fill:input_type -> hostpathprovisioner.tunnel.v1.FillRequest
+	17, // 18: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
+	20, // 19: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	22, // 20: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
+	24, // 21: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
+	26, // 22: hostpathprovisioner.tunnel.v1.Admin.Deleted:input_type -> hostpathprovisioner.tunnel.v1.DeletedRequest
+	28, // 23: hostpathprovisioner.tunnel.v1.Admin.Undelete:input_type -> hostpathprovisioner.tunnel.v1.UndeleteRequest
+	29, // 24: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
+	31, // 25: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	33, // 26: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
+	1,  // 27: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
+	7,  // 28: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	9,  // 29: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	16, // 30: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	11, // 31: hostpathprovisioner.tunnel.v1.Copies.Read:output_type -> hostpathprovisioner.tunnel.v1.Batch
+	13, // 32: hostpathprovisioner.tunnel.v1.Copies.Fill:output_type -> hostpathprovisioner.tunnel.v1.FillResponse
+	18, // 33: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
+	21, // 34: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
+	23, // 35: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	25, // 36: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
+	27, // 37: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
+	23, // 38: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	30, // 39: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	32, // 40: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	34, // 41: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
+	27, // [27:42] is the sub-list for method output_type
+	12, // [12:27] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_tunnel_proto_init() }
@@ -2427,16 +2733,16 @@ func file_tunnel_proto_init() {
 		(*Update_Pools)(nil),
 	}
 	file_tunnel_proto_msgTypes[4].OneofWrappers = []any{}
-	file_tunnel_proto_msgTypes[25].OneofWrappers = []any{}
+	file_tunnel_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tunnel_proto_rawDesc), len(file_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   35,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_tunnel_proto_goTypes,
 		DependencyIndexes: file_tunnel_proto_depIdxs,

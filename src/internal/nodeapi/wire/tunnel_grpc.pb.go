@@ -261,6 +261,153 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Copies_Read_FullMethodName = "/hostpathprovisioner.tunnel.v1.Copies/Read"
+	Copies_Fill_FullMethodName = "/hostpathprovisioner.tunnel.v1.Copies/Fill"
+)
+
+// CopiesClient is the client API for Copies service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Copies is served by nodes that have the feature "copy": data goes from one to another through the controller.
+type CopiesClient interface {
+	// Read gives the data of a snapshot from a position on, or of a volume that no pod may write to meanwhile.
+	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Batch], error)
+	// Fill writes a copy that CreateVolume has begun. Its first request names that, and its only response says where the
+	// batches, which are in all others, are to begin. It ends without an error once the copy is whole.
+	Fill(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FillRequest, FillResponse], error)
+}
+
+type copiesClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewCopiesClient(cc grpc.ClientConnInterface) CopiesClient {
+	return &copiesClient{cc}
+}
+
+func (c *copiesClient) Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Batch], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Copies_ServiceDesc.Streams[0], Copies_Read_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadRequest, Batch]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Copies_ReadClient = grpc.ServerStreamingClient[Batch]
+
+func (c *copiesClient) Fill(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FillRequest, FillResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Copies_ServiceDesc.Streams[1], Copies_Fill_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FillRequest, FillResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Copies_FillClient = grpc.BidiStreamingClient[FillRequest, FillResponse]
+
+// CopiesServer is the server API for Copies service.
+// All implementations must embed UnimplementedCopiesServer
+// for forward compatibility.
+//
+// Copies is served by nodes that have the feature "copy": data goes from one to another through the controller.
+type CopiesServer interface {
+	// Read gives the data of a snapshot from a position on, or of a volume that no pod may write to meanwhile.
+	Read(*ReadRequest, grpc.ServerStreamingServer[Batch]) error
+	// Fill writes a copy that CreateVolume has begun. Its first request names that, and its only response says where the
+	// batches, which are in all others, are to begin. It ends without an error once the copy is whole.
+	Fill(grpc.BidiStreamingServer[FillRequest, FillResponse]) error
+	mustEmbedUnimplementedCopiesServer()
+}
+
+// UnimplementedCopiesServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedCopiesServer struct{}
+
+func (UnimplementedCopiesServer) Read(*ReadRequest, grpc.ServerStreamingServer[Batch]) error {
+	return status.Error(codes.Unimplemented, "method Read not implemented")
+}
+func (UnimplementedCopiesServer) Fill(grpc.BidiStreamingServer[FillRequest, FillResponse]) error {
+	return status.Error(codes.Unimplemented, "method Fill not implemented")
+}
+func (UnimplementedCopiesServer) mustEmbedUnimplementedCopiesServer() {}
+func (UnimplementedCopiesServer) testEmbeddedByValue()                {}
+
+// UnsafeCopiesServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to CopiesServer will
+// result in compilation errors.
+type UnsafeCopiesServer interface {
+	mustEmbedUnimplementedCopiesServer()
+}
+
+func RegisterCopiesServer(s grpc.ServiceRegistrar, srv CopiesServer) {
+	// If the following call panics, it indicates UnimplementedCopiesServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Copies_ServiceDesc, srv)
+}
+
+func _Copies_Read_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(CopiesServer).Read(m, &grpc.GenericServerStream[ReadRequest, Batch]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Copies_ReadServer = grpc.ServerStreamingServer[Batch]
+
+func _Copies_Fill_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(CopiesServer).Fill(&grpc.GenericServerStream[FillRequest, FillResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Copies_FillServer = grpc.BidiStreamingServer[FillRequest, FillResponse]
+
+// Copies_ServiceDesc is the grpc.ServiceDesc for Copies service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Copies_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "hostpathprovisioner.tunnel.v1.Copies",
+	HandlerType: (*CopiesServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Read",
+			Handler:       _Copies_Read_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Fill",
+			Handler:       _Copies_Fill_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "tunnel.proto",
+}
+
+const (
 	Admin_Status_FullMethodName     = "/hostpathprovisioner.tunnel.v1.Admin/Status"
 	Admin_Volumes_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Volumes"
 	Admin_Adopt_FullMethodName      = "/hostpathprovisioner.tunnel.v1.Admin/Adopt"

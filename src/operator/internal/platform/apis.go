@@ -20,7 +20,10 @@ const (
 
 // groups are those of APIs that some clusters have and the chart, or the TLS policy, makes use of.
 func groups() []string {
-	return []string{"cert-manager.io", "config.openshift.io", "monitoring.coreos.com", "security.openshift.io"}
+	return []string{
+		"cert-manager.io", "config.openshift.io", "monitoring.coreos.com", "security.openshift.io",
+		"snapshot.storage.k8s.io",
+	}
 }
 
 // matters reports whether a definition is of one of the groups. Its name is <plural>.<group>.

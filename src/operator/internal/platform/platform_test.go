@@ -176,7 +176,8 @@ func TestWhatMatters(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"servicemonitors.monitoring.coreos.com": true, "securitycontextconstraints.security.openshift.io": true,
-		"certificates.cert-manager.io": true, "routes.route.openshift.io": false, "pods": false,
+		"certificates.cert-manager.io": true, "volumesnapshotclasses.snapshot.storage.k8s.io": true,
+		"volumegroupsnapshots.groupsnapshot.storage.k8s.io": false, "routes.route.openshift.io": false, "pods": false,
 		"hostpathprovisioners.hostpathprovisioner.kubevirt.io": false,
 	} {
 		if got := matters(name); got != want {

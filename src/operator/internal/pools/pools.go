@@ -108,7 +108,9 @@ func Ignored(spec v1beta1.HostPathProvisionerSpec) []string {
 		switch provider := pool.SnapshotProvider; provider {
 		case "":
 		case Reflink:
-			ignore(at.Child("snapshotProvider"), "accepted, but this version makes no snapshots")
+			if Scope(pool) == string(poolspec.ScopeShared) {
+				ignore(at.Child("snapshotProvider"), "ignored: a pool with scope shared makes no snapshots")
+			}
 		default:
 			ignore(at.Child("snapshotProvider"), "%q is not known and ignored; the only one is %s", provider, Reflink)
 		}
@@ -119,11 +121,23 @@ func Ignored(spec v1beta1.HostPathProvisionerSpec) []string {
 	}
 	for i, gate := range spec.FeatureGates {
 		at := root.Child("featureGates").Index(i)
-		if gate == Snapshotting {
-			ignore(at, "%s is accepted, but this version makes no snapshots", gate)
-		} else {
+		if gate != Snapshotting {
 			ignore(at, "%q is not known and ignored; the only one is %s", gate, Snapshotting)
 		}
 	}
 	return all
+}
+
+// AsksForSnapshots is the field by which a spec turns snapshots on, "" if none does: the gate, or the provider of one
+// pool that makes some. They are on for all pools then.
+func AsksForSnapshots(spec v1beta1.HostPathProvisionerSpec) string {
+	if i := slices.Index(spec.FeatureGates, Snapshotting); i >= 0 {
+		return field.NewPath("spec", "featureGates").Index(i).String()
+	}
+	for i, pool := range spec.StoragePools {
+		if pool.SnapshotProvider == Reflink && Scope(pool) != string(poolspec.ScopeShared) {
+			return FieldOf(spec, i).Child("snapshotProvider").String()
+		}
+	}
+	return ""
 }

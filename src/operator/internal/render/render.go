@@ -157,6 +157,7 @@ func Kinds() []schema.GroupVersionKind {
 		{"policy", "v1", []string{"PodDisruptionBudget"}},
 		{"rbac.authorization.k8s.io", "v1", []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}},
 		{"security.openshift.io", "v1", []string{"SecurityContextConstraints"}},
+		{snapshotGroup, "v1", []string{"VolumeSnapshotClass"}},
 		{"storage.k8s.io", "v1", []string{"CSIDriver", "StorageClass"}},
 	} {
 		for _, kind := range of.kinds {

@@ -411,10 +411,8 @@ func TestNotServed(t *testing.T) {
 	result := mustRender(t,
 		without(input("monitoring: {serviceMonitor: {enabled: true}}\nopenshift: true", spec), "monitoring.coreos.com"))
 	want := []string{
-		"spec.storagePools[0].snapshotProvider: accepted, but this version makes no snapshots",
 		`spec.storagePools[0].overlayClassName: "mine" is ignored, and no class of this name is made: it needs a ` +
 			`pvcTemplate with ReadWriteMany`,
-		"spec.featureGates[0]: Snapshotting is accepted, but this version makes no snapshots",
 		`spec.featureGates[1]: "Cloning" is not known and ignored; the only one is Snapshotting`,
 		`ServiceMonitor "hpp-hostpath-provisioner-csi" is left out: this cluster does not have the API ` +
 			`monitoring.coreos.com/v1; install what brings it, or turn the value off`,
@@ -530,6 +528,7 @@ networkPolicies: {enabled: true}
 openshift: true
 legacyProvisioner: {enabled: true, path: /legacy, storageClasses: [{name: l}]}
 storageClasses: [{name: a}]
+snapshots: true
 sidecars: {nodeDriverRegistrar: {enabled: true}, livenessProbe: {enabled: true}}
 driver: {metricsTLS: {enabled: true, secretName: s}}
 controller: {replicas: 2, certificates: cert-manager}

@@ -48,6 +48,7 @@ func layerValues(chart *chartv2.Chart, in Input, result *Result) (values, error)
 	v.setLegacy(in.Resource.Spec, result)
 	v.keepClasses(result)
 	v.addClasses(result)
+	v.setSnapshots(in, result)
 	v.setTLS(in)
 	if policy := in.Resource.Spec.ImagePullPolicy; policy != "" {
 		setPullPolicy(map[string]any(v), string(policy))

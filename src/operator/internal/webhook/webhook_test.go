@@ -533,8 +533,7 @@ func TestWarnings(t *testing.T) {
 		pool{Name: "b", Path: "/data/b", Scope: "shared"})
 	all.FeatureGates = []string{"Snapshotting"}
 	want := []string{
-		"spec.storagePools[0].snapshotProvider: accepted, but this version makes no snapshots",
-		"spec.featureGates[0]: Snapshotting is accepted, but this version makes no snapshots",
+		"spec.storagePools[0].snapshotProvider: ignored: a pool with scope shared makes no snapshots",
 	}
 	created := ask(t, reader(), admissionv1.Create, nil, resource(all))
 	judged(t, created, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource"
-	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/internal/install"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/install"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/kindcluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/cache"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/vm"

@@ -17,3 +17,7 @@ const LocalPath = "v0.0.30"
 
 // CSIResizer is the version of the sidecar that grows volumes, which the chart names too.
 const CSIResizer = "v2.3.0"
+
+// CSISnapshotter is the version of the sidecar that makes snapshots, which the chart names too, and of all that a
+// cluster has from the same release: the snapshot-controller and the definitions of VolumeSnapshots.
+const CSISnapshotter = "v8.7.0"

@@ -20,6 +20,14 @@ func TestKindIsTheVersionInGoMod(t *testing.T) {
 	}
 }
 
+// The types and definitions that tests read are those of the cluster.
+func TestSnapshotsAreTheVersionInGoMod(t *testing.T) {
+	want := "github.com/kubernetes-csi/external-snapshotter/client/v8 " + versions.CSISnapshotter
+	if !strings.Contains(read(t, "../../../go.mod"), want) {
+		t.Errorf("tests/go.mod does not say %q", want)
+	}
+}
+
 // TestNodeImagesAreNamedByDigest: kind's tags are pushed again for later versions of kind, with other contents. CI runs
 // the image that `make up` takes, and those of older Kubernetes.
 func TestNodeImagesAreNamedByDigest(t *testing.T) {
@@ -48,6 +56,7 @@ func TestSidecarsAreTheVersionsInTheChart(t *testing.T) {
 	values := read(t, "../../../../charts/hostpath-provisioner/values.yaml")
 	for name, version := range map[string]string{
 		"csi-provisioner": versions.CSIProvisioner, "csi-resizer": versions.CSIResizer,
+		"csi-snapshotter": versions.CSISnapshotter,
 	} {
 		_, after, found := strings.Cut(values, "repository: sig-storage/"+name+"\n")
 		if !found {

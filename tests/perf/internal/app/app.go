@@ -34,7 +34,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	s.report.Started = time.Now().UTC().Truncate(time.Second)
 	for _, part := range o.parts {
-		do := map[string]func(context.Context) error{"driver": s.driver, "burst": s.burst}[part]
+		do := map[string]func(context.Context) error{
+			"driver": s.driver, "copies": s.copies, "burst": s.burst,
+		}[part]
 		if err := do(ctx); err != nil {
 			return err
 		}
@@ -77,8 +79,24 @@ func (s *session) quiet(ctx context.Context, what string, idle float64) error {
 	return err
 }
 
-// driver measures the driver alone on every disk there can be.
+// measurement is what is done on every disk there can be.
+type measurement struct {
+	run func(context.Context, driverrun.Options) (driverrun.Result, error)
+	// volumes are in the pools beforehand, subvolumes in those on btrfs.
+	volumes, subvolumes []int
+}
+
+// driver measures the driver alone.
 func (s *session) driver(ctx context.Context) error {
+	return s.onDisks(ctx, measurement{driverrun.Run, s.volumes, s.subvolumes})
+}
+
+// copies measures its snapshots, restores and clones, in a pool with few other volumes.
+func (s *session) copies(ctx context.Context) error {
+	return s.onDisks(ctx, measurement{driverrun.Copies, s.volumes[:1], s.subvolumes[:1]})
+}
+
+func (s *session) onDisks(ctx context.Context, m measurement) error {
 	dir, err := os.MkdirTemp("", "hpp-perf-bin-")
 	if err != nil {
 		return fmt.Errorf("make a directory for the driver's binary: %w", err)
@@ -90,19 +108,19 @@ func (s *session) driver(ctx context.Context) error {
 		return err
 	}
 	for _, name := range s.disks {
-		if err := s.onDisk(ctx, binary, name); err != nil {
+		if err := s.onDisk(ctx, binary, name, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
-	volumes, copies := s.volumes, 1
+func (s *session) onDisk(ctx context.Context, binary, name string, m measurement) (err error) {
+	volumes, filesystems := m.volumes, 1
 	if name == "btrfs" { // how many subvolumes and limits a filesystem has is what matters
-		volumes, copies = s.subvolumes, len(s.subvolumes)
+		volumes, filesystems = m.subvolumes, len(m.subvolumes)
 	}
-	disks, err := openDisks(ctx, s.dir, name, copies)
+	disks, err := openDisks(ctx, s.dir, name, filesystems)
 	defer func() { err = errors.Join(err, closeAll(disks)) }()
 	if errors.Is(err, workdisk.ErrUnavailable) {
 		s.log("%v", err)
@@ -117,7 +135,7 @@ func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
 		Idle: name == "host", Log: s.log,
 		Quiet: func(ctx context.Context, what string) error { return s.quiet(ctx, what, 0) },
 	}
-	result, err := driverrun.Run(ctx, o)
+	result, err := m.run(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -127,9 +145,9 @@ func (s *session) onDisk(ctx context.Context, binary, name string) (err error) {
 }
 
 // openDisks makes what is to be measured on; what was made before an error is to be closed too.
-func openDisks(ctx context.Context, dir, name string, copies int) ([]workdisk.Disk, error) {
+func openDisks(ctx context.Context, dir, name string, n int) ([]workdisk.Disk, error) {
 	var disks []workdisk.Disk
-	for range copies {
+	for range n {
 		disk, err := openDisk(ctx, dir, name)
 		if err != nil {
 			return disks, err

@@ -15,7 +15,7 @@ import (
 
 // options are the command line.
 type options struct {
-	parts []string // "driver", "burst"
+	parts []string // "driver", "copies", "burst"
 	out   string
 	busy  float64
 
@@ -35,11 +35,12 @@ type options struct {
 	profile bool
 }
 
-const usage = `usage: perf [flags] [driver|burst|all]
+const usage = `usage: perf [flags] [driver|copies|burst|all]
 
 driver  the built driver alone over its socket, on a directory and on filesystems in files (root)
+copies  its snapshots and clones: on btrfs with quota of much and of little, elsewhere beside cp
 burst   claims with a pod each on a kind cluster, beside rancher local-path and a driver that only mounts
-all     both (default)
+all     these three (default)
 
 The report goes to a new folder below -out: report.md, and bench.txt for benchstat, which compares two runs.
 
@@ -68,7 +69,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		"the same on btrfs, where each pool has a filesystem of its own")
 	set.IntVar(&o.rounds, "rounds", 10, "how often everything takes turns; benchstat wants 6 or more")
 	set.IntVar(&o.files, "files", 10_000,
-		"files in a volume whose deletion is timed; a million in all volumes together")
+		"files in a volume whose deletion or copying is timed; of those that are deleted, a million together")
 	set.StringVar(&systems, "systems", "local-path,ceiling",
 		"what the burst measures beside ours; ceiling is a driver that only mounts, with a "+
 			"csi-provisioner on every node")
@@ -96,11 +97,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 func (o *options) setParts(words []string) error {
 	switch {
 	case len(words) == 0 || len(words) == 1 && words[0] == "all":
-		o.parts = []string{"driver", "burst"}
-	case len(words) == 1 && (words[0] == "driver" || words[0] == "burst"):
+		o.parts = []string{"driver", "copies", "burst"}
+	case len(words) == 1 && slices.Contains([]string{"driver", "copies", "burst"}, words[0]):
 		o.parts = words
 	default:
-		return fmt.Errorf("%s: want driver, burst or all", strings.Join(words, " "))
+		return fmt.Errorf("%s: want driver, copies, burst or all", strings.Join(words, " "))
 	}
 	return nil
 }

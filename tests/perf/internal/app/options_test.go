@@ -16,8 +16,11 @@ func TestParse(t *testing.T) {
 		!slices.Equal(o.volumes, []int{10, 1000}) {
 		t.Errorf("got %+v", o)
 	}
-	if o, err = parse(nil, io.Discard); err != nil || !slices.Equal(o.parts, []string{"driver", "burst"}) {
+	if o, err = parse(nil, io.Discard); err != nil || !slices.Equal(o.parts, []string{"driver", "copies", "burst"}) {
 		t.Errorf("no words: %v, %v", o.parts, err)
+	}
+	if o, err = parse([]string{"copies"}, io.Discard); err != nil || !slices.Equal(o.parts, []string{"copies"}) {
+		t.Errorf("copies: %v, %v", o.parts, err)
 	}
 }
 

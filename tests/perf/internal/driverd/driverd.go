@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 }
 
 func (d *Driver) connect(ctx context.Context) error {
-	err := d.until(ctx, "serves", func() error { // the socket's file is there before it listens
+	err := d.Until(ctx, "serves", func() error { // the socket's file is there before it listens
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", d.socket())
 		if err == nil {
 			err = conn.Close()
@@ -116,15 +116,15 @@ func (d *Driver) connect(ctx context.Context) error {
 // Recovered waits until the driver knows a volume that its pool holds, and returns
 // how long that took from its start.
 func (d *Driver) Recovered(ctx context.Context, id string) (time.Duration, error) {
-	err := d.until(ctx, "knows "+id, func() error {
+	err := d.Until(ctx, "knows "+id, func() error {
 		_, err := d.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
 		return err
 	})
 	return time.Since(d.started), err
 }
 
-// until tries until try succeeds, the driver ends, or waitTimeout does.
-func (d *Driver) until(ctx context.Context, what string, try func() error) error {
+// Until tries until try succeeds, the driver ends, or waitTimeout does.
+func (d *Driver) Until(ctx context.Context, what string, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/driverd"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/pooldir"
@@ -44,10 +46,15 @@ func (s *subject) create(ctx context.Context, id string) error {
 }
 
 func (s *subject) createOf(ctx context.Context, id string, bytes int64) error {
+	return s.createFrom(ctx, id, bytes, nil)
+}
+
+func (s *subject) createFrom(ctx context.Context, id string, bytes int64, source *csi.VolumeContentSource) error {
 	_, err := s.CreateVolume(ctx, &csi.CreateVolumeRequest{
-		Name:               id,
-		CapacityRange:      &csi.CapacityRange{RequiredBytes: bytes},
-		VolumeCapabilities: []*csi.VolumeCapability{capability()},
+		Name:                id,
+		CapacityRange:       &csi.CapacityRange{RequiredBytes: bytes},
+		VolumeContentSource: source,
+		VolumeCapabilities:  []*csi.VolumeCapability{capability()},
 		Parameters: map[string]string{ // what external-provisioner sends with --extra-create-metadata
 			"storagePool":                      s.Pool,
 			"csi.storage.k8s.io/pvc/name":      "data-database-0",
@@ -56,6 +63,40 @@ func (s *subject) createOf(ctx context.Context, id string, bytes int64) error {
 		},
 	})
 	return err
+}
+
+// snapshot makes a snapshot of a volume, which the filesystem does at once.
+func (s *subject) snapshot(ctx context.Context, volume string) (*csi.Snapshot, error) {
+	answer, err := s.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{
+		Name:           fmt.Sprintf("snapshot-11111111-0000-4000-8000-%012d", s.made.Add(1)),
+		SourceVolumeId: volume,
+	})
+	if err == nil && !answer.GetSnapshot().GetReadyToUse() {
+		err = fmt.Errorf("the snapshot of %s was not ready at once", volume)
+	}
+	return answer.GetSnapshot(), err
+}
+
+// createWhole makes a copy, and asks again until its data is there, for which the driver waits.
+func (s *subject) createWhole(ctx context.Context, id string, bytes int64, source *csi.VolumeContentSource) error {
+	for {
+		err := s.createFrom(ctx, id, bytes, source)
+		if status.Code(err) != codes.Aborted {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond) // it does not wait while it makes the copy durable
+	}
+}
+
+// purged waits until what was deleted is gone, so that nothing is timed beside that.
+func (s *subject) purged(ctx context.Context) error {
+	return s.Until(ctx, "has purged its trash", func() error {
+		left, err := filepath.Glob(filepath.Join(s.Path, "csi", ".hpp", "trash", "[^.]*"))
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("%d entries are left", len(left))
+		}
+		return err
+	})
 }
 
 func (s *subject) remove(ctx context.Context, id string) error {
@@ -210,16 +251,15 @@ func (s *subject) deleteMany(ctx context.Context, n int) ([]time.Duration, error
 
 // deleteFull makes n volumes with many files each and, after a pause, deletes them.
 func (s *subject) deleteFull(ctx context.Context, n, files int, pause func() error) ([]time.Duration, error) {
-	bytes := int64(64<<20 + files*2048) // btrfs counts what files need besides their data
-	ids := make([]string, n)
+	t, ids := tree{files: files}, make([]string, n)
 	for i := range ids {
 		ids[i] = s.nextID()
-		if err := s.createOf(ctx, ids[i], bytes); err != nil {
+		if err := s.createOf(ctx, ids[i], t.room()); err != nil {
 			return nil, err
 		}
 	}
 	for _, id := range ids {
-		if err := pooldir.Fill(pooldir.Data(s.Path, id), files); err != nil {
+		if err := pooldir.Fill(pooldir.Data(s.Path, id), files, 0); err != nil {
 			return nil, err
 		}
 	}

@@ -26,7 +26,7 @@ type Options struct {
 	Volumes []int
 	// Rounds is how often the subjects take turns.
 	Rounds int
-	// Files is how many files the full volumes have whose deletion is timed.
+	// Files is how many files the full volumes have whose deletion is timed, or copying.
 	Files int
 	// Idle also measures what a driver uses that has nothing to do.
 	Idle bool
@@ -57,21 +57,28 @@ const (
 type run struct {
 	Options
 	*recorder
+	work     string // for the drivers' sockets
 	raws     []*raw
 	subjects []*subject
 }
 
 // Run measures on one kind of disk.
 func Run(ctx context.Context, o Options) (_ Result, err error) {
-	disk := o.Disks[0]
-	r := &run{Options: o, recorder: newRecorder(disk)}
-	work, err := os.MkdirTemp("", "hpp-perf-")
+	r, err := newRun(o)
 	if err != nil {
-		return Result{}, fmt.Errorf("make a directory for the drivers' sockets: %w", err)
+		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, r.close(), os.RemoveAll(work)) }()
+	defer func() { err = errors.Join(err, r.close()) }()
 	for i, volumes := range o.Volumes {
-		if err := r.start(ctx, o.Disks[i%len(o.Disks)], filepath.Join(work, fmt.Sprint(volumes)), volumes); err != nil {
+		took, err := r.start(ctx, o.Disks[i%len(o.Disks)], volumes)
+		if err != nil {
+			return Result{}, err
+		}
+		r.add(opRecover, volumes, []time.Duration{took})
+		if !r.Idle {
+			continue
+		}
+		if err := r.idle(r.subjects[i].Driver, volumes); err != nil {
 			return Result{}, err
 		}
 	}
@@ -85,10 +92,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 			return Result{}, err
 		}
 	}
-	for _, phase := range []struct {
-		name string
-		do   func(context.Context) error
-	}{
+	err = r.phases(ctx, []phase{
 		{"warm up", r.warmUp},
 		{"CreateVolume, NodePublishVolume, NodeUnpublishVolume", r.rounds},
 		{"NodeGetVolumeStats", r.stats},
@@ -96,16 +100,35 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 		{"fio in a volume and beside it", r.dataPath},
 		{"DeleteVolume", r.deletes},
 		{"DeleteVolume of full volumes", r.deletesFull},
-	} {
-		o.Log("%s: %s", disk.Name, phase.name)
+	})
+	return Result{Section: r.section(), Bench: r.bench}, err
+}
+
+func newRun(o Options) (*run, error) {
+	work, err := os.MkdirTemp("", "hpp-perf-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the drivers' sockets: %w", err)
+	}
+	return &run{Options: o, recorder: newRecorder(o.Disks[0]), work: work}, nil
+}
+
+// phase is a part of a measurement that begins on a quiet machine.
+type phase struct {
+	name string
+	do   func(context.Context) error
+}
+
+func (r *run) phases(ctx context.Context, all []phase) error {
+	for _, phase := range all {
+		r.Log("%s: %s", r.disk.Name, phase.name)
 		if err := r.settle(ctx, phase.name); err != nil {
-			return Result{}, err
+			return err
 		}
 		if err := phase.do(ctx); err != nil {
-			return Result{}, fmt.Errorf("%s: %s: %w", disk.Name, phase.name, err)
+			return fmt.Errorf("%s: %s: %w", r.disk.Name, phase.name, err)
 		}
 	}
-	return Result{Section: r.section(), Bench: r.bench}, nil
+	return nil
 }
 
 // settle waits for what the filesystems write by themselves, so that nobody's fsync pays for it.
@@ -123,7 +146,7 @@ func (r *run) close() error {
 	for _, s := range r.subjects {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, os.RemoveAll(r.work))...)
 }
 
 // byHand prepares what is done without a driver, beside so many volumes.
@@ -143,10 +166,10 @@ func (r *run) closeRaws() error {
 	return errors.Join(errs...)
 }
 
-// start makes a pool and starts a driver on it.
-func (r *run) start(ctx context.Context, disk workdisk.Disk, work string, volumes int) error {
+// start makes a pool and starts a driver on it, and gives how long its recovery took.
+func (r *run) start(ctx context.Context, disk workdisk.Disk, volumes int) (time.Duration, error) {
 	name := fmt.Sprintf("perf-%d", volumes)
-	path := filepath.Join(disk.Path, name)
+	path, work := filepath.Join(disk.Path, name), filepath.Join(r.work, fmt.Sprint(volumes))
 	r.Log("%s: make a pool of %d volumes", disk.Name, volumes)
 	counted, quota := r.counted(), ""
 	if counted {
@@ -154,22 +177,14 @@ func (r *run) start(ctx context.Context, disk workdisk.Disk, work string, volume
 	}
 	pool := pooldir.Pool{Path: path, Name: name, Volumes: volumes, Counted: counted}
 	if err := errors.Join(os.MkdirAll(work, 0o700), pooldir.Make(pool)); err != nil {
-		return err
+		return 0, err
 	}
 	d, err := driverd.Start(ctx, driverd.Options{Binary: r.Binary, Pool: name, Path: path, Quota: quota, Work: work})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.subjects = append(r.subjects, &subject{Driver: d, volumes: volumes})
-	took, err := d.Recovered(ctx, pooldir.VolumeID(volumes-1))
-	if err != nil {
-		return err
-	}
-	r.add(opRecover, volumes, []time.Duration{took})
-	if r.Idle {
-		return r.idle(d, volumes)
-	}
-	return nil
+	return d.Recovered(ctx, pooldir.VolumeID(volumes-1))
 }
 
 // idle measures what a driver uses while nothing happens.

@@ -40,15 +40,22 @@ func (r *run) rounds(ctx context.Context) error {
 	for _, s := range r.subjects {
 		contestants = append(contestants, func() error { return r.round(ctx, s) })
 	}
-	for i := range r.Rounds {
-		for _, measure := range stat.Rotated(contestants, i) {
-			if err := measure(); err != nil {
+	return inTurns(r.Rounds, contestants, call)
+}
+
+// inTurns lets contestants take turns, another one first in each round.
+func inTurns[T any](rounds int, contestants []T, measure func(T) error) error {
+	for i := range rounds {
+		for _, c := range stat.Rotated(contestants, i) {
+			if err := measure(c); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
 }
+
+func call(measure func() error) error { return measure() }
 
 // round is what one driver does in its turn.
 func (r *run) round(ctx context.Context, s *subject) error {
@@ -76,18 +83,6 @@ func (r *run) measure(
 		r.add(op, s.volumes, took)
 	}
 	return err
-}
-
-// turns lets the drivers take so many turns, another one first each time.
-func (r *run) turns(n int, measure func(s *subject) error) error {
-	for i := range n {
-		for _, s := range stat.Rotated(r.subjects, i) {
-			if err := measure(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // createRound makes volumes, and on btrfs counts the commits that they took.
@@ -133,7 +128,7 @@ func (r *run) baselines() error {
 }
 
 func (r *run) parallel(ctx context.Context) error {
-	return r.turns(r.Rounds/2+1, func(s *subject) error {
+	return inTurns(r.Rounds/2+1, r.subjects, func(s *subject) error {
 		took, all, err := s.createParallel(ctx, together, clients)
 		if err == nil {
 			r.addParallel(s.volumes, took, all)
@@ -143,13 +138,13 @@ func (r *run) parallel(ctx context.Context) error {
 }
 
 func (r *run) stats(ctx context.Context) error {
-	return r.turns(r.Rounds, func(s *subject) error {
+	return inTurns(r.Rounds, r.subjects, func(s *subject) error {
 		return r.measure(ctx, opStats, s, asks, s.statsMany)
 	})
 }
 
 func (r *run) deletes(ctx context.Context) error {
-	return r.turns(r.Rounds, func(s *subject) error {
+	return inTurns(r.Rounds, r.subjects, func(s *subject) error {
 		return r.measure(ctx, opDelete, s, deletes, s.deleteMany)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/report"
@@ -26,8 +27,9 @@ const (
 	opPublish   = "NodePublishVolume"
 	opUnpublish = "NodeUnpublishVolume"
 	opStats     = "NodeGetVolumeStats"
-	opDelete    = "DeleteVolume, 1 file"
-	opFull      = "DeleteVolume, %d files"
+	opDeletes   = "DeleteVolume, "
+	opDelete    = opDeletes + "1 file"
+	opFull      = opDeletes + "%d files"
 	opRecover   = "start and recovery"
 )
 
@@ -208,11 +210,11 @@ func (r *recorder) budget(k key) budgets {
 			return budgets{}
 		}
 		return budgets{p50: report.AtMost(2)} // seconds
-	case opPurging, opRepeat, opEmpty:
-		return budgets{}
-	default: // deletes
+	}
+	if strings.HasPrefix(k.op, opDeletes) {
 		return budgets{p99: report.AtMost(10)}
 	}
+	return budgets{}
 }
 
 // ratios compare the largest pool with the smallest, and the driver with the same steps by hand.

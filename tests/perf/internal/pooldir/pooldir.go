@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -154,10 +156,11 @@ func write(file string, content any) error {
 	return nil
 }
 
-// Fill puts so many empty files into a directory, a thousand to a folder, and syncs its filesystem: the files of a
-// volume that is deleted have usually been there for a while.
-func Fill(dir string, files int) error {
+// Fill puts so many files of a size in bytes into a directory, a thousand to a folder, and syncs its filesystem: what
+// is in a volume has usually been there for a while.
+func Fill(dir string, files int, bytes int64) error {
 	const perFolder = 1000
+	content := rand.NewChaCha8([32]byte{}) // no hole, and nothing that compresses
 	for n := range files {
 		folder := filepath.Join(dir, strconv.Itoa(n/perFolder))
 		if n%perFolder == 0 {
@@ -169,7 +172,8 @@ func Fill(dir string, files int) error {
 		if err != nil {
 			return fmt.Errorf("fill a volume: %w", err)
 		}
-		if err := f.Close(); err != nil {
+		_, err = io.CopyN(f, content, bytes)
+		if err := errors.Join(err, f.Close()); err != nil {
 			return fmt.Errorf("fill a volume: %w", err)
 		}
 	}

@@ -76,17 +76,21 @@ func TestMakeRefusesAPoolThatIsThere(t *testing.T) {
 
 func TestFill(t *testing.T) {
 	dir := t.TempDir()
-	if err := Fill(dir, 2001); err != nil {
+	if err := Fill(dir, 2001, 5); err != nil {
 		t.Fatal(err)
 	}
-	files := 0
+	files, bytes := 0, int64(0)
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
-			files++
+			info, unread := e.Info()
+			if unread != nil {
+				return unread
+			}
+			files, bytes = files+1, bytes+info.Size()
 		}
 		return err
 	})
-	if err != nil || files != 2001 {
-		t.Errorf("%d files, %v", files, err)
+	if err != nil || files != 2001 || bytes != 5*2001 {
+		t.Errorf("%d files with %d bytes in all, want 2001 of 5: %v", files, bytes, err)
 	}
 }

@@ -27,6 +27,8 @@ type Cluster struct {
 	NVMe      []string             // those of them with the label disk=nvme
 	Standby   bool                 // another replica leads
 	Gone      map[string]time.Time // since when there is no Node object, zero where there is one
+	Nodes     []string             // with a Node object, beside Drivers and Gone
+	Since     time.Time            // when all Node objects were known
 	Claims    map[string]string    // selected nodes, by uid of the claim
 	Other     string               // is selected by somebody else at the moment of SelectNode
 	Events    []string
@@ -95,6 +97,16 @@ func (c *Cluster) NodesWithDriver(labels map[string]string) []string {
 		return slices.Clone(c.NVMe)
 	}
 	panic(fmt.Sprint("which nodes have the labels ", labels))
+}
+
+// NodeNames implements csi.Cluster.
+func (c *Cluster) NodeNames() ([]string, time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Syncing {
+		return nil, time.Time{}
+	}
+	return slices.AppendSeq(slices.Concat(c.Nodes, c.Drivers), maps.Keys(c.Gone)), c.Since
 }
 
 // NodeGone implements fleet.Cluster.

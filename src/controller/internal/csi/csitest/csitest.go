@@ -53,8 +53,8 @@ func Start(t *testing.T, nodes ...*Node) Controller {
 func StartWith(t *testing.T, local poolspec.Pool, nodes ...*Node) Controller {
 	t.Helper()
 	c := &Cluster{
-		Clock: time.Unix(1e9, 0), Claims: map[string]string{}, Gone: map[string]time.Time{}, Local: local,
-		IDs: map[string]string{},
+		Clock: time.Unix(1e9, 0), Since: time.Unix(1e9, 0), Claims: map[string]string{}, Gone: map[string]time.Time{},
+		Local: local, IDs: map[string]string{},
 	}
 	for _, n := range nodes {
 		c.Drivers = append(c.Drivers, n.Name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -28,12 +29,23 @@ type Node struct {
 	facts  string                                       // of the last call that may have some
 	answer func(ctx context.Context, call string) error // nil: done
 	Lie    func(*pb.Volume)                             // changes what is answered about a new volume
+
+	snapshots     []*pb.Snapshot
+	Cut           time.Time          // of new snapshots
+	LieOfSnapshot func(*pb.Snapshot) // changes what is answered about a new one
+	ListsAll      bool               // whatever it is asked for
+
+	Batches []*wire.Batch    // of each of its snapshots
+	fills   map[string]*fill // that were begun, by volume
 }
 
 // NewNode makes a node with room in the pool local, in bytes.
 func NewNode(name string, room int64) *Node {
-	n := &Node{Node: linktest.Node{Name: name}}
-	n.Register = func(r grpc.ServiceRegistrar) { pb.RegisterControllerServer(r, n) }
+	n := &Node{Node: linktest.Node{Name: name}, fills: map[string]*fill{}}
+	n.Register = func(r grpc.ServiceRegistrar) {
+		pb.RegisterControllerServer(r, n)
+		wire.RegisterCopiesServer(r, copies{Node: n})
+	}
 	n.Search = func(_ context.Context, id string) (bool, error) {
 		if _, absent := n.Absent.Load("pool"); absent {
 			return false, errors.New("pool local is absent")
@@ -100,8 +112,12 @@ func (n *Node) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb
 	}
 	bytes := q.GetCapacityRange().GetRequiredBytes()
 	n.Put(nodeapi.VolumeStatus{ID: q.GetName(), Pool: "local", Bytes: bytes})
+	if err := n.awaitsData(ctx, q); err != nil {
+		return nil, err
+	}
 	answer := &pb.CreateVolumeResponse{Volume: &pb.Volume{
 		VolumeId: q.GetName(), AccessibleTopology: here, CapacityBytes: bytes,
+		ContentSource: q.GetVolumeContentSource(),
 	}}
 	if n.Lie != nil {
 		n.Lie(answer.GetVolume())

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/cluster/fromsource/internal/programs"
@@ -102,11 +103,23 @@ func compile(ctx context.Context, module, out string, p programs.Program, report
 	if len(packages) == 0 {
 		packages = []string{p.Module}
 	}
-	args := []string{
-		"build", "-v", "-mod=mod", "-trimpath", "-buildvcs=false",
-		"-tags", p.Tags, "-ldflags", "-s -w " + p.Ldflags, "-o", out + "/",
+	how := []string{
+		"-mod=mod", "-trimpath", "-buildvcs=false", "-tags", p.Tags, "-ldflags", "-s -w " + p.Ldflags, "-o", out + "/",
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
+	if err := runGo(ctx, module, p, report, slices.Concat([]string{"build", "-v"}, how, packages)); err != nil {
+		return err
+	}
+	if len(p.Packages) == 0 {
+		return nameAfterProgram(out, p)
+	}
+	if len(p.Tests) == 0 {
+		return nil
+	}
+	return runGo(ctx, module, p, report, slices.Concat([]string{"test", "-c", "-vet=off"}, how, p.Tests))
+}
+
+func runGo(ctx context.Context, module string, p programs.Program, report func(string), args []string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	stderr, err := cmd.StderrPipe()
@@ -119,9 +132,6 @@ func compile(ctx context.Context, module, out string, p programs.Program, report
 	tail := follow(stderr, report)
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("compile %s %s: %w\n%s", p.Name, p.Version, err, strings.Join(tail, "\n"))
-	}
-	if len(p.Packages) == 0 {
-		return nameAfterProgram(out, p)
 	}
 	return nil
 }

@@ -26,9 +26,11 @@ type Program struct {
 	Name    string
 	Module  string
 	Version string
-	// Packages are import paths of main packages in Module; empty means Module itself.
+	// Packages are import paths of main packages in Module or in what it requires; empty means Module itself.
 	Packages []string
-	Tags     string
+	// Tests are import paths of packages whose test binaries are compiled too: k8s.io/kubernetes/test/e2e is e2e.test.
+	Tests []string
+	Tags  string
 	// Ldflags are linker flags beyond -s -w.
 	Ldflags string
 	// StagingVersion is set for Kubernetes alone: the version of its staging
@@ -41,7 +43,9 @@ type Program struct {
 // Named are the programs that others ask for by name.
 func Named() map[string]Program {
 	named := map[string]Program{}
-	for _, p := range []Program{CertManager(), CSIProvisioner(), CSIResizer(), LocalPath()} {
+	for _, p := range []Program{
+		CertManager(), CSIProvisioner(), CSIResizer(), CSISnapshotter(), SnapshotController(), LocalPath(), E2ESuite(),
+	} {
 		named[p.Name] = p
 	}
 	return named
@@ -49,7 +53,8 @@ func Named() map[string]Program {
 
 // Key names the program's folder in the cache: it changes with everything that the binaries are made from.
 func (p Program) Key() string {
-	made := Key(append(slices.Clone(p.Packages), p.Module, p.Tags, p.Ldflags, p.StagingVersion, runtime.Version())...)
+	made := Key(slices.Concat(p.Packages, p.Tests,
+		[]string{p.Module, p.Tags, p.Ldflags, p.StagingVersion, runtime.Version()})...)
 	return p.Name + "-" + p.Version + "-linux-" + runtime.GOARCH + "-" + made
 }
 
@@ -80,6 +85,17 @@ func Kubernetes() Program {
 		StagingVersion: "v0." + minor + "." + patch,
 		Usual:          9 * time.Minute,
 	}
+}
+
+// E2ESuite is Kubernetes' own end-to-end suite, e2e.test, with what runs it, and with what its pods run.
+func E2ESuite() Program {
+	p := Kubernetes()
+	p.Name, p.Usual = "e2e-suite", 12*time.Minute
+	p.Packages = []string{
+		"github.com/onsi/ginkgo/v2/ginkgo", p.Module + "/cmd/kubectl", p.Module + "/test/images/agnhost",
+	}
+	p.Tests = []string{p.Module + "/test/e2e"}
+	return p
 }
 
 // Etcd is the store of the control plane. kubeadm names its image.
@@ -115,6 +131,19 @@ func CSIProvisioner() Program {
 // CSIResizer is the sidecar that turns claims which ask for more into CSI calls.
 func CSIResizer() Program {
 	return sidecar("csi-resizer", "github.com/kubernetes-csi/external-resizer/v2", versions.CSIResizer)
+}
+
+// snapshotterModule has both programs of VolumeSnapshots.
+const snapshotterModule = "github.com/kubernetes-csi/external-snapshotter/v8"
+
+// CSISnapshotter is the sidecar that turns VolumeSnapshotContents into CSI calls.
+func CSISnapshotter() Program {
+	return sidecar("csi-snapshotter", snapshotterModule, versions.CSISnapshotter)
+}
+
+// SnapshotController makes VolumeSnapshotContents of VolumeSnapshots, for all drivers of a cluster.
+func SnapshotController() Program {
+	return sidecar("snapshot-controller", snapshotterModule, versions.CSISnapshotter)
 }
 
 func sidecar(name, module, version string) Program {

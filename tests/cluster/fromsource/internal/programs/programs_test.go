@@ -32,8 +32,9 @@ func TestProgramsHaveKeysOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range []programs.Program{
 		programs.Kubernetes(), programs.Etcd(), programs.Containerd(),
-		programs.CoreDNS(), programs.CSIProvisioner(), programs.CSIResizer(),
-		programs.CertManager(),
+		programs.CoreDNS(), programs.CSIProvisioner(), programs.CSIResizer(), programs.CSISnapshotter(),
+		programs.SnapshotController(),
+		programs.CertManager(), programs.E2ESuite(),
 	} {
 		if seen[p.Key()] || !strings.Contains(p.Key(), p.Version) {
 			t.Errorf("cache key %q of %s: want one of its own, with its version", p.Key(), p.Name)
@@ -49,6 +50,7 @@ func TestKeyHoldsEverythingThatABinaryIsMadeFrom(t *testing.T) {
 		"tags":     func(p *programs.Program) { p.Tags = "x" },
 		"ldflags":  func(p *programs.Program) { p.Ldflags = "x" },
 		"packages": func(p *programs.Program) { p.Packages = []string{"m/a", "m/b"} },
+		"tests":    func(p *programs.Program) { p.Tests = []string{"m/test"} },
 		"module":   func(p *programs.Program) { p.Module = "n" },
 		"staging":  func(p *programs.Program) { p.StagingVersion = "v0.1.0" },
 	} {

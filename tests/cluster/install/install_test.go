@@ -33,7 +33,7 @@ func TestAppVersionIsTheCharts(t *testing.T) {
 
 // The keys are the chart's: values.schema.json refuses others at install.
 func TestDigestValuesNameValuesOfTheChart(t *testing.T) {
-	raw, err := os.ReadFile("../../../../charts/hostpath-provisioner/values.yaml")
+	raw, err := os.ReadFile("../../../charts/hostpath-provisioner/values.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

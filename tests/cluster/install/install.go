@@ -38,9 +38,9 @@ type Options struct {
 // Steps is how many steps Run prints.
 func (o Options) Steps() int {
 	if o.Demo {
-		return 7
+		return 10
 	}
-	return 6
+	return 9
 }
 
 // Run builds and pushes the images, installs or upgrades the chart, makes the
@@ -60,6 +60,10 @@ func Run(ctx context.Context, c *kindcluster.Cluster, o Options, out io.Writer) 
 		return err
 	}
 	if err := provide.Sidecars(ctx, c); err != nil {
+		return err
+	}
+	// Before the chart: it asks the cluster for their API.
+	if err := provide.Snapshots(ctx, c); err != nil {
 		return err
 	}
 	err = steps.Step("helm upgrade --install "+release+" "+o.Chart, 20*time.Second, func(func(string)) error {

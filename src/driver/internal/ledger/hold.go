@@ -1,0 +1,19 @@
+package ledger
+
+import "github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+
+// Limit is what may count to the volume's ID.
+func (v Volume) Limit() quota.Limit { return quota.Limit{Bytes: v.Bytes + v.Held, Inodes: v.Inodes} }
+
+// Pinned is the most that one copy keeps charged to an ID, in bytes; 0 where none keeps anything.
+func (l *Ledger) Pinned(id quota.ID) (bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range l.volumes {
+		bytes = max(bytes, quota.Pinned(v.Pins, id))
+	}
+	return bytes
+}
+
+// Uses reports whether a volume counts to an ID, or a copy keeps something charged to it.
+func (l *Ledger) Uses(id quota.ID) bool { return l.Owner(id) != "" || l.Pinned(id) > 0 }

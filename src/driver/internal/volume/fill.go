@@ -1,0 +1,243 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+)
+
+// fill is a copy that is being made file by file.
+type fill struct {
+	transfer.Job
+	record   store.Record
+	in, from string // the pools of the copy and of its source
+	total    int64  // what the source uses, in bytes
+	// bestEffort has pods write to the source meanwhile.
+	bestEffort bool
+
+	stop  context.CancelCauseFunc
+	ended chan struct{}
+	err   error // once it has ended
+}
+
+// startFill goes on with a copy whose record is placed. It needs the lock of its id.
+func (m *Manager) startFill(ctx context.Context, f *fill) error {
+	place, err := transfer.Decode(f.record.Source.From)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	f.stop, f.ended = stop, make(chan struct{})
+	f.Write = m.writing(f)
+	f.Save = func(ctx context.Context, p transfer.Place) error { return m.saveFill(ctx, f, p) }
+	m.fills.Store(f.record.ID, f)
+	m.running.Go(func() {
+		defer close(f.ended)
+		defer m.fills.Delete(f.record.ID)
+		defer stop(nil)
+		f.err = m.guarded(ctx, f.record.ID, func(ctx context.Context) error { return m.fill(ctx, f, place) })
+	})
+	return nil
+}
+
+// fill copies, and makes the copy one that is whole. After an error that will not pass by itself it is abandoned.
+func (m *Manager) fill(ctx context.Context, f *fill, place transfer.Place) error {
+	err := f.Run(ctx, place)
+	if err == nil {
+		err = m.completeFill(ctx, f)
+	}
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil { // in the middle of a batch
+		err = context.Cause(ctx)
+	}
+	err = fmt.Errorf("copy %s: %w", f.record.Source, err)
+	m.Log.Warn("a copy has ended before it was whole", logging.KeyID, f.record.ID, logging.KeyError, err)
+	if passes(err) {
+		// An update of the driver does not throw hours away.
+		if p := f.Progress(); p.Next != nil && f.record.Source.Kind == store.OfSnapshot {
+			err = errors.Join(err, m.saveFill(context.WithoutCancel(ctx), f, p))
+		}
+		return err
+	}
+	m.failed.Store(f.record.ID, failure{f.record.Source.String(), err, m.Now()})
+	return errors.Join(err, m.abandonFill(ctx, f))
+}
+
+// passes reports whether a copy can be gone on with after an error.
+func passes(err error) bool {
+	for _, passing := range []error{
+		pool.ErrAbsent, ErrBusy, ledger.ErrBusy, store.ErrConcurrent, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}
+
+// reading reads the source of a copy, which is on this node.
+func (m *Manager) reading(f *fill) func(context.Context, []byte, bool) (copytree.Batch, error) {
+	reader := &copytree.Reader{BestEffort: f.bestEffort}
+	return func(ctx context.Context, from []byte, clone bool) (b copytree.Batch, err error) {
+		reader.Clone = clone
+		return m.readBatch(ctx, f.from, f.record.Source, reader, from)
+	}
+}
+
+// readBatch reads the batch of a source in a pool that is behind a position, and waits until copies may have read that
+// much.
+func (m *Manager) readBatch(
+	ctx context.Context, in string, s *store.Source, reader *copytree.Reader, from []byte,
+) (b copytree.Batch, err error) {
+	err = m.Pools.Use(ctx, in, func(o *pool.Open) error {
+		return inSource(o, s, func(dir *os.File) (err error) {
+			b, err = reader.Next(ctx, dir, from, transfer.BatchSize)
+			return err
+		})
+	})
+	if err == nil {
+		err = m.pace.WaitN(ctx, min(len(b.Entries), m.pace.Burst()))
+	}
+	return b, err
+}
+
+func (m *Manager) writing(f *fill) func(context.Context, func(from, to *os.File) error) error {
+	return func(ctx context.Context, work func(from, to *os.File) error) error {
+		return m.Pools.Use(ctx, f.in, func(o *pool.Open) error {
+			return inDirectory(o, store.Staged(f.record.ID), func(to *os.File) error {
+				if f.from != f.in {
+					return work(nil, to)
+				}
+				return inSource(o, f.record.Source, func(from *os.File) error { return work(from, to) })
+			})
+		})
+	}
+}
+
+// inSource runs work on the directory of a source, which must be there.
+func inSource(o *pool.Open, s *store.Source, work func(*os.File) error) error {
+	r, err := store.ReadKind(o.Disk, s.ID, s.Kind)
+	if err == nil {
+		_, err = dataOf(o, r)
+	}
+	if err != nil {
+		return err
+	}
+	return inDirectory(o, s.ID, work)
+}
+
+func inDirectory(o *pool.Open, name string, work func(*os.File) error) error {
+	dir, err := o.Disk.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }() // closing a directory says nothing about the work done through it
+	if dir.File == nil {
+		return quota.ErrUnsupported
+	}
+	return work(dir.File)
+}
+
+// changeFill runs do on the record of a copy that is not whole, with the lock of its id.
+func (m *Manager) changeFill(
+	ctx context.Context, f *fill, do func(o *pool.Open, r store.Record, dir *os.File) error,
+) error {
+	end, err := m.await(ctx, f.record.ID)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return m.Pools.Use(ctx, f.in, func(o *pool.Open) error {
+		r, err := store.Read(o.Disk, f.record.ID)
+		if err == nil && !r.Filling() {
+			err = fmt.Errorf("%w: somebody else changed the record of %s", ErrBusy, f.record.ID)
+		}
+		if err != nil {
+			return err
+		}
+		return inDirectory(o, store.Staged(r.ID), func(dir *os.File) error { return do(o, r, dir) })
+	})
+}
+
+// await waits until no other operation is under way on an id.
+func (m *Manager) await(ctx context.Context, id string) (end func(), err error) {
+	for {
+		if end, err = m.take(change, id); err == nil {
+			return end, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (m *Manager) saveFill(ctx context.Context, f *fill, p transfer.Place) error {
+	return m.changeFill(ctx, f, func(o *pool.Open, r store.Record, dir *os.File) (err error) {
+		if r.Source.From, err = p.Encode(); err != nil {
+			return err
+		}
+		return o.NoteProgress(r, dir)
+	})
+}
+
+func (m *Manager) completeFill(ctx context.Context, f *fill) error {
+	return m.changeFill(ctx, f, func(o *pool.Open, r store.Record, dir *os.File) error {
+		if r.Held = 0; r.Kind == store.OfSnapshot {
+			r.Held = f.Progress().Bytes
+			if usage, err := usageOfOne(o, r.QuotaID); err == nil && r.QuotaID != 0 {
+				r.Held = max(Block, usage) // 0 is no limit
+			}
+		}
+		p := f.Progress()
+		r.Source.Skipped = int(p.Skipped)
+		made, err := o.Complete(r, dir)
+		if err != nil { // recovery, or who asks for it again, sees how far that came
+			return fmt.Errorf("%w: %w", ErrBusy, err)
+		}
+		enter(o, made)
+		o.Log.Info("a copy is whole", logging.KeyID, r.ID, logging.KeyBytes, p.Bytes, logging.KeyFiles, p.Files,
+			logging.KeySkipped, p.Skipped, logging.KeyChanged, p.Changed)
+		return nil
+	})
+}
+
+func (m *Manager) abandonFill(ctx context.Context, f *fill) error {
+	return m.changeFill(context.WithoutCancel(ctx), f, func(o *pool.Open, r store.Record, _ *os.File) error {
+		return abandon(o, r, m.Now())
+	})
+}
+
+func abandon(o *pool.Open, r store.Record, now time.Time) error {
+	if err := o.Abandon(r, now); err != nil {
+		return fmt.Errorf("abandon the copy %s: %w", r.ID, err)
+	}
+	o.Ledger.Drop(r.ID)
+	return nil
+}
+
+// slack is how much a copy may use beyond its source, in bytes, for what the filesystem needs itself.
+func slack(bytes int64) int64 { return (bytes/100 + 1<<20) / Block * Block }
+
+// used is what a source uses in bytes, or has room for where nobody knows that.
+func used(o *pool.Open, r store.Record) int64 {
+	if v, ok := o.Ledger.Get(r.ID); ok && v.Counted {
+		if bytes, err := usageOfOne(o, r.QuotaID); err == nil {
+			return bytes
+		}
+	}
+	return r.Bytes
+}
