@@ -28,6 +28,7 @@ type Cluster struct {
 	Standby   bool                 // another replica leads
 	Gone      map[string]time.Time // since when there is no Node object, zero where there is one
 	Nodes     []string             // with a Node object, beside Drivers and Gone
+	Cordons   []string             // nodes that are cordoned
 	Since     time.Time            // when all Node objects were known
 	Claims    map[string]string    // selected nodes, by uid of the claim
 	Other     string               // is selected by somebody else at the moment of SelectNode
@@ -119,6 +120,16 @@ func (c *Cluster) NodeGone(_ context.Context, name string) (time.Time, bool, err
 		return since, false, fmt.Errorf("%w: forbidden", nodeapi.ErrClusterUnknown)
 	}
 	return since, !since.IsZero() && !c.Silent, c.err()
+}
+
+// Cordoned implements csi.Cluster.
+func (c *Cluster) Cordoned(_ context.Context, node string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Unsure {
+		return false, fmt.Errorf("%w: forbidden", nodeapi.ErrClusterUnknown)
+	}
+	return slices.Contains(c.Cordons, node), nil
 }
 
 // Leads implements fleet.Cluster.
