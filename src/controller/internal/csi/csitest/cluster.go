@@ -23,6 +23,7 @@ type Cluster struct {
 	Syncing   bool
 	Unsure    bool // the API does not say whether a node is gone
 	PVs       []nodeapi.PersistentVolume
+	Contents  map[string]bool      // handles of VolumeSnapshotContents, nil in a cluster without snapshots
 	Drivers   []string             // nodes with the driver
 	NVMe      []string             // those of them with the label disk=nvme
 	Standby   bool                 // another replica leads
@@ -39,6 +40,7 @@ type Cluster struct {
 	NodeLists int // how often it was asked which nodes there are
 	GoneAsked int // how often NodeGone was asked
 	Gets      int // PersistentVolumes that were looked up
+	Lists     int // of VolumeSnapshotContents
 }
 
 // Set changes the cluster.
@@ -72,6 +74,14 @@ func (c *Cluster) List() []nodeapi.PersistentVolume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.PVs)
+}
+
+// SnapshotHandles implements inventory.Cluster.
+func (c *Cluster) SnapshotHandles(context.Context) (map[string]bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Lists++
+	return maps.Clone(c.Contents), c.err()
 }
 
 // Known implements inventory.Cluster.
