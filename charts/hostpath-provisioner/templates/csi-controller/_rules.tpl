@@ -118,7 +118,7 @@ what it has. */}}
 - apiGroups: [snapshot.storage.k8s.io]
   resources: [volumesnapshots]
   verbs: [get, list, watch, update]
-# csi-provisioner reads them too.
+# csi-provisioner reads them too. The controller lists them to know which snapshots are nobody's.
 - apiGroups: [snapshot.storage.k8s.io]
   resources: [volumesnapshotcontents]
   verbs: [get, list, watch, patch]

@@ -62,6 +62,36 @@ func (c *Controller) checkContentAllowed(
 		abridge.Names(allowed))
 }
 
+// checkPodCanFollow refuses a new copy on a node that is cordoned, where the pod that waits for it was scheduled on
+// another: the copy's PersistentVolume would send the pod to where it cannot be scheduled.
+func (c *Controller) checkPodCanFollow(ctx context.Context, q *pb.CreateVolumeRequest, source *fleet.Peer) error {
+	claim := claimOf(q)
+	if q.GetVolumeContentSource() == nil || claim.Name == "" {
+		return nil
+	}
+	node, _, err := c.Cluster.SelectedNode(ctx, claim)
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "%v", err)
+	}
+	if node == "" || node == source.Name {
+		return nil
+	}
+	// What has begun comes to its end, also for csi-provisioner to delete it if its claim is gone.
+	if _, begun, _ := source.Find(ctx, q.GetName()); begun {
+		return nil
+	}
+	switch cordoned, err := c.Cluster.Cordoned(ctx, source.Name); {
+	case err != nil:
+		return status.Errorf(codes.Unavailable, "see whether node %s is cordoned: %v", source.Name, err)
+	case cordoned:
+		return status.Errorf(codes.FailedPrecondition, "node %s is cordoned, and volume %s would be made there, where "+
+			"what it is to be copied from is: its pod could not be scheduled; kubectl uncordon %s, or use a "+
+			"StorageClass with restoreTo: pod; instead of a clone of a volume that a pod uses, restore a snapshot of "+
+			"it", source.Name, q.GetName(), source.Name)
+	}
+	return nil
+}
+
 // noteRefusal gives the answer to a new volume that a node has refused. csi-provisioner would take a claim back from a
 // node without room, and ask again at once; no other node can make a copy, so that it is to wait instead.
 func (c *Controller) noteRefusal(q *pb.CreateVolumeRequest, node string, err error) error {

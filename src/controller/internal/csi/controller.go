@@ -27,6 +27,8 @@ type Cluster interface {
 	// NodeNames are those of all Node objects that are there or were lately, and since when there has been no other,
 	// the zero time while not all are known.
 	NodeNames() (names []string, since time.Time)
+	// Cordoned reports whether pods are not to be scheduled on a node.
+	Cordoned(ctx context.Context, node string) (bool, error)
 	// TellVolume puts a warning on a PersistentVolume.
 	TellVolume(pv nodeapi.PersistentVolume, reason, message string)
 }

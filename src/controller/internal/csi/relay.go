@@ -101,6 +101,9 @@ func (c *Controller) createOn(
 ) (*pb.CreateVolumeResponse, error) {
 	client := pb.NewControllerClient(target)
 	if source == target {
+		if err := c.checkPodCanFollow(ctx, q, source); err != nil {
+			return nil, err
+		}
 		answer, err := client.CreateVolume(ctx, q)
 		if err != nil {
 			err = c.noteRefusal(q, target.Name, err)

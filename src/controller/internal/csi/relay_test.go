@@ -166,6 +166,65 @@ func TestCloneTo(t *testing.T) {
 	}
 }
 
+// TestTheSourceIsCordoned: no copy is made on node b that would send a pod there that was scheduled on another.
+func TestTheSourceIsCordoned(t *testing.T) {
+	t.Parallel()
+	published := nodeapi.VolumeStatus{ID: "v", Pool: "local", Bytes: csitest.GiB, Published: true}
+	begun := nodeapi.VolumeStatus{ID: "pvc-1", Pool: "local"}
+	const refused = "node b is cordoned, and volume pvc-1 would be made there"
+	for name, c := range map[string]struct {
+		to      string
+		clone   bool
+		prepare func(relayed)
+		at      string
+		code    codes.Code
+		text    string
+	}{
+		"pod":             {at: "a"},
+		"source":          {to: nodeapi.RestoreToSource, code: codes.FailedPrecondition, text: refused},
+		"clone":           {to: nodeapi.RestoreToSource, clone: true, code: codes.FailedPrecondition, text: refused},
+		"clone for a pod": {clone: true, at: "a"},
+		"a pod uses it": {
+			clone: true, prepare: func(r relayed) { r.b.Put(published) }, code: codes.FailedPrecondition,
+			text: "kubectl uncordon b, or use a StorageClass with restoreTo: pod; instead of a clone",
+		},
+		"the pod's driver is older": {
+			prepare: func(r relayed) { r.reconnectOlder(r.a, r.stopA) }, code: codes.FailedPrecondition, text: refused,
+		},
+		"the pod runs there": {prepare: func(r relayed) { r.Claims["1"] = "b" }, at: "b"},
+		"Immediate":          {prepare: func(r relayed) { r.Claims["1"] = "" }, at: "b"},
+		"no claim": {
+			to: nodeapi.RestoreToSource, prepare: func(r relayed) { delete(r.Claims, "1") }, at: "b",
+		},
+		"begun": {to: nodeapi.RestoreToSource, prepare: func(r relayed) { r.b.Put(begun) }, at: "b"},
+		"another is cordoned": {
+			to: nodeapi.RestoreToSource, prepare: func(r relayed) { r.Cordons = []string{"a"} }, at: "b",
+		},
+		"the API is silent": {
+			to: nodeapi.RestoreToSource, prepare: func(r relayed) { r.Unsure = true },
+			code: codes.Unavailable, text: "see whether node b is cordoned: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := startRelayed(t)
+			if r.Cordons = []string{"b"}; c.prepare != nil {
+				c.prepare(r)
+			}
+			of := csitest.OfSnapshot(r.snapshot)
+			if c.clone {
+				of = csitest.OfVolume("v")
+			}
+			at, err := r.Restore(t.Context(), "1", of, c.to)
+			if csitest.WantCode(t, err, c.code, c.text); at != c.at {
+				t.Errorf("on node %q", at)
+			}
+			if asked := r.b.Asked(); c.code != codes.OK && strings.Contains(asked, "create") {
+				t.Errorf("node b was asked for %s", asked)
+			}
+		})
+	}
+}
+
 // TestARelayEnds before all is there: who asks is told why, csi-provisioner is to ask again, and then it goes on.
 func TestARelayEnds(t *testing.T) {
 	t.Parallel()

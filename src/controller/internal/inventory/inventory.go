@@ -36,18 +36,22 @@ const (
 const (
 	noPV      = "no-pv"
 	otherNode = "other-node"
+	noContent = "no-snapshot-content" // a snapshot
 )
 
 // orphans are those of one pool on one node, by kind.
 type orphans map[string][]string
 
-// Cluster has the PersistentVolumes of this driver; nodeapi.ErrClusterUnknown where the API does not answer.
+// Cluster has the PersistentVolumes and VolumeSnapshotContents of this driver; nodeapi.ErrClusterUnknown where the API
+// does not answer.
 type Cluster interface {
 	// Get finds the one whose volumeHandle is id; ok is false where there surely is none.
 	Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error)
 	// Known gives all with that volumeHandle that are known without a question to the API, by name.
 	Known(handle string) []nodeapi.PersistentVolume
 	List() []nodeapi.PersistentVolume
+	// SnapshotHandles are those of all VolumeSnapshotContents, nil where the cluster has no snapshots.
+	SnapshotHandles(ctx context.Context) (map[string]bool, error)
 }
 
 // Inventory is what is on the nodes.
@@ -57,9 +61,10 @@ type Inventory struct {
 	shared  *sharedpools.Pools
 	// orphanAge is how old a volume must be before it counts as an orphan.
 	orphanAge time.Duration
+	handles   handles
 
 	mu sync.Mutex
-	// found are the volumes that no PersistentVolume of their node names, by node and pool.
+	// found are the orphans by node and pool.
 	found map[string]map[string]orphans
 	// searched is when a node was last asked for its volumes.
 	searched map[string]time.Time
@@ -121,9 +126,9 @@ func (i *Inventory) isDue(p *fleet.Peer) bool {
 	return true
 }
 
-// searchNode looks among a node's volumes for those that no PersistentVolume names, or one of another node, and for
-// inline volumes that no pod has mounted: one whose pod ended while its pool was absent. They are reported, and never
-// removed for that.
+// searchNode looks among a node's volumes for those that no PersistentVolume names, or one of another node, for inline
+// volumes that no pod has mounted: one whose pod ended while its pool was absent, and for snapshots that no
+// VolumeSnapshotContent names. They are reported, and never removed for that.
 func (i *Inventory) searchNode(ctx context.Context, p *fleet.Peer) {
 	node := p.Name
 	if i.fleet.Get(node) != p {
@@ -160,8 +165,11 @@ func (i *Inventory) searchNode(ctx context.Context, p *fleet.Peer) {
 
 func (i *Inventory) reportOrphans(node, pool, kind string, ids []string) {
 	reason, why := "VolumesOrphaned", "no PersistentVolume, and for inline volumes no pod, names"
-	if kind == otherNode {
+	switch kind {
+	case otherNode:
 		reason, why = "VolumesOfOtherNodes", "the PersistentVolume names another node"
+	case noContent:
+		reason, why = "SnapshotsOrphaned", "no VolumeSnapshotContent names"
 	}
 	slices.Sort(ids)
 	i.fleet.Log.Warn("volumes are orphaned", logging.KeyNode, node, logging.KeyPool, pool, logging.KeyReason, reason,
@@ -182,23 +190,16 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 		if !i.orphanCandidate(v) {
 			return nil
 		}
-		if len(i.cluster.Known(v.ID)) == 0 {
+		if v.SnapshotOf == "" && len(i.cluster.Known(v.ID)) == 0 {
 			if asked++; asked > maxUnnamed {
 				return nil
 			}
 		}
-		pv, _, err := i.cluster.Get(ctx, v.ID)
-		switch kind := i.orphanKind(v, pv, p.Name); {
-		case errors.Is(err, nodeapi.ErrNamed): // by more than one
-		case err != nil:
-			return err
-		case kind == noPV:
-			found[v.Pool][kind] = append(found[v.Pool][kind], v.ID)
-		case kind == otherNode:
-			id := fmt.Sprintf("%s (node %s)", v.ID, abridge.Names(pv.Nodes))
+		kind, id, err := i.examine(ctx, v, p.Name)
+		if kind != "" {
 			found[v.Pool][kind] = append(found[v.Pool][kind], id)
 		}
-		return nil
+		return err
 	})
 	if asked > maxUnnamed {
 		i.fleet.Log.WarnContext(ctx, "a node has more volumes that no PersistentVolume names than are looked at",
@@ -207,10 +208,33 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 	return found, err
 }
 
-// orphanCandidate reports whether a volume may be an orphan, whatever PersistentVolumes say: one that is young may be
-// waiting for its own, and none names a snapshot.
+// examine gives the kind of orphan that a candidate is, "" for none, and how it is reported.
+func (i *Inventory) examine(ctx context.Context, v nodeapi.VolumeStatus, node string) (kind, id string, err error) {
+	if v.SnapshotOf != "" {
+		orphan, err := i.isOrphanSnapshot(ctx, v.ID)
+		if orphan {
+			kind = noContent
+		}
+		return kind, v.ID, err
+	}
+	pv, _, err := i.cluster.Get(ctx, v.ID)
+	switch {
+	case errors.Is(err, nodeapi.ErrNamed): // by more than one
+		return "", "", nil
+	case err != nil:
+		return "", "", err
+	}
+	id = v.ID
+	if kind = i.orphanKind(v, pv, node); kind == otherNode {
+		id = fmt.Sprintf("%s (node %s)", v.ID, abridge.Names(pv.Nodes))
+	}
+	return kind, id, nil
+}
+
+// orphanCandidate reports whether a volume or snapshot may be an orphan, whatever the API says: one that is young may
+// be waiting for what is to name it, and so is one that is being made.
 func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus) bool {
-	return !v.Created.After(i.fleet.Now().Add(-i.orphanAge)) && !(v.Ephemeral && v.Published) && v.OnItsNode() == ""
+	return !v.Created.After(i.fleet.Now().Add(-i.orphanAge)) && !(v.Ephemeral && v.Published) && v.Copying == ""
 }
 
 // orphanKind is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("round %d: more events: %q", round, events)
 		}
 		found := map[string]float64{
-			"no-pv a local": 2, "other-node a local": 1,
+			"no-pv a local": 2, "other-node a local": 1, "no-snapshot-content a local": 0,
 		}
 		if round == 2 {
 			found["no-pv a local"] = 3
@@ -89,6 +90,75 @@ func TestOrphans(t *testing.T) {
 	}
 	if got := r.Samples(t, "hpp_controller_orphans"); len(got) != 0 {
 		t.Errorf("of a node that is gone: %v", got)
+	}
+}
+
+// TestOrphanSnapshots are those that no VolumeSnapshotContent names, in a cluster that has snapshots.
+func TestOrphanSnapshots(t *testing.T) {
+	t.Parallel()
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t, a)
+	old := r.Clock.Add(-2 * time.Hour)
+	for _, s := range []nodeapi.VolumeStatus{
+		{ID: "good", Created: old},
+		{ID: "unnamed", Created: old},
+		{ID: "young", Created: r.Clock},
+		{ID: "made", Created: old, Copying: "1Gi is copied"},
+	} {
+		s.Pool, s.SnapshotOf = "local", "v"
+		a.Put(s)
+	}
+	const event = "Warning a SnapshotsOrphaned: pool local: no VolumeSnapshotContent names: "
+	const of = "snapshot of v"
+	all := func(good, unnamed string) map[string]string {
+		return map[string]string{"good": good, "unnamed": unnamed, "young": of, "made": "1Gi is copied"}
+	}
+	for _, c := range []struct {
+		name     string
+		contents map[string]bool
+		silent   bool
+		events   []string
+		found    float64
+		states   map[string]string
+	}{
+		{name: "no snapshots here", states: all(of, of)},
+		{
+			name: "one has none", contents: map[string]bool{"good": true}, events: []string{event + "unnamed"},
+			found: 1, states: all(of, "orphan, "+of),
+		},
+		{
+			name: "the API is silent", silent: true, found: 1,
+			states: all(of+", perhaps an orphan: the Kubernetes API does not say",
+				of+", perhaps an orphan: the Kubernetes API does not say"),
+		},
+		{
+			name: "none has one", contents: map[string]bool{}, events: []string{event + "good, unnamed"}, found: 2,
+			states: all("orphan, "+of, "orphan, "+of),
+		},
+		{name: "all are named", contents: map[string]bool{"good": true, "unnamed": true}, states: all(of, of)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r.Set(func() { r.Contents, r.Silent, r.Lists, r.Gets = c.contents, c.silent, 0, 0 })
+			r.Inventory.SearchNode(t.Context(), "a")
+			if got := r.Told(""); !slices.Equal(got, c.events) {
+				t.Errorf("told %q", got)
+			}
+			if got := r.Samples(t, "hpp_controller_orphans")["no-snapshot-content a local"]; got != c.found {
+				t.Errorf("%v are counted", got)
+			}
+			volumes, err := r.Inventory.Volumes(t.Context())
+			states := map[string]string{}
+			for _, v := range volumes {
+				states[v.ID] = v.State
+			}
+			if !maps.Equal(states, c.states) || err != nil {
+				t.Errorf("states are %q, %v", states, err)
+			}
+			if r.Lists != 1 || r.Gets != 0 { // the list serves both
+				t.Errorf("asked %d times for VolumeSnapshotContents, and %d for PersistentVolumes", r.Lists, r.Gets)
+			}
+			r.Pass(time.Minute)
+		})
 	}
 }
 

@@ -108,7 +108,10 @@ func (i *Inventory) volumesOf(
 		}
 		pv := named[v.ID]
 		v.Node, v.PV, v.State = p.Name, pv.Name, abridge.Printable(v.OnItsNode())
-		if i.orphanCandidate(v) {
+		switch candidate := i.orphanCandidate(v); {
+		case candidate && v.SnapshotOf != "":
+			v.State = i.stateOfSnapshot(ctx, v)
+		case candidate:
 			v.State = map[string]string{
 				noPV: "orphan", otherNode: "orphan, of node " + strings.Join(pv.Nodes, ","),
 			}[i.orphanKind(v, pv, p.Name)]
@@ -147,7 +150,8 @@ func (i *Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 	orphans := prometheus.NewDesc("hpp_controller_orphans",
-		"Volumes that no PersistentVolume names, or one of another node, at the last search.",
+		"Volumes that no PersistentVolume names, or one of another node, and snapshots that no VolumeSnapshotContent "+
+			"names, at the last search.",
 		[]string{"node", "pool", "kind"}, nil)
 	all := i.fleet.Names()
 	i.mu.Lock()
@@ -157,7 +161,7 @@ func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 			continue
 		}
 		for pool, kinds := range pools {
-			for _, kind := range []string{noPV, otherNode} {
+			for _, kind := range []string{noPV, otherNode, noContent} {
 				metrics <- prometheus.MustNewConstMetric(orphans, prometheus.GaugeValue, float64(len(kinds[kind])),
 					node, pool, kind)
 			}

@@ -294,6 +294,23 @@ func eventsOf(a *api) <-chan corev1.Event {
 	return events
 }
 
+func TestCordoned(t *testing.T) {
+	a := serveAPI(t)
+	c := controllerOf(t, a)
+	cordoned := corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}
+	a.on("GET "+nodesPath+"/cordoned", give(cordoned))
+	a.on("GET "+nodesPath+"/open", give(corev1.Node{}))
+	a.on("GET "+nodesPath+"/silent", silent())
+	for name, test := range map[string]struct {
+		want bool
+		err  error
+	}{"cordoned": {want: true}, "open": {}, "gone": {}, "silent": {err: nodeapi.ErrClusterUnknown}} {
+		if got, err := c.Cordoned(t.Context(), name); got != test.want || !errors.Is(err, test.err) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
 func TestControllerTells(t *testing.T) {
 	a, _, _ := world(t, nil, "worker-1")
 	events := eventsOf(a)

@@ -103,6 +103,18 @@ func (c *Cluster) NodeNames() (names []string, since time.Time) {
 	return slices.Collect(maps.Keys(c.nodes)), c.synced
 }
 
+// Cordoned reports whether pods are not to be scheduled on a node.
+func (c *Cluster) Cordoned(ctx context.Context, name string) (bool, error) {
+	object, err := c.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: get node %s: %w", nodeapi.ErrClusterUnknown, name, err)
+	}
+	return object.Spec.Unschedulable, nil
+}
+
 // NodesWithDriver are the nodes on which the kubelet knows the driver, of them those with these labels.
 func (c *Cluster) NodesWithDriver(wanted map[string]string) (nodes []string) {
 	selector := labels.SelectorFromSet(wanted)

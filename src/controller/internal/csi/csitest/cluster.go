@@ -23,11 +23,13 @@ type Cluster struct {
 	Syncing   bool
 	Unsure    bool // the API does not say whether a node is gone
 	PVs       []nodeapi.PersistentVolume
+	Contents  map[string]bool      // handles of VolumeSnapshotContents, nil in a cluster without snapshots
 	Drivers   []string             // nodes with the driver
 	NVMe      []string             // those of them with the label disk=nvme
 	Standby   bool                 // another replica leads
 	Gone      map[string]time.Time // since when there is no Node object, zero where there is one
 	Nodes     []string             // with a Node object, beside Drivers and Gone
+	Cordons   []string             // nodes that are cordoned
 	Since     time.Time            // when all Node objects were known
 	Claims    map[string]string    // selected nodes, by uid of the claim
 	Other     string               // is selected by somebody else at the moment of SelectNode
@@ -38,6 +40,7 @@ type Cluster struct {
 	NodeLists int // how often it was asked which nodes there are
 	GoneAsked int // how often NodeGone was asked
 	Gets      int // PersistentVolumes that were looked up
+	Lists     int // of VolumeSnapshotContents
 }
 
 // Set changes the cluster.
@@ -71,6 +74,14 @@ func (c *Cluster) List() []nodeapi.PersistentVolume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.PVs)
+}
+
+// SnapshotHandles implements inventory.Cluster.
+func (c *Cluster) SnapshotHandles(context.Context) (map[string]bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Lists++
+	return maps.Clone(c.Contents), c.err()
 }
 
 // Known implements inventory.Cluster.
@@ -119,6 +130,16 @@ func (c *Cluster) NodeGone(_ context.Context, name string) (time.Time, bool, err
 		return since, false, fmt.Errorf("%w: forbidden", nodeapi.ErrClusterUnknown)
 	}
 	return since, !since.IsZero() && !c.Silent, c.err()
+}
+
+// Cordoned implements csi.Cluster.
+func (c *Cluster) Cordoned(_ context.Context, node string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Unsure {
+		return false, fmt.Errorf("%w: forbidden", nodeapi.ErrClusterUnknown)
+	}
+	return slices.Contains(c.Cordons, node), nil
 }
 
 // Leads implements fleet.Cluster.
