@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -46,6 +47,17 @@ func startRelayed(t *testing.T) relayed {
 	r.snapshot = s.GetSnapshotId()
 	r.b.Asked()
 	return r
+}
+
+// copied asks for a copy until its data is there, as csi-provisioner does.
+func (r relayed) copied(of *pb.VolumeContentSource, to string, allowed ...string) (at string, err error) {
+	r.t.Helper()
+	for {
+		at, err = r.Restore(r.t.Context(), "1", of, to, allowed...)
+		if status.Code(err) != codes.Aborted || r.t.Context().Err() != nil {
+			return at, err
+		}
+	}
 }
 
 // restored wants a restore to be answered with a code and a text; one that is done is on node a and has all batches, in
@@ -128,7 +140,7 @@ func TestRestoreTo(t *testing.T) {
 			if c.prepare != nil {
 				c.prepare(r)
 			}
-			at, err := r.Restore(t.Context(), "1", csitest.OfSnapshot(r.snapshot), c.to, c.allowed...)
+			at, err := r.copied(csitest.OfSnapshot(r.snapshot), c.to, c.allowed...)
 			csitest.WantCode(t, err, c.code, c.text)
 			if at != c.at || len(r.a.Filled("pvc-1")) > 0 != (at == "a") {
 				t.Errorf("on node %q, and %d batches on node a", at, len(r.a.Filled("pvc-1")))
@@ -157,7 +169,7 @@ func TestCloneTo(t *testing.T) {
 			if c.prepare != nil {
 				c.prepare(r)
 			}
-			at, err := r.Restore(t.Context(), "1", csitest.OfVolume("v"), c.to)
+			at, err := r.copied(csitest.OfVolume("v"), c.to)
 			csitest.WantCode(t, err, codes.OK, "")
 			if at != c.at || len(r.a.Filled("pvc-1")) > 0 != (at == "a") {
 				t.Errorf("on node %q, and %d batches on node a", at, len(r.a.Filled("pvc-1")))
@@ -214,7 +226,7 @@ func TestTheSourceIsCordoned(t *testing.T) {
 			if c.clone {
 				of = csitest.OfVolume("v")
 			}
-			at, err := r.Restore(t.Context(), "1", of, c.to)
+			at, err := r.copied(of, c.to)
 			if csitest.WantCode(t, err, c.code, c.text); at != c.at {
 				t.Errorf("on node %q", at)
 			}
