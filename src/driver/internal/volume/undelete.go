@@ -104,6 +104,8 @@ func (m *Manager) returning(o *pool.Open, e store.TrashEntry) (r store.Record, e
 		r, err = store.ReadDeleted(o.Disk, e)
 	case verdict == store.FinishDelete && s.Unfinished == e.Name && s.Node == "":
 	case verdict == store.Healthy && e.Empty:
+	case verdict == store.Refused:
+		return r, refusal(o, e.ID)
 	default:
 		return r, fmt.Errorf("%w: there is something of %s in pool %s already; driver volume adopt %s, or move it away",
 			ErrExists, e.ID, o.Name, e.ID)
