@@ -227,7 +227,7 @@ func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 	if err := disk.SyncAll(o.Disk, disk.VolumesDir, "."); err != nil {
 		return Volume{}, err
 	}
-	if v, known := o.Ledger.Get(is.ID); !known || v.Filling {
+	if v, known := o.Ledger.Get(is.ID); !known || v.Filling != "" {
 		if _, err := o.Reconcile(is); err != nil {
 			return Volume{}, err
 		}
