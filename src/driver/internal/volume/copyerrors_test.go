@@ -27,18 +27,18 @@ func TestEnforcedErrors(t *testing.T) {
 
 // TestCopyingByFileErrors is that of copies that are made file by file, where the filesystem shares their data.
 func TestCopyingByFileErrors(t *testing.T) {
-	root := memoryDisk(t, "xfs")
+	root := memoryDisk(t, "xfs", 1<<30)
 	for _, op := range copyOperations() {
 		t.Run(op.name, func(t *testing.T) { op.errAtEachStep(t, root) })
 	}
 }
 
-// memoryDisk mounts a new filesystem of 1 GiB that is kept in memory.
-func memoryDisk(t *testing.T, kind string) (root string) {
+// memoryDisk mounts a new filesystem of a size in bytes that is kept in memory.
+func memoryDisk(t *testing.T, kind string, bytes int64) (root string) {
 	t.Helper()
 	memory, root := t.TempDir(), t.TempDir()
 	mounttest.Tmpfs(t, memory, "")
-	mounttest.Image(t, filepath.Join(memory, "image"), kind, 1<<30)
+	mounttest.Image(t, filepath.Join(memory, "image"), kind, bytes)
 	mounttest.Loop(t, filepath.Join(memory, "image"), root)
 	return root
 }
@@ -109,4 +109,26 @@ func (op operation) ask(t *testing.T, n *node, about string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("%s: asked again: %v", about, err)
+}
+
+// TestRepeatedCreateWithAnError answers the volume that is there, or the error, and never something between.
+func TestRepeatedCreateWithAnError(t *testing.T) {
+	d := newDisk()
+	mustCreate(t, warm(t, d), "pvc-1")
+	for step := 1; ; step++ {
+		host := disktest.NewFaulty(d, 0, nil)
+		n := start(t, d, withHost(host))
+		must(t, openPool(t.Context(), n))
+		fails := host.Steps() + step
+		host.FailOnce(fails)
+		v, err := n.Create(t.Context(), spec("pvc-1"))
+		if err == nil && (v.ID != "pvc-1" || v.Bytes != mebibyte) {
+			t.Errorf("step %d: %+v", step, v)
+		}
+		if host.Steps() < fails {
+			must(t, err)
+			atLeast(t, step-1, 4)
+			return
+		}
+	}
 }
