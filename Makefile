@@ -27,7 +27,8 @@ no_devices = grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))
 RACING := $(patsubst %,./src/%/...,driver controller internal mounter legacyprovisioner)
 # Crashes at every step, and trees of 100,000 files: one goroutine, for minutes with the race detector. They run without.
 MATRIX_TESTS := CrashAtEveryStep CrashDuringRecovery ErrorAtEveryStep AskedAgainThenPowerCut RandomLives \
-  TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives Nested Wide Bushy ADeepTreeIsPurged
+  TheServerCrashesAtEveryStep EnforcedCrashes EnforcedErrors EnforcedLives CopyingByFileCrashes CopyingByFileErrors \
+  Nested Wide Bushy ADeepTreeIsPurged
 MATRICES := ^Test($(subst $(eval ) ,|,$(strip $(MATRIX_TESTS))))$$
 MATRIX_PACKAGES := $(addprefix ./src/driver/internal/,volume disk pool)
 # What the chart's appVersion says is what the binaries say.

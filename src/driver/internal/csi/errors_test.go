@@ -22,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
@@ -147,6 +148,9 @@ func TestCodes(t *testing.T) {
 		{create, pool.ErrUnknown, codes.InvalidArgument},
 		{create, pool.ErrAmbiguous, codes.InvalidArgument},
 		{create, volume.ErrExists, codes.AlreadyExists},
+		{create, transfer.ErrTooLarge, codes.OutOfRange},
+		{cut, transfer.ErrTooLarge, codes.FailedPrecondition},
+		{remove, volume.ErrCopied, codes.FailedPrecondition},
 		{create, volume.ErrOutOfRange, codes.OutOfRange},
 		{create, volume.ErrBusy, codes.Aborted},
 		{create, volume.ErrInvalid, codes.InvalidArgument},

@@ -116,8 +116,15 @@ func TestDeleteSnapshot(t *testing.T) {
 	}
 	_, err := c.DeleteSnapshot(t.Context(), &pb.DeleteSnapshotRequest{})
 	refused(t, err, codes.InvalidArgument, "snapshot_id: missing")
-	_, err = c.DeleteSnapshot(t.Context(), &pb.DeleteSnapshotRequest{SnapshotId: "a/b"})
-	refused(t, err, codes.InvalidArgument, "snapshot_id")
+	for _, id := range noIDs() {
+		_, err = c.DeleteSnapshot(t.Context(), &pb.DeleteSnapshotRequest{SnapshotId: id})
+		refused(t, err, codes.InvalidArgument, "snapshot_id")
+	}
+}
+
+// noIDs are texts that no volume and no snapshot has as its id.
+func noIDs() []string {
+	return []string{"a/b", "..", "../snap-1.0123456789", "snap-\x00.0123456789", strings.Repeat("x", 300)}
 }
 
 func TestListSnapshots(t *testing.T) {
@@ -197,10 +204,13 @@ func TestCreateFromSource(t *testing.T) {
 		})
 	}
 	c := serve(t, &fake{resolve: onePool})
-	for _, content := range []*pb.VolumeContentSource{
-		contentOf("a/b", ""), contentOf("", "a/b"),
+	contents := []*pb.VolumeContentSource{
 		{Type: &pb.VolumeContentSource_Snapshot{Snapshot: &pb.VolumeContentSource_SnapshotSource{}}},
-	} {
+	}
+	for _, id := range noIDs() {
+		contents = append(contents, contentOf(id, ""), contentOf("", id))
+	}
+	for _, content := range contents {
 		_, err := c.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
 			Name: "pvc-1", VolumeCapabilities: writer(), VolumeContentSource: content,
 		})

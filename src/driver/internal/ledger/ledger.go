@@ -33,8 +33,8 @@ type Volume struct {
 	// Doubtful reports that it could not be seen what the directory counts to: what was promised stays promised.
 	Doubtful  bool
 	Ephemeral bool
-	Snapshot  bool // it is no volume: whoever looks for one does not find it
-	Filling   bool // it is a copy that is not whole
+	Snapshot  bool   // it is no volume: whoever looks for one does not find it
+	Filling   string // what it is made of, as a copy that is not whole
 	// Refused reports that the record cannot be used. Its id and its promise stay taken.
 	Refused bool
 	Created time.Time

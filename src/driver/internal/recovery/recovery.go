@@ -174,7 +174,10 @@ func (r run) refused(id string, s store.Survey) ledger.Volume {
 func Volume(r store.Record) ledger.Volume {
 	v := ledger.Volume{
 		Bytes: r.Bytes, Held: r.Held, Inodes: r.Inodes, QuotaID: r.QuotaID, Pins: r.Pins, Ephemeral: r.Ephemeral,
-		Created: r.Created, Snapshot: r.Kind == store.OfSnapshot, Filling: r.Filling(),
+		Created: r.Created, Snapshot: r.Kind == store.OfSnapshot,
+	}
+	if r.Filling() {
+		v.Filling = r.Source.String()
 	}
 	if v.Snapshot { // its size is what a volume made of it needs
 		v.Bytes, v.Held = r.Held, 0

@@ -32,7 +32,7 @@ func TestSnapshotDuringARelease(t *testing.T) {
 		n = startAt(t, root, required, withHost(host))
 		must(t, openPool(t.Context(), n))
 		begun, made := host.Steps(), error(nil)
-		host.Before(begun+step, func() {
+		host.Before(begun+step, func() { // asked once: the release may have the volume until this returns
 			_, made = n.Snapshot(t.Context(), volume.SnapshotSpec{ID: snap1, Volume: "pvc-1"})
 		})
 		must(t, n.ReleaseHeld(t.Context()))

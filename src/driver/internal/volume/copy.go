@@ -232,7 +232,8 @@ func copyLive(ctx context.Context, o *pool.Open, source, r store.Record) (made s
 	if err != nil {
 		return r, err // the room goes back once what was undone has left the count
 	}
-	if err := letGo(o, raised, max(before, most)); err != nil {
+	// Where the copy's record could not be written anew, it says more than most.
+	if err := letGo(o, raised, max(before, quota.Pinned(made.Pins, source.QuotaID))); err != nil {
 		o.Log.Warn("a volume holds more room than its copies need", logging.KeyID, source.ID, logging.KeyError, err)
 	}
 	return made, nil

@@ -3,10 +3,14 @@ package volume_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
 )
 
 const (
@@ -36,6 +40,8 @@ func copyOperations() []operation {
 			return err
 		}),
 		deletingSnapshot(),
+		fillingFromElsewhere(),
+		deletingSource(), purgingSource(), undeletingSource(),
 	}
 }
 
@@ -92,4 +98,98 @@ func deletingSnapshot() operation {
 			look(t, n, true, about+", deleted again")
 		},
 	}
+}
+
+// fillingFromElsewhere goes on with a restore, of a snapshot on another node, that has begun.
+func fillingFromElsewhere() operation {
+	dir, broken := "", errors.New("the connection is cut")
+	fill := func(ctx context.Context, n *node, most int) error {
+		s := spec("pvc-2")
+		s.Source, s.Remote = fromSnapshot(snap2), mebibyte
+		_, err := n.Create(ctx, s)
+		for errors.Is(err, volume.ErrFilling) {
+			if err = n.Fill(ctx, s.ID, batchesOf(dir, most, broken)); err == nil {
+				_, err = n.Create(ctx, s)
+			}
+		}
+		return err
+	}
+	prepare := func(t *testing.T, n *node) {
+		t.Helper()
+		withVolume(t, n)
+		dir = t.TempDir()
+		for _, name := range []string{"1", "2", "precious"} {
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte("kept"), 0o600))
+		}
+		wants(t, fill(t.Context(), n, 3), broken)
+	}
+	return copying("fill from elsewhere", "pvc-2", prepare, func(ctx context.Context, n *node) error {
+		return fill(ctx, n, 1000)
+	})
+}
+
+// batchesOf are the smallest ones of a directory, and after most of them an error that passes.
+func batchesOf(dir string, most int, broken error) volume.Source {
+	return func(_ context.Context, from []byte) (func(context.Context) (copytree.Batch, error), error) {
+		reader, count := &copytree.Reader{}, 0
+		return func(ctx context.Context) (b copytree.Batch, err error) {
+			if count++; count > most {
+				return b, fmt.Errorf("%w: %w", volume.ErrBusy, broken)
+			}
+			source, err := os.Open(dir)
+			if err != nil {
+				return b, err
+			}
+			defer func() { _ = source.Close() }()
+			b, err = reader.Next(ctx, source, from, 1)
+			from = b.Next
+			return b, err
+		}, nil
+	}
+}
+
+// deletingSource deletes a volume that has a snapshot.
+func deletingSource() operation {
+	op := deleting()
+	op.name, op.prepare = "delete what has a copy", withVolumeAndSnapshot
+	return op.withSnapshot()
+}
+
+func withSourceDeleted(t *testing.T, n *node) {
+	t.Helper()
+	withVolumeAndSnapshot(t, n)
+	must(t, n.Delete(t.Context(), "pvc-1"))
+}
+
+func purgingSource() operation {
+	op := purging()
+	op.name, op.prepare = "purge what has a copy", withSourceDeleted
+	op.again = func(t *testing.T, n *node, about string) {
+		t.Helper()
+		n.purgeAll(t)
+		n.consistent(t, about+", purged")
+	}
+	return op.withSnapshot()
+}
+
+func undeletingSource() operation {
+	op := undeleting()
+	op.name, op.prepare = "undelete what has a copy", withSourceDeleted
+	return op.withSnapshot()
+}
+
+// withSnapshot wants the snapshot as it was, besides.
+func (op operation) withSnapshot() operation {
+	look, again := op.look, op.again
+	op.look = func(t *testing.T, n *node, done bool, about string) {
+		t.Helper()
+		look(t, n, done, about)
+		n.kept(t, snap1, about)
+	}
+	op.again = func(t *testing.T, n *node, about string) {
+		t.Helper()
+		again(t, n, about)
+		n.kept(t, snap1, about+", again")
+	}
+	return op
 }

@@ -29,11 +29,12 @@ type model struct {
 	content letters
 }
 
-// copies is a random story of volumes, snapshots and clones on a real btrfs.
+// copies is a random story of volumes, snapshots and clones on a real filesystem.
 type copies struct {
 	*testing.T
 	rng                *rand.Rand
 	root               string
+	options            []option
 	node               *node
 	volumes, snapshots map[string]model
 	trash              map[string]model // deleted volumes, by entry
@@ -54,7 +55,7 @@ func (c *copies) boot() {
 			s.clock = c.node.clock
 		}
 	}
-	c.node = startAt(c, c.root, required, reserving)
+	c.node = startAt(c, c.root, append(c.options, reserving)...)
 	if err := openPool(c.Context(), c.node); err != nil {
 		c.Fatalf("the pool does not come back: %v\n%s", err, c.story)
 	}
@@ -155,10 +156,23 @@ func (c *copies) end() {
 // TestRandomCopies does random things with volumes, snapshots and clones. Each has what was written to it, whatever
 // becomes of what it was made of; what a pod writes within its volume's size is never refused; and nothing is left.
 func TestRandomCopies(t *testing.T) {
+	live(t, func(t *testing.T) string {
+		t.Helper()
+		return mounttest.Disk(t, "btrfs", copiesDisk, "commit=1")
+	}, required)
+}
+
+// TestRandomCopiesByFile is that of copies that are made file by file, where the filesystem shares their data.
+func TestRandomCopiesByFile(t *testing.T) {
+	live(t, func(t *testing.T) string { t.Helper(); return memoryDisk(t, "xfs", copiesDisk) })
+}
+
+func live(t *testing.T, mount func(*testing.T) string, options ...option) {
+	t.Helper()
 	for seed := range seeds() {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := &copies{
-				T: t, rng: rand.New(rand.NewPCG(seed, 0)), root: mounttest.Disk(t, "btrfs", copiesDisk, "commit=1"),
+				T: t, rng: rand.New(rand.NewPCG(seed, 0)), root: mount(t), options: options,
 				volumes: map[string]model{}, snapshots: map[string]model{}, trash: map[string]model{},
 			}
 			c.boot()

@@ -74,7 +74,7 @@ func (c *copies) create(ctx context.Context) (string, func() error) {
 func (c *copies) made(ctx context.Context, of volume.Spec, has letters) error {
 	s := spec(of.ID)
 	s.Bytes, s.Source = of.Bytes, of.Source
-	v, err := c.node.Create(ctx, s)
+	v, err := c.node.createWhole(ctx, s)
 	if err == nil {
 		c.volumes[v.ID] = model{v.Bytes, maps.Clone(has)}
 	}
@@ -87,9 +87,9 @@ func (c *copies) snapshot(ctx context.Context) (string, func() error) {
 		return "", nil
 	}
 	return id + " of " + of, func() error {
-		r, err := c.node.Snapshot(ctx, volume.SnapshotSpec{ID: id, Volume: of})
+		err := c.node.cutWhole(ctx, volume.SnapshotSpec{ID: id, Volume: of})
 		if err == nil {
-			c.snapshots[id] = model{r.Bytes, maps.Clone(c.volumes[of].content)}
+			c.snapshots[id] = model{c.volumes[of].bytes, maps.Clone(c.volumes[of].content)}
 		}
 		return err
 	}

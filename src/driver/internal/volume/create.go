@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -140,8 +141,7 @@ func createIn(ctx context.Context, o *pool.Open, r store.Record, how maker) (Vol
 		existing.Pool = o.Name
 		return Volume{}, lostError(existing)
 	case store.Refused:
-		_, err := store.Read(o.Disk, r.ID)
-		return Volume{}, err
+		return Volume{}, refusal(o, r.ID)
 	case store.Untracked:
 		return Volume{}, fmt.Errorf("%w: csi/%s is a directory that this driver did not make; move it away first",
 			ErrExists, r.ID)
@@ -159,6 +159,15 @@ func createIn(ctx context.Context, o *pool.Open, r store.Record, how maker) (Vol
 		return Volume{}, fmt.Errorf("create %s in pool %s: %w", r.ID, o.Name, err)
 	}
 	return answer(o, r), nil
+}
+
+// refusal says why a record cannot be used. One that can be read by now could not be for a moment.
+func refusal(o *pool.Open, id string) error {
+	_, err := store.Read(o.Disk, id)
+	if err == nil || errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("%w: the record of %s could not be read a moment ago; try again", ErrBusy, id)
+	}
+	return err
 }
 
 // finish answers what a crash has left in staging, and is whole.
@@ -218,7 +227,7 @@ func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {
 	if err := disk.SyncAll(o.Disk, disk.VolumesDir, "."); err != nil {
 		return Volume{}, err
 	}
-	if v, known := o.Ledger.Get(is.ID); !known || v.Filling {
+	if v, known := o.Ledger.Get(is.ID); !known || v.Filling != "" {
 		if _, err := o.Reconcile(is); err != nil {
 			return Volume{}, err
 		}

@@ -82,7 +82,7 @@ func (m *Manager) delete(ctx context.Context, o *pool.Open, r store.Record) erro
 		return m.retire(ctx, o, r)
 	}
 	m.missing.Delete(r.ID)
-	if err := cmp.Or(m.unread(r.ID), m.unused(r.ID, info)); err != nil {
+	if err := cmp.Or(m.unread(r), m.unused(r.ID, info)); err != nil {
 		return err
 	}
 	if err := o.Discard(r, m.Now()); err != nil {

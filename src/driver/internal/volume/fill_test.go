@@ -230,9 +230,11 @@ func TestRestoreGoesOn(t *testing.T) {
 	if s := n.status(); s.Promised < 32*mebibyte || s.Volumes != 2 {
 		t.Errorf("%+v", s)
 	}
+	wants(t, n.DeleteSnapshot(t.Context(), snap1), volume.ErrCopied, "pvc-2 is made of "+snap1)
 	must(t, restoring(n)(t.Context()))
 	hasFiles(t, n.path("pvc-2"), 'a')
 	n.consistent(t, "whole")
+	must(t, n.DeleteSnapshot(t.Context(), snap1))
 	if begun := whole.count(); begun < 5 || begun > 20 {
 		t.Errorf("%d batches were written after 11 of some 25", begun)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
@@ -71,14 +72,15 @@ func (m *Manager) eachFill(visit func(*fill)) {
 	})
 }
 
-// unread refuses what a copy is being made of.
-func (m *Manager) unread(id string) (err error) {
-	m.eachReading(id, func(*reading) {
+// unread refuses what a copy is being made of, or was until it was interrupted.
+func (m *Manager) unread(r store.Record) (err error) {
+	m.eachReading(r.ID, func(*reading) {
 		err = fmt.Errorf("%w: its data goes to another node; wait, or delete the volume there first", ErrCopied)
 	})
-	m.eachFill(func(f *fill) {
-		if f.record.Source.ID == id {
-			err = fmt.Errorf("%w: %s is made of %s; wait, or delete that first", ErrCopied, f.record.ID, id)
+	source := (&store.Source{Kind: r.Kind, ID: r.ID}).String()
+	m.Pools.Each(func(_, id string, v ledger.Volume) {
+		if v.Filling == source {
+			err = fmt.Errorf("%w: %s is made of %s; wait, or delete that first", ErrCopied, id, r.ID)
 		}
 	})
 	return err

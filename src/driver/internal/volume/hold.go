@@ -72,7 +72,7 @@ func (m *Manager) ReleaseHolds(ctx context.Context) {
 func (m *Manager) ReleaseHeld(ctx context.Context) error {
 	holding := map[string][]string{}
 	m.Pools.Each(func(pool, id string, v ledger.Volume) {
-		if v.Held > 0 && v.Counted && !v.Filling {
+		if v.Held > 0 && v.Counted && v.Filling == "" {
 			holding[pool] = append(holding[pool], id)
 		}
 	})

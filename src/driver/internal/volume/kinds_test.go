@@ -59,6 +59,22 @@ func TestASnapshotIsNoVolume(t *testing.T) {
 	}
 }
 
+// TestAVolumeIsNoSnapshot: nor is it one for who asks for a snapshot with its id.
+func TestAVolumeIsNoSnapshot(t *testing.T) {
+	n := warm(t, newDisk())
+	withVolume(t, n)
+	ctx := t.Context()
+	_, err := n.GetSnapshot(ctx, "pvc-1")
+	wants(t, err, store.ErrNotFound, "pvc-1")
+	wants(t, sized(t, n, "pvc-2", 1, fromSnapshot("pvc-1")), store.ErrNotFound, "pvc-1")
+	if listed, _, err := n.Snapshots(ctx, "", "", 0); len(listed) > 0 || err != nil {
+		t.Errorf("listed %v, %v", listed, err)
+	}
+	must(t, n.DeleteSnapshot(ctx, "pvc-1"))
+	n.kept(t, "pvc-1", "deleted as a snapshot")
+	n.consistent(t, "deleted as a snapshot")
+}
+
 // TestNoVolumeIsNamedAsASnapshot, with one of that name there or not.
 func TestNoVolumeIsNamedAsASnapshot(t *testing.T) {
 	n := withSnapshot(t)

@@ -105,11 +105,19 @@ func (m *Manager) returning(o *pool.Open, e store.TrashEntry) (r store.Record, e
 	case verdict == store.FinishDelete && s.Unfinished == e.Name && s.Node == "":
 	case verdict == store.Healthy && e.Empty:
 	default:
-		return r, fmt.Errorf("%w: there is something of %s in pool %s already; driver volume adopt %s, or move it away",
-			ErrExists, e.ID, o.Name, e.ID)
+		return r, occupied(o, e.ID, verdict)
 	}
 	r.Pool = o.Name
 	return r, err
+}
+
+// occupied says what is in the way of a volume that is to come back.
+func occupied(o *pool.Open, id string, verdict store.Verdict) error {
+	if verdict == store.Refused {
+		return refusal(o, id)
+	}
+	return fmt.Errorf("%w: there is something of %s in pool %s already; driver volume adopt %s, or move it away",
+		ErrExists, id, o.Name, id)
 }
 
 // readmit reserves what a volume that comes back is promised, unless it was never let go of.

@@ -178,7 +178,13 @@ func mkdir(tb testing.TB, path string) string {
 
 // TestClone shares the data of everything, and then does not carry it.
 func TestClone(t *testing.T) {
-	top := disk(t, "btrfs")
+	for _, kind := range []string{"btrfs", "xfs"} {
+		t.Run(kind, func(t *testing.T) { clone(t, disk(t, kind)) })
+	}
+}
+
+func clone(t *testing.T, top string) {
+	t.Helper()
 	source, target := top+"/source", top+"/target"
 	everything(t, source)
 	want := describe(t, source)

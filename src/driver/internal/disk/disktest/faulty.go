@@ -17,6 +17,7 @@ type Faulty struct {
 	mu    sync.Mutex
 	steps int
 	from  int
+	once  bool // only that one fails
 	err   error
 	// meanwhile is what happens before the step-th call.
 	meanwhile func()
@@ -31,6 +32,13 @@ func NewFaulty(host disk.Host, step int, err error) *Faulty {
 		err = syscall.EIO
 	}
 	return &Faulty{host: host, from: step, err: err}
+}
+
+// FailOnce has only the step-th call fail, as on a disk that is in trouble for a moment.
+func (f *Faulty) FailOnce(step int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.from, f.once = step, true
 }
 
 // Before lets something else happen before the step-th call, as if the machine had paused there.
@@ -54,7 +62,7 @@ func (f *Faulty) Step(op, name string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.from == 0 || f.steps < f.from {
+	if f.from == 0 || f.steps < f.from || f.once && f.steps > f.from {
 		return nil
 	}
 	return &fs.PathError{Op: op, Path: name, Err: f.err}

@@ -59,6 +59,12 @@ func TestFaulty(t *testing.T) {
 	if err := other.Create("/pool"); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("error %v, want %v", err, syscall.ENOSPC)
 	}
+	other.FailOnce(3)
+	for call, want := range []error{nil, syscall.ENOSPC, nil} {
+		if err := other.Create("/pool"); !errors.Is(err, want) {
+			t.Errorf("call %d: error %v, want %v", call, err, want)
+		}
+	}
 }
 
 // TestImmutable checks that Unlock sets a directory free.
