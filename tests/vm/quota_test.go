@@ -81,7 +81,7 @@ func TestProjectQuota(t *testing.T) {
 		{module: ".", pkg: "./sanity", tests: []string{"^TestSanity$"}, driver: true, disk: 2 << 30},
 		{
 			module: "..", pkg: "./src/driver/internal/volume", disk: 512 << 20,
-			tests: []string{"^TestEnforced"},
+			tests: []string{"^TestEnforced", "^TestCopyIntoAnotherPool$", "^TestFullVolumeIsCopied$"},
 		},
 		{
 			module: "..", pkg: "./src/driver/internal/quota", disk: 512 << 20,

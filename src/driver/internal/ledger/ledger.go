@@ -59,6 +59,7 @@ type Ledger struct {
 	refused   int
 	uncounted int
 	snapshots int
+	copies    int  // that are not whole
 	guessed   bool // other is a guess
 	short     bool // a request was refused for lack of room that the trash may have
 }
@@ -75,7 +76,7 @@ func (l *Ledger) Reset(enforced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.volumes, l.owners, l.reserved = map[string]Volume{}, map[quota.ID]string{}, map[string]int64{}
-	l.promised, l.unlimited, l.refused, l.uncounted, l.snapshots, l.short = 0, 0, 0, 0, 0, false
+	l.promised, l.unlimited, l.refused, l.uncounted, l.snapshots, l.copies, l.short = 0, 0, 0, 0, 0, 0, false
 	l.enforced, l.other, l.guessed, l.closed = enforced, unknown, true, ""
 }
 
@@ -216,6 +217,9 @@ func (l *Ledger) add(v Volume, sign int) {
 	if v.Snapshot {
 		l.snapshots += sign
 	}
+	if v.Filling != "" {
+		l.copies += sign
+	}
 	if v.Refused {
 		l.refused += sign
 	} else if v.isUncounted() {
@@ -281,13 +285,6 @@ func (l *Ledger) Troubled() (refused, uncounted []string) {
 		}
 	}
 	return refused, uncounted
-}
-
-// Owner is the volume whose directory counts to an ID, "" where none does.
-func (l *Ledger) Owner(id quota.ID) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.owners[id]
 }
 
 // Each visits all volumes, in no particular order. visit must not call the ledger.

@@ -415,8 +415,13 @@ func (m model) random(rng *rand.Rand, n int) Volume {
 		v.QuotaID = quota.ID(n + 1)
 		v.Counted = rng.IntN(2) == 0
 	}
+	if rng.IntN(3) == 0 {
+		v.Filling = sourceOf(fmt.Sprintf("pvc-%d", n))
+	}
 	return v
 }
+
+func sourceOf(id string) string { return "what is copied to " + id }
 
 // TestRandomSequence: whatever is done in whatever order, the sums are those of a recount.
 func TestRandomSequence(t *testing.T) {
@@ -492,6 +497,12 @@ func (m model) compare(t *testing.T, l *Ledger, space disk.Space, step int) {
 	for id := range m.reserved {
 		if _, exists := m.volumes[id]; !exists {
 			making++
+		}
+	}
+	for n := range 12 {
+		id := fmt.Sprintf("pvc-%d", n)
+		if copied := l.CopyOf(sourceOf(id)); (copied == id) != (m.volumes[id].Filling != "") {
+			t.Fatalf("step %d: %q is the copy that %s is to be", step, copied, id)
 		}
 	}
 	all := map[string]Volume{}

@@ -185,6 +185,16 @@ func (s *Set) Each(visit func(pool, id string, v ledger.Volume)) {
 	}
 }
 
+// CopyOf is a copy of a source that is not whole, "" where there is none.
+func (s *Set) CopyOf(source string) string {
+	for _, p := range s.pools {
+		if id := p.ledger.CopyOf(source); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
 // remembered is what the node knows of a pool from an earlier adoption.
 func (s *Set) remembered(name string) guard.Remembered {
 	s.mu.Lock()

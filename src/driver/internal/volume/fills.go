@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
@@ -77,12 +76,10 @@ func (m *Manager) unread(r store.Record) (err error) {
 	m.eachReading(r.ID, func(*reading) {
 		err = fmt.Errorf("%w: its data goes to another node; wait, or delete the volume there first", ErrCopied)
 	})
-	source := (&store.Source{Kind: r.Kind, ID: r.ID}).String()
-	m.Pools.Each(func(_, id string, v ledger.Volume) {
-		if v.Filling == source {
-			err = fmt.Errorf("%w: %s is made of %s; wait, or delete that first", ErrCopied, id, r.ID)
-		}
-	})
+	source := store.Source{Kind: r.Kind, ID: r.ID}
+	if id := m.Pools.CopyOf(source.String()); id != "" {
+		err = fmt.Errorf("%w: %s is made of %s; wait, or delete that first", ErrCopied, id, r.ID)
+	}
 	return err
 }
 
