@@ -27,7 +27,7 @@ no_devices = grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))
 RACING := $(patsubst %,./src/%/...,driver controller internal mounter legacyprovisioner)
 # Crashes at every step, and trees of 100,000 files: one goroutine, for minutes with the race detector. They run without.
 MATRIX_TESTS := CrashAtEveryStep CrashDuringRecovery ErrorAtEveryStep AskedAgainThenPowerCut RandomLives \
-  TheServerCrashesAtEveryStep EnforcedCrashes EnforcedErrors EnforcedLives CopyingByFileCrashes CopyingByFileErrors \
+  TheServerCrashesAtEveryStep EnforcedCrashes EnforcedLives CopyErrors CopyingByFileCrashes CopyingByFileErrors \
   Nested Wide Bushy ADeepTreeIsPurged
 MATRICES := ^Test($(subst $(eval ) ,|,$(strip $(MATRIX_TESTS))))$$
 MATRIX_PACKAGES := $(addprefix ./src/driver/internal/,volume disk pool)
@@ -103,7 +103,7 @@ test: deps-cluster ## All of it, as CI runs it: what computes beside what waits;
 test-nightly: export HPP_E2E := nightly
 test-nightly: export POWER_CUTS := 30
 test-nightly: deps ## What is too slow for every change: all features, Kubernetes' own tests, 30 power cuts, more crashes, fuzzing, NFS, 500 nodes
-	@$(call lanes,test-crash test-nfs test-power fuzz,e2e-nightly test-external perf-controller)
+	@$(call lanes,test-crash test-quota-vm test-nfs test-power fuzz,e2e-nightly test-external perf-controller)
 
 .PHONY: computes waits
 computes: ; +@$(call one_after_another,$(COMPUTES))

@@ -15,9 +15,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
-// TestEnforcedErrors lets each step of each operation on copies fail once, on real filesystems with quota: the error
+// TestCopyErrors lets each step of each operation on copies fail once, on real filesystems with quota: the error
 // comes out, nothing half-made stays, no limit either, and the same request works, of the same driver or the next one.
-func TestEnforcedErrors(t *testing.T) {
+func TestCopyErrors(t *testing.T) {
 	onEnforcedDisks(t, func(t *testing.T, d enforcedDisk, root string) {
 		for _, op := range d.copies {
 			t.Run(op.name, func(t *testing.T) { op.errAtEachStep(t, root, required) })

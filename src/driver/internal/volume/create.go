@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
@@ -148,7 +149,7 @@ func createIn(ctx context.Context, o *pool.Open, r store.Record, how maker) (Vol
 	case store.FinishCreate:
 		return finish(ctx, o, s, existing, r)
 	case store.UndoCreate, store.FinishDelete, store.DropStaged:
-		if err := o.Settle(ctx, r.ID, s); err != nil {
+		if err := dropLeft(ctx, o, r.ID, s); err != nil {
 			return Volume{}, err
 		}
 	case store.Filling:
@@ -159,6 +160,16 @@ func createIn(ctx context.Context, o *pool.Open, r store.Record, how maker) (Vol
 		return Volume{}, fmt.Errorf("create %s in pool %s: %w", r.ID, o.Name, err)
 	}
 	return answer(o, r), nil
+}
+
+// dropLeft removes what an earlier request left, whose limit only its prepared record names: what is made next has another.
+func dropLeft(ctx context.Context, o *pool.Open, id string, s store.Survey) error {
+	err := o.Apply(ctx, id, s)
+	if errors.Is(err, syscall.EBUSY) {
+		o.NoteLeftover()
+		return fmt.Errorf("%w: what an earlier request left of %s still has a limit; try again: %w", ErrBusy, id, err)
+	}
+	return err
 }
 
 // refusal says why a record cannot be used. One that can be read by now could not be for a moment.

@@ -196,13 +196,15 @@ func (m *Manager) saveFill(ctx context.Context, f *fill, p transfer.Place) error
 
 func (m *Manager) completeFill(ctx context.Context, f *fill) error {
 	return m.changeFill(ctx, f, func(o *pool.Open, r store.Record, dir *os.File) error {
-		if r.Held = 0; r.Kind == store.OfSnapshot {
-			r.Held = f.Progress().Bytes
-			if usage, err := usageOfOne(o, r.QuotaID); err == nil && r.QuotaID != 0 {
-				r.Held = max(Block, usage) // 0 is no limit
-			}
-		}
 		p := f.Progress()
+		switch usage, err := usageOfOne(o, r.QuotaID); {
+		case r.Kind != store.OfSnapshot:
+			r.Held = 0
+		case r.QuotaID == 0:
+			r.Held = p.Bytes
+		case err == nil: // else it keeps what it was promised
+			r.Held = max(Block, usage) // 0 is no limit
+		}
 		r.Source.Skipped = int(p.Skipped)
 		made, err := o.Complete(r, dir)
 		if err != nil { // recovery, or who asks for it again, sees how far that came
