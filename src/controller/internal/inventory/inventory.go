@@ -36,6 +36,7 @@ const (
 const (
 	noPV      = "no-pv"
 	otherNode = "other-node"
+	otherPool = "other-pool"
 )
 
 // orphans are those of one pool on one node, by kind.
@@ -121,9 +122,9 @@ func (i *Inventory) isDue(p *fleet.Peer) bool {
 	return true
 }
 
-// searchNode looks among a node's volumes for those that no PersistentVolume names, or one of another node, and for
-// inline volumes that no pod has mounted: one whose pod ended while its pool was absent. They are reported, and never
-// removed for that.
+// searchNode looks among a node's volumes for those that no PersistentVolume names, or one of another node or pool, and
+// for inline volumes that no pod has mounted: one whose pod ended while its pool was absent. They are reported, and
+// never removed for that.
 func (i *Inventory) searchNode(ctx context.Context, p *fleet.Peer) {
 	node := p.Name
 	if i.fleet.Get(node) != p {
@@ -160,8 +161,11 @@ func (i *Inventory) searchNode(ctx context.Context, p *fleet.Peer) {
 
 func (i *Inventory) reportOrphans(node, pool, kind string, ids []string) {
 	reason, why := "VolumesOrphaned", "no PersistentVolume, and for inline volumes no pod, names"
-	if kind == otherNode {
+	switch kind {
+	case otherNode:
 		reason, why = "VolumesOfOtherNodes", "the PersistentVolume names another node"
+	case otherPool:
+		reason, why = "VolumesOfOtherPools", "the PersistentVolume names another pool"
 	}
 	slices.Sort(ids)
 	i.fleet.Log.Warn("volumes are orphaned", logging.KeyNode, node, logging.KeyPool, pool, logging.KeyReason, reason,
@@ -192,11 +196,8 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 		case errors.Is(err, nodeapi.ErrNamed): // by more than one
 		case err != nil:
 			return err
-		case kind == noPV:
-			found[v.Pool][kind] = append(found[v.Pool][kind], v.ID)
-		case kind == otherNode:
-			id := fmt.Sprintf("%s (node %s)", v.ID, abridge.Names(pv.Nodes))
-			found[v.Pool][kind] = append(found[v.Pool][kind], id)
+		case kind != "":
+			found[v.Pool][kind] = append(found[v.Pool][kind], v.ID+instead(kind, pv))
 		}
 		return nil
 	})
@@ -207,6 +208,18 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 	return found, err
 }
 
+// instead says what the PersistentVolume of an orphan names instead, "" where there is none.
+func instead(kind string, pv nodeapi.PersistentVolume) string {
+	switch kind {
+	case otherNode:
+		return fmt.Sprintf(" (node %s)", abridge.Names(pv.Nodes))
+	case otherPool:
+		return fmt.Sprintf(" (pool %s)", pv.Pool)
+	default:
+		return ""
+	}
+}
+
 // orphanCandidate reports whether a volume may be an orphan, whatever PersistentVolumes say: one that is young may be
 // waiting for its own, and none names a snapshot.
 func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus) bool {
@@ -214,13 +227,16 @@ func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus) bool {
 }
 
 // orphanKind is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the
-// zero one. What is in a shared pool, every node has, whichever the PersistentVolume names.
+// zero one. What is in a shared pool, every node has, whichever the PersistentVolume names. A pool of another name than
+// that names may be the same, renamed: it is another one where both are there.
 func (i *Inventory) orphanKind(v nodeapi.VolumeStatus, pv nodeapi.PersistentVolume, node string) string {
 	switch {
 	case v.Ephemeral, pv.Handle == "":
 		return noPV
 	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node) && !i.shared.Everywhere(v.Pool):
 		return otherNode
+	case pv.Pool != "" && pv.Pool != v.Pool && slices.Contains(i.shared.Served(), pv.Pool):
+		return otherPool
 	default:
 		return ""
 	}

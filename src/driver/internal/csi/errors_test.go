@@ -146,6 +146,7 @@ func TestCodes(t *testing.T) {
 		{create, pool.ErrNotHere, codes.ResourceExhausted},
 		{create, pool.ErrUnknown, codes.InvalidArgument},
 		{create, pool.ErrAmbiguous, codes.InvalidArgument},
+		{create, pool.ErrSeveral, codes.InvalidArgument},
 		{create, volume.ErrExists, codes.AlreadyExists},
 		{create, volume.ErrOutOfRange, codes.OutOfRange},
 		{create, volume.ErrBusy, codes.Aborted},

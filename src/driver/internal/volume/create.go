@@ -3,6 +3,8 @@ package volume
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
@@ -43,10 +45,15 @@ func (m *Manager) create(ctx context.Context, s Spec) (v Volume, err error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	if other := m.poolOf(ctx, s); other != s.Pool {
-		return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, other, s.Pool)
+	pools := s.Pools()
+	if has := m.poolOf(ctx, s); has != "" {
+		if !slices.Contains(pools, has) {
+			return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, has,
+				strings.Join(pools, ", "))
+		}
+		pools = []string{has}
 	}
-	how := maker{build: build}
+	how, from := maker{build: build}, ""
 	if s.Source != nil {
 		c, end, err := m.copying(ctx, s.ID, *s.Source)
 		if err != nil {
@@ -54,35 +61,47 @@ func (m *Manager) create(ctx context.Context, s Spec) (v Volume, err error) {
 		}
 		defer end()
 		c.onAnotherNode(*s.Source, s.Remote)
-		how = maker{c.build, c.again}
+		how, from = maker{c.build, c.again}, c.in
 	}
-	err = m.Pools.Use(ctx, s.Pool, func(o *pool.Open) error {
+	if len(pools) > 1 {
+		return m.createAmong(ctx, r, how, m.Pools.Preferred(pools, from))
+	}
+	err = m.Pools.Use(ctx, pools[0], func(o *pool.Open) error {
+		r.Pool = o.Name
 		v, err = createIn(ctx, o, r, how)
 		return err
 	})
 	return v, err
 }
 
-// glance is how long a create in a shared pool waits for another one.
+// glance is how long a create waits for another pool than the one that it makes a volume in.
 const glance = 2 * time.Second
 
-// poolOf is the pool that has a volume, or the one that it is asked for in. What other nodes have just made in a shared
-// pool the ledger does not know yet, so a create in one looks into the others, unless they hang.
+// poolOf is the pool that has a volume, "" where none is known to. What other nodes have just made in a shared pool the
+// ledger does not know yet, nor after a start of the driver what is in a pool that nobody has used since: so a create
+// looks into the others where such a one may have the volume, unless they hang. Of several pools, one that is absent
+// does not count.
 func (m *Manager) poolOf(ctx context.Context, s Spec) string {
-	if found, _, ok := m.Pools.Find(s.ID); ok {
-		return found
-	}
-	shared := func(name string) bool { return m.Pools.Spec(name).Shared() }
-	read := func(o *pool.Open) (store.Record, error) { return store.Read(o.Disk, s.ID) }
-	for _, name := range m.Pools.Names() {
-		if name == s.Pool || !shared(s.Pool) || !shared(name) {
-			continue
+	others := slices.Concat(s.Among, m.Pools.Holders(s.ID))
+	if len(s.Among) == 0 {
+		if found, _, ok := m.Pools.Find(s.ID); ok || !m.Pools.Spec(s.Pool).Shared() {
+			return found
 		}
-		if _, err := pool.Within(ctx, m.Pools, name, glance, read); err == nil {
+		others = slices.DeleteFunc(m.Pools.Names(), func(name string) bool {
+			return name == s.Pool || !m.Pools.Spec(name).Shared()
+		})
+	}
+	look := func(o *pool.Open) (bool, error) {
+		_, known := o.Ledger.Get(s.ID)
+		_, err := store.Read(o.Disk, s.ID)
+		return known || err == nil, nil
+	}
+	for _, name := range others {
+		if has, _ := pool.Within(ctx, m.Pools, name, glance, look); has {
 			return name
 		}
 	}
-	return s.Pool
+	return ""
 }
 
 func (m *Manager) record(s Spec) (store.Record, error) {
