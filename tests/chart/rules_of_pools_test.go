@@ -21,6 +21,12 @@ func TestTheChartKeepsTheRulesOfPools(t *testing.T) {
 			Pools        []string
 			Named, Means string
 		}
+		Several []struct {
+			Pools          []string
+			Differing      map[string]any
+			Named, Refused string
+			Means          []string
+		}
 		Clash []struct {
 			Path, Directory string
 			Clash           bool
@@ -34,7 +40,8 @@ func TestTheChartKeepsTheRulesOfPools(t *testing.T) {
 	if err == nil {
 		err = yaml.UnmarshalStrict(table, &rules)
 	}
-	if err != nil || len(rules.DefaultPool) < 8 || len(rules.Clash) < 5 || len(rules.System) < 45 {
+	if err != nil || len(rules.DefaultPool) < 8 || len(rules.Several) < 20 || len(rules.Clash) < 5 ||
+		len(rules.System) < 45 {
 		t.Fatalf("%v, %+v", err, rules)
 	}
 	helm := helmsdk.Newest()
@@ -52,6 +59,27 @@ func TestTheChartKeepsTheRulesOfPools(t *testing.T) {
 		}})
 		if served := slices.Contains(c.Pools, c.Means); (err == nil) != served {
 			t.Errorf("a class of %q with the pools %q: %v", c.Named, c.Pools, err)
+		}
+	}
+	for _, c := range rules.Several {
+		pools := []map[string]any{}
+		for _, name := range c.Pools {
+			pools = append(pools, map[string]any{"name": name, "path": "/srv/" + name})
+		}
+		if c.Differing != nil {
+			c.Differing["path"] = "/srv/differing"
+			pools = append(pools, c.Differing)
+		}
+		for _, class := range []map[string]any{
+			{"name": "a", "storagePool": c.Named},
+			{"name": "a", "parameters": map[string]string{"storagePool": c.Named}},
+		} {
+			_, err := helm.Template(t, helmcli.Values{JSON: map[string]string{
+				"storagePools": encoded(t, pools), "storageClasses": encoded(t, []any{class}),
+			}})
+			if (err != nil) != (c.Refused != "") || err != nil && !strings.Contains(err.Error(), c.Refused) {
+				t.Errorf("a class %v with the pools %v: %v, want %q", class, pools, err, c.Refused)
+			}
 		}
 	}
 	for _, c := range rules.Clash {

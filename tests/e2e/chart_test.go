@@ -24,6 +24,8 @@ const (
 	poolCopied   = "copied"
 	poolSingle   = "single"
 	poolOfOne    = "of-one"
+	poolDiskA    = "disk-a" // of classDisks, as the next
+	poolDiskB    = "disk-b"
 	poolAway     = "away"   // of TestNodesWorkWithoutAController, and first used there
 	poolShared   = "shared" // of TestSharedPool's release
 )
@@ -80,6 +82,7 @@ const (
 	classRetain    = "e2e-retain"
 	classKept      = "e2e-kept" // its deleted volumes stay in the trash
 	classOptions   = "e2e-mount-options"
+	classDisks     = "e2e-disks" // in several pools
 )
 
 func classOf(pool string) string { return "e2e-" + pool }
@@ -106,6 +109,8 @@ func basePools() []pool {
 		{Name: poolInline, Inline: true},
 		{Name: poolAway, Inline: true},
 		{Name: poolSingle, MaxVolumes: 1},
+		{Name: poolDiskA, MaxVolumes: 1},
+		{Name: poolDiskB, MaxVolumes: 1},
 		{Name: poolSized, RequireMount: true},
 		{Name: poolMetered, RequireMount: true},
 		{Name: poolMounted, RequireMount: true},
@@ -127,6 +132,7 @@ func classesFor(pools []pool) []class {
 		{Name: "hostpath-local", StoragePool: poolLocal}, // the chart's default
 		{Name: classImmediate, StoragePool: poolLocal, VolumeBindingMode: "Immediate"},
 		{Name: classRetain, StoragePool: poolLocal, ReclaimPolicy: "Retain"},
+		{Name: classDisks, StoragePool: "disk-*"},
 		{Name: classKept, StoragePool: poolLocal, Parameters: map[string]string{"onDelete": "retain"}},
 		{
 			Name: classOptions, StoragePool: poolLocal, MountOptions: []string{"noexec", "nosuid", "noatime"},

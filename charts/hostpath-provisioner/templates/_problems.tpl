@@ -65,9 +65,13 @@
 {{- if and .storagePool $parameters.storagePool -}}
 {{- $problems = append $problems (printf "%s: the pool is given twice; remove parameters.storagePool." $what) -}}
 {{- end -}}
-{{- $pool := default $parameters.storagePool .storagePool -}}
+{{- $pool := default $parameters.storagePool .storagePool | default "" -}}
 {{- if $root.Values.operator.enabled -}}
 {{- /* The pools are those of a HostPathProvisioner that is not written yet. */ -}}
+{{- else if regexMatch "[,*]" $pool -}}
+{{- with include "hostpath-provisioner.problems.severalPools" (list $root.Values.storagePools $pool) -}}
+{{- $problems = append $problems (printf "%s: storagePool %q: %s" $what $pool .) -}}
+{{- end -}}
 {{- else if and $pool (not (has $pool $pools)) -}}
 {{- $problems = append $problems (printf "%s: there is no pool %q in storagePools (%s); set storageClasses together with storagePools." $what $pool (join ", " $pools | default "it is empty")) -}}
 {{- else if and (not $pool) (ne (len $pools) 1) (not (has "legacy" $pools)) -}}
@@ -90,6 +94,52 @@
 {{- $problems = append $problems (printf "storageClasses: %s are all marked as the cluster's default class; mark one." (join ", " $defaults)) -}}
 {{- end -}}
 {{- toYaml $problems -}}
+{{- end -}}
+
+{{/* What is wrong with a list of pools, or a prefix, that a class names; nothing where all is well. As src/internal/poolspec has it. */}}
+{{- define "hostpath-provisioner.problems.severalPools" -}}
+{{- $pools := index . 0 -}}
+{{- $names := list -}}
+{{- range $pools }}{{ $names = append $names .name }}{{ end -}}
+{{- $configured := join ", " $names | default "none" -}}
+{{- $problems := list -}}
+{{- $chosen := list -}}
+{{- range $item := splitList "," (index . 1) -}}
+{{- $prefix := trimSuffix "*" $item -}}
+{{- $many := hasSuffix "*" $item -}}
+{{- $matched := list -}}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9]|[-a-z0-9]{0,61}\\*)?$" $item) -}}
+{{- $problems = append $problems (printf "%q is neither a pool's name nor the beginning of names with a * after it; write such as nvme0,nvme1 or nvme*, with commas alone between them." $item) -}}
+{{- else -}}
+{{- range $names -}}
+{{- if or (eq . $item) (and $many (hasPrefix $prefix .)) }}{{ $matched = append $matched . }}{{ end -}}
+{{- end -}}
+{{- if and $many (not $matched) -}}
+{{- $problems = append $problems (printf "no pool's name begins with %q; storagePools has %s." $prefix $configured) -}}
+{{- else if not $matched -}}
+{{- $problems = append $problems (printf "no pool is named %q; storagePools has %s." $item $configured) -}}
+{{- end -}}
+{{- end -}}
+{{- range $matched -}}
+{{- if has . $chosen }}{{ $problems = append $problems (printf "it names pool %s twice; name each pool once." .) }}{{ end -}}
+{{- $chosen = append $chosen . -}}
+{{- end -}}
+{{- end -}}
+{{- $first := dict -}}
+{{- range $pools -}}
+{{- if has .name $chosen -}}
+{{- $is := dict "name" .name "quota" (default "auto" .quota) "overcommit" (default 0 .overcommit | toString) -}}
+{{- if not $first }}{{ $first = $is }}{{ end -}}
+{{- if eq (default "node" .scope) "shared" -}}
+{{- $problems = append $problems (printf "pool %s has scope shared; name it as the only one, or name pools with scope node." .name) -}}
+{{- else if ne $is.quota $first.quota -}}
+{{- $problems = append $problems (printf "pool %s has quota %s and pool %s has %s; want one quota for all of them." $first.name $first.quota .name $is.quota) -}}
+{{- else if ne $is.overcommit $first.overcommit -}}
+{{- $problems = append $problems (printf "pool %s has overcommit %s and pool %s has %s; want one overcommit for all of them." $first.name $first.overcommit .name $is.overcommit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $problems }}{{ first . }}{{ end -}}
 {{- end -}}
 
 {{- define "hostpath-provisioner.problems.snapshotClasses" -}}

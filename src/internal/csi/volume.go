@@ -28,6 +28,15 @@ func Capacity(room, largest int64) *pb.GetCapacityResponse {
 	}
 }
 
+// Most is the most that one of several pools has: what volumes there may grow by, and the largest new one, in bytes.
+func Most(pools []string, capacity func(pool string) (growable, largest int64)) (growable, largest int64) {
+	for _, pool := range pools {
+		g, l := capacity(pool)
+		growable, largest = max(growable, g), max(largest, l)
+	}
+	return growable, largest
+}
+
 // steady rounds a size down to 64 MiB and to a 64th of itself.
 func steady(bytes int64) int64 {
 	step := int64(64 << 20)

@@ -1,7 +1,9 @@
 package poolspec_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,38 @@ func TestDefaultPool(t *testing.T) {
 	for _, c := range poolspectest.Read(t).DefaultPool {
 		if got := poolspec.DefaultPool(c.Pools, c.Named); got != c.Means {
 			t.Errorf("%q of %q is %q, want %q", c.Named, c.Pools, got, c.Means)
+		}
+	}
+}
+
+func TestSeveralPools(t *testing.T) {
+	for _, c := range poolspectest.Read(t).Several {
+		text, err := json.Marshal(map[string]any{"storagePools": c.Entries()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := poolspec.Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		got, err := poolspec.PoolsOf(config.StoragePools, c.Named)
+		if refused := err != nil; refused != (c.Refused != "") || !slices.Equal(got, c.Means) {
+			t.Errorf("%q of %s is %q, %v; want %q", c.Named, text, got, err, c.Means)
+		} else if refused && !strings.Contains(err.Error(), c.Refused) {
+			t.Errorf("%q of %s: %v; want %q", c.Named, text, err, c.Refused)
+		}
+	}
+}
+
+// TestOnePool that a class names, or means, is that of DefaultPool.
+func TestOnePool(t *testing.T) {
+	for _, c := range poolspectest.Read(t).DefaultPool {
+		var configured []poolspec.Pool
+		for _, name := range c.Pools {
+			configured = append(configured, poolspec.Pool{Name: name})
+		}
+		if got, err := poolspec.PoolsOf(configured, c.Named); err != nil || !slices.Equal(got, []string{c.Means}) {
+			t.Errorf("%q of %q is %q, %v; want %q", c.Named, c.Pools, got, err, c.Means)
 		}
 	}
 }

@@ -71,7 +71,7 @@
   labels:
     {{- include "hostpath-provisioner.monitoring.labels" (list $ "warning" "none") | nindent 4 }}
   annotations:
-    summary: {{ "Pool {{ $labels.pool }} on {{ $labels.node }} has {{ $value }} {{ if eq $labels.kind `no-snapshot-content` }}snapshots without a VolumeSnapshotContent{{ else if eq $labels.kind `other-node` }}volumes whose PersistentVolume names another node{{ else }}volumes without a PersistentVolume{{ end }}." | quote }}
+    summary: {{ "Pool {{ $labels.pool }} on {{ $labels.node }} has {{ $value }} {{ if eq $labels.kind `no-snapshot-content` }}snapshots without a VolumeSnapshotContent{{ else if eq $labels.kind `other-node` }}volumes whose PersistentVolume names another node{{ else if eq $labels.kind `other-pool` }}volumes whose PersistentVolume names another pool{{ else }}volumes without a PersistentVolume{{ end }}." | quote }}
     description: They are never removed by themselves. Look before you discard them.
     runbook_url: {{ include "hostpath-provisioner.monitoring.runbook" (list $ "HostpathVolumesOrphaned") }}
 - alert: HostpathVolumesLost

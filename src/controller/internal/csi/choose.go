@@ -23,6 +23,9 @@ func (c *Controller) choosePeer(ctx context.Context, q *pb.CreateVolumeRequest) 
 	if err := csi.CheckVolumeID("name", q.GetName()); err != nil {
 		return nil, err
 	}
+	if _, err := poolspec.PoolsOf(c.Shared.Configured, q.GetParameters()[names.StoragePoolParameter]); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "parameters.%s: %v", names.StoragePoolParameter, err)
+	}
 	allowed, err := c.allowedNodes(q.GetAccessibilityRequirements())
 	if err != nil {
 		return nil, err
@@ -41,7 +44,7 @@ func (c *Controller) choosePeer(ctx context.Context, q *pb.CreateVolumeRequest) 
 // the most room. That is written into the claim before anything is made, so that a repeated request, also to another
 // controller, comes to the same node.
 func (c *Controller) choose(ctx context.Context, q *pb.CreateVolumeRequest, allowed []string) (string, error) {
-	if pool := c.poolFor(q.GetParameters()); c.Shared.Everywhere(pool) {
+	if pool := c.sharedPoolFor(q.GetParameters()); pool != "" {
 		return c.nodeFor(pool, q.GetName(), allowed)
 	}
 	if len(allowed) == 1 {
@@ -129,17 +132,26 @@ func claimOf(q *pb.CreateVolumeRequest) nodeapi.Claim {
 	}
 }
 
-// poolFor is the pool of a new volume.
-func (c Config) poolFor(parameters map[string]string) string {
-	return poolspec.DefaultPool(c.Shared.Names, parameters[names.StoragePoolParameter])
+// poolsFor are the pools that a new volume may be in, none where the class cannot be served.
+func (c Config) poolsFor(parameters map[string]string) []string {
+	pools, _ := poolspec.PoolsOf(c.Shared.Configured, parameters[names.StoragePoolParameter])
+	return pools
+}
+
+// sharedPoolFor is the pool of a new volume that all nodes have, else "".
+func (c Config) sharedPoolFor(parameters map[string]string) string {
+	if pools := c.poolsFor(parameters); len(pools) == 1 && c.Shared.Everywhere(pools[0]) {
+		return pools[0]
+	}
+	return ""
 }
 
 // roomiest is the connected node with the most room, among those allowed.
 func (c *Controller) roomiest(q *pb.CreateVolumeRequest, allowed []string) (string, error) {
-	pool := c.poolFor(q.GetParameters())
-	if !slices.Contains(c.Shared.Names, pool) { // it is what was asked for
+	pools := c.poolsFor(q.GetParameters())
+	if i := slices.IndexFunc(pools, c.isUnknown); i >= 0 { // it is what was asked for
 		return "", status.Errorf(codes.InvalidArgument, "parameters.%s: %.64q is in no configuration; want one of %s",
-			names.StoragePoolParameter, pool, strings.Join(c.Shared.Names, ", "))
+			names.StoragePoolParameter, pools[i], strings.Join(c.Shared.Names, ", "))
 	}
 	var node string
 	var most int64
@@ -147,40 +159,57 @@ func (c *Controller) roomiest(q *pb.CreateVolumeRequest, allowed []string) (stri
 		if len(allowed) > 0 && !slices.Contains(allowed, p.Name) {
 			continue
 		}
-		if _, largest := c.capacityOn(p, pool); largest > most {
+		if _, largest := c.capacityOn(p, pools); largest > most {
 			node, most = p.Name, largest
 		}
 	}
 	if node == "" || most < q.GetCapacityRange().GetRequiredBytes() {
 		return "", status.Errorf(codes.ResourceExhausted, "no connected node has %s in pool %s; the most is %s; %s",
-			bytesize.Format(q.GetCapacityRange().GetRequiredBytes()), pool, bytesize.Format(most), c.standingOf(pool))
+			bytesize.Format(q.GetCapacityRange().GetRequiredBytes()), either(pools), bytesize.Format(most),
+			c.standingOf(pools))
 	}
 	return node, nil
+}
+
+func (c Config) isUnknown(pool string) bool { return !slices.Contains(c.Shared.Names, pool) }
+
+// either names a pool, or several of which one is enough.
+func either(pools []string) string { return strings.Join(pools, " or ") }
+
+// nodesSelected are the nodes that have the driver and that the nodeSelector of one of the pools selects, by name.
+func (c Config) nodesSelected(pools []string) (nodes []string) {
+	for _, is := range c.Shared.Configured {
+		if slices.Contains(pools, is.Name) {
+			nodes = append(nodes, c.Fleet.NodesWithDriver(is.NodeSelector)...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // allowMany refuses a volume for many nodes in a pool that has sharedAccess for a single one, once the nodeSelector
 // selects a second, connected or not. What an earlier request has made before that stays, like all such volumes.
 func (c *Controller) allowMany(ctx context.Context, q *pb.CreateVolumeRequest, p *fleet.Peer) error {
-	pool := c.poolFor(q.GetParameters())
-	i := slices.Index(c.Shared.Names, pool)
-	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) || i < 0 ||
-		!c.Shared.Configured[i].SharedAccess {
+	pools := c.poolsFor(q.GetParameters())
+	allows := func(is poolspec.Pool) bool { return slices.Contains(pools, is.Name) && is.SharedAccess }
+	if !slices.ContainsFunc(q.GetVolumeCapabilities(), csi.ForManyNodes) ||
+		!slices.ContainsFunc(c.Shared.Configured, allows) {
 		return nil // or the node refuses it
 	}
 	if !c.Fleet.Synced() {
 		return status.Error(codes.Unavailable, "waiting for the Kubernetes API to say which nodes there are")
 	}
-	nodes := c.Fleet.NodesWithDriver(c.Shared.Configured[i].NodeSelector)
+	nodes := c.nodesSelected(pools)
 	if len(nodes) < 2 {
 		return nil
 	}
 	_, found, err := p.Find(ctx, q.GetName())
-	if found || err != nil && p.Pool(pool).ID == "" { // other pools of the node may be absent
+	absent := func(pool string) bool { return p.Pool(pool).ID == "" }
+	if found || err != nil && slices.ContainsFunc(pools, absent) { // other pools of the node may be absent
 		return err
 	}
-	slices.Sort(nodes)
 	return status.Errorf(codes.InvalidArgument, "volume_capabilities: ReadWriteMany and ReadOnlyMany are for one node "+
 		"in pool %s, which has sharedAccess, and %d nodes are selected: %s; let the pool's nodeSelector select one of "+
-		"them, or ask for ReadWriteOnce; volumes that are there stay as they are", pool, len(nodes),
+		"them, or ask for ReadWriteOnce; volumes that are there stay as they are", either(pools), len(nodes),
 		abridge.Names(nodes))
 }

@@ -21,7 +21,7 @@ func TestManyNodesInAPoolForOne(t *testing.T) {
 		Allocatable: csitest.GiB,
 	}) // on b it is absent
 	selector := map[string]string{"disk": "nvme"}
-	r := csitest.StartWith(t, poolspec.Pool{Name: "local", SharedAccess: true, NodeSelector: selector}, a, b)
+	r := csitest.StartWith(t, []poolspec.Pool{{Name: "local", SharedAccess: true, NodeSelector: selector}}, a, b)
 	create := func(uid, node string, mode pb.VolumeCapability_AccessMode_Mode) error {
 		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{
 			Name: "pvc-" + uid, CapacityRange: &pb.CapacityRange{RequiredBytes: 1},

@@ -17,7 +17,7 @@ import (
 func (c *Controller) peerOfContent(
 	ctx context.Context, q *pb.CreateVolumeRequest, allowed []string,
 ) (p *fleet.Peer, err error) {
-	if pool := c.poolFor(q.GetParameters()); c.Shared.Everywhere(pool) {
+	if pool := c.sharedPoolFor(q.GetParameters()); pool != "" {
 		return nil, status.Errorf(codes.InvalidArgument, "volume_content_source: pool %s is shared by nodes, and its "+
 			"volumes can only be made empty; want a StorageClass of the source's pool", pool)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
@@ -43,7 +44,10 @@ func (c *Controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest
 		return nil, err
 	}
 	v.AccessibleTopology, v.ContentSource = here, q.GetVolumeContentSource() // no node speaks for another
-	pool := c.poolFor(q.GetParameters())
+	pool, err := c.poolTaken(q, p.Name, v.GetVolumeContext()[names.StoragePoolParameter])
+	if err != nil {
+		return nil, err
+	}
 	v.VolumeContext = csi.Attributes(v.GetVolumeContext(), q.GetParameters(), pool)
 	if c.Shared.Everywhere(pool) {
 		v.AccessibleTopology = nil
@@ -51,6 +55,19 @@ func (c *Controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest
 	c.deletions.forget(q.GetName()) // one may have begun before, and ended meanwhile
 	c.reportUnenforced(q, v.GetVolumeContext(), p.Name)
 	return answer, nil
+}
+
+// poolTaken is the pool of a new volume: the one that was asked for, or of several the one that its node has taken.
+func (c *Controller) poolTaken(q *pb.CreateVolumeRequest, node, answered string) (string, error) {
+	pools := c.poolsFor(q.GetParameters())
+	switch {
+	case !poolspec.Several(q.GetParameters()[names.StoragePoolParameter]):
+		return pools[0], nil
+	case slices.Contains(pools, answered):
+		return answered, nil
+	}
+	return "", status.Errorf(codes.Internal, "node %s was asked for volume %s in pool %s and answered about pool %.64q",
+		node, q.GetName(), either(pools), answered)
 }
 
 // checkAnswer refuses what a node answers about another volume than it was asked for.
@@ -226,11 +243,11 @@ func (c *Controller) client(ctx context.Context, id string) (client pb.Controlle
 // GetCapacity implements csi.ControllerServer from what the nodes have said last. An error leaves the figures that are
 // published: so it is while a node is away, until the scheduler is to choose another.
 func (c *Controller) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	pool := c.poolFor(q.GetParameters())
+	asked := c.poolsFor(q.GetParameters())
 	if q.GetAccessibleTopology() == nil { // nobody in Kubernetes asks this
 		var growable, largest int64
 		for _, p := range c.Fleet.All() {
-			g, l := c.capacityOn(p, pool)
+			g, l := c.capacityOn(p, asked)
 			growable, largest = max(growable, g), max(largest, l)
 		}
 		return csi.Capacity(growable, largest), nil
@@ -246,14 +263,16 @@ func (c *Controller) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*
 	if pools, _ := p.Pools(); pools == nil {
 		return nil, status.Errorf(codes.Unavailable, "node %s has not shown its pools yet", node)
 	}
-	return csi.Capacity(c.capacityOn(p, pool)), nil
+	return csi.Capacity(c.capacityOn(p, asked)), nil
 }
 
-// capacityOn is what volumes of a pool may grow by on a node, and the largest new one, in bytes.
-func (c *Controller) capacityOn(p *fleet.Peer, pool string) (growable, largest int64) {
-	is := p.Pool(pool)
-	if is.Allocatable > 0 && c.Shared.Everywhere(pool) {
-		return c.Shared.Capacity(pool)
-	}
-	return is.Growable, is.Allocatable
+// capacityOn is what volumes may grow by on a node in one of the pools, and the largest new one, in bytes.
+func (c *Controller) capacityOn(p *fleet.Peer, pools []string) (growable, largest int64) {
+	return csi.Most(pools, func(pool string) (growable, largest int64) {
+		is := p.Pool(pool)
+		if is.Allocatable > 0 && c.Shared.Everywhere(pool) {
+			return c.Shared.Capacity(pool)
+		}
+		return is.Growable, is.Allocatable
+	})
 }

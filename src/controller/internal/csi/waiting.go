@@ -21,7 +21,8 @@ const (
 	explainInterval = 5 * time.Second
 )
 
-// standing is where a pool is, among the nodes that have the driver and that its nodeSelector selects.
+// standing is where a pool is, or one of several, among the nodes that have the driver and that its nodeSelector
+// selects.
 type standing struct {
 	pool    string
 	nodes   int
@@ -31,28 +32,30 @@ type standing struct {
 	where   string   // that node
 }
 
-func (c Config) standingOf(pool string) standing {
-	is := standing{pool: pool}
-	nodes := c.Fleet.NodesWithDriver(c.Shared.Configured[slices.Index(c.Shared.Names, pool)].NodeSelector)
-	slices.Sort(nodes)
-	for _, node := range nodes {
+func (c Config) standingOf(pools []string) standing {
+	is := standing{pool: either(pools)}
+	for _, node := range c.nodesSelected(pools) {
 		is.nodes++
 		p := c.Fleet.Get(node)
-		var seen nodeapi.PoolStatus
-		if p != nil {
-			seen = p.Pool(pool)
-		}
-		switch whole := max(seen.Size, seen.Allocatable, seen.Promised+seen.Growable); {
-		case p == nil:
+		if p == nil {
 			is.missing = append(is.missing, node+": it is not connected to the controller")
-		case seen.State != nodeapi.StatePresent:
-			why := cmp.Or(seen.Message, seen.State, "it has not shown its pools yet")
-			is.missing = append(is.missing, node+": "+why)
-		case whole > is.whole:
-			is.whole, is.where = whole, node
-			fallthrough
-		default:
-			is.largest = max(is.largest, seen.Allocatable)
+			continue
+		}
+		absent, present := "", false
+		for _, pool := range pools {
+			seen := p.Pool(pool)
+			whole := max(seen.Size, seen.Allocatable, seen.Promised+seen.Growable)
+			if seen.State != nodeapi.StatePresent {
+				absent = cmp.Or(absent, seen.Message, seen.State, "it has not shown its pools yet")
+				continue
+			}
+			present = true
+			if is.largest = max(is.largest, seen.Allocatable); whole > is.whole {
+				is.whole, is.where = whole, node
+			}
+		}
+		if !present {
+			is.missing = append(is.missing, node+": "+absent)
 		}
 	}
 	return is
@@ -103,14 +106,18 @@ func (c Config) explainWaiting(before map[string]string) map[string]string {
 
 // reasonOf is why a claim waits, "" where its pool is not to blame.
 func (c Config) reasonOf(claim nodeapi.WaitingClaim, pools map[string]standing) (reason, message string) {
-	pool := poolspec.DefaultPool(c.Shared.Names, claim.Pool)
-	if !slices.Contains(c.Shared.Names, pool) {
+	asked, err := poolspec.PoolsOf(c.Shared.Configured, claim.Pool)
+	if err != nil {
+		return "PoolUnknown", fmt.Sprintf("%s of the StorageClass: %v", names.StoragePoolParameter, err)
+	}
+	if slices.ContainsFunc(asked, c.isUnknown) {
 		return "PoolUnknown", fmt.Sprintf("%s of the StorageClass: %.64q is in no configuration; want one of %s",
 			names.StoragePoolParameter, claim.Pool, strings.Join(c.Shared.Names, ", "))
 	}
+	pool := either(asked)
 	is, ok := pools[pool]
 	if !ok {
-		is = c.standingOf(pool)
+		is = c.standingOf(asked)
 		pools[pool] = is
 	}
 	switch {

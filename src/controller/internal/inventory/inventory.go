@@ -36,6 +36,7 @@ const (
 const (
 	noPV      = "no-pv"
 	otherNode = "other-node"
+	otherPool = "other-pool"
 	noContent = "no-snapshot-content" // a snapshot
 )
 
@@ -126,8 +127,8 @@ func (i *Inventory) isDue(p *fleet.Peer) bool {
 	return true
 }
 
-// searchNode looks among a node's volumes for those that no PersistentVolume names, or one of another node, for inline
-// volumes that no pod has mounted: one whose pod ended while its pool was absent, and for snapshots that no
+// searchNode looks among a node's volumes for those that no PersistentVolume names, or one of another node or pool, for
+// inline volumes that no pod has mounted: one whose pod ended while its pool was absent, and for snapshots that no
 // VolumeSnapshotContent names. They are reported, and never removed for that.
 func (i *Inventory) searchNode(ctx context.Context, p *fleet.Peer) {
 	node := p.Name
@@ -168,6 +169,8 @@ func (i *Inventory) reportOrphans(node, pool, kind string, ids []string) {
 	switch kind {
 	case otherNode:
 		reason, why = "VolumesOfOtherNodes", "the PersistentVolume names another node"
+	case otherPool:
+		reason, why = "VolumesOfOtherPools", "the PersistentVolume names another pool"
 	case noContent:
 		reason, why = "SnapshotsOrphaned", "no VolumeSnapshotContent names"
 	}
@@ -224,11 +227,20 @@ func (i *Inventory) examine(ctx context.Context, v nodeapi.VolumeStatus, node st
 	case err != nil:
 		return "", "", err
 	}
-	id = v.ID
-	if kind = i.orphanKind(v, pv, node); kind == otherNode {
-		id = fmt.Sprintf("%s (node %s)", v.ID, abridge.Names(pv.Nodes))
+	kind = i.orphanKind(v, pv, node)
+	return kind, v.ID + instead(kind, pv), nil
+}
+
+// instead says what the PersistentVolume of an orphan names instead, "" where there is none.
+func instead(kind string, pv nodeapi.PersistentVolume) string {
+	switch kind {
+	case otherNode:
+		return fmt.Sprintf(" (node %s)", abridge.Names(pv.Nodes))
+	case otherPool:
+		return fmt.Sprintf(" (pool %s)", pv.Pool)
+	default:
+		return ""
 	}
-	return kind, id, nil
 }
 
 // orphanCandidate reports whether a volume or snapshot may be an orphan, whatever the API says: one that is young may
@@ -238,13 +250,16 @@ func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus) bool {
 }
 
 // orphanKind is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the
-// zero one. What is in a shared pool, every node has, whichever the PersistentVolume names.
+// zero one. What is in a shared pool, every node has, whichever the PersistentVolume names. A pool of another name than
+// that names may be the same, renamed: it is another one where both are there.
 func (i *Inventory) orphanKind(v nodeapi.VolumeStatus, pv nodeapi.PersistentVolume, node string) string {
 	switch {
 	case v.Ephemeral, pv.Handle == "":
 		return noPV
 	case len(pv.Nodes) > 0 && !slices.Contains(pv.Nodes, node) && !i.shared.Everywhere(v.Pool):
 		return otherNode
+	case pv.Pool != "" && pv.Pool != v.Pool && slices.Contains(i.shared.Served(), pv.Pool):
+		return otherPool
 	default:
 		return ""
 	}

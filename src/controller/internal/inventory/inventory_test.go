@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,7 +78,7 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("round %d: more events: %q", round, events)
 		}
 		found := map[string]float64{
-			"no-pv a local": 2, "other-node a local": 1, "no-snapshot-content a local": 0,
+			"no-pv a local": 2, "other-node a local": 1, "other-pool a local": 0, "no-snapshot-content a local": 0,
 		}
 		if round == 2 {
 			found["no-pv a local"] = 3
@@ -266,6 +267,40 @@ func TestASharedVolumeIsOnAllNodes(t *testing.T) {
 	all, err := r.Inventory.Volumes(t.Context())
 	if err != nil || len(all) != 1 || all[0].State != "" {
 		t.Errorf("shown are %+v, %v", all, err)
+	}
+}
+
+// TestACopyInAnotherPool than the one that the PersistentVolume names is an orphan, unless that is no pool any more:
+// then it was renamed.
+func TestACopyInAnotherPool(t *testing.T) {
+	t.Parallel()
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.StartWith(t, []poolspec.Pool{{Name: "nvme0"}, {Name: "nvme1"}}, a)
+	old := r.Clock.Add(-2 * time.Hour)
+	named, renamed := csitest.Named("pvc-1", "a"), csitest.Named("pvc-2", "a")
+	named.Pool, renamed.Pool = "nvme1", "former"
+	r.Set(func() { r.PVs = []nodeapi.PersistentVolume{named, renamed} })
+	a.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "nvme0", Created: old},
+		nodeapi.VolumeStatus{ID: "pvc-2", Pool: "nvme0", Created: old})
+	r.Inventory.SearchNode(t.Context(), "a")
+	want := "Warning a VolumesOfOtherPools: pool nvme0: the PersistentVolume names another pool: pvc-1 (pool nvme1)"
+	if told := r.Told(""); len(told) != 1 || told[0] != want {
+		t.Errorf("told was %q", told)
+	}
+	if got := r.Samples(t, "hpp_controller_orphans")["other-pool a nvme0"]; got != 1 {
+		t.Errorf("%v copies are counted", got)
+	}
+	volumes, err := r.Inventory.Volumes(t.Context())
+	states := map[string]string{}
+	for _, v := range volumes {
+		states[v.ID+" in "+v.Pool] = v.State
+	}
+	// Its own pool is not there.
+	wanted := map[string]string{
+		"pvc-1 in nvme0": "orphan, of pool nvme1", "pvc-1 in nvme1": "pool not configured", "pvc-2 in nvme0": "",
+	}
+	if err != nil || !maps.Equal(states, wanted) {
+		t.Errorf("states are %v, %v, want %v", states, err, wanted)
 	}
 }
 

@@ -58,6 +58,9 @@ func (i *Inventory) Nodes() []nodeapi.NodeStatus {
 	return all
 }
 
+// orphanOfPool begins the state of a volume whose PersistentVolume names the pool after it.
+const orphanOfPool = "orphan, of pool "
+
 // listTimeout is how long one node may take to list its volumes, of the minute that the command waits.
 const listTimeout = 20 * time.Second
 
@@ -84,8 +87,8 @@ func (i *Inventory) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error)
 			if err != nil {
 				silent[p.Name] = err.Error()
 			}
-			for _, v := range found {
-				seen[v.ID] = true
+			for _, v := range found { // a copy in another pool is not the volume
+				seen[v.ID] = seen[v.ID] || !strings.HasPrefix(v.State, orphanOfPool)
 			}
 			all = append(all, found...)
 		})
@@ -114,6 +117,7 @@ func (i *Inventory) volumesOf(
 		case candidate:
 			v.State = map[string]string{
 				noPV: "orphan", otherNode: "orphan, of node " + strings.Join(pv.Nodes, ","),
+				otherPool: orphanOfPool + pv.Pool,
 			}[i.orphanKind(v, pv, p.Name)]
 		}
 		found = append(found, v)
@@ -150,8 +154,8 @@ func (i *Inventory) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 	orphans := prometheus.NewDesc("hpp_controller_orphans",
-		"Volumes that no PersistentVolume names, or one of another node, and snapshots that no VolumeSnapshotContent "+
-			"names, at the last search.",
+		"Volumes that no PersistentVolume names, or one of another node or pool, and snapshots that no "+
+			"VolumeSnapshotContent names, at the last search.",
 		[]string{"node", "pool", "kind"}, nil)
 	all := i.fleet.Names()
 	i.mu.Lock()
@@ -161,7 +165,7 @@ func (i *Inventory) Collect(metrics chan<- prometheus.Metric) {
 			continue
 		}
 		for pool, kinds := range pools {
-			for _, kind := range []string{noPV, otherNode, noContent} {
+			for _, kind := range []string{noPV, otherNode, otherPool, noContent} {
 				metrics <- prometheus.MustNewConstMetric(orphans, prometheus.GaugeValue, float64(len(kinds[kind])),
 					node, pool, kind)
 			}

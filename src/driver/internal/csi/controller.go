@@ -131,14 +131,15 @@ func (s *server) ValidateVolumeCapabilities(
 }
 
 // GetCapacity answers what volumes may grow by, and apart from that the largest new one: the scheduler goes by the
-// latter wherever it is published, and csi-provisioner publishes a 0 as well. It reads only storagePool of a class's
-// parameters and never fails: an error would leave an old figure standing in the cluster.
+// latter wherever it is published, and csi-provisioner publishes a 0 as well. Of several pools it is the most that one
+// has. It reads only storagePool of a class's parameters and never fails: an error would leave an old figure standing
+// in the cluster.
 func (s *server) GetCapacity(_ context.Context, q *pb.GetCapacityRequest) (*pb.GetCapacityResponse, error) {
-	name, err := s.Pools.Resolve(q.GetParameters()[names.StoragePoolParameter])
+	pools, err := s.Pools.Resolve(q.GetParameters()[names.StoragePoolParameter])
 	if t := q.GetAccessibleTopology(); err != nil || t != nil && !s.here(t) {
 		return csi.Capacity(0, 0), nil //nolint:nilerr // see above
 	}
-	return csi.Capacity(s.Pools.Capacity(name)), nil
+	return csi.Capacity(csi.Most(pools, s.Pools.Capacity)), nil
 }
 
 func (s *server) answer(v volume.Volume) *pb.Volume {

@@ -60,8 +60,9 @@ type Publisher interface {
 
 // Pools answers for the pools of this node.
 type Pools interface {
-	// Resolve gives the pool that a StorageClass means by its parameter storagePool, "" where it has none.
-	Resolve(name string) (string, error)
+	// Resolve gives the pools that a StorageClass means by its parameter storagePool, "" where it has none: at least
+	// one.
+	Resolve(named string) (pools []string, err error)
 	// Capacity is what volumes may grow by, and the largest one that could be created, in bytes.
 	Capacity(pool string) (growable, largest int64)
 	// Spec is the configuration of the pool, the zero one of a pool that is not configured.

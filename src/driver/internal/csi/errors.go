@@ -66,7 +66,7 @@ func table() []row {
 		{codes.InvalidArgument, nil, []error{
 			nodeapi.ErrInvalidID, store.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
 		}},
-		{codes.InvalidArgument, nil, []error{pool.ErrUnknown, pool.ErrAmbiguous}},
+		{codes.InvalidArgument, nil, []error{pool.ErrUnknown, pool.ErrAmbiguous, pool.ErrSeveral}},
 		{codes.Unavailable, elsewhere, []error{pool.ErrAbsent}},
 		{codes.ResourceExhausted, map[verb]codes.Code{cut: codes.FailedPrecondition}, []error{pool.ErrNotHere}},
 		{codes.FailedPrecondition, nil, []error{pool.ErrPresent, pool.ErrOtherCluster}},

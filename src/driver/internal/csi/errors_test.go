@@ -147,6 +147,7 @@ func TestCodes(t *testing.T) {
 		{create, pool.ErrNotHere, codes.ResourceExhausted},
 		{create, pool.ErrUnknown, codes.InvalidArgument},
 		{create, pool.ErrAmbiguous, codes.InvalidArgument},
+		{create, pool.ErrSeveral, codes.InvalidArgument},
 		{create, volume.ErrExists, codes.AlreadyExists},
 		{create, transfer.ErrTooLarge, codes.OutOfRange},
 		{cut, transfer.ErrTooLarge, codes.FailedPrecondition},

@@ -31,6 +31,7 @@ type fake struct {
 	unpublish func(id, target string) error
 	stats     func(id, path string) (volume.Stats, error)
 	resolve   func(name string) (string, error)
+	several   func(named string) ([]string, error)
 	capacity  func(pool string) (room, largest int64)
 	spec      func(pool string) poolspec.Pool
 	status    func() []nodeapi.PoolStatus
@@ -102,8 +103,12 @@ func (f *fake) Stats(_ context.Context, id, path string) (volume.Stats, error) {
 	return must("Stats", f.stats != nil, f.stats)(id, path)
 }
 
-func (f *fake) Resolve(name string) (string, error) {
-	return must("Resolve", f.resolve != nil, f.resolve)(name)
+func (f *fake) Resolve(named string) ([]string, error) {
+	if poolspec.Several(named) {
+		return must("Resolve", f.several != nil, f.several)(named)
+	}
+	name, err := must("Resolve", f.resolve != nil, f.resolve)(named)
+	return []string{name}, err
 }
 
 func (f *fake) Capacity(pool string) (room, largest int64) {

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
 // defaultBytes is the size of a volume whose request names none; Kubernetes always does.
@@ -43,20 +44,26 @@ func (c Config) specOf(q *pb.CreateVolumeRequest) (volume.Spec, error) {
 		content, mutable, size, apply(&s, "parameters", q.GetParameters(), setters()),
 		c.reachable(q.GetAccessibilityRequirements()))
 	if err == nil {
-		s.Pool, err = c.pool("parameters", s.Pool)
+		err = c.setPools(&s, "parameters")
 	}
-	if err == nil {
-		err = c.accessModes("volume_capabilities", q.GetVolumeCapabilities(), s.Pool)
+	for i, pools := 0, s.Pools(); i < len(pools) && err == nil; i++ {
+		err = c.accessModes("volume_capabilities", q.GetVolumeCapabilities(), pools[i])
 	}
 	return s, err
 }
 
-func (c Config) pool(field, name string) (string, error) {
-	resolved, err := c.Pools.Resolve(name)
+// setPools makes what a spec has of storagePool the pool that it means, or several.
+func (c Config) setPools(s *volume.Spec, field string) error {
+	pools, err := c.Pools.Resolve(s.Pool)
 	if err != nil {
-		return "", fmt.Errorf("%s.%s: %w", field, names.StoragePoolParameter, err)
+		return fmt.Errorf("%s.%s: %w", field, names.StoragePoolParameter, err)
 	}
-	return resolved, nil
+	if poolspec.Several(s.Pool) {
+		s.Pool, s.Among = "", pools
+	} else {
+		s.Pool = pools[0]
+	}
+	return nil
 }
 
 // sizes reads a capacity range: bytes to make, and the most that is allowed, 0 for no limit. Without a range, or with a
@@ -106,8 +113,12 @@ func (c Config) inlineSpec(id string, attributes map[string]string) (*volume.Spe
 	// The keys of Kubernetes may have the pod's service account token.
 	maps.DeleteFunc(s.Parameters, func(key, _ string) bool { return strings.HasPrefix(key, nodeapi.KeysOfKubernetes) })
 	err := apply(&s, "volume_context", attributes, inlineSetters())
+	if err == nil && poolspec.Several(s.Pool) {
+		err = invalid("volume_context."+names.StoragePoolParameter,
+			"%.64q: an inline ephemeral volume wants the name of one pool", s.Pool)
+	}
 	if err == nil {
-		s.Pool, err = c.pool("volume_context", s.Pool)
+		err = c.setPools(&s, "volume_context")
 	}
 	if err == nil && !c.Pools.Spec(s.Pool).Inline {
 		err = invalid("volume_context."+names.StoragePoolParameter,

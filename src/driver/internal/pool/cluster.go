@@ -1,8 +1,10 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,13 +28,47 @@ func (s *Set) Spec(name string) poolspec.Pool {
 	return poolspec.Pool{}
 }
 
-// Resolve names the pool of a class: the one it asks for, else the pool legacy, else the only one.
-func (s *Set) Resolve(name string) (string, error) {
-	if name = poolspec.DefaultPool(s.configuredNames(), name); name == "" {
-		return "", fmt.Errorf("%w: the StorageClass parameter storagePool is missing; configured are: %s",
+// Resolve names the pools of a class: the one or those that it asks for, else the pool legacy, else the only one.
+func (s *Set) Resolve(named string) (names []string, err error) {
+	names, err = poolspec.PoolsOf(s.Specs, named)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrSeveral, err)
+	case names[0] == "":
+		return nil, fmt.Errorf("%w: the StorageClass parameter storagePool is missing; configured are: %s",
 			ErrAmbiguous, s.names())
 	}
-	return s.nameNow(name), nil
+	for i := range names {
+		names[i] = s.nameNow(names[i])
+	}
+	return names, nil
+}
+
+// Preferred are pools in the order in which a volume is to be tried in them: where sizes are enforced first, then that
+// which has what it is a copy of, then where the most room is. Those that hang, or cannot be used, are last.
+func (s *Set) Preferred(names []string, source string) []string {
+	type rank struct{ usable, enforced, source, largest int64 }
+	ranks := map[string]rank{}
+	for _, name := range names {
+		p := s.find(name)
+		if p == nil || p.known().id == "" || p.givenUp.Load() > 0 {
+			continue
+		}
+		r := rank{usable: 1}
+		if p.known().backend.Enforces() {
+			r.enforced = 1
+		}
+		if name == source {
+			r.source = 1
+		}
+		_, r.largest = s.Capacity(name)
+		ranks[name] = r
+	}
+	return slices.SortedStableFunc(slices.Values(names), func(one, other string) int {
+		a, b := ranks[one], ranks[other]
+		return cmp.Or(cmp.Compare(b.usable, a.usable), cmp.Compare(b.enforced, a.enforced),
+			cmp.Compare(b.source, a.source), cmp.Compare(b.largest, a.largest))
+	})
 }
 
 // PoolOf names the pool that a PersistentVolume is in; ok is false where it may be in any. One that names none is older

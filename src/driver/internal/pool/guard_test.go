@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -503,10 +504,40 @@ func TestResolve(t *testing.T) {
 		{named("a", "b"), "", "", ErrAmbiguous},
 		{named(), "", "", ErrAmbiguous},
 		{named("a", "legacy"), "", "legacy", nil},
+		{named("a"), "other", "other", nil}, // which Use refuses
+		{named("nvme0", "nvme1", "hdd"), "nvme*", "nvme0,nvme1", nil},
+		{named("nvme0", "nvme1", "hdd"), "hdd,nvme0", "hdd,nvme0", nil},
+		{named("nvme0"), "ssd*", "", ErrSeveral},
 	} {
 		got, err := tc.node.Resolve(tc.name)
-		if got != tc.want || !errors.Is(err, tc.err) {
+		if strings.Join(got, ",") != tc.want || !errors.Is(err, tc.err) {
 			t.Errorf("resolve %q among %v: %q, %v; want %q, %v", tc.name, tc.node.Names(), got, err, tc.want, tc.err)
+		}
+	}
+}
+
+// TestPreferred: first those where sizes are enforced, then that of the source, then those with more room.
+func TestPreferred(t *testing.T) {
+	n := start(t, poolspec.Pool{Name: "away", Path: "/away"}, poolspec.Pool{Name: "hangs", Path: "/hangs"},
+		poolspec.Pool{Name: "large", Path: "/large"}, poolspec.Pool{Name: "medium", Path: "/medium"},
+		poolspec.Pool{Name: "plain", Path: "/plain"}, poolspec.Pool{Name: "small", Path: "/small"})
+	for name, free := range map[string]int64{"hangs": 9, "large": 3, "medium": 2, "plain": 8, "small": 1} {
+		p := n.find(name)
+		p.update(func(s *state) {
+			s.id, s.space = "present", disk.Space{Size: 10 << 30, Free: free << 30}
+			if name != "plain" {
+				s.backend = quota.Backend{Name: quota.Project, Enforcement: quota.Cooperative}
+			}
+		})
+	}
+	n.find("hangs").givenUp.Store(1)
+	all := []string{"away", "hangs", "large", "medium", "plain", "small"}
+	for source, want := range map[string]string{
+		"": "large medium small plain away hangs", "small": "small large medium plain away hangs",
+		"plain": "large medium small plain away hangs", "away": "large medium small plain away hangs",
+	} {
+		if got := strings.Join(n.Preferred(all, source), " "); got != want {
+			t.Errorf("with a source in %q the order is %s, want %s", source, got, want)
 		}
 	}
 }

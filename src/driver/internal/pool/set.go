@@ -30,6 +30,7 @@ var (
 	ErrAbsent    = errors.New("pool is absent")              // configured or remembered, not usable now
 	ErrNotHere   = errors.New("pool is not used on this node")
 	ErrAmbiguous = errors.New("no pool is named")
+	ErrSeveral   = errors.New("no class can name these pools")
 	ErrPresent   = errors.New("pool is present")
 )
 
@@ -176,6 +177,16 @@ func (s *Set) Find(id string) (pool string, v ledger.Volume, ok bool) {
 		}
 	}
 	return "", v, false
+}
+
+// Holders are the pools whose ledgers have a volume.
+func (s *Set) Holders(id string) (pools []string) {
+	for _, p := range s.pools {
+		if _, ok := p.ledger.Get(id); ok && !p.ended() {
+			pools = append(pools, p.spec.Name)
+		}
+	}
+	return pools
 }
 
 // Each visits the volumes of all ledgers. visit must not call the set.

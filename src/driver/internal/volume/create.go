@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"syscall"
-	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -45,10 +46,15 @@ func (m *Manager) create(ctx context.Context, s Spec) (v Volume, err error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	if other := m.poolOf(ctx, s); other != s.Pool {
-		return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, other, s.Pool)
+	pools := s.Pools()
+	if has := m.poolOf(ctx, s); has != "" {
+		if !slices.Contains(pools, has) {
+			return Volume{}, fmt.Errorf("%w: %s is in pool %s, asked for in pool %s", ErrExists, s.ID, has,
+				strings.Join(pools, ", "))
+		}
+		pools = []string{has}
 	}
-	how := maker{build: build}
+	how, from := maker{build: build}, ""
 	if s.Source != nil {
 		c, end, err := m.copying(ctx, s.ID, *s.Source)
 		if err != nil {
@@ -56,35 +62,17 @@ func (m *Manager) create(ctx context.Context, s Spec) (v Volume, err error) {
 		}
 		defer end()
 		c.onAnotherNode(*s.Source, s.Remote)
-		how = maker{c.build, c.again}
+		how, from = maker{c.build, c.again}, c.in
 	}
-	err = m.Pools.Use(ctx, s.Pool, func(o *pool.Open) error {
+	if len(pools) > 1 {
+		return m.createAmong(ctx, r, how, m.Pools.Preferred(pools, from))
+	}
+	err = m.Pools.Use(ctx, pools[0], func(o *pool.Open) error {
+		r.Pool = o.Name
 		v, err = createIn(ctx, o, r, how)
 		return err
 	})
 	return v, err
-}
-
-// glance is how long a create in a shared pool waits for another one.
-const glance = 2 * time.Second
-
-// poolOf is the pool that has a volume, or the one that it is asked for in. What other nodes have just made in a shared
-// pool the ledger does not know yet, so a create in one looks into the others, unless they hang.
-func (m *Manager) poolOf(ctx context.Context, s Spec) string {
-	if found, _, ok := m.Pools.Find(s.ID); ok {
-		return found
-	}
-	shared := func(name string) bool { return m.Pools.Spec(name).Shared() }
-	read := func(o *pool.Open) (store.Record, error) { return store.Read(o.Disk, s.ID) }
-	for _, name := range m.Pools.Names() {
-		if name == s.Pool || !shared(s.Pool) || !shared(name) {
-			continue
-		}
-		if _, err := pool.Within(ctx, m.Pools, name, glance, read); err == nil {
-			return name
-		}
-	}
-	return s.Pool
 }
 
 func (m *Manager) record(s Spec) (store.Record, error) {
@@ -162,7 +150,8 @@ func createIn(ctx context.Context, o *pool.Open, r store.Record, how maker) (Vol
 	return answer(o, r), nil
 }
 
-// dropLeft removes what an earlier request left, whose limit only its prepared record names: what is made next has another.
+// dropLeft removes what an earlier request left. Only its prepared record names its limit, and what is made next writes
+// another one in its place.
 func dropLeft(ctx context.Context, o *pool.Open, id string, s store.Survey) error {
 	err := o.Apply(ctx, id, s)
 	if errors.Is(err, syscall.EBUSY) {

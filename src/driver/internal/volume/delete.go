@@ -25,14 +25,19 @@ func (m *Manager) Delete(ctx context.Context, id string, said *Said) error {
 	}
 	return m.exclusive(ctx, id, func(ctx context.Context) error {
 		err := m.findOrAdopt(ctx, id, said, func(o *pool.Open, r store.Record) error { return m.delete(ctx, o, r) })
-		if errors.Is(err, store.ErrNotFound) {
-			return m.deleted(ctx, store.OfVolume, id)
+		missing := errors.Is(err, store.ErrNotFound)
+		if err == nil || missing {
+			_, err = m.deleteCopies(ctx, id, "", func(*pool.Open) error { return nil })
+		}
+		if err == nil && missing {
+			err = m.deleted(ctx, store.OfVolume, id)
 		}
 		return err
 	})
 }
 
-// Discard moves a volume into the trash that no PersistentVolume names, but for one that names the node given.
+// Discard moves a volume into the trash that no PersistentVolume names, but for one that names the node given; or what
+// other pools have of a volume than the one that its PersistentVolume names.
 func (m *Manager) Discard(ctx context.Context, id, node string) error {
 	if err := m.stopFill(ctx, store.OfVolume, id); err != nil {
 		return err
@@ -41,10 +46,16 @@ func (m *Manager) Discard(ctx context.Context, id, node string) error {
 }
 
 func (m *Manager) discard(ctx context.Context, id, node string) error {
-	if err := m.requireNoPV(ctx, id, node); err != nil {
+	err := m.requireNoPV(ctx, id, node)
+	if errors.Is(err, nodeapi.ErrNamed) {
+		if count, err := m.discardCopies(ctx, id); count > 0 || err != nil {
+			return err
+		}
+	}
+	if err != nil {
 		return err
 	}
-	err := m.find(ctx, id, func(o *pool.Open, r store.Record) error {
+	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		if o.Shared() && node != "" {
 			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of "+
 				"node %s names", nodeapi.ErrNamed, o.Name, node)

@@ -107,14 +107,49 @@ func (m *Manager) find(ctx context.Context, id string, do func(*pool.Open, store
 func (m *Manager) findKind(
 	ctx context.Context, kind store.Kind, id string, do func(*pool.Open, store.Record) error,
 ) error {
-	return m.search(ctx, id, func(o *pool.Open) (bool, error) {
+	return m.findSaid(ctx, kind, id, nil, do)
+}
+
+// findSaid is findKind for who knows of the PersistentVolume. Where two pools may have the volume, that names the right
+// one: the cluster is asked for it unless it was said.
+func (m *Manager) findSaid(
+	ctx context.Context, kind store.Kind, id string, said *Said, do func(*pool.Open, store.Record) error,
+) error {
+	unsure, in := false, ""
+	if said != nil {
+		in = m.poolNamedBy(said.PV)
+	}
+	err := m.search(ctx, id, func(o *pool.Open) (bool, error) {
 		r, err := store.ReadKind(o.Disk, id, kind)
 		if err != nil {
 			return false, err
 		}
 		r.Pool = o.Name // the pool's name in the configuration may have changed since
+		switch several := isOfSeveral(r); {
+		case several && said == nil && m.mayBeTwice(id):
+			unsure = true
+			return true, nil
+		case several && in != "" && in != o.Name:
+			return false, nil
+		}
 		return true, do(o, r)
 	})
+	if err != nil || !unsure {
+		return err
+	}
+	if said, err = m.getPV(ctx, id); err != nil {
+		return err
+	}
+	return m.findSaid(ctx, kind, id, said, do)
+}
+
+// getPV asks the cluster for the PersistentVolume of a volume.
+func (m *Manager) getPV(ctx context.Context, id string) (*Said, error) {
+	pv, named, err := m.Cluster.Get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
+	}
+	return &Said{pv, named}, nil
 }
 
 // search runs look on open pools until it has found a volume, on those first that know it. store.ErrNotFound where
@@ -159,16 +194,15 @@ func (m *Manager) search(ctx context.Context, id string, look func(*pool.Open) (
 func (m *Manager) findOrAdopt(
 	ctx context.Context, id string, said *Said, do func(*pool.Open, store.Record) error,
 ) error {
-	missing := m.find(ctx, id, do)
+	missing := m.findSaid(ctx, store.OfVolume, id, said, do)
 	if !errors.Is(missing, store.ErrNotFound) {
 		return missing
 	}
 	if said == nil {
-		pv, named, err := m.Cluster.Get(ctx, id)
-		if err != nil {
-			return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
+		var err error
+		if said, err = m.getPV(ctx, id); err != nil {
+			return err
 		}
-		said = &Said{pv, named}
 	}
 	if !said.Named {
 		return missing
@@ -176,7 +210,7 @@ func (m *Manager) findOrAdopt(
 	if adopted, err := m.adoptNamed(ctx, said.PV); err != nil || !adopted {
 		return cmp.Or(err, missing)
 	}
-	return m.find(ctx, id, do)
+	return m.findSaid(ctx, store.OfVolume, id, said, do)
 }
 
 // dataOf looks at the directory of a volume, which must be there.

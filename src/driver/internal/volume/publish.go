@@ -57,8 +57,9 @@ func (m *Manager) publishPersistent(ctx context.Context, q PublishRequest) error
 	if strings.HasPrefix(q.ID, snapshotPrefix) {
 		return m.findOrAdopt(ctx, q.ID, nil, do)
 	}
-	missing := m.find(ctx, q.ID, do)
-	in, named := m.Pools.PoolOf(nodeapi.PersistentVolume{Pool: q.Pool})
+	pv := nodeapi.PersistentVolume{Handle: q.ID, Pool: q.Pool}
+	missing := m.findSaid(ctx, store.OfVolume, q.ID, &Said{pv, true}, do)
+	in, named := m.Pools.PoolOf(pv)
 	if !errors.Is(missing, store.ErrNotFound) && (!named || !errors.Is(missing, pool.ErrAbsent)) {
 		return missing
 	}

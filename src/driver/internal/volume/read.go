@@ -108,22 +108,36 @@ func (m *Manager) Stats(ctx context.Context, id, path string) (s Stats, err erro
 		return s, err
 	}
 	defer end()
-	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
-		info, ok, err := store.Directory(o.Disk, id)
+	elsewhere := false
+	err = m.search(ctx, id, func(o *pool.Open) (bool, error) {
+		r, err := store.ReadKind(o.Disk, id, store.OfVolume)
 		if err != nil {
-			return err
+			return false, err
 		}
-		mount, err := m.Mounter.Inspect(path)
-		if err != nil {
-			return err
+		published, err := m.isPublished(o, id, path)
+		if elsewhere = err == nil && !published; elsewhere {
+			return !isOfSeveral(r), nil // or another pool has the volume that is mounted
 		}
-		if !mount.Mounted || (ok && !sameMount(mount, info)) {
-			return fmt.Errorf("%w: volume %s is not published at volume_path %s", store.ErrNotFound, id, path)
+		if err == nil {
+			s, err = m.stats(o, r)
 		}
-		s, err = m.stats(o, r)
-		return err
+		return true, err
 	})
+	if elsewhere && (err == nil || errors.Is(err, store.ErrNotFound)) {
+		err = fmt.Errorf("%w: volume %s is not published at volume_path %s", store.ErrNotFound, id, path)
+	}
 	return s, err
+}
+
+// isPublished reports whether the volume of an open pool is what is mounted at a path. One whose directory is gone may
+// be.
+func (m *Manager) isPublished(o *pool.Open, id, path string) (bool, error) {
+	info, ok, err := store.Directory(o.Disk, id)
+	if err != nil {
+		return false, err
+	}
+	mount, err := m.Mounter.Inspect(path)
+	return mount.Mounted && (!ok || sameMount(mount, info)), err
 }
 
 // checkAgain is how long Stats does not look again whether all that is in a volume counts to it: with many nested

@@ -34,7 +34,8 @@ var (
 // Spec is a request for a volume, complete and validated by the caller except for the id.
 type Spec struct {
 	ID, Pool        string
-	Bytes, MaxBytes int64 // the size asked for, and the largest acceptable one, 0 for no limit
+	Among           []string // the pools that it may be in where its class names several; then Pool is empty
+	Bytes, MaxBytes int64    // the size asked for, and the largest acceptable one, 0 for no limit
 	// Inodes limits the number of files, 0 means no limit; with InodesFrom store.Derived the size decides.
 	Inodes     int64
 	InodesFrom store.InodesFrom
@@ -47,6 +48,14 @@ type Spec struct {
 	Source     *store.Source     // what its data is a copy of, nil for an empty volume
 	// Remote is the size in bytes of a source on another node, 0 of one on this node. Fill brings its data.
 	Remote int64
+}
+
+// Pools are those that the volume may be in, one at least.
+func (s Spec) Pools() []string {
+	if len(s.Among) > 0 {
+		return s.Among
+	}
+	return []string{s.Pool}
 }
 
 // SnapshotSpec is a request for a snapshot of a volume.

@@ -3,6 +3,7 @@ package poolspectest
 
 import (
 	_ "embed" // the table
+	"maps"
 	"slices"
 	"testing"
 
@@ -15,6 +16,7 @@ var table []byte
 // Rules is the content of the table.
 type Rules struct {
 	DefaultPool []DefaultPool `json:"defaultPool"`
+	Several     []Several     `json:"several"`
 	Clash       []Clash       `json:"clash"`
 	System      []System      `json:"system"`
 }
@@ -28,6 +30,28 @@ type DefaultPool struct {
 
 // Served reports whether the class has a pool that is there.
 func (d DefaultPool) Served() bool { return slices.Contains(d.Pools, d.Means) }
+
+// Several is what a class means that names several pools, or a part of what is wrong with it.
+type Several struct {
+	Pools     []string       `json:"pools"`
+	Differing map[string]any `json:"differing"` // one pool more
+	Named     string         `json:"named"`
+	Means     []string       `json:"means"`
+	Refused   string         `json:"refused"`
+}
+
+// Entries are the pools as storagePools has them.
+func (s Several) Entries() (entries []map[string]any) {
+	for _, name := range s.Pools {
+		entries = append(entries, map[string]any{"name": name, "path": "/srv/" + name})
+	}
+	if s.Differing != nil {
+		pool := maps.Clone(s.Differing)
+		pool["path"] = "/srv/differing"
+		entries = append(entries, pool)
+	}
+	return entries
+}
 
 // Clash reports whether a pool's path and a directory lie in one another.
 type Clash struct {
@@ -46,7 +70,8 @@ type System struct {
 func Read(t *testing.T) (rules Rules) {
 	t.Helper()
 	err := yaml.UnmarshalStrict(table, &rules)
-	if err != nil || len(rules.DefaultPool) < 8 || len(rules.Clash) < 5 || len(rules.System) < 45 {
+	if err != nil || len(rules.DefaultPool) < 8 || len(rules.Several) < 20 || len(rules.Clash) < 5 ||
+		len(rules.System) < 45 {
 		t.Fatalf("rules.yaml: %v, %+v", err, rules)
 	}
 	return rules

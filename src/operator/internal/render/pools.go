@@ -22,8 +22,8 @@ type admission struct {
 }
 
 // setPools replaces the pools by those of the resource, less those that cannot be served. The driver refuses a
-// configuration with one wrong pool in it, and then serves none.
-func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) {
+// configuration with one wrong pool in it, and then serves none. It gives those that are.
+func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) []poolspec.Pool {
 	stateDir, _ := v.ensureMap("driver")["stateDir"].(string)
 	kubeletDir, _ := v["kubeletDir"].(string)
 	a := &admission{entries: []any{}, result: result, taken: []poolspec.Directory{
@@ -36,6 +36,7 @@ func (v values) setPools(spec v1beta1.HostPathProvisionerSpec, result *Result) {
 		a.addPool(pools.FieldOf(spec, i), pool)
 	}
 	v["storagePools"] = a.entries
+	return a.admitted.StoragePools
 }
 
 // addPool adds a pool to those that are served, or says why not.

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,28 @@ func TestClassesWithAPoolAreRendered(t *testing.T) {
 		result := mustRender(t, input(class, spec))
 		if got := slices.Contains(listed(result), "StorageClass/a"); got != c.Served() {
 			t.Errorf("a class of %q with the pools %q is rendered: %v", c.Named, c.Pools, got)
+		}
+	}
+}
+
+// TestClassesWithSeveralPoolsAreRendered: by the rule that driver and chart have.
+func TestClassesWithSeveralPoolsAreRendered(t *testing.T) {
+	t.Parallel()
+	for _, c := range poolspectest.Read(t).Several {
+		var spec v1beta1.HostPathProvisionerSpec
+		data, err := json.Marshal(map[string]any{"storagePools": c.Entries()})
+		if err == nil {
+			err = json.Unmarshal(data, &spec)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := mustRender(t, input(fmt.Sprintf("storageClasses: [{name: a, storagePool: %q}]", c.Named), spec))
+		if got := slices.Contains(listed(result), "StorageClass/a"); got != (c.Refused == "") {
+			t.Errorf("a class of %q with the pools %s is rendered: %v", c.Named, data, got)
+		}
+		if left := strings.Join(result.NotServed, "; "); !strings.Contains(left, c.Refused) {
+			t.Errorf("a class of %q with the pools %s is left out: %q, want %q", c.Named, data, left, c.Refused)
 		}
 	}
 }

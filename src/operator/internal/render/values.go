@@ -41,12 +41,12 @@ func layerValues(chart *chartv2.Chart, in Input, result *Result) (values, error)
 	chart.Values = map[string]any{}
 
 	v.withoutOperator(defaults)
-	v.setPools(in.Resource.Spec, result)
+	configured := v.setPools(in.Resource.Spec, result)
 	if err := v.setMounts(in.Mounts); err != nil {
 		return nil, err
 	}
 	v.setLegacy(in.Resource.Spec, result)
-	v.keepClasses(result)
+	v.keepClasses(configured, result)
 	v.addClasses(result)
 	v.setSnapshots(in, result)
 	v.setTLS(in)
@@ -166,12 +166,7 @@ func setPullPolicy(tree map[string]any, policy string) {
 }
 
 // keepClasses leaves out classes whose pool there is not: the chart would refuse all values because of one of them.
-func (v values) keepClasses(result *Result) {
-	var pools []string
-	for _, entry := range v.listMaps("storagePools") {
-		name, _ := entry["name"].(string)
-		pools = append(pools, name)
-	}
+func (v values) keepClasses(pools []poolspec.Pool, result *Result) {
 	kept := []any{}
 	for _, class := range v.listMaps("storageClasses") {
 		parameters, _ := class["parameters"].(map[string]any)
@@ -179,8 +174,14 @@ func (v values) keepClasses(result *Result) {
 		if pool == "" {
 			pool, _ = parameters[names.StoragePoolParameter].(string)
 		}
-		switch pool = poolspec.DefaultPool(pools, pool); {
-		case pool != "" && !slices.Contains(pools, pool):
+		meant, err := poolspec.PoolsOf(pools, pool)
+		if err != nil {
+			result.leaveOut("storageClasses %q of the base values is left out: storagePool: %v", class["name"], err)
+			continue
+		}
+		is := func(served poolspec.Pool) bool { return served.Name == meant[0] }
+		switch pool = meant[0]; {
+		case pool != "" && !slices.ContainsFunc(pools, is):
 			result.leaveOut("storageClasses %q of the base values is left out: the resource has no pool %q that is "+
 				"served", class["name"], pool)
 		case pool == "":

@@ -17,7 +17,7 @@ import (
 // Cluster is what the API server knows. It panics when it is asked about what a test has not set.
 type Cluster struct {
 	mu        sync.Mutex
-	Local     poolspec.Pool // configured, as the only one
+	Pools     []poolspec.Pool // configured
 	Clock     time.Time
 	Silent    bool // the API does not answer
 	Syncing   bool

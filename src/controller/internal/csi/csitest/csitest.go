@@ -46,15 +46,15 @@ type Controller struct {
 // Start is a controller with nodes that have the pool local.
 func Start(t *testing.T, nodes ...*Node) Controller {
 	t.Helper()
-	return StartWith(t, poolspec.Pool{Name: "local"}, nodes...)
+	return StartWith(t, []poolspec.Pool{{Name: "local"}}, nodes...)
 }
 
-// StartWith is one whose configured pool is another.
-func StartWith(t *testing.T, local poolspec.Pool, nodes ...*Node) Controller {
+// StartWith is one whose configured pools are others.
+func StartWith(t *testing.T, pools []poolspec.Pool, nodes ...*Node) Controller {
 	t.Helper()
 	c := &Cluster{
 		Clock: time.Unix(1e9, 0), Since: time.Unix(1e9, 0), Claims: map[string]string{}, Gone: map[string]time.Time{},
-		Local: local, IDs: map[string]string{},
+		Pools: pools, IDs: map[string]string{},
 	}
 	for _, n := range nodes {
 		c.Drivers = append(c.Drivers, n.Name)
@@ -65,7 +65,7 @@ func StartWith(t *testing.T, local poolspec.Pool, nodes ...*Node) Controller {
 // StartShared is a controller whose pool local is a shared one.
 func StartShared(t *testing.T, nodes ...*Node) Controller {
 	t.Helper()
-	return StartWith(t, poolspec.Pool{Name: "local", Scope: poolspec.ScopeShared}, nodes...)
+	return StartWith(t, []poolspec.Pool{{Name: "local", Scope: poolspec.ScopeShared}}, nodes...)
 }
 
 // StartKnown has told the nodes that the shared pool is AAAA.
@@ -91,7 +91,7 @@ func (c *Cluster) Serve(t *testing.T, nodes ...*Node) Controller {
 		r.Hub.Connect(t, &n.Node)
 	}
 	var err error
-	if r.Shared, err = sharedpools.New([]poolspec.Pool{c.Local}, r.Hub.Fleet, c); err != nil {
+	if r.Shared, err = sharedpools.New(c.Pools, r.Hub.Fleet, c); err != nil {
 		t.Fatal(err)
 	}
 	if r.Inventory, err = inventory.New(c, r.Hub.Fleet, r.Shared, time.Hour); err != nil {
