@@ -75,6 +75,9 @@ func TestFullVolumeIsCopied(t *testing.T) {
 		if r := n.records(t)[snap1]; r.Source.ByFile && (r.Held < source || r.Held > source+2*mebibyte) {
 			t.Errorf("a snapshot of %d bytes is promised %d", source, r.Held)
 		}
+		must(t, n.Delete(t.Context(), "pvc-1"), n.DeleteSnapshot(t.Context(), snap1), n.Delete(t.Context(), "pvc-2"))
+		n.purgeAll(t)
+		n.unlimited(t)
 	})
 }
 

@@ -200,6 +200,20 @@ func clone(t *testing.T, top string) {
 	wants(t, err, copytree.ErrNoClone)
 }
 
+// TestNothingAhead: XFS allocates ahead for a file that grows, and keeps that while it is opened again and again.
+func TestNothingAhead(t *testing.T) {
+	const size = 20 << 20
+	source, target := disk(t, "ext4")+"/source", disk(t, "xfs")+"/target"
+	write(t, source+"/f", pattern(size))
+	c := run{source: open(t, source), target: open(t, target), max: 512 << 10}
+	c.copy(t)
+	var st unix.Stat_t
+	must(t, unix.Stat(target+"/f", &st))
+	if allocated := st.Blocks * 512; allocated < size || allocated > size+64<<10 {
+		t.Errorf("%d bytes are allocated for %d", allocated, size)
+	}
+}
+
 // TestCloneChanged notices that a file changed after it was read and before its data was cloned.
 func TestCloneChanged(t *testing.T) {
 	for name, change := range map[string]func(dir string) error{

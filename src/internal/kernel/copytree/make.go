@@ -130,11 +130,13 @@ func (t *target) applyToFile(e *entry.Entry) error {
 	return err
 }
 
-// endFile gives the current file its size and attributes. The name among the links comes after the data, and before
-// the flags, which forbid it.
+// endFile gives the current file its size and attributes. XFS allocates ahead for who writes, and goes on to count that
+// where the file was closed in between, until it is truncated. The name among the links comes after the data, and
+// before the flags, which forbid it.
 func (t *target) endFile(e *entry.Entry) error {
 	st, err := openat.Stat(t.file)
-	if err == nil && st.Size != e.Size && !t.whole {
+	ahead := err == nil && st.Blocks*512 >= e.Size+cloneUnit
+	if err == nil && (st.Size != e.Size || ahead) && !t.whole {
 		err = t.file.Truncate(e.Size)
 	}
 	if err == nil {
