@@ -104,7 +104,7 @@ func (c *Controller) unclaimed(ctx context.Context, q *pb.CreateVolumeRequest, a
 		return node, err
 	}
 	if claim := claimOf(q); claim.Name != "" {
-		return "", status.Errorf(codes.InvalidArgument, "claim %s/%s is gone", claim.Namespace, claim.Name)
+		return "", claimGone(claim)
 	}
 	return c.roomiest(q, allowed)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // peerOfContent gives the node that has what a new volume is copied from: copies do not leave their node.
@@ -39,6 +40,37 @@ func (c *Controller) peerOfContent(
 	return p, c.checkContentAllowed(ctx, q, allowed, p.Name)
 }
 
+// endUnclaimed ends a copy whose claim is gone: nobody wants what is yet to be copied. csi-provisioner asks for it
+// until the answer is final, and deletes nothing then.
+func (c *Controller) endUnclaimed(ctx context.Context, q *pb.CreateVolumeRequest) error {
+	claim := claimOf(q)
+	if q.GetVolumeContentSource() == nil || claim.Name == "" {
+		return nil
+	}
+	_, found, err := c.Cluster.SelectedNode(ctx, claim)
+	if err == nil && !found {
+		_, found, err = c.Cluster.Get(ctx, q.GetName())
+	}
+	switch {
+	case err != nil:
+		return status.Errorf(codes.Unavailable, "%v", err)
+	case found:
+		return nil
+	}
+	if _, err = c.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: q.GetName()}); err != nil {
+		return err
+	}
+	return claimGone(claim)
+}
+
+func claimGone(claim nodeapi.Claim) error {
+	return status.Errorf(codes.InvalidArgument, "claim %s/%s is gone", claim.Namespace, claim.Name)
+}
+
+func claimGoneMeanwhile(claim nodeapi.Claim) error {
+	return status.Errorf(codes.Aborted, "claim %s/%s is gone since a moment; try again", claim.Namespace, claim.Name)
+}
+
 // checkContentAllowed refuses a copy on a node that the class leaves out. That a pod waits on another node
 // (WaitForFirstConsumer; csi-provisioner names that node alone, with --strict-topology) is no reason: the volume's
 // PersistentVolume sends the pod to the copy.
@@ -49,11 +81,12 @@ func (c *Controller) checkContentAllowed(
 		return nil
 	}
 	if claim := claimOf(q); claim.Name != "" && len(allowed) == 1 {
-		selected, _, err := c.Cluster.SelectedNode(ctx, claim)
-		if err != nil {
+		switch selected, found, err := c.Cluster.SelectedNode(ctx, claim); {
+		case err != nil:
 			return status.Errorf(codes.Unavailable, "%v", err)
-		}
-		if selected == allowed[0] {
+		case !found:
+			return claimGoneMeanwhile(claim)
+		case selected == allowed[0]:
 			return nil
 		}
 	}
@@ -76,7 +109,7 @@ func (c *Controller) checkPodCanFollow(ctx context.Context, q *pb.CreateVolumeRe
 	if node == "" || node == source.Name {
 		return nil
 	}
-	// What has begun comes to its end, also for csi-provisioner to delete it if its claim is gone.
+	// What has begun comes to its end.
 	if _, begun, _ := source.Find(ctx, q.GetName()); begun {
 		return nil
 	}

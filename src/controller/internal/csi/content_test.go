@@ -123,6 +123,7 @@ func TestACopyIsRefused(t *testing.T) {
 	t.Parallel()
 	a := csitest.NewNode("a", csitest.GiB)
 	r := csitest.Start(t, a)
+	r.Claims["1"] = ""
 	snapshot := csitest.OfSnapshot(nodeapi.SnapshotID("1", "a"))
 	for code, want := range map[codes.Code]codes.Code{
 		codes.ResourceExhausted: codes.FailedPrecondition, codes.OutOfRange: codes.OutOfRange,

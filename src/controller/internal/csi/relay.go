@@ -73,8 +73,6 @@ func volumeOn(ctx context.Context, p *fleet.Peer, id string) (*pb.ControllerGetV
 }
 
 // nodeOfPod is the node that the scheduler has chosen for the pod that waits for a volume, "" where it has chosen none.
-// Of a claim that is gone it is where an earlier request has begun: that is to come to its end, for csi-provisioner to
-// delete it.
 func (c *Controller) nodeOfPod(ctx context.Context, q *pb.CreateVolumeRequest) (node string, err error) {
 	claim := claimOf(q)
 	if claim.Name == "" {
@@ -85,8 +83,7 @@ func (c *Controller) nodeOfPod(ctx context.Context, q *pb.CreateVolumeRequest) (
 		return "", status.Errorf(codes.Unavailable, "%v", err)
 	}
 	if !found {
-		node, _, err = c.locateByBroadcast(ctx, q.GetName())
-		return node, err
+		return "", claimGoneMeanwhile(claim)
 	}
 	allowed, err := c.allowedNodes(q.GetAccessibilityRequirements())
 	if node == "" || err != nil {
@@ -121,6 +118,9 @@ func (c *Controller) createOn(
 	}
 	ended, why := c.relays.await(ctx, q.GetName(), from.ID, source, target)
 	if !ended {
+		if why != nil {
+			err = status.Errorf(codes.Aborted, "%s; it waits: %v", status.Convert(err).Message(), why)
+		}
 		return answer, err
 	}
 	answer, err = client.CreateVolume(about, q)
@@ -163,17 +163,26 @@ type relay struct {
 	err            error // once it has ended
 }
 
-// relayWait is how long a request waits for its data.
-const relayWait = 5 * time.Second
+const (
+	// relayWait is how long a request waits for its data.
+	relayWait = 5 * time.Second
+	// maxRelays is how many copies a node reads, and writes, for others at once: each takes about a megabyte there.
+	maxRelays = 16
+)
 
 // await begins to bring a volume its data, unless that is under way, and reports whether that has ended in time, and
-// why before all was there.
+// why before all was there, or why it has not begun.
 func (r *relays) await(
 	ctx context.Context, id, from string, source, target *fleet.Peer,
 ) (ended bool, err error) {
 	r.mu.Lock()
 	is, ok := r.all[id]
 	if !ok || is.source != source || is.target != target { // the node ends the older one
+		if busy := r.busy(source, target); busy != "" {
+			r.mu.Unlock()
+			return false, fmt.Errorf("node %s is in %d copies from node to node already: this one waits for its turn",
+				busy, maxRelays)
+		}
 		is = &relay{source: source, target: target, ended: make(chan struct{})}
 		r.all[id] = is
 		go r.run(context.WithoutCancel(ctx), is, id, from)
@@ -188,6 +197,26 @@ func (r *relays) await(
 	case <-ctx.Done():
 	}
 	return false, nil
+}
+
+// busy is the node that takes no further copy, "" where both do. It needs the lock.
+func (r *relays) busy(source, target *fleet.Peer) string {
+	reads, writes := 0, 0
+	for _, is := range r.all {
+		if is.source == source {
+			reads++
+		}
+		if is.target == target {
+			writes++
+		}
+	}
+	switch {
+	case reads >= maxRelays:
+		return source.Name
+	case writes >= maxRelays:
+		return target.Name
+	}
+	return ""
 }
 
 func (r *relays) run(ctx context.Context, is *relay, id, from string) {

@@ -101,11 +101,17 @@ func (r relayed) reconnectOlder(n *csitest.Node, stop func()) {
 	r.Reconnect(r.t, n, stop)
 }
 
+// leaves has a node go away.
+func (r relayed) leaves(node string, stop func()) {
+	r.t.Helper()
+	stop()
+	linktest.Until(r.t, "node "+node+" is away", func() bool { return r.Hub.Get(node) == nil })
+}
+
 // TestRestoreTo: where a volume is made of a snapshot that node b has.
 func TestRestoreTo(t *testing.T) {
 	t.Parallel()
 	claimed := func(node string) func(relayed) { return func(r relayed) { r.Claims["1"] = node } }
-	unclaimed := func(r relayed) { delete(r.Claims, "1") }
 	begun := nodeapi.VolumeStatus{ID: "pvc-1", Pool: "local"}
 	for name, c := range map[string]struct {
 		to      string
@@ -119,16 +125,16 @@ func TestRestoreTo(t *testing.T) {
 		"source":                   {to: nodeapi.RestoreToSource, at: "b"},
 		"Immediate":                {prepare: claimed(""), at: "b"},
 		"the pod runs there":       {prepare: claimed("b"), at: "b"},
-		"no claim":                 {prepare: unclaimed, at: "b"},
 		"begun at the snapshot":    {prepare: func(r relayed) { r.b.Put(begun) }, at: "b"},
-		"begun, and no claim":      {prepare: func(r relayed) { r.a.Put(begun); unclaimed(r) }, at: "a"},
 		"an older pod's node":      {prepare: func(r relayed) { r.reconnectOlder(r.a, r.stopA) }, at: "b"},
 		"an older snapshot's node": {prepare: func(r relayed) { r.reconnectOlder(r.b, r.stopB) }, at: "b"},
 		"the snapshot's node is away": {
-			prepare: func(r relayed) { r.stopB() }, code: codes.Unavailable, text: "node b is not connected",
+			prepare: func(r relayed) { r.leaves("b", r.stopB) },
+			code:    codes.Unavailable, text: "node b is not connected",
 		},
 		"the pod's node is away": {
-			prepare: func(r relayed) { r.stopA() }, code: codes.Unavailable, text: "node a is not connected",
+			prepare: func(r relayed) { r.leaves("a", r.stopA) },
+			code:    codes.Unavailable, text: "node a is not connected",
 		},
 		"the claim's node is none of the class": {
 			prepare: claimed("c"), allowed: []string{"a", "b"},
@@ -205,10 +211,7 @@ func TestTheSourceIsCordoned(t *testing.T) {
 		},
 		"the pod runs there": {prepare: func(r relayed) { r.Claims["1"] = "b" }, at: "b"},
 		"Immediate":          {prepare: func(r relayed) { r.Claims["1"] = "" }, at: "b"},
-		"no claim": {
-			to: nodeapi.RestoreToSource, prepare: func(r relayed) { delete(r.Claims, "1") }, at: "b",
-		},
-		"begun": {to: nodeapi.RestoreToSource, prepare: func(r relayed) { r.b.Put(begun) }, at: "b"},
+		"begun":              {to: nodeapi.RestoreToSource, prepare: func(r relayed) { r.b.Put(begun) }, at: "b"},
 		"another is cordoned": {
 			to: nodeapi.RestoreToSource, prepare: func(r relayed) { r.Cordons = []string{"a"} }, at: "b",
 		},

@@ -103,6 +103,7 @@ func TestSnapshotsInSharedPools(t *testing.T) {
 	a := csitest.NewNode("a", 0).Shows("AAAA", csitest.GiB, false)
 	r := csitest.StartKnown(t, a)
 	r.Set(func() { r.PVs = []nodeapi.PersistentVolume{csitest.Named("v", "a"), csitest.Named("everywhere")} })
+	r.Claims["1"] = ""
 	refused := func() {
 		t.Helper()
 		for _, source := range []string{"v", "everywhere"} {
@@ -165,6 +166,7 @@ func TestDeleteWhatIsNoSnapshot(t *testing.T) {
 	r := csitest.Start(t, a)
 	a.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "local"})
 	r.PVs = []nodeapi.PersistentVolume{csitest.Named("pvc-1", "a")}
+	r.Claims["2"] = ""
 	end := strings.TrimPrefix(nodeapi.SnapshotID("1", "a"), "snap-")
 	for name, id := range map[string]string{
 		"a volume's":       "pvc-1",
@@ -210,6 +212,7 @@ func TestSnapshotsOfANodeThatIsAway(t *testing.T) {
 		csitest.WantCode(t, r.RemoveSnapshot(t, at("a")), codes.OK, "")
 	}
 	r.Set(func() {
+		r.Claims["1"] = ""
 		r.Nodes, r.Drivers = []string{"bare"}, append(r.Drivers, "driver")
 		r.Gone["z"] = r.Clock
 	})

@@ -21,6 +21,9 @@ import (
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
 func (c *Controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
 	c.deletions.forget(q.GetName())
+	if err := c.endUnclaimed(ctx, q); err != nil {
+		return nil, err
+	}
 	p, err := c.choosePeer(ctx, q)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package app
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 )
 
 func environment(change map[string]string) func(string) string {
@@ -337,40 +335,5 @@ func TestTakenAddress(t *testing.T) {
 	)
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
-	}
-}
-
-// TestLogsAreJSON, those of the library included.
-func TestLogsAreJSON(t *testing.T) {
-	log := &loggingtest.Log{}
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close() // an API that does not answer
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	config := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: " +
-		"u}}]\nclusters: [{name: c, cluster: {server: " + server.URL + "}}]\nusers: [{name: u}]\n"
-	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o, err := parse([]string{"--kubeconfig=" + kubeconfig, "--http-address="},
-		environment(map[string]string{"PV_DIR": t.TempDir()}), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := serve(ctx, o, log); err != nil {
-		t.Error(err)
-	}
-	decoder := json.NewDecoder(strings.NewReader(log.String())) // the library's goroutines may still log
-	records := 0
-	for decoder.More() {
-		var record struct{ Msg string }
-		if err := decoder.Decode(&record); err != nil {
-			t.Fatal(err)
-		}
-		records++
-	}
-	if records < 2 {
-		t.Errorf("%d records, want at least start and end", records)
 	}
 }
