@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -144,7 +145,35 @@ func (w *world) cutOff(t *testing.T) {
 	changed(t, w.nodes["node-2"].file(copied.GetName()), first, 0)
 	w.nodes["node-2"].hasCopy(t, copied.GetName(), sum)
 	w.deleted(t, copied.GetName())
+	w.unclaimed(t, snapshot)
 	w.deleteSnapshot(t, snapshot)
+}
+
+// unclaimed deletes the claim of a restore that has begun: of the copy nothing is left.
+func (w *world) unclaimed(t *testing.T, snapshot string) {
+	t.Helper()
+	target := w.nodes["node-2"]
+	claim, q := w.request(t, 300*mib, "node-2")
+	ctx, leave := context.WithTimeout(t.Context(), time.Second)
+	defer leave()
+	if _, err := w.controller.CreateVolume(ctx, fromSnapshot(q, snapshot)); err == nil {
+		t.Log("it was whole before its claim was deleted")
+	}
+	if target.copied(q.GetName()) < 0 && !target.has(q.GetName()) {
+		t.Error("no copy has begun")
+	}
+	w.Delete(t, claim)
+	harness.Eventually(t, "the copy is ended", func(ctx context.Context) error {
+		_, err := w.controller.CreateVolume(ctx, q)
+		if code := status.Code(err); code != codes.InvalidArgument {
+			return fmt.Errorf("the answer is %w", err)
+		}
+		return nil
+	})
+	_, err := os.Stat(filepath.Dir(target.staged(q.GetName())))
+	if target.copied(q.GetName()) >= 0 || target.has(q.GetName()) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left: %v", q.GetName(), err)
+	}
 }
 
 func (p *program) staged(id string) string {
