@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -38,6 +39,19 @@ type Place struct {
 	// Skipped are mount points and subvolumes of btrfs, Changed what changed meanwhile, or was gone.
 	Skipped int64 `json:"skipped,omitempty"`
 	Changed int64 `json:"changed,omitempty"`
+}
+
+// takes reports whether a batch can be what is behind a place: numbers of a hostile node are less than nothing, or make
+// a sum that is.
+func (p Place) takes(b copytree.Batch) bool {
+	for _, n := range [][2]int64{
+		{p.Bytes, b.Bytes}, {p.Files, b.Files}, {p.Skipped, b.Skipped}, {p.Changed, b.Changed},
+	} {
+		if n[1] < 0 || n[1] > math.MaxInt64-n[0] {
+			return false
+		}
+	}
+	return true
 }
 
 // behind is the place behind a batch.
@@ -150,6 +164,9 @@ func (j *Job) batch(ctx context.Context, sink *copytree.Sink, at Place) (copytre
 		return copytree.Batch{}, err
 	}
 	b, err := j.Next(ctx, at.Next, j.Clone)
+	if err == nil && !at.takes(b) {
+		err = copytree.ErrBatch
+	}
 	if err != nil {
 		return b, err
 	}

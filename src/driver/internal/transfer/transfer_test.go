@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"strconv"
 	"testing"
@@ -80,6 +81,35 @@ func TestManyNames(t *testing.T) {
 	j.Most = size - 1
 	if err := j.Run(t.Context(), transfer.Begin()); !errors.Is(err, transfer.ErrTooLarge) {
 		t.Errorf("copied more than the most: %v", err)
+	}
+}
+
+// TestBatchesWithHostileNumbers: nothing of a batch is written whose numbers would have the sums begin anew.
+func TestBatchesWithHostileNumbers(t *testing.T) {
+	for name, hostile := range map[string]copytree.Batch{
+		"bytes": {Bytes: math.MaxInt64}, "negative bytes": {Bytes: -1}, "least bytes": {Bytes: math.MinInt64},
+		"files": {Files: math.MaxInt64}, "negative files": {Files: -1},
+		"changed": {Changed: math.MaxInt64}, "negative changed": {Changed: -1},
+		"skipped": {Skipped: math.MaxInt64}, "negative skipped": {Skipped: -1},
+	} {
+		j, _, _ := job(t)
+		next, write, written := j.Next, j.Write, 0
+		j.Next = func(ctx context.Context, from []byte, clone bool) (copytree.Batch, error) {
+			b, err := next(ctx, from, clone)
+			if len(from) > 0 {
+				b.Bytes, b.Files, b.Changed, b.Skipped = hostile.Bytes, hostile.Files, hostile.Changed, hostile.Skipped
+			}
+			return b, err
+		}
+		j.Write = func(ctx context.Context, work func(from, to *os.File) error) error {
+			written++
+			return write(ctx, work)
+		}
+		at := transfer.Begin()
+		at.Bytes, at.Files, at.Changed, at.Skipped = 1, 1, 1, 1
+		if err := j.Run(t.Context(), at); !errors.Is(err, copytree.ErrBatch) || written != 1 {
+			t.Errorf("%s: %v, and %d batches are written", name, err, written)
+		}
 	}
 }
 

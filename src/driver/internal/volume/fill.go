@@ -50,9 +50,29 @@ func (m *Manager) startFill(ctx context.Context, f *fill) error {
 	return nil
 }
 
+// fillsAtOnce is how many copies of what is on this node are made at once; the others wait. Each takes a MB of memory.
+const fillsAtOnce = 16
+
+// takeSlot waits until a copy may be made, or its context ends. The controller bounds what comes from other nodes.
+func (m *Manager) takeSlot(ctx context.Context, f *fill) (end func(), err error) {
+	if f.from == "" {
+		return func() {}, nil
+	}
+	select {
+	case m.slots <- struct{}{}:
+		return func() { <-m.slots }, nil
+	case <-ctx.Done():
+		return func() {}, context.Cause(ctx)
+	}
+}
+
 // fill copies, and makes the copy one that is whole. After an error that will not pass by itself it is abandoned.
 func (m *Manager) fill(ctx context.Context, f *fill, place transfer.Place) error {
-	err := f.Run(ctx, place)
+	end, err := m.takeSlot(ctx, f)
+	defer end()
+	if err == nil {
+		err = f.Run(ctx, place)
+	}
 	if err == nil {
 		err = m.completeFill(ctx, f)
 	}

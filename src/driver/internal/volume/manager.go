@@ -62,6 +62,7 @@ type Manager struct {
 	pace     *rate.Limiter
 	readings sync.Map // of *reading: under way
 	fills    sync.Map // of *fill by id: under way
+	slots    chan struct{}
 	// begun are the copies of what is on another node that nothing was written to yet, by id.
 	begun sync.Map
 	// failed has by id what a copy failed with, for who asks for it again.
@@ -86,7 +87,9 @@ func New(c Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("see what is published on this node: %w", err)
 	}
-	m := &Manager{Config: c, pace: rate.NewLimiter(rate.Inf, 2*transfer.BatchSize)}
+	m := &Manager{
+		Config: c, pace: rate.NewLimiter(rate.Inf, 2*transfer.BatchSize), slots: make(chan struct{}, fillsAtOnce),
+	}
 	if c.CopyBytesPerSecond > 0 {
 		m.pace.SetLimit(rate.Limit(c.CopyBytesPerSecond))
 	}

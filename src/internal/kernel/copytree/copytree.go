@@ -5,8 +5,8 @@
 //
 // What is copied: directories, files with their holes, links, hard links, FIFOs, sockets and devices; of each the
 // owner, the mode, both times, the flags that chattr(1) calls A, a, D, d, i and S, and its extended attributes but for
-// those of security modules. Project IDs are not. Errors are *fs.PathError around a syscall.Errno, or one of those
-// below.
+// those of security modules. Project IDs are not, and of the root neither a nor i: a copy with these could be neither
+// renamed nor removed. Errors are *fs.PathError around a syscall.Errno, or one of those below.
 package copytree
 
 import (

@@ -145,6 +145,38 @@ func TestHostileBatches(t *testing.T) {
 	wants(t, s.Apply(t.Context(), open(t, top+"/target"), batch(deep...)), copytree.ErrDeep)
 }
 
+// TestRootIsNotFixed: a copy can be renamed and removed, whatever flags its source has, or batches say. What is below
+// keeps them.
+func TestRootIsNotFixed(t *testing.T) {
+	for _, kind := range []string{"ext4", "btrfs"} {
+		top := disk(t, kind)
+		for i, fixed := range []int{immutable, appendOnly, immutable | appendOnly} {
+			source, target := fmt.Sprint(top, "/source", i), fmt.Sprint(top, "/target", i)
+			must(t, os.MkdirAll(source+"/d", 0o700))
+			must(t, os.Mkdir(target, 0o700))
+			chattr(t, source+"/d", fixed)
+			chattr(t, source, fixed|nodump)
+			c := run{source: open(t, source), target: open(t, target), max: 1, twice: true}
+			c.copy(t)
+			leave := entry.New(entry.LeaveDir, "")
+			leave.Flags = uint32(fixed | nodump)
+			hostile := batch(leave)
+			must(t, c.sink().Apply(t.Context(), c.target, hostile))
+			if got := flags(t, c.target, immutable|appendOnly); got != " flags 0x0" {
+				t.Errorf("%s: a batch gives the root%s", kind, got)
+			}
+			c.finish(t, hostile.Entries)
+			if got := flags(t, c.target, whitelist); got != " flags 0x40" {
+				t.Errorf("%s: the root has%s", kind, got)
+			}
+			if got, want := flags(t, open(t, target+"/d"), whitelist), fmt.Sprintf(" flags %#x", fixed); got != want {
+				t.Errorf("%s: below it is%s, want%s", kind, got, want)
+			}
+			must(t, os.Rename(target, target+".whole"))
+		}
+	}
+}
+
 // TestHostilePositions resumes nowhere.
 func TestHostilePositions(t *testing.T) {
 	top := disk(t, "ext4")

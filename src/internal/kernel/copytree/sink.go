@@ -84,6 +84,7 @@ func (s *Sink) Finish(ctx context.Context, root *os.File, last []byte) (done boo
 		return false, err
 	}
 	if err = at.end.ApplyTimes(top); err == nil {
+		at.end.Flags &^= openat.Fixed
 		err = at.end.ApplyFlags(top)
 	}
 	return err == nil, err

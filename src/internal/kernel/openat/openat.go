@@ -174,17 +174,18 @@ func Path(dir *os.File, name string) string {
 	return full
 }
 
-// fixed are the flags that keep root from removing a file: FS_IMMUTABLE_FL, FS_APPEND_FL (include/uapi/linux/fs.h).
-const fixed = 0x10 | 0x20
+// Fixed are the flags that keep root from renaming or removing a file: FS_IMMUTABLE_FL, FS_APPEND_FL
+// (include/uapi/linux/fs.h).
+const Fixed = 0x10 | 0x20
 
 // Unlock clears these flags of an open file (chattr -i -a) and reports whether it had any.
 func Unlock(f *os.File) (bool, error) {
 	flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
-	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || err == nil && flags&fixed == 0 {
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || err == nil && flags&Fixed == 0 {
 		return false, nil
 	}
 	if err == nil {
-		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags&^fixed))
+		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags&^Fixed))
 	}
 	return err == nil, Failed("chattr -i -a", f.Name(), err)
 }
