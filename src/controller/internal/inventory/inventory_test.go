@@ -136,8 +136,8 @@ func TestOrphanSnapshots(t *testing.T) {
 				of+", perhaps an orphan: the Kubernetes API does not say"),
 		},
 		{
-			name: "none has one", contents: map[string]bool{}, events: []string{event + "good, part, unnamed"}, found: 3,
-			states: all("orphan, "+of, "orphan, "+of),
+			name: "none has one", contents: map[string]bool{}, events: []string{event + "good, part, unnamed"},
+			found: 3, states: all("orphan, "+of, "orphan, "+of),
 		},
 		{
 			name: "all are named", contents: map[string]bool{"good": true, "unnamed": true, "part": true},
