@@ -127,13 +127,16 @@ type VolumeStatus struct {
 	Created   time.Time `json:"-"`
 	Ephemeral bool      `json:"-"` // an inline volume
 	Published bool      `json:"-"` // mounted anywhere on its node
-	Copying   string    `json:"-"` // of a copy that is being made: how far it is
+	Copying   string    `json:"-"` // of a copy that is being made: how far it is; else NotWhole until it is whole
 
 	// What whoever lists it adds: where it is, and what is unusual about it, such as "orphan".
 	Node  string `json:"node"`
 	PV    string `json:"pv,omitempty"`
 	State string `json:"state,omitempty"`
 }
+
+// NotWhole is a copy that was interrupted: it is gone on with when it is asked for again.
+const NotWhole = "copy, not whole"
 
 // OnItsNode is what the node itself knows to be unusual about it.
 func (v VolumeStatus) OnItsNode() string {

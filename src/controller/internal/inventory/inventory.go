@@ -246,7 +246,8 @@ func instead(kind string, pv nodeapi.PersistentVolume) string {
 // orphanCandidate reports whether a volume or snapshot may be an orphan, whatever the API says: one that is young may
 // be waiting for what is to name it, and so is one that is being made.
 func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus) bool {
-	return !v.Created.After(i.fleet.Now().Add(-i.orphanAge)) && !(v.Ephemeral && v.Published) && v.Copying == ""
+	return !v.Created.After(i.fleet.Now().Add(-i.orphanAge)) && !(v.Ephemeral && v.Published) &&
+		(v.Copying == "" || v.Copying == nodeapi.NotWhole)
 }
 
 // orphanKind is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the

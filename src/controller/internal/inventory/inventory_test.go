@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,7 @@ func TestOrphanSnapshots(t *testing.T) {
 		{ID: "unnamed", Created: old},
 		{ID: "young", Created: r.Clock},
 		{ID: "made", Created: old, Copying: "1Gi is copied"},
+		{ID: "part", Created: old, Copying: nodeapi.NotWhole},
 	} {
 		s.Pool, s.SnapshotOf = "local", "v"
 		a.Put(s)
@@ -112,7 +114,8 @@ func TestOrphanSnapshots(t *testing.T) {
 	const event = "Warning a SnapshotsOrphaned: pool local: no VolumeSnapshotContent names: "
 	const of = "snapshot of v"
 	all := func(good, unnamed string) map[string]string {
-		return map[string]string{"good": good, "unnamed": unnamed, "young": of, "made": "1Gi is copied"}
+		part := strings.ReplaceAll(unnamed, of, nodeapi.NotWhole)
+		return map[string]string{"good": good, "unnamed": unnamed, "young": of, "made": "1Gi is copied", "part": part}
 	}
 	for _, c := range []struct {
 		name     string
@@ -124,19 +127,22 @@ func TestOrphanSnapshots(t *testing.T) {
 	}{
 		{name: "no snapshots here", states: all(of, of)},
 		{
-			name: "one has none", contents: map[string]bool{"good": true}, events: []string{event + "unnamed"},
-			found: 1, states: all(of, "orphan, "+of),
+			name: "one has none", contents: map[string]bool{"good": true}, events: []string{event + "part, unnamed"},
+			found: 2, states: all(of, "orphan, "+of),
 		},
 		{
-			name: "the API is silent", silent: true, found: 1,
+			name: "the API is silent", silent: true, found: 2,
 			states: all(of+", perhaps an orphan: the Kubernetes API does not say",
 				of+", perhaps an orphan: the Kubernetes API does not say"),
 		},
 		{
-			name: "none has one", contents: map[string]bool{}, events: []string{event + "good, unnamed"}, found: 2,
-			states: all("orphan, "+of, "orphan, "+of),
+			name: "none has one", contents: map[string]bool{}, events: []string{event + "good, part, unnamed"},
+			found: 3, states: all("orphan, "+of, "orphan, "+of),
 		},
-		{name: "all are named", contents: map[string]bool{"good": true, "unnamed": true}, states: all(of, of)},
+		{
+			name: "all are named", contents: map[string]bool{"good": true, "unnamed": true, "part": true},
+			states: all(of, of),
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r.Set(func() { r.Contents, r.Silent, r.Lists, r.Gets = c.contents, c.silent, 0, 0 })

@@ -9,6 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // failure is what a copy failed with that was made of a source.
@@ -133,6 +134,16 @@ func (m *Manager) copied(id string) string {
 	p := f.Progress()
 	return fmt.Sprintf("%s of about %s, and %d files, are copied", bytesize.Format(p.Bytes),
 		bytesize.Format(max(f.total, p.Bytes)), p.Files)
+}
+
+// unfinished is copied of a copy that is being made, nodeapi.NotWhole of another one that is not whole, "" of any other
+// volume.
+func (m *Manager) unfinished(id string) string {
+	is := m.copied(id)
+	if _, v, ok := m.Pools.Find(id); is == "" && ok && v.Filling != "" {
+		is = nodeapi.NotWhole
+	}
+	return is
 }
 
 // Copying gives how many copies are being made file by file, how much of them there is, and how much about there will

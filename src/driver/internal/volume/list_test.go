@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
@@ -72,6 +73,41 @@ func TestHasWhatIsWorkedOn(t *testing.T) {
 	close(slow.goOn)
 	must(t, <-result)
 	has(t, n, "pvc-1", false, "there was none")
+}
+
+// shown is what a list says of a volume that is made as a copy.
+func (n *node) shown(t *testing.T, id string) (is string) {
+	t.Helper()
+	must(t, n.Each(t.Context(), func(s nodeapi.VolumeStatus) error {
+		if s.ID == id {
+			is = s.OnItsNode()
+		}
+		return nil
+	}))
+	return is
+}
+
+// TestListOfACopy shows how far it is, or that it is not whole, and nothing once it is.
+func TestListOfACopy(t *testing.T) {
+	root, n, g := halfRestored(t)
+	if is := n.shown(t, "pvc-2"); !strings.HasSuffix(is, "are copied") {
+		t.Errorf("while it is made: %q", is)
+	}
+	go g.pass()
+	n.Wait()
+	for _, about := range []string{"interrupted", "after a restart"} {
+		if is := n.shown(t, "pvc-2"); is != nodeapi.NotWhole {
+			t.Errorf("%s: %q", about, is)
+		}
+		n = startAt(t, root)
+		must(t, openPool(t.Context(), n))
+	}
+	must(t, restoring(n)(t.Context()))
+	for _, id := range []string{"pvc-1", "pvc-2"} {
+		if is := n.shown(t, id); is != "" {
+			t.Errorf("%s is whole: %q", id, is)
+		}
+	}
 }
 
 func TestEach(t *testing.T) {

@@ -244,7 +244,7 @@ func (m *Manager) eachIn(
 				ID: v.ID, Pool: v.Pool, Claim: v.Claim.String(), Bytes: v.Bytes, Held: v.Held, Used: -1,
 				Enforcement: string(v.Enforcement),
 				Created:     v.Created, Ephemeral: v.Ephemeral, Published: m.Published(v.ID),
-				Copying: m.copied(v.ID),
+				Copying: m.unfinished(v.ID),
 			}
 			if kind == store.OfSnapshot {
 				s.SnapshotOf = v.Source.ID
