@@ -45,8 +45,11 @@ type service struct {
 }
 
 func (service) DeleteVolume(_ context.Context, q *pb.DeleteVolumeRequest) (*pb.DeleteVolumeResponse, error) {
-	if q.GetVolumeId() == "busy" {
+	switch q.GetVolumeId() {
+	case "busy":
 		return nil, status.Error(codes.Aborted, "busy")
+	case "hostile":
+		return nil, status.Error(4712, "a code of its own")
 	}
 	return &pb.DeleteVolumeResponse{}, nil
 }
@@ -81,14 +84,18 @@ func TestCalls(t *testing.T) {
 	client := pb.NewControllerClient(p)
 	_, err := client.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "busy"})
 	wantCode(t, err, codes.Aborted, "busy")
+	_, err = client.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "hostile"})
+	wantCode(t, err, codes.Unknown, "a code of its own")
 	_, err = client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{})
 	wantCode(t, err, codes.Unimplemented, "")
-	calls := map[string]float64{"Aborted DeleteVolume a": 1, "OK Find a": 2, "Unimplemented CreateVolume a": 1}
+	calls := map[string]float64{
+		"Aborted DeleteVolume a": 1, "Unknown DeleteVolume a": 1, "OK Find a": 2, "Unimplemented CreateVolume a": 1,
+	}
 	if got := linktest.Samples(t, hub.Metrics, "hpp_controller_calls_total"); !maps.Equal(got, calls) {
 		t.Errorf("calls are %v, want %v", got, calls)
 	}
-	if got := linktest.Samples(t, hub.Metrics, "hpp_controller_hop_seconds"); got[""] != 4 {
-		t.Errorf("%v hops measured, want 4", got)
+	if got := linktest.Samples(t, hub.Metrics, "hpp_controller_hop_seconds"); got[""] != 5 {
+		t.Errorf("%v hops measured, want 5", got)
 	}
 	hub.Forget("a")
 	if left := linktest.Samples(t, hub.Metrics, "hpp_controller_calls_total"); len(left) != 0 {

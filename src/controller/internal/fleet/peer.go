@@ -173,7 +173,7 @@ func (p *Peer) Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) err
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	return fmt.Errorf("volumes of node %s: %w", p.Name, err)
+	return fmt.Errorf("volumes of node %s: %w", p.Name, withKnownCode(err))
 }
 
 // Invoke implements grpc.ClientConnInterface. A call whose answer the end of the connection has cut off is Unavailable:
@@ -183,7 +183,7 @@ func (p *Peer) Invoke(ctx context.Context, method string, q, answer any, options
 	defer p.calls.Add(-1)
 	var trailer metadata.MD
 	start := time.Now()
-	err := p.client.Invoke(ctx, method, q, answer, append(options, grpc.Trailer(&trailer))...)
+	err := withKnownCode(p.client.Invoke(ctx, method, q, answer, append(options, grpc.Trailer(&trailer))...))
 	took := time.Since(start)
 	p.metrics.calls.WithLabelValues(p.Name, path.Base(method), status.Code(err).String()).Inc()
 	if handling := trailer.Get(wire.HandlingKey); len(handling) == 1 {
@@ -194,6 +194,15 @@ func (p *Peer) Invoke(ctx context.Context, method string, q, answer any, options
 	if status.Code(err) == codes.Canceled && ctx.Err() == nil {
 		return status.Errorf(codes.Unavailable, "the connection of node %s has ended before its answer; it is asked "+
 			"again", p.Name)
+	}
+	return err
+}
+
+// withKnownCode gives an answer that has none of gRPC's codes codes.Unknown: each code is a series of metrics, here and
+// where it is passed on, and a hostile node has four billion.
+func withKnownCode(err error) error {
+	if said := status.Convert(err); said.Code() > codes.Unauthenticated {
+		return status.Error(codes.Unknown, said.Message())
 	}
 	return err
 }
