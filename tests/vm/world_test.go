@@ -77,15 +77,18 @@ func (w *world) next(t *testing.T, l *link) (about operation) {
 	return about
 }
 
-// deleteAll deletes what is there, also copies that are not whole.
+// deleteAll deletes what is there: copies that are not whole, and then what they are made of, which is refused before.
 func (w *world) deleteAll(t *testing.T, l *link) {
 	t.Helper()
-	for _, id := range slices.Sorted(maps.Keys(w.volumes)) {
-		op := operation{verb: "delete", id: id, source: nothing}
-		w.pending[l.ask(t, op)] = op
-	}
-	for len(w.pending) > 0 {
-		w.next(t, l)
+	for _, half := range []bool{true, false} {
+		for _, id := range slices.Sorted(maps.Keys(w.volumes)) {
+			if op := (operation{verb: "delete", id: id, source: nothing}); w.volumes[id].asked == half {
+				w.pending[l.ask(t, op)] = op
+			}
+		}
+		for len(w.pending) > 0 {
+			w.next(t, l)
+		}
 	}
 }
 
