@@ -85,11 +85,11 @@ func TestCalls(t *testing.T) {
 	_, err := client.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "busy"})
 	wantCode(t, err, codes.Aborted, "busy")
 	_, err = client.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "hostile"})
-	wantCode(t, err, codes.Unknown, "a code of its own")
+	wantCode(t, err, codes.Internal, "a code of its own")
 	_, err = client.CreateVolume(t.Context(), &pb.CreateVolumeRequest{})
 	wantCode(t, err, codes.Unimplemented, "")
 	calls := map[string]float64{
-		"Aborted DeleteVolume a": 1, "Unknown DeleteVolume a": 1, "OK Find a": 2, "Unimplemented CreateVolume a": 1,
+		"Aborted DeleteVolume a": 1, "Internal DeleteVolume a": 1, "OK Find a": 2, "Unimplemented CreateVolume a": 1,
 	}
 	if got := linktest.Samples(t, hub.Metrics, "hpp_controller_calls_total"); !maps.Equal(got, calls) {
 		t.Errorf("calls are %v, want %v", got, calls)

@@ -198,11 +198,11 @@ func (p *Peer) Invoke(ctx context.Context, method string, q, answer any, options
 	return err
 }
 
-// withKnownCode gives an answer that has none of gRPC's codes codes.Unknown: each code is a series of metrics, here and
+// withKnownCode gives an answer that has none of gRPC's codes codes.Internal: each code is a series of metrics, here and
 // where it is passed on, and a hostile node has four billion.
 func withKnownCode(err error) error {
 	if said := status.Convert(err); said.Code() > codes.Unauthenticated {
-		return status.Error(codes.Unknown, said.Message())
+		return status.Error(codes.Internal, said.Message())
 	}
 	return err
 }
