@@ -98,7 +98,7 @@ check: ## While you work: lint and tests of the modules that differ from main, a
 	if differs '^tools/([^i]|install)'; then check tools ./...; fi
 
 test: deps-cluster ## All of it, as CI runs it: what computes beside what waits; each test's seconds go to artifacts/timings
-	@$(call lanes,deps-tests verify test-unit test-quota-vm test-sanity test-power,e2e chart-test test-api)
+	@$(call lanes,deps-tests verify test-unit test-quota-vm test-sanity test-power chart-test test-api,e2e)
 
 test-nightly: export HPP_E2E := nightly
 test-nightly: export POWER_CUTS := 30

@@ -198,7 +198,7 @@ func (p *Peer) Invoke(ctx context.Context, method string, q, answer any, options
 	return err
 }
 
-// withKnownCode gives an answer that has none of gRPC's codes codes.Internal: each code is a series of metrics, here and
+// withKnownCode makes an answer that has none of gRPC's codes Internal. Each code is a series of metrics, here and
 // where it is passed on, and a hostile node has four billion.
 func withKnownCode(err error) error {
 	if said := status.Convert(err); said.Code() > codes.Unauthenticated {

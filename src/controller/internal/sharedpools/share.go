@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
@@ -139,7 +140,8 @@ func (s *sharing) shareAll(ctx context.Context) {
 		s.addPool(ctx, pool, requests)
 	}
 	for n, request := range requests {
-		if proto.Equal(request, s.sent[n]) || s.sent[n] == nil && len(request.GetPools()) == 0 {
+		same := proto.Equal(request, s.sent[n]) && !isUnheard(n, request)
+		if same || s.sent[n] == nil && len(request.GetPools()) == 0 {
 			continue
 		}
 		brief, cancel := context.WithTimeout(ctx, shareTimeout)
@@ -157,6 +159,16 @@ func (s *sharing) shareAll(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// isUnheard reports whether a node waits for what it was told: another controller, with another configuration while
+// this one takes its place, may have told it something else since, and the last word counts there.
+func isUnheard(n *fleet.Peer, request *wire.ShareRequest) bool {
+	return slices.ContainsFunc(request.GetPools(), func(told *wire.SharedPool) bool {
+		is := n.Pool(told.GetName())
+		return is.Waiting && (told.GetId() != "" || told.GetMake()) ||
+			is.Shared && told.GetId() != "" && is.Reason == nodeapi.ReasonNoNewVolumes
+	})
 }
 
 // addPool adds a pool to what the nodes are told. Of a shared one, the first node that waits takes it into use where

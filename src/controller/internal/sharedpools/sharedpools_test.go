@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
@@ -56,6 +57,34 @@ func TestTheFirstIdOfASharedPoolStays(t *testing.T) {
 	}
 	if id := r.RememberedID(); id != "AAAA" {
 		t.Errorf("remembered is %q", id)
+	}
+}
+
+// TestAnotherControllerHasSaidOtherwise: who waits is told again, and nobody else.
+func TestAnotherControllerHasSaidOtherwise(t *testing.T) {
+	t.Parallel()
+	a, b := csitest.NewNode("a", 0).Shows("AAAA", csitest.GiB, false), csitest.NewNode("b", 0).Shows("", 0, true)
+	r := csitest.StartShared(t, a, b)
+	r.Set(func() { r.IDs = map[string]string{"local": "AAAA"} })
+	r.Look(t)
+	otherwise := []*wire.SharedPool{{Name: "local"}}
+	told := func(n *csitest.Node) {
+		t.Helper()
+		linktest.Until(t, "node "+n.Name+" is told", func() bool { return n.ToldOfLocal().GetId() == "AAAA" })
+	}
+	told(a)
+	told(b)
+	a.Share(otherwise)
+	b.Share(otherwise)
+	told(b)
+	b.Show(nodeapi.PoolStatus{
+		Name: "local", ID: "AAAA", State: "present", Shared: true, Reason: nodeapi.ReasonNoNewVolumes,
+	})
+	linktest.Until(t, "it is seen", func() bool { return r.Hub.Get("b").Pool("local").ID != "" })
+	b.Share(otherwise)
+	told(b)
+	if id := a.ToldOfLocal().GetId(); id != "" {
+		t.Errorf("node a, which does not wait, was told again: %s", id)
 	}
 }
 
