@@ -274,11 +274,13 @@ func (w *world) snapshot(t *testing.T, of string) (id string) {
 	return id
 }
 
+// deleteSnapshot deletes one, and asks again while the end of a copy of it has not come to its node.
 func (w *world) deleteSnapshot(t *testing.T, id string) {
 	t.Helper()
-	if _, err := w.controller.DeleteSnapshot(t.Context(), &pb.DeleteSnapshotRequest{SnapshotId: id}); err != nil {
-		t.Error(err)
-	}
+	harness.Eventually(t, "snapshot "+id+" is deleted", func(ctx context.Context) error {
+		_, err := w.controller.DeleteSnapshot(ctx, &pb.DeleteSnapshotRequest{SnapshotId: id})
+		return err
+	})
 	for name, p := range w.nodes {
 		if p.has(id) {
 			t.Errorf("%s has %s, which was deleted", name, id)
