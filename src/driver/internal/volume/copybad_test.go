@@ -78,17 +78,23 @@ func TestSourceInAnAbsentPool(t *testing.T) {
 	n.consistent(t, "back")
 }
 
+// stepping starts a node with a volume and its snapshot, on a host whose steps can be counted.
+func stepping(t *testing.T, root string) (*node, *disktest.Faulty) {
+	t.Helper()
+	n := startAt(t, root)
+	must(t, openPool(t.Context(), n))
+	withVolumeAndSnapshot(t, n)
+	host := disktest.NewFaulty(disk.NewHost("/"), 0, nil)
+	n = startAt(t, root, withHost(host))
+	must(t, openPool(t.Context(), n))
+	return n, host
+}
+
 // TestSourceIsBeingDeleted: no copy is made of it at any step of that, and none after it.
 func TestSourceIsBeingDeleted(t *testing.T) {
 	root := memoryDisk(t, "xfs", 1<<30)
 	for step := 1; ; step++ {
-		at := filepath.Join(root, strconv.Itoa(step))
-		n := startAt(t, at)
-		must(t, openPool(t.Context(), n))
-		withVolumeAndSnapshot(t, n)
-		host := disktest.NewFaulty(disk.NewHost("/"), 0, nil)
-		n = startAt(t, at, withHost(host))
-		must(t, openPool(t.Context(), n))
+		n, host := stepping(t, filepath.Join(root, strconv.Itoa(step)))
 		begun, meanwhile := host.Steps(), error(nil)
 		host.Before(begun+step, func() { meanwhile = sized(t, n, "pvc-2", 1, fromSnapshot(snap1)) })
 		must(t, n.DeleteSnapshot(t.Context(), snap1))
@@ -107,13 +113,7 @@ func TestSourceIsBeingDeleted(t *testing.T) {
 func TestSourceIsToBeDeleted(t *testing.T) {
 	root := memoryDisk(t, "xfs", 1<<30)
 	for step := 1; ; step++ {
-		at := filepath.Join(root, strconv.Itoa(step))
-		n := startAt(t, at)
-		must(t, openPool(t.Context(), n))
-		withVolumeAndSnapshot(t, n)
-		host := disktest.NewFaulty(disk.NewHost("/"), 0, nil)
-		n = startAt(t, at, withHost(host))
-		must(t, openPool(t.Context(), n))
+		n, host := stepping(t, filepath.Join(root, strconv.Itoa(step)))
 		begun, meanwhile := host.Steps(), error(nil)
 		host.Before(begun+step, func() {
 			meanwhile = n.DeleteSnapshot(t.Context(), snap1)
