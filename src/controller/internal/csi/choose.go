@@ -18,8 +18,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-// choosePeer gives the node for a new volume: the one that has what it is copied from, or the one that is chosen.
-func (c *Controller) choosePeer(ctx context.Context, q *pb.CreateVolumeRequest) (*fleet.Peer, error) {
+// choosePeer gives the node for a new volume: the one that has what it is copied from, for a pod that is to run on the
+// node given, or the one that is chosen.
+func (c *Controller) choosePeer(ctx context.Context, q *pb.CreateVolumeRequest, pod string) (*fleet.Peer, error) {
 	if err := csi.CheckVolumeID("name", q.GetName()); err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func (c *Controller) choosePeer(ctx context.Context, q *pb.CreateVolumeRequest) 
 		return nil, err
 	}
 	if q.GetVolumeContentSource() != nil {
-		return c.peerOfContent(ctx, q, allowed)
+		return c.peerOfContent(ctx, q, allowed, pod)
 	}
 	node, err := c.choose(ctx, q, allowed)
 	if err != nil {

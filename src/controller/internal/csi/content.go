@@ -16,7 +16,7 @@ import (
 
 // peerOfContent gives the node that has what a new volume is copied from: copies do not leave their node.
 func (c *Controller) peerOfContent(
-	ctx context.Context, q *pb.CreateVolumeRequest, allowed []string,
+	ctx context.Context, q *pb.CreateVolumeRequest, allowed []string, pod string,
 ) (p *fleet.Peer, err error) {
 	if pool := c.sharedPoolFor(q.GetParameters()); pool != "" {
 		return nil, status.Errorf(codes.InvalidArgument, "volume_content_source: pool %s is shared by nodes, and its "+
@@ -37,58 +37,46 @@ func (c *Controller) peerOfContent(
 	if err != nil {
 		return nil, err
 	}
-	return p, c.checkContentAllowed(ctx, q, allowed, p.Name)
+	return p, checkContentAllowed(allowed, p.Name, pod)
 }
 
-// endUnclaimed ends a copy whose claim is gone: nobody wants what is yet to be copied. csi-provisioner asks for it
-// until the answer is final, and deletes nothing then.
-func (c *Controller) endUnclaimed(ctx context.Context, q *pb.CreateVolumeRequest) error {
+// nodeOfPod is the node that the scheduler has chosen for the pod that waits for a copy, "" where it has chosen none. A
+// copy whose claim is gone is ended: nobody wants what is yet to be copied. csi-provisioner asks for it until the
+// answer is final, and deletes nothing then.
+func (c *Controller) nodeOfPod(ctx context.Context, q *pb.CreateVolumeRequest) (node string, err error) {
 	claim := claimOf(q)
 	if q.GetVolumeContentSource() == nil || claim.Name == "" {
-		return nil
+		return "", nil
 	}
-	_, found, err := c.Cluster.SelectedNode(ctx, claim)
+	named := false
+	node, found, err := c.Cluster.SelectedNode(ctx, claim)
 	if err == nil && !found {
-		_, found, err = c.Cluster.Get(ctx, q.GetName())
+		_, named, err = c.Cluster.Get(ctx, q.GetName())
 	}
-	switch {
-	case err != nil:
-		return status.Errorf(codes.Unavailable, "%v", err)
-	case found:
-		return nil
+	if err != nil {
+		return "", status.Errorf(codes.Unavailable, "%v", err)
 	}
-	if _, err = c.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: q.GetName()}); err != nil {
-		return err
+	if found {
+		return node, nil
 	}
-	return claimGone(claim)
+	if !named {
+		if _, err = c.DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: q.GetName()}); err != nil {
+			return "", err
+		}
+	}
+	return "", claimGone(claim)
 }
 
 func claimGone(claim nodeapi.Claim) error {
 	return status.Errorf(codes.InvalidArgument, "claim %s/%s is gone", claim.Namespace, claim.Name)
 }
 
-func claimGoneMeanwhile(claim nodeapi.Claim) error {
-	return status.Errorf(codes.Aborted, "claim %s/%s is gone since a moment; try again", claim.Namespace, claim.Name)
-}
-
 // checkContentAllowed refuses a copy on a node that the class leaves out. That a pod waits on another node
 // (WaitForFirstConsumer; csi-provisioner names that node alone, with --strict-topology) is no reason: the volume's
 // PersistentVolume sends the pod to the copy.
-func (c *Controller) checkContentAllowed(
-	ctx context.Context, q *pb.CreateVolumeRequest, allowed []string, node string,
-) error {
-	if len(allowed) == 0 || slices.Contains(allowed, node) {
+func checkContentAllowed(allowed []string, node, pod string) error {
+	if len(allowed) == 0 || slices.Contains(allowed, node) || len(allowed) == 1 && pod == allowed[0] {
 		return nil
-	}
-	if claim := claimOf(q); claim.Name != "" && len(allowed) == 1 {
-		switch selected, found, err := c.Cluster.SelectedNode(ctx, claim); {
-		case err != nil:
-			return status.Errorf(codes.Unavailable, "%v", err)
-		case !found:
-			return claimGoneMeanwhile(claim)
-		case selected == allowed[0]:
-			return nil
-		}
 	}
 	return status.Errorf(codes.InvalidArgument, "what the volume is to be copied from is on node %s, which is none of "+
 		"those that the class's allowedTopologies leave: %s; use a StorageClass that allows it", node,
@@ -97,16 +85,10 @@ func (c *Controller) checkContentAllowed(
 
 // checkPodCanFollow refuses a new copy on a node that is cordoned, where the pod that waits for it was scheduled on
 // another: the copy's PersistentVolume would send the pod to where it cannot be scheduled.
-func (c *Controller) checkPodCanFollow(ctx context.Context, q *pb.CreateVolumeRequest, source *fleet.Peer) error {
-	claim := claimOf(q)
-	if q.GetVolumeContentSource() == nil || claim.Name == "" {
-		return nil
-	}
-	node, _, err := c.Cluster.SelectedNode(ctx, claim)
-	if err != nil {
-		return status.Errorf(codes.Unavailable, "%v", err)
-	}
-	if node == "" || node == source.Name {
+func (c *Controller) checkPodCanFollow(
+	ctx context.Context, q *pb.CreateVolumeRequest, source *fleet.Peer, pod string,
+) error {
+	if pod == "" || pod == source.Name {
 		return nil
 	}
 	// What has begun comes to its end.

@@ -20,25 +20,31 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
-// copyNode gives the node for a new volume whose node would be source: for a copy that is where its pod is to run,
-// unless the class says otherwise, or an earlier request has begun at the source. A volume that a pod uses is copied
-// where it is.
+// copyNode gives the node for a new volume whose node would be source: for a copy that is where its pod is to run, if
+// that is known, unless the class says otherwise, or an earlier request has begun at the source. A volume that a pod
+// uses is copied where it is.
 func (c *Controller) copyNode(
-	ctx context.Context, q *pb.CreateVolumeRequest, source *fleet.Peer,
+	ctx context.Context, q *pb.CreateVolumeRequest, source *fleet.Peer, pod string,
 ) (*fleet.Peer, error) {
 	if q.GetVolumeContentSource() == nil || !source.Has(wire.FeatureCopy) ||
 		q.GetParameters()[nodeapi.KeyRestoreTo] == nodeapi.RestoreToSource {
 		return source, nil
 	}
-	node, err := c.nodeOfPod(ctx, q)
-	if err != nil || node == "" || node == source.Name {
-		return source, err
+	if pod == "" || pod == source.Name {
+		return source, nil
+	}
+	allowed, err := c.allowedNodes(q.GetAccessibilityRequirements())
+	if err == nil {
+		err = checkAllowed(allowed, pod)
+	}
+	if err != nil {
+		return nil, err
 	}
 	// A pool of that node may be absent: it makes no difference to what is in the others.
 	if _, begun, _ := source.Find(ctx, q.GetName()); begun {
 		return source, nil
 	}
-	target, err := c.awaitPeer(ctx, node)
+	target, err := c.awaitPeer(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -72,33 +78,13 @@ func volumeOn(ctx context.Context, p *fleet.Peer, id string) (*pb.ControllerGetV
 	return pb.NewControllerClient(p).ControllerGetVolume(ctx, &pb.ControllerGetVolumeRequest{VolumeId: id})
 }
 
-// nodeOfPod is the node that the scheduler has chosen for the pod that waits for a volume, "" where it has chosen none.
-func (c *Controller) nodeOfPod(ctx context.Context, q *pb.CreateVolumeRequest) (node string, err error) {
-	claim := claimOf(q)
-	if claim.Name == "" {
-		return "", nil
-	}
-	node, found, err := c.Cluster.SelectedNode(ctx, claim)
-	if err != nil {
-		return "", status.Errorf(codes.Unavailable, "%v", err)
-	}
-	if !found {
-		return "", claimGoneMeanwhile(claim)
-	}
-	allowed, err := c.allowedNodes(q.GetAccessibilityRequirements())
-	if node == "" || err != nil {
-		return "", err
-	}
-	return node, checkAllowed(allowed, node)
-}
-
 // createOn makes a volume on a node. Where its source is on another one, that node's data is brought to it.
 func (c *Controller) createOn(
-	ctx context.Context, q *pb.CreateVolumeRequest, source, target *fleet.Peer,
+	ctx context.Context, q *pb.CreateVolumeRequest, source, target *fleet.Peer, pod string,
 ) (*pb.CreateVolumeResponse, error) {
 	client := pb.NewControllerClient(target)
 	if source == target {
-		if err := c.checkPodCanFollow(ctx, q, source); err != nil {
+		if err := c.checkPodCanFollow(ctx, q, source, pod); err != nil {
 			return nil, err
 		}
 		answer, err := client.CreateVolume(ctx, q)

@@ -21,10 +21,11 @@ import (
 // CreateVolume implements csi.ControllerServer on the node that is asked for, or that is chosen.
 func (c *Controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
 	c.deletions.forget(q.GetName())
-	if err := c.endUnclaimed(ctx, q); err != nil {
+	pod, err := c.nodeOfPod(ctx, q)
+	if err != nil {
 		return nil, err
 	}
-	p, err := c.choosePeer(ctx, q)
+	p, err := c.choosePeer(ctx, q, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -32,13 +33,13 @@ func (c *Controller) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest
 		return nil, err
 	}
 	source := p
-	if p, err = c.copyNode(ctx, q, source); err != nil {
+	if p, err = c.copyNode(ctx, q, source, pod); err != nil {
 		return nil, err
 	}
 	here := []*pb.Topology{{Segments: map[string]string{c.Fleet.TopologyKey: p.Name}}}
 	q = proto.CloneOf(q)
 	q.AccessibilityRequirements = &pb.TopologyRequirement{Requisite: here, Preferred: here}
-	answer, err := c.createOn(ctx, q, source, p)
+	answer, err := c.createOn(ctx, q, source, p, pod)
 	if err != nil {
 		return nil, err
 	}
