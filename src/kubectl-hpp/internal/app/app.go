@@ -1,0 +1,113 @@
+// Package app makes the plugin out of its parts: flags, the connections, and what each command does with them.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/remote"
+)
+
+// Exit codes.
+const (
+	exitFailed  = 1 // what was asked for could not be done
+	exitUsage   = 2 // the command line is wrong
+	exitTrouble = 3 // doctor and explain: something is wrong, and was said
+)
+
+// errTrouble is why doctor and explain end with exitTrouble: what is wrong has been printed.
+var errTrouble = errors.New("something is wrong")
+
+// errUsage is a command line that cannot be understood.
+var errUsage = errors.New("wrong command line")
+
+// plugin is what every command has.
+type plugin struct {
+	genericclioptions.IOStreams
+	flags                   *genericclioptions.ConfigFlags
+	driver, driverNamespace string
+}
+
+// Run does what the arguments say, and gives the exit code.
+func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	p := &plugin{
+		IOStreams: genericclioptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr},
+		flags:     genericclioptions.NewConfigFlags(true),
+	}
+	root := p.command()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errTrouble):
+		return exitTrouble
+	}
+	_, _ = fmt.Fprintf(stderr, "error: %v\n", err)
+	if errors.Is(err, errUsage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func (p *plugin) command() *cobra.Command {
+	root := &cobra.Command{
+		Use: "kubectl hpp", Short: "Volumes of Hostpath Provisioner: see, explain, repair, move, migrate",
+		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hpp"},
+		SilenceUsage: true, SilenceErrors: true, Version: buildinfo.Version(),
+	}
+	root.SetIn(p.In)
+	root.SetOut(p.Out)
+	root.SetErr(p.ErrOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	flags := root.PersistentFlags()
+	p.flags.AddFlags(flags)
+	flags.StringVar(&p.driver, "driver", "", "name of the CSI driver, where several releases are installed")
+	flags.StringVar(&p.driverNamespace, "driver-namespace", "",
+		"namespace in which the driver is installed; empty looks for it")
+	return root
+}
+
+// api gives a client of the API server.
+func (p *plugin) api() (kubernetes.Interface, error) {
+	config, err := p.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// namespace is that of the user's claims.
+func (p *plugin) namespace() (string, error) {
+	namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// controller gives the controller, in whose pod commands can be run.
+func (p *plugin) controller(ctx context.Context) (*remote.Controller, error) {
+	config, err := p.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	at, err := cluster.FindController(ctx, api, p.driverNamespace, p.driver)
+	if err != nil {
+		return nil, err
+	}
+	return remote.New(config, api, at, buildinfo.Version()), nil
+}
