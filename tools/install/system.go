@@ -22,7 +22,8 @@ func provideSystem(ctx context.Context, name, pkg string) (string, error) {
 	fmt.Fprintf(os.Stderr, "install: installing Debian's %s\n", pkg)
 	// The lists are empty in a fresh container; a stale list makes the install fail in a way that update mends.
 	for _, args := range [][]string{{"update", "-qq"}, {"install", "-y", "-qq", "--no-install-recommends", pkg}} {
-		cmd := exec.CommandContext(ctx, apt, args...)
+		// Somebody else may be installing something: that is waited for, for ten minutes.
+		cmd := exec.CommandContext(ctx, apt, append([]string{"-o", "DPkg::Lock::Timeout=600"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("apt-get %v: %w\n%s", args, err, out)

@@ -64,7 +64,8 @@ func Install(ctx context.Context, packages []string) error {
 		{"update", "--quiet"},
 		append([]string{"install", "--yes", "--quiet", "--no-install-recommends"}, packages...),
 	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		// Somebody else may be installing something: that is waited for, for ten minutes.
+		cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=600"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, out)
