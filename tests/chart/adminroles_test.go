@@ -61,7 +61,7 @@ func TestThePolicyKnowsTheControllersPods(t *testing.T) {
 		}
 		for _, other := range []string{
 			full + "-csi-x2v7k", "a" + deployment + "-" + hash + "-x2v7k",
-			deployment + "-" + hash + "-x2v7k-a", full + "-operator-" + hash + "-x2v7k",
+			deployment + "-" + hash + "-x2v7k-a", full + "-controller-metrics-a", full + "-operator-" + hash + "-x2v7k",
 		} {
 			if pods.MatchString(other) {
 				t.Errorf("%s matches %s", other, pattern)

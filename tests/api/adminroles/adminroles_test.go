@@ -102,8 +102,8 @@ func refused(t *testing.T, w *world) {
 		!apierrors.IsForbidden(err) {
 		t.Errorf("the viewer's error is %v, want that of a right that is missing", err)
 	}
-	withTTY, withInput := here(controllerPod, "controller", "/controller", "status"), run{}
-	withInput = withTTY
+	withTTY := here(controllerPod, "controller", "/controller", "status")
+	withInput := withTTY
 	withTTY.options.TTY, withInput.options.Stdin = true, true
 	for what, test := range map[string]struct {
 		run  run

@@ -19,7 +19,8 @@ rights to hand them out. */}}
 {{/* A regular expression of the names of the controller's pods: the Deployment's name, the hash of its template, and five characters. Kubernetes
 cuts what stands before these five to 58 characters. */}}
 {{- define "hostpath-provisioner.admin.pods" -}}
-^{{ printf "%s-" (include "hostpath-provisioner.controller.name" .) | trunc 58 | regexQuoteMeta }}[a-z0-9]{0,10}-?[a-z0-9]{5}$
+{{- $name := include "hostpath-provisioner.controller.name" . -}}
+^{{ printf "%s-" $name | trunc 58 | regexQuoteMeta }}{{ ternary "[a-z0-9]{0,10}-?" "[a-z0-9]{1,10}-" (gt (len $name) 46) }}[a-z0-9]{5}$
 {{- end -}}
 
 {{/* In the whole cluster: what is there. */}}
