@@ -105,6 +105,7 @@ func refused(t *testing.T, w *world) {
 	withTTY := here(controllerPod, "controller", "/controller", "status")
 	withInput := withTTY
 	withTTY.options.TTY, withInput.options.Stdin = true, true
+	controller := func(words ...string) run { return here(controllerPod, "controller", words...) }
 	for what, test := range map[string]struct {
 		run  run
 		want string
@@ -116,14 +117,14 @@ func refused(t *testing.T, w *world) {
 		"no container":             {here(controllerPod, "", "/controller", "status"), inPod},
 		"a terminal":               {withTTY, noInput},
 		"input":                    {withInput, noInput},
-		"a shell":                  {here(controllerPod, "controller", "sh", "-c", "/controller status"), listed},
-		"another path":             {here(controllerPod, "controller", "controller", "status"), listed},
-		"a second controller":      {here(controllerPod, "controller", "/controller"), listed},
-		"one with flags":           {here(controllerPod, "controller", "/controller", "--lease=x"), listed},
-		"another command":          {here(controllerPod, "controller", "/controller", "completion", "bash"), listed},
-		"a flag before a command":  {here(controllerPod, "controller", "/controller", "--output", "status"), listed},
-		"another socket":           {here(controllerPod, "controller", "/controller", "status", "--state-dir=/x"), itself},
-		"another socket, in words": {here(controllerPod, "controller", "/controller", "status", "--state-dir", "/x"), itself},
+		"a shell":                  {controller("sh", "-c", "/controller status"), listed},
+		"another path":             {controller("controller", "status"), listed},
+		"a second controller":      {controller("/controller"), listed},
+		"one with flags":           {controller("/controller", "--lease=x"), listed},
+		"another command":          {controller("/controller", "completion", "bash"), listed},
+		"a flag before a command":  {controller("/controller", "--output", "status"), listed},
+		"another socket":           {controller("/controller", "status", "--state-dir=/x"), itself},
+		"another socket, in words": {controller("/controller", "status", "--state-dir", "/x"), itself},
 	} {
 		for _, who := range []string{"operator", "mover", "stranger"} {
 			harness.Denied(t, who+", "+what, w.exec(t.Context(), who, test.run), test.want)
@@ -131,7 +132,7 @@ func refused(t *testing.T, w *world) {
 	}
 	for _, command := range []string{"move", "directory"} {
 		for _, who := range []string{"operator", "stranger"} {
-			asked := here(controllerPod, "controller", "/controller", command, "list")
+			asked := controller("/controller", command, "list")
 			harness.Denied(t, who+", "+command, w.exec(t.Context(), who, asked), movers)
 		}
 	}

@@ -85,7 +85,8 @@ func buildOne(ctx context.Context, o Options, p product.Platform, output string)
 	if err := o.Compile(ctx, target); err != nil {
 		return archive{}, err
 	}
-	a := archive{Platform: p, Binary: binary(p), Name: fmt.Sprintf("%s_v%s_%s_%s.tar.gz", program, o.Version, p.OS, p.Arch)}
+	a := archive{Platform: p, Binary: binary(p)}
+	a.Name = fmt.Sprintf("%s_v%s_%s_%s.tar.gz", program, o.Version, p.OS, p.Arch)
 	pack := tarball
 	if p.OS == "windows" {
 		a.Name, pack = strings.TrimSuffix(a.Name, ".tar.gz")+".zip", zipped
