@@ -131,7 +131,9 @@ func TestBaseLeavesTheChartsOwnListsOut(t *testing.T) {
 		return all
 	}
 	want := defaults(t)
-	for _, key := range []string{"operator", "adminRoles", "extraObjects", "enabled", "storagePools", "storageClasses"} {
+	for _, key := range []string{
+		"operator", "adminRoles", "extraObjects", "enabled", "storagePools", "storageClasses",
+	} {
 		delete(want, key)
 	}
 	legacy, _ := want["legacyProvisioner"].(map[string]any)

@@ -238,7 +238,8 @@ func TestObjectsOfEachRendering(t *testing.T) {
 	}
 	filled := []string{
 		"Secret storage/" + controller + "-tls", "ConfigMap storage/" + controller + "-authorities",
-		"ConfigMap storage/hpp-hostpath-provisioner-shared-pool-ids", "ConfigMap storage/hpp-hostpath-provisioner-moves",
+		"ConfigMap storage/hpp-hostpath-provisioner-shared-pool-ids",
+		"ConfigMap storage/hpp-hostpath-provisioner-moves",
 	}
 	base = append(base, filled...)
 	class := []string{"StorageClass /hostpath-local", "Pod storage/hpp-hostpath-provisioner-test-hostpath-local"}
