@@ -149,7 +149,7 @@ func reached(t *testing.T, w *world) {
 		"operator": repairs, "stranger": repairs, "mover": slices.Concat(repairs, []string{"move", "directory"}),
 	} {
 		for _, command := range commands {
-			asked := here(controllerPod, "controller", "/controller", command, "list", "--node", "a", "--output", "json")
+			asked := here(controllerPod, "controller", "/controller", command, "list", "--output", "json")
 			if err := w.exec(t.Context(), who, asked); !errors.Is(err, errReached) {
 				t.Errorf("%s runs %s: %v", who, command, err)
 			}
