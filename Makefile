@@ -198,12 +198,15 @@ fuzz: ## Fuzz ids, parameters and records, FUZZ_TIME (100000x) runs for each tar
 	done <<<"$$targets"
 
 ##@ Build
-.PHONY: build images generate clean
+.PHONY: build images plugin generate clean
 build: ## The shipped binaries, static, in bin/
-	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/controller ./src/mounter ./src/operator ./src/legacyprovisioner ./src/selftest
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./src/driver ./src/controller ./src/mounter ./src/operator ./src/legacyprovisioner ./src/selftest ./src/kubectl-hpp
 
 images: ## OCI images of both architectures, in artifacts/images
 	go -C tools/images run . --version $(VERSION) --platforms linux/amd64,linux/arm64 --output $(CURDIR)/artifacts/images
+
+plugin: ## `kubectl hpp` for Linux, macOS and Windows, amd64 and arm64, with krew's manifest, in artifacts/plugin
+	go -C tools/images run . plugin --version $(VERSION) --output $(CURDIR)/artifacts/plugin
 
 generate: ## Write again what is generated: the CRD, deep copies, the tunnel's code, the chart's README, deploy/
 	$(call tool,controller-gen) object paths=./src/api/...

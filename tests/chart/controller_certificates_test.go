@@ -121,6 +121,7 @@ func TestTheOperatorsRenderingLeavesOutWhatIsFilled(t *testing.T) {
 	filled := []string{
 		"Secret storage/" + controller + "-tls", "ConfigMap storage/" + controller + "-authorities",
 		"ConfigMap storage/hpp-hostpath-provisioner-shared-pool-ids",
+		"ConfigMap storage/hpp-hostpath-provisioner-moves",
 	}
 	of := func(values helmcli.Values) (found []string) {
 		for _, id := range helmcli.Ids(helmcli.Objects(t, helmsdk.Newest().MustTemplate(t, values))) {

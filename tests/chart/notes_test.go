@@ -43,7 +43,8 @@ func TestNotes(t *testing.T) {
 			"the claim stays Pending until a pod uses it", "\n  storageClassName: hostpath-local\n", "\nEOF\n",
 			"Volumes of local live on whatever filesystem holds the path, which may be the node's system disk",
 			"helm uninstall removes the driver", "It leaves every volume", "/var/lib/hostpath-provisioner-state",
-			"ConfigMap hpp-hostpath-provisioner-shared-pool-ids.",
+			"stays in storage too: ConfigMaps\nhpp-hostpath-provisioner-shared-pool-ids and " +
+				"hpp-hostpath-provisioner-moves.",
 		}, not: []string{"the cluster's default"}},
 		"everything": {values: renderings()["everything"], want: []string{
 			"\n  fast: /srv/fast, only where a disk is mounted there, new volumes only on nodes with disk=nvme",

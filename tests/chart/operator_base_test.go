@@ -53,7 +53,9 @@ func TestBaseValuesComeBack(t *testing.T) {
 func comesBack(t *testing.T, helm helmsdk.Helm, name string, values helmcli.Values) {
 	t.Helper()
 	// These belong to the release and not to the driver.
-	json := map[string]string{"extraObjects": "[]", "monitoring.dashboard.enabled": "false"}
+	json := map[string]string{
+		"extraObjects": "[]", "monitoring.dashboard.enabled": "false", "adminRoles.create": "false",
+	}
 	maps.Copy(json, values.JSON)
 	values.JSON = json
 	values.Set = maps.Clone(values.Set)
@@ -129,7 +131,9 @@ func TestBaseLeavesTheChartsOwnListsOut(t *testing.T) {
 		return all
 	}
 	want := defaults(t)
-	for _, key := range []string{"operator", "extraObjects", "enabled", "storagePools", "storageClasses"} {
+	for _, key := range []string{
+		"operator", "adminRoles", "extraObjects", "enabled", "storagePools", "storageClasses",
+	} {
 		delete(want, key)
 	}
 	legacy, _ := want["legacyProvisioner"].(map[string]any)

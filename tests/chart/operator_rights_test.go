@@ -67,7 +67,7 @@ func allowed(rules []rbacv1.PolicyRule, wanted right) bool {
 func driverSides() map[string]helmcli.Values {
 	everything := renderings()["everything"]
 	everything.JSON = map[string]string{
-		"extraObjects": "[]", "mounter.managed": "true",
+		"extraObjects": "[]", "mounter.managed": "true", "adminRoles.create": "false",
 		"legacyProvisioner.enabled":        "true",
 		"legacyProvisioner.shared.enabled": "true", "legacyProvisioner.shared.instances": networkFSInstances,
 		"legacyProvisioner.everyNode.enabled": "true",

@@ -239,6 +239,7 @@ func TestObjectsOfEachRendering(t *testing.T) {
 	filled := []string{
 		"Secret storage/" + controller + "-tls", "ConfigMap storage/" + controller + "-authorities",
 		"ConfigMap storage/hpp-hostpath-provisioner-shared-pool-ids",
+		"ConfigMap storage/hpp-hostpath-provisioner-moves",
 	}
 	base = append(base, filled...)
 	class := []string{"StorageClass /hostpath-local", "Pod storage/hpp-hostpath-provisioner-test-hostpath-local"}
@@ -288,10 +289,10 @@ func TestEverythingRendersEveryKind(t *testing.T) {
 		kinds[object.GetObjectKind().GroupVersionKind().Kind]++
 	}
 	want := map[string]int{
-		"CSIDriver": 1, "ClusterRole": 3, "ClusterRoleBinding": 2, "ConfigMap": 4, "DaemonSet": 1, "Deployment": 1,
-		"NetworkPolicy": 2, "Pod": 1, "PodDisruptionBudget": 1, "PodMonitor": 2, "PrometheusRule": 1, "Role": 2,
+		"CSIDriver": 1, "ClusterRole": 6, "ClusterRoleBinding": 2, "ConfigMap": 5, "DaemonSet": 1, "Deployment": 1,
+		"NetworkPolicy": 2, "Pod": 1, "PodDisruptionBudget": 1, "PodMonitor": 2, "PrometheusRule": 1, "Role": 4,
 		"RoleBinding": 3, "Secret": 1, "SecurityContextConstraints": 1, "Service": 1, "ServiceAccount": 2,
-		"StorageClass": 2, "ValidatingAdmissionPolicy": 1, "ValidatingAdmissionPolicyBinding": 1,
+		"StorageClass": 2, "ValidatingAdmissionPolicy": 3, "ValidatingAdmissionPolicyBinding": 3,
 		"VolumeSnapshotClass": 2,
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {

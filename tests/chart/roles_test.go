@@ -40,8 +40,9 @@ func TestRolesAreLeast(t *testing.T) {
 			rule("", "pods/status", "patch"), // how the pools of a node are
 			named(rule("", "configmaps", "get", "patch"), controller+"-authorities", controller+"-ca"),
 			named(rule("", "secrets", "get", "patch"), controller+"-tls"),
-			// which filesystem each shared pool is
-			named(rule("", "configmaps", "get", "patch"), "hpp-hostpath-provisioner-shared-pool-ids"),
+			// which filesystem each shared pool is, and which volumes are being moved
+			named(rule("", "configmaps", "get", "patch"), "hpp-hostpath-provisioner-shared-pool-ids",
+				"hpp-hostpath-provisioner-moves"),
 			// csi-provisioner
 			rule("storage.k8s.io", "csistoragecapacities", "get", "list", "watch", "create", "update", "delete"),
 			rule("", "pods", "get"), rule("apps", "replicasets", "get"), // level 2 of the owner chain
@@ -71,7 +72,8 @@ func ofController() []rbacv1.PolicyRule {
 			APIGroups: []string{""}, Resources: []string{"persistentvolumes", "nodes"},
 			Verbs: []string{"get", "list", "watch"},
 		},
-		named(rule("", "namespaces", "get"), "kube-system"), // its UID: whose a shared pool is
+		rule("", "persistentvolumes", "create", "patch", "delete"), // of a volume that moves
+		named(rule("", "namespaces", "get"), "kube-system"),        // its UID: whose a shared pool is
 		rule("storage.k8s.io", "csinodes", "list", "watch"),
 		// which wait for a volume; the node of a claim that binds immediately
 		rule("", "persistentvolumeclaims", "get", "list", "watch", "patch"),

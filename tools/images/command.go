@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/compile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/plugin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
@@ -71,7 +73,29 @@ func command() *cobra.Command {
 	f.StringVar(&platforms, "platforms", "linux/"+runtime.GOARCH, "comma separated list of OS/ARCH")
 	f.StringSliceVar(&only, "only", nil, "build only these images: "+strings.Join(product.Names(), ", "))
 	addDestination(cmd, &to)
-	cmd.AddCommand(wrapCommand(), mirrorCommand())
+	cmd.AddCommand(wrapCommand(), mirrorCommand(), pluginCommand())
+	return cmd
+}
+
+// pluginCommand builds what is no image, by the same flags.
+func pluginCommand() *cobra.Command {
+	o := plugin.Options{Compile: compile.Run}
+	cmd := &cobra.Command{
+		Use: "plugin --output FOLDER", Short: "Build the plugin `kubectl hpp` for all platforms, and krew's manifest",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Version == "" {
+				if o.Version, err = appVersion(o.Root); err != nil {
+					return err
+				}
+			}
+			return plugin.Build(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Root, "root", "../..", "the repository's root folder")
+	f.StringVar(&o.Version, "version", "", "version of the plugin, without v; empty: the chart's appVersion")
+	f.StringVar(&o.Output, "output", "../../artifacts/plugin", "write archives, checksums and manifest into this folder")
 	return cmd
 }
 

@@ -177,7 +177,7 @@ legacyStorageClasses:
 {{/* What the operator takes as its base: all values that are not about the operator or this release, less the chart's own lists. */}}
 {{- define "hostpath-provisioner.base" -}}
 {{- $own := include "hostpath-provisioner.ownLists" . | fromYaml -}}
-{{- $base := omit (deepCopy .Values) "operator" "extraObjects" "enabled" -}}
+{{- $base := omit (deepCopy .Values) "operator" "adminRoles" "extraObjects" "enabled" -}}
 {{- range $list := list "storagePools" "storageClasses" -}}
 {{- if eq (get $base $list | toYaml) (get $own $list | toYaml) }}{{ $_ := unset $base $list }}{{ end -}}
 {{- end -}}

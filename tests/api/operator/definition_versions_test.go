@@ -123,7 +123,9 @@ func uninstallLeaves(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"*v1.ConfigMap " + full + "-shared-pool-ids", "*v1.Lease " + manager}
+	want := []string{
+		"*v1.ConfigMap " + full + "-moves", "*v1.ConfigMap " + full + "-shared-pool-ids", "*v1.Lease " + manager,
+	}
 	if !slices.Equal(left, want) {
 		t.Errorf("left are %v, want %v", left, want)
 	}

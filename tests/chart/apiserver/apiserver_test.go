@@ -132,7 +132,9 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 			t.Errorf("%T %s is still there after uninstall: %v", object, key, err)
 		}
 	}
-	get(t, s, client.ObjectKeyFromObject(filled()[0]), filled()[0])
+	for _, kept := range filled()[:2] {
+		get(t, s, client.ObjectKeyFromObject(kept), kept)
+	}
 	for _, how := range [][]string{nil, {"--server-side"}} {
 		applied(t, s, helm, how)
 	}
@@ -141,13 +143,14 @@ func life(t *testing.T, s *server, helm helmcli.Helm) {
 // label is a value that changes all objects of the chart.
 const label = "commonLabels.how"
 
-// filled are the objects that the chart makes without data, for the controller to fill. The first one is kept.
+// filled are the objects that the chart makes without data, for the controller to fill. The first two are kept.
 func filled() []client.Object {
 	meta := func(suffix string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: helmcli.Namespace, Name: "hpp-hostpath-provisioner-" + suffix}
 	}
 	return []client.Object{
 		&corev1.ConfigMap{ObjectMeta: meta("shared-pool-ids")},
+		&corev1.ConfigMap{ObjectMeta: meta("moves")},
 		&corev1.ConfigMap{ObjectMeta: meta("controller-authorities")},
 		&corev1.Secret{ObjectMeta: meta("controller-tls")},
 	}

@@ -91,3 +91,8 @@ livenessProbe:
 {{- define "hostpath-provisioner.controller.sharedPools" -}}
 {{- include "hostpath-provisioner.suffixed" (list . "shared-pool-ids") -}}
 {{- end -}}
+
+{{/* The ConfigMap in which the controller writes down the moves of volumes that are under way: one that is interrupted goes on from there. */}}
+{{- define "hostpath-provisioner.controller.moves" -}}
+{{- include "hostpath-provisioner.suffixed" (list . "moves") -}}
+{{- end -}}

@@ -7,6 +7,10 @@ what it has. */}}
 - apiGroups: [""]
   resources: [persistentvolumes, nodes]
   verbs: [get, list, watch]
+# A volume that has moved to another node gets its PersistentVolume anew, since Kubernetes lets nobody change where one is.
+- apiGroups: [""]
+  resources: [persistentvolumes]
+  verbs: [create, patch, delete]
 # Which cluster this is: by that UID a shared pool is told from another cluster's.
 - apiGroups: [""]
   resources: [namespaces]
@@ -16,7 +20,8 @@ what it has. */}}
 - apiGroups: [storage.k8s.io]
   resources: [csinodes]
   verbs: [list, watch]
-# Which claims wait for a volume. patch: writes down which node a claim with immediate binding got.
+# Which claims wait for a volume. patch: writes down which node a claim with immediate binding got, and has Kubernetes look at the claim of a
+# volume that has moved.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch]
@@ -51,10 +56,10 @@ what it has. */}}
   resources: [secrets]
   resourceNames: [{{ include "hostpath-provisioner.controller.certificateSecret" . }}]
   verbs: [get{{ if eq .Values.controller.certificates "self-managed" }}, patch{{ end }}]
-# Which filesystem each shared pool is.
+# Which filesystem each shared pool is, and which volumes are being moved.
 - apiGroups: [""]
   resources: [configmaps]
-  resourceNames: [{{ include "hostpath-provisioner.controller.sharedPools" . }}]
+  resourceNames: [{{ include "hostpath-provisioner.controller.sharedPools" . }}, {{ include "hostpath-provisioner.controller.moves" . }}]
   verbs: [get, patch]
 {{- end -}}
 
