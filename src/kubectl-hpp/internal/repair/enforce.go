@@ -2,6 +2,7 @@ package repair
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -116,18 +117,15 @@ func (c Config) newMeasure() *cobra.Command {
 			case len(claims) == 0 && of == (selection{}):
 				return c.usage("which volumes? Want claims, --node or --pool")
 			}
-			works, volumes, err := c.measure(ctx, claims, of)
-			if err != nil {
-				return err
+			works, volumes, notBegun := c.measure(ctx, claims, of)
+			if len(works) == 0 {
+				return notBegun
 			}
 			ended, err := c.follow(ctx, works)
-			if len(ended) == 0 {
-				return err
+			if len(ended) > 0 {
+				err = errors.Join(err, c.writeMeasured(ended, volumes))
 			}
-			if failure := c.writeMeasured(ended, volumes); failure != nil {
-				return failure
-			}
-			return err
+			return errors.Join(notBegun, err)
 		},
 	}
 	of.add(command)
@@ -157,15 +155,8 @@ func (c Config) measure(
 		return nil, nil, fmt.Errorf("%w: there are no such volumes to measure", ErrNotFound)
 	}
 	for _, node := range slices.Sorted(maps.Keys(nodes)) {
-		more, _, err := c.start(ctx, verb, nil, selection{of.pool, node})
-		if err != nil {
-			_, _ = fmt.Fprintf(c.ErrOut, "%v\n", err) // the other nodes can be measured
-			continue
-		}
-		works = append(works, more...)
-	}
-	if len(works) == 0 {
-		err = fmt.Errorf("%w: no node could begin it", ErrFailed)
+		more, _, failure := c.start(ctx, verb, nil, selection{of.pool, node})
+		works, err = append(works, more...), errors.Join(err, failure) // the other nodes can be measured
 	}
 	return works, volumes, err
 }
