@@ -23,7 +23,8 @@ import (
 const (
 	// socketName is the socket's name in the state directory.
 	socketName = "admin.sock"
-	// requestTimeout bounds a call, but for one that enforces sizes: that takes as long as the trees are large.
+	// requestTimeout bounds a call, but for one that goes through volumes: that takes as long as they are
+	// large.
 	requestTimeout = time.Minute
 	// maxStatus is what the status of all nodes may be, in bytes.
 	maxStatus = 64 << 20
@@ -116,8 +117,18 @@ func Deleted(ctx context.Context, stateDir string) ([]nodeapi.DeletedVolume, err
 
 // Enforce holds volumes to their sizes, and shows how far that is.
 func Enforce(ctx context.Context, stateDir string, q *wire.EnforceRequest, show func(*wire.Progress)) error {
+	return stream(ctx, stateDir, q, wire.AdminClient.Enforce, show)
+}
+
+// stream makes a call that works on volumes, for as long as that takes, and shows how far it is.
+func stream[Q any](
+	ctx context.Context, stateDir string, q Q,
+	method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (
+		grpc.ServerStreamingClient[wire.Progress], error),
+	show func(*wire.Progress),
+) error {
 	return ask(stateDir, func(driver wire.AdminClient) error {
-		stream, err := driver.Enforce(ctx, q)
+		stream, err := method(driver, ctx, q)
 		for begun := false; err == nil; begun = true {
 			var p *wire.Progress
 			switch p, err = stream.Recv(); {

@@ -4,8 +4,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -14,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/works"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
@@ -35,11 +34,12 @@ type Server struct {
 	wire.UnimplementedAdminServer
 	driver, version, topologyKey string
 	nodes                        Nodes
+	works                        *works.Room
 }
 
-// New returns the service of a driver's controller.
-func New(driver, version, topologyKey string, nodes Nodes) *Server {
-	return &Server{driver: driver, version: version, topologyKey: topologyKey, nodes: nodes}
+// New returns the service of a driver's controller, and has work that takes long in a room.
+func New(driver, version, topologyKey string, nodes Nodes, room *works.Room) *Server {
+	return &Server{driver: driver, version: version, topologyKey: topologyKey, nodes: nodes, works: room}
 }
 
 // Register adds the service to a gRPC server.
@@ -112,40 +112,26 @@ func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.T
 	return forward(ctx, s, q, wire.AdminClient.TakePool)
 }
 
-// Enforce implements wire.AdminServer.
-func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
-	stream, err := forward(out.Context(), s, q, wire.AdminClient.Enforce)
-	for err == nil {
-		p, ended := stream.Recv()
-		if errors.Is(ended, io.EOF) {
-			return nil
-		}
-		if err = explained(q.GetNode(), ended); err == nil {
-			err = out.Send(&wire.Progress{
-				Id: abridge.Printable(p.GetId()), Files: p.GetFiles(), Done: p.GetDone(),
-				Error: abridge.Printable(p.GetError()),
-			})
-		}
-	}
-	return err
-}
-
 // forward has the node that a request names do it.
 func forward[Q interface{ GetNode() string }, R any](
 	ctx context.Context, s *Server, q Q,
 	method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (R, error),
 ) (answer R, err error) {
 	node := q.GetNode()
-	if node == "" {
-		return answer, status.Error(codes.InvalidArgument, "node: the controller has no pools; name the node with "+
-			"--node")
-	}
-	connection, err := s.nodes.Connection(node)
+	connection, err := s.connection(node)
 	if err != nil {
 		return answer, err
 	}
 	answer, err = method(wire.NewAdminClient(connection), ctx, q)
 	return answer, explained(node, err)
+}
+
+// connection is that of the node that is to do something.
+func (s *Server) connection(node string) (grpc.ClientConnInterface, error) {
+	if node == "" {
+		return nil, status.Error(codes.InvalidArgument, "node: the controller has no pools; name the node with --node")
+	}
+	return s.nodes.Connection(node)
 }
 
 // explained says which node refused, and why an older one did.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/admin"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/works"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
@@ -64,7 +66,12 @@ func (c *cluster) Everywhere(pool string) bool { return pool == "everybodys" }
 
 func (c *cluster) client(t *testing.T) wire.AdminClient {
 	t.Helper()
-	return wire.NewAdminClient(serve(t, admin.New("hpp", "0.1.0", "topology/node", c).Register))
+	room := works.New(time.Now)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); room.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	return wire.NewAdminClient(serve(t, admin.New("hpp", "0.1.0", "topology/node", c, room).Register))
 }
 
 func TestStatus(t *testing.T) {

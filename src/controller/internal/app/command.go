@@ -32,6 +32,6 @@ func newCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	o.addFlags(flags)
 	root.PersistentFlags().StringVar(&o.StateDir, "state-dir", "/var/lib/hostpath-provisioner-state",
 		"directory of the socket of the commands")
-	root.AddCommand(admin.Commands(&o.StateDir)...)
+	root.AddCommand(admin.ControllerCommands(&o.StateDir)...)
 	return root
 }

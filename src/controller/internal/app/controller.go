@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/sharedpools"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/works"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/endpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/health"
@@ -104,7 +105,9 @@ func (c *controller) addService(ctx context.Context, specs []poolspec.Pool) (*cs
 	c.Add("inventory", func(ctx context.Context) error { volumes.Run(ctx); return nil })
 	c.Add("reports", func(ctx context.Context) error { reporter.Run(ctx); return nil })
 	c.Add("claims", func(ctx context.Context) error { service.Run(ctx); return nil })
-	return service, c.AddCommands(ctx, admin.New(c.DriverName, buildinfo.Version(), c.TopologyKey, volumes))
+	room := works.New(time.Now)
+	c.Add("works", func(ctx context.Context) error { room.Run(ctx); return nil })
+	return service, c.AddCommands(ctx, admin.New(c.DriverName, buildinfo.Version(), c.TopologyKey, volumes, room))
 }
 
 // selectorKeys are the labels that nodes are selected by.

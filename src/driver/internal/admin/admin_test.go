@@ -46,6 +46,7 @@ type domain struct {
 	volumes map[string]entry
 	enforce func(ctx context.Context, id string, progress func(int64)) error
 	inodes  *int64 // of the last enforcement
+	measure func(id string, progress func(files, bytes int64)) error
 	adopt   func(id string, bytes int64) (store.Record, error)
 	discard func(id, node string) error
 	all     []nodeapi.VolumeStatus
@@ -91,6 +92,10 @@ func (d *domain) Each(visit func(pool, id string, v ledger.Volume)) {
 func (d *domain) Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error {
 	d.inodes = inodes
 	return d.enforce(ctx, id, progress)
+}
+
+func (d *domain) Measure(_ context.Context, id string, progress func(files, bytes int64)) error {
+	return d.measure(id, progress)
 }
 
 func (d *domain) Adopt(_ context.Context, id string, bytes int64) (store.Record, error) {
@@ -446,7 +451,7 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(asVolume, got); diff != "" {
+	if diff := cmp.Diff(asVolume+asClaim, got); diff != "" {
 		t.Error(diff)
 	}
 	record.Claim = nodeapi.Claim{}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,10 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
@@ -37,6 +33,7 @@ type Pools interface {
 type Volumes interface {
 	Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
+	Measure(ctx context.Context, id string, progress func(files, bytes int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (store.Record, error)
 	Discard(ctx context.Context, id, node string) error
 	EachDeleted(ctx context.Context, visit func(nodeapi.DeletedVolume) error) error
@@ -182,81 +179,4 @@ func (s *Server) described(record store.Record, err error) (*wire.AdoptResponse,
 		}),
 		Driver: s.Driver, TopologyKey: s.TopologyKey, Node: s.Node,
 	}, nil
-}
-
-// Enforce implements wire.AdminServer.
-func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
-	var ids []string
-	err := s.own(q.GetNode())
-	if err == nil {
-		ids, err = s.selected(q)
-	}
-	if err != nil {
-		return csi.Status(err)
-	}
-	for _, id := range ids {
-		if err := out.Send(s.enforceOne(q, id, out)); err != nil {
-			return err
-		}
-		if err := out.Context().Err(); err != nil {
-			return status.FromContextError(err).Err()
-		}
-	}
-	return nil
-}
-
-// enforceOne works on one volume, tells how far it is, and gives the last word about it.
-func (s *Server) enforceOne(
-	q *wire.EnforceRequest, id string, out grpc.ServerStreamingServer[wire.Progress],
-) *wire.Progress {
-	var files int64
-	err := s.inPool(q.GetPool(), id)
-	if err == nil {
-		err = s.Config.Volumes.Enforce(out.Context(), id, q.Inodes, func(counted int64) {
-			files = counted
-			_ = out.Send(&wire.Progress{Id: id, Files: files}) // a client that has gone ends the context
-		})
-	}
-	last := &wire.Progress{Id: id, Files: files, Done: err == nil}
-	if err != nil {
-		s.Log.WarnContext(out.Context(), "cannot enforce the size of a volume", logging.KeyID, id,
-			logging.KeyError, err)
-		last.Error = err.Error()
-	}
-	return last
-}
-
-// selected gives the ids of a selection, without repetition.
-func (s *Server) selected(q *wire.EnforceRequest) (ids []string, err error) {
-	if q.GetPool() == "" || len(q.GetIds()) > 0 {
-		for _, id := range q.GetIds() {
-			if !slices.Contains(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-		return ids, nil
-	}
-	all := s.Pools.Status()
-	i := slices.IndexFunc(all, func(p nodeapi.PoolStatus) bool { return p.Name == q.GetPool() })
-	switch {
-	case i < 0:
-		return nil, fmt.Errorf("%w: %s", pool.ErrUnknown, q.GetPool())
-	case !all[i].Served():
-		return nil, fmt.Errorf("%w: pool %s: %s", pool.ErrAbsent, q.GetPool(), all[i].Message)
-	}
-	s.Pools.Each(func(in, id string, v ledger.Volume) {
-		if in == q.GetPool() && v.QuotaID != 0 && !v.Counted {
-			ids = append(ids, id)
-		}
-	})
-	slices.Sort(ids)
-	return ids, nil
-}
-
-// inPool refuses a volume of another pool than the one that is named.
-func (s *Server) inPool(name, id string) error {
-	if in, _, ok := s.Pools.Find(id); ok && name != "" && in != name {
-		return fmt.Errorf("%w: volume %s is in pool %s, not in %s", volume.ErrInvalid, id, in, name)
-	}
-	return nil
 }

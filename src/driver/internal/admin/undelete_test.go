@@ -15,6 +15,23 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
+// asClaim is the claim of pvc-1, behind its PersistentVolume.
+const asClaim = `---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: data
+  namespace: shop
+spec:
+  accessModes:
+  - ReadWriteOnce
+  resources:
+    requests:
+      storage: 10Gi
+  storageClassName: local
+  volumeName: pvc-1
+`
+
 func TestUndelete(t *testing.T) {
 	record := store.Record{
 		ID: "pvc-1", Pool: "local", Bytes: 10 << 30, Claim: nodeapi.Claim{Namespace: "shop", Name: "data", UID: "77"},
@@ -30,21 +47,7 @@ func TestUndelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = asVolume + `---
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata:
-  name: data
-  namespace: shop
-spec:
-  accessModes:
-  - ReadWriteOnce
-  resources:
-    requests:
-      storage: 10Gi
-  storageClassName: local
-  volumeName: pvc-1
-`
+	const want = asVolume + asClaim
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -21,6 +21,7 @@ type Cursor struct {
 	way     []level // empty before the beginning
 	visited int64
 	done    bool
+	open    func(dir *os.File, name string) (f *os.File, isDir bool, err error)
 }
 
 // level is an open directory on the way down a tree.
@@ -39,6 +40,11 @@ func (c *Cursor) Visited() int64 { return c.visited }
 // What vanishes meanwhile is passed over. An error of visit, like that of ctx, ends the walk; a later Walk with the
 // same cursor goes on with that very file. A tree deeper than 1,024 directories is an error.
 func Walk(ctx context.Context, d FS, name string, c *Cursor, visit func(f *os.File, isDir bool) error) error {
+	c.open = openat.Plain
+	return walk(ctx, d, name, c, visit)
+}
+
+func walk(ctx context.Context, d FS, name string, c *Cursor, visit func(f *os.File, isDir bool) error) error {
 	if c.done {
 		return nil
 	}
@@ -103,7 +109,7 @@ func (c *Cursor) advance(visit func(f *os.File, isDir bool) error) error {
 		c.way = c.way[:len(c.way)-1]
 		return l.Dir.Close()
 	}
-	f, isDir, err := openat.Plain(l.Dir, e.Name)
+	f, isDir, err := c.open(l.Dir, e.Name)
 	if passes(err) {
 		l.next = e.Next
 		return nil

@@ -59,10 +59,12 @@ type Manager struct {
 	busy    sync.Map // of operation
 	running sync.WaitGroup
 
-	pace     *rate.Limiter
-	readings sync.Map // of *reading: under way
-	fills    sync.Map // of *fill by id: under way
-	slots    chan struct{}
+	pace *rate.Limiter
+	// measuring bounds the milliseconds that all measurements work in a second.
+	measuring *rate.Limiter
+	readings  sync.Map // of *reading: under way
+	fills     sync.Map // of *fill by id: under way
+	slots     chan struct{}
 	// begun are the copies of what is on another node that nothing was written to yet, by id.
 	begun sync.Map
 	// failed has by id what a copy failed with, for who asks for it again.
@@ -89,6 +91,7 @@ func New(c Config) (*Manager, error) {
 	}
 	m := &Manager{
 		Config: c, pace: rate.NewLimiter(rate.Inf, 2*transfer.BatchSize), slots: make(chan struct{}, fillsAtOnce),
+		measuring: rate.NewLimiter(measureShare, measureShare),
 	}
 	if c.CopyBytesPerSecond > 0 {
 		m.pace.SetLimit(rate.Limit(c.CopyBytesPerSecond))

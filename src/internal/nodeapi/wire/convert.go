@@ -133,6 +133,40 @@ func ToDeleted(v *DeletedVolume) nodeapi.DeletedVolume {
 	}
 }
 
+// FromWork makes work ready to be sent.
+func FromWork(w nodeapi.Work) *Work {
+	sent := &Work{
+		Id: w.ID, Verb: w.Verb, Node: w.Node, What: w.What, Started: fromTime(w.Started), Ended: fromTime(w.Ended),
+		Files: w.Files, Bytes: w.Bytes, Done: int64(w.Done), Failed: int64(w.Failed), Errors: w.Errors,
+		Message: w.Message, Error: w.Error,
+	}
+	for _, v := range w.Volumes {
+		sent.Volumes = append(sent.Volumes,
+			&Progress{Id: v.ID, Files: v.Files, Bytes: v.Bytes, Done: v.Done, Error: v.Error})
+	}
+	return sent
+}
+
+// ToWork reads work that was sent.
+func ToWork(w *Work) nodeapi.Work {
+	work := nodeapi.Work{
+		ID: w.GetId(), Verb: w.GetVerb(), Node: w.GetNode(), What: w.GetWhat(), Started: toTime(w.GetStarted()),
+		Ended: toTime(w.GetEnded()), Files: w.GetFiles(), Bytes: w.GetBytes(), Done: int(w.GetDone()),
+		Failed: int(w.GetFailed()), Errors: w.GetErrors(), Message: w.GetMessage(), Error: w.GetError(),
+	}
+	for _, p := range w.GetVolumes() {
+		work.Volumes = append(work.Volumes, ToVolumeWork(p))
+	}
+	return work
+}
+
+// ToVolumeWork reads how far the work on a volume is.
+func ToVolumeWork(p *Progress) nodeapi.VolumeWork {
+	return nodeapi.VolumeWork{
+		ID: p.GetId(), Files: p.GetFiles(), Bytes: p.GetBytes(), Done: p.GetDone(), Error: p.GetError(),
+	}
+}
+
 func fromPools(pools []nodeapi.PoolStatus) (all []*Pool) {
 	for _, p := range pools {
 		all = append(all, FromPool(p))

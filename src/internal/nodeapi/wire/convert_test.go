@@ -41,6 +41,8 @@ func fill[T any](t *testing.T, but ...string) (full T) {
 			*field = []nodeapi.Warning{fill[nodeapi.Warning](t)}
 		case *[]nodeapi.NodeStatus:
 			*field = []nodeapi.NodeStatus{fill[nodeapi.NodeStatus](t)}
+		case *[]nodeapi.VolumeWork:
+			*field = []nodeapi.VolumeWork{fill[nodeapi.VolumeWork](t)}
 		case *nodeapi.Claim:
 			*field = fill[nodeapi.Claim](t)
 		case *time.Time:
@@ -90,6 +92,10 @@ func TestNoFieldIsLost(t *testing.T) {
 	deleted := fill[nodeapi.DeletedVolume](t)
 	if diff := cmp.Diff(deleted, wire.ToDeleted(travelled(t, wire.FromDeleted(deleted)))); diff != "" {
 		t.Errorf("a deleted volume (-sent +read):\n%s", diff)
+	}
+	work := fill[nodeapi.Work](t)
+	if diff := cmp.Diff(work, wire.ToWork(travelled(t, wire.FromWork(work)))); diff != "" {
+		t.Errorf("work (-sent +read):\n%s", diff)
 	}
 	status := fill[nodeapi.Status](t)
 	if diff := cmp.Diff(status, wire.ToStatus(travelled(t, wire.FromStatus(status)))); diff != "" {

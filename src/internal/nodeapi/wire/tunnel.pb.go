@@ -2159,7 +2159,8 @@ type Progress struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Files         int64                  `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"` // counted so far
 	Done          bool                   `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"` // why the volume is not enforced
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`  // why the volume is not enforced, or measured
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"` // of a measurement, so far
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2222,6 +2223,479 @@ func (x *Progress) GetError() string {
 	return ""
 }
 
+func (x *Progress) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type MeasureRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Pool          string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"` // without ids: all of its volumes; with ids: where they must be; without both: all of the node
+	Ids           []string               `protobuf:"bytes,3,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeasureRequest) Reset() {
+	*x = MeasureRequest{}
+	mi := &file_tunnel_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeasureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeasureRequest) ProtoMessage() {}
+
+func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
+func (*MeasureRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *MeasureRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *MeasureRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *MeasureRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type StartWorkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Work:
+	//
+	//	*StartWorkRequest_Enforce
+	//	*StartWorkRequest_Measure
+	Work          isStartWorkRequest_Work `protobuf_oneof:"work"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartWorkRequest) Reset() {
+	*x = StartWorkRequest{}
+	mi := &file_tunnel_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartWorkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartWorkRequest) ProtoMessage() {}
+
+func (x *StartWorkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartWorkRequest.ProtoReflect.Descriptor instead.
+func (*StartWorkRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *StartWorkRequest) GetWork() isStartWorkRequest_Work {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+func (x *StartWorkRequest) GetEnforce() *EnforceRequest {
+	if x != nil {
+		if x, ok := x.Work.(*StartWorkRequest_Enforce); ok {
+			return x.Enforce
+		}
+	}
+	return nil
+}
+
+func (x *StartWorkRequest) GetMeasure() *MeasureRequest {
+	if x != nil {
+		if x, ok := x.Work.(*StartWorkRequest_Measure); ok {
+			return x.Measure
+		}
+	}
+	return nil
+}
+
+type isStartWorkRequest_Work interface {
+	isStartWorkRequest_Work()
+}
+
+type StartWorkRequest_Enforce struct {
+	Enforce *EnforceRequest `protobuf:"bytes,1,opt,name=enforce,proto3,oneof"`
+}
+
+type StartWorkRequest_Measure struct {
+	Measure *MeasureRequest `protobuf:"bytes,2,opt,name=measure,proto3,oneof"`
+}
+
+func (*StartWorkRequest_Enforce) isStartWorkRequest_Work() {}
+
+func (*StartWorkRequest_Measure) isStartWorkRequest_Work() {}
+
+type StartWorkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Running       bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // it was under way already
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartWorkResponse) Reset() {
+	*x = StartWorkResponse{}
+	mi := &file_tunnel_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartWorkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartWorkResponse) ProtoMessage() {}
+
+func (x *StartWorkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartWorkResponse.ProtoReflect.Descriptor instead.
+func (*StartWorkResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *StartWorkResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *StartWorkResponse) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+type WorksRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // empty for all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorksRequest) Reset() {
+	*x = WorksRequest{}
+	mi := &file_tunnel_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorksRequest) ProtoMessage() {}
+
+func (x *WorksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorksRequest.ProtoReflect.Descriptor instead.
+func (*WorksRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *WorksRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type Work struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	What          string                 `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`        // what it is about, for a person
+	Started       int64                  `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"` // times are in nanoseconds since 1970, 0 for not yet
+	Ended         int64                  `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	Files         int64                  `protobuf:"varint,7,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes         int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Done          int64                  `protobuf:"varint,9,opt,name=done,proto3" json:"done,omitempty"` // volumes, here and below
+	Failed        int64                  `protobuf:"varint,10,opt,name=failed,proto3" json:"failed,omitempty"`
+	Errors        []string               `protobuf:"bytes,11,rep,name=errors,proto3" json:"errors,omitempty"`   // the first ones
+	Message       string                 `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"` // what it said last
+	Error         string                 `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`     // why it ended before its time
+	Volumes       []*Progress            `protobuf:"bytes,14,rep,name=volumes,proto3" json:"volumes,omitempty"` // the last word about each of the first ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Work) Reset() {
+	*x = Work{}
+	mi := &file_tunnel_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Work) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Work) ProtoMessage() {}
+
+func (x *Work) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Work.ProtoReflect.Descriptor instead.
+func (*Work) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Work) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Work) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *Work) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Work) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Work) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *Work) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *Work) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *Work) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Work) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Work) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Work) GetErrors() []string {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
+}
+
+func (x *Work) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Work) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Work) GetVolumes() []*Progress {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+type CancelWorkRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelWorkRequest) Reset() {
+	*x = CancelWorkRequest{}
+	mi := &file_tunnel_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelWorkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelWorkRequest) ProtoMessage() {}
+
+func (x *CancelWorkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelWorkRequest.ProtoReflect.Descriptor instead.
+func (*CancelWorkRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *CancelWorkRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type CancelWorkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelWorkResponse) Reset() {
+	*x = CancelWorkResponse{}
+	mi := &file_tunnel_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelWorkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelWorkResponse) ProtoMessage() {}
+
+func (x *CancelWorkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelWorkResponse.ProtoReflect.Descriptor instead.
+func (*CancelWorkResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{37}
+}
+
 type ForgetPoolRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -2232,7 +2706,7 @@ type ForgetPoolRequest struct {
 
 func (x *ForgetPoolRequest) Reset() {
 	*x = ForgetPoolRequest{}
-	mi := &file_tunnel_proto_msgTypes[31]
+	mi := &file_tunnel_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2718,7 @@ func (x *ForgetPoolRequest) String() string {
 func (*ForgetPoolRequest) ProtoMessage() {}
 
 func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[31]
+	mi := &file_tunnel_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2731,7 @@ func (x *ForgetPoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPoolRequest.ProtoReflect.Descriptor instead.
 func (*ForgetPoolRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{31}
+	return file_tunnel_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ForgetPoolRequest) GetNode() string {
@@ -2283,7 +2757,7 @@ type ForgetPoolResponse struct {
 
 func (x *ForgetPoolResponse) Reset() {
 	*x = ForgetPoolResponse{}
-	mi := &file_tunnel_proto_msgTypes[32]
+	mi := &file_tunnel_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2769,7 @@ func (x *ForgetPoolResponse) String() string {
 func (*ForgetPoolResponse) ProtoMessage() {}
 
 func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[32]
+	mi := &file_tunnel_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2782,7 @@ func (x *ForgetPoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPoolResponse.ProtoReflect.Descriptor instead.
 func (*ForgetPoolResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{32}
+	return file_tunnel_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ForgetPoolResponse) GetKnown() bool {
@@ -2329,7 +2803,7 @@ type TakePoolRequest struct {
 
 func (x *TakePoolRequest) Reset() {
 	*x = TakePoolRequest{}
-	mi := &file_tunnel_proto_msgTypes[33]
+	mi := &file_tunnel_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2815,7 @@ func (x *TakePoolRequest) String() string {
 func (*TakePoolRequest) ProtoMessage() {}
 
 func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[33]
+	mi := &file_tunnel_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2828,7 @@ func (x *TakePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakePoolRequest.ProtoReflect.Descriptor instead.
 func (*TakePoolRequest) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{33}
+	return file_tunnel_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TakePoolRequest) GetNode() string {
@@ -2386,7 +2860,7 @@ type TakePoolResponse struct {
 
 func (x *TakePoolResponse) Reset() {
 	*x = TakePoolResponse{}
-	mi := &file_tunnel_proto_msgTypes[34]
+	mi := &file_tunnel_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2872,7 @@ func (x *TakePoolResponse) String() string {
 func (*TakePoolResponse) ProtoMessage() {}
 
 func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tunnel_proto_msgTypes[34]
+	mi := &file_tunnel_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2885,7 @@ func (x *TakePoolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakePoolResponse.ProtoReflect.Descriptor instead.
 func (*TakePoolResponse) Descriptor() ([]byte, []int) {
-	return file_tunnel_proto_rawDescGZIP(), []int{34}
+	return file_tunnel_proto_rawDescGZIP(), []int{41}
 }
 
 var File_tunnel_proto protoreflect.FileDescriptor
@@ -2586,12 +3060,45 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x10\n" +
 	"\x03ids\x18\x03 \x03(\tR\x03ids\x12\x1b\n" +
 	"\x06inodes\x18\x04 \x01(\x03H\x00R\x06inodes\x88\x01\x01B\t\n" +
-	"\a_inodes\"Z\n" +
+	"\a_inodes\"p\n" +
 	"\bProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x03R\x05files\x12\x12\n" +
 	"\x04done\x18\x03 \x01(\bR\x04done\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\";\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"J\n" +
+	"\x0eMeasureRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x10\n" +
+	"\x03ids\x18\x03 \x03(\tR\x03ids\"\xb0\x01\n" +
+	"\x10StartWorkRequest\x12I\n" +
+	"\aenforce\x18\x01 \x01(\v2-.hostpathprovisioner.tunnel.v1.EnforceRequestH\x00R\aenforce\x12I\n" +
+	"\ameasure\x18\x02 \x01(\v2-.hostpathprovisioner.tunnel.v1.MeasureRequestH\x00R\ameasureB\x06\n" +
+	"\x04work\"=\n" +
+	"\x11StartWorkResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\arunning\x18\x02 \x01(\bR\arunning\"\x1e\n" +
+	"\fWorksRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xe5\x02\n" +
+	"\x04Work\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x12\n" +
+	"\x04what\x18\x04 \x01(\tR\x04what\x12\x18\n" +
+	"\astarted\x18\x05 \x01(\x03R\astarted\x12\x14\n" +
+	"\x05ended\x18\x06 \x01(\x03R\x05ended\x12\x14\n" +
+	"\x05files\x18\a \x01(\x03R\x05files\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04done\x18\t \x01(\x03R\x04done\x12\x16\n" +
+	"\x06failed\x18\n" +
+	" \x01(\x03R\x06failed\x12\x16\n" +
+	"\x06errors\x18\v \x03(\tR\x06errors\x12\x18\n" +
+	"\amessage\x18\f \x01(\tR\amessage\x12\x14\n" +
+	"\x05error\x18\r \x01(\tR\x05error\x12A\n" +
+	"\avolumes\x18\x0e \x03(\v2'.hostpathprovisioner.tunnel.v1.ProgressR\avolumes\"#\n" +
+	"\x11CancelWorkRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
+	"\x12CancelWorkResponse\";\n" +
 	"\x11ForgetPoolRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\"*\n" +
@@ -2609,7 +3116,8 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xc9\x01\n" +
 	"\x06Copies\x12Z\n" +
 	"\x04Read\x12*.hostpathprovisioner.tunnel.v1.ReadRequest\x1a$.hostpathprovisioner.tunnel.v1.Batch0\x01\x12c\n" +
-	"\x04Fill\x12*.hostpathprovisioner.tunnel.v1.FillRequest\x1a+.hostpathprovisioner.tunnel.v1.FillResponse(\x010\x012\xc2\a\n" +
+	"\x04Fill\x12*.hostpathprovisioner.tunnel.v1.FillRequest\x1a+.hostpathprovisioner.tunnel.v1.FillResponse(\x010\x012\xe7\n" +
+	"\n" +
 	"\x05Admin\x12e\n" +
 	"\x06Status\x12,.hostpathprovisioner.tunnel.v1.StatusRequest\x1a-.hostpathprovisioner.tunnel.v1.StatusResponse\x12k\n" +
 	"\aVolumes\x121.hostpathprovisioner.tunnel.v1.ListVolumesRequest\x1a+.hostpathprovisioner.tunnel.v1.ListedVolume0\x01\x12b\n" +
@@ -2617,7 +3125,12 @@ const file_tunnel_proto_rawDesc = "" +
 	"\aDiscard\x12-.hostpathprovisioner.tunnel.v1.DiscardRequest\x1a..hostpathprovisioner.tunnel.v1.DiscardResponse\x12h\n" +
 	"\aDeleted\x12-.hostpathprovisioner.tunnel.v1.DeletedRequest\x1a,.hostpathprovisioner.tunnel.v1.DeletedVolume0\x01\x12h\n" +
 	"\bUndelete\x12..hostpathprovisioner.tunnel.v1.UndeleteRequest\x1a,.hostpathprovisioner.tunnel.v1.AdoptResponse\x12c\n" +
-	"\aEnforce\x12-.hostpathprovisioner.tunnel.v1.EnforceRequest\x1a'.hostpathprovisioner.tunnel.v1.Progress0\x01\x12q\n" +
+	"\aEnforce\x12-.hostpathprovisioner.tunnel.v1.EnforceRequest\x1a'.hostpathprovisioner.tunnel.v1.Progress0\x01\x12c\n" +
+	"\aMeasure\x12-.hostpathprovisioner.tunnel.v1.MeasureRequest\x1a'.hostpathprovisioner.tunnel.v1.Progress0\x01\x12n\n" +
+	"\tStartWork\x12/.hostpathprovisioner.tunnel.v1.StartWorkRequest\x1a0.hostpathprovisioner.tunnel.v1.StartWorkResponse\x12[\n" +
+	"\x05Works\x12+.hostpathprovisioner.tunnel.v1.WorksRequest\x1a#.hostpathprovisioner.tunnel.v1.Work0\x01\x12q\n" +
+	"\n" +
+	"CancelWork\x120.hostpathprovisioner.tunnel.v1.CancelWorkRequest\x1a1.hostpathprovisioner.tunnel.v1.CancelWorkResponse\x12q\n" +
 	"\n" +
 	"ForgetPool\x120.hostpathprovisioner.tunnel.v1.ForgetPoolRequest\x1a1.hostpathprovisioner.tunnel.v1.ForgetPoolResponse\x12k\n" +
 	"\bTakePool\x12..hostpathprovisioner.tunnel.v1.TakePoolRequest\x1a/.hostpathprovisioner.tunnel.v1.TakePoolResponseBPZNgithub.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wireb\x06proto3"
@@ -2634,7 +3147,7 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 	return file_tunnel_proto_rawDescData
 }
 
-var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_tunnel_proto_goTypes = []any{
 	(*SessionRequest)(nil),     // 0: hostpathprovisioner.tunnel.v1.SessionRequest
 	(*Update)(nil),             // 1: hostpathprovisioner.tunnel.v1.Update
@@ -2667,10 +3180,17 @@ var file_tunnel_proto_goTypes = []any{
 	(*UndeleteRequest)(nil),    // 28: hostpathprovisioner.tunnel.v1.UndeleteRequest
 	(*EnforceRequest)(nil),     // 29: hostpathprovisioner.tunnel.v1.EnforceRequest
 	(*Progress)(nil),           // 30: hostpathprovisioner.tunnel.v1.Progress
-	(*ForgetPoolRequest)(nil),  // 31: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	(*ForgetPoolResponse)(nil), // 32: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	(*TakePoolRequest)(nil),    // 33: hostpathprovisioner.tunnel.v1.TakePoolRequest
-	(*TakePoolResponse)(nil),   // 34: hostpathprovisioner.tunnel.v1.TakePoolResponse
+	(*MeasureRequest)(nil),     // 31: hostpathprovisioner.tunnel.v1.MeasureRequest
+	(*StartWorkRequest)(nil),   // 32: hostpathprovisioner.tunnel.v1.StartWorkRequest
+	(*StartWorkResponse)(nil),  // 33: hostpathprovisioner.tunnel.v1.StartWorkResponse
+	(*WorksRequest)(nil),       // 34: hostpathprovisioner.tunnel.v1.WorksRequest
+	(*Work)(nil),               // 35: hostpathprovisioner.tunnel.v1.Work
+	(*CancelWorkRequest)(nil),  // 36: hostpathprovisioner.tunnel.v1.CancelWorkRequest
+	(*CancelWorkResponse)(nil), // 37: hostpathprovisioner.tunnel.v1.CancelWorkResponse
+	(*ForgetPoolRequest)(nil),  // 38: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	(*ForgetPoolResponse)(nil), // 39: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	(*TakePoolRequest)(nil),    // 40: hostpathprovisioner.tunnel.v1.TakePoolRequest
+	(*TakePoolResponse)(nil),   // 41: hostpathprovisioner.tunnel.v1.TakePoolResponse
 }
 var file_tunnel_proto_depIdxs = []int32{
 	2,  // 0: hostpathprovisioner.tunnel.v1.Update.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
@@ -2685,41 +3205,52 @@ var file_tunnel_proto_depIdxs = []int32{
 	9,  // 9: hostpathprovisioner.tunnel.v1.ListedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
 	9,  // 10: hostpathprovisioner.tunnel.v1.AdoptResponse.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
 	9,  // 11: hostpathprovisioner.tunnel.v1.DeletedVolume.volume:type_name -> hostpathprovisioner.tunnel.v1.Volume
-	0,  // 12: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
-	6,  // 13: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
-	8,  // 14: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
-	14, // 15: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
-	10, // 16: hostpathprovisioner.tunnel.v1.Copies.Read:input_type -> hostpathprovisioner.tunnel.v1.ReadRequest
-	12, // 17: hostpathprovisioner.tunnel.v1.Copies.Fill:input_type -> hostpathprovisioner.tunnel.v1.FillRequest
-	17, // 18: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
-	20, // 19: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
-	22, // 20: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
-	24, // 21: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
-	26, // 22: hostpathprovisioner.tunnel.v1.Admin.Deleted:input_type -> hostpathprovisioner.tunnel.v1.DeletedRequest
-	28, // 23: hostpathprovisioner.tunnel.v1.Admin.Undelete:input_type -> hostpathprovisioner.tunnel.v1.UndeleteRequest
-	29, // 24: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
-	31, // 25: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	33, // 26: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
-	1,  // 27: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
-	7,  // 28: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	9,  // 29: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	16, // 30: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
-	11, // 31: hostpathprovisioner.tunnel.v1.Copies.Read:output_type -> hostpathprovisioner.tunnel.v1.Batch
-	13, // 32: hostpathprovisioner.tunnel.v1.Copies.Fill:output_type -> hostpathprovisioner.tunnel.v1.FillResponse
-	18, // 33: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
-	21, // 34: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
-	23, // 35: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	25, // 36: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
-	27, // 37: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
-	23, // 38: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	30, // 39: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	32, // 40: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	34, // 41: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
-	27, // [27:42] is the sub-list for method output_type
-	12, // [12:27] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	29, // 12: hostpathprovisioner.tunnel.v1.StartWorkRequest.enforce:type_name -> hostpathprovisioner.tunnel.v1.EnforceRequest
+	31, // 13: hostpathprovisioner.tunnel.v1.StartWorkRequest.measure:type_name -> hostpathprovisioner.tunnel.v1.MeasureRequest
+	30, // 14: hostpathprovisioner.tunnel.v1.Work.volumes:type_name -> hostpathprovisioner.tunnel.v1.Progress
+	0,  // 15: hostpathprovisioner.tunnel.v1.Node.Session:input_type -> hostpathprovisioner.tunnel.v1.SessionRequest
+	6,  // 16: hostpathprovisioner.tunnel.v1.Node.Find:input_type -> hostpathprovisioner.tunnel.v1.FindRequest
+	8,  // 17: hostpathprovisioner.tunnel.v1.Node.Volumes:input_type -> hostpathprovisioner.tunnel.v1.VolumesRequest
+	14, // 18: hostpathprovisioner.tunnel.v1.Node.Share:input_type -> hostpathprovisioner.tunnel.v1.ShareRequest
+	10, // 19: hostpathprovisioner.tunnel.v1.Copies.Read:input_type -> hostpathprovisioner.tunnel.v1.ReadRequest
+	12, // 20: hostpathprovisioner.tunnel.v1.Copies.Fill:input_type -> hostpathprovisioner.tunnel.v1.FillRequest
+	17, // 21: hostpathprovisioner.tunnel.v1.Admin.Status:input_type -> hostpathprovisioner.tunnel.v1.StatusRequest
+	20, // 22: hostpathprovisioner.tunnel.v1.Admin.Volumes:input_type -> hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	22, // 23: hostpathprovisioner.tunnel.v1.Admin.Adopt:input_type -> hostpathprovisioner.tunnel.v1.AdoptRequest
+	24, // 24: hostpathprovisioner.tunnel.v1.Admin.Discard:input_type -> hostpathprovisioner.tunnel.v1.DiscardRequest
+	26, // 25: hostpathprovisioner.tunnel.v1.Admin.Deleted:input_type -> hostpathprovisioner.tunnel.v1.DeletedRequest
+	28, // 26: hostpathprovisioner.tunnel.v1.Admin.Undelete:input_type -> hostpathprovisioner.tunnel.v1.UndeleteRequest
+	29, // 27: hostpathprovisioner.tunnel.v1.Admin.Enforce:input_type -> hostpathprovisioner.tunnel.v1.EnforceRequest
+	31, // 28: hostpathprovisioner.tunnel.v1.Admin.Measure:input_type -> hostpathprovisioner.tunnel.v1.MeasureRequest
+	32, // 29: hostpathprovisioner.tunnel.v1.Admin.StartWork:input_type -> hostpathprovisioner.tunnel.v1.StartWorkRequest
+	34, // 30: hostpathprovisioner.tunnel.v1.Admin.Works:input_type -> hostpathprovisioner.tunnel.v1.WorksRequest
+	36, // 31: hostpathprovisioner.tunnel.v1.Admin.CancelWork:input_type -> hostpathprovisioner.tunnel.v1.CancelWorkRequest
+	38, // 32: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	40, // 33: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
+	1,  // 34: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
+	7,  // 35: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	9,  // 36: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	16, // 37: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	11, // 38: hostpathprovisioner.tunnel.v1.Copies.Read:output_type -> hostpathprovisioner.tunnel.v1.Batch
+	13, // 39: hostpathprovisioner.tunnel.v1.Copies.Fill:output_type -> hostpathprovisioner.tunnel.v1.FillResponse
+	18, // 40: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
+	21, // 41: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
+	23, // 42: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	25, // 43: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
+	27, // 44: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
+	23, // 45: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	30, // 46: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	30, // 47: hostpathprovisioner.tunnel.v1.Admin.Measure:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	33, // 48: hostpathprovisioner.tunnel.v1.Admin.StartWork:output_type -> hostpathprovisioner.tunnel.v1.StartWorkResponse
+	35, // 49: hostpathprovisioner.tunnel.v1.Admin.Works:output_type -> hostpathprovisioner.tunnel.v1.Work
+	37, // 50: hostpathprovisioner.tunnel.v1.Admin.CancelWork:output_type -> hostpathprovisioner.tunnel.v1.CancelWorkResponse
+	39, // 51: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	41, // 52: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
+	34, // [34:53] is the sub-list for method output_type
+	15, // [15:34] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_tunnel_proto_init() }
@@ -2734,13 +3265,17 @@ func file_tunnel_proto_init() {
 	}
 	file_tunnel_proto_msgTypes[4].OneofWrappers = []any{}
 	file_tunnel_proto_msgTypes[29].OneofWrappers = []any{}
+	file_tunnel_proto_msgTypes[32].OneofWrappers = []any{
+		(*StartWorkRequest_Enforce)(nil),
+		(*StartWorkRequest_Measure)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tunnel_proto_rawDesc), len(file_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

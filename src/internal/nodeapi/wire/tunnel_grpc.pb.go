@@ -415,6 +415,10 @@ const (
 	Admin_Deleted_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Deleted"
 	Admin_Undelete_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/Undelete"
 	Admin_Enforce_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Enforce"
+	Admin_Measure_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Measure"
+	Admin_StartWork_FullMethodName  = "/hostpathprovisioner.tunnel.v1.Admin/StartWork"
+	Admin_Works_FullMethodName      = "/hostpathprovisioner.tunnel.v1.Admin/Works"
+	Admin_CancelWork_FullMethodName = "/hostpathprovisioner.tunnel.v1.Admin/CancelWork"
 	Admin_ForgetPool_FullMethodName = "/hostpathprovisioner.tunnel.v1.Admin/ForgetPool"
 	Admin_TakePool_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/TakePool"
 )
@@ -438,6 +442,14 @@ type AdminClient interface {
 	Undelete(ctx context.Context, in *UndeleteRequest, opts ...grpc.CallOption) (*AdoptResponse, error)
 	// Enforce holds volumes to their sizes, one after the other, until the call is cancelled.
 	Enforce(ctx context.Context, in *EnforceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error)
+	// Measure counts what volumes really take, at a pace that leaves the disk to others, until the call is cancelled.
+	Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error)
+	// StartWork begins in the controller what takes longer than anybody may wait, and can be asked about. Work that is
+	// under way is not begun twice.
+	StartWork(ctx context.Context, in *StartWorkRequest, opts ...grpc.CallOption) (*StartWorkResponse, error)
+	// Works gives what was begun in this process, without its volumes unless one is asked for.
+	Works(ctx context.Context, in *WorksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Work], error)
+	CancelWork(ctx context.Context, in *CancelWorkRequest, opts ...grpc.CallOption) (*CancelWorkResponse, error)
 	ForgetPool(ctx context.Context, in *ForgetPoolRequest, opts ...grpc.CallOption) (*ForgetPoolResponse, error)
 	TakePool(ctx context.Context, in *TakePoolRequest, opts ...grpc.CallOption) (*TakePoolResponse, error)
 }
@@ -547,6 +559,64 @@ func (c *adminClient) Enforce(ctx context.Context, in *EnforceRequest, opts ...g
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_EnforceClient = grpc.ServerStreamingClient[Progress]
 
+func (c *adminClient) Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[3], Admin_Measure_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[MeasureRequest, Progress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_MeasureClient = grpc.ServerStreamingClient[Progress]
+
+func (c *adminClient) StartWork(ctx context.Context, in *StartWorkRequest, opts ...grpc.CallOption) (*StartWorkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartWorkResponse)
+	err := c.cc.Invoke(ctx, Admin_StartWork_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Works(ctx context.Context, in *WorksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Work], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[4], Admin_Works_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WorksRequest, Work]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WorksClient = grpc.ServerStreamingClient[Work]
+
+func (c *adminClient) CancelWork(ctx context.Context, in *CancelWorkRequest, opts ...grpc.CallOption) (*CancelWorkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelWorkResponse)
+	err := c.cc.Invoke(ctx, Admin_CancelWork_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) ForgetPool(ctx context.Context, in *ForgetPoolRequest, opts ...grpc.CallOption) (*ForgetPoolResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ForgetPoolResponse)
@@ -586,6 +656,14 @@ type AdminServer interface {
 	Undelete(context.Context, *UndeleteRequest) (*AdoptResponse, error)
 	// Enforce holds volumes to their sizes, one after the other, until the call is cancelled.
 	Enforce(*EnforceRequest, grpc.ServerStreamingServer[Progress]) error
+	// Measure counts what volumes really take, at a pace that leaves the disk to others, until the call is cancelled.
+	Measure(*MeasureRequest, grpc.ServerStreamingServer[Progress]) error
+	// StartWork begins in the controller what takes longer than anybody may wait, and can be asked about. Work that is
+	// under way is not begun twice.
+	StartWork(context.Context, *StartWorkRequest) (*StartWorkResponse, error)
+	// Works gives what was begun in this process, without its volumes unless one is asked for.
+	Works(*WorksRequest, grpc.ServerStreamingServer[Work]) error
+	CancelWork(context.Context, *CancelWorkRequest) (*CancelWorkResponse, error)
 	ForgetPool(context.Context, *ForgetPoolRequest) (*ForgetPoolResponse, error)
 	TakePool(context.Context, *TakePoolRequest) (*TakePoolResponse, error)
 	mustEmbedUnimplementedAdminServer()
@@ -618,6 +696,18 @@ func (UnimplementedAdminServer) Undelete(context.Context, *UndeleteRequest) (*Ad
 }
 func (UnimplementedAdminServer) Enforce(*EnforceRequest, grpc.ServerStreamingServer[Progress]) error {
 	return status.Error(codes.Unimplemented, "method Enforce not implemented")
+}
+func (UnimplementedAdminServer) Measure(*MeasureRequest, grpc.ServerStreamingServer[Progress]) error {
+	return status.Error(codes.Unimplemented, "method Measure not implemented")
+}
+func (UnimplementedAdminServer) StartWork(context.Context, *StartWorkRequest) (*StartWorkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartWork not implemented")
+}
+func (UnimplementedAdminServer) Works(*WorksRequest, grpc.ServerStreamingServer[Work]) error {
+	return status.Error(codes.Unimplemented, "method Works not implemented")
+}
+func (UnimplementedAdminServer) CancelWork(context.Context, *CancelWorkRequest) (*CancelWorkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelWork not implemented")
 }
 func (UnimplementedAdminServer) ForgetPool(context.Context, *ForgetPoolRequest) (*ForgetPoolResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForgetPool not implemented")
@@ -751,6 +841,64 @@ func _Admin_Enforce_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_EnforceServer = grpc.ServerStreamingServer[Progress]
 
+func _Admin_Measure_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(MeasureRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Measure(m, &grpc.GenericServerStream[MeasureRequest, Progress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_MeasureServer = grpc.ServerStreamingServer[Progress]
+
+func _Admin_StartWork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartWorkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).StartWork(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_StartWork_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).StartWork(ctx, req.(*StartWorkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Works_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WorksRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Works(m, &grpc.GenericServerStream[WorksRequest, Work]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WorksServer = grpc.ServerStreamingServer[Work]
+
+func _Admin_CancelWork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelWorkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).CancelWork(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_CancelWork_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).CancelWork(ctx, req.(*CancelWorkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_ForgetPool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForgetPoolRequest)
 	if err := dec(in); err != nil {
@@ -811,6 +959,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_Undelete_Handler,
 		},
 		{
+			MethodName: "StartWork",
+			Handler:    _Admin_StartWork_Handler,
+		},
+		{
+			MethodName: "CancelWork",
+			Handler:    _Admin_CancelWork_Handler,
+		},
+		{
 			MethodName: "ForgetPool",
 			Handler:    _Admin_ForgetPool_Handler,
 		},
@@ -833,6 +989,16 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Enforce",
 			Handler:       _Admin_Enforce_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Measure",
+			Handler:       _Admin_Measure_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Works",
+			Handler:       _Admin_Works_Handler,
 			ServerStreams: true,
 		},
 	},

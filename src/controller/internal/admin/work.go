@@ -1,0 +1,190 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/works"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+)
+
+// Enforce implements wire.AdminServer.
+func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
+	return each(out.Context(), s, q, wire.AdminClient.Enforce, out.Send)
+}
+
+// Measure implements wire.AdminServer.
+func (s *Server) Measure(q *wire.MeasureRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
+	return each(out.Context(), s, q, wire.AdminClient.Measure, out.Send)
+}
+
+// each has a node work on volumes, and takes its steps.
+func each[Q interface{ GetNode() string }](
+	ctx context.Context, s *Server, q Q,
+	method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (
+		grpc.ServerStreamingClient[wire.Progress], error),
+	take func(*wire.Progress) error,
+) error {
+	stream, err := forward(ctx, s, q, method)
+	for err == nil {
+		p, ended := stream.Recv()
+		if errors.Is(ended, io.EOF) {
+			return nil
+		}
+		if err = explained(q.GetNode(), ended); err == nil {
+			err = take(&wire.Progress{
+				Id: abridge.Printable(p.GetId()), Files: max(0, p.GetFiles()), Done: p.GetDone(),
+				Error: abridge.Printable(p.GetError()), Bytes: max(0, p.GetBytes()),
+			})
+		}
+	}
+	return err
+}
+
+// selection is which volumes of a node are worked on.
+type selection interface {
+	GetNode() string
+	GetPool() string
+	GetIds() []string
+}
+
+// maxIDs is how many volumes one request may name.
+const maxIDs = 1_000
+
+// shownIDs is how many of them are named to a person.
+const shownIDs = 3
+
+// StartWork implements wire.AdminServer.
+func (s *Server) StartWork(_ context.Context, q *wire.StartWorkRequest) (*wire.StartWorkResponse, error) {
+	var of selection
+	var run func(ctx context.Context, take func(*wire.Progress) error) error
+	is := nodeapi.Work{}
+	switch q := q.GetWork().(type) {
+	case *wire.StartWorkRequest_Enforce:
+		of, is.Verb = q.Enforce, nodeapi.VerbEnforce
+		run = func(ctx context.Context, take func(*wire.Progress) error) error {
+			return each(ctx, s, q.Enforce, wire.AdminClient.Enforce, take)
+		}
+	case *wire.StartWorkRequest_Measure:
+		of, is.Verb = q.Measure, nodeapi.VerbMeasure
+		run = func(ctx context.Context, take func(*wire.Progress) error) error {
+			return each(ctx, s, q.Measure, wire.AdminClient.Measure, take)
+		}
+	default:
+		return nil, status.Error(codes.InvalidArgument, "work: this version knows enforce and measure; update the "+
+			"controller")
+	}
+	if len(of.GetIds()) > maxIDs {
+		return nil, status.Errorf(codes.InvalidArgument, "ids: %d: want at most %d, or a pool", len(of.GetIds()),
+			maxIDs)
+	}
+	if _, err := s.connection(of.GetNode()); err != nil {
+		return nil, err
+	}
+	is.Node, is.What = of.GetNode(), about(of)
+	id, running, err := s.works.Start(keyOf(is.Verb, of, q.GetEnforce()), is, func(
+		ctx context.Context, say func(nodeapi.VolumeWork, string),
+	) error {
+		return withoutCode(run(ctx, func(p *wire.Progress) error {
+			say(wire.ToVolumeWork(p), sentence(p))
+			return nil
+		}))
+	})
+	return &wire.StartWorkResponse{Id: id, Running: running}, coded(err)
+}
+
+// withoutCode is a node's error as a sentence.
+func withoutCode(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(status.Convert(err).Message())
+}
+
+// about says to a person which volumes are worked on.
+func about(q selection) string {
+	ids, in := q.GetIds(), ""
+	if q.GetPool() != "" {
+		in = " in pool " + q.GetPool()
+	}
+	if len(ids) == 0 {
+		return "all" + cmp.Or(in, " on the node")
+	}
+	what := strings.Join(ids[:min(len(ids), shownIDs)], ", ")
+	if more := len(ids) - shownIDs; more > 0 {
+		what += fmt.Sprintf(" and %d more", more)
+	}
+	return what + in
+}
+
+// keyOf tells work from other work.
+func keyOf(verb string, q selection, enforce *wire.EnforceRequest) string {
+	inodes := "as they are"
+	if enforce != nil && enforce.Inodes != nil {
+		inodes = fmt.Sprint(enforce.GetInodes())
+	}
+	ids := slices.Sorted(slices.Values(q.GetIds()))
+	return strings.Join(append([]string{verb, q.GetNode(), q.GetPool(), inodes}, slices.Compact(ids)...), "\x00")
+}
+
+// sentence is a step for a person.
+func sentence(p *wire.Progress) string {
+	said := fmt.Sprintf("%d files counted", p.GetFiles())
+	switch {
+	case p.GetError() != "":
+		said = p.GetError()
+	case p.GetDone():
+		said = fmt.Sprintf("done, %d files", p.GetFiles())
+	}
+	return p.GetId() + ": " + said
+}
+
+// Works implements wire.AdminServer.
+func (s *Server) Works(q *wire.WorksRequest, out grpc.ServerStreamingServer[wire.Work]) error {
+	all := s.works.List()
+	if q.GetId() != "" {
+		one, err := s.works.Get(q.GetId())
+		if err != nil {
+			return coded(err)
+		}
+		all = []nodeapi.Work{one}
+	}
+	for _, w := range all {
+		if err := out.Send(wire.FromWork(w)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CancelWork implements wire.AdminServer.
+func (s *Server) CancelWork(_ context.Context, q *wire.CancelWorkRequest) (*wire.CancelWorkResponse, error) {
+	return &wire.CancelWorkResponse{}, coded(s.works.Cancel(q.GetId()))
+}
+
+// coded gives an error of the works its code.
+func coded(err error) error {
+	code := codes.Internal
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, works.ErrUnknown):
+		code = codes.NotFound
+	case errors.Is(err, works.ErrFull):
+		code = codes.ResourceExhausted
+	case errors.Is(err, works.ErrStopping):
+		code = codes.Unavailable
+	}
+	return status.Error(code, err.Error())
+}
