@@ -116,6 +116,7 @@ func (p *plugin) api() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	config.QPS, config.Burst = 50, 100 // lists of a large cluster have many pages
 	return kubernetes.NewForConfig(config)
 }
 

@@ -61,8 +61,18 @@ func (p *plugin) ask(
 	if why := cmp.Or(unasked, problems[0], problems[1], problems[2]); why != nil {
 		p.note(fmt.Sprintf("what only the controller knows is missing: %v", why))
 	}
+	if unasked != nil && p.driver == "" {
+		p.note(fmt.Sprintf("the driver is taken to be %s; say another one with --driver", at.Driver))
+	}
+	// An answer that was cut off is none.
 	if problems[0] != nil {
 		a.Status = nil
+	}
+	if problems[1] != nil {
+		a.Volumes = nil
+	}
+	if problems[2] != nil {
+		a.Deleted = nil
 	}
 	return s, a, err
 }

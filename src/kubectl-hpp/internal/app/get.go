@@ -37,7 +37,7 @@ func (p *plugin) get() *cobra.Command {
 // command makes one of `get`.
 func (g *getting) command(c *cobra.Command, do func(*cobra.Command, []string) error) *cobra.Command {
 	formats := []string{table.Table, table.Wide, table.JSON, table.YAML, table.Name}
-	c.Args = usage(cmpArgs(c.Args))
+	c.Args = usage(argsOr(c.Args))
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := errors.Join(table.Check(g.output, formats...), g.filter.Check()); err != nil {
 			return fmt.Errorf("%w: %w", errUsage, err)
@@ -49,8 +49,8 @@ func (g *getting) command(c *cobra.Command, do func(*cobra.Command, []string) er
 	return c
 }
 
-// cmpArgs are no arguments, unless a command has said which.
-func cmpArgs(args cobra.PositionalArgs) cobra.PositionalArgs {
+// argsOr are no arguments, unless a command has said which.
+func argsOr(args cobra.PositionalArgs) cobra.PositionalArgs {
 	if args == nil {
 		return cobra.NoArgs
 	}

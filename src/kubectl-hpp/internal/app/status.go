@@ -46,8 +46,8 @@ func (p *plugin) writeSummary(sum inventory.Summary) error {
 	if sum.TrashBytes != nil && *sum.TrashBytes > 0 {
 		trash += " (" + table.Bytes(sum.TrashBytes) + ")"
 	}
-	_, err := fmt.Fprintf(p.Out, "%s %s%s\nNODES %s/%d  POOLS %s/%s  VOLUMES %d  PROMISED %s of %s  TRASH %s\n",
-		sum.Driver, sum.Version, within(sum.Namespace), or(table.Count(sum.Connected)), sum.Nodes,
+	_, err := fmt.Fprintf(p.Out, "%s%s\nNODES %s/%d  POOLS %s/%s  VOLUMES %d  PROMISED %s of %s  TRASH %s\n",
+		strings.TrimSpace(sum.Driver+" "+sum.Version), within(sum.Namespace), or(table.Count(sum.Connected)), sum.Nodes,
 		or(table.Count(sum.Present)), or(table.Count(sum.Pools)), sum.Volumes, or(table.Bytes(sum.Promised)),
 		or(table.Bytes(sum.Size)), trash)
 	if err != nil {
@@ -56,7 +56,8 @@ func (p *plugin) writeSummary(sum inventory.Summary) error {
 	paint := table.PaintFor(p.Out)
 	switch {
 	case sum.Connected == nil:
-		_, err = fmt.Fprintln(p.Out, paint.Yellow("Whether something is wrong is not known: the controller was not asked."))
+		_, err = fmt.Fprintln(p.Out, paint.Yellow("Whether something is wrong is not known: the controller did not "+
+			"answer."))
 		return err
 	case len(sum.Problems) == 0:
 		_, err = fmt.Fprintln(p.Out, paint.Green("All is well."))

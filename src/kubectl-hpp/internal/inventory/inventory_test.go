@@ -90,7 +90,8 @@ func TestFilter(t *testing.T) {
 		want   bool
 	}{
 		{inventory.Filter{}, true},
-		{inventory.Filter{Namespace: "shop", Node: "b", Pool: "local", Class: "fast", States: []string{"ok", "orphan"}}, true},
+		{inventory.Filter{Namespace: "shop", Node: "b", Pool: "local", Class: "fast"}, true},
+		{inventory.Filter{States: []string{inventory.OK, inventory.Orphan}}, true},
 		{inventory.Filter{Namespace: "blog"}, false},
 		{inventory.Filter{Node: "c"}, false},
 		{inventory.Filter{Pool: "other"}, false},
