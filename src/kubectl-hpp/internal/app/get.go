@@ -26,8 +26,8 @@ func (p *plugin) get() *cobra.Command {
 	get := &cobra.Command{
 		Use: "get {volumes | pools | nodes | trash}", Short: "List volumes, pools, nodes, or what is in the trash",
 		Long: "List volumes, pools, nodes, or what is in the trash.\n\n" +
-			"Volumes, pools and nodes are listed without the right to run commands in the controller's pod, too: what\n" +
-			"only the controller knows is then -, and a note says which right is missing.",
+			"Volumes, pools and nodes are listed without the right to run commands in the controller's pod, too:\n" +
+			"what only the controller knows is then -, and a note says which right is missing.",
 		Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	get.AddCommand(p.getVolumes(), p.getPools(), p.getNodes(), p.getTrash())
@@ -150,7 +150,8 @@ func (p *plugin) getPools() *cobra.Command {
 			return !g.filter.Place(p.Node, p.Name)
 		})
 		return show(g, table.Rows[inventory.Pool]{
-			All: all, Columns: poolColumns(g.now()), Name: func(p inventory.Pool) string { return p.Node + "/" + p.Name },
+			All: all, Columns: poolColumns(g.now()),
+			Name: func(p inventory.Pool) string { return p.Node + "/" + p.Name },
 		}, "pools")
 	}), true)
 }

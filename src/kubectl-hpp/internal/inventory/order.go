@@ -54,7 +54,8 @@ func Sort(all []Volume, by string) error {
 	slices.SortStableFunc(all, func(a, b Volume) int {
 		return cmp.Or(
 			compare(key, a, b, reversed),
-			strings.Compare(a.Namespace, b.Namespace), lastIfEmpty(a.Claim, b.Claim, false), strings.Compare(a.ID, b.ID),
+			strings.Compare(a.Namespace, b.Namespace), lastIfEmpty(a.Claim, b.Claim, false),
+			strings.Compare(a.ID, b.ID),
 		)
 	})
 	return nil
