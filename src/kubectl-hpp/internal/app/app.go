@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -36,7 +37,26 @@ type plugin struct {
 	genericclioptions.IOStreams
 	flags                   *genericclioptions.ConfigFlags
 	driver, driverNamespace string
+	now                     func() time.Time
+	// client and exec stand in for the cluster; where they are nil, the kubeconfig says where it is.
+	client kubernetes.Interface
+	exec   func(ctx context.Context, command []string) (stdout, stderr []byte, err error)
 }
+
+// long is what the help says.
+const long = `Volumes of Hostpath Provisioner: see, explain, repair, move, migrate.
+
+What is seen comes from the Kubernetes API and from the controller, in whose pod this runs commands with the rights
+of its user. What needs no such right works without.
+
+Exit codes: 0 done; 1 what was asked for could not be done; 2 the command line is wrong; 3 something is wrong with
+volumes or nodes, and was said (doctor, explain).
+
+Completion: "kubectl hpp completion bash --help" says how to load it for a shell. For "kubectl hpp" itself, kubectl
+looks for a program kubectl_complete-hpp in the PATH: a file with these two lines, made executable:
+
+  #!/bin/sh
+  exec kubectl hpp __complete "$@"`
 
 // Run does what the arguments say, and gives the exit code.
 func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -45,7 +65,12 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &plugin{
 		IOStreams: genericclioptions.IOStreams{In: stdin, Out: stdout, ErrOut: stderr},
 		flags:     genericclioptions.NewConfigFlags(true),
+		now:       time.Now,
 	}
+	return p.run(ctx, args)
+}
+
+func (p *plugin) run(ctx context.Context, args []string) int {
 	root := p.command()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -55,7 +80,7 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case errors.Is(err, errTrouble):
 		return exitTrouble
 	}
-	_, _ = fmt.Fprintf(stderr, "error: %v\n", err)
+	_, _ = fmt.Fprintf(p.ErrOut, "error: %v\n", err)
 	if errors.Is(err, errUsage) {
 		return exitUsage
 	}
@@ -65,6 +90,7 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 func (p *plugin) command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "kubectl hpp", Short: "Volumes of Hostpath Provisioner: see, explain, repair, move, migrate",
+		Long:         long,
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hpp"},
 		SilenceUsage: true, SilenceErrors: true, Version: buildinfo.Version(),
 	}
@@ -77,16 +103,21 @@ func (p *plugin) command() *cobra.Command {
 	flags.StringVar(&p.driver, "driver", "", "name of the CSI driver, where several releases are installed")
 	flags.StringVar(&p.driverNamespace, "driver-namespace", "",
 		"namespace in which the driver is installed; empty looks for it")
+	root.AddCommand(p.status(), p.get())
 	root.AddCommand(p.repairCommands()...)
 	return root
 }
 
 // api gives a client of the API server.
 func (p *plugin) api() (kubernetes.Interface, error) {
+	if p.client != nil {
+		return p.client, nil
+	}
 	config, err := p.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	config.QPS, config.Burst = 50, 100 // lists of a large cluster have many pages
 	return kubernetes.NewForConfig(config)
 }
 
@@ -98,17 +129,20 @@ func (p *plugin) namespace() (string, error) {
 
 // controller gives the controller, in whose pod commands can be run.
 func (p *plugin) controller(ctx context.Context) (*remote.Controller, error) {
-	config, err := p.flags.ToRESTConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	api, err := kubernetes.NewForConfig(config)
+	api, err := p.api()
 	if err != nil {
 		return nil, err
 	}
 	at, err := cluster.FindController(ctx, api, p.driverNamespace, p.driver)
 	if err != nil {
 		return nil, err
+	}
+	if p.exec != nil {
+		return &remote.Controller{At: at, Version: buildinfo.Version(), Exec: p.exec}, nil
+	}
+	config, err := p.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return remote.New(config, api, at, buildinfo.Version()), nil
 }

@@ -1,0 +1,280 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+const (
+	driver = "hpp.example"
+	gib    = int64(1) << 30
+)
+
+// clock is the time in all tests.
+func clock() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+func before(age time.Duration) time.Time { return clock().Add(-age) }
+
+func named(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+// claim is one with its volume and its pod.
+func claim(namespace, name, node string, bytes int64, age time.Duration) []runtime.Object {
+	id := "pvc-" + name
+	pv := &corev1.PersistentVolume{ObjectMeta: named("", id)}
+	pv.CreationTimestamp = metav1.NewTime(before(age))
+	pv.Spec = corev1.PersistentVolumeSpec{
+		Capacity:         corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(bytes, resource.BinarySI)},
+		ClaimRef:         &corev1.ObjectReference{Namespace: namespace, Name: name},
+		StorageClassName: "fast",
+		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: topologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+			}}},
+		}},
+	}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{
+		Driver: driver, VolumeHandle: id,
+		VolumeAttributes: map[string]string{"storagePool": "nvme", "enforcement": "strict"},
+	}
+	pod := &corev1.Pod{ObjectMeta: named(namespace, name)}
+	pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+	}}}
+	return []runtime.Object{pv, pod}
+}
+
+// controllerPod is the controller's.
+func controllerPod() *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: named("hpp", "hpp-controller-1")}
+	pod.Labels = map[string]string{
+		"app.kubernetes.io/component": "csi-controller", "app.kubernetes.io/part-of": "hostpath-provisioner",
+		"app.kubernetes.io/version": buildinfo.Version(),
+	}
+	pod.Spec.Containers = []corev1.Container{{Name: "controller", Args: []string{
+		"--driver-name=" + driver, "--topology-key=" + topologyKey,
+	}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "controller", Ready: true}}
+	return pod
+}
+
+// objects are a small shop.
+func objects() []runtime.Object {
+	const day = 24 * time.Hour
+	class := &storagev1.StorageClass{
+		ObjectMeta: named("", "fast"), Provisioner: driver, Parameters: map[string]string{"storagePool": "nvme"},
+	}
+	waits := &corev1.PersistentVolumeClaim{ObjectMeta: named("shop", "pg-3")}
+	waits.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "worker-17"}
+	waits.Spec.StorageClassName, waits.Status.Phase = &class.Name, corev1.ClaimPending
+	all := []runtime.Object{controllerPod(), class, waits}
+	all = append(all, claim("shop", "pg-0", "worker-4", 100*gib, 41*day)...)
+	all = append(all, claim("shop", "pg-2", "worker-4", 200*gib, 41*day)...)
+	all = append(all, claim("blog", "media", "worker-17", 50*gib, 3*day)...)
+	for _, node := range []string{"worker-4", "worker-9", "worker-17"} {
+		all = append(all, &storagev1.CSINode{
+			ObjectMeta: named("", node), Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver}}},
+		}, &corev1.Node{ObjectMeta: named("", node)}, &storagev1.CSIStorageCapacity{
+			ObjectMeta: named("hpp", "csisc-"+node), StorageClassName: "fast",
+			Capacity:     resource.NewQuantity(212*gib, resource.BinarySI),
+			NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{topologyKey: node}},
+		})
+	}
+	return all
+}
+
+// pool is one where all is well.
+func pool(name string) nodeapi.PoolStatus {
+	return nodeapi.PoolStatus{
+		Name: name, Path: "/mnt/" + name, State: nodeapi.StatePresent, Selected: true, Used: true, Backend: "project",
+		Enforcement: "strict", Size: 1024 * gib, Free: 600 * gib, Promised: 300 * gib, Allocatable: 500 * gib,
+		Volumes: 2, TrashEntries: 1, Since: before(50 * time.Hour),
+	}
+}
+
+// well is an installation of which nothing is wrong.
+func well() nodeapi.Status {
+	connected := func(name string, pools ...nodeapi.PoolStatus) nodeapi.NodeStatus {
+		return nodeapi.NodeStatus{
+			Name: name, State: "connected", Version: buildinfo.Version(), Seen: before(2 * time.Second), Pools: pools,
+		}
+	}
+	return nodeapi.Status{Driver: driver, Version: buildinfo.Version(), Nodes: []nodeapi.NodeStatus{
+		connected("worker-4", pool("nvme")), connected("worker-9", pool("nvme"), pool("hdd")),
+		connected("worker-17", pool("nvme")),
+	}}
+}
+
+// troubled is one of which much is.
+func troubled() nodeapi.Status {
+	s := well()
+	full, absent, away := &s.Nodes[0].Pools[0], &s.Nodes[1].Pools[0], &s.Nodes[2]
+	full.Free, full.Lost, full.TrashDue = 50*gib, 1, before(5*time.Hour)
+	full.Warnings = []nodeapi.Warning{{
+		Reason: nodeapi.WarningVolumeLost, Message: "no directory for: pvc-pg-0", Volumes: []string{"pvc-pg-0"},
+	}}
+	absent.State, absent.Message, absent.Since = nodeapi.StateAbsent, "nothing is mounted at /mnt/nvme", before(2*time.Hour)
+	s.Nodes[1].Version = "0.0.9"
+	away.State, away.Seen, away.Pools, away.Version = "not connected", before(6*time.Minute), nil, ""
+	return s
+}
+
+func volumes() []nodeapi.VolumeStatus {
+	return []nodeapi.VolumeStatus{
+		{
+			ID: "pvc-media", Node: "worker-17", Pool: "nvme", Claim: "blog/media", Bytes: 50 * gib, Used: -1,
+			PV: "pvc-media", State: "node not connected",
+		},
+		{
+			ID: "pvc-pg-0", Node: "worker-4", Pool: "nvme", Claim: "shop/pg-0", Bytes: 100 * gib, Used: 10 * gib,
+			PV: "pvc-pg-0", Enforcement: "strict",
+		},
+		{
+			ID: "pvc-pg-2", Node: "worker-4", Pool: "nvme", Claim: "shop/pg-2", Bytes: 200 * gib, Used: 188 * gib,
+			PV: "pvc-pg-2", Enforcement: "strict",
+		},
+		{
+			ID: "pvc-old", Node: "worker-9", Pool: "hdd", Claim: "shop/old", Bytes: 50 * gib, Used: 12 * gib,
+			Enforcement: "none", State: "orphan",
+		},
+		{ID: "left", Node: "worker-9", Pool: "hdd", Bytes: gib, Used: -1, Enforcement: "none", State: "orphan"},
+	}
+}
+
+func deleted() []nodeapi.DeletedVolume {
+	return []nodeapi.DeletedVolume{
+		{
+			Entry: "pvc-pg-1.1", Node: "worker-4", ID: "pvc-pg-1", Pool: "nvme", Claim: "shop/pg-1", Bytes: 188 * gib,
+			Deleted: before(3 * time.Hour), Due: clock().Add(21 * time.Hour),
+		},
+		{Entry: "x.2", Node: "worker-9", ID: "x", Pool: "hdd", Bytes: gib, Deleted: before(48 * time.Hour)},
+		{Node: "worker-17", State: "node worker-17 is not connected"},
+	}
+}
+
+// setting is what the plugin finds.
+type setting struct {
+	objects []runtime.Object
+	status  nodeapi.Status
+	volumes []nodeapi.VolumeStatus
+	execErr error
+}
+
+// run gives what the plugin writes, and how it ends.
+func (s setting) run(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", os.DevNull)
+	var out, problems bytes.Buffer
+	p := &plugin{
+		IOStreams: genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems},
+		flags:     genericclioptions.NewConfigFlags(true), now: clock, client: fake.NewClientset(s.objects...),
+	}
+	p.exec = func(_ context.Context, command []string) ([]byte, []byte, error) {
+		if s.execErr != nil {
+			return nil, nil, s.execErr
+		}
+		answers := map[string]any{
+			"/controller status --output json":                s.status,
+			"/controller volume list --output json":           s.volumes,
+			"/controller volume list --deleted --output json": deleted(),
+		}
+		answer, ok := answers[strings.Join(command, " ")]
+		if !ok {
+			t.Errorf("nobody expected %q", command)
+		}
+		text, err := json.Marshal(answer)
+		return text, nil, err
+	}
+	code = p.run(t.Context(), args)
+	return out.String(), problems.String(), code
+}
+
+// TestPictures holds what people see to files. HPP_UPDATE=1 writes them.
+func TestPictures(t *testing.T) {
+	usual := setting{objects: objects(), status: troubled(), volumes: volumes()}
+	forbidden := setting{
+		objects: objects(), execErr: apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1",
+			errors.New("ask an admin")),
+	}
+	for name, c := range map[string]struct {
+		setting
+		args string
+	}{
+		"status-troubled":        {usual, "status"},
+		"status-well":            {setting{objects: objects(), status: well(), volumes: volumes()[1:3]}, "status"},
+		"status-without-rights":  {forbidden, "status"},
+		"status-no-controller":   {setting{objects: objects()[1:]}, "status --driver " + driver},
+		"status-guessed-driver":  {setting{objects: objects()[1:]}, "status"},
+		"status-json":            {usual, "status -o json"},
+		"volumes-by-use":         {usual, "get volumes -n shop --sort use"},
+		"volumes-all":            {usual, "get volumes -A"},
+		"volumes-wide":           {usual, "get volumes -A -o wide --sort -size"},
+		"volumes-orphans":        {usual, "get volumes -A --state orphan,lost --sort age"},
+		"volumes-of-node":        {usual, "get volumes -A --node worker-4 --pool nvme --class fast -o name"},
+		"volumes-names":          {usual, "get volumes -A -o name"},
+		"volumes-json":           {usual, "get volumes -n shop pg-2 -o json"},
+		"volumes-yaml":           {usual, "get volumes -n shop pg-2 -o yaml"},
+		"volumes-without-rights": {forbidden, "get volumes -A"},
+		"volumes-none":           {usual, "get volumes -n nothing"},
+		"volumes-none-json":      {usual, "get volumes -n nothing -o json"},
+		"volumes-unknown-claim":  {usual, "get volumes -n shop missing"},
+		"pools":                  {usual, "get pools"},
+		"pools-wide":             {usual, "get pools -o wide --node worker-9"},
+		"pools-without-rights":   {forbidden, "get pools"},
+		"nodes":                  {usual, "get nodes"},
+		"nodes-without-rights":   {forbidden, "get nodes"},
+		"trash":                  {usual, "get trash"},
+		"trash-wide":             {usual, "get trash -n shop -o wide"},
+		"trash-without-rights":   {forbidden, "get trash"},
+		"wrong-state":            {usual, "get volumes --state lots"},
+		"wrong-sort":             {usual, "get volumes --sort colour"},
+		"wrong-output":           {usual, "get pools -o xml"},
+		"wrong-flag":             {usual, "get pools --colour"},
+		"wrong-argument":         {usual, "get trash pg-0"},
+		"complete-claims":        {usual, "__complete get volumes -n shop p"},
+		"complete-nodes":         {usual, "__complete get pools --node w"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := c.run(t, strings.Fields(c.args)...)
+			got := "$ kubectl hpp " + c.args + "\n" + stdout
+			if stderr != "" {
+				got += "--- standard error\n" + stderr
+			}
+			if code != 0 {
+				got += "--- exit code " + string(rune('0'+code)) + "\n"
+			}
+			file := filepath.Join("testdata", name+".txt")
+			if os.Getenv("HPP_UPDATE") != "" {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
+				t.Errorf("%v: %s\nHPP_UPDATE=1 go test writes it anew", err, diff)
+			}
+		})
+	}
+}

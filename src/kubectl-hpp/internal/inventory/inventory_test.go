@@ -1,0 +1,109 @@
+package inventory_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/inventory"
+)
+
+// TestStates: what the controller says of a volume has one of the states that volumes are chosen by.
+func TestStates(t *testing.T) {
+	for said, want := range map[string]string{
+		"":                                   inventory.OK,
+		"orphan":                             inventory.Orphan,
+		"orphan, of node b":                  inventory.Orphan,
+		"orphan, snapshot of v":              inventory.Orphan,
+		"not found":                          inventory.Lost,
+		"node not connected":                 inventory.NodeNotConnected,
+		"pool absent":                        inventory.PoolAbsent,
+		"snapshot of v":                      inventory.Snapshot,
+		nodeapi.NotWhole:                     inventory.Copying,
+		"1Gi is copied":                      inventory.Copying,
+		"rpc error: the node did not answer": inventory.Unknown,
+	} {
+		all := inventory.Volumes(cluster.State{}, inventory.Answers{
+			Volumes: []nodeapi.VolumeStatus{{ID: "v", Node: "a", Pool: "local", State: said}},
+		})
+		if len(all) != 1 || all[0].State != want || !slices.Contains(inventory.States(), want) {
+			t.Errorf("%q is %v, want %s", said, all, want)
+		}
+	}
+}
+
+// TestMarks: a warning of a pool is the state of the volumes that it names, on that node and in that pool.
+func TestMarks(t *testing.T) {
+	for reason, want := range map[string]string{
+		nodeapi.WarningVolumeLost: inventory.Lost, nodeapi.WarningVolumeRefused: inventory.Refused,
+		nodeapi.WarningVolumeNotEnforced: inventory.NotEnforced, nodeapi.WarningQuotaChanged: inventory.OK,
+	} {
+		pool := nodeapi.PoolStatus{Name: "local", Warnings: []nodeapi.Warning{{Reason: reason, Volumes: []string{"v"}}}}
+		all := inventory.Volumes(cluster.State{}, inventory.Answers{
+			Status: &nodeapi.Status{Nodes: []nodeapi.NodeStatus{{Name: "a", Pools: []nodeapi.PoolStatus{pool}}}},
+			Volumes: []nodeapi.VolumeStatus{
+				{ID: "v", Node: "a", Pool: "local"}, {ID: "v", Node: "b", Pool: "local"}, {ID: "w", Node: "a", Pool: "local"},
+			},
+		})
+		if all[0].State != want || all[1].State != inventory.OK || all[2].State != inventory.OK {
+			t.Errorf("%s: %v", reason, all)
+		}
+	}
+}
+
+func number(n int64) *int64 { return &n }
+
+func TestSort(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	all := []inventory.Volume{
+		{ID: "1", Claim: "b", Node: "x", Pool: "q", Size: number(1), Used: number(9), Percent: number(5), Created: at},
+		{ID: "2", Claim: "a", Node: "y", Pool: "p", Size: number(2), Used: number(8), Created: at.Add(time.Hour)},
+		{ID: "3", Node: "", Size: number(3), Percent: number(7)},
+	}
+	for by, want := range map[string]string{
+		"claim": "2 1 3", "-claim": "1 2 3", "size": "3 2 1", "-size": "1 2 3", "used": "1 2 3", "-used": "2 1 3",
+		"use": "3 1 2", "-use": "1 3 2", "age": "1 2 3", "-age": "2 1 3", "node": "1 2 3", "-node": "2 1 3",
+		"pool": "2 1 3", "-pool": "1 2 3",
+	} {
+		rows := slices.Clone(all)
+		err := inventory.Sort(rows, by)
+		var ids []string
+		for _, v := range rows {
+			ids = append(ids, v.ID)
+		}
+		if got := strings.Join(ids, " "); err != nil || got != want {
+			t.Errorf("%s: %v: %s, want %s", by, err, got, want)
+		}
+	}
+	if err := inventory.Sort(all, "--use"); err == nil || !strings.Contains(err.Error(), "want claim, size, used") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	v := inventory.Volume{Namespace: "shop", Node: "a,b", Pool: "local", Class: "fast", State: inventory.Orphan}
+	for _, c := range []struct {
+		filter inventory.Filter
+		want   bool
+	}{
+		{inventory.Filter{}, true},
+		{inventory.Filter{Namespace: "shop", Node: "b", Pool: "local", Class: "fast"}, true},
+		{inventory.Filter{States: []string{inventory.OK, inventory.Orphan}}, true},
+		{inventory.Filter{Namespace: "blog"}, false},
+		{inventory.Filter{Node: "c"}, false},
+		{inventory.Filter{Pool: "other"}, false},
+		{inventory.Filter{Class: "slow"}, false},
+		{inventory.Filter{States: []string{inventory.OK}}, false},
+	} {
+		if got := c.filter.Volume(v); got != c.want {
+			t.Errorf("%+v: %v", c.filter, got)
+		}
+	}
+	err := inventory.Filter{States: []string{"ok", "fine"}}.Check()
+	if err == nil || !strings.HasPrefix(err.Error(), `--state: "fine": want ok, orphan, lost`) {
+		t.Errorf("got %v", err)
+	}
+}

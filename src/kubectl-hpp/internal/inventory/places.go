@@ -1,0 +1,173 @@
+package inventory
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+)
+
+// Pool is one on one node. Sizes are in bytes.
+type Pool struct {
+	Node     string    `json:"node"`
+	Name     string    `json:"pool"`
+	State    string    `json:"state,omitempty"`
+	KeptBy   string    `json:"enforcement,omitempty"`
+	Backend  string    `json:"backend,omitempty"`
+	Size     *int64    `json:"size,omitempty"`
+	Free     *int64    `json:"free,omitempty"`
+	Promised *int64    `json:"promised,omitempty"`
+	Largest  *int64    `json:"largestNewVolume,omitempty"`
+	Volumes  *int64    `json:"volumes,omitempty"`
+	Trash    *int64    `json:"trash,omitempty"`
+	Path     string    `json:"path,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+}
+
+// Pools gives those of all nodes; of one that is not connected, and where the controller was not asked, those that
+// Kubernetes knows the room of.
+func Pools(s cluster.State, a Answers) []Pool {
+	var all []Pool
+	connected := map[string]bool{}
+	if a.Status != nil {
+		for _, n := range a.Status.Nodes {
+			connected[n.Name] = n.State == stateConnected
+			for _, p := range n.Pools {
+				all = append(all, ofPool(n.Name, p))
+			}
+		}
+	}
+	for _, c := range s.Capacities {
+		node, pool := nodeOf(c, s.Controller.TopologyKey), poolOf(s, c.StorageClassName)
+		if node == "" || connected[node] || c.Capacity == nil {
+			continue
+		}
+		room := c.Capacity.Value()
+		at := slices.IndexFunc(all, func(p Pool) bool { return p.Node == node && p.Name == pool })
+		if at < 0 {
+			all = append(all, Pool{Node: node, Name: pool, Largest: &room})
+		} else if all[at].Largest == nil || *all[at].Largest < room {
+			all[at].Largest = &room
+		}
+	}
+	return all
+}
+
+func ofPool(node string, p nodeapi.PoolStatus) Pool {
+	row := Pool{
+		Node: node, Name: p.Name, State: p.State, Path: p.Path, Message: p.Message, Since: p.Since,
+	}
+	if !p.Served() {
+		return row
+	}
+	if p.ReadOnly {
+		row.State += ", read-only"
+	}
+	volumes, trash := int64(p.Volumes), int64(p.TrashEntries)
+	row.KeptBy, row.Backend = p.Enforcement, p.Backend
+	row.Size, row.Free, row.Promised, row.Largest = &p.Size, &p.Free, &p.Promised, &p.Allocatable
+	row.Volumes, row.Trash = &volumes, &trash
+	return row
+}
+
+// nodeOf is the node that a capacity is of.
+func nodeOf(c storagev1.CSIStorageCapacity, topologyKey string) string {
+	if c.NodeTopology == nil {
+		return ""
+	}
+	return c.NodeTopology.MatchLabels[topologyKey]
+}
+
+// stateConnected is that of a node in the controller's answer.
+const stateConnected = "connected"
+
+// Node is one that has the driver. Sizes are in bytes.
+type Node struct {
+	Name    string    `json:"node"`
+	State   string    `json:"state,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Seen    time.Time `json:"seen,omitzero"`
+	// Present are the pools that are there, of Pools that should be.
+	Present  *int64 `json:"poolsPresent,omitempty"`
+	Pools    *int64 `json:"pools,omitempty"`
+	Volumes  int64  `json:"volumes"`
+	Size     *int64 `json:"size,omitempty"`
+	Promised *int64 `json:"promised,omitempty"`
+	Message  string `json:"message,omitempty"`
+}
+
+// Nodes gives those that have the driver: the controller's, else those on which the kubelet knows it.
+func Nodes(s cluster.State, a Answers) []Node {
+	var all []Node
+	if a.Status == nil {
+		for _, n := range s.CSINodes {
+			if slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
+				return d.Name == s.Controller.Driver
+			}) {
+				all = append(all, Node{Name: n.Name})
+			}
+		}
+	} else {
+		for _, n := range a.Status.Nodes {
+			all = append(all, ofNode(n))
+		}
+	}
+	for _, v := range Volumes(s, a) {
+		at := slices.IndexFunc(all, func(n Node) bool { return slices.Contains(strings.Split(v.Node, ","), n.Name) })
+		if at >= 0 && v.State != Snapshot {
+			all[at].Volumes++
+		}
+	}
+	return all
+}
+
+func ofNode(n nodeapi.NodeStatus) Node {
+	row := Node{Name: n.Name, State: n.State, Version: n.Version, Seen: n.Seen}
+	if n.State != stateConnected {
+		return row
+	}
+	row.Message = n.Message
+	var present, pools, size, promised int64
+	for _, p := range n.Pools {
+		if p.Served() || p.Selected || p.Used {
+			pools++
+		}
+		if p.Served() {
+			present, size, promised = present+1, size+p.Size, promised+p.Promised
+		}
+	}
+	row.Present, row.Pools, row.Size, row.Promised = &present, &pools, &size, &promised
+	return row
+}
+
+// Deleted is a volume in the trash. Sizes are in bytes.
+type Deleted struct {
+	Claim   string    `json:"claim,omitempty"`
+	Node    string    `json:"node"`
+	Pool    string    `json:"pool,omitempty"`
+	Size    int64     `json:"size"`
+	Deleted time.Time `json:"deleted,omitzero"`
+	Due     time.Time `json:"due,omitzero"` // when it is purged; without it never
+	ID      string    `json:"id"`
+	Entry   string    `json:"entry"`
+}
+
+// Trash gives what can be undeleted, and of which nodes nothing is known and why.
+func Trash(a Answers) (all []Deleted, unknown []string) {
+	for _, v := range a.Deleted {
+		if v.Entry == "" {
+			unknown = append(unknown, v.State)
+			continue
+		}
+		all = append(all, Deleted{
+			Claim: v.Claim, Node: v.Node, Pool: v.Pool, Size: v.Bytes, Deleted: v.Deleted, Due: v.Due, ID: v.ID,
+			Entry: v.Entry,
+		})
+	}
+	return all, unknown
+}
