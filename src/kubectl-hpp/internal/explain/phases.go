@@ -141,9 +141,9 @@ func (v volume) copies() (Answer, bool) {
 // Orphan explains a volume that no PersistentVolume names, for its id.
 func Orphan(v nodeapi.VolumeStatus) Answer {
 	a := Answer{
-		Reason: "Orphan", Wrong: true, Message: fmt.Sprintf("Orphan: no PersistentVolume names it: %s in pool %s on "+
-			"node "+
-			"%s, of claim %s.", bytesize.Format(v.Bytes), v.Pool, v.Node, v.Claim),
+		Reason: "Orphan", Wrong: true,
+		Message: fmt.Sprintf("Orphan: no PersistentVolume names it: %s in pool %s on node %s, made for %s.",
+			bytesize.Format(v.Bytes), v.Pool, v.Node, cmp.Or(v.Claim, "a claim that is not known")),
 		Next: []string{
 			fmt.Sprintf("If it is wanted: kubectl hpp adopt %s --node %s", v.ID, v.Node),
 			fmt.Sprintf("If nobody wants it: kubectl hpp discard %s --node %s", v.ID, v.Node),
