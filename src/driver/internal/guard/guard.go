@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
@@ -161,6 +162,16 @@ func awaitIdentity(spec poolspec.Pool, d Decision) Decision {
 	return Absent(IdentityUnknown, "waiting for the controller to say which filesystem all nodes have at %s", spec.Path)
 }
 
+// written writes labels as kubectl takes them: a=b,c=d.
+func written(labels map[string]string) string {
+	all := make([]string, 0, len(labels))
+	for key, value := range labels {
+		all = append(all, key+"="+value)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
 // first decides about a pool that this node does not remember.
 func first(spec poolspec.Pool, f Facts) Decision {
 	switch {
@@ -170,7 +181,8 @@ func first(spec poolspec.Pool, f Facts) Decision {
 	case f.Marker == nil && !f.Selected:
 		return Decision{
 			Action: Skip, Reason: nodeapi.ReasonNotSelected,
-			Message: "this node's labels do not match the pool's nodeSelector",
+			Message: "this node's labels do not match the pool's nodeSelector: " +
+				written(spec.NodeSelector),
 		}
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)

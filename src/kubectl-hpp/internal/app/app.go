@@ -104,6 +104,7 @@ func (p *plugin) command() *cobra.Command {
 	flags.StringVar(&p.driverNamespace, "driver-namespace", "",
 		"namespace in which the driver is installed; empty looks for it")
 	root.AddCommand(p.status(), p.get())
+	root.AddCommand(p.diagnosis()...)
 	root.AddCommand(p.repairCommands()...)
 	return root
 }

@@ -1,0 +1,267 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	fakediscovery "k8s.io/client-go/discovery/fake"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/remote"
+)
+
+const testDriver, gibi = "hpp.example", 1 << 30
+
+func testNow() time.Time { return time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC) }
+
+// installation is a cluster of three nodes, one of which is not connected, and one of which lacks its disk.
+type installation struct {
+	api     *fake.Clientset
+	status  nodeapi.Status
+	volumes []nodeapi.VolumeStatus
+	away    error // of looking for the controller
+	refused error // of running a command in its pod
+}
+
+func object(namespace, name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
+}
+
+func newInstallation() *installation {
+	is := &installation{status: nodeapi.Status{Driver: testDriver, Version: "0.2.0"}}
+	var objects []runtime.Object
+	for i, name := range []string{"worker-1", "worker-2", "worker-3"} {
+		n := nodeapi.NodeStatus{Name: name, State: "connected", Version: "0.2.0", Seen: testNow()}
+		pool := nodeapi.PoolStatus{
+			Name: "nvme", Path: "/mnt/nvme", State: nodeapi.StatePresent, Backend: "xfs", Enforcement: "strict",
+			Seen: testNow(), Size: 1000 * gibi, Free: 400 * gibi, Promised: 788 * gibi, Allocatable: 212 * gibi,
+			Volumes: 9,
+		}
+		switch i {
+		case 1:
+			pool.State, pool.Reason = nodeapi.StateAbsent, "MarkerMissing"
+			pool.Message = "nothing is mounted at /mnt/nvme <script>alert(1)</script>"
+		case 2:
+			n.State, n.Seen = "not connected", testNow().Add(-6*time.Minute)
+			n.Message = "away for 6m0s, or since this controller started"
+		}
+		if i != 2 {
+			n.Pools = []nodeapi.PoolStatus{pool}
+		}
+		is.status.Nodes = append(is.status.Nodes, n)
+		objects = append(objects, nodeObjects(name)...)
+	}
+	is.volumes = []nodeapi.VolumeStatus{
+		{ID: "pvc-1", PV: "pvc-1", Node: "worker-1", Pool: "nvme", Claim: "shop/pg-0", Bytes: 200 * gibi,
+			Used: 188 * gibi},
+		{ID: "pvc-2", PV: "pvc-2", Node: "worker-1", Pool: "nvme", Claim: "shop/<b>", Bytes: 100 * gibi,
+			Used: 12 * gibi},
+		{ID: "pvc-3", Node: "worker-1", Pool: "nvme", Bytes: 50 * gibi, Used: -1, State: "orphan"},
+	}
+	is.api = fake.NewClientset(append(objects, userObjects()...)...)
+	discovery, ok := is.api.Discovery().(*fakediscovery.FakeDiscovery)
+	if !ok {
+		panic("the fake's discovery is another")
+	}
+	discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
+	return is
+}
+
+func nodeObjects(name string) []runtime.Object {
+	n := &corev1.Node{ObjectMeta: object("", name, nil)}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	drivers := []storagev1.CSINodeDriver{{Name: testDriver, NodeID: name}}
+	pod := &corev1.Pod{ObjectMeta: object("hpp", "driver-"+name, map[string]string{
+		"app.kubernetes.io/component": "csi-driver", "app.kubernetes.io/part-of": "hostpath-provisioner",
+	})}
+	pod.Spec.NodeName = name
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	csi := &storagev1.CSINode{ObjectMeta: n.ObjectMeta, Spec: storagev1.CSINodeSpec{Drivers: drivers}}
+	return []runtime.Object{n, csi, pod}
+}
+
+// userObjects are a claim of 500Gi that waits, with its pod and an event of each, and a Secret.
+func userObjects() []runtime.Object {
+	class, delayed := "fast", storagev1.VolumeBindingWaitForFirstConsumer
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: object("shop", "pg-3", nil)}
+	claim.UID, claim.Spec.StorageClassName, claim.Status.Phase = "33", &class, corev1.ClaimPending
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("500Gi")}
+	pod := &corev1.Pod{ObjectMeta: object("shop", "pg-3", nil)}
+	pod.UID, pod.Status.Phase = "44", corev1.PodPending
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pg-3"},
+	}}}
+	about := corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "pg-3", UID: "44"}
+	return []runtime.Object{
+		claim, pod,
+		&storagev1.StorageClass{
+			ObjectMeta: object("", class, nil), Provisioner: testDriver, VolumeBindingMode: &delayed,
+			Parameters: map[string]string{"storagePool": "nvme"},
+		},
+		&corev1.Event{
+			ObjectMeta: object("shop", "e-1", nil), InvolvedObject: about, Reason: "FailedScheduling",
+			Message: "0/3 nodes",
+		},
+		&corev1.Secret{ObjectMeta: object("hpp", "secret", nil), Data: map[string][]byte{"token": []byte("hush-hush")}},
+	}
+}
+
+// run runs a command, and gives what it has printed, and its error.
+func (is *installation) run(t *testing.T, namespace string, args ...string) (string, error) {
+	t.Helper()
+	controller := &remote.Controller{
+		At: cluster.Controller{
+			Namespace: "hpp", Pod: "controller-1", Version: "0.2.0", Driver: testDriver, TopologyKey: "topology/node",
+		},
+		Version: "0.2.0", Exec: is.exec,
+	}
+	a := access{
+		api: func() (kubernetes.Interface, error) { return is.api, nil }, version: "0.2.0", now: testNow,
+		namespace:  func() (string, error) { return namespace, nil },
+		driver:     func() string { return testDriver },
+		context:    func() string { return "production" },
+		controller: func(context.Context) (*remote.Controller, error) { return controller, is.away },
+	}
+	if is.away != nil {
+		controller = nil
+	}
+	root := &cobra.Command{SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(newExplain(a), newDoctor(a), newReport(a))
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs(args)
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func (is *installation) exec(_ context.Context, command []string) (stdout, stderr []byte, err error) {
+	if is.refused != nil {
+		return nil, nil, is.refused
+	}
+	var answer any
+	switch asked := strings.Join(command, " "); asked {
+	case "/controller status --output json":
+		answer = is.status
+	case "/controller volume list --output json":
+		answer = is.volumes
+	default:
+		panic("nobody expected " + asked)
+	}
+	stdout, err = json.Marshal(answer)
+	return stdout, nil, err
+}
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
+		t.Errorf("%s: %v: UPDATE_GOLDEN=1 writes it anew: %s", file, err, diff)
+	}
+}
+
+// TestDiagnosis: the commands read, say what is wrong, and end with an error that says so.
+func TestDiagnosis(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "controller-1", errors.New("no"))
+	for file, c := range map[string]struct {
+		args   []string
+		change func(*installation)
+		want   error
+	}{
+		"claim.txt":     {args: []string{"explain", "pvc/pg-3"}, want: errTrouble},
+		"pod.txt":       {args: []string{"explain", "pod", "pg-3"}, want: errTrouble},
+		"node.txt":      {args: []string{"explain", "Nodes", "worker-2"}, want: errTrouble},
+		"node-well.txt": {args: []string{"explain", "node/worker-1"}},
+		"orphan.txt":    {args: []string{"explain", "pv", "pvc-3"}, want: errTrouble},
+		"doctor.txt":    {args: []string{"doctor"}, want: errTrouble},
+		"report.html":   {args: []string{"report", "--file", "-"}},
+		"claim-without-exec.txt": {
+			args: []string{"explain", "pvc", "pg-3"}, change: func(is *installation) { is.refused = forbidden },
+		},
+		"claim-without-controller.txt": {
+			args: []string{"explain", "pvc", "pg-3"}, want: errTrouble,
+			change: func(is *installation) { is.away = cluster.ErrNoController },
+		},
+	} {
+		t.Run(file, func(t *testing.T) {
+			is := newInstallation()
+			if c.change != nil {
+				c.change(is)
+			}
+			out, err := is.run(t, "shop", c.args...)
+			if !errors.Is(err, c.want) || err != nil && c.want == nil {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+			golden(t, file, out)
+			for _, never := range []string{"<script", "hush-hush", "\x1b"} {
+				if never == "<script" && !strings.HasSuffix(file, ".html") {
+					continue // harmless in a terminal
+				}
+				if strings.Contains(out, never) {
+					t.Errorf("%q is in it", never)
+				}
+			}
+			for _, action := range is.api.Actions() {
+				reads := slices.Contains([]string{"get", "list"}, action.GetVerb())
+				if !reads || action.GetResource().Resource == "secrets" {
+					t.Errorf("nobody expected %s of %s", action.GetVerb(), action.GetResource().Resource)
+				}
+			}
+		})
+	}
+}
+
+// TestExplainRefuses: what is not there, and what cannot be understood, is said.
+func TestExplainRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		"there is no claim pg-4; there are: pg-3":                     {"explain", "pvc/pg-4"},
+		"there is no node worker-9; there are: worker-1, worker-2, w": {"explain", "node", "worker-9"},
+		"there is no PersistentVolume of driver hpp.example pvc-9":    {"explain", "pv", "pvc-9"},
+		"get pod x in namespace shop":                                 {"explain", "pod", "x"},
+		"wrong command line: explain what?":                           {"explain", "deployment/x"},
+		"want pvc, pod, pv or node":                                   {"explain"},
+		"--file: open ":                                               {"report", "--file", t.TempDir() + "/none/r.html"},
+	} {
+		if _, err := newInstallation().run(t, "shop", args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", args, err, want)
+		}
+	}
+}
+
+// TestReportFile: a file is written that only its owner may read.
+func TestReportFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.html")
+	out, err := newInstallation().run(t, "shop", "report", "--file", file)
+	is, problem := os.Stat(file)
+	if err != nil || problem != nil || out != file+" is written\n" || is.Mode().Perm() != 0o600 || is.Size() < 1000 {
+		t.Errorf("%q, %v, %v, %v", out, err, problem, is)
+	}
+}

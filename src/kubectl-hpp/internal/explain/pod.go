@@ -1,0 +1,209 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+)
+
+// pod is a pod, and what was read about it and its claims.
+type pod struct {
+	Facts
+	*corev1.Pod
+	told   []corev1.Event
+	claims []corev1.PersistentVolumeClaim // those that are there
+	absent []string                       // claims that are not
+	nodes  map[string]string              // of its bound claims of the driver: where they are
+}
+
+// Pod explains a pod, and each of its claims.
+func Pod(f Facts, object *corev1.Pod) Answer {
+	p := pod{Facts: f, Pod: object, told: f.events("Pod", object), nodes: map[string]string{}}
+	for _, name := range ClaimsOf(*object) {
+		i := slices.IndexFunc(f.Claims, func(c corev1.PersistentVolumeClaim) bool {
+			return c.Namespace == object.Namespace && c.Name == name
+		})
+		if i < 0 {
+			p.absent = append(p.absent, name)
+			continue
+		}
+		p.claims = append(p.claims, f.Claims[i])
+		if node := f.nodeOf(f.Claims[i]); node != "" {
+			p.nodes[name] = node
+		}
+	}
+	answer, known := first(p, pod.ended, pod.claimless, pod.apart, pod.stuck, pod.unscheduled, pod.driverless,
+		pod.unmounted, pod.running)
+	if !known {
+		answer = f.unknown(string(object.Status.Phase), p.told)
+	}
+	for i := range p.claims {
+		about := Claim(f, &p.claims[i])
+		if about.Reason == "OtherDriver" {
+			continue
+		}
+		about.About = "claim " + p.claims[i].Name
+		answer.Also = append(answer.Also, append([]Answer{about}, about.Also...)...)
+		answer.Also[len(answer.Also)-1-len(about.Also)].Also = nil
+	}
+	answer = p.claimFirst(answer)
+	if len(answer.Also) == 0 && len(p.absent) == 0 && !p.inline() {
+		answer.Message += " It uses no volume of " + f.Controller.Driver + "."
+	}
+	return answer
+}
+
+// claimFirst puts what is wrong with a claim before what the scheduler says of it.
+func (p pod) claimFirst(a Answer) Answer {
+	i := slices.IndexFunc(a.Also, func(about Answer) bool { return about.Wrong })
+	if i < 0 || a.Reason != "Unschedulable" && a.Reason != "Unknown" {
+		return a
+	}
+	others := slices.Delete(slices.Clone(a.Also), i, i+1)
+	claim := a.Also[i]
+	a.Also, a.About = nil, "pod "+p.Name
+	claim.Also = append([]Answer{a}, others...)
+	return claim
+}
+
+// nodeOf is the node of a claim's volume, "" where it has none or it is on all.
+func (f Facts) nodeOf(c corev1.PersistentVolumeClaim) string {
+	for i := range f.Volumes {
+		if f.Volumes[i].Name != c.Spec.VolumeName {
+			continue
+		}
+		if nodes, _ := persistentvolume.Nodes(&f.Volumes[i], f.Controller.TopologyKey); len(nodes) > 0 {
+			return nodes[0]
+		}
+	}
+	return ""
+}
+
+// inline reports whether a pod has a volume that lives and dies with it.
+func (p pod) inline() bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.CSI != nil && v.CSI.Driver == p.Controller.Driver
+	})
+}
+
+func (p pod) ended() (Answer, bool) {
+	switch {
+	case p.DeletionTimestamp != nil && p.Spec.NodeName != "":
+		why := p.unfit(p.Spec.NodeName)
+		if why != "not ready" && why != "it is no node of the cluster any more" {
+			return no()
+		}
+		return trouble("NodeDown", fmt.Sprintf("It is being deleted, and its node %s cannot say that it has ended: %s.",
+			p.Spec.NodeName, why), "If the machine is off, and only then: kubectl taint nodes "+p.Spec.NodeName+
+			" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", "docs/how-to/lose-a-node.md")
+	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
+		return normal("Ended", fmt.Sprintf("%s: it has ended.", p.Status.Phase))
+	}
+	return no()
+}
+
+// claimless is for a pod that names claims which are not there.
+func (p pod) claimless() (Answer, bool) {
+	if len(p.absent) == 0 || len(p.Facts.Claims) == 0 && len(p.Missing) > 0 {
+		return no()
+	}
+	return trouble("ClaimMissing", fmt.Sprintf("%s: there is no claim %s in namespace %s.", p.Status.Phase,
+		strings.Join(p.absent, ", "), p.Namespace), "Make it, or see whether its volume was deleted: kubectl hpp "+
+		"get trash")
+}
+
+// apart is for a pod whose volumes are on several nodes.
+func (p pod) apart() (Answer, bool) {
+	a := Answer{Reason: "TwoNodes", Wrong: true}
+	seen := []string{}
+	for _, c := range p.claims {
+		if node := p.nodes[c.Name]; node != "" {
+			a.Rows = append(a.Rows, [2]string{c.Name, "on node " + node})
+			if !slices.Contains(seen, node) {
+				seen = append(seen, node)
+			}
+		}
+	}
+	if len(seen) < 2 {
+		return no()
+	}
+	a.Message = fmt.Sprintf("%s: its volumes are on %d nodes, so that no node can run it.", p.Status.Phase, len(seen))
+	a.Next = []string{fmt.Sprintf("Move one to the node of the others: kubectl hpp move CLAIM -n %s --to NODE",
+		p.Namespace)}
+	return a, true
+}
+
+// stuck is for a pod that can only run where its volume is, and cannot.
+func (p pod) stuck() (Answer, bool) {
+	if p.Spec.NodeName != "" {
+		return no()
+	}
+	for _, c := range p.claims {
+		node := p.nodes[c.Name]
+		if node == "" {
+			continue
+		}
+		where := fmt.Sprintf("%s: the volume of claim %s is on node %s, ", p.Status.Phase, c.Name, node)
+		move := fmt.Sprintf("Or move the volume: kubectl hpp move %s -n %s --to NODE", c.Name, c.Namespace)
+		switch why := p.unfit(node); {
+		case why == "":
+		case why == "cordoned":
+			return trouble("NodeCordoned", where+"which is cordoned.", "kubectl uncordon "+node, move)
+		case why == "not ready":
+			return trouble("NodeNotReady", where+"which is not ready.", "kubectl hpp explain node "+node)
+		default:
+			return trouble("NodeGone", where+"which is gone.", "docs/how-to/lose-a-node.md#the-node-is-gone")
+		}
+		if said := unschedulable(*p.Pod); said != "" {
+			return trouble("NodeFull", where+"and the scheduler does not put the pod there: "+said,
+				"kubectl describe node "+node, move)
+		}
+	}
+	return no()
+}
+
+func (p pod) unscheduled() (Answer, bool) {
+	said := unschedulable(*p.Pod)
+	if said == "" {
+		return no()
+	}
+	return trouble("Unschedulable", "Pending: the scheduler finds no node for it: "+said,
+		fmt.Sprintf("kubectl describe pod %s -n %s", p.Name, p.Namespace))
+}
+
+// waits reports whether the pod has a node, and its containers do not run yet.
+func (p pod) waits() bool { return p.Spec.NodeName != "" && p.Status.Phase == corev1.PodPending }
+
+func (p pod) driverless() (Answer, bool) {
+	if !p.waits() || !p.lacksDriver(p.Spec.NodeName) || len(p.nodes) == 0 && !p.inline() {
+		return no()
+	}
+	return trouble("DriverMissing", fmt.Sprintf("Pending: the kubelet of its node %s does not know the driver, "+
+		"which mounts "+
+		"its volumes.", p.Spec.NodeName), "kubectl hpp explain node "+p.Spec.NodeName)
+}
+
+// unmounted is for a pod whose volumes cannot be mounted.
+func (p pod) unmounted() (Answer, bool) {
+	said := lastOf(p.told, "FailedMount", "FailedAttachVolume")
+	if !p.waits() || said == "" {
+		return no()
+	}
+	if strings.Contains(said, "being moved") {
+		return normal("Moving", "Pending: it waits until its volume has moved: "+withoutCode(said))
+	}
+	return trouble("NotMounted", fmt.Sprintf("Pending: node %s cannot mount its volumes: %s", p.Spec.NodeName,
+		withoutCode(said)), "docs/reference/errors.md says what each message means.",
+		"kubectl hpp explain node "+p.Spec.NodeName)
+}
+
+func (p pod) running() (Answer, bool) {
+	if p.Status.Phase != corev1.PodRunning {
+		return no()
+	}
+	return normal("Running", fmt.Sprintf("It runs on node %s.", p.Spec.NodeName))
+}

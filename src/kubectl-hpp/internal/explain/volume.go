@@ -1,0 +1,269 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+)
+
+// fullPercent is how much of its size a volume may use before it counts as full.
+const fullPercent = 95
+
+// volume is a PersistentVolume of the driver, and what was read about it.
+type volume struct {
+	Facts
+	nodeapi.PersistentVolume
+	pv     *corev1.PersistentVolume
+	claim  *claim // nil where it has none, or none could be read
+	node   string // where it is; of a pool that all nodes share, one that has it
+	on     nodeapi.NodeStatus
+	in     nodeapi.PoolStatus
+	listed nodeapi.VolumeStatus // with ID "" where it is not listed
+	told   []corev1.Event
+}
+
+// Volume explains a PersistentVolume of the driver.
+func Volume(f Facts, pv *corev1.PersistentVolume) Answer {
+	of := pv.Spec.ClaimRef
+	for i := range f.Claims {
+		c := &f.Claims[i]
+		if of != nil && c.Namespace == of.Namespace && c.Name == of.Name && (of.UID == "" || c.UID == of.UID) {
+			owner := newClaim(f, c)
+			return explainVolume(f, pv, &owner)
+		}
+	}
+	return explainVolume(f, pv, nil)
+}
+
+func explainVolume(f Facts, pv *corev1.PersistentVolume, owner *claim) Answer {
+	v := newVolume(f, pv, owner)
+	answer, known := all(v, volume.let, volume.gone, volume.driverless, volume.away, volume.absent, volume.lost,
+		volume.missing, volume.moved, volume.hanging, volume.readOnly, volume.unreleased, volume.failed,
+		volume.retained, volume.available, volume.notGrown, volume.full, volume.notEnforced, volume.copies)
+	if known && answer.Wrong {
+		return answer
+	}
+	return v.well(answer, known)
+}
+
+func newVolume(f Facts, pv *corev1.PersistentVolume, owner *claim) volume {
+	v := volume{
+		Facts: f, pv: pv, claim: owner, told: f.events("PersistentVolume", pv),
+		PersistentVolume: persistentvolume.Describe(pv, f.Controller.Driver, f.Controller.TopologyKey),
+	}
+	if len(v.Nodes) > 0 {
+		v.node = v.Nodes[0]
+	}
+	for _, n := range f.Reported.Nodes {
+		has := slices.IndexFunc(n.Pools, func(p nodeapi.PoolStatus) bool { return p.Name == v.Pool })
+		if n.Name == v.node || v.node == "" && has >= 0 && n.Pools[has].Served() {
+			v.on, v.node = n, n.Name
+			if has >= 0 {
+				v.in = n.Pools[has]
+			}
+		}
+	}
+	for _, listed := range f.Listed {
+		if listed.ID == v.Handle && !strings.HasPrefix(listed.State, "orphan") {
+			v.listed = listed
+		}
+	}
+	return v
+}
+
+// is begins a sentence about the volume.
+func (v volume) is() string { return string(cmp.Or(v.pv.Status.Phase, corev1.VolumePending)) }
+
+// giveUp is how the data of a volume is given up whose node does not come back.
+func (v volume) giveUp() []string {
+	next := []string{
+		fmt.Sprintf("If its data is lost: kubectl annotate pv %s %s=%s", v.Name,
+			names.ReleaseVolume(v.Controller.Driver), v.node),
+	}
+	if v.claim != nil {
+		next = append(next, "  and then: "+v.claim.typed("delete", ""))
+	}
+	return next
+}
+
+// let is for a volume that an administrator has given up.
+func (v volume) let() (Answer, bool) {
+	if v.Released == "" || v.Released != v.node {
+		return no()
+	}
+	return normal("GivenUp", fmt.Sprintf("%s: it was given up on node %s, and goes with its claim.", v.is(), v.node))
+}
+
+func (v volume) gone() (Answer, bool) {
+	if len(v.Nodes) == 0 || v.Facts.Nodes == nil || v.object(v.node) != nil {
+		return no()
+	}
+	return trouble("NodeGone", fmt.Sprintf("%s to node %s, which is gone.", v.is(), v.node), append([]string{
+		"If the node has another name now: docs/how-to/move-a-disk.md",
+	}, v.giveUp()...)...)
+}
+
+func (v volume) driverless() (Answer, bool) {
+	if len(v.Nodes) == 0 || v.object(v.node) == nil || !v.lacksDriver(v.node) {
+		return no()
+	}
+	return trouble("DriverMissing", fmt.Sprintf("%s on node %s, where the kubelet does not know the driver: no pod "+
+		"can "+
+		"mount it there.", v.is(), v.node), "kubectl hpp explain node "+v.node)
+}
+
+func (v volume) away() (Answer, bool) {
+	if v.Away != "" {
+		return trouble("ControllerAway", fmt.Sprintf("%s, and the controller cannot be asked how it is: %s.", v.is(),
+			v.Away), "kubectl hpp doctor")
+	}
+	if v.on.Name == "" || v.on.State == connected {
+		return no()
+	}
+	return trouble("NodeNotConnected", fmt.Sprintf("%s on node %s, which is not connected%s. Running pods keep the "+
+		"volume, "+
+		"but it cannot be grown or deleted.", v.is(), v.node, v.since(v.on.Seen)),
+		append([]string{"kubectl hpp explain node " + v.node}, v.giveUp()...)...)
+}
+
+func (v volume) absent() (Answer, bool) {
+	switch {
+	case v.on.State != connected || v.in.Served():
+		return no()
+	case v.in.Name == "":
+		return trouble("PoolAbsent", fmt.Sprintf("%s in pool %s, which node %s does not have.", v.is(), v.Pool, v.node),
+			fmt.Sprintf("If it is gone for good: kubectl hpp pool forget %s --node %s", v.Pool, v.node))
+	}
+	return trouble("PoolAbsent", fmt.Sprintf("%s in pool %s, which is %s on node %s: %s.", v.is(), v.Pool, v.in.State,
+		v.node, strings.TrimSuffix(cmp.Or(v.in.Message, v.in.Reason, "it does not say why"),
+			".")), MendPool(v.node, v.in)...)
+}
+
+// MendPool is what to do about a pool that is absent on a node.
+func MendPool(node string, p nodeapi.PoolStatus) []string {
+	switch p.Reason {
+	case nodeapi.ReasonNotChecked, "NodeUnknown", "ClusterUnknown", "Changing":
+		return []string{"Wait some seconds, and look again."}
+	case "OtherCluster":
+		return []string{"docs/how-to/shared-pool.md#a-pool-of-another-cluster"}
+	case "ClaimNotMounted":
+		return []string{"kubectl get pods -A -l app.kubernetes.io/component=mounter -o wide"}
+	case "QuotaUnavailable":
+		return []string{"docs/how-to/use-a-disk.md, or give the pool quota: auto"}
+	}
+	return []string{
+		fmt.Sprintf("Mount the pool's disk at %s on node %s.", p.Path, node),
+		fmt.Sprintf("If the disk was replaced on purpose: kubectl hpp pool forget %s --node %s", p.Name, node),
+	}
+}
+
+// warned reports whether the pool warns of this volume.
+func (v volume) warned(reasons ...string) bool {
+	return slices.ContainsFunc(v.in.Warnings, func(w nodeapi.Warning) bool {
+		return slices.Contains(reasons, w.Reason) && slices.Contains(w.Volumes, v.Handle)
+	})
+}
+
+func (v volume) lost() (Answer, bool) {
+	switch {
+	case v.warned(nodeapi.WarningVolumeLost):
+		return trouble("VolumeLost", fmt.Sprintf("%s, but its directory is gone from pool %s on node %s: pods do "+
+			"not start.",
+			v.is(), v.Pool, v.node), fmt.Sprintf("Put it back, or restore it from a backup, at %s/csi/%s on node %s.",
+			v.in.Path, v.Handle, v.node), "Or give the data up: delete the claim.")
+	case v.warned(nodeapi.WarningVolumeRefused):
+		return trouble("VolumeRefused", fmt.Sprintf("%s, but its record or directory in pool %s on node %s cannot "+
+			"be used.",
+			v.is(), v.Pool, v.node), "docs/runbooks/HostpathVolumesRefused.md")
+	}
+	return no()
+}
+
+func (v volume) missing() (Answer, bool) {
+	if v.listed.State != "not found" && !v.warned(nodeapi.WarningVolumesMissing) {
+		return no()
+	}
+	return trouble("VolumeMissing", fmt.Sprintf("%s, but pool %s on node %s has no volume %s.", v.is(), v.Pool, v.node,
+		v.Handle), "If it is on another disk: mount that where the pool's was.",
+		"If it is in the trash: kubectl hpp get trash",
+		"If it is lost: delete the claim.")
+}
+
+func (v volume) moved() (Answer, bool) {
+	if !strings.Contains(v.listed.State, "mov") {
+		return no()
+	}
+	return normal("Moving", fmt.Sprintf("%s, and it is being moved from node %s; its pods wait for the end: %s.",
+		v.is(),
+		v.node, v.listed.State), "kubectl hpp move --help")
+}
+
+func (v volume) hanging() (Answer, bool) {
+	if v.in.Name == "" || !Hangs(v.on, v.in) {
+		return no()
+	}
+	return trouble("PoolHangs", fmt.Sprintf("%s, but the disk of pool %s on node %s has not answered%s.", v.is(),
+		v.Pool,
+		v.node, v.since(v.in.Seen)), "docs/runbooks/HostpathPoolHangs.md: see the node's kernel log.")
+}
+
+func (v volume) readOnly() (Answer, bool) {
+	if !v.in.ReadOnly {
+		return no()
+	}
+	return trouble("PoolReadOnly", fmt.Sprintf("%s, but pool %s on node %s is read-only.", v.is(), v.Pool, v.node),
+		"See the node's kernel log: docs/runbooks/HostpathPoolReadOnly.md")
+}
+
+// well says what a volume is that nothing is wrong with, and what else is known of it.
+func (v volume) well(also Answer, known bool) Answer {
+	a := Answer{Reason: "Well", Message: v.describe()}
+	if known {
+		rest := also.Also
+		also.Also = nil
+		a.Also = append([]Answer{also}, rest...)
+	}
+	if slices.Contains([]string{"Available", "Retained", "Deleting", "GivenUp"}, also.Reason) { // says it all
+		a.Reason, a.Message, a.Next, a.Also = also.Reason, also.Message, also.Next, a.Also[1:]
+	}
+	return a
+}
+
+func (v volume) describe() string {
+	text := fmt.Sprintf("%s and well: %s", v.is(), bytesize.Format(v.Bytes))
+	if v.Pool != "" {
+		text += " in pool " + v.Pool
+	}
+	if v.node != "" {
+		text += " on node " + v.node
+	}
+	if used := v.listed.Used; v.listed.ID != "" && used >= 0 && v.Bytes > 0 {
+		text += fmt.Sprintf(", %s used (%d%%)", bytesize.Format(used), used*100/v.Bytes)
+	}
+	switch enforcement := v.listed.Enforcement; enforcement {
+	case "":
+	case "none":
+		text += ", not held to its size"
+	default:
+		text += fmt.Sprintf(", held to its size by %s (%s)", cmp.Or(v.in.Backend, "quota"), enforcement)
+	}
+	if v.claim == nil {
+		return text + "."
+	}
+	if len(v.claim.users) == 0 {
+		return text + "; no pod uses it."
+	}
+	pods := make([]string, 0, len(v.claim.users))
+	for _, pod := range v.claim.users {
+		pods = append(pods, pod.Name)
+	}
+	return text + "; used by pod " + strings.Join(pods, ", ") + "."
+}
