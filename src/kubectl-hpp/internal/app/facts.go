@@ -19,9 +19,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/remote"
 )
 
-// topologyKey is the chart's default of driver.topologyKey, for where there is no controller whose arguments say it.
-const topologyKey = "topology.hostpath.csi/node"
-
 // driverPods is the label of the pods of the nodes that the chart sets.
 const driverPods = "app.kubernetes.io/component=csi-driver,app.kubernetes.io/part-of=hostpath-provisioner"
 
