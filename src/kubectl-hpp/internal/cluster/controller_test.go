@@ -16,8 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 )
 
-// pod is one of the controller of a driver, as the chart makes it.
-func pod(namespace, name, driver string, ready bool) *corev1.Pod {
+// controllerPod is one of the controller of a driver, as the chart makes it.
+func controllerPod(namespace, name, driver string, ready bool) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
 			"app.kubernetes.io/component": "csi-controller", "app.kubernetes.io/part-of": "hostpath-provisioner",
@@ -34,20 +34,20 @@ func pod(namespace, name, driver string, ready bool) *corev1.Pod {
 }
 
 func TestFindController(t *testing.T) {
-	one, other := pod("hpp", "hpp-1", "a.example", true), pod("other", "hpp-2", "b.example", true)
+	one, other := controllerPod("hpp", "hpp-1", "a.example", true), controllerPod("other", "hpp-2", "b.example", true)
 	for name, test := range map[string]struct {
 		pods              []runtime.Object
 		namespace, driver string
 		want, says        string
 	}{
 		"the only one":  {[]runtime.Object{one}, "", "", "hpp-1", ""},
-		"two replicas":  {[]runtime.Object{one, pod("hpp", "hpp-0", "a.example", true)}, "", "", "hpp-0", ""},
-		"one is ready":  {[]runtime.Object{one, pod("hpp", "hpp-0", "a.example", false)}, "", "", "hpp-1", ""},
+		"two replicas":  {[]runtime.Object{one, controllerPod("hpp", "hpp-0", "a.example", true)}, "", "", "hpp-0", ""},
+		"one is ready":  {[]runtime.Object{one, controllerPod("hpp", "hpp-0", "a.example", false)}, "", "", "hpp-1", ""},
 		"by driver":     {[]runtime.Object{one, other}, "", "b.example", "hpp-2", ""},
 		"by namespace":  {[]runtime.Object{one, other}, "hpp", "", "hpp-1", ""},
 		"several":       {[]runtime.Object{one, other}, "", "", "", "--driver a.example, or --driver b.example"},
 		"none":          {nil, "hpp", "", "", "ready in namespace hpp"},
-		"none is ready": {[]runtime.Object{pod("hpp", "hpp-0", "a.example", false)}, "", "", "", "pod hpp/hpp-0 is not ready"},
+		"none is ready": {[]runtime.Object{controllerPod("hpp", "hpp-0", "a.example", false)}, "", "", "", "pod hpp/hpp-0 is not ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := cluster.FindController(t.Context(), fake.NewClientset(test.pods...), test.namespace, test.driver)
