@@ -26,6 +26,7 @@ func Commands(stateDir *string) []*cobra.Command {
 		group("pool", "Change what a node knows of a pool", newForget(stateDir), newTake(stateDir)),
 		group("volume", "List volumes; repair and give up single ones of a node",
 			newList(stateDir), newEnforce(stateDir), newAdopt(stateDir), newDiscard(stateDir), newUndelete(stateDir)),
+		newDirectory(stateDir),
 	}
 }
 

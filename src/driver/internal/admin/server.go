@@ -35,6 +35,7 @@ type Pools interface {
 
 // Volumes is what an admin can do with single volumes, and all of them.
 type Volumes interface {
+	Directories
 	Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (store.Record, error)

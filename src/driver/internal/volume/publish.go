@@ -17,6 +17,9 @@ import (
 // Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything
 // else mounted at the target is not.
 func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
+	if t, ok := m.tagged(q.ID); ok {
+		return fmt.Errorf("%w: %d files of %s are done", ErrEnforcing, t.files.Load(), q.ID)
+	}
 	return m.exclusive(ctx, q.ID, func(ctx context.Context) error { return m.publish(ctx, q) })
 }
 
@@ -114,6 +117,9 @@ func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 
 func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) error {
 	info, err := dataOf(o, r)
+	if err == nil {
+		err = m.whole(r)
+	}
 	if err != nil {
 		return err
 	}
