@@ -77,6 +77,7 @@ func (p *plugin) command() *cobra.Command {
 	flags.StringVar(&p.driver, "driver", "", "name of the CSI driver, where several releases are installed")
 	flags.StringVar(&p.driverNamespace, "driver-namespace", "",
 		"namespace in which the driver is installed; empty looks for it")
+	root.AddCommand(newMigrate(p))
 	return root
 }
 
