@@ -47,16 +47,18 @@ func system() []string {
 func (n Node) Check(pool, p string, pools map[string]string) error {
 	const want = "want a clean absolute path of two directories or more, without links, such as " +
 		"/opt/local-path-provisioner/pvc-1"
-	if !path.IsAbs(p) || path.Clean(p) != p || strings.Count(p, "/") < 2 || strings.ContainsRune(p, 0) {
+	deep := strings.Count(p, "/") >= 2 && !strings.ContainsRune(p, 0)
+	if !deep || !path.IsAbs(p) || path.Clean(p) != p {
 		return fmt.Errorf("%w: path: %q: %s", ErrRefused, p, want)
 	}
-	for _, kept := range slices.Concat(system(), n.Kept) {
-		for _, is := range []string{kept, n.resolved(kept)} {
-			if mounts.Below(p, is) || mounts.Below(is, p) {
-				return fmt.Errorf("%w: path: %s is in %s, or that is in it, which the node needs", ErrRefused, p, kept)
-			}
-		}
+	if err := n.checkKept(p); err != nil {
+		return err
 	}
+	return n.checkPools(pool, p, pools)
+}
+
+// checkPools refuses what is in a pool, and what pools are in.
+func (n Node) checkPools(pool, p string, pools map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		for _, is := range []string{pools[name], n.resolved(pools[name])} {
 			csi := path.Join(is, "csi")
@@ -73,20 +75,32 @@ func (n Node) Check(pool, p string, pools map[string]string) error {
 	return nil
 }
 
+// checkKept refuses what keeps the node running.
+func (n Node) checkKept(p string) error {
+	for _, kept := range slices.Concat(system(), n.Kept) {
+		for _, is := range []string{kept, n.resolved(kept)} {
+			if mounts.Below(p, is) || mounts.Below(is, p) {
+				return fmt.Errorf("%w: path: %s is in %s, or that is in it, which the node needs", ErrRefused, p, kept)
+			}
+		}
+	}
+	return nil
+}
+
 // resolved is where links lead to on the node; the path itself where that cannot be seen.
 func (n Node) resolved(p string) string {
 	fd, err := unix.Open(n.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return p
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing was written through it
 	found, err := unix.Openat2(fd, strings.TrimPrefix(p, "/"), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
 		return p
 	}
-	defer unix.Close(found)
+	defer func() { _ = unix.Close(found) }()
 	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", found))
 	below, err2 := filepath.Rel(n.Root, at)
 	if err != nil || err2 != nil || strings.HasPrefix(below, "..") {

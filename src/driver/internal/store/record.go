@@ -78,8 +78,7 @@ type Record struct {
 	Adopted bool `json:"adopted,omitempty"`
 	// TakenFrom is the path on the node of a directory that became this volume, and can go back there.
 	TakenFrom string `json:"takenFrom,omitempty"`
-	// Enforcing says that not all files count to QuotaID yet, Returning that they are being taken out of it: no pod
-	// gets the volume meanwhile.
+	// Enforcing says that not all files count to QuotaID yet, Returning that they are being taken out of it.
 	Enforcing bool `json:"enforcing,omitempty"`
 	Returning bool `json:"returning,omitempty"`
 	// Source is nil but in a copy.

@@ -34,24 +34,16 @@ func (m *Manager) ReturnDirectory(ctx context.Context, id string) (back nodeapi.
 		if err := m.requireNoPV(ctx, id, ""); err != nil {
 			return back, err
 		}
-		err := m.search(ctx, id, func(o *pool.Open) (found bool, err error) {
-			found, err = m.giveBack(ctx, o, &back)
-			return found, err
-		})
+		err := m.search(ctx, id, func(o *pool.Open) (bool, error) { return m.giveBack(o, &back) })
 		return back, err
 	})
 }
 
-func (m *Manager) giveBack(ctx context.Context, o *pool.Open, back *nodeapi.ReturnedDirectory) (bool, error) {
-	s, r, err := o.Look(back.ID)
-	if err != nil || s.Verdict() == store.Nothing {
-		return false, err
-	}
+func (m *Manager) giveBack(o *pool.Open, back *nodeapi.ReturnedDirectory) (bool, error) {
+	s, r, err := lookTaken(o, back.ID)
 	verdict := s.Verdict()
-	if prepared := s.Prepared && !s.Record; prepared {
-		if r, err = store.ReadPrepared(o.Disk, back.ID); err != nil {
-			return true, err
-		}
+	if err != nil || verdict == store.Nothing {
+		return false, err
 	}
 	switch back.Path = r.TakenFrom; {
 	case back.Path == "" && verdict == store.DropStaged:

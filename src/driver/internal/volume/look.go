@@ -41,18 +41,7 @@ func (m *Manager) LookDirectory(ctx context.Context, in, p string) (found nodeap
 	}
 	problem(m.lookAtUse(d, &found))
 	err = m.Pools.Use(ctx, in, func(o *pool.Open) error {
-		b, err := m.between(o, p)
-		if err == nil {
-			defer b.close()
-			found.SameMount, err = b.joined()
-		}
-		if err == nil && !found.SameMount {
-			err = fmt.Errorf("%s is not on the mount of pool %s, or on another subvolume of it: it cannot be renamed",
-				p, in)
-		}
-		problem(err)
-		found.EnforcementReason = unenforceable(o)
-		found.Enforceable = found.EnforcementReason == ""
+		problem(m.lookFrom(o, &found))
 		return nil
 	})
 	if err != nil {
@@ -65,6 +54,23 @@ func (m *Manager) LookDirectory(ctx context.Context, in, p string) (found nodeap
 	problem(err)
 	found.Files, found.Bytes, found.Partial = size.Files, size.Bytes, size.Partial
 	return found, nil
+}
+
+// lookFrom compares a directory with the pool.
+func (m *Manager) lookFrom(o *pool.Open, found *nodeapi.Directory) error {
+	found.EnforcementReason = unenforceable(o)
+	found.Enforceable = found.EnforcementReason == ""
+	b, err := m.between(o, found.Path)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	found.SameMount, err = b.joined()
+	if err == nil && !found.SameMount {
+		err = fmt.Errorf("%s is not on the mount of pool %s, or on another subvolume of it: it cannot be renamed",
+			found.Path, o.Name)
+	}
+	return err
 }
 
 func (m *Manager) lookAtUse(d disk.FS, found *nodeapi.Directory) error {

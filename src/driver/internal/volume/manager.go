@@ -85,10 +85,14 @@ type Manager struct {
 
 type mountpoint struct{ id, target string }
 
+func (c Config) complete() bool {
+	return c.Pools != nil && c.Mounter != nil && c.Cluster != nil && c.Log != nil && c.Now != nil &&
+		c.IsInline != nil && c.Paths != nil && c.Node.Root != ""
+}
+
 // New returns a manager that knows what is published on this node already.
 func New(c Config) (*Manager, error) {
-	if c.Pools == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil ||
-		c.IsInline == nil || c.Paths == nil || c.Node.Root == "" {
+	if !c.complete() {
 		return nil, errors.New("volume manager: a field of its Config is missing")
 	}
 	published, err := c.Mounter.Published()

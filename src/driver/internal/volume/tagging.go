@@ -42,6 +42,15 @@ func (m *Manager) tagged(id string) (*tagging, bool) {
 	return t, ok
 }
 
+// tagProgress says how far the work on the files of a volume is, nil where there is none.
+func (m *Manager) tagProgress(id string) error {
+	t, ok := m.tagged(id)
+	if !ok {
+		return nil
+	}
+	return fmt.Errorf("%w: %d files of %s are done", ErrEnforcing, t.files.Load(), id)
+}
+
 // askTagging has EnforceTaken look at once.
 func (m *Manager) askTagging() {
 	select {

@@ -113,30 +113,35 @@ func (m *Manager) measure(ctx context.Context, p string) (hostdir.Size, error) {
 func (m *Manager) takeIn(
 	ctx context.Context, o *pool.Open, s TakeSpec, size hostdir.Size,
 ) (r store.Record, err error) {
-	is, r, err := o.Look(s.ID)
-	if err != nil {
+	is, r, err := lookTaken(o, s.ID)
+	if err != nil && !errors.Is(err, store.ErrBroken) {
 		return r, err
 	}
 	verdict := is.Verdict()
-	if is.Prepared && !is.Record {
-		if r, err = store.ReadPrepared(o.Disk, s.ID); err != nil && !errors.Is(err, store.ErrBroken) {
-			return r, err
-		}
-	}
+	begun := verdict == store.Healthy || verdict == store.Untracked && is.Prepared
 	switch {
 	case r.Returning:
 		return r, fmt.Errorf("%w: %s is on its way back to %s", ErrBusy, s.ID, r.TakenFrom)
-	case verdict == store.Healthy && r.TakenFrom == s.Path:
-		err = disk.SyncAll(o.Disk, disk.VolumesDir, ".")
-	case verdict == store.Untracked && is.Prepared && r.TakenFrom == s.Path:
-		err = m.finishTake(o, s)
-	case verdict == store.Nothing, verdict == store.DropStaged:
-		if err := o.Settle(ctx, s.ID, is); err != nil {
-			return r, err
-		}
-		return m.takeNew(ctx, o, s, size)
-	default:
+	case begun && r.TakenFrom == s.Path:
+		return m.goOnTaking(o, r, s, verdict)
+	case verdict != store.Nothing && verdict != store.DropStaged:
 		return r, occupied(o, s.ID, verdict)
+	}
+	if err := o.Settle(ctx, s.ID, is); err != nil {
+		return r, err
+	}
+	return m.takeNew(ctx, o, s, size)
+}
+
+// goOnTaking ends what an earlier request has begun, or answers it again.
+func (m *Manager) goOnTaking(
+	o *pool.Open, r store.Record, s TakeSpec, verdict store.Verdict,
+) (store.Record, error) {
+	var err error
+	if verdict == store.Healthy {
+		err = disk.SyncAll(o.Disk, disk.VolumesDir, ".")
+	} else {
+		err = m.finishTake(o, s)
 	}
 	if err == nil {
 		r.Pool = o.Name
@@ -144,6 +149,15 @@ func (m *Manager) takeIn(
 		m.askTagging()
 	}
 	return r, err
+}
+
+// lookTaken is a survey with the record, also one that was prepared and not placed.
+func lookTaken(o *pool.Open, id string) (s store.Survey, r store.Record, err error) {
+	s, r, err = o.Look(id)
+	if err == nil && s.Prepared && !s.Record {
+		r, err = store.ReadPrepared(o.Disk, id)
+	}
+	return s, r, err
 }
 
 func (m *Manager) finishTake(o *pool.Open, s TakeSpec) error {

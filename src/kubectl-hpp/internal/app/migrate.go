@@ -59,16 +59,8 @@ func newMigrate(p *plugin) *cobra.Command {
 }
 
 func (p *plugin) migrate(ctx context.Context, o migrating) (err error) {
-	switch {
-	case migrate.Sources()[o.From] == "":
-		return fmt.Errorf("%w: --from: %q: want %s", errUsage, o.From,
-			strings.Join(slices.Sorted(maps.Keys(migrate.Sources())), ", or "))
-	case o.all && len(o.Claims) > 0:
-		return fmt.Errorf("%w: claims have names in one namespace: leave --all-namespaces out", errUsage)
-	case o.replace && !o.finish:
-		return fmt.Errorf("%w: --replace-class is only of --finish", errUsage)
-	case !slices.Contains([]string{nodeapi.EnforceNow, nodeapi.EnforceLater, nodeapi.EnforceNever}, o.Enforce):
-		return fmt.Errorf("%w: --enforce: %q: want now, later or never", errUsage, o.Enforce)
+	if err := o.check(); err != nil {
+		return err
 	}
 	if !o.all {
 		if o.Namespace, err = p.namespace(); err != nil {
@@ -94,13 +86,29 @@ func (p *plugin) migrate(ctx context.Context, o migrating) (err error) {
 		return m.Finish(ctx, o.replace)
 	}
 	rows, err := m.Gather(ctx)
-	if err == nil && !o.apply || err == nil && len(rows) > 0 {
+	if err == nil {
 		err = migrate.Write(p.Out, rows)
 	}
 	if err == nil && o.apply {
 		err = m.Apply(ctx, rows)
 	}
 	return err
+}
+
+// check refuses flags that contradict each other.
+func (o migrating) check() error {
+	switch {
+	case migrate.Sources()[o.From] == "":
+		return fmt.Errorf("%w: --from: %q: want %s", errUsage, o.From,
+			strings.Join(slices.Sorted(maps.Keys(migrate.Sources())), ", or "))
+	case o.all && len(o.Claims) > 0:
+		return fmt.Errorf("%w: claims have names in one namespace: leave --all-namespaces out", errUsage)
+	case o.replace && !o.finish:
+		return fmt.Errorf("%w: --replace-class is only of --finish", errUsage)
+	case !slices.Contains([]string{nodeapi.EnforceNow, nodeapi.EnforceLater, nodeapi.EnforceNever}, o.Enforce):
+		return fmt.Errorf("%w: --enforce: %q: want now, later or never", errUsage, o.Enforce)
+	}
+	return nil
 }
 
 // moment is how often something is looked at that takes its time.

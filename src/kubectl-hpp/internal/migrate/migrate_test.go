@@ -93,7 +93,7 @@ func (w *world) phase(is corev1.PersistentVolumeClaimPhase) {
 	claims := schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 	found, err := w.Tracker().Get(claims, "shop", "data")
 	if err == nil {
-		claim := found.(*corev1.PersistentVolumeClaim).DeepCopy()
+		claim := found.(*corev1.PersistentVolumeClaim)
 		claim.Status.Phase = is
 		err = w.Tracker().Update(claims, claim, "shop")
 	}

@@ -123,6 +123,35 @@ func Plan(c Candidate, o Options) Row {
 	problem(c.Unseen != "", "%s", c.Unseen)
 	block := c.PV.Spec.VolumeMode != nil && *c.PV.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	problem(block, "it is a block volume")
+	claims(c, &r, problem)
+	pods(c, &r, problem)
+	directory(c, o, &r, problem)
+	return r
+}
+
+// directory looks at what the node says of it.
+func directory(c Candidate, o Options, r *Row, problem func(is bool, format string, values ...any)) {
+	if c.Found.Exists && !c.Found.SameMount {
+		r.How = Copy
+		problem(true, "other filesystem than pool %s: that is not done here; copy with a pod that has both volumes",
+			o.Pool)
+	} else if len(c.Found.Problems) > 0 {
+		problem(true, "%s", strings.Join(c.Found.Problems, "; "))
+	}
+	if r.How == Rename && c.Found.Exists && (!c.Found.Enforceable || o.Enforce == nodeapi.EnforceNever) {
+		r.How = NotEnforced
+	}
+	switch {
+	case c.Found.Bytes <= r.Bytes || r.How != Rename:
+	case o.Grow:
+		r.Bytes = max(r.Bytes, c.Found.Bytes+c.Found.Bytes/5)
+	default:
+		problem(true, "uses more than its claim: --grow makes it larger")
+	}
+}
+
+// claims looks at the claim.
+func claims(c Candidate, r *Row, problem func(is bool, format string, values ...any)) {
 	if c.Claim != nil {
 		problem(c.Claim.Status.Phase != corev1.ClaimBound, "its claim is %s, not Bound", c.Claim.Status.Phase)
 		for _, owner := range c.Claim.OwnerReferences {
@@ -132,29 +161,6 @@ func Plan(c Candidate, o Options) Row {
 			}
 		}
 	}
-	if c.Found.Exists && !c.Found.SameMount {
-		r.How = Copy
-		problem(true, "other filesystem than pool %s: that is not done here; copy with a pod that has both volumes",
-			o.Pool)
-	} else {
-		for _, said := range c.Found.Problems {
-			problem(true, "%s", said)
-		}
-	}
-	pods(c, &r, problem)
-	enforced := o.Enforce != nodeapi.EnforceNever
-	if r.How == Rename && c.Found.Exists && (!c.Found.Enforceable || !enforced) {
-		r.How = NotEnforced
-	}
-	grown := max(r.Bytes, c.Found.Bytes+c.Found.Bytes/5)
-	switch {
-	case c.Found.Bytes <= r.Bytes || r.How != Rename:
-	case o.Grow:
-		r.Bytes = grown
-	default:
-		problem(true, "uses more than its claim: --grow makes it larger")
-	}
-	return r
 }
 
 // pods looks at those that use the claim.

@@ -125,8 +125,8 @@ func (m *Migration) createOld(ctx context.Context, j *journal) error {
 	}
 	if gone {
 		err := m.forget(ctx, j)
-		return errors.Join(err, fmt.Errorf("the claim is gone; its data is at %s on node %s, and PersistentVolume %s is "+
-			"Retain", j.Path, j.Node, pv.Name))
+		return errors.Join(err, fmt.Errorf("the claim is gone; its data is at %s on node %s, and PersistentVolume %s "+
+			"is Retain", j.Path, j.Node, pv.Name))
 	}
 	return nil
 }
