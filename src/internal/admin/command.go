@@ -33,6 +33,7 @@ func commands(stateDir *string, enforce, measure working) []*cobra.Command {
 		group("volume", "List and measure volumes; repair and give up single ones of a node",
 			newList(stateDir), enforce.Command, measure.Command, newAdopt(stateDir), newDiscard(stateDir),
 			newUndelete(stateDir)),
+		newDirectory(stateDir),
 	}
 }
 

@@ -102,6 +102,21 @@ func (d *domain) Adopt(_ context.Context, id string, bytes int64) (store.Record,
 	return d.adopt(id, bytes)
 }
 
+func (d *domain) LookDirectory(_ context.Context, pool, path string) (nodeapi.Directory, error) {
+	return nodeapi.Directory{Pool: pool, Path: path, Exists: true, Files: 3, Bytes: 10 << 20, FSType: "xfs"}, nil
+}
+
+func (d *domain) TakeDirectory(_ context.Context, s volume.TakeSpec) (nodeapi.TakenDirectory, error) {
+	if s.Group == nil || *s.Group != 7 || s.Claim.Name != "data" {
+		return nodeapi.TakenDirectory{}, fmt.Errorf("%w: %+v", volume.ErrInvalid, s)
+	}
+	return nodeapi.TakenDirectory{ID: s.ID, Pool: s.Pool, Path: s.Path, Bytes: s.Bytes, Enforcing: true, Files: 2}, nil
+}
+
+func (d *domain) ReturnDirectory(_ context.Context, id string) (nodeapi.ReturnedDirectory, error) {
+	return nodeapi.ReturnedDirectory{ID: id, Path: "/old/" + id, Done: id != "pvc-2", Files: 2}, nil
+}
+
 func (d *domain) Discard(_ context.Context, id, node string) error { return d.discard(id, node) }
 
 func (d *domain) Undelete(_ context.Context, entry string) (store.Record, error) {

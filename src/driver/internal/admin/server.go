@@ -31,6 +31,7 @@ type Pools interface {
 
 // Volumes is what an admin can do with single volumes, and all of them.
 type Volumes interface {
+	Directories
 	Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
 	Measure(ctx context.Context, id string, progress func(files, bytes int64)) error

@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/guard"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/hostdir"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
@@ -54,7 +55,7 @@ func newMember(t *testing.T, filesystem *disktest.Disk, uid string, retention ti
 	must(t, err)
 	m.volumes, err = volume.New(volume.Config{
 		Pools: m.pools, Mounter: unmounted{}, Cluster: standalone, Log: log, Now: time.Now,
-		IsInline: func(string, string) bool { return false },
+		IsInline: func(string, string) bool { return false }, Paths: filesystem, Node: hostdir.Node{Root: "/"},
 	})
 	must(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -10,6 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/admin"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/hostdir"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
@@ -97,8 +98,9 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 		return fmt.Errorf("open the state directory: %w", err)
 	}
 	d.OnClose(state.Close)
+	host := disk.NewHost(d.hostRoot)
 	d.pools, err = pool.New(pool.Config{
-		Specs: specs, Host: disk.NewHost(d.hostRoot), State: state, PVs: d.cluster,
+		Specs: specs, Host: host, State: state, PVs: d.cluster,
 		Quotas: quota.New(filepath.Join(d.hostRoot, "etc")), Log: d.Log, Now: time.Now,
 		Synchronised: purge.Synchronised, Node: d.nodeName, Alone: d.controller == "",
 		SystemPaths: []string{"/", d.kubeletDir, d.StateDir}, OSPaths: []string{"/", d.kubeletDir},
@@ -109,6 +111,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.volumes, err = volume.New(volume.Config{
 		Pools: d.pools, Mounter: mounter{bindmount.New(d.kubeletDir)}, Cluster: d.cluster, Log: d.Log, Now: time.Now,
 		IsInline: func(id, target string) bool { return isInline(d.DriverName, id, target) },
+		Paths:    host, Node: hostdir.Node{Root: d.hostRoot, Kept: []string{d.kubeletDir, d.StateDir}},
 
 		CopyBytesPerSecond: d.copyBytesPerSecond.Value(),
 	})
@@ -118,6 +121,7 @@ func (d *driver) buildDomain(specs []poolspec.Pool) error {
 	d.Add("cluster", func(ctx context.Context) error { return d.cluster.Run(ctx, d.pools.SetNodeLabels) })
 	d.Add("pools", func(ctx context.Context) error { d.pools.Run(ctx); return nil })
 	d.Add("adoption", func(ctx context.Context) error { d.volumes.AdoptAll(ctx); return nil })
+	d.Add("enforcement", func(ctx context.Context) error { d.volumes.EnforceTaken(ctx); return nil })
 	d.Add("holds", func(ctx context.Context) error { d.volumes.ReleaseHolds(ctx); return nil })
 	d.Add("work under way", d.finish)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/hostdir"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
@@ -62,7 +63,9 @@ func table() []row {
 	elsewhere := map[verb]codes.Code{create: codes.ResourceExhausted, cut: codes.FailedPrecondition}
 	return []row{
 		{codes.Aborted, nil, []error{volume.ErrBusy, ledger.ErrBusy, store.ErrConcurrent}},
-		{codes.Aborted, map[verb]codes.Code{cut: codes.FailedPrecondition}, []error{volume.ErrFilling}},
+		{codes.Aborted, map[verb]codes.Code{cut: codes.FailedPrecondition}, []error{
+			volume.ErrFilling, volume.ErrEnforcing,
+		}},
 		{codes.InvalidArgument, nil, []error{
 			nodeapi.ErrInvalidID, store.ErrUnwritten, volume.ErrInvalid, bindmount.ErrTarget,
 		}},
@@ -75,7 +78,7 @@ func table() []row {
 		{codes.InvalidArgument, elsewhere, []error{quota.ErrUnsupported}},
 		{codes.FailedPrecondition, otherSize, []error{quota.ErrNotCounted, volume.ErrBelowUse, volume.ErrNotEnforced}},
 		{codes.FailedPrecondition, nil, []error{
-			volume.ErrUnsupported, store.ErrUndeletable, store.ErrNoSnapshots, nodeapi.ErrNamed,
+			volume.ErrUnsupported, hostdir.ErrRefused, store.ErrUndeletable, store.ErrNoSnapshots, nodeapi.ErrNamed,
 		}},
 		{codes.OutOfRange, map[verb]codes.Code{cut: codes.FailedPrecondition}, []error{
 			volume.ErrOutOfRange, transfer.ErrTooLarge,

@@ -147,8 +147,15 @@ type Facts struct {
 	RemembersMissing bool
 }
 
+// Paths opens what is in no pool.
+type Paths interface {
+	// OpenDir opens a directory itself. A link on the way is ELOOP.
+	OpenDir(path string) (FS, error)
+}
+
 // Host opens directories of the host by their absolute path on it.
 type Host interface {
+	Paths
 	// Device is the device number (st_dev) of the directory at path itself; fs.ErrNotExist where it is missing.
 	Device(path string) (uint64, error)
 	// Inspect looks without changing anything.

@@ -130,6 +130,15 @@ func (h *HostDisk) Open(path string) (FS, error) {
 	return &hostFS{top: csi}, nil
 }
 
+// OpenDir implements Paths.
+func (h *HostDisk) OpenDir(path string) (FS, error) {
+	f, err := h.resolve(path, openat.Beneath)
+	if err != nil {
+		return nil, err
+	}
+	return &hostFS{top: f}, nil
+}
+
 // Create implements Host. What was made stays when a later step fails, but no directory of the path whose own name may
 // not be on the disk.
 func (h *HostDisk) Create(path string) error {
@@ -177,6 +186,11 @@ func (h *HostDisk) create(p string) (*os.File, error) {
 
 // open opens a directory as a process whose root directory is h.root would: links are followed and stay inside.
 func (h *HostDisk) open(p string) (*os.File, error) {
+	return h.resolve(p, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
+}
+
+// resolve opens a directory below h.root.
+func (h *HostDisk) resolve(p string, how uint64) (*os.File, error) {
 	name, absolute := strings.CutPrefix(p, "/")
 	if !absolute {
 		return nil, openat.Failed("open", p, fs.ErrInvalid)
@@ -187,7 +201,7 @@ func (h *HostDisk) open(p string) (*os.File, error) {
 	}
 	root := os.NewFile(uintptr(fd), "/")
 	defer root.Close()
-	return openat.Open(root, cmp.Or(name, "."), unix.O_DIRECTORY, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
+	return openat.Open(root, cmp.Or(name, "."), unix.O_DIRECTORY, how)
 }
 
 // openCSI opens a pool's csi/, which may be a mount point but no link.

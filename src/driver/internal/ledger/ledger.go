@@ -35,6 +35,7 @@ type Volume struct {
 	Ephemeral bool
 	Snapshot  bool   // it is no volume: whoever looks for one does not find it
 	Filling   string // what it is made of, as a copy that is not whole
+	Tagging   bool   // its files are being made part of its ID, or taken out of it
 	// Refused reports that the record cannot be used. Its id and its promise stay taken.
 	Refused bool
 	Created time.Time

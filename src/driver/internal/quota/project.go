@@ -149,12 +149,14 @@ func (l projectLimits) Usage(ids []ID) (map[ID]Use, error) {
 
 // enforce: a directory that counts has nothing in it that does not, wherever the work was interrupted.
 func (l projectLimits) enforce(ctx context.Context, t Tree, step func(context.Context) error) error {
-	if err := checkID(t.ID, projectquota.MaxID); err != nil {
-		return err
+	if t.ID != 0 {
+		if err := checkID(t.ID, projectquota.MaxID); err != nil {
+			return err
+		}
 	}
-	id := uint32(t.ID)
+	id, inherits := uint32(t.ID), t.ID != 0
 	err := disk.Walk(ctx, l.d, t.Name, t.Cursor, func(file *os.File, isDir bool) error {
-		if err := joinProject(file, id, isDir); err != nil {
+		if err := joinProject(file, id, isDir && inherits); err != nil {
 			return err
 		}
 		return step(ctx)
@@ -166,21 +168,21 @@ func (l projectLimits) enforce(ctx context.Context, t Tree, step func(context.Co
 		if err := unix.Syncfs(int(dir.Fd())); err != nil {
 			return &fs.PathError{Op: "syncfs", Path: dir.Name(), Err: err}
 		}
-		if err := joinProject(dir, id, true); err != nil {
+		if err := joinProject(dir, id, inherits); err != nil {
 			return err
 		}
 		return dir.Sync()
 	})
 }
 
-// joinProject makes a file or directory part of a project, and writes only what changes. A file that has a name in
-// another volume too counts there: that is an error.
-func joinProject(file *os.File, id uint32, isDir bool) error {
+// joinProject makes a file or directory part of a project, 0 for none, and writes only what changes. A directory hands
+// a project on. A file that has a name in another volume too counts there: that is an error.
+func joinProject(file *os.File, id uint32, handsOn bool) error {
 	is, inherits, err := projectquota.ProjectID(file)
-	if err != nil || (is == id && inherits == isDir) {
+	if err != nil || (is == id && inherits == handsOn) {
 		return err
 	}
-	if !isDir && is != id && is >= firstID {
+	if !handsOn && id != 0 && is != id && is >= firstID {
 		var st unix.Stat_t
 		if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 			return &fs.PathError{Op: "stat", Path: file.Name(), Err: err}
@@ -193,5 +195,5 @@ func joinProject(file *os.File, id uint32, isDir bool) error {
 			}
 		}
 	}
-	return projectquota.SetProjectID(file, id, isDir)
+	return projectquota.SetProjectID(file, id, handsOn)
 }

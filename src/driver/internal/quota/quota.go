@@ -166,7 +166,7 @@ func (b Backend) Snapshots(d disk.FS) Snapshots {
 // Tree is a directory that Enforce makes count to an ID.
 type Tree struct {
 	Name   string
-	ID     ID
+	ID     ID           // 0: it is to count to none, on XFS and ext4
 	Cursor *disk.Cursor // where the work goes on
 }
 

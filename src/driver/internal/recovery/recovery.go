@@ -174,7 +174,7 @@ func (r run) refused(id string, s store.Survey) ledger.Volume {
 func Volume(r store.Record) ledger.Volume {
 	v := ledger.Volume{
 		Bytes: r.Bytes, Held: r.Held, Inodes: r.Inodes, QuotaID: r.QuotaID, Pins: r.Pins, Ephemeral: r.Ephemeral,
-		Created: r.Created, Snapshot: r.Kind == store.OfSnapshot,
+		Created: r.Created, Snapshot: r.Kind == store.OfSnapshot, Tagging: r.Tagging(),
 	}
 	if r.Filling() {
 		v.Filling = r.Source.String()

@@ -48,7 +48,7 @@ func (r Record) Filling() bool { return r.Source != nil && r.Source.ByFile && !r
 
 // version is the oldest that has all that the record says.
 func (r Record) version() int {
-	if r.Kind != OfVolume || r.Source != nil || r.Held != 0 || len(r.Pins) > 0 {
+	if r.Kind != OfVolume || r.Source != nil || r.Held != 0 || len(r.Pins) > 0 || r.Tagging() {
 		return Version
 	}
 	return versionWithoutCopies

@@ -76,6 +76,11 @@ type Record struct {
 	Node string `json:"node,omitempty"`
 	// Adopted marks a directory that another driver made; nothing is enforced on it.
 	Adopted bool `json:"adopted,omitempty"`
+	// TakenFrom is the path on the node of a directory that became this volume, and can go back there.
+	TakenFrom string `json:"takenFrom,omitempty"`
+	// Enforcing says that not all files count to QuotaID yet, Returning that they are being taken out of it.
+	Enforcing bool `json:"enforcing,omitempty"`
+	Returning bool `json:"returning,omitempty"`
 	// Source is nil but in a copy.
 	Source *Source `json:"source,omitempty"`
 	// Held is how many bytes may count to QuotaID beside those of the volume: what copies of it keep, and what a copy

@@ -50,6 +50,7 @@ func full() store.Record {
 		OnDelete:   store.Retain,
 		Claim:      nodeapi.Claim{Namespace: "ns", Name: "claim", UID: "u-1"},
 		Parameters: map[string]string{"storagePool": "local"}, Ephemeral: true, Node: "node-1", Adopted: true,
+		TakenFrom: "/old/pvc-1", Enforcing: true, Returning: true,
 		Created: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC),
 		Kind:    store.OfSnapshot,
 		Source: &store.Source{

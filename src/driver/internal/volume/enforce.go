@@ -41,32 +41,43 @@ func (m *Manager) Enforce(ctx context.Context, id string, inodes *int64, progres
 		}
 		return err
 	})
-	var cursor disk.Cursor
-	for more := walk; more && err == nil; {
-		more = false
-		err = m.Pools.Use(ctx, r.Pool, func(o *pool.Open) error {
-			end := m.Now().Add(slice)
-			err := o.Backend.Enforce(ctx, o.Disk, quota.Tree{Name: id, ID: r.QuotaID, Cursor: &cursor},
-				func(ctx context.Context) error {
-					if m.Now().After(end) {
-						return errSliceOver
-					}
-					return ctx.Err()
-				})
-			if more = errors.Is(err, errSliceOver); more {
-				return ctx.Err()
-			}
-			if err == nil {
-				err = reapplyLimit(o, r)
-			}
-			return err
-		})
-		progress(cursor.Visited())
+	if walk && err == nil {
+		err = m.walkTree(ctx, r, quota.Tree{Name: id, ID: r.QuotaID}, progress,
+			func(o *pool.Open) error { return reapplyLimit(o, r) })
 	}
 	if err != nil {
 		return fmt.Errorf("enforce the size of volume %s: %w", id, err)
 	}
 	return nil
+}
+
+// walkTree makes a tree count to an ID in slices, and does what is last while it has the pool open.
+func (m *Manager) walkTree(
+	ctx context.Context, r store.Record, t quota.Tree, progress func(files int64), last func(*pool.Open) error,
+) (err error) {
+	var cursor disk.Cursor
+	t.Cursor = &cursor
+	for more := true; more && err == nil; {
+		more = false
+		err = m.Pools.Use(ctx, r.Pool, func(o *pool.Open) error {
+			end := m.Now().Add(slice)
+			err := o.Backend.Enforce(ctx, o.Disk, t, func(ctx context.Context) error {
+				if m.Now().After(end) {
+					return errSliceOver
+				}
+				return ctx.Err()
+			})
+			if more = errors.Is(err, errSliceOver); more {
+				return ctx.Err()
+			}
+			if err == nil {
+				err = last(o)
+			}
+			return err
+		})
+		progress(cursor.Visited())
+	}
+	return err
 }
 
 // prepareEnforce refuses what cannot be enforced, and gives the record a new ID where its own is another volume's.
@@ -152,6 +163,10 @@ func reapplyLimit(o *pool.Open, r store.Record) error {
 	r, err := enough(o, r)
 	if err == nil {
 		err = o.Limits.Set(r.ID, r.QuotaID, r.Limit())
+	}
+	if err == nil && r.Enforcing {
+		r.Enforcing = false
+		err = store.Replace(o.Disk, r)
 	}
 	if err == nil {
 		_, err = o.Reconcile(r)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/hostdir"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/purge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
@@ -128,7 +129,7 @@ func (s setup) start(options ...option) (*node, error) {
 	}
 	n.Manager, err = volume.New(volume.Config{
 		Pools: n.set, Mounter: n.mounts, Cluster: n.cluster, Log: s.log, Now: n.clock.Now, IsInline: n.mounts.isInline,
-		CopyBytesPerSecond: s.rate,
+		CopyBytesPerSecond: s.rate, Paths: n.host, Node: hostdir.Node{Root: "/", Kept: []string{statePath}},
 	})
 	return &n, err
 }

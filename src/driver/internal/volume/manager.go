@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/hostdir"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
@@ -48,6 +49,9 @@ type Config struct {
 	Now     func() time.Time
 	// IsInline reports whether the kubelet has noted that an id is that of an inline volume at a target.
 	IsInline func(id, target string) bool
+	// Paths opens what is in no pool, on this Node.
+	Paths disk.Host
+	Node  hostdir.Node
 	// CopyBytesPerSecond bounds what all copies that are made file by file read; 0 does not.
 	CopyBytesPerSecond int64
 }
@@ -73,16 +77,24 @@ type Manager struct {
 	mounts sync.Map // of mountpoint: remembered, so that no call reads the mount table, and verified when used
 	// checked has by id when Stats last looked whether all that is in a volume counts to it.
 	checked sync.Map
+	// taggings are those under way, tagFailed has the sentence that the last one ended with, both by id; tag asks for
+	// more.
+	taggings, tagFailed sync.Map
+	tag                 chan struct{}
 	// missing is when a directory of a shared pool was first looked for in vain, by id.
 	missing sync.Map
 }
 
 type mountpoint struct{ id, target string }
 
+func (c Config) complete() bool {
+	return c.Pools != nil && c.Mounter != nil && c.Cluster != nil && c.Log != nil && c.Now != nil &&
+		c.IsInline != nil && c.Paths != nil && c.Node.Root != ""
+}
+
 // New returns a manager that knows what is published on this node already.
 func New(c Config) (*Manager, error) {
-	if c.Pools == nil || c.Mounter == nil || c.Cluster == nil || c.Log == nil || c.Now == nil ||
-		c.IsInline == nil {
+	if !c.complete() {
 		return nil, errors.New("volume manager: a field of its Config is missing")
 	}
 	published, err := c.Mounter.Published()
@@ -92,6 +104,7 @@ func New(c Config) (*Manager, error) {
 	m := &Manager{
 		Config: c, pace: rate.NewLimiter(rate.Inf, 2*transfer.BatchSize), slots: make(chan struct{}, fillsAtOnce),
 		measuring: rate.NewLimiter(measureShare, measureShare),
+		tag:       make(chan struct{}, 1),
 	}
 	if c.CopyBytesPerSecond > 0 {
 		m.pace.SetLimit(rate.Limit(c.CopyBytesPerSecond))

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,9 @@ import (
 // Publish mounts a volume at a target path; an inline volume is made first. The same request again is fine, anything
 // else mounted at the target is not.
 func (m *Manager) Publish(ctx context.Context, q PublishRequest) error {
+	if err := m.tagProgress(q.ID); err != nil {
+		return err
+	}
 	return m.exclusive(ctx, q.ID, func(ctx context.Context) error { return m.publish(ctx, q) })
 }
 
@@ -114,7 +118,7 @@ func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 
 func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) error {
 	info, err := dataOf(o, r)
-	if err != nil {
+	if err := cmp.Or(err, m.whole(r)); err != nil {
 		return err
 	}
 	m.seeToLimit(o, r)

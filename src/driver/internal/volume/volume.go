@@ -23,7 +23,8 @@ var (
 	ErrLost         = errors.New("volume has lost its data")
 	ErrUncertain    = errors.New("it is not certain that the volume is gone")
 	ErrBusy         = errors.New("volume is being worked on")
-	ErrFilling      = errors.New("its data is not there yet") // wait
+	ErrFilling      = errors.New("its data is not there yet")         // wait
+	ErrEnforcing    = errors.New("its files are being made to count") // wait
 	ErrCopied       = errors.New("it is being copied")
 	ErrSource       = errors.New("its source cannot be copied now")
 	ErrPublished    = errors.New("volume is published")

@@ -2888,6 +2888,590 @@ func (*TakePoolResponse) Descriptor() ([]byte, []int) {
 	return file_tunnel_proto_rawDescGZIP(), []int{41}
 }
 
+type LookDirectoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Pool          string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookDirectoryRequest) Reset() {
+	*x = LookDirectoryRequest{}
+	mi := &file_tunnel_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookDirectoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookDirectoryRequest) ProtoMessage() {}
+
+func (x *LookDirectoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookDirectoryRequest.ProtoReflect.Descriptor instead.
+func (*LookDirectoryRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *LookDirectoryRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LookDirectoryRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *LookDirectoryRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type LookDirectoryResponse struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Node              string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Pool              string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	Path              string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Exists            bool                   `protobuf:"varint,4,opt,name=exists,proto3" json:"exists,omitempty"`
+	Files             int64                  `protobuf:"varint,5,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes             int64                  `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Partial           bool                   `protobuf:"varint,7,opt,name=partial,proto3" json:"partial,omitempty"`                      // it has more than was counted in the time
+	SameMount         bool                   `protobuf:"varint,8,opt,name=same_mount,json=sameMount,proto3" json:"same_mount,omitempty"` // it can be renamed into the pool
+	FsType            string                 `protobuf:"bytes,9,opt,name=fs_type,json=fsType,proto3" json:"fs_type,omitempty"`
+	Enforceable       bool                   `protobuf:"varint,10,opt,name=enforceable,proto3" json:"enforceable,omitempty"`
+	EnforcementReason string                 `protobuf:"bytes,11,opt,name=enforcement_reason,json=enforcementReason,proto3" json:"enforcement_reason,omitempty"` // why it is not
+	MountInside       string                 `protobuf:"bytes,12,opt,name=mount_inside,json=mountInside,proto3" json:"mount_inside,omitempty"`                   // a path
+	UsedAt            string                 `protobuf:"bytes,13,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`                                  // where it, or what is in it, is mounted
+	Problems          []string               `protobuf:"bytes,14,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *LookDirectoryResponse) Reset() {
+	*x = LookDirectoryResponse{}
+	mi := &file_tunnel_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookDirectoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookDirectoryResponse) ProtoMessage() {}
+
+func (x *LookDirectoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookDirectoryResponse.ProtoReflect.Descriptor instead.
+func (*LookDirectoryResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *LookDirectoryResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LookDirectoryResponse) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *LookDirectoryResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LookDirectoryResponse) GetExists() bool {
+	if x != nil {
+		return x.Exists
+	}
+	return false
+}
+
+func (x *LookDirectoryResponse) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *LookDirectoryResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LookDirectoryResponse) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+func (x *LookDirectoryResponse) GetSameMount() bool {
+	if x != nil {
+		return x.SameMount
+	}
+	return false
+}
+
+func (x *LookDirectoryResponse) GetFsType() string {
+	if x != nil {
+		return x.FsType
+	}
+	return ""
+}
+
+func (x *LookDirectoryResponse) GetEnforceable() bool {
+	if x != nil {
+		return x.Enforceable
+	}
+	return false
+}
+
+func (x *LookDirectoryResponse) GetEnforcementReason() string {
+	if x != nil {
+		return x.EnforcementReason
+	}
+	return ""
+}
+
+func (x *LookDirectoryResponse) GetMountInside() string {
+	if x != nil {
+		return x.MountInside
+	}
+	return ""
+}
+
+func (x *LookDirectoryResponse) GetUsedAt() string {
+	if x != nil {
+		return x.UsedAt
+	}
+	return ""
+}
+
+func (x *LookDirectoryResponse) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+type TakeDirectoryRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Node           string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Pool           string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	Id             string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	Path           string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	Bytes          int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	ClaimNamespace string                 `protobuf:"bytes,6,opt,name=claim_namespace,json=claimNamespace,proto3" json:"claim_namespace,omitempty"`
+	ClaimName      string                 `protobuf:"bytes,7,opt,name=claim_name,json=claimName,proto3" json:"claim_name,omitempty"`
+	FsGroup        *int64                 `protobuf:"varint,8,opt,name=fs_group,json=fsGroup,proto3,oneof" json:"fs_group,omitempty"` // of its pods: its root gets it, so that the kubelet changes nothing below
+	Enforce        string                 `protobuf:"bytes,9,opt,name=enforce,proto3" json:"enforce,omitempty"`                       // now, later or never
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TakeDirectoryRequest) Reset() {
+	*x = TakeDirectoryRequest{}
+	mi := &file_tunnel_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeDirectoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeDirectoryRequest) ProtoMessage() {}
+
+func (x *TakeDirectoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeDirectoryRequest.ProtoReflect.Descriptor instead.
+func (*TakeDirectoryRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *TakeDirectoryRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TakeDirectoryRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *TakeDirectoryRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TakeDirectoryRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *TakeDirectoryRequest) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *TakeDirectoryRequest) GetClaimNamespace() string {
+	if x != nil {
+		return x.ClaimNamespace
+	}
+	return ""
+}
+
+func (x *TakeDirectoryRequest) GetClaimName() string {
+	if x != nil {
+		return x.ClaimName
+	}
+	return ""
+}
+
+func (x *TakeDirectoryRequest) GetFsGroup() int64 {
+	if x != nil && x.FsGroup != nil {
+		return *x.FsGroup
+	}
+	return 0
+}
+
+func (x *TakeDirectoryRequest) GetEnforce() string {
+	if x != nil {
+		return x.Enforce
+	}
+	return ""
+}
+
+type TakeDirectoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Pool          string                 `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
+	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"` // where it was
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Shared        bool                   `protobuf:"varint,6,opt,name=shared,proto3" json:"shared,omitempty"`       // its pool is on all nodes
+	Enforcing     bool                   `protobuf:"varint,7,opt,name=enforcing,proto3" json:"enforcing,omitempty"` // its files are being made to count
+	Files         int64                  `protobuf:"varint,8,opt,name=files,proto3" json:"files,omitempty"`         // that count so far
+	Failed        string                 `protobuf:"bytes,9,opt,name=failed,proto3" json:"failed,omitempty"`        // why that does not go on
+	Enforcement   string                 `protobuf:"bytes,10,opt,name=enforcement,proto3" json:"enforcement,omitempty"`
+	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"` // why that is none
+	Driver        string                 `protobuf:"bytes,12,opt,name=driver,proto3" json:"driver,omitempty"`
+	TopologyKey   string                 `protobuf:"bytes,13,opt,name=topology_key,json=topologyKey,proto3" json:"topology_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeDirectoryResponse) Reset() {
+	*x = TakeDirectoryResponse{}
+	mi := &file_tunnel_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeDirectoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeDirectoryResponse) ProtoMessage() {}
+
+func (x *TakeDirectoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeDirectoryResponse.ProtoReflect.Descriptor instead.
+func (*TakeDirectoryResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *TakeDirectoryResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TakeDirectoryResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TakeDirectoryResponse) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *TakeDirectoryResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *TakeDirectoryResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *TakeDirectoryResponse) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *TakeDirectoryResponse) GetEnforcing() bool {
+	if x != nil {
+		return x.Enforcing
+	}
+	return false
+}
+
+func (x *TakeDirectoryResponse) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *TakeDirectoryResponse) GetFailed() string {
+	if x != nil {
+		return x.Failed
+	}
+	return ""
+}
+
+func (x *TakeDirectoryResponse) GetEnforcement() string {
+	if x != nil {
+		return x.Enforcement
+	}
+	return ""
+}
+
+func (x *TakeDirectoryResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TakeDirectoryResponse) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *TakeDirectoryResponse) GetTopologyKey() string {
+	if x != nil {
+		return x.TopologyKey
+	}
+	return ""
+}
+
+type ReturnDirectoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnDirectoryRequest) Reset() {
+	*x = ReturnDirectoryRequest{}
+	mi := &file_tunnel_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnDirectoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnDirectoryRequest) ProtoMessage() {}
+
+func (x *ReturnDirectoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnDirectoryRequest.ProtoReflect.Descriptor instead.
+func (*ReturnDirectoryRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ReturnDirectoryRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReturnDirectoryRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type ReturnDirectoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Done          bool                   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`   // else its files are being taken out of the count: ask again
+	Files         int64                  `protobuf:"varint,5,opt,name=files,proto3" json:"files,omitempty"` // that are, so far
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnDirectoryResponse) Reset() {
+	*x = ReturnDirectoryResponse{}
+	mi := &file_tunnel_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnDirectoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnDirectoryResponse) ProtoMessage() {}
+
+func (x *ReturnDirectoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnDirectoryResponse.ProtoReflect.Descriptor instead.
+func (*ReturnDirectoryResponse) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ReturnDirectoryResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReturnDirectoryResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ReturnDirectoryResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ReturnDirectoryResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *ReturnDirectoryResponse) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
 var File_tunnel_proto protoreflect.FileDescriptor
 
 const file_tunnel_proto_rawDesc = "" +
@@ -3108,7 +3692,64 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\"\x12\n" +
-	"\x10TakePoolResponse2\x91\x03\n" +
+	"\x10TakePoolResponse\"R\n" +
+	"\x14LookDirectoryRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\x92\x03\n" +
+	"\x15LookDirectoryResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
+	"\x06exists\x18\x04 \x01(\bR\x06exists\x12\x14\n" +
+	"\x05files\x18\x05 \x01(\x03R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\apartial\x18\a \x01(\bR\apartial\x12\x1d\n" +
+	"\n" +
+	"same_mount\x18\b \x01(\bR\tsameMount\x12\x17\n" +
+	"\afs_type\x18\t \x01(\tR\x06fsType\x12 \n" +
+	"\venforceable\x18\n" +
+	" \x01(\bR\venforceable\x12-\n" +
+	"\x12enforcement_reason\x18\v \x01(\tR\x11enforcementReason\x12!\n" +
+	"\fmount_inside\x18\f \x01(\tR\vmountInside\x12\x17\n" +
+	"\aused_at\x18\r \x01(\tR\x06usedAt\x12\x1a\n" +
+	"\bproblems\x18\x0e \x03(\tR\bproblems\"\x87\x02\n" +
+	"\x14TakeDirectoryRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12'\n" +
+	"\x0fclaim_namespace\x18\x06 \x01(\tR\x0eclaimNamespace\x12\x1d\n" +
+	"\n" +
+	"claim_name\x18\a \x01(\tR\tclaimName\x12\x1e\n" +
+	"\bfs_group\x18\b \x01(\x03H\x00R\afsGroup\x88\x01\x01\x12\x18\n" +
+	"\aenforce\x18\t \x01(\tR\aenforceB\v\n" +
+	"\t_fs_group\"\xd2\x02\n" +
+	"\x15TakeDirectoryResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04pool\x18\x03 \x01(\tR\x04pool\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06shared\x18\x06 \x01(\bR\x06shared\x12\x1c\n" +
+	"\tenforcing\x18\a \x01(\bR\tenforcing\x12\x14\n" +
+	"\x05files\x18\b \x01(\x03R\x05files\x12\x16\n" +
+	"\x06failed\x18\t \x01(\tR\x06failed\x12 \n" +
+	"\venforcement\x18\n" +
+	" \x01(\tR\venforcement\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x16\n" +
+	"\x06driver\x18\f \x01(\tR\x06driver\x12!\n" +
+	"\ftopology_key\x18\r \x01(\tR\vtopologyKey\"<\n" +
+	"\x16ReturnDirectoryRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"{\n" +
+	"\x17ReturnDirectoryResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\bR\x04done\x12\x14\n" +
+	"\x05files\x18\x05 \x01(\x03R\x05files2\x91\x03\n" +
 	"\x04Node\x12a\n" +
 	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a%.hostpathprovisioner.tunnel.v1.Update0\x01\x12_\n" +
 	"\x04Find\x12*.hostpathprovisioner.tunnel.v1.FindRequest\x1a+.hostpathprovisioner.tunnel.v1.FindResponse\x12a\n" +
@@ -3116,8 +3757,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xc9\x01\n" +
 	"\x06Copies\x12Z\n" +
 	"\x04Read\x12*.hostpathprovisioner.tunnel.v1.ReadRequest\x1a$.hostpathprovisioner.tunnel.v1.Batch0\x01\x12c\n" +
-	"\x04Fill\x12*.hostpathprovisioner.tunnel.v1.FillRequest\x1a+.hostpathprovisioner.tunnel.v1.FillResponse(\x010\x012\xe7\n" +
-	"\n" +
+	"\x04Fill\x12*.hostpathprovisioner.tunnel.v1.FillRequest\x1a+.hostpathprovisioner.tunnel.v1.FillResponse(\x010\x012\xe2\r\n" +
 	"\x05Admin\x12e\n" +
 	"\x06Status\x12,.hostpathprovisioner.tunnel.v1.StatusRequest\x1a-.hostpathprovisioner.tunnel.v1.StatusResponse\x12k\n" +
 	"\aVolumes\x121.hostpathprovisioner.tunnel.v1.ListVolumesRequest\x1a+.hostpathprovisioner.tunnel.v1.ListedVolume0\x01\x12b\n" +
@@ -3133,7 +3773,10 @@ const file_tunnel_proto_rawDesc = "" +
 	"CancelWork\x120.hostpathprovisioner.tunnel.v1.CancelWorkRequest\x1a1.hostpathprovisioner.tunnel.v1.CancelWorkResponse\x12q\n" +
 	"\n" +
 	"ForgetPool\x120.hostpathprovisioner.tunnel.v1.ForgetPoolRequest\x1a1.hostpathprovisioner.tunnel.v1.ForgetPoolResponse\x12k\n" +
-	"\bTakePool\x12..hostpathprovisioner.tunnel.v1.TakePoolRequest\x1a/.hostpathprovisioner.tunnel.v1.TakePoolResponseBPZNgithub.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wireb\x06proto3"
+	"\bTakePool\x12..hostpathprovisioner.tunnel.v1.TakePoolRequest\x1a/.hostpathprovisioner.tunnel.v1.TakePoolResponse\x12z\n" +
+	"\rLookDirectory\x123.hostpathprovisioner.tunnel.v1.LookDirectoryRequest\x1a4.hostpathprovisioner.tunnel.v1.LookDirectoryResponse\x12z\n" +
+	"\rTakeDirectory\x123.hostpathprovisioner.tunnel.v1.TakeDirectoryRequest\x1a4.hostpathprovisioner.tunnel.v1.TakeDirectoryResponse\x12\x80\x01\n" +
+	"\x0fReturnDirectory\x125.hostpathprovisioner.tunnel.v1.ReturnDirectoryRequest\x1a6.hostpathprovisioner.tunnel.v1.ReturnDirectoryResponseBPZNgithub.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wireb\x06proto3"
 
 var (
 	file_tunnel_proto_rawDescOnce sync.Once
@@ -3147,50 +3790,56 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 	return file_tunnel_proto_rawDescData
 }
 
-var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_tunnel_proto_goTypes = []any{
-	(*SessionRequest)(nil),     // 0: hostpathprovisioner.tunnel.v1.SessionRequest
-	(*Update)(nil),             // 1: hostpathprovisioner.tunnel.v1.Update
-	(*Hello)(nil),              // 2: hostpathprovisioner.tunnel.v1.Hello
-	(*Pools)(nil),              // 3: hostpathprovisioner.tunnel.v1.Pools
-	(*Pool)(nil),               // 4: hostpathprovisioner.tunnel.v1.Pool
-	(*Warning)(nil),            // 5: hostpathprovisioner.tunnel.v1.Warning
-	(*FindRequest)(nil),        // 6: hostpathprovisioner.tunnel.v1.FindRequest
-	(*FindResponse)(nil),       // 7: hostpathprovisioner.tunnel.v1.FindResponse
-	(*VolumesRequest)(nil),     // 8: hostpathprovisioner.tunnel.v1.VolumesRequest
-	(*Volume)(nil),             // 9: hostpathprovisioner.tunnel.v1.Volume
-	(*ReadRequest)(nil),        // 10: hostpathprovisioner.tunnel.v1.ReadRequest
-	(*Batch)(nil),              // 11: hostpathprovisioner.tunnel.v1.Batch
-	(*FillRequest)(nil),        // 12: hostpathprovisioner.tunnel.v1.FillRequest
-	(*FillResponse)(nil),       // 13: hostpathprovisioner.tunnel.v1.FillResponse
-	(*ShareRequest)(nil),       // 14: hostpathprovisioner.tunnel.v1.ShareRequest
-	(*SharedPool)(nil),         // 15: hostpathprovisioner.tunnel.v1.SharedPool
-	(*ShareResponse)(nil),      // 16: hostpathprovisioner.tunnel.v1.ShareResponse
-	(*StatusRequest)(nil),      // 17: hostpathprovisioner.tunnel.v1.StatusRequest
-	(*StatusResponse)(nil),     // 18: hostpathprovisioner.tunnel.v1.StatusResponse
-	(*NodeStatus)(nil),         // 19: hostpathprovisioner.tunnel.v1.NodeStatus
-	(*ListVolumesRequest)(nil), // 20: hostpathprovisioner.tunnel.v1.ListVolumesRequest
-	(*ListedVolume)(nil),       // 21: hostpathprovisioner.tunnel.v1.ListedVolume
-	(*AdoptRequest)(nil),       // 22: hostpathprovisioner.tunnel.v1.AdoptRequest
-	(*AdoptResponse)(nil),      // 23: hostpathprovisioner.tunnel.v1.AdoptResponse
-	(*DiscardRequest)(nil),     // 24: hostpathprovisioner.tunnel.v1.DiscardRequest
-	(*DiscardResponse)(nil),    // 25: hostpathprovisioner.tunnel.v1.DiscardResponse
-	(*DeletedRequest)(nil),     // 26: hostpathprovisioner.tunnel.v1.DeletedRequest
-	(*DeletedVolume)(nil),      // 27: hostpathprovisioner.tunnel.v1.DeletedVolume
-	(*UndeleteRequest)(nil),    // 28: hostpathprovisioner.tunnel.v1.UndeleteRequest
-	(*EnforceRequest)(nil),     // 29: hostpathprovisioner.tunnel.v1.EnforceRequest
-	(*Progress)(nil),           // 30: hostpathprovisioner.tunnel.v1.Progress
-	(*MeasureRequest)(nil),     // 31: hostpathprovisioner.tunnel.v1.MeasureRequest
-	(*StartWorkRequest)(nil),   // 32: hostpathprovisioner.tunnel.v1.StartWorkRequest
-	(*StartWorkResponse)(nil),  // 33: hostpathprovisioner.tunnel.v1.StartWorkResponse
-	(*WorksRequest)(nil),       // 34: hostpathprovisioner.tunnel.v1.WorksRequest
-	(*Work)(nil),               // 35: hostpathprovisioner.tunnel.v1.Work
-	(*CancelWorkRequest)(nil),  // 36: hostpathprovisioner.tunnel.v1.CancelWorkRequest
-	(*CancelWorkResponse)(nil), // 37: hostpathprovisioner.tunnel.v1.CancelWorkResponse
-	(*ForgetPoolRequest)(nil),  // 38: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
-	(*ForgetPoolResponse)(nil), // 39: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	(*TakePoolRequest)(nil),    // 40: hostpathprovisioner.tunnel.v1.TakePoolRequest
-	(*TakePoolResponse)(nil),   // 41: hostpathprovisioner.tunnel.v1.TakePoolResponse
+	(*SessionRequest)(nil),          // 0: hostpathprovisioner.tunnel.v1.SessionRequest
+	(*Update)(nil),                  // 1: hostpathprovisioner.tunnel.v1.Update
+	(*Hello)(nil),                   // 2: hostpathprovisioner.tunnel.v1.Hello
+	(*Pools)(nil),                   // 3: hostpathprovisioner.tunnel.v1.Pools
+	(*Pool)(nil),                    // 4: hostpathprovisioner.tunnel.v1.Pool
+	(*Warning)(nil),                 // 5: hostpathprovisioner.tunnel.v1.Warning
+	(*FindRequest)(nil),             // 6: hostpathprovisioner.tunnel.v1.FindRequest
+	(*FindResponse)(nil),            // 7: hostpathprovisioner.tunnel.v1.FindResponse
+	(*VolumesRequest)(nil),          // 8: hostpathprovisioner.tunnel.v1.VolumesRequest
+	(*Volume)(nil),                  // 9: hostpathprovisioner.tunnel.v1.Volume
+	(*ReadRequest)(nil),             // 10: hostpathprovisioner.tunnel.v1.ReadRequest
+	(*Batch)(nil),                   // 11: hostpathprovisioner.tunnel.v1.Batch
+	(*FillRequest)(nil),             // 12: hostpathprovisioner.tunnel.v1.FillRequest
+	(*FillResponse)(nil),            // 13: hostpathprovisioner.tunnel.v1.FillResponse
+	(*ShareRequest)(nil),            // 14: hostpathprovisioner.tunnel.v1.ShareRequest
+	(*SharedPool)(nil),              // 15: hostpathprovisioner.tunnel.v1.SharedPool
+	(*ShareResponse)(nil),           // 16: hostpathprovisioner.tunnel.v1.ShareResponse
+	(*StatusRequest)(nil),           // 17: hostpathprovisioner.tunnel.v1.StatusRequest
+	(*StatusResponse)(nil),          // 18: hostpathprovisioner.tunnel.v1.StatusResponse
+	(*NodeStatus)(nil),              // 19: hostpathprovisioner.tunnel.v1.NodeStatus
+	(*ListVolumesRequest)(nil),      // 20: hostpathprovisioner.tunnel.v1.ListVolumesRequest
+	(*ListedVolume)(nil),            // 21: hostpathprovisioner.tunnel.v1.ListedVolume
+	(*AdoptRequest)(nil),            // 22: hostpathprovisioner.tunnel.v1.AdoptRequest
+	(*AdoptResponse)(nil),           // 23: hostpathprovisioner.tunnel.v1.AdoptResponse
+	(*DiscardRequest)(nil),          // 24: hostpathprovisioner.tunnel.v1.DiscardRequest
+	(*DiscardResponse)(nil),         // 25: hostpathprovisioner.tunnel.v1.DiscardResponse
+	(*DeletedRequest)(nil),          // 26: hostpathprovisioner.tunnel.v1.DeletedRequest
+	(*DeletedVolume)(nil),           // 27: hostpathprovisioner.tunnel.v1.DeletedVolume
+	(*UndeleteRequest)(nil),         // 28: hostpathprovisioner.tunnel.v1.UndeleteRequest
+	(*EnforceRequest)(nil),          // 29: hostpathprovisioner.tunnel.v1.EnforceRequest
+	(*Progress)(nil),                // 30: hostpathprovisioner.tunnel.v1.Progress
+	(*MeasureRequest)(nil),          // 31: hostpathprovisioner.tunnel.v1.MeasureRequest
+	(*StartWorkRequest)(nil),        // 32: hostpathprovisioner.tunnel.v1.StartWorkRequest
+	(*StartWorkResponse)(nil),       // 33: hostpathprovisioner.tunnel.v1.StartWorkResponse
+	(*WorksRequest)(nil),            // 34: hostpathprovisioner.tunnel.v1.WorksRequest
+	(*Work)(nil),                    // 35: hostpathprovisioner.tunnel.v1.Work
+	(*CancelWorkRequest)(nil),       // 36: hostpathprovisioner.tunnel.v1.CancelWorkRequest
+	(*CancelWorkResponse)(nil),      // 37: hostpathprovisioner.tunnel.v1.CancelWorkResponse
+	(*ForgetPoolRequest)(nil),       // 38: hostpathprovisioner.tunnel.v1.ForgetPoolRequest
+	(*ForgetPoolResponse)(nil),      // 39: hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	(*TakePoolRequest)(nil),         // 40: hostpathprovisioner.tunnel.v1.TakePoolRequest
+	(*TakePoolResponse)(nil),        // 41: hostpathprovisioner.tunnel.v1.TakePoolResponse
+	(*LookDirectoryRequest)(nil),    // 42: hostpathprovisioner.tunnel.v1.LookDirectoryRequest
+	(*LookDirectoryResponse)(nil),   // 43: hostpathprovisioner.tunnel.v1.LookDirectoryResponse
+	(*TakeDirectoryRequest)(nil),    // 44: hostpathprovisioner.tunnel.v1.TakeDirectoryRequest
+	(*TakeDirectoryResponse)(nil),   // 45: hostpathprovisioner.tunnel.v1.TakeDirectoryResponse
+	(*ReturnDirectoryRequest)(nil),  // 46: hostpathprovisioner.tunnel.v1.ReturnDirectoryRequest
+	(*ReturnDirectoryResponse)(nil), // 47: hostpathprovisioner.tunnel.v1.ReturnDirectoryResponse
 }
 var file_tunnel_proto_depIdxs = []int32{
 	2,  // 0: hostpathprovisioner.tunnel.v1.Update.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
@@ -3227,27 +3876,33 @@ var file_tunnel_proto_depIdxs = []int32{
 	36, // 31: hostpathprovisioner.tunnel.v1.Admin.CancelWork:input_type -> hostpathprovisioner.tunnel.v1.CancelWorkRequest
 	38, // 32: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:input_type -> hostpathprovisioner.tunnel.v1.ForgetPoolRequest
 	40, // 33: hostpathprovisioner.tunnel.v1.Admin.TakePool:input_type -> hostpathprovisioner.tunnel.v1.TakePoolRequest
-	1,  // 34: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
-	7,  // 35: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	9,  // 36: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	16, // 37: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
-	11, // 38: hostpathprovisioner.tunnel.v1.Copies.Read:output_type -> hostpathprovisioner.tunnel.v1.Batch
-	13, // 39: hostpathprovisioner.tunnel.v1.Copies.Fill:output_type -> hostpathprovisioner.tunnel.v1.FillResponse
-	18, // 40: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
-	21, // 41: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
-	23, // 42: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	25, // 43: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
-	27, // 44: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
-	23, // 45: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	30, // 46: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	30, // 47: hostpathprovisioner.tunnel.v1.Admin.Measure:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	33, // 48: hostpathprovisioner.tunnel.v1.Admin.StartWork:output_type -> hostpathprovisioner.tunnel.v1.StartWorkResponse
-	35, // 49: hostpathprovisioner.tunnel.v1.Admin.Works:output_type -> hostpathprovisioner.tunnel.v1.Work
-	37, // 50: hostpathprovisioner.tunnel.v1.Admin.CancelWork:output_type -> hostpathprovisioner.tunnel.v1.CancelWorkResponse
-	39, // 51: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	41, // 52: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
-	34, // [34:53] is the sub-list for method output_type
-	15, // [15:34] is the sub-list for method input_type
+	42, // 34: hostpathprovisioner.tunnel.v1.Admin.LookDirectory:input_type -> hostpathprovisioner.tunnel.v1.LookDirectoryRequest
+	44, // 35: hostpathprovisioner.tunnel.v1.Admin.TakeDirectory:input_type -> hostpathprovisioner.tunnel.v1.TakeDirectoryRequest
+	46, // 36: hostpathprovisioner.tunnel.v1.Admin.ReturnDirectory:input_type -> hostpathprovisioner.tunnel.v1.ReturnDirectoryRequest
+	1,  // 37: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
+	7,  // 38: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	9,  // 39: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	16, // 40: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	11, // 41: hostpathprovisioner.tunnel.v1.Copies.Read:output_type -> hostpathprovisioner.tunnel.v1.Batch
+	13, // 42: hostpathprovisioner.tunnel.v1.Copies.Fill:output_type -> hostpathprovisioner.tunnel.v1.FillResponse
+	18, // 43: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
+	21, // 44: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
+	23, // 45: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	25, // 46: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
+	27, // 47: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
+	23, // 48: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	30, // 49: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	30, // 50: hostpathprovisioner.tunnel.v1.Admin.Measure:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	33, // 51: hostpathprovisioner.tunnel.v1.Admin.StartWork:output_type -> hostpathprovisioner.tunnel.v1.StartWorkResponse
+	35, // 52: hostpathprovisioner.tunnel.v1.Admin.Works:output_type -> hostpathprovisioner.tunnel.v1.Work
+	37, // 53: hostpathprovisioner.tunnel.v1.Admin.CancelWork:output_type -> hostpathprovisioner.tunnel.v1.CancelWorkResponse
+	39, // 54: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	41, // 55: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
+	43, // 56: hostpathprovisioner.tunnel.v1.Admin.LookDirectory:output_type -> hostpathprovisioner.tunnel.v1.LookDirectoryResponse
+	45, // 57: hostpathprovisioner.tunnel.v1.Admin.TakeDirectory:output_type -> hostpathprovisioner.tunnel.v1.TakeDirectoryResponse
+	47, // 58: hostpathprovisioner.tunnel.v1.Admin.ReturnDirectory:output_type -> hostpathprovisioner.tunnel.v1.ReturnDirectoryResponse
+	37, // [37:59] is the sub-list for method output_type
+	15, // [15:37] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -3269,13 +3924,14 @@ func file_tunnel_proto_init() {
 		(*StartWorkRequest_Enforce)(nil),
 		(*StartWorkRequest_Measure)(nil),
 	}
+	file_tunnel_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tunnel_proto_rawDesc), len(file_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -408,19 +408,22 @@ var Copies_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Admin_Status_FullMethodName     = "/hostpathprovisioner.tunnel.v1.Admin/Status"
-	Admin_Volumes_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Volumes"
-	Admin_Adopt_FullMethodName      = "/hostpathprovisioner.tunnel.v1.Admin/Adopt"
-	Admin_Discard_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Discard"
-	Admin_Deleted_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Deleted"
-	Admin_Undelete_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/Undelete"
-	Admin_Enforce_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Enforce"
-	Admin_Measure_FullMethodName    = "/hostpathprovisioner.tunnel.v1.Admin/Measure"
-	Admin_StartWork_FullMethodName  = "/hostpathprovisioner.tunnel.v1.Admin/StartWork"
-	Admin_Works_FullMethodName      = "/hostpathprovisioner.tunnel.v1.Admin/Works"
-	Admin_CancelWork_FullMethodName = "/hostpathprovisioner.tunnel.v1.Admin/CancelWork"
-	Admin_ForgetPool_FullMethodName = "/hostpathprovisioner.tunnel.v1.Admin/ForgetPool"
-	Admin_TakePool_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/TakePool"
+	Admin_Status_FullMethodName          = "/hostpathprovisioner.tunnel.v1.Admin/Status"
+	Admin_Volumes_FullMethodName         = "/hostpathprovisioner.tunnel.v1.Admin/Volumes"
+	Admin_Adopt_FullMethodName           = "/hostpathprovisioner.tunnel.v1.Admin/Adopt"
+	Admin_Discard_FullMethodName         = "/hostpathprovisioner.tunnel.v1.Admin/Discard"
+	Admin_Deleted_FullMethodName         = "/hostpathprovisioner.tunnel.v1.Admin/Deleted"
+	Admin_Undelete_FullMethodName        = "/hostpathprovisioner.tunnel.v1.Admin/Undelete"
+	Admin_Enforce_FullMethodName         = "/hostpathprovisioner.tunnel.v1.Admin/Enforce"
+	Admin_Measure_FullMethodName         = "/hostpathprovisioner.tunnel.v1.Admin/Measure"
+	Admin_StartWork_FullMethodName       = "/hostpathprovisioner.tunnel.v1.Admin/StartWork"
+	Admin_Works_FullMethodName           = "/hostpathprovisioner.tunnel.v1.Admin/Works"
+	Admin_CancelWork_FullMethodName      = "/hostpathprovisioner.tunnel.v1.Admin/CancelWork"
+	Admin_ForgetPool_FullMethodName      = "/hostpathprovisioner.tunnel.v1.Admin/ForgetPool"
+	Admin_TakePool_FullMethodName        = "/hostpathprovisioner.tunnel.v1.Admin/TakePool"
+	Admin_LookDirectory_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/LookDirectory"
+	Admin_TakeDirectory_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/TakeDirectory"
+	Admin_ReturnDirectory_FullMethodName = "/hostpathprovisioner.tunnel.v1.Admin/ReturnDirectory"
 )
 
 // AdminClient is the client API for Admin service.
@@ -452,6 +455,12 @@ type AdminClient interface {
 	CancelWork(ctx context.Context, in *CancelWorkRequest, opts ...grpc.CallOption) (*CancelWorkResponse, error)
 	ForgetPool(ctx context.Context, in *ForgetPoolRequest, opts ...grpc.CallOption) (*ForgetPoolResponse, error)
 	TakePool(ctx context.Context, in *TakePoolRequest, opts ...grpc.CallOption) (*TakePoolResponse, error)
+	// LookDirectory says whether a directory of the node can become a volume, and changes nothing.
+	LookDirectory(ctx context.Context, in *LookDirectoryRequest, opts ...grpc.CallOption) (*LookDirectoryResponse, error)
+	// TakeDirectory makes a directory of the node a volume, by renaming it. Asked again it says how far that is.
+	TakeDirectory(ctx context.Context, in *TakeDirectoryRequest, opts ...grpc.CallOption) (*TakeDirectoryResponse, error)
+	// ReturnDirectory undoes that.
+	ReturnDirectory(ctx context.Context, in *ReturnDirectoryRequest, opts ...grpc.CallOption) (*ReturnDirectoryResponse, error)
 }
 
 type adminClient struct {
@@ -637,6 +646,36 @@ func (c *adminClient) TakePool(ctx context.Context, in *TakePoolRequest, opts ..
 	return out, nil
 }
 
+func (c *adminClient) LookDirectory(ctx context.Context, in *LookDirectoryRequest, opts ...grpc.CallOption) (*LookDirectoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LookDirectoryResponse)
+	err := c.cc.Invoke(ctx, Admin_LookDirectory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) TakeDirectory(ctx context.Context, in *TakeDirectoryRequest, opts ...grpc.CallOption) (*TakeDirectoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakeDirectoryResponse)
+	err := c.cc.Invoke(ctx, Admin_TakeDirectory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ReturnDirectory(ctx context.Context, in *ReturnDirectoryRequest, opts ...grpc.CallOption) (*ReturnDirectoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReturnDirectoryResponse)
+	err := c.cc.Invoke(ctx, Admin_ReturnDirectory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -666,6 +705,12 @@ type AdminServer interface {
 	CancelWork(context.Context, *CancelWorkRequest) (*CancelWorkResponse, error)
 	ForgetPool(context.Context, *ForgetPoolRequest) (*ForgetPoolResponse, error)
 	TakePool(context.Context, *TakePoolRequest) (*TakePoolResponse, error)
+	// LookDirectory says whether a directory of the node can become a volume, and changes nothing.
+	LookDirectory(context.Context, *LookDirectoryRequest) (*LookDirectoryResponse, error)
+	// TakeDirectory makes a directory of the node a volume, by renaming it. Asked again it says how far that is.
+	TakeDirectory(context.Context, *TakeDirectoryRequest) (*TakeDirectoryResponse, error)
+	// ReturnDirectory undoes that.
+	ReturnDirectory(context.Context, *ReturnDirectoryRequest) (*ReturnDirectoryResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -714,6 +759,15 @@ func (UnimplementedAdminServer) ForgetPool(context.Context, *ForgetPoolRequest) 
 }
 func (UnimplementedAdminServer) TakePool(context.Context, *TakePoolRequest) (*TakePoolResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TakePool not implemented")
+}
+func (UnimplementedAdminServer) LookDirectory(context.Context, *LookDirectoryRequest) (*LookDirectoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LookDirectory not implemented")
+}
+func (UnimplementedAdminServer) TakeDirectory(context.Context, *TakeDirectoryRequest) (*TakeDirectoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakeDirectory not implemented")
+}
+func (UnimplementedAdminServer) ReturnDirectory(context.Context, *ReturnDirectoryRequest) (*ReturnDirectoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReturnDirectory not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -935,6 +989,60 @@ func _Admin_TakePool_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_LookDirectory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LookDirectoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).LookDirectory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_LookDirectory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).LookDirectory(ctx, req.(*LookDirectoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_TakeDirectory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakeDirectoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).TakeDirectory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_TakeDirectory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).TakeDirectory(ctx, req.(*TakeDirectoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ReturnDirectory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReturnDirectoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ReturnDirectory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ReturnDirectory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ReturnDirectory(ctx, req.(*ReturnDirectoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -973,6 +1081,18 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TakePool",
 			Handler:    _Admin_TakePool_Handler,
+		},
+		{
+			MethodName: "LookDirectory",
+			Handler:    _Admin_LookDirectory_Handler,
+		},
+		{
+			MethodName: "TakeDirectory",
+			Handler:    _Admin_TakeDirectory_Handler,
+		},
+		{
+			MethodName: "ReturnDirectory",
+			Handler:    _Admin_ReturnDirectory_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

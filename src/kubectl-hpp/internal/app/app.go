@@ -106,6 +106,7 @@ func (p *plugin) command() *cobra.Command {
 	root.AddCommand(p.status(), p.get())
 	root.AddCommand(p.diagnosis()...)
 	root.AddCommand(p.repairCommands()...)
+	root.AddCommand(newMigrate(p))
 	return root
 }
 

@@ -99,8 +99,13 @@ func (f *Faulty) Create(path string) error {
 }
 
 // Open implements disk.Host.
-func (f *Faulty) Open(path string) (disk.FS, error) {
-	opened, err := value(f, "open", path, f.host.Open)
+func (f *Faulty) Open(path string) (disk.FS, error) { return f.opened(path, f.host.Open) }
+
+// OpenDir implements disk.Paths.
+func (f *Faulty) OpenDir(path string) (disk.FS, error) { return f.opened(path, f.host.OpenDir) }
+
+func (f *Faulty) opened(path string, open func(string) (disk.FS, error)) (disk.FS, error) {
+	opened, err := value(f, "open", path, open)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,264 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+// patience is how often something is looked at that others do: pods that end, claims that are bound.
+const patience = 150
+
+// Apply migrates what the plan has no problem with, and goes on with what was begun. What one claim fails with keeps
+// no other one; a claim that was begun is never left in the middle without a word.
+func (m *Migration) Apply(ctx context.Context, rows []Row) error {
+	journals, err := m.journals(ctx)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, j := range journals {
+		problems = append(problems, m.about(j, m.forward(ctx, j)))
+	}
+	for _, r := range rows {
+		if slices.ContainsFunc(journals, func(j *journal) bool { return j.PV.Name == r.PV }) {
+			continue
+		}
+		if len(r.Problems) > 0 {
+			problems = append(problems,
+				fmt.Errorf("claim %s is not touched: %s", r.Claim, strings.Join(r.Problems, "; ")))
+			continue
+		}
+		j, err := m.journalOf(ctx, r)
+		if err == nil {
+			err = m.about(j, m.forward(ctx, j))
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// about says which claim an error is of, and what can be done.
+func (m *Migration) about(j *journal, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("claim %s: %w; run the command again to go on, or with --undo to go back", j.Claim, err)
+}
+
+func (m *Migration) journalOf(ctx context.Context, r Row) (*journal, error) {
+	pv, err := m.API.CoreV1().PersistentVolumes().Get(ctx, r.PV, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("claim %s: read PersistentVolume %s: %w", r.Claim, r.PV, err)
+	}
+	ref := pv.Spec.ClaimRef
+	if !m.IsOf(pv) || ref == nil {
+		return nil, fmt.Errorf("claim %s: PersistentVolume %s has changed; run the command again", r.Claim, r.PV)
+	}
+	j := &journal{
+		Phase: begun, From: m.From, Pool: m.Pool, Node: r.Node, Path: r.Path, Enforce: m.Enforce, Bytes: r.Bytes,
+		Claim:    types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name},
+		ClaimUID: ref.UID, FSGroup: r.FSGroup, PV: *pv,
+	}
+	return j, m.begin(ctx, j)
+}
+
+// forward does all steps that are not done yet.
+func (m *Migration) forward(ctx context.Context, j *journal) error {
+	switch j.Phase {
+	case bound:
+		return nil
+	case undoing:
+		return errors.New("it is on its way back")
+	}
+	pv, err := m.volume(ctx, j)
+	if err != nil {
+		return err
+	}
+	if !m.ours(pv) {
+		if err := m.removeVolume(ctx, pv, j.PV.UID); err != nil {
+			return err
+		}
+		if err := m.moveIn(ctx, j); err != nil {
+			return err
+		}
+		if err := m.create(ctx, m.newVolume(j)); err != nil {
+			return err
+		}
+	}
+	if err := m.bind(ctx, j, "migrated"); err != nil {
+		return err
+	}
+	if err := m.enter(ctx, j, bound); err != nil {
+		return err
+	}
+	return m.enforce(ctx, j)
+}
+
+// volume is the PersistentVolume that the claim names, nil where that is gone.
+func (m *Migration) volume(ctx context.Context, j *journal) (*corev1.PersistentVolume, error) {
+	pv, err := m.API.CoreV1().PersistentVolumes().Get(ctx, j.PV.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read PersistentVolume %s: %w", j.PV.Name, err)
+	}
+	return pv, nil
+}
+
+func (m *Migration) ours(pv *corev1.PersistentVolume) bool {
+	return pv != nil && pv.Spec.CSI != nil && pv.Spec.CSI.Driver == m.Driver
+}
+
+// removeVolume deletes a PersistentVolume, and none of another UID. First its reclaim policy becomes Retain: else the
+// data would go with it.
+func (m *Migration) removeVolume(ctx context.Context, pv *corev1.PersistentVolume, uid types.UID) error {
+	if pv == nil {
+		return nil
+	}
+	if pv.UID != uid {
+		return fmt.Errorf("PersistentVolume %s is another one than when this began (UID %s, was %s)", pv.Name, pv.UID,
+			uid)
+	}
+	api := m.API.CoreV1().PersistentVolumes()
+	patch := func(what string) error {
+		_, err := api.Patch(ctx, pv.Name, types.MergePatchType, []byte(what), metav1.PatchOptions{})
+		return err
+	}
+	if err := patch(fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`,
+		uid)); err != nil {
+		return fmt.Errorf("make PersistentVolume %s Retain: %w", pv.Name, err)
+	}
+	err := api.Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err == nil { // it is protected while a claim is bound to it
+		err = patch(fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, uid))
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete PersistentVolume %s: %w", pv.Name, err)
+	}
+	return nil
+}
+
+// evict has the pods of a claim end. Those that come in their place wait for the claim.
+func (m *Migration) evict(ctx context.Context, j *journal) error {
+	for range patience {
+		pods, err := m.podsOf(ctx, j.Claim.Namespace, j.Claim.Name)
+		if err != nil {
+			return err
+		}
+		var left []string
+		for _, p := range pods {
+			if p.Spec.NodeName == "" {
+				continue
+			}
+			left = append(left, p.Name)
+			if p.DeletionTimestamp != nil {
+				continue
+			}
+			err := m.API.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
+				ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+				DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
+			})
+			// TooManyRequests: a PodDisruptionBudget does not allow it now.
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err) &&
+				!apierrors.IsConflict(err) {
+				return fmt.Errorf("evict pod %s: %w", p.Name, err)
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if err := m.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return errors.New("its pods do not end: see what keeps them (a PodDisruptionBudget, a finalizer)")
+}
+
+// moveIn ends the pods, waits until nothing uses the directory, and has the node take it.
+func (m *Migration) moveIn(ctx context.Context, j *journal) error {
+	if err := m.evict(ctx, j); err != nil {
+		return err
+	}
+	for range patience {
+		var found nodeapi.Directory
+		if err := m.Ask(ctx, &found, "directory", "look", j.Path, "--pool", j.Pool, "--node", j.Node); err != nil {
+			return err
+		}
+		if found.UsedAt == "" { // or it was taken already
+			var taken nodeapi.TakenDirectory
+			if err := m.Ask(ctx, &taken, j.takeArgs()...); err != nil {
+				return err
+			}
+			j.Bytes = max(j.Bytes, taken.Bytes)
+			return nil
+		}
+		if err := m.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("something on node %s still uses %s: controller directory look says what", j.Node, j.Path)
+}
+
+// bind touches the claim, which a new PersistentVolume alone does not have looked at, until it is bound.
+func (m *Migration) bind(ctx context.Context, j *journal, step string) error {
+	api := m.API.CoreV1().PersistentVolumeClaims(j.Claim.Namespace)
+	touch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, j.ClaimUID, label, step)
+	if _, err := api.Patch(ctx, j.Claim.Name, types.MergePatchType, []byte(touch), metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("touch the claim: %w", err)
+	}
+	for range patience {
+		claim, err := api.Get(ctx, j.Claim.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read the claim: %w", err)
+		}
+		if claim.UID == j.ClaimUID && claim.Status.Phase == corev1.ClaimBound {
+			return nil
+		}
+		if err := m.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return errors.New("the claim is not bound again yet")
+}
+
+// enforce shows how far the node is, which goes on by itself.
+func (m *Migration) enforce(ctx context.Context, j *journal) error {
+	for said := int64(-1); ; {
+		var taken nodeapi.TakenDirectory
+		if err := m.Ask(ctx, &taken, j.takeArgs()...); err != nil {
+			return fmt.Errorf("it is migrated, and the node does not say how far its enforcement is: %w", err)
+		}
+		var err error
+		switch {
+		case taken.Failed != "":
+			return fmt.Errorf("no pod gets it before its size is enforced, and that fails: %s", taken.Failed)
+		case !taken.Enforcing && taken.Reason != "":
+			_, err = fmt.Fprintf(m.Out, "%s: migrated, not enforced: %s\n", j.Claim, taken.Reason)
+			return err
+		case !taken.Enforcing:
+			_, err = fmt.Fprintf(m.Out, "%s: migrated, enforcement %s\n", j.Claim, taken.Enforcement)
+			return err
+		case taken.Files != said:
+			said = taken.Files
+			_, err = fmt.Fprintf(m.Out, "%s: bound; %d files are counted, its pods start once all are\n", j.Claim, said)
+		}
+		if err == nil {
+			err = m.Wait(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

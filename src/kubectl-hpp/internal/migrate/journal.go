@@ -1,0 +1,123 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// label is on every journal.
+const label = "hostpathprovisioner.kubevirt.io/migration"
+
+// Phases of a journal.
+const (
+	begun   = "begun"
+	bound   = "bound"
+	undoing = "undoing"
+)
+
+// errTwo is for a journal that another run has begun at the same time.
+var errTwo = errors.New("somebody else has begun with this claim at this moment; run the command again to go on " +
+	"with it")
+
+// journal is what is known of one claim from before its first change until --finish.
+type journal struct {
+	Phase, From, Pool, Node, Path, Enforce string
+	Claim                                  types.NamespacedName
+	ClaimUID                               types.UID
+	Bytes                                  int64
+	FSGroup                                *int64
+	// PV is the old one, as it was.
+	PV corev1.PersistentVolume
+}
+
+func (j *journal) name() string { return "migrate-" + string(j.ClaimUID) }
+
+func (j *journal) object(namespace string) (*corev1.ConfigMap, error) {
+	data, err := json.MarshalIndent(j, "", "  ")
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: j.name(), Labels: map[string]string{label: "true"},
+		},
+		Data: map[string]string{"journal.json": string(data), "phase": j.Phase, "claim": j.Claim.String()},
+	}, err
+}
+
+// begin writes a journal before anything is changed.
+func (m *Migration) begin(ctx context.Context, j *journal) error {
+	o, err := j.object(m.JournalNamespace)
+	if err == nil {
+		_, err = m.API.CoreV1().ConfigMaps(m.JournalNamespace).Create(ctx, o, metav1.CreateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return errTwo
+	}
+	if err != nil {
+		return fmt.Errorf("write the journal of %s: %w", j.Claim, err)
+	}
+	return nil
+}
+
+func (m *Migration) enter(ctx context.Context, j *journal, phase string) error {
+	if j.Phase == phase {
+		return nil
+	}
+	j.Phase = phase
+	o, err := j.object(m.JournalNamespace)
+	if err == nil {
+		_, err = m.API.CoreV1().ConfigMaps(m.JournalNamespace).Update(ctx, o, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("write the journal of %s: %w", j.Claim, err)
+	}
+	return nil
+}
+
+func (m *Migration) forget(ctx context.Context, j *journal) error {
+	err := m.API.CoreV1().ConfigMaps(m.JournalNamespace).Delete(ctx, j.name(), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete the journal of %s: %w", j.Claim, err)
+	}
+	return nil
+}
+
+// journals are those that the options select, by claim.
+func (m *Migration) journals(ctx context.Context) (all []*journal, err error) {
+	list, err := m.API.CoreV1().ConfigMaps(m.JournalNamespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		return nil, fmt.Errorf("list the journals in namespace %s: %w", m.JournalNamespace, err)
+	}
+	for _, o := range list.Items {
+		j := &journal{}
+		if err := json.Unmarshal([]byte(o.Data["journal.json"]), j); err != nil || j.name() != o.Name {
+			return nil, fmt.Errorf("ConfigMap %s/%s is no journal of this program: %w", o.Namespace, o.Name, err)
+		}
+		if j.From == m.From && (m.Namespace == "" || j.Claim.Namespace == m.Namespace) &&
+			(len(m.Claims) == 0 || slices.Contains(m.Claims, j.Claim.Name)) {
+			all = append(all, j)
+		}
+	}
+	slices.SortFunc(all, func(a, b *journal) int { return strings.Compare(a.Claim.String(), b.Claim.String()) })
+	return all, nil
+}
+
+// takeArgs are those of the command that takes the directory.
+func (j *journal) takeArgs() []string {
+	args := []string{
+		"directory", "take", j.PV.Name, "--node", j.Node, "--pool", j.Pool, "--path", j.Path, "--size",
+		strconv.FormatInt(j.Bytes, 10), "--claim", j.Claim.String(), "--enforce", j.Enforce,
+	}
+	if j.FSGroup != nil {
+		args = append(args, "--fs-group", strconv.FormatInt(*j.FSGroup, 10))
+	}
+	return args
+}

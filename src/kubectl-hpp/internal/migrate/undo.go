@@ -1,0 +1,223 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+// Undo gives the claims that were migrated, or begun with, their old volumes back.
+func (m *Migration) Undo(ctx context.Context) error {
+	journals, err := m.journals(ctx)
+	if err != nil {
+		return err
+	}
+	if len(journals) == 0 {
+		return errors.New("there is nothing to undo: no claim was begun with, or --finish has ended it")
+	}
+	var problems []error
+	for _, j := range journals {
+		err := m.back(ctx, j)
+		if err == nil {
+			_, err = fmt.Fprintf(m.Out, "%s: it is as it was\n", j.Claim)
+		} else {
+			err = fmt.Errorf("claim %s: %w; run the command again to go on", j.Claim, err)
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+func (m *Migration) back(ctx context.Context, j *journal) error {
+	if err := m.enter(ctx, j, undoing); err != nil {
+		return err
+	}
+	pv, err := m.volume(ctx, j)
+	if err != nil {
+		return err
+	}
+	if pv == nil || m.ours(pv) {
+		if pv != nil {
+			err = m.removeVolume(ctx, pv, pv.UID)
+		}
+		if err == nil {
+			err = m.moveOut(ctx, j)
+		}
+		if err == nil {
+			err = m.createOld(ctx, j)
+		}
+	} else {
+		err = m.setPolicy(ctx, j)
+	}
+	if err == nil {
+		err = m.bind(ctx, j, "undone")
+	}
+	if err != nil {
+		return err
+	}
+	return m.forget(ctx, j)
+}
+
+// moveOut ends the pods, and has the node move the directory back.
+func (m *Migration) moveOut(ctx context.Context, j *journal) error {
+	if err := m.evict(ctx, j); err != nil {
+		return err
+	}
+	var last error
+	for range patience {
+		var back nodeapi.ReturnedDirectory
+		last = m.Ask(ctx, &back, "directory", "return", j.PV.Name, "--node", j.Node)
+		if last == nil && back.Done {
+			return nil
+		}
+		if last != nil {
+			var found nodeapi.Directory
+			if err := m.Ask(ctx, &found, "directory", "look", j.Path, "--pool", j.Pool, "--node", j.Node); err != nil {
+				return errors.Join(last, err)
+			}
+			if found.Exists { // it was not taken, or an earlier request has had its end
+				return nil
+			}
+		}
+		if err := m.Wait(ctx); err != nil {
+			return errors.Join(last, err)
+		}
+	}
+	if last == nil {
+		last = fmt.Errorf("node %s still takes its files out of the count", j.Node)
+	}
+	return last
+}
+
+// oldVolume is the old one as it was, without what the API server gives.
+func (j *journal) oldVolume() *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: j.PV.Name, Labels: j.PV.Labels, Annotations: j.PV.Annotations},
+		Spec:       *j.PV.Spec.DeepCopy(),
+	}
+	pv.Spec.ClaimRef = j.claimRef()
+	return pv
+}
+
+// createOld makes the old PersistentVolume again. Where its claim is gone it is Retain: else the data would be deleted
+// at once.
+func (m *Migration) createOld(ctx context.Context, j *journal) error {
+	pv := j.oldVolume()
+	claim, err := m.API.CoreV1().PersistentVolumeClaims(j.Claim.Namespace).Get(ctx, j.Claim.Name, metav1.GetOptions{})
+	gone := apierrors.IsNotFound(err) || err == nil && claim.UID != j.ClaimUID
+	if err != nil && !gone {
+		return fmt.Errorf("read the claim: %w", err)
+	}
+	if gone {
+		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	}
+	if err := m.create(ctx, pv); err != nil {
+		return err
+	}
+	if gone {
+		err := m.forget(ctx, j)
+		return errors.Join(err, fmt.Errorf("the claim is gone; its data is at %s on node %s, and PersistentVolume %s "+
+			"is Retain", j.Path, j.Node, pv.Name))
+	}
+	return nil
+}
+
+func (m *Migration) setPolicy(ctx context.Context, j *journal) error {
+	patch := fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, j.PV.Spec.PersistentVolumeReclaimPolicy)
+	_, err := m.API.CoreV1().PersistentVolumes().Patch(ctx, j.PV.Name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("give PersistentVolume %s its reclaim policy: %w", j.PV.Name, err)
+	}
+	return nil
+}
+
+// Finish gives the new volumes the reclaim policies of the old ones and forgets these, so that nothing can be undone
+// any more. Then the old classes are replaced, or it is said how.
+func (m *Migration) Finish(ctx context.Context, replace bool) error {
+	journals, err := m.journals(ctx)
+	if err != nil {
+		return err
+	}
+	classes := map[string]bool{}
+	for _, j := range journals {
+		if j.Phase != bound {
+			return fmt.Errorf("claim %s is not migrated: go on with --apply, or back with --undo, before you finish",
+				j.Claim)
+		}
+		if err := m.setPolicy(ctx, j); err != nil {
+			return err
+		}
+		if err := m.forget(ctx, j); err != nil {
+			return err
+		}
+		classes[j.PV.Spec.StorageClassName] = true
+	}
+	if _, err := fmt.Fprintf(m.Out, "%d claims are finished with\n", len(journals)); err != nil {
+		return err
+	}
+	all, err := m.API.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list StorageClasses: %w", err)
+	}
+	var problems []error
+	for _, class := range all.Items {
+		if class.Provisioner == m.provisioner() && (classes[class.Name] || replace) {
+			problems = append(problems, m.class(ctx, class, replace))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// class replaces an old class by one of ours with its name, which claims and charts name.
+func (m *Migration) class(ctx context.Context, old storagev1.StorageClass, replace bool) error {
+	if by := manager(old.ObjectMeta); by != "" {
+		return fmt.Errorf("StorageClass %s is %s, which would bring it back: switch it off there first (k3s: "+
+			"--disable=local-storage), then run --finish --replace-class again", old.Name, by)
+	}
+	if !replace {
+		_, err := fmt.Fprintf(m.Out, "new claims of class %s still get volumes of %s: kubectl hpp migrate --from %s "+
+			"--pool %s --finish --replace-class\n", old.Name, old.Provisioner, m.From, m.Pool)
+		return err
+	}
+	waits, grows := storagev1.VolumeBindingWaitForFirstConsumer, true
+	annotations := map[string]string{}
+	if is, ok := old.Annotations["storageclass.kubernetes.io/is-default-class"]; ok {
+		annotations["storageclass.kubernetes.io/is-default-class"] = is
+	}
+	ours := &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: old.Name, Annotations: annotations},
+		Provisioner: m.Driver, Parameters: map[string]string{names.StoragePoolParameter: m.Pool},
+		ReclaimPolicy: old.ReclaimPolicy, VolumeBindingMode: &waits, AllowVolumeExpansion: &grows,
+	}
+	api := m.API.StorageV1().StorageClasses()
+	err := api.Delete(ctx, old.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old.UID}})
+	if err == nil || apierrors.IsNotFound(err) {
+		_, err = api.Create(ctx, ours, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("replace StorageClass %s: %w", old.Name, err)
+	}
+	_, err = fmt.Fprintf(m.Out, "class %s makes volumes in pool %s now\n", old.Name, m.Pool)
+	return err
+}
+
+// manager says who would put an object back, "" for nobody known.
+func manager(o metav1.ObjectMeta) string {
+	if o.Labels["app.kubernetes.io/managed-by"] == "Helm" {
+		return "of the Helm release " + o.Annotations["meta.helm.sh/release-name"]
+	}
+	if _, k3s := o.Annotations["objectset.rio.cattle.io/id"]; k3s {
+		return "one that k3s or RKE2 deploys"
+	}
+	return ""
+}
