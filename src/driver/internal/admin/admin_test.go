@@ -48,6 +48,8 @@ type domain struct {
 	inodes  *int64 // of the last enforcement
 	adopt   func(id string, bytes int64) (store.Record, error)
 	discard func(id, node string) error
+	keep    time.Duration // of the last discard
+	moving  volume.Moving
 	all     []nodeapi.VolumeStatus
 
 	undelete func(entry string) (store.Record, error)
@@ -97,7 +99,26 @@ func (d *domain) Adopt(_ context.Context, id string, bytes int64) (store.Record,
 	return d.adopt(id, bytes)
 }
 
-func (d *domain) Discard(_ context.Context, id, node string) error { return d.discard(id, node) }
+func (d *domain) Discard(_ context.Context, id, node string, keep time.Duration) error {
+	d.keep = keep
+	return d.discard(id, node)
+}
+
+func (d *domain) Moving(context.Context, string) (volume.Moving, error) { return d.moving, nil }
+
+func (d *domain) Leave(
+	_ context.Context, _ string, move store.Leaving, _ bool,
+) (v volume.Moving, before bool, err error) {
+	before = d.moving.Leaving != nil
+	v = d.moving
+	d.moving.Leaving = &move
+	return v, before, nil
+}
+
+func (d *domain) Stay(context.Context, string) error {
+	d.moving.Leaving = nil
+	return nil
+}
 
 func (d *domain) Undelete(_ context.Context, entry string) (store.Record, error) {
 	return d.undelete(entry)
@@ -123,7 +144,7 @@ func serve(t *testing.T, d *domain) node {
 	log := slog.New(slog.DiscardHandler)
 	services, err := nodeadmin.New(nodeadmin.Config{
 		Driver: "hpp", Version: "0.1.0", Node: "worker-1", TopologyKey: "topology/node", Pools: d, Volumes: volumes{d},
-		Log: log,
+		Mover: d, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -554,7 +575,7 @@ func TestConfig(t *testing.T) {
 	d := &domain{}
 	good := nodeadmin.Config{
 		Driver: "hpp", Version: "0.1.0", Log: slog.New(slog.DiscardHandler), Node: "worker-1", TopologyKey: "a/b",
-		Pools: d, Volumes: volumes{d},
+		Pools: d, Volumes: volumes{d}, Mover: d,
 	}
 	nameless := good
 	nameless.Node = ""

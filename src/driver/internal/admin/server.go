@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -38,9 +40,16 @@ type Volumes interface {
 	Each(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (store.Record, error)
-	Discard(ctx context.Context, id, node string) error
+	Discard(ctx context.Context, id, node string, keep time.Duration) error
 	EachDeleted(ctx context.Context, visit func(nodeapi.DeletedVolume) error) error
 	Undelete(ctx context.Context, entry string) (store.Record, error)
+}
+
+// Mover is what a move of a volume to another node asks of this one.
+type Mover interface {
+	Moving(ctx context.Context, id string) (volume.Moving, error)
+	Leave(ctx context.Context, id string, move store.Leaving, leaveSnapshots bool) (v volume.Moving, before bool, err error)
+	Stay(ctx context.Context, id string) error
 }
 
 // Config is what a server is made of; every field is required.
@@ -48,6 +57,7 @@ type Config struct {
 	Driver, Version, Node, TopologyKey string
 	Pools                              Pools
 	Volumes                            Volumes
+	Mover                              Mover
 	Log                                *slog.Logger
 }
 
@@ -60,7 +70,7 @@ type Server struct {
 // New returns the service.
 func New(c Config) (*Server, error) {
 	if slices.Contains([]string{c.Driver, c.Version, c.Node, c.TopologyKey}, "") || c.Pools == nil ||
-		c.Volumes == nil || c.Log == nil {
+		c.Volumes == nil || c.Mover == nil || c.Log == nil {
 		return nil, errors.New("admin: a field of its Config is missing")
 	}
 	return &Server{Config: c}, nil
@@ -134,7 +144,8 @@ func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.T
 func (s *Server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
 	err := s.own(q.GetNode())
 	if err == nil {
-		err = s.Config.Volumes.Discard(ctx, q.GetId(), q.GetPvOn())
+		keep := time.Duration(min(q.GetKeepSeconds(), math.MaxInt64/int64(time.Second))) * time.Second
+		err = s.Config.Volumes.Discard(ctx, q.GetId(), q.GetPvOn(), keep)
 	}
 	return &wire.DiscardResponse{}, csi.Status(err)
 }

@@ -114,6 +114,9 @@ func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 
 func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) error {
 	info, err := dataOf(o, r)
+	if err == nil {
+		err = m.stays(r, q.Target)
+	}
 	if err != nil {
 		return err
 	}
