@@ -22,7 +22,7 @@ import (
 // Commands are clients of the driver whose state is in a directory.
 func Commands(stateDir *string) []*cobra.Command {
 	return []*cobra.Command{
-		newStatus(stateDir),
+		newStatus(stateDir), newMove(stateDir),
 		group("pool", "Change what a node knows of a pool", newForget(stateDir), newTake(stateDir)),
 		group("volume", "List volumes; repair and give up single ones of a node",
 			newList(stateDir), newEnforce(stateDir), newAdopt(stateDir), newDiscard(stateDir), newUndelete(stateDir)),

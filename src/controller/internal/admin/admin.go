@@ -35,11 +35,12 @@ type Server struct {
 	wire.UnimplementedAdminServer
 	driver, version, topologyKey string
 	nodes                        Nodes
+	moves                        Moves
 }
 
 // New returns the service of a driver's controller.
-func New(driver, version, topologyKey string, nodes Nodes) *Server {
-	return &Server{driver: driver, version: version, topologyKey: topologyKey, nodes: nodes}
+func New(driver, version, topologyKey string, nodes Nodes, moves Moves) *Server {
+	return &Server{driver: driver, version: version, topologyKey: topologyKey, nodes: nodes, moves: moves}
 }
 
 // Register adds the service to a gRPC server.

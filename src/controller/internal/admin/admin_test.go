@@ -64,7 +64,7 @@ func (c *cluster) Everywhere(pool string) bool { return pool == "everybodys" }
 
 func (c *cluster) client(t *testing.T) wire.AdminClient {
 	t.Helper()
-	return wire.NewAdminClient(serve(t, admin.New("hpp", "0.1.0", "topology/node", c).Register))
+	return wire.NewAdminClient(serve(t, admin.New("hpp", "0.1.0", "topology/node", c, nil).Register))
 }
 
 func TestStatus(t *testing.T) {

@@ -312,7 +312,7 @@ func TestACopyInAnotherPool(t *testing.T) {
 
 func TestAnOrphanHasAnAge(t *testing.T) {
 	t.Parallel()
-	if _, err := inventory.New(nil, nil, nil, 0); err == nil {
+	if _, err := inventory.New(nil, nil, nil, 0, nil); err == nil {
 		t.Error("New takes no age")
 	}
 }
