@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestMove: a StatefulSet's volume goes to another worker while each of the three processes is killed once, and the claim
-// is the same.
+// TestMove: a StatefulSet's volume goes to another worker while each of the three processes is killed once, and the
+// claim is the same.
 func TestMove(t *testing.T) {
 	const bytes = "201326592" // takes some seconds to copy
 	var from, to, sum, volume string
@@ -21,7 +21,8 @@ func TestMove(t *testing.T) {
 		step{"AStatefulSetHasData", func(s *scene) {
 			from, to = s.workers[0], s.workers[1]
 			s.create(s.claim("data", classOf(poolLocal), "256Mi"))
-			sum = firstWord(s.output(on(from, s.pod("writer", claimed("data"), "write", dataDir+"/file", "--bytes", bytes))))
+			writer := s.pod("writer", claimed("data"), "write", dataDir+"/file", "--bytes", bytes)
+			sum = firstWord(s.output(on(from, writer)))
 			s.deletePod("writer")
 			volume, claim = s.bound("data").Name, s.claimNow("data")
 			s.create(s.statefulSet("db", s.pod("db", claimed("data"), appendLines()...)))

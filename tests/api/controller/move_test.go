@@ -1,4 +1,4 @@
-package controller
+package controller_test
 
 import (
 	"context"
@@ -47,8 +47,8 @@ func moved(t *testing.T, w *world) {
 	if w.nodes["node-1"].has(q.GetName()) {
 		t.Error("node-1 has it still")
 	}
-	w.event(t, claim.Name, "VolumeMoved", "the volume is on node node-2 now; what was on node node-1 stays in the trash "+
-		"there for a day at least")
+	w.event(t, claim.Name, "VolumeMoved", "the volume is on node node-2 now; what was on node node-1 stays in the "+
+		"trash there for a day at least")
 	w.Delete(t, claim)
 	w.deleted(t, q.GetName())
 	w.Delete(t, now)

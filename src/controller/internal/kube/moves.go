@@ -31,7 +31,8 @@ func (m Moves) Load(ctx context.Context) (entries map[string]string, version str
 	return object.Data, object.ResourceVersion, nil
 }
 
-// Store writes an entry into the journal of a version, or with nil removes it. It fails where another replica was first.
+// Store writes an entry into the journal of a version, or with nil removes it. It fails where another replica was
+// first.
 func (m Moves) Store(ctx context.Context, version, key string, entry *string) error {
 	patch, err := mergeEntry(version, key, entry)
 	if err == nil {
@@ -76,8 +77,8 @@ func (m Moves) MakePV(ctx context.Context, pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-// RemovePV deletes a PersistentVolume, and nothing but that one, without waiting for its claim. Its reclaim policy has to
-// be Retain: what keeps it are finalizers of those who would delete the data.
+// RemovePV deletes a PersistentVolume, and nothing but that one, without waiting for its claim. Its reclaim policy has
+// to be Retain: what keeps it are finalizers of those who would delete the data.
 func (m Moves) RemovePV(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		return fmt.Errorf("%w: the reclaim policy of PersistentVolume %s is not Retain", nodeapi.ErrNamed, pv.Name)

@@ -151,16 +151,34 @@ func TestNodeIsGone(t *testing.T) {
 
 func TestStartIsRefused(t *testing.T) {
 	for says, prepare := range map[string]func(*world, *wire.StartMoveRequest){
-		"is on node a already":      func(_ *world, q *wire.StartMoveRequest) { q.To = "a" },
-		"pool local is absent":      func(w *world, _ *wire.StartMoveRequest) { w.problems = []string{"pool local is absent"} },
-		"has 2 snapshots":           func(w *world, _ *wire.StartMoveRequest) { w.nodes["a"].Snapshots = 2 },
-		"not whole yet":             func(w *world, _ *wire.StartMoveRequest) { w.nodes["a"].Filling = true },
-		"room for a volume of 2Gi":  func(w *world, _ *wire.StartMoveRequest) { w.nodes["a"].Bytes = 3 << 30 },
-		"does not have the volume":  func(w *world, _ *wire.StartMoveRequest) { delete(w.nodes, "a") },
-		"not bound to a claim":      func(w *world, _ *wire.StartMoveRequest) { w.pv.Status.Phase = corev1.VolumeReleased },
-		"is not connected":          func(w *world, _ *wire.StartMoveRequest) { w.away["a"] = true },
-		"there is no PersistentVol": func(w *world, _ *wire.StartMoveRequest) { w.pv = nil },
-		"not on one node alone":     func(w *world, _ *wire.StartMoveRequest) { w.pv.Spec.NodeAffinity = nil },
+		"is on node a already": func(_ *world, q *wire.StartMoveRequest) { q.To = "a" },
+		"pool local is absent": func(w *world, _ *wire.StartMoveRequest) {
+			w.problems = []string{"pool local is absent"}
+		},
+		"has 2 snapshots": func(w *world, _ *wire.StartMoveRequest) {
+			w.nodes["a"].Snapshots = 2
+		},
+		"not whole yet": func(w *world, _ *wire.StartMoveRequest) {
+			w.nodes["a"].Filling = true
+		},
+		"room for a volume of 2Gi": func(w *world, _ *wire.StartMoveRequest) {
+			w.nodes["a"].Bytes = 3 << 30
+		},
+		"does not have the volume": func(w *world, _ *wire.StartMoveRequest) {
+			delete(w.nodes, "a")
+		},
+		"not bound to a claim": func(w *world, _ *wire.StartMoveRequest) {
+			w.pv.Status.Phase = corev1.VolumeReleased
+		},
+		"is not connected": func(w *world, _ *wire.StartMoveRequest) {
+			w.away["a"] = true
+		},
+		"there is no PersistentVol": func(w *world, _ *wire.StartMoveRequest) {
+			w.pv = nil
+		},
+		"not on one node alone": func(w *world, _ *wire.StartMoveRequest) {
+			w.pv.Spec.NodeAffinity = nil
+		},
 	} {
 		w, q := newWorld(), &wire.StartMoveRequest{Pv: pvName, To: "b"}
 		prepare(w, q)

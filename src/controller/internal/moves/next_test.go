@@ -17,40 +17,43 @@ func TestNext(t *testing.T) {
 	other := side{known: true, there: true, move: "other"}
 	used := side{known: true, there: true, published: true, move: m}
 	ready := func(source, target side) facts {
-		return facts{pv: atSource, policy: corev1.PersistentVolumeReclaimRetain, claim: bound, source: source, target: target}
+		return facts{pv: atSource, policy: "Retain", claim: bound, source: source, target: target}
 	}
 	swapped := func(is where, claim bond, source, target side) facts {
-		return facts{pv: is, policy: corev1.PersistentVolumeReclaimRetain, claim: claim, source: source, target: target}
+		return facts{pv: is, policy: "Retain", claim: claim, source: source, target: target}
 	}
 	with := func(f facts, change func(*facts)) facts { change(&f); return f }
+	deletes := func(f facts) facts { f.policy = "Delete"; return f }
+	to := func(in Phase) action { return action{do: advance, to: in} }
+	changed, ending := func(f *facts) { f.changed = "x" }, func(f *facts) { f.ending = true }
 	for name, test := range map[string]struct {
 		in   Phase
 		f    facts
 		want action
 	}{
-		"policy":            {Retain, with(ready(here, none), func(f *facts) { f.policy = "Delete" }), action{do: retain}},
-		"policy is so":      {Retain, ready(none, none), action{do: advance, to: Leave}},
+		"policy":            {Retain, deletes(ready(here, none)), action{do: retain}},
+		"policy is so":      {Retain, ready(none, none), to(Leave)},
 		"no mark":           {Leave, ready(side{known: true, there: true}, none), action{do: mark}},
 		"another's mark":    {Leave, ready(other, none), action{do: mark}}, // which the node refuses
 		"a pod has it":      {Leave, ready(used, none), action{do: wait}},
 		"source away":       {Leave, ready(away, none), action{do: wait}},
-		"no pod has it":     {Leave, ready(here, none), action{do: advance, to: Copy}},
+		"no pod has it":     {Leave, ready(here, none), to(Copy)},
 		"nothing copied":    {Copy, ready(here, none), action{do: copyData}},
 		"some copied":       {Copy, ready(here, part), action{do: copyData}},
-		"all copied":        {Copy, ready(here, here), action{do: advance, to: Swap}},
+		"all copied":        {Copy, ready(here, here), to(Swap)},
 		"target away":       {Copy, ready(here, away), action{do: wait}},
-		"mark is gone":      {Copy, ready(side{known: true, there: true}, part), action{do: advance, to: Abort}},
-		"another's copy":    {Copy, ready(here, other), action{do: advance, to: Abort}},
+		"mark is gone":      {Copy, ready(side{known: true, there: true}, part), to(Abort)},
+		"another's copy":    {Copy, ready(here, other), to(Abort)},
 		"pod has it again":  {Copy, ready(used, part), action{do: wait}},
-		"claim is gone":     {Copy, with(ready(here, part), func(f *facts) { f.claim = unclaimed }), action{do: advance, to: Abort}},
-		"PV is gone":        {Copy, with(ready(here, part), func(f *facts) { f.pv = nowhere }), action{do: advance, to: Abort}},
-		"PV is deleted":     {Leave, with(ready(here, part), func(f *facts) { f.ending = true }), action{do: advance, to: Abort}},
-		"PV has changed":    {Copy, with(ready(here, here), func(f *facts) { f.changed = "x" }), action{do: advance, to: Abort}},
+		"claim is gone":     {Copy, with(ready(here, part), func(f *facts) { f.claim = unclaimed }), to(Abort)},
+		"PV is gone":        {Copy, with(ready(here, part), func(f *facts) { f.pv = nowhere }), to(Abort)},
+		"PV is deleted":     {Leave, with(ready(here, part), ending), to(Abort)},
+		"PV has changed":    {Copy, with(ready(here, here), changed), to(Abort)},
 		"swap":              {Swap, ready(here, here), action{do: removePV}},
-		"swap: not whole":   {Swap, ready(here, part), action{do: advance, to: Copy}},
-		"swap: a pod":       {Swap, ready(used, here), action{do: advance, to: Copy}},
-		"swap: changed":     {Swap, with(ready(here, here), func(f *facts) { f.changed = "x" }), action{do: advance, to: Abort}},
-		"swap: ending":      {Swap, with(ready(here, here), func(f *facts) { f.ending = true }), action{do: removePV}},
+		"swap: not whole":   {Swap, ready(here, part), to(Copy)},
+		"swap: a pod":       {Swap, ready(used, here), to(Copy)},
+		"swap: changed":     {Swap, with(ready(here, here), changed), to(Abort)},
+		"swap: ending":      {Swap, with(ready(here, here), ending), action{do: removePV}},
 		"swap: no PV":       {Swap, swapped(nowhere, lost, here, here), action{do: makePV}},
 		"swap: source away": {Swap, swapped(nowhere, lost, away, here), action{do: makePV}},
 		"swap: target away": {Swap, swapped(nowhere, lost, here, away), action{do: wait}},
@@ -59,26 +62,29 @@ func TestNext(t *testing.T) {
 		"swap: forged":      {Swap, swapped(nowhere, lost, here, other), action{do: wait}},
 		"swap: another PV":  {Swap, swapped(foreign, lost, here, here), action{do: wait}},
 		"swapped, Lost":     {Swap, swapped(atTarget, lost, here, here), action{do: touch}},
-		"swapped, Bound":    {Swap, swapped(atTarget, bound, here, here), action{do: advance, to: Discard}},
-		"swapped, no claim": {Swap, swapped(atTarget, unclaimed, here, here), action{do: advance, to: Discard, keeps: true}},
+		"swapped, Bound":    {Swap, swapped(atTarget, bound, here, here), to(Discard)},
+		"swapped, no claim": {
+			Swap, swapped(atTarget, unclaimed, here, here),
+			action{do: advance, to: Discard, keeps: true},
+		},
 		"discard":           {Discard, swapped(atTarget, bound, here, here), action{do: discard}},
 		"discard: away":     {Discard, swapped(atTarget, bound, away, here), action{do: wait}},
-		"discard: gone":     {Discard, swapped(atTarget, bound, gone, here), action{do: advance, to: Restore}},
-		"discarded":         {Discard, swapped(atTarget, bound, none, here), action{do: advance, to: Restore}},
-		"discard: another":  {Discard, swapped(atTarget, bound, other, here), action{do: advance, to: Restore}},
+		"discard: gone":     {Discard, swapped(atTarget, bound, gone, here), to(Restore)},
+		"discarded":         {Discard, swapped(atTarget, bound, none, here), to(Restore)},
+		"discard: another":  {Discard, swapped(atTarget, bound, other, here), to(Restore)},
 		"restore":           {Restore, swapped(atTarget, bound, none, here), action{do: restore}},
 		"restored": {
-			Restore, with(swapped(atTarget, bound, none, here), func(f *facts) { f.policy = "Delete" }),
+			Restore, deletes(swapped(atTarget, bound, none, here)),
 			action{do: finish},
 		},
 		"deleted since":      {Restore, swapped(nowhere, unclaimed, none, none), action{do: finish}},
 		"abort: marked":      {Abort, ready(here, part), action{do: stay}},
 		"abort: policy":      {Abort, ready(none, part), action{do: restore}},
-		"abort: copy":        {Abort, with(ready(none, part), func(f *facts) { f.policy = "Delete" }), action{do: removeCopy}},
-		"abort: no copy":     {Abort, with(ready(none, none), func(f *facts) { f.policy = "Delete" }), action{do: finish}},
-		"abort: another's":   {Abort, with(ready(none, other), func(f *facts) { f.policy = "Delete" }), action{do: finish}},
-		"abort: away":        {Abort, with(ready(none, away), func(f *facts) { f.policy = "Delete" }), action{do: wait}},
-		"abort: gone":        {Abort, with(ready(gone, gone), func(f *facts) { f.policy = "Delete" }), action{do: finish}},
+		"abort: copy":        {Abort, deletes(ready(none, part)), action{do: removeCopy}},
+		"abort: no copy":     {Abort, deletes(ready(none, none)), action{do: finish}},
+		"abort: another's":   {Abort, deletes(ready(none, other)), action{do: finish}},
+		"abort: away":        {Abort, deletes(ready(none, away)), action{do: wait}},
+		"abort: gone":        {Abort, deletes(ready(gone, gone)), action{do: finish}},
 		"abort: at target":   {Abort, swapped(atTarget, bound, none, here), action{do: wait}},
 		"of another version": {"later", ready(here, none), action{do: wait}},
 	} {

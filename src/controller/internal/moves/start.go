@@ -76,14 +76,16 @@ func running(asked entry, text string) (*wire.Move, error) {
 	case err != nil:
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	case is.To != asked.To || is.Phase == Abort:
-		return nil, status.Errorf(codes.FailedPrecondition, "the volume is being moved from node %s to node %s already "+
-			"(%s)", is.From, is.To, is.Phase)
+		return nil, status.Errorf(codes.FailedPrecondition, "the volume is being moved from node %s to node %s "+
+			"already (%s)", is.From, is.To, is.Phase)
 	}
 	return is.wire(), nil
 }
 
 // plan looks at what is to be moved.
-func (r *Room) plan(ctx context.Context, q *wire.StartMoveRequest) (e entry, m *wire.Move, problems []string, err error) {
+func (r *Room) plan(
+	ctx context.Context, q *wire.StartMoveRequest,
+) (e entry, m *wire.Move, problems []string, err error) {
 	pv, err := r.Volumes.PV(ctx, q.GetPv())
 	if err == nil && pv == nil {
 		err = status.Errorf(codes.NotFound, "there is no PersistentVolume %.253q", q.GetPv())
@@ -125,7 +127,9 @@ func (e *entry) settle() error {
 }
 
 // problemsOf are why a move would be refused.
-func (r *Room) problemsOf(ctx context.Context, pv *corev1.PersistentVolume, e entry, m *wire.Move) (problems []string) {
+func (r *Room) problemsOf(
+	ctx context.Context, pv *corev1.PersistentVolume, e entry, m *wire.Move,
+) (problems []string) {
 	say := func(wrong bool, format string, args ...any) {
 		if wrong {
 			problems = append(problems, fmt.Sprintf(format, args...))
@@ -145,8 +149,9 @@ func (r *Room) problemsOf(ctx context.Context, pv *corev1.PersistentVolume, e en
 		say(v.GetEphemeral(), "the volume is an inline one, which ends with its pod")
 		say(v.GetSnapshots() > 0 && !e.LeaveSnapshots, "the volume has %d snapshots, which stay behind on node %s; "+
 			"delete them, or say --leave-snapshots", v.GetSnapshots(), e.From)
-		say(len(wrong) == 0 && v.GetBytes() > room, "node %s has room for a volume of %s in pool %s, and this one has %s",
-			e.To, bytesize.Format(room), e.Pool, bytesize.Format(v.GetBytes()))
+		say(len(wrong) == 0 && v.GetBytes() > room,
+			"node %s has room for a volume of %s in pool %s, and this one has %s", e.To,
+			bytesize.Format(room), e.Pool, bytesize.Format(v.GetBytes()))
 	} else if len(wrong) == 0 {
 		say(s.known, "node %s does not have the volume", e.From)
 		say(!s.known, "%s", s.why)

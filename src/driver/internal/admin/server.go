@@ -48,7 +48,9 @@ type Volumes interface {
 // Mover is what a move of a volume to another node asks of this one.
 type Mover interface {
 	Moving(ctx context.Context, id string) (volume.Moving, error)
-	Leave(ctx context.Context, id string, move store.Leaving, leaveSnapshots bool) (v volume.Moving, before bool, err error)
+	Leave(
+		ctx context.Context, id string, move store.Leaving, leaveSnapshots bool,
+	) (v volume.Moving, before bool, err error)
 	Stay(ctx context.Context, id string) error
 }
 

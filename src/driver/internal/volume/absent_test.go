@@ -181,7 +181,8 @@ func TestDiscardOfWhatAnotherNodeMayHave(t *testing.T) {
 	n := warm(t, newDisk())
 	mustCreate(t, n, "pvc-1")
 	n.set.SetExpected(map[string]guard.Expected{"local": {Twins: []string{"b", "c"}}})
-	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), nodeapi.ErrNamed, "node b, c has pool local on the same filesystem")
+	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), nodeapi.ErrNamed,
+		"node b, c has pool local on the same filesystem")
 	n.set.SetExpected(nil)
 	must(t, n.Discard(t.Context(), "pvc-1", "", 0))
 }

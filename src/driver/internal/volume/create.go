@@ -220,8 +220,8 @@ func differs(is, asked store.Record) error {
 	return nil
 }
 
-// moveOf is the move by which a volume came to this node. One that came by another move is not what is asked for: it may
-// be older.
+// moveOf is the move by which a volume came to this node. One that came by another move is not what is asked for: it
+// may be older.
 func moveOf(s *store.Source) string {
 	if s == nil {
 		return ""

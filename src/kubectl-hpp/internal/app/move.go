@@ -32,10 +32,11 @@ func (p *plugin) newMove() *cobra.Command {
 	var apply, abort bool
 	command := &cobra.Command{
 		Use: "move CLAIM --to NODE", Short: "Move a claim's volume to another node", Args: cobra.ExactArgs(1),
-		Long: "Move a claim's volume, with its data, to another node. Without --apply it only shows what would be done.\n" +
-			"The pods that use the claim are evicted, never their owner scaled: those that come in their place wait\n" +
-			"until the data is there. The controller copies, so that the move goes on if this command ends: run again,\n" +
-			"it shows how far that is. What was on the old node stays in the trash there for a day at least.\n" +
+		Long: "Move a claim's volume, with its data, to another node. Without --apply it only shows what would be\n" +
+			"done. The pods that use the claim are evicted, never their owner scaled: those that come in their\n" +
+			"place wait until the data is there. The controller copies, so that the move goes on if this command\n" +
+			"ends: run again, it shows how far that is. What was on the old node stays in the trash there for a\n" +
+			"day at least.\n" +
 			"Until its data is copied, --abort has the volume stay where it is.",
 		Example: "  kubectl hpp move data-db-0 -n shop --to worker-2\n" +
 			"  kubectl hpp move data-db-0 -n shop --to worker-2 --apply\n" +
@@ -82,9 +83,10 @@ func (p *plugin) newDrain() *cobra.Command {
 	var d move.Drain
 	command := &cobra.Command{
 		Use: "drain NODE", Short: "Move all volumes of a cordoned node to others", Args: cobra.ExactArgs(1),
-		Long: "Move all volumes that claims have on a node to others, one after the other, as `move` does: each to the\n" +
-			"node with the most room in its pool, or to the one that --to names. The node has to be cordoned. Without\n" +
-			"--apply it only shows what would be done. It goes on after a volume that cannot be moved, and lists those.",
+		Long: "Move all volumes that claims have on a node to others, one after the other, as `move` does: each to\n" +
+			"the node with the most room in its pool, or to the one that --to names. The node has to be cordoned.\n" +
+			"Without --apply it only shows what would be done. It goes on after a volume that cannot be moved,\n" +
+			"and lists those.",
 		Example: "  kubectl cordon worker-1\n  kubectl hpp drain worker-1\n  kubectl hpp drain worker-1 --apply",
 		RunE: func(command *cobra.Command, args []string) error {
 			m, driver, err := p.mover(command.Context())

@@ -54,7 +54,8 @@ func (m *Mover) Drain(ctx context.Context, d Drain) error {
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("of %d volumes, %d stay on node %s: %s", count, len(failed), d.Node, strings.Join(failed, ", "))
+		return fmt.Errorf("of %d volumes, %d stay on node %s: %s", count, len(failed), d.Node,
+			strings.Join(failed, ", "))
 	}
 	if count == 0 {
 		m.say("no claim has a volume on node %s", d.Node)

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -82,22 +80,6 @@ func (m *Mover) Plan(ctx context.Context, q Request) (p Plan, err error) {
 	return p, nil
 }
 
-// problemsOf are pods that nobody would make again, and a claim that goes with its pod.
-func problemsOf(claim *corev1.PersistentVolumeClaim, pods []corev1.Pod) (problems []string) {
-	for _, owner := range claim.OwnerReferences {
-		if owner.Kind == "Pod" {
-			problems = append(problems, fmt.Sprintf("the claim is owned by pod %s, and goes with it", owner.Name))
-		}
-	}
-	for _, pod := range pods {
-		if metav1.GetControllerOf(&pod) == nil {
-			problems = append(problems, fmt.Sprintf("nobody makes pod %s again once it is evicted: delete it yourself, "+
-				"move the volume, and make it again", pod.Name))
-		}
-	}
-	return problems
-}
-
 func (m *Mover) print(p Plan) {
 	m.say("claim %s: %s of %s, of them %s used, in pool %s", p.Claim, p.PV, bytesize.Format(p.Bytes),
 		bytesize.Format(p.Used), p.Pool)
@@ -118,21 +100,6 @@ func (m *Mover) print(p Plan) {
 }
 
 func (m *Mover) say(format string, args ...any) { _, _ = fmt.Fprintf(m.Out, format+"\n", args...) }
-
-// podsOf are the pods that use a claim and have not ended.
-func (m *Mover) podsOf(ctx context.Context, namespace, claim string) ([]corev1.Pod, error) {
-	all, err := m.API.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("look which pods use claim %s/%s: %w", namespace, claim, err)
-	}
-	return slices.DeleteFunc(all.Items, func(pod corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-			!slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim ||
-					v.Ephemeral != nil && pod.Name+"-"+v.Name == claim
-			})
-	}), nil
-}
 
 // Apply moves a volume that was planned, or goes on with that, until the claim is bound on the other node.
 func (m *Mover) Apply(ctx context.Context, q Request, p Plan) error {
@@ -192,62 +159,6 @@ func (m *Mover) find(ctx context.Context, pv string) (is nodeapi.Move, found boo
 	return all[i], true, nil
 }
 
-// clear ends the pods that the move waits for: those that have the volume, and once it is elsewhere those that were
-// bound to the node which it has left, where they cannot start any more.
-func (m *Mover) clear(ctx context.Context, q Request, is nodeapi.Move) error {
-	waits, left := is.Phase == "retain" || is.Phase == "leave", is.Phase == "discard" || is.Phase == "restore"
-	if !waits && !left {
-		return nil
-	}
-	pods, err := m.podsOf(ctx, q.Namespace, q.Claim)
-	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != is.From })
-	inUse := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
-		return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodRunning
-	})
-	for i := 0; i < len(pods) && err == nil; i++ {
-		pod := pods[i]
-		pending := pod.Status.Phase == corev1.PodPending
-		switch {
-		case pod.DeletionTimestamp != nil:
-		case waits && (!pending || !inUse && is.Published): // it may have the volume, and pull its image
-			err = m.evict(ctx, pod)
-		case left && pending:
-			err = m.remove(ctx, pod)
-		}
-	}
-	return err
-}
-
-// evict evicts a pod. One that a PodDisruptionBudget keeps is tried again.
-func (m *Mover) evict(ctx context.Context, pod corev1.Pod) error {
-	if metav1.GetControllerOf(&pod) == nil {
-		return fmt.Errorf("pod %s is waited for: nobody would make it again, so delete it yourself", pod.Name)
-	}
-	err := m.API.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
-	})
-	switch {
-	case apierrors.IsTooManyRequests(err):
-		return fmt.Errorf("pod %s cannot be evicted yet: %w", pod.Name, err)
-	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("evict pod %s: %w", pod.Name, err)
-	}
-	return nil
-}
-
-func (m *Mover) remove(ctx context.Context, pod corev1.Pod) error {
-	if metav1.GetControllerOf(&pod) == nil {
-		return nil
-	}
-	err := m.API.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete pod %s, which cannot start on node %s any more: %w", pod.Name, pod.Spec.NodeName, err)
-	}
-	return nil
-}
-
 // ended says where the volume is.
 func (m *Mover) ended(ctx context.Context, q Request, p Plan) error {
 	claim, err := m.API.CoreV1().PersistentVolumeClaims(q.Namespace).Get(ctx, q.Claim, metav1.GetOptions{})
@@ -259,8 +170,8 @@ func (m *Mover) ended(ctx context.Context, q Request, p Plan) error {
 		return fmt.Errorf("look where claim %s is: %w", p.Claim, err)
 	}
 	if on := NodeOf(pv); on != q.To {
-		return fmt.Errorf("the volume of claim %s is on node %s: the move was ended; kubectl describe pvc -n %s %s says "+
-			"why", p.Claim, on, q.Namespace, q.Claim)
+		return fmt.Errorf("the volume of claim %s is on node %s: the move was ended; kubectl describe pvc -n %s %s "+
+			"says why", p.Claim, on, q.Namespace, q.Claim)
 	}
 	p.Phase = "restore"
 	if err := m.clear(ctx, q, p.Move); err != nil {

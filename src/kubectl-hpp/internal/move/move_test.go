@@ -86,7 +86,8 @@ func newMover(c *controller, objects ...runtime.Object) (*move.Mover, *fake.Clie
 
 func request() move.Request { return move.Request{Namespace: "shop", Claim: "data", To: "b"} }
 
-// TestMove: the pod is evicted, once a PodDisruptionBudget allows it, and the one that comes in its place too early goes.
+// TestMove: the pod is evicted, once a PodDisruptionBudget allows it, and the one that comes in its place too early
+// goes.
 func TestMove(t *testing.T) {
 	phases := []string{"retain", "leave", "leave", "copy", "copy", "discard"}
 	c := &controller{}
@@ -102,7 +103,9 @@ func TestMove(t *testing.T) {
 		return true, nil, api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "shop", "db-0")
 	})
 	c.answer = func(line string) (any, error) {
-		is := nodeapi.Move{PV: "pv-1", Claim: "shop/data", From: "a", To: "b", Bytes: 1 << 30, Used: 1 << 20, Room: 2 << 30}
+		is := nodeapi.Move{
+			PV: "pv-1", Claim: "shop/data", From: "a", To: "b", Bytes: 1 << 30, Used: 1 << 20, Room: 2 << 30,
+		}
 		if line != "move list" {
 			return is, nil
 		}
@@ -141,7 +144,8 @@ func TestMove(t *testing.T) {
 	if pods, _ := api.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{}); len(pods.Items) > 0 {
 		t.Errorf("there are %v", pods.Items)
 	}
-	if !slices.Contains(c.asked, "move start pv-1 --to b --dry-run") || !slices.Contains(c.asked, "move start pv-1 --to b") {
+	if !slices.Contains(c.asked, "move start pv-1 --to b --dry-run") ||
+		!slices.Contains(c.asked, "move start pv-1 --to b") {
 		t.Errorf("asked %q", c.asked)
 	}
 }
@@ -162,7 +166,9 @@ func TestMoveIsRefused(t *testing.T) {
 		"node b is cordoned":          {[]runtime.Object{claim()}, []string{"node b is cordoned"}},
 		"not found":                   {nil, nil},
 	} {
-		c := &controller{answer: func(string) (any, error) { return nodeapi.Move{PV: "pv-1", Problems: test.problems}, nil }}
+		c := &controller{answer: func(string) (any, error) {
+			return nodeapi.Move{PV: "pv-1", Problems: test.problems}, nil
+		}}
 		m, _, out := newMover(c, test.objects...)
 		_, err := m.Plan(t.Context(), request())
 		if err == nil || !strings.Contains(out.String()+err.Error(), says) {
@@ -210,11 +216,13 @@ func TestDrain(t *testing.T) {
 		case "move list":
 			return []nodeapi.Move{}, nil
 		case "status":
-			return nodeapi.Status{Nodes: []nodeapi.NodeStatus{pool("a", 9), pool("b", 5), pool("c", 7), pool("d", 3)}}, nil
+			all := []nodeapi.NodeStatus{pool("a", 9), pool("b", 5), pool("c", 7), pool("d", 3)}
+			return nodeapi.Status{Nodes: all}, nil
 		}
 		return nodeapi.Move{PV: "pv-1", Claim: "shop/data", From: "a", To: "b", Problems: []string{"no luck"}}, nil
 	}}
-	m, _, out := newMover(c, claim(), volumeOn("a"), node("a", true), node("b", false), node("c", true), node("d", false))
+	m, _, out := newMover(c, claim(), volumeOn("a"), node("a", true), node("b", false), node("c", true),
+		node("d", false))
 	err := m.Drain(t.Context(), move.Drain{Node: "a", Driver: "driver", Apply: true})
 	if err == nil || !strings.Contains(err.Error(), "of 1 volumes, 1 stay on node a: shop/data") {
 		t.Errorf("%v: %s", err, out)
