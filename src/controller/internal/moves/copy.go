@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -23,11 +22,11 @@ func (r *Room) copy(ctx context.Context, e entry, s seen) (again bool, err error
 		return false, nil
 	}
 	defer r.endTurn(e.Handle)
-	request, err := r.request(e, s.source)
+	m, err := e.request(s.source)
 	if err != nil {
 		return false, err
 	}
-	err = r.Nodes.Bring(ctx, csi.Moving{Request: request, From: e.From, To: e.To, Move: e.Move})
+	err = r.Nodes.Bring(ctx, m)
 	if status.Code(err) == codes.Aborted {
 		r.note(ctx, e, status.Convert(err).Message())
 		return false, nil
@@ -53,10 +52,10 @@ func (r *Room) endTurn(id string) {
 
 // request asks for the volume as the source is. What that says of itself is bounded; whose it is, and in which pool, it
 // does not say.
-func (r *Room) request(e entry, is *wire.MovingVolume) (*pb.CreateVolumeRequest, error) {
+func (e entry) request(is *wire.MovingVolume) (m csi.Moving, err error) {
 	if is.GetBytes() < e.bytes() || is.GetUid() < 0 || is.GetGid() < 0 || is.GetInodes() < 0 ||
 		!nodeapi.IsOnDelete(is.GetOnDelete()) {
-		return nil, status.Errorf(codes.Internal, "node %s says of volume %s what cannot be", e.From, e.Handle)
+		return m, status.Errorf(codes.Internal, "node %s says of volume %s what cannot be", e.From, e.Handle)
 	}
 	parameters := map[string]string{
 		names.StoragePoolParameter: e.Pool, nodeapi.KeyOnDelete: is.GetOnDelete(),
@@ -68,19 +67,8 @@ func (r *Room) request(e entry, is *wire.MovingVolume) (*pb.CreateVolumeRequest,
 	if !is.GetInodesDerived() && is.GetInodes() > 0 {
 		parameters[nodeapi.KeyInodeLimit] = strconv.FormatInt(is.GetInodes(), 10)
 	}
-	here := []*pb.Topology{{Segments: map[string]string{r.TopologyKey: e.To}}}
-	source := &pb.VolumeContentSource_VolumeSource{VolumeId: e.Handle}
-	return &pb.CreateVolumeRequest{
-		Name: e.Handle, Parameters: parameters,
-		CapacityRange:             &pb.CapacityRange{RequiredBytes: is.GetBytes(), LimitBytes: is.GetBytes()},
-		AccessibilityRequirements: &pb.TopologyRequirement{Requisite: here, Preferred: here},
-		VolumeContentSource: &pb.VolumeContentSource{
-			Type: &pb.VolumeContentSource_Volume{Volume: source},
-		},
-		VolumeCapabilities: []*pb.VolumeCapability{{
-			AccessType: &pb.VolumeCapability_Mount{Mount: &pb.VolumeCapability_MountVolume{}},
-			AccessMode: &pb.VolumeCapability_AccessMode{Mode: pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-		}},
+	return csi.Moving{
+		ID: e.Handle, From: e.From, To: e.To, Move: e.Move, Bytes: is.GetBytes(), Parameters: parameters,
 	}, nil
 }
 

@@ -1,4 +1,4 @@
-// Package moves moves volumes from node to node: the data is copied while no pod uses the volume, then its
+// Package moves brings volumes from node to node: the data is copied while no pod uses the volume, then its
 // PersistentVolume is replaced by one of the same name that is on the other node. What is under way stands in a
 // journal, so that it goes on after a restart, wherever it was interrupted.
 package moves

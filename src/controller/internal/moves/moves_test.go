@@ -126,7 +126,7 @@ func TestForgedJournal(t *testing.T) {
 	if w.pv != nil {
 		t.Fatalf("it made %+v", w.pv)
 	}
-	w.nodes["b"].Move = w.nodes["a"].Move
+	w.nodes["b"].Move = w.nodes["a"].GetMove()
 	w.look(t, true)
 	w.moved(t, "gone on")
 }

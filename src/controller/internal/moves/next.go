@@ -92,13 +92,7 @@ func next(e entry, f facts) action {
 	case Swap:
 		return nextSwap(e, f)
 	case Discard:
-		switch s := f.source; {
-		case s.gone, s.known && (!s.there || s.move != e.Move):
-			return action{do: advance, to: Restore}
-		case !s.known:
-			return action{do: wait, says: s.why}
-		}
-		return action{do: discard}
+		return nextDiscard(e, f.source)
 	case Restore:
 		if f.pv == atTarget && f.policy != e.Policy {
 			return action{do: restore}
@@ -108,6 +102,16 @@ func next(e entry, f facts) action {
 		return nextAbort(e, f)
 	}
 	return action{do: wait, says: fmt.Sprintf("phase %.64q is of another version of the controller", e.Phase)}
+}
+
+func nextDiscard(e entry, s side) action {
+	switch {
+	case s.gone, s.known && (!s.there || s.move != e.Move):
+		return action{do: advance, to: Restore}
+	case !s.known:
+		return action{do: wait, says: s.why}
+	}
+	return action{do: discard}
 }
 
 // broken is why a volume stays where it is.
@@ -171,8 +175,10 @@ func nextSwap(e entry, f facts) action {
 			return action{do: advance, to: Discard, keeps: true}
 		case lost:
 			return action{do: touch}
+		case bound:
 		}
 		return action{do: advance, to: Discard}
+	case foreign:
 	case nowhere:
 		switch {
 		case f.whole(e):

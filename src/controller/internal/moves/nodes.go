@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -41,15 +40,6 @@ func (c Connected) Admin(node string) (wire.AdminClient, error) {
 func tooOld(p *fleet.Peer) error {
 	return status.Errorf(codes.Unavailable, "the driver on node %s is too old to move volumes (%s); upgrade it", p.Name,
 		p.Version)
-}
-
-// Remove implements Nodes.
-func (c Connected) Remove(ctx context.Context, node, id string) error {
-	p, err := c.Fleet.Peer(node)
-	if err == nil {
-		_, err = pb.NewControllerClient(p).DeleteVolume(ctx, &pb.DeleteVolumeRequest{VolumeId: id})
-	}
-	return err
 }
 
 // Gone implements Nodes.

@@ -242,7 +242,7 @@ func (w *world) Bring(_ context.Context, m csi.Moving) error {
 		v := w.nodes["b"]
 		if v == nil {
 			v = &wire.MovingVolume{
-				Id: volume, Filling: true, Move: m.Move, Bytes: m.Request.GetCapacityRange().GetRequiredBytes(),
+				Id: volume, Filling: true, Move: m.Move, Bytes: m.Bytes,
 			}
 			w.nodes["b"] = v
 		}
