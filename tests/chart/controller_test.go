@@ -58,6 +58,7 @@ func TestControllerArguments(t *testing.T) {
 			"--certificates=self-managed",
 			"--certificate-secret=" + controller + "-tls", "--controller-ca=" + controller + "-authorities",
 			"--shared-pools=hpp-hostpath-provisioner-shared-pool-ids",
+			"--moves=hpp-hostpath-provisioner-moves",
 			"--node-service-account=hpp-hostpath-provisioner-csi",
 			"--node-pods=app.kubernetes.io/component=csi-driver,app.kubernetes.io/instance=hpp," +
 				"app.kubernetes.io/name=hostpath-provisioner",

@@ -100,3 +100,6 @@ const (
 	// PoolUnknown: the node has not been connected to the controller for its grace. The status is Unknown.
 	PoolUnknown = "PoolUnknown"
 )
+
+// MovedTo is the annotation on a claim whose volume was moved. Its value is the name of the node that it was moved to.
+func MovedTo(driver string) string { return driver + "/moved-to" }

@@ -28,7 +28,7 @@ func ControllerCommands(stateDir *string) []*cobra.Command {
 
 func commands(stateDir *string, enforce, measure working) []*cobra.Command {
 	return []*cobra.Command{
-		newStatus(stateDir),
+		newStatus(stateDir), newMove(stateDir),
 		group("pool", "Change what a node knows of a pool", newForget(stateDir), newTake(stateDir)),
 		group("volume", "List and measure volumes; repair and give up single ones of a node",
 			newList(stateDir), enforce.Command, measure.Command, newAdopt(stateDir), newDiscard(stateDir),

@@ -43,8 +43,10 @@ func (s *session) Session(_ *wire.SessionRequest, out grpc.ServerStreamingServer
 	}
 	hello := &wire.Hello{
 		Node: s.Node.Node, Version: s.Version, Token: token,
-		Features:    []string{wire.FeatureVolumes, wire.FeatureShared, wire.FeatureSince, wire.FeatureCopy},
 		TopologyKey: s.TopologyKey, TopologyValue: s.Node.Node,
+		Features: []string{
+			wire.FeatureVolumes, wire.FeatureShared, wire.FeatureSince, wire.FeatureCopy, wire.FeatureMove,
+		},
 	}
 	if err := out.Send(&wire.Update{Update: &wire.Update_Hello{Hello: hello}}); err != nil {
 		return err

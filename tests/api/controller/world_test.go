@@ -97,6 +97,7 @@ func TestController(t *testing.T) {
 		{"sanity", sanity}, // before nodes go that may return: they have to be asked for a volume without a PV
 		{"metrics", documented},
 		{"restored", restored}, // what it deletes stays in the trash of the node with the most room
+		{"moved", moved},
 		{"tokens", tokens},
 		{"trouble", func(t *testing.T, w *world) {
 			for name, test := range map[string]func(*testing.T, *world){

@@ -35,11 +35,14 @@ type Server struct {
 	driver, version, topologyKey string
 	nodes                        Nodes
 	works                        *works.Room
+	moves                        Moves
 }
 
 // New returns the service of a driver's controller, and has work that takes long in a room.
-func New(driver, version, topologyKey string, nodes Nodes, room *works.Room) *Server {
-	return &Server{driver: driver, version: version, topologyKey: topologyKey, nodes: nodes, works: room}
+func New(driver, version, topologyKey string, nodes Nodes, long *works.Room, moves Moves) *Server {
+	return &Server{
+		driver: driver, version: version, topologyKey: topologyKey, nodes: nodes, works: long, moves: moves,
+	}
 }
 
 // Register adds the service to a gRPC server.

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/moves"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/sharedpools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/works"
@@ -81,7 +82,9 @@ func (c *controller) addService(ctx context.Context, specs []poolspec.Pool) (*cs
 	if err != nil {
 		return nil, err
 	}
-	volumes, err := inventory.New(c.cluster, c.nodes, shared, c.orphanAge)
+	var room *moves.Room // which needs the service that needs it
+	moving := func(id string) string { return room.Moving(id) }
+	volumes, err := inventory.New(c.cluster, c.nodes, shared, c.orphanAge, moving)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +92,13 @@ func (c *controller) addService(ctx context.Context, specs []poolspec.Pool) (*cs
 	if err != nil {
 		return nil, err
 	}
-	service, err := csi.New(csi.Config{Cluster: c.cluster, Fleet: c.nodes, Shared: shared, DriverName: c.DriverName})
+	service, err := csi.New(csi.Config{
+		Cluster: c.cluster, Fleet: c.nodes, Shared: shared, DriverName: c.DriverName, Moving: moving,
+	})
 	if err != nil {
+		return nil, err
+	}
+	if room, err = c.moves(service, shared); err != nil {
 		return nil, err
 	}
 	c.Add("cluster", func(ctx context.Context) error {
@@ -105,9 +113,25 @@ func (c *controller) addService(ctx context.Context, specs []poolspec.Pool) (*cs
 	c.Add("inventory", func(ctx context.Context) error { volumes.Run(ctx); return nil })
 	c.Add("reports", func(ctx context.Context) error { reporter.Run(ctx); return nil })
 	c.Add("claims", func(ctx context.Context) error { service.Run(ctx); return nil })
-	room := works.New(time.Now)
-	c.Add("works", func(ctx context.Context) error { room.Run(ctx); return nil })
-	return service, c.AddCommands(ctx, admin.New(c.DriverName, buildinfo.Version(), c.TopologyKey, volumes, room))
+	long := works.New(time.Now)
+	c.Add("works", func(ctx context.Context) error { long.Run(ctx); return nil })
+	c.Add("moves", func(ctx context.Context) error {
+		c.nodes.Every(ctx, moves.Interval, func() { room.Look(ctx, c.cluster.Leads()) })
+		return nil
+	})
+	return service, c.AddCommands(ctx, admin.New(c.DriverName, buildinfo.Version(), c.TopologyKey, volumes, long, room))
+}
+
+// moves makes the room of the moves of volumes.
+func (c *controller) moves(service *csi.Controller, shared *sharedpools.Pools) (*moves.Room, error) {
+	in := kube.Moves{Cluster: c.cluster, Name: c.movesMap}
+	nodes := moves.Connected{
+		Controller: service, Fleet: c.nodes, Cordoned: c.cluster.Cordoned, Everywhere: shared.Everywhere,
+	}
+	return moves.New(moves.Config{
+		Journal: in, Volumes: in, Claims: in, Nodes: nodes, Targets: nodes, TopologyKey: c.TopologyKey, Log: c.Log,
+		Now: time.Now,
+	})
 }
 
 // selectorKeys are the labels that nodes are selected by.

@@ -24,7 +24,7 @@ type options struct {
 	*endpoint.Options
 
 	kubeconfig, tunnelAddress, servingName, nodeServiceAccount, nodePods string
-	certificates, certificateSecret, sharedPools, lease                  string
+	certificates, certificateSecret, sharedPools, movesMap, lease        string
 	nodeGrace, nodeGoneAfter, orphanAge, certificateInterval             time.Duration
 }
 
@@ -34,6 +34,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 		"Lease of this namespace by which replicas agree which of them reports what nodes say")
 	flags.StringVar(&o.sharedPools, "shared-pools", "",
 		"ConfigMap of this namespace that remembers which filesystem each pool with scope shared is")
+	flags.StringVar(&o.movesMap, "moves", "",
+		"ConfigMap of this namespace in which the moves of volumes stand that are under way")
 	flags.StringVar(&o.tunnelAddress, "tunnel-address", ":7443", "address that nodes connect to")
 	flags.StringVar(&o.servingName, "serving-name", "", "name of its Service, for the certificate")
 	flags.StringVar(&o.certificates, "certificates", certificates.SelfManaged,
@@ -72,6 +74,7 @@ func (o *options) check() error {
 	c.That(o.certificateSecret != "", "--certificate-secret", "", "want the Secret's name")
 	c.That(o.ControllerCA != "", "--controller-ca", "", "want the ConfigMap's name")
 	c.That(o.sharedPools != "", "--shared-pools", "", "want the ConfigMap's name")
+	c.That(o.movesMap != "", "--moves", "", "want the ConfigMap's name")
 	c.That(o.lease != "", "--lease", "", "want the Lease's name")
 	c.That(o.nodeServiceAccount != "", "--node-service-account", "", "want the name of a ServiceAccount")
 	c.That(o.nodePods != "" && podsErr == nil, "--node-pods", o.nodePods, "want a label selector")

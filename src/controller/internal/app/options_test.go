@@ -29,7 +29,7 @@ func TestTheControllerRefusesToStart(t *testing.T) {
 	}
 	want := []string{
 		"--log-level or --log-format", "--pod-namespace", "--pod-name", "--tunnel-address", "--serving-name",
-		"--certificates", "--certificate-secret", "--controller-ca", "--shared-pools", "--lease",
+		"--certificates", "--certificate-secret", "--controller-ca", "--shared-pools", "--moves", "--lease",
 		"--node-service-account",
 		"--node-pods", "--node-grace", "--node-gone-after", "--orphan-age", "--certificate-interval",
 	}

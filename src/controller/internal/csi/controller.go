@@ -51,6 +51,8 @@ type Config struct {
 	Fleet      *fleet.Fleet
 	Shared     *sharedpools.Pools
 	DriverName string
+	// Moving is the node on which a volume is that is being moved to another, "" of one that is not.
+	Moving func(id string) (node string)
 }
 
 // Controller is the service.
@@ -70,7 +72,7 @@ type Controller struct {
 
 // New returns the service.
 func New(c Config) (*Controller, error) {
-	if c.Cluster == nil || c.Fleet == nil || c.Shared == nil || c.DriverName == "" {
+	if c.Cluster == nil || c.Fleet == nil || c.Shared == nil || c.Moving == nil || c.DriverName == "" {
 		return nil, errors.New("controller: a field of its Config is missing")
 	}
 	ready := func() bool { return c.Fleet.Ready() == nil }

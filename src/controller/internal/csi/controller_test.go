@@ -35,6 +35,7 @@ func TestRouting(t *testing.T) {
 		away   bool // a third node is not connected
 		absent bool // a pool of node b
 		silent bool
+		moving string // the node that has it, while it is moved to the other
 		want   codes.Code
 		text   string
 		asked  *csitest.Node
@@ -56,6 +57,7 @@ func TestRouting(t *testing.T) {
 			on: []*csitest.Node{a}, away: true, absent: true, asked: a, facts: "false  [] false",
 		},
 		"none has it": {gone: codes.NotFound},
+		"it moves":    {on: []*csitest.Node{a, b}, moving: "b", asked: b, facts: "false  [] false"},
 		"two have it": {
 			on: []*csitest.Node{a, b}, want: codes.FailedPrecondition,
 			text: "nodes a, b all have volume v",
@@ -73,6 +75,7 @@ func TestRouting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r.Set(func() {
 				r.PVs, r.Drivers, r.Silent = nil, []string{"a", "b"}, c.silent
+				r.Moves = map[string]string{"v": c.moving}
 				if c.pv != nil {
 					r.PVs = []nodeapi.PersistentVolume{*c.pv}
 				}

@@ -175,6 +175,11 @@ func endOf(ctx context.Context) error {
 
 // oneHolder gives one of the nodes that have a volume. Several may have only that of a shared pool.
 func (l locator) oneHolder(id string, holders map[string]string) (node string, err error) {
+	if at := l.Moving(id); at != "" {
+		if _, has := holders[at]; has {
+			return at, nil
+		}
+	}
 	nodes := slices.Sorted(maps.Keys(holders))
 	pools := slices.Collect(maps.Values(holders))
 	ofOneNode := func(pool string) bool { return !l.Shared.Everywhere(pool) }

@@ -82,12 +82,11 @@ func volumeOn(ctx context.Context, p *fleet.Peer, id string) (*pb.ControllerGetV
 func (c *Controller) createOn(
 	ctx context.Context, q *pb.CreateVolumeRequest, source, target *fleet.Peer, pod string,
 ) (*pb.CreateVolumeResponse, error) {
-	client := pb.NewControllerClient(target)
 	if source == target {
 		if err := c.checkPodCanFollow(ctx, q, source, pod); err != nil {
 			return nil, err
 		}
-		answer, err := client.CreateVolume(ctx, q)
+		answer, err := pb.NewControllerClient(target).CreateVolume(ctx, q)
 		if err != nil {
 			err = c.noteRefusal(q, target.Name, err)
 		}
@@ -97,12 +96,23 @@ func (c *Controller) createOn(
 	if err != nil {
 		return nil, err
 	}
-	about := wire.WithSource(ctx, from)
+	return c.bring(ctx, q, way{from, source, target})
+}
+
+// way is how data goes from node to node.
+type way struct {
+	from           wire.Source
+	source, target *fleet.Peer
+}
+
+// bring makes a volume of what is on another node, and waits a moment for its data.
+func (c *Controller) bring(ctx context.Context, q *pb.CreateVolumeRequest, w way) (*pb.CreateVolumeResponse, error) {
+	client, about := pb.NewControllerClient(w.target), wire.WithSource(ctx, w.from)
 	answer, err := client.CreateVolume(about, q)
 	if status.Code(err) != codes.Aborted {
 		return answer, err
 	}
-	ended, why := c.relays.await(ctx, q.GetName(), from.ID, source, target)
+	ended, why := c.relays.await(ctx, q.GetName(), w)
 	if !ended {
 		if why != nil {
 			err = status.Errorf(codes.Aborted, "%s; it waits: %v", status.Convert(err).Message(), why)
@@ -144,9 +154,9 @@ type relays struct {
 
 // relay is one of them.
 type relay struct {
-	source, target *fleet.Peer
-	ended          chan struct{}
-	err            error // once it has ended
+	way
+	ended chan struct{}
+	err   error // once it has ended
 }
 
 const (
@@ -158,20 +168,18 @@ const (
 
 // await begins to bring a volume its data, unless that is under way, and reports whether that has ended in time, and
 // why before all was there, or why it has not begun.
-func (r *relays) await(
-	ctx context.Context, id, from string, source, target *fleet.Peer,
-) (ended bool, err error) {
+func (r *relays) await(ctx context.Context, id string, w way) (ended bool, err error) {
 	r.mu.Lock()
 	is, ok := r.all[id]
-	if !ok || is.source != source || is.target != target { // the node ends the older one
-		if busy := r.busy(source, target); busy != "" {
+	if !ok || is.way != w { // the node ends the older one
+		if busy := r.busy(w.source, w.target); busy != "" {
 			r.mu.Unlock()
 			return false, fmt.Errorf("node %s is in %d copies from node to node already: this one waits for its turn",
 				busy, maxRelays)
 		}
-		is = &relay{source: source, target: target, ended: make(chan struct{})}
+		is = &relay{way: w, ended: make(chan struct{})}
 		r.all[id] = is
-		go r.run(context.WithoutCancel(ctx), is, id, from)
+		go r.run(context.WithoutCancel(ctx), is, id)
 	}
 	r.mu.Unlock()
 	timer := time.NewTimer(relayWait)
@@ -205,9 +213,9 @@ func (r *relays) busy(source, target *fleet.Peer) string {
 	return ""
 }
 
-func (r *relays) run(ctx context.Context, is *relay, id, from string) {
+func (r *relays) run(ctx context.Context, is *relay, id string) {
 	r.log.InfoContext(ctx, "bringing data from node to node", logging.KeyID, id, logging.KeyNode, is.target.Name)
-	err := is.move(ctx, id, from)
+	err := is.move(ctx, id)
 	if is.err = err; err != nil {
 		r.log.WarnContext(ctx, "data is not all there; that goes on, or ends, when the volume is asked for again",
 			logging.KeyID, id, logging.KeyNode, is.target.Name, logging.KeyError, err)
@@ -222,7 +230,7 @@ func (r *relays) run(ctx context.Context, is *relay, id, from string) {
 
 // move hands batches on, as fast as the slower node takes or gives them. It does not look into them, and has one in
 // memory, besides what gRPC's windows allow.
-func (is *relay) move(ctx context.Context, id, from string) error {
+func (is *relay) move(ctx context.Context, id string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	fill, err := wire.NewCopiesClient(is.target).Fill(ctx)
@@ -234,7 +242,7 @@ func (is *relay) move(ctx context.Context, id, from string) error {
 		first, err = fill.Recv()
 	}
 	if err == nil {
-		err = is.handOn(ctx, fill, &wire.ReadRequest{Id: from, From: first.GetFrom()})
+		err = is.handOn(ctx, fill, &wire.ReadRequest{Id: is.from.ID, From: first.GetFrom(), Move: is.from.Move})
 	}
 	if err == nil {
 		err = fill.CloseSend()

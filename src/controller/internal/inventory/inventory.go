@@ -63,6 +63,7 @@ type Inventory struct {
 	// orphanAge is how old a volume must be before it counts as an orphan.
 	orphanAge time.Duration
 	handles   handles
+	moving    func(id string) (node string)
 
 	mu sync.Mutex
 	// found are the orphans by node and pool.
@@ -72,13 +73,16 @@ type Inventory struct {
 }
 
 // New returns an inventory of which nothing was looked for yet. A volume must be of that age before it counts as an
-// orphan.
-func New(cluster Cluster, nodes *fleet.Fleet, shared *sharedpools.Pools, orphanAge time.Duration) (*Inventory, error) {
+// orphan, and not be moving: then two nodes have it.
+func New(
+	cluster Cluster, nodes *fleet.Fleet, shared *sharedpools.Pools, orphanAge time.Duration,
+	moving func(id string) (node string),
+) (*Inventory, error) {
 	if orphanAge <= 0 {
 		return nil, errors.New("inventory: want a positive age of orphans")
 	}
 	i := &Inventory{
-		cluster: cluster, fleet: nodes, shared: shared, orphanAge: orphanAge,
+		cluster: cluster, fleet: nodes, shared: shared, orphanAge: orphanAge, moving: moving,
 		found: map[string]map[string]orphans{}, searched: map[string]time.Time{},
 	}
 	if err := nodes.Metrics.Register(i); err != nil {
@@ -247,7 +251,7 @@ func instead(kind string, pv nodeapi.PersistentVolume) string {
 // be waiting for what is to name it, and so is one that is being made.
 func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus) bool {
 	return !v.Created.After(i.fleet.Now().Add(-i.orphanAge)) && !(v.Ephemeral && v.Published) &&
-		(v.Copying == "" || v.Copying == nodeapi.NotWhole)
+		(v.Copying == "" || v.Copying == nodeapi.NotWhole) && i.moving(v.ID) == ""
 }
 
 // orphanKind is the kind of orphan that a volume is on a node, "" for none. A PersistentVolume that is not there is the

@@ -26,6 +26,7 @@ func suspects(r csitest.Controller) []nodeapi.VolumeStatus {
 	return []nodeapi.VolumeStatus{
 		{ID: "good", Pool: "local", Created: old, Bytes: csitest.GiB, Used: 5, Claim: "default/claim"},
 		{ID: "unnamed", Pool: "local", Created: old, Used: -1},
+		{ID: "moving", Pool: "local", Created: old},
 		{ID: "young", Pool: "local", Created: r.Clock},
 		{ID: "elsewhere", Pool: "local", Created: old},
 		{ID: "everywhere", Pool: "local", Created: old},
@@ -41,6 +42,7 @@ func TestOrphans(t *testing.T) {
 	r.PVs = []nodeapi.PersistentVolume{
 		csitest.Named("good", "a"), csitest.Named("elsewhere", "b"), csitest.Named("everywhere"),
 	}
+	r.Moves = map[string]string{"moving": "b"}
 	a.Put(suspects(r)...)
 	r.Look(t)
 	for round := range 3 {
@@ -201,6 +203,7 @@ func TestOverview(t *testing.T) {
 			csitest.Named("missing", "b"), former, unsaid,
 		}
 	})
+	r.Moves = map[string]string{"moving": "b"}
 	a.Put(suspects(r)...)
 	nodes := map[string]string{}
 	for _, n := range r.Inventory.Nodes() {
@@ -228,7 +231,8 @@ func TestOverview(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"good on a": "", "unnamed on a": "orphan", "young on a": "", "elsewhere on a": "orphan, of node b",
+		"good on a": "", "moving on a": "", "young on a": "",
+		"unnamed on a": "orphan", "elsewhere on a": "orphan, of node b",
 		"everywhere on a": "", "csi-used on a": "", "csi-left on a": "orphan", "lost on c": "node not connected",
 		"missing on b": "not found", "former on b": "pool not configured", "unsaid on b": "not found",
 	}
@@ -312,7 +316,7 @@ func TestACopyInAnotherPool(t *testing.T) {
 
 func TestAnOrphanHasAnAge(t *testing.T) {
 	t.Parallel()
-	if _, err := inventory.New(nil, nil, nil, 0); err == nil {
+	if _, err := inventory.New(nil, nil, nil, 0, nil); err == nil {
 		t.Error("New takes no age")
 	}
 }

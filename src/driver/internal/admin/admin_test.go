@@ -49,6 +49,8 @@ type domain struct {
 	measure func(id string, progress func(files, bytes int64)) error
 	adopt   func(id string, bytes int64) (store.Record, error)
 	discard func(id, node string) error
+	keep    time.Duration // of the last discard
+	moving  volume.Moving
 	all     []nodeapi.VolumeStatus
 
 	undelete func(entry string) (store.Record, error)
@@ -117,7 +119,26 @@ func (d *domain) ReturnDirectory(_ context.Context, id string) (nodeapi.Returned
 	return nodeapi.ReturnedDirectory{ID: id, Path: "/old/" + id, Done: id != "pvc-2", Files: 2}, nil
 }
 
-func (d *domain) Discard(_ context.Context, id, node string) error { return d.discard(id, node) }
+func (d *domain) Discard(_ context.Context, id, node string, keep time.Duration) error {
+	d.keep = keep
+	return d.discard(id, node)
+}
+
+func (d *domain) Moving(context.Context, string) (volume.Moving, error) { return d.moving, nil }
+
+func (d *domain) Leave(
+	_ context.Context, _ string, move store.Leaving, _ bool,
+) (v volume.Moving, before bool, err error) {
+	before = d.moving.Leaving != nil
+	v = d.moving
+	d.moving.Leaving = &move
+	return v, before, nil
+}
+
+func (d *domain) Stay(context.Context, string) error {
+	d.moving.Leaving = nil
+	return nil
+}
 
 func (d *domain) Undelete(_ context.Context, entry string) (store.Record, error) {
 	return d.undelete(entry)
@@ -143,7 +164,7 @@ func serve(t *testing.T, d *domain) node {
 	log := slog.New(slog.DiscardHandler)
 	services, err := nodeadmin.New(nodeadmin.Config{
 		Driver: "hpp", Version: "0.1.0", Node: "worker-1", TopologyKey: "topology/node", Pools: d, Volumes: volumes{d},
-		Log: log,
+		Mover: d, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -574,7 +595,7 @@ func TestConfig(t *testing.T) {
 	d := &domain{}
 	good := nodeadmin.Config{
 		Driver: "hpp", Version: "0.1.0", Log: slog.New(slog.DiscardHandler), Node: "worker-1", TopologyKey: "a/b",
-		Pools: d, Volumes: volumes{d},
+		Pools: d, Volumes: volumes{d}, Mover: d,
 	}
 	nameless := good
 	nameless.Node = ""

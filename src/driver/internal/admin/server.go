@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
@@ -36,9 +39,18 @@ type Volumes interface {
 	Enforce(ctx context.Context, id string, inodes *int64, progress func(files int64)) error
 	Measure(ctx context.Context, id string, progress func(files, bytes int64)) error
 	Adopt(ctx context.Context, id string, bytes int64) (store.Record, error)
-	Discard(ctx context.Context, id, node string) error
+	Discard(ctx context.Context, id, node string, keep time.Duration) error
 	EachDeleted(ctx context.Context, visit func(nodeapi.DeletedVolume) error) error
 	Undelete(ctx context.Context, entry string) (store.Record, error)
+}
+
+// Mover is what a move of a volume to another node asks of this one.
+type Mover interface {
+	Moving(ctx context.Context, id string) (volume.Moving, error)
+	Leave(
+		ctx context.Context, id string, move store.Leaving, leaveSnapshots bool,
+	) (v volume.Moving, before bool, err error)
+	Stay(ctx context.Context, id string) error
 }
 
 // Config is what a server is made of; every field is required.
@@ -46,6 +58,7 @@ type Config struct {
 	Driver, Version, Node, TopologyKey string
 	Pools                              Pools
 	Volumes                            Volumes
+	Mover                              Mover
 	Log                                *slog.Logger
 }
 
@@ -58,7 +71,7 @@ type Server struct {
 // New returns the service.
 func New(c Config) (*Server, error) {
 	if slices.Contains([]string{c.Driver, c.Version, c.Node, c.TopologyKey}, "") || c.Pools == nil ||
-		c.Volumes == nil || c.Log == nil {
+		c.Volumes == nil || c.Mover == nil || c.Log == nil {
 		return nil, errors.New("admin: a field of its Config is missing")
 	}
 	return &Server{Config: c}, nil
@@ -132,7 +145,8 @@ func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.T
 func (s *Server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
 	err := s.own(q.GetNode())
 	if err == nil {
-		err = s.Config.Volumes.Discard(ctx, q.GetId(), q.GetPvOn())
+		keep := time.Duration(min(q.GetKeepSeconds(), math.MaxInt64/int64(time.Second))) * time.Second
+		err = s.Config.Volumes.Discard(ctx, q.GetId(), q.GetPvOn(), keep)
 	}
 	return &wire.DiscardResponse{}, csi.Status(err)
 }

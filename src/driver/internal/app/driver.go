@@ -62,7 +62,7 @@ func (d *driver) build(ctx context.Context, specs []poolspec.Pool) error {
 	}
 	commands, err := admin.New(admin.Config{
 		Driver: d.DriverName, Version: buildinfo.Version(), Node: d.nodeName, TopologyKey: d.TopologyKey,
-		Pools: d.pools, Volumes: d.volumes, Log: d.Log,
+		Pools: d.pools, Volumes: d.volumes, Mover: d.volumes, Log: d.Log,
 	})
 	if err != nil {
 		return err

@@ -38,7 +38,8 @@ func (s *server) CreateVolume(ctx context.Context, q *pb.CreateVolumeRequest) (*
 	spec, err := s.specOf(q)
 	if err == nil {
 		if spec.Source != nil {
-			spec.Remote = wire.SourceOf(ctx, spec.Source.ID)
+			from := wire.SourceOf(ctx, spec.Source.ID)
+			spec.Remote, spec.Source.Move = from.Bytes, from.Move
 		}
 		v, err = s.Volumes.Create(ctx, spec)
 	}

@@ -7,9 +7,11 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
@@ -23,7 +25,11 @@ type copies struct {
 func (c copies) Read(q *wire.ReadRequest, out grpc.ServerStreamingServer[wire.Batch]) error {
 	err := csi.CheckVolumeID("id", q.GetId())
 	if err == nil {
-		err = c.Copies.Read(out.Context(), q.GetId(), q.GetFrom(), func(b copytree.Batch) error {
+		source := store.Source{Kind: store.OfVolume, ID: q.GetId(), Move: q.GetMove()}
+		if nodeapi.IsSnapshotID(q.GetId()) {
+			source.Kind = store.OfSnapshot
+		}
+		err = c.Copies.Read(out.Context(), source, q.GetFrom(), func(b copytree.Batch) error {
 			return out.Send(&wire.Batch{
 				Entries: b.Entries, Next: b.Next, Crc32C: checksum(b.Entries, b.Next), Files: b.Files, Bytes: b.Bytes,
 				Last: b.Last,

@@ -45,7 +45,7 @@ type Snapshots interface {
 
 // Copies moves the data of snapshots and volumes from node to node.
 type Copies interface {
-	Read(ctx context.Context, id string, from []byte, send func(copytree.Batch) error) error
+	Read(ctx context.Context, source store.Source, from []byte, send func(copytree.Batch) error) error
 	Fill(ctx context.Context, id string, source volume.Source) error
 }
 

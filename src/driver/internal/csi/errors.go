@@ -88,8 +88,8 @@ func table() []row {
 		{codes.FailedPrecondition, nil, []error{store.ErrBroken, store.ErrNewer}},
 		{codes.NotFound, map[verb]codes.Code{remove: codes.OK}, []error{store.ErrNotFound}},
 		{codes.FailedPrecondition, nil, []error{
-			volume.ErrPublished, volume.ErrCopied, volume.ErrSource, volume.ErrTargetTaken, volume.ErrSingleWriter,
-			copytree.ErrChanged, copytree.ErrDeep, copytree.ErrPosition,
+			volume.ErrPublished, volume.ErrLeaving, volume.ErrCopied, volume.ErrSource, volume.ErrTargetTaken,
+			volume.ErrSingleWriter, copytree.ErrChanged, copytree.ErrDeep, copytree.ErrPosition,
 		}},
 		{codes.Unavailable, nil, []error{nodeapi.ErrClusterUnknown, volume.ErrUncertain}},
 		{codes.ResourceExhausted, nil, []error{errElsewhere}},

@@ -208,7 +208,7 @@ func writer() []*pb.VolumeCapability {
 	return []*pb.VolumeCapability{mountCapability(pb.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
 }
 
-func (f *fake) Read(context.Context, string, []byte, func(copytree.Batch) error) error {
+func (f *fake) Read(context.Context, store.Source, []byte, func(copytree.Batch) error) error {
 	panic("not asked for")
 }
 func (f *fake) Fill(context.Context, string, volume.Source) error { panic("not asked for") }

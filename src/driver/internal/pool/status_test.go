@@ -224,7 +224,7 @@ func TestANewerRecordClosesNoPool(t *testing.T) {
 	spec := local()
 	spec.Overcommit = 2
 	n := start(t, spec)
-	n.memory.AddFile("/pool/csi/"+store.Path("snap-1"), []byte(`{"version":4,"id":"snap-1","bytes":4096}`))
+	n.memory.AddFile("/pool/csi/"+store.Path("snap-1"), []byte(`{"version":5,"id":"snap-1","bytes":4096}`))
 	n.memory.AddDir("/pool/csi/snap-1")
 	n.is(t, "local", true, "")
 	if s := n.status(t, "local"); s.Promised != 0 || s.Refused != 1 || s.Volumes != 1 || s.Allocatable == 0 {

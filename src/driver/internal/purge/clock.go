@@ -181,12 +181,17 @@ func (w *Worker) longestDue() time.Time {
 
 // Due is when an entry is to be purged, if the clock was always right; zero where it never is.
 func Due(spec poolspec.Trash, e store.TrashEntry, r store.Record) time.Time {
-	switch r.OnDelete {
-	case store.Retain:
+	if r.OnDelete == store.Retain {
 		return time.Time{}
-	case store.Purge:
-		return e.Deleted
-	default:
-		return e.Deleted.Add(time.Duration(spec.Retention))
 	}
+	return e.Deleted.Add(retention(spec, r))
+}
+
+// retention is how long what is not retained is in the trash.
+func retention(spec poolspec.Trash, r store.Record) time.Duration {
+	keep := time.Duration(r.Keep) * time.Second
+	if r.OnDelete == store.Purge {
+		return keep
+	}
+	return max(keep, time.Duration(spec.Retention))
 }

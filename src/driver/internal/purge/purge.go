@@ -157,14 +157,12 @@ func (w *Worker) evict(d disk.FS, entries []store.TrashEntry) string {
 		if busy || failed {
 			continue
 		}
-		if r, err := store.ReadTrashed(d, e.Name); err == nil && r.OnDelete != store.Retain {
+		if r, err := store.ReadTrashed(d, e.Name); err == nil && r.OnDelete != store.Retain && r.Keep == 0 {
 			return e.Name
 		}
 	}
 	return ""
 }
-
-func (w *Worker) retention() time.Duration { return time.Duration(w.spec.Retention) }
 
 // forget keeps only what is remembered of entries that are there.
 func (w *Worker) forget(entries []store.TrashEntry) {
@@ -235,13 +233,12 @@ func (w *Worker) begin(j job) (r store.Record, wait time.Duration, err error) {
 // wait is how long an entry is to be kept from now on; it is looked at again in between.
 func (w *Worker) wait(j job, r store.Record) time.Duration {
 	switch {
-	case r.OnDelete == store.Purge:
-		return 0
 	case r.OnDelete == store.Retain:
 		return retainedLook
-	case j.early:
+	case r.Keep == 0 && (r.OnDelete == store.Purge || j.early):
 		return 0
 	}
+	retention := retention(w.spec, r)
 	age := w.clock.now().Sub(j.entry.Deleted)
 	if age < 0 {
 		if _, ok := w.seen[j.entry.Name]; !ok {
@@ -249,7 +246,7 @@ func (w *Worker) wait(j job, r store.Record) time.Duration {
 		}
 		age = w.clock.boot() - w.seen[j.entry.Name]
 	}
-	return max(w.retention()-age, w.clock.doubt(w.retention()))
+	return max(retention-age, w.clock.doubt(retention))
 }
 
 // remove removes data first, then the limit, and the record last: a removal cut short is taken up again.

@@ -96,7 +96,7 @@ func TestARefusedVolumeIsPromisedItsLimit(t *testing.T) {
 // TestANewerRecordIsPromisedNothing, and nothing of it is touched.
 func TestANewerRecordIsPromisedNothing(t *testing.T) {
 	p := newPool(t)
-	const newer = `{"version":4,"id":"pvc-1","kind":"snapshot","bytes":4096}`
+	const newer = `{"version":5,"id":"pvc-1","kind":"snapshot","bytes":4096}`
 	p.machine.AddFile(csi+store.Path("pvc-1"), []byte(newer))
 	p.data("pvc-1")
 	p.machine.AddFile(csi+disk.Prepared(store.Path("pvc-2")), []byte(newer))

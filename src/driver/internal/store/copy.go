@@ -29,7 +29,12 @@ type Source struct {
 	From     []byte `json:"from,omitempty"`     // how far the copy is on the disk
 	Complete bool   `json:"complete,omitempty"` // it is whole
 	Skipped  int    `json:"skipped,omitempty"`  // subvolumes that are empty directories in the copy
+	// Move is set where the source is the volume itself on another node, from which it is moved: which move it is.
+	Move string `json:"move,omitempty"`
 }
+
+// Constant reports whether a source surely is what it was when its copy began.
+func (s *Source) Constant() bool { return s.Kind == OfSnapshot || s.Move != "" }
 
 // String says what it is, "nothing" for no source.
 func (s *Source) String() string {
@@ -48,10 +53,14 @@ func (r Record) Filling() bool { return r.Source != nil && r.Source.ByFile && !r
 
 // version is the oldest that has all that the record says.
 func (r Record) version() int {
-	if r.Kind != OfVolume || r.Source != nil || r.Held != 0 || len(r.Pins) > 0 || r.Tagging() {
+	switch {
+	case r.Leaving != nil || r.Keep != 0 || r.Tagging():
 		return Version
+	case r.Kind != OfVolume || r.Source != nil || r.Held != 0 || len(r.Pins) > 0:
+		return versionWithoutMoves
+	default:
+		return versionWithoutCopies
 	}
-	return versionWithoutCopies
 }
 
 // Copy makes a snapshot, or a volume, of what Source names in the same pool, as Create does. complete is called once

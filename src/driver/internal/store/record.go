@@ -43,11 +43,11 @@ const (
 	FromAdmin InodesFrom = "admin"   // `driver volume enforce --inodes`
 )
 
-// Version is the newest record format that this driver reads. Records that have nothing of version 3 are written as
-// version 2, which an older driver reads too.
-const Version = 3
+// Version is the newest record format that this driver reads. A record is written as the oldest that has all that it
+// says, so that older drivers read what they can.
+const Version = 4
 
-const versionWithoutCopies = 2
+const versionWithoutCopies, versionWithoutMoves = 2, 3
 
 // Record is the file that says what a volume is (csi/.hpp/volumes/<id>.json), one a volume. It is written so that a
 // crash leaves the old state or the new one.
@@ -87,8 +87,13 @@ type Record struct {
 	// may take while it is made. Of a snapshot it is all that may.
 	Held int64 `json:"held,omitempty"`
 	// Pins are what this copy keeps charged to others.
-	Pins    []quota.Pin `json:"pins,omitempty"`
-	Created time.Time   `json:"created"`
+	Pins []quota.Pin `json:"pins,omitempty"`
+	// Leaving is the move of the volume to another node, nil for none: nothing of it changes meanwhile. A driver that
+	// does not know it would let pods write, so it is of version 4.
+	Leaving *Leaving `json:"leaving,omitempty"`
+	// Keep is for how many seconds the volume is in the trash at least, whatever its class and its pool say. Version 4.
+	Keep    int64     `json:"keep,omitempty"`
+	Created time.Time `json:"created"`
 }
 
 // Limit is what may count to the volume's ID. A snapshot that shares its data with a volume counts to none.
@@ -204,8 +209,8 @@ func Decode(data []byte) (Record, error) {
 	case r.Kind != OfVolume && (r.Kind != OfSnapshot || r.Source == nil):
 		return Record{}, fmt.Errorf("its kind is %.64q and its source %s; want a volume, or a snapshot of one",
 			r.Kind, r.Source)
-	case r.Bytes < 0 || r.Held < 0:
-		return Record{}, fmt.Errorf("bytes is %d and held %d, must not be negative", r.Bytes, r.Held)
+	case min(r.Bytes, r.Held, r.Keep) < 0:
+		return Record{}, fmt.Errorf("bytes is %d, held %d and keep %d, must not be negative", r.Bytes, r.Held, r.Keep)
 	}
 	return r, nil
 }

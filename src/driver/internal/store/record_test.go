@@ -57,17 +57,18 @@ func full() store.Record {
 			Kind: store.OfSnapshot, ID: "snap-1", From: []byte{0, 255}, Complete: true, Skipped: 2,
 		},
 		Held: 8192, Pins: []quota.Pin{{ID: 1 << 46, Bytes: 4096}},
+		Leaving: &store.Leaving{To: "node-2", Move: "m1"}, Keep: 86400,
 	}
 }
 
 // TestNewerRecords are told from damaged ones, whatever has become of the fields.
 func TestNewerRecords(t *testing.T) {
 	for content, newer := range map[string]bool{
-		`{"version":4,"id":"pvc-1","bytes":1}`:                true,
-		`{"version":4,"id":{"name":"pvc-1"},"source":[true]}`: true,
-		`{"id":[],"version":4}`:                               true,
+		`{"version":5,"id":"pvc-1","bytes":1}`:                true,
+		`{"version":5,"id":{"name":"pvc-1"},"source":[true]}`: true,
+		`{"id":[],"version":5}`:                               true,
 		`{"version":1,"id":"pvc-1"}`:                          false,
-		`{"version":4,"id":"pvc-1"`:                           false,
+		`{"version":5,"id":"pvc-1"`:                           false,
 		`{"version":1e400,"id":"pvc-1"}`:                      false,
 	} {
 		_, err := store.Decode([]byte(content))
@@ -167,7 +168,7 @@ func TestBrokenRecords(t *testing.T) {
 		"an id that is a path": {`{"version":2,"id":"../pvc-1"}`, "invalid volume id"},
 		"the first version": {
 			`{"version":1,"id":"pvc-1","projectID":7}`,
-			"it has version 1, and this driver reads versions 2 to 3; install the driver that wrote it",
+			"it has version 1, and this driver reads versions 2 to 4; install the driver that wrote it",
 		},
 		"a newer version":     {`{"version":99,"id":"pvc-1"}`, "it has version 99"},
 		"negative bytes":      {`{"version":2,"id":"pvc-1","bytes":-1}`, "bytes is -1"},

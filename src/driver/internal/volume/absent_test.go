@@ -36,7 +36,7 @@ func TestAbsentPool(t *testing.T) {
 	wants(t, err, pool.ErrAbsent, poolPath)
 	wants(t, n.Delete(t.Context(), "pvc-1"), pool.ErrAbsent, poolPath)
 	wants(t, n.Delete(t.Context(), "pvc-unknown"), pool.ErrAbsent, poolPath)
-	wants(t, n.Discard(t.Context(), "pvc-1", ""), pool.ErrAbsent, poolPath)
+	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), pool.ErrAbsent, poolPath)
 	wants(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}), pool.ErrAbsent, poolPath)
 	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), pool.ErrAbsent)
 	if room, largest := n.set.Capacity("local"); room != 0 || largest != 0 {
@@ -181,9 +181,10 @@ func TestDiscardOfWhatAnotherNodeMayHave(t *testing.T) {
 	n := warm(t, newDisk())
 	mustCreate(t, n, "pvc-1")
 	n.set.SetExpected(map[string]guard.Expected{"local": {Twins: []string{"b", "c"}}})
-	wants(t, n.Discard(t.Context(), "pvc-1", ""), nodeapi.ErrNamed, "node b, c has pool local on the same filesystem")
+	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), nodeapi.ErrNamed,
+		"node b, c has pool local on the same filesystem")
 	n.set.SetExpected(nil)
-	must(t, n.Discard(t.Context(), "pvc-1", ""))
+	must(t, n.Discard(t.Context(), "pvc-1", "", 0))
 }
 
 func TestReinstalledNodeAdoptsThePool(t *testing.T) {

@@ -169,7 +169,7 @@ func TestWhatAllNodesHave(t *testing.T) {
 		{Name: "pvc-1", Handle: "pvc-1", Pool: "local", Nodes: []string{"a"}},
 		{Name: "pvc-2", Handle: "pvc-2", Pool: "local", Nodes: []string{"a"}},
 	}
-	wants(t, b.Discard(t.Context(), "pvc-1", "a"), nodeapi.ErrNamed, "on all nodes")
+	wants(t, b.Discard(t.Context(), "pvc-1", "a", 0), nodeapi.ErrNamed, "on all nodes")
 	d.AddFile(poolPath+"/csi/pvc-2/precious", []byte("kept"))
 	must(t, b.Delete(t.Context(), "pvc-2"))
 	if there := b.ls(t, "csi"); slices.Contains(there, "pvc-2") {
@@ -186,24 +186,24 @@ func TestDiscard(t *testing.T) {
 		mustCreate(t, n, fmt.Sprintf("pvc-%d", i+1))
 	}
 	n.Cluster = c
-	wants(t, n.Discard(t.Context(), "pvc-1", ""), nodeapi.ErrNamed, "pvc-1", "here")
-	wants(t, n.Discard(t.Context(), "pvc-1", "here"), nodeapi.ErrNamed, "pvc-1")
-	wants(t, n.Discard(t.Context(), "pvc-2", ""), nodeapi.ErrNamed, "node-b")
-	wants(t, n.Discard(t.Context(), "pvc-2", "node-c"), nodeapi.ErrNamed, "node-b")
-	wants(t, n.Discard(t.Context(), "pvc-9", ""), store.ErrNotFound, "pvc-9")
-	wants(t, n.Discard(t.Context(), "../x", ""), nodeapi.ErrInvalidID)
+	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), nodeapi.ErrNamed, "pvc-1", "here")
+	wants(t, n.Discard(t.Context(), "pvc-1", "here", 0), nodeapi.ErrNamed, "pvc-1")
+	wants(t, n.Discard(t.Context(), "pvc-2", "", 0), nodeapi.ErrNamed, "node-b")
+	wants(t, n.Discard(t.Context(), "pvc-2", "node-c", 0), nodeapi.ErrNamed, "node-b")
+	wants(t, n.Discard(t.Context(), "pvc-9", "", 0), store.ErrNotFound, "pvc-9")
+	wants(t, n.Discard(t.Context(), "../x", "", 0), nodeapi.ErrInvalidID)
 	must(t, n.Publish(t.Context(), publish("pvc-3", target)))
-	wants(t, n.Discard(t.Context(), "pvc-3", ""), volume.ErrPublished, target)
+	wants(t, n.Discard(t.Context(), "pvc-3", "", 0), volume.ErrPublished, target)
 	must(t, n.Unpublish(t.Context(), "pvc-3", target))
 	c.silence(silent())
-	wants(t, n.Discard(t.Context(), "pvc-3", ""), nodeapi.ErrClusterUnknown, "pvc-3")
+	wants(t, n.Discard(t.Context(), "pvc-3", "", 0), nodeapi.ErrClusterUnknown, "pvc-3")
 	c.silence(nil)
 	c.others = map[string]string{"pvc-3": "pv-of-theirs"}
-	wants(t, n.Discard(t.Context(), "pvc-3", ""), nodeapi.ErrNamed, "pv-of-theirs, of another driver")
+	wants(t, n.Discard(t.Context(), "pvc-3", "", 0), nodeapi.ErrNamed, "pv-of-theirs, of another driver")
 	_, err := n.Adopt(t.Context(), "pvc-3", 0)
 	wants(t, err, nodeapi.ErrNamed, "pv-of-theirs, of another driver")
 	c.others = nil
-	must(t, n.Discard(t.Context(), "pvc-3", ""), n.Discard(t.Context(), "pvc-2", "node-b"))
+	must(t, n.Discard(t.Context(), "pvc-3", "", 0), n.Discard(t.Context(), "pvc-2", "node-b", 0))
 	n.consistent(t, "discarded")
 	if s := n.status(); s.Volumes != 1 || s.Promised != mebibyte {
 		t.Errorf("%+v", s)

@@ -127,11 +127,11 @@ func TestRetryWhileADiskIsAway(t *testing.T) {
 		n.look(t)
 
 		if restarted { // an admin was there first
-			must(t, n.Discard(t.Context(), "pvc-1", ""))
+			must(t, n.Discard(t.Context(), "pvc-1", "", 0))
 			if got := n.where(t, "pvc-1"); !slices.Equal(got, []string{"nvme1"}) {
 				t.Errorf("its copy was discarded; it is in %q", got)
 			}
-			wants(t, n.Discard(t.Context(), "pvc-1", ""), nodeapi.ErrNamed, "pvc-1")
+			wants(t, n.Discard(t.Context(), "pvc-1", "", 0), nodeapi.ErrNamed, "pvc-1")
 		}
 		must(t, n.Manager.Delete(t.Context(), "pvc-1", saying("pvc-1", "nvme1")))
 		if got := n.where(t, "pvc-1"); len(got) > 0 || len(n.set.Holders("pvc-1")) > 0 {

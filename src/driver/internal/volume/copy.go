@@ -30,8 +30,11 @@ type copying struct {
 
 // copying looks for the source of a copy, and keeps others from it until its end.
 func (m *Manager) copying(ctx context.Context, id string, from store.Source) (c *copying, end func(), err error) {
-	if id == from.ID {
-		return nil, nil, fmt.Errorf("%w: name: %s cannot be made of itself", ErrInvalid, id)
+	switch {
+	case from.Move != "" && id == from.ID: // the volume itself, on another node
+		return &copying{m: m, missing: store.ErrNotFound}, func() {}, nil
+	case id == from.ID || from.Move != "":
+		return nil, nil, fmt.Errorf("%w: name: %s cannot be made of itself, and nothing else is moved", ErrInvalid, id)
 	}
 	if end, err = m.take(change, from.ID); err != nil {
 		return nil, nil, err
@@ -40,7 +43,7 @@ func (m *Manager) copying(ctx context.Context, id string, from store.Source) (c 
 	c.missing = m.findKind(ctx, from.Kind, from.ID, func(o *pool.Open, source store.Record) error {
 		c.source, c.in, c.used, c.shared = source, o.Name, used(o, source), o.Shared()
 		_, err := dataOf(o, source)
-		return err
+		return cmp.Or(err, leaving(source))
 	})
 	return c, end, nil
 }
@@ -101,7 +104,7 @@ func (c *copying) begin(ctx context.Context, o *pool.Open, r store.Record) (stor
 	if err != nil {
 		return r, err
 	}
-	r.Source = &store.Source{Kind: r.Source.Kind, ID: r.Source.ID, ByFile: true, From: place}
+	r.Source = &store.Source{Kind: r.Source.Kind, ID: r.Source.ID, Move: r.Source.Move, ByFile: true, From: place}
 	r.Held = slack(r.Bytes)
 	if r.Kind == store.OfSnapshot {
 		r.Held = c.used + slack(c.used)
@@ -148,7 +151,7 @@ func (c *copying) again(ctx context.Context, o *pool.Open, is, asked store.Recor
 	}
 	failed := c.m.recall(is)
 	_, untouched := c.m.begun.Load(is.ID)
-	if failed == nil && c.missing == nil && (c.source.Kind == store.OfSnapshot || untouched) {
+	if failed == nil && c.missing == nil && (is.Source.Constant() || untouched) {
 		if err := c.fill(ctx, o, is); !errors.Is(err, copytree.ErrPosition) {
 			return is, err
 		}

@@ -211,12 +211,22 @@ func differs(is, asked store.Record) error {
 		{"onDelete", is.OnDelete, asked.OnDelete},
 		{"ephemeral", is.Ephemeral, asked.Ephemeral},
 		{"source", is.Source.String(), asked.Source.String()},
+		{"move", moveOf(is.Source), moveOf(asked.Source)},
 	} {
 		if f.is != f.asked {
 			return fmt.Errorf("%w: %s has %s %v, asked for %v", ErrExists, is.ID, f.name, f.is, f.asked)
 		}
 	}
 	return nil
+}
+
+// moveOf is the move by which a volume came to this node. One that came by another move is not what is asked for: it
+// may be older.
+func moveOf(s *store.Source) string {
+	if s == nil {
+		return ""
+	}
+	return s.Move
 }
 
 func repeat(o *pool.Open, is, asked store.Record) (Volume, error) {

@@ -59,7 +59,7 @@ func refusedAlone(t *testing.T, n *node) {
 	}
 	wants(t, n.Publish(t.Context(), publish("pvc-1", target)), store.ErrBroken, "pvc-1.json")
 	wants(t, n.Delete(t.Context(), "pvc-1"), store.ErrBroken, "untouched")
-	wants(t, n.Discard(t.Context(), "pvc-1", ""), store.ErrBroken, "pvc-1.json")
+	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), store.ErrBroken, "pvc-1.json")
 	_, err := n.Create(t.Context(), spec("pvc-1"))
 	wants(t, err, store.ErrBroken, "pvc-1.json")
 	n.kept(t, "pvc-1", "refused")
@@ -82,7 +82,7 @@ func TestBrokenRecordHarmsNoOtherVolume(t *testing.T) {
 	for name, content := range map[string]string{
 		"truncated": `{"version": 2, "id": "pvc-1", "po`,
 		"older":     `{"version": 1, "id": "pvc-1", "pool": "local", "bytes": 1048576}`,
-		"newer":     `{"version": 4, "id": "pvc-1", "pool": "local", "bytes": 1048576}`,
+		"newer":     `{"version": 5, "id": "pvc-1", "pool": "local", "bytes": 1048576}`,
 		"empty":     ``,
 		"another's": `{"version": 2, "id": "pvc-2", "pool": "local", "bytes": 1048576}`,
 		"negative":  `{"version": 2, "id": "pvc-1", "pool": "local", "bytes": -1}`,

@@ -37,15 +37,22 @@ func (m *Manager) Delete(ctx context.Context, id string, said *Said) error {
 }
 
 // Discard moves a volume into the trash that no PersistentVolume names, but for one that names the node given; or what
-// other pools have of a volume than the one that its PersistentVolume names.
-func (m *Manager) Discard(ctx context.Context, id, node string) error {
+// other pools have of a volume than the one that its PersistentVolume names. With keep it stays there for that long at
+// least, whatever its class and its pool say.
+func (m *Manager) Discard(ctx context.Context, id, node string, keep time.Duration) error {
+	if keep < 0 || keep > longestKeep {
+		return fmt.Errorf("%w: keep_seconds: want at most %s, in seconds", ErrInvalid, longestKeep)
+	}
 	if err := m.stopFill(ctx, store.OfVolume, id); err != nil {
 		return err
 	}
-	return m.exclusive(ctx, id, func(ctx context.Context) error { return m.discard(ctx, id, node) })
+	return m.exclusive(ctx, id, func(ctx context.Context) error { return m.discard(ctx, id, node, keep) })
 }
 
-func (m *Manager) discard(ctx context.Context, id, node string) error {
+// longestKeep is how long a volume may be kept in the trash against what its class and its pool say.
+const longestKeep = 30 * 24 * time.Hour
+
+func (m *Manager) discard(ctx context.Context, id, node string, keep time.Duration) error {
 	err := m.requireNoPV(ctx, id, node)
 	if errors.Is(err, nodeapi.ErrNamed) {
 		if count, err := m.discardCopies(ctx, id); count > 0 || err != nil {
@@ -60,7 +67,14 @@ func (m *Manager) discard(ctx context.Context, id, node string) error {
 			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of "+
 				"node %s names", nodeapi.ErrNamed, o.Name, node)
 		}
-		if err := m.requireNoTwin(o); err != nil {
+		err := cmp.Or(m.requireNoTwin(o), leaving(r))
+		if errors.Is(err, ErrLeaving) && keep > 0 { // it has been moved
+			err = nil
+		}
+		if err == nil && keep > 0 && !r.Filling() {
+			r, err = o.KeepInTrash(r, keep)
+		}
+		if err != nil {
 			return err
 		}
 		return m.delete(ctx, o, r)

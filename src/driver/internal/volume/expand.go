@@ -34,6 +34,8 @@ func (m *Manager) expand(ctx context.Context, id string, bytes, limit int64, sai
 		switch {
 		case err != nil:
 			return err
+		case r.Leaving != nil:
+			return leaving(r)
 		case limit > 0 && r.Bytes > limit:
 			return fmt.Errorf("%w: volume %s has %s and never shrinks, limit_bytes is %s",
 				ErrOutOfRange, id, bytesize.Format(r.Bytes), bytesize.Format(limit))

@@ -86,7 +86,7 @@ func (m *Manager) fill(ctx context.Context, f *fill, place transfer.Place) error
 	m.Log.Warn("a copy has ended before it was whole", logging.KeyID, f.record.ID, logging.KeyError, err)
 	if passes(err) {
 		// An update of the driver does not throw hours away.
-		if p := f.Progress(); p.Next != nil && f.record.Source.Kind == store.OfSnapshot {
+		if p := f.Progress(); p.Next != nil && f.record.Source.Constant() {
 			err = errors.Join(err, m.saveFill(context.WithoutCancel(ctx), f, p))
 		}
 		return err

@@ -36,7 +36,7 @@ func TestASnapshotIsNoVolume(t *testing.T) {
 		"stats":   func() error { return ignored(n.Stats(ctx, snapshotID, target)) },
 		"enforce": func() error { return n.Enforce(ctx, snapshotID, nil, func(int64) {}) },
 		"adopt":   func() error { return ignored(n.Adopt(ctx, snapshotID, mebibyte)) },
-		"discard": func() error { return n.Discard(ctx, snapshotID, "") },
+		"discard": func() error { return n.Discard(ctx, snapshotID, "", 0) },
 	} {
 		t.Run(name, func(t *testing.T) { wants(t, do(), store.ErrNotFound, snapshotID) })
 	}

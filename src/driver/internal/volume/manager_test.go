@@ -128,7 +128,7 @@ func TestDeleteRefusesAPublishedVolume(t *testing.T) {
 	mustCreate(t, n, "pvc-1")
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
 	wants(t, n.Delete(t.Context(), "pvc-1"), volume.ErrPublished, target)
-	wants(t, n.Discard(t.Context(), "pvc-1", ""), volume.ErrPublished, target)
+	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), volume.ErrPublished, target)
 
 	again := start(t, d, withMounts(n.mounts)) // learns it from the mount table
 	wants(t, again.Delete(t.Context(), "pvc-1"), volume.ErrPublished, target)

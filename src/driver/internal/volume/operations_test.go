@@ -128,7 +128,7 @@ func discarding() operation {
 	op := deleting()
 	op.name = "discard"
 	op.run = func(ctx context.Context, n *node) error {
-		err := n.Discard(ctx, "pvc-1", "")
+		err := n.Discard(ctx, "pvc-1", "", 0)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}

@@ -118,7 +118,10 @@ func (m *Manager) publishInline(ctx context.Context, q PublishRequest) error {
 
 func (m *Manager) publishIn(o *pool.Open, r store.Record, q PublishRequest) error {
 	info, err := dataOf(o, r)
-	if err := cmp.Or(err, m.whole(r)); err != nil {
+	if err == nil {
+		err = cmp.Or(m.whole(r), m.stays(r, q.Target))
+	}
+	if err != nil {
 		return err
 	}
 	m.seeToLimit(o, r)

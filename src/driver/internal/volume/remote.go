@@ -8,7 +8,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // reading is a source whose data goes to another node.
@@ -17,14 +16,10 @@ type reading struct {
 	stop context.CancelCauseFunc
 }
 
-// Read gives the data of a snapshot from a position on, or of a volume that no pod may write to, in batches, for a copy
-// on another node. Meanwhile it cannot be deleted; a pod that starts ends the reading of a volume. No pool is open
-// while a batch is sent.
-func (m *Manager) Read(ctx context.Context, id string, from []byte, send func(copytree.Batch) error) error {
-	source := store.Source{Kind: store.OfVolume, ID: id}
-	if nodeapi.IsSnapshotID(id) {
-		source.Kind = store.OfSnapshot
-	}
+// Read gives the data of a source from a position on in batches, for a copy on another node: of a snapshot, or of a
+// volume that no pod may write to. Meanwhile it cannot be deleted; a pod that starts ends the reading of a volume. One
+// that is being moved is read for that move alone. No pool is open while a batch is sent.
+func (m *Manager) Read(ctx context.Context, source store.Source, from []byte, send func(copytree.Batch) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	in, end, err := m.startReading(ctx, source, stop)
@@ -60,10 +55,14 @@ func (m *Manager) startReading(
 	defer unlock()
 	err = m.findKind(ctx, s.Kind, s.ID, func(o *pool.Open, r store.Record) error {
 		in = o.Name
-		if _, err := dataOf(o, r); err != nil {
-			return err
+		_, err := dataOf(o, r)
+		if err == nil {
+			err = readableFor(r, s.Move)
 		}
-		return (&copying{m: m, source: r}).unwritten()
+		if err == nil {
+			err = (&copying{m: m, source: r}).unwritten()
+		}
+		return err
 	})
 	if err != nil {
 		return "", nil, err
@@ -109,7 +108,7 @@ func (m *Manager) startRemote(ctx context.Context, id string, source Source) (f 
 		if !r.Filling() {
 			return fmt.Errorf("%w: %s is whole", ErrExists, id)
 		}
-		if _, untouched := m.begun.LoadAndDelete(id); r.Source.Kind == store.OfVolume && !untouched {
+		if _, untouched := m.begun.LoadAndDelete(id); !r.Source.Constant() && !untouched {
 			return fmt.Errorf("%w: the copy %s of a volume begins anew when it is asked for again", ErrBusy, id)
 		}
 		f = &fill{record: r, in: o.Name, total: r.Bytes}

@@ -43,7 +43,7 @@ func (c cloned) bring(ctx context.Context, before func(batch int) error) error {
 	) {
 		batches, failed := make(chan copytree.Batch), make(chan error, 1)
 		go func() {
-			failed <- c.from.Read(ctx, "pvc-1", at, func(b copytree.Batch) error {
+			failed <- c.from.Read(ctx, store.Source{ID: "pvc-1"}, at, func(b copytree.Batch) error {
 				select {
 				case batches <- b:
 					return nil

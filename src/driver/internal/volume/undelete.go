@@ -71,8 +71,9 @@ func (m *Manager) undelete(o *pool.Open, e store.TrashEntry) (store.Record, erro
 	defer release()
 	back, err := o.Undelete(e)
 	if back {
-		_, limit := o.Reconcile(r)
-		err = errors.Join(err, limit)
+		returned, written := o.Returned(r)
+		_, limit := o.Reconcile(returned)
+		err = errors.Join(err, written, limit)
 	}
 	if err == nil {
 		err = store.RemoveEmptied(o.Disk, e)

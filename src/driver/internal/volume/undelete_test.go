@@ -161,7 +161,7 @@ func TestUndeleteRefuses(t *testing.T) {
 			must(t, d.Rename(path.Join(disk.TrashDir, entry, "data"), "elsewhere"))
 		}, store.ErrUndeletable, "data"},
 		"its record is a newer driver's": {func(_ *testing.T, n *node, entry string) {
-			n.disk.AddFile(poolPath+"/csi/"+path.Join(disk.TrashDir, entry, "record.json"), []byte(`{"version":4}`))
+			n.disk.AddFile(poolPath+"/csi/"+path.Join(disk.TrashDir, entry, "record.json"), []byte(`{"version":5}`))
 		}, store.ErrNewer, "install the driver that wrote it"},
 		"it is another volume's": {rewrite(`"version":2,"id":"pvc-2"`), store.ErrBroken, "pvc-2"},
 		"it is a snapshot": {

@@ -28,6 +28,7 @@ var (
 	ErrCopied       = errors.New("it is being copied")
 	ErrSource       = errors.New("its source cannot be copied now")
 	ErrPublished    = errors.New("volume is published")
+	ErrLeaving      = errors.New("the volume is being moved to another node")
 	ErrTargetTaken  = errors.New("target path is taken")
 	ErrSingleWriter = errors.New("volume is already published elsewhere on this node")
 )

@@ -167,6 +167,17 @@ func ToVolumeWork(p *Progress) nodeapi.VolumeWork {
 	}
 }
 
+// ToMove reads a move of a volume.
+func ToMove(m *Move) nodeapi.Move {
+	return nodeapi.Move{
+		PV: m.GetPv(), From: m.GetFrom(), To: m.GetTo(), Pool: m.GetPool(), Phase: m.GetPhase(),
+		Claim:   nodeapi.Claim{Namespace: m.GetClaimNamespace(), Name: m.GetClaimName()}.String(),
+		Message: m.GetMessage(), Started: toTime(m.GetStarted()), Bytes: m.GetBytes(), Used: m.GetUsed(),
+		Copied: m.GetCopied(), Room: m.GetRoom(), Snapshots: m.GetSnapshots(), Published: m.GetPublished(),
+		Problems: m.GetProblems(),
+	}
+}
+
 func fromPools(pools []nodeapi.PoolStatus) (all []*Pool) {
 	for _, p := range pools {
 		all = append(all, FromPool(p))

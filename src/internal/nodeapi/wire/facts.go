@@ -47,7 +47,12 @@ const sourceKey = "hpp-source-bin"
 type Source struct {
 	ID    string `json:"id"`
 	Bytes int64  `json:"bytes"` // the least that the volume must have
+	// Move is set where the source is the volume itself, which is moved: which move it is.
+	Move string `json:"move,omitempty"`
 }
+
+// maxMove bounds the name of a move, in bytes.
+const maxMove = 128
 
 // WithSource attaches to a CreateVolume that its source is on another node, from which the controller fills it.
 func WithSource(ctx context.Context, s Source) context.Context {
@@ -58,12 +63,12 @@ func WithSource(ctx context.Context, s Source) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, sourceKey, string(data))
 }
 
-// SourceOf gives the size of a source on another node, 0 where the caller does not say that it is on one.
-func SourceOf(ctx context.Context, id string) (bytes int64) {
-	var s Source
+// SourceOf gives a source on another node, the zero one where the caller does not say that it is on one.
+func SourceOf(ctx context.Context, id string) (s Source) {
 	data := metadata.ValueFromIncomingContext(ctx, sourceKey)
-	if len(data) != 1 || json.Unmarshal([]byte(data[0]), &s) != nil || s.ID != id || s.Bytes < 0 {
-		return 0
+	if len(data) != 1 || json.Unmarshal([]byte(data[0]), &s) != nil || s.ID != id || s.Bytes < 0 ||
+		len(s.Move) > maxMove || s.Move != "" && s.Bytes == 0 {
+		return Source{}
 	}
-	return s.Bytes
+	return s
 }

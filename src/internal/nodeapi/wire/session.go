@@ -16,11 +16,12 @@ const (
 )
 
 // FeatureVolumes is what a node has that answers Find and Volumes, FeatureShared one that takes Share, FeatureSince one
-// that writes nothing in Kubernetes, so that events and conditions are the controller's to make of what it says, and
-// FeatureCopy one that serves Copies.
+// that writes nothing in Kubernetes, so that events and conditions are the controller's to make of what it says,
+// FeatureCopy one that serves Copies, and FeatureMove one that volumes can be moved from and to.
 const (
 	FeatureVolumes = "volumes"
 	FeatureShared  = "shared"
 	FeatureSince   = "since"
 	FeatureCopy    = "copy"
+	FeatureMove    = "move"
 )

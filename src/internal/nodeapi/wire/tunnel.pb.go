@@ -973,6 +973,7 @@ type ReadRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	From          []byte                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"` // what FillResponse says
+	Move          string                 `protobuf:"bytes,3,opt,name=move,proto3" json:"move,omitempty"` // of a volume that is being moved: which move it is for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1019,6 +1020,13 @@ func (x *ReadRequest) GetFrom() []byte {
 		return x.From
 	}
 	return nil
+}
+
+func (x *ReadRequest) GetMove() string {
+	if x != nil {
+		return x.Move
+	}
+	return ""
 }
 
 // Batch is some of the data, of at most 3 MiB. The controller does not look into it.
@@ -1822,7 +1830,8 @@ type DiscardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	PvOn          string                 `protobuf:"bytes,3,opt,name=pv_on,json=pvOn,proto3" json:"pv_on,omitempty"` // the other node of the only PersistentVolume that may name the volume
+	PvOn          string                 `protobuf:"bytes,3,opt,name=pv_on,json=pvOn,proto3" json:"pv_on,omitempty"`                       // the other node of the only PersistentVolume that may name the volume
+	KeepSeconds   int64                  `protobuf:"varint,4,opt,name=keep_seconds,json=keepSeconds,proto3" json:"keep_seconds,omitempty"` // how long it stays in the trash at least, whatever its class and its pool say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1876,6 +1885,13 @@ func (x *DiscardRequest) GetPvOn() string {
 		return x.PvOn
 	}
 	return ""
+}
+
+func (x *DiscardRequest) GetKeepSeconds() int64 {
+	if x != nil {
+		return x.KeepSeconds
+	}
+	return 0
 }
 
 type DiscardResponse struct {
@@ -3472,6 +3488,628 @@ func (x *ReturnDirectoryResponse) GetFiles() int64 {
 	return 0
 }
 
+type LeaveRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Node           string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Id             string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	To             string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`                                                // the node that it goes to; empty ends the mark
+	Move           string                 `protobuf:"bytes,4,opt,name=move,proto3" json:"move,omitempty"`                                            // which move it is
+	LeaveSnapshots bool                   `protobuf:"varint,5,opt,name=leave_snapshots,json=leaveSnapshots,proto3" json:"leave_snapshots,omitempty"` // its snapshots may stay behind
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LeaveRequest) Reset() {
+	*x = LeaveRequest{}
+	mi := &file_tunnel_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveRequest) ProtoMessage() {}
+
+func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
+func (*LeaveRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *LeaveRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LeaveRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LeaveRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *LeaveRequest) GetMove() string {
+	if x != nil {
+		return x.Move
+	}
+	return ""
+}
+
+func (x *LeaveRequest) GetLeaveSnapshots() bool {
+	if x != nil {
+		return x.LeaveSnapshots
+	}
+	return false
+}
+
+type MovingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MovingRequest) Reset() {
+	*x = MovingRequest{}
+	mi := &file_tunnel_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovingRequest) ProtoMessage() {}
+
+func (x *MovingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovingRequest.ProtoReflect.Descriptor instead.
+func (*MovingRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *MovingRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *MovingRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// MovingVolume is a volume on one of the two nodes of a move. Sizes are in bytes.
+type MovingVolume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Pool          string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Used          int64                  `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
+	Published     bool                   `protobuf:"varint,5,opt,name=published,proto3" json:"published,omitempty"`  // a pod there has it
+	To            string                 `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`                 // of one that is being moved from there: the node
+	Move          string                 `protobuf:"bytes,7,opt,name=move,proto3" json:"move,omitempty"`             // which move it leaves with, or was brought by
+	Marked        bool                   `protobuf:"varint,8,opt,name=marked,proto3" json:"marked,omitempty"`        // of Leave: this move had marked it before
+	Filling       bool                   `protobuf:"varint,9,opt,name=filling,proto3" json:"filling,omitempty"`      // it is not whole
+	Copied        int64                  `protobuf:"varint,10,opt,name=copied,proto3" json:"copied,omitempty"`       // of one that is not whole
+	Snapshots     int64                  `protobuf:"varint,11,opt,name=snapshots,proto3" json:"snapshots,omitempty"` // of it on that node
+	Ephemeral     bool                   `protobuf:"varint,12,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // an inline volume
+	Mode          uint32                 `protobuf:"varint,13,opt,name=mode,proto3" json:"mode,omitempty"`           // of its root, as chmod(1) writes it
+	Uid           int64                  `protobuf:"varint,14,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid           int64                  `protobuf:"varint,15,opt,name=gid,proto3" json:"gid,omitempty"`
+	Inodes        int64                  `protobuf:"varint,16,opt,name=inodes,proto3" json:"inodes,omitempty"`                                    // the limit of files; 0 for none
+	InodesDerived bool                   `protobuf:"varint,17,opt,name=inodes_derived,json=inodesDerived,proto3" json:"inodes_derived,omitempty"` // the size decides that
+	OnDelete      string                 `protobuf:"bytes,18,opt,name=on_delete,json=onDelete,proto3" json:"on_delete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MovingVolume) Reset() {
+	*x = MovingVolume{}
+	mi := &file_tunnel_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovingVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovingVolume) ProtoMessage() {}
+
+func (x *MovingVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovingVolume.ProtoReflect.Descriptor instead.
+func (*MovingVolume) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *MovingVolume) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *MovingVolume) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *MovingVolume) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *MovingVolume) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *MovingVolume) GetPublished() bool {
+	if x != nil {
+		return x.Published
+	}
+	return false
+}
+
+func (x *MovingVolume) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *MovingVolume) GetMove() string {
+	if x != nil {
+		return x.Move
+	}
+	return ""
+}
+
+func (x *MovingVolume) GetMarked() bool {
+	if x != nil {
+		return x.Marked
+	}
+	return false
+}
+
+func (x *MovingVolume) GetFilling() bool {
+	if x != nil {
+		return x.Filling
+	}
+	return false
+}
+
+func (x *MovingVolume) GetCopied() int64 {
+	if x != nil {
+		return x.Copied
+	}
+	return 0
+}
+
+func (x *MovingVolume) GetSnapshots() int64 {
+	if x != nil {
+		return x.Snapshots
+	}
+	return 0
+}
+
+func (x *MovingVolume) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
+func (x *MovingVolume) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *MovingVolume) GetUid() int64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *MovingVolume) GetGid() int64 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+func (x *MovingVolume) GetInodes() int64 {
+	if x != nil {
+		return x.Inodes
+	}
+	return 0
+}
+
+func (x *MovingVolume) GetInodesDerived() bool {
+	if x != nil {
+		return x.InodesDerived
+	}
+	return false
+}
+
+func (x *MovingVolume) GetOnDelete() string {
+	if x != nil {
+		return x.OnDelete
+	}
+	return ""
+}
+
+type StartMoveRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Pv             string                 `protobuf:"bytes,1,opt,name=pv,proto3" json:"pv,omitempty"`
+	To             string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	LeaveSnapshots bool                   `protobuf:"varint,3,opt,name=leave_snapshots,json=leaveSnapshots,proto3" json:"leave_snapshots,omitempty"`
+	DryRun         bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *StartMoveRequest) Reset() {
+	*x = StartMoveRequest{}
+	mi := &file_tunnel_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartMoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartMoveRequest) ProtoMessage() {}
+
+func (x *StartMoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartMoveRequest.ProtoReflect.Descriptor instead.
+func (*StartMoveRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *StartMoveRequest) GetPv() string {
+	if x != nil {
+		return x.Pv
+	}
+	return ""
+}
+
+func (x *StartMoveRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *StartMoveRequest) GetLeaveSnapshots() bool {
+	if x != nil {
+		return x.LeaveSnapshots
+	}
+	return false
+}
+
+func (x *StartMoveRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// Move is one that is under way, or with dry_run one that could be.
+type Move struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Pv             string                 `protobuf:"bytes,1,opt,name=pv,proto3" json:"pv,omitempty"`
+	ClaimNamespace string                 `protobuf:"bytes,2,opt,name=claim_namespace,json=claimNamespace,proto3" json:"claim_namespace,omitempty"`
+	ClaimName      string                 `protobuf:"bytes,3,opt,name=claim_name,json=claimName,proto3" json:"claim_name,omitempty"`
+	From           string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	To             string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
+	Pool           string                 `protobuf:"bytes,6,opt,name=pool,proto3" json:"pool,omitempty"`
+	Phase          string                 `protobuf:"bytes,7,opt,name=phase,proto3" json:"phase,omitempty"`      // empty of one that is not under way
+	Message        string                 `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`  // what it waits for, or what is wrong
+	Started        int64                  `protobuf:"varint,9,opt,name=started,proto3" json:"started,omitempty"` // in nanoseconds since 1970
+	Bytes          int64                  `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`    // the volume's size
+	Used           int64                  `protobuf:"varint,11,opt,name=used,proto3" json:"used,omitempty"`      // what there is to copy
+	Copied         int64                  `protobuf:"varint,12,opt,name=copied,proto3" json:"copied,omitempty"`
+	Room           int64                  `protobuf:"varint,13,opt,name=room,proto3" json:"room,omitempty"`           // of dry_run: the largest new volume on the other node
+	Snapshots      int64                  `protobuf:"varint,14,opt,name=snapshots,proto3" json:"snapshots,omitempty"` // that stay behind
+	Published      bool                   `protobuf:"varint,15,opt,name=published,proto3" json:"published,omitempty"` // a pod has it on the node that it leaves
+	Problems       []string               `protobuf:"bytes,16,rep,name=problems,proto3" json:"problems,omitempty"`    // of dry_run: why it is refused
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_tunnel_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *Move) GetPv() string {
+	if x != nil {
+		return x.Pv
+	}
+	return ""
+}
+
+func (x *Move) GetClaimNamespace() string {
+	if x != nil {
+		return x.ClaimNamespace
+	}
+	return ""
+}
+
+func (x *Move) GetClaimName() string {
+	if x != nil {
+		return x.ClaimName
+	}
+	return ""
+}
+
+func (x *Move) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Move) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Move) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *Move) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Move) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Move) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *Move) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Move) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Move) GetCopied() int64 {
+	if x != nil {
+		return x.Copied
+	}
+	return 0
+}
+
+func (x *Move) GetRoom() int64 {
+	if x != nil {
+		return x.Room
+	}
+	return 0
+}
+
+func (x *Move) GetSnapshots() int64 {
+	if x != nil {
+		return x.Snapshots
+	}
+	return 0
+}
+
+func (x *Move) GetPublished() bool {
+	if x != nil {
+		return x.Published
+	}
+	return false
+}
+
+func (x *Move) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+type ListMovesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMovesRequest) Reset() {
+	*x = ListMovesRequest{}
+	mi := &file_tunnel_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMovesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMovesRequest) ProtoMessage() {}
+
+func (x *ListMovesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMovesRequest.ProtoReflect.Descriptor instead.
+func (*ListMovesRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{53}
+}
+
+type AbortMoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pv            string                 `protobuf:"bytes,1,opt,name=pv,proto3" json:"pv,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbortMoveRequest) Reset() {
+	*x = AbortMoveRequest{}
+	mi := &file_tunnel_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbortMoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbortMoveRequest) ProtoMessage() {}
+
+func (x *AbortMoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tunnel_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbortMoveRequest.ProtoReflect.Descriptor instead.
+func (*AbortMoveRequest) Descriptor() ([]byte, []int) {
+	return file_tunnel_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *AbortMoveRequest) GetPv() string {
+	if x != nil {
+		return x.Pv
+	}
+	return ""
+}
+
 var File_tunnel_proto protoreflect.FileDescriptor
 
 const file_tunnel_proto_rawDesc = "" +
@@ -3563,10 +4201,11 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x04held\x18\v \x01(\x03R\x04held\x12\x18\n" +
 	"\acopying\x18\f \x01(\tR\acopying\x12\x1f\n" +
 	"\vsnapshot_of\x18\r \x01(\tR\n" +
-	"snapshotOf\"1\n" +
+	"snapshotOf\"E\n" +
 	"\vReadRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04from\x18\x02 \x01(\fR\x04from\"\x8d\x01\n" +
+	"\x04from\x18\x02 \x01(\fR\x04from\x12\x12\n" +
+	"\x04move\x18\x03 \x01(\tR\x04move\"\x8d\x01\n" +
 	"\x05Batch\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\fR\aentries\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\fR\x04next\x12\x16\n" +
@@ -3622,11 +4261,12 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x06shared\x18\x02 \x01(\bR\x06shared\x12\x16\n" +
 	"\x06driver\x18\x03 \x01(\tR\x06driver\x12!\n" +
 	"\ftopology_key\x18\x04 \x01(\tR\vtopologyKey\x12\x12\n" +
-	"\x04node\x18\x05 \x01(\tR\x04node\"I\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\"l\n" +
 	"\x0eDiscardRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x13\n" +
-	"\x05pv_on\x18\x03 \x01(\tR\x04pvOn\"\x11\n" +
+	"\x05pv_on\x18\x03 \x01(\tR\x04pvOn\x12!\n" +
+	"\fkeep_seconds\x18\x04 \x01(\x03R\vkeepSeconds\"\x11\n" +
 	"\x0fDiscardResponse\"\x10\n" +
 	"\x0eDeletedRequest\"\xba\x01\n" +
 	"\rDeletedVolume\x12\x14\n" +
@@ -3749,7 +4389,63 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
 	"\x04done\x18\x04 \x01(\bR\x04done\x12\x14\n" +
-	"\x05files\x18\x05 \x01(\x03R\x05files2\x91\x03\n" +
+	"\x05files\x18\x05 \x01(\x03R\x05files\"\x7f\n" +
+	"\fLeaveRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x12\n" +
+	"\x04move\x18\x04 \x01(\tR\x04move\x12'\n" +
+	"\x0fleave_snapshots\x18\x05 \x01(\bR\x0eleaveSnapshots\"3\n" +
+	"\rMovingRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xb8\x03\n" +
+	"\fMovingVolume\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04used\x18\x04 \x01(\x03R\x04used\x12\x1c\n" +
+	"\tpublished\x18\x05 \x01(\bR\tpublished\x12\x0e\n" +
+	"\x02to\x18\x06 \x01(\tR\x02to\x12\x12\n" +
+	"\x04move\x18\a \x01(\tR\x04move\x12\x16\n" +
+	"\x06marked\x18\b \x01(\bR\x06marked\x12\x18\n" +
+	"\afilling\x18\t \x01(\bR\afilling\x12\x16\n" +
+	"\x06copied\x18\n" +
+	" \x01(\x03R\x06copied\x12\x1c\n" +
+	"\tsnapshots\x18\v \x01(\x03R\tsnapshots\x12\x1c\n" +
+	"\tephemeral\x18\f \x01(\bR\tephemeral\x12\x12\n" +
+	"\x04mode\x18\r \x01(\rR\x04mode\x12\x10\n" +
+	"\x03uid\x18\x0e \x01(\x03R\x03uid\x12\x10\n" +
+	"\x03gid\x18\x0f \x01(\x03R\x03gid\x12\x16\n" +
+	"\x06inodes\x18\x10 \x01(\x03R\x06inodes\x12%\n" +
+	"\x0einodes_derived\x18\x11 \x01(\bR\rinodesDerived\x12\x1b\n" +
+	"\ton_delete\x18\x12 \x01(\tR\bonDelete\"t\n" +
+	"\x10StartMoveRequest\x12\x0e\n" +
+	"\x02pv\x18\x01 \x01(\tR\x02pv\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12'\n" +
+	"\x0fleave_snapshots\x18\x03 \x01(\bR\x0eleaveSnapshots\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x8e\x03\n" +
+	"\x04Move\x12\x0e\n" +
+	"\x02pv\x18\x01 \x01(\tR\x02pv\x12'\n" +
+	"\x0fclaim_namespace\x18\x02 \x01(\tR\x0eclaimNamespace\x12\x1d\n" +
+	"\n" +
+	"claim_name\x18\x03 \x01(\tR\tclaimName\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x05 \x01(\tR\x02to\x12\x12\n" +
+	"\x04pool\x18\x06 \x01(\tR\x04pool\x12\x14\n" +
+	"\x05phase\x18\a \x01(\tR\x05phase\x12\x18\n" +
+	"\amessage\x18\b \x01(\tR\amessage\x12\x18\n" +
+	"\astarted\x18\t \x01(\x03R\astarted\x12\x14\n" +
+	"\x05bytes\x18\n" +
+	" \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04used\x18\v \x01(\x03R\x04used\x12\x16\n" +
+	"\x06copied\x18\f \x01(\x03R\x06copied\x12\x12\n" +
+	"\x04room\x18\r \x01(\x03R\x04room\x12\x1c\n" +
+	"\tsnapshots\x18\x0e \x01(\x03R\tsnapshots\x12\x1c\n" +
+	"\tpublished\x18\x0f \x01(\bR\tpublished\x12\x1a\n" +
+	"\bproblems\x18\x10 \x03(\tR\bproblems\"\x12\n" +
+	"\x10ListMovesRequest\"\"\n" +
+	"\x10AbortMoveRequest\x12\x0e\n" +
+	"\x02pv\x18\x01 \x01(\tR\x02pv2\x91\x03\n" +
 	"\x04Node\x12a\n" +
 	"\aSession\x12-.hostpathprovisioner.tunnel.v1.SessionRequest\x1a%.hostpathprovisioner.tunnel.v1.Update0\x01\x12_\n" +
 	"\x04Find\x12*.hostpathprovisioner.tunnel.v1.FindRequest\x1a+.hostpathprovisioner.tunnel.v1.FindResponse\x12a\n" +
@@ -3757,7 +4453,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x05Share\x12+.hostpathprovisioner.tunnel.v1.ShareRequest\x1a,.hostpathprovisioner.tunnel.v1.ShareResponse2\xc9\x01\n" +
 	"\x06Copies\x12Z\n" +
 	"\x04Read\x12*.hostpathprovisioner.tunnel.v1.ReadRequest\x1a$.hostpathprovisioner.tunnel.v1.Batch0\x01\x12c\n" +
-	"\x04Fill\x12*.hostpathprovisioner.tunnel.v1.FillRequest\x1a+.hostpathprovisioner.tunnel.v1.FillResponse(\x010\x012\xe2\r\n" +
+	"\x04Fill\x12*.hostpathprovisioner.tunnel.v1.FillRequest\x1a+.hostpathprovisioner.tunnel.v1.FillResponse(\x010\x012\xd1\x11\n" +
 	"\x05Admin\x12e\n" +
 	"\x06Status\x12,.hostpathprovisioner.tunnel.v1.StatusRequest\x1a-.hostpathprovisioner.tunnel.v1.StatusResponse\x12k\n" +
 	"\aVolumes\x121.hostpathprovisioner.tunnel.v1.ListVolumesRequest\x1a+.hostpathprovisioner.tunnel.v1.ListedVolume0\x01\x12b\n" +
@@ -3776,7 +4472,12 @@ const file_tunnel_proto_rawDesc = "" +
 	"\bTakePool\x12..hostpathprovisioner.tunnel.v1.TakePoolRequest\x1a/.hostpathprovisioner.tunnel.v1.TakePoolResponse\x12z\n" +
 	"\rLookDirectory\x123.hostpathprovisioner.tunnel.v1.LookDirectoryRequest\x1a4.hostpathprovisioner.tunnel.v1.LookDirectoryResponse\x12z\n" +
 	"\rTakeDirectory\x123.hostpathprovisioner.tunnel.v1.TakeDirectoryRequest\x1a4.hostpathprovisioner.tunnel.v1.TakeDirectoryResponse\x12\x80\x01\n" +
-	"\x0fReturnDirectory\x125.hostpathprovisioner.tunnel.v1.ReturnDirectoryRequest\x1a6.hostpathprovisioner.tunnel.v1.ReturnDirectoryResponseBPZNgithub.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wireb\x06proto3"
+	"\x0fReturnDirectory\x125.hostpathprovisioner.tunnel.v1.ReturnDirectoryRequest\x1a6.hostpathprovisioner.tunnel.v1.ReturnDirectoryResponse\x12a\n" +
+	"\x05Leave\x12+.hostpathprovisioner.tunnel.v1.LeaveRequest\x1a+.hostpathprovisioner.tunnel.v1.MovingVolume\x12c\n" +
+	"\x06Moving\x12,.hostpathprovisioner.tunnel.v1.MovingRequest\x1a+.hostpathprovisioner.tunnel.v1.MovingVolume\x12a\n" +
+	"\tStartMove\x12/.hostpathprovisioner.tunnel.v1.StartMoveRequest\x1a#.hostpathprovisioner.tunnel.v1.Move\x12_\n" +
+	"\x05Moves\x12/.hostpathprovisioner.tunnel.v1.ListMovesRequest\x1a#.hostpathprovisioner.tunnel.v1.Move0\x01\x12a\n" +
+	"\tAbortMove\x12/.hostpathprovisioner.tunnel.v1.AbortMoveRequest\x1a#.hostpathprovisioner.tunnel.v1.MoveBPZNgithub.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wireb\x06proto3"
 
 var (
 	file_tunnel_proto_rawDescOnce sync.Once
@@ -3790,7 +4491,7 @@ func file_tunnel_proto_rawDescGZIP() []byte {
 	return file_tunnel_proto_rawDescData
 }
 
-var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_tunnel_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_tunnel_proto_goTypes = []any{
 	(*SessionRequest)(nil),          // 0: hostpathprovisioner.tunnel.v1.SessionRequest
 	(*Update)(nil),                  // 1: hostpathprovisioner.tunnel.v1.Update
@@ -3840,6 +4541,13 @@ var file_tunnel_proto_goTypes = []any{
 	(*TakeDirectoryResponse)(nil),   // 45: hostpathprovisioner.tunnel.v1.TakeDirectoryResponse
 	(*ReturnDirectoryRequest)(nil),  // 46: hostpathprovisioner.tunnel.v1.ReturnDirectoryRequest
 	(*ReturnDirectoryResponse)(nil), // 47: hostpathprovisioner.tunnel.v1.ReturnDirectoryResponse
+	(*LeaveRequest)(nil),            // 48: hostpathprovisioner.tunnel.v1.LeaveRequest
+	(*MovingRequest)(nil),           // 49: hostpathprovisioner.tunnel.v1.MovingRequest
+	(*MovingVolume)(nil),            // 50: hostpathprovisioner.tunnel.v1.MovingVolume
+	(*StartMoveRequest)(nil),        // 51: hostpathprovisioner.tunnel.v1.StartMoveRequest
+	(*Move)(nil),                    // 52: hostpathprovisioner.tunnel.v1.Move
+	(*ListMovesRequest)(nil),        // 53: hostpathprovisioner.tunnel.v1.ListMovesRequest
+	(*AbortMoveRequest)(nil),        // 54: hostpathprovisioner.tunnel.v1.AbortMoveRequest
 }
 var file_tunnel_proto_depIdxs = []int32{
 	2,  // 0: hostpathprovisioner.tunnel.v1.Update.hello:type_name -> hostpathprovisioner.tunnel.v1.Hello
@@ -3879,30 +4587,40 @@ var file_tunnel_proto_depIdxs = []int32{
 	42, // 34: hostpathprovisioner.tunnel.v1.Admin.LookDirectory:input_type -> hostpathprovisioner.tunnel.v1.LookDirectoryRequest
 	44, // 35: hostpathprovisioner.tunnel.v1.Admin.TakeDirectory:input_type -> hostpathprovisioner.tunnel.v1.TakeDirectoryRequest
 	46, // 36: hostpathprovisioner.tunnel.v1.Admin.ReturnDirectory:input_type -> hostpathprovisioner.tunnel.v1.ReturnDirectoryRequest
-	1,  // 37: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
-	7,  // 38: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
-	9,  // 39: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
-	16, // 40: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
-	11, // 41: hostpathprovisioner.tunnel.v1.Copies.Read:output_type -> hostpathprovisioner.tunnel.v1.Batch
-	13, // 42: hostpathprovisioner.tunnel.v1.Copies.Fill:output_type -> hostpathprovisioner.tunnel.v1.FillResponse
-	18, // 43: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
-	21, // 44: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
-	23, // 45: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	25, // 46: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
-	27, // 47: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
-	23, // 48: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
-	30, // 49: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	30, // 50: hostpathprovisioner.tunnel.v1.Admin.Measure:output_type -> hostpathprovisioner.tunnel.v1.Progress
-	33, // 51: hostpathprovisioner.tunnel.v1.Admin.StartWork:output_type -> hostpathprovisioner.tunnel.v1.StartWorkResponse
-	35, // 52: hostpathprovisioner.tunnel.v1.Admin.Works:output_type -> hostpathprovisioner.tunnel.v1.Work
-	37, // 53: hostpathprovisioner.tunnel.v1.Admin.CancelWork:output_type -> hostpathprovisioner.tunnel.v1.CancelWorkResponse
-	39, // 54: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
-	41, // 55: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
-	43, // 56: hostpathprovisioner.tunnel.v1.Admin.LookDirectory:output_type -> hostpathprovisioner.tunnel.v1.LookDirectoryResponse
-	45, // 57: hostpathprovisioner.tunnel.v1.Admin.TakeDirectory:output_type -> hostpathprovisioner.tunnel.v1.TakeDirectoryResponse
-	47, // 58: hostpathprovisioner.tunnel.v1.Admin.ReturnDirectory:output_type -> hostpathprovisioner.tunnel.v1.ReturnDirectoryResponse
-	37, // [37:59] is the sub-list for method output_type
-	15, // [15:37] is the sub-list for method input_type
+	48, // 37: hostpathprovisioner.tunnel.v1.Admin.Leave:input_type -> hostpathprovisioner.tunnel.v1.LeaveRequest
+	49, // 38: hostpathprovisioner.tunnel.v1.Admin.Moving:input_type -> hostpathprovisioner.tunnel.v1.MovingRequest
+	51, // 39: hostpathprovisioner.tunnel.v1.Admin.StartMove:input_type -> hostpathprovisioner.tunnel.v1.StartMoveRequest
+	53, // 40: hostpathprovisioner.tunnel.v1.Admin.Moves:input_type -> hostpathprovisioner.tunnel.v1.ListMovesRequest
+	54, // 41: hostpathprovisioner.tunnel.v1.Admin.AbortMove:input_type -> hostpathprovisioner.tunnel.v1.AbortMoveRequest
+	1,  // 42: hostpathprovisioner.tunnel.v1.Node.Session:output_type -> hostpathprovisioner.tunnel.v1.Update
+	7,  // 43: hostpathprovisioner.tunnel.v1.Node.Find:output_type -> hostpathprovisioner.tunnel.v1.FindResponse
+	9,  // 44: hostpathprovisioner.tunnel.v1.Node.Volumes:output_type -> hostpathprovisioner.tunnel.v1.Volume
+	16, // 45: hostpathprovisioner.tunnel.v1.Node.Share:output_type -> hostpathprovisioner.tunnel.v1.ShareResponse
+	11, // 46: hostpathprovisioner.tunnel.v1.Copies.Read:output_type -> hostpathprovisioner.tunnel.v1.Batch
+	13, // 47: hostpathprovisioner.tunnel.v1.Copies.Fill:output_type -> hostpathprovisioner.tunnel.v1.FillResponse
+	18, // 48: hostpathprovisioner.tunnel.v1.Admin.Status:output_type -> hostpathprovisioner.tunnel.v1.StatusResponse
+	21, // 49: hostpathprovisioner.tunnel.v1.Admin.Volumes:output_type -> hostpathprovisioner.tunnel.v1.ListedVolume
+	23, // 50: hostpathprovisioner.tunnel.v1.Admin.Adopt:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	25, // 51: hostpathprovisioner.tunnel.v1.Admin.Discard:output_type -> hostpathprovisioner.tunnel.v1.DiscardResponse
+	27, // 52: hostpathprovisioner.tunnel.v1.Admin.Deleted:output_type -> hostpathprovisioner.tunnel.v1.DeletedVolume
+	23, // 53: hostpathprovisioner.tunnel.v1.Admin.Undelete:output_type -> hostpathprovisioner.tunnel.v1.AdoptResponse
+	30, // 54: hostpathprovisioner.tunnel.v1.Admin.Enforce:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	30, // 55: hostpathprovisioner.tunnel.v1.Admin.Measure:output_type -> hostpathprovisioner.tunnel.v1.Progress
+	33, // 56: hostpathprovisioner.tunnel.v1.Admin.StartWork:output_type -> hostpathprovisioner.tunnel.v1.StartWorkResponse
+	35, // 57: hostpathprovisioner.tunnel.v1.Admin.Works:output_type -> hostpathprovisioner.tunnel.v1.Work
+	37, // 58: hostpathprovisioner.tunnel.v1.Admin.CancelWork:output_type -> hostpathprovisioner.tunnel.v1.CancelWorkResponse
+	39, // 59: hostpathprovisioner.tunnel.v1.Admin.ForgetPool:output_type -> hostpathprovisioner.tunnel.v1.ForgetPoolResponse
+	41, // 60: hostpathprovisioner.tunnel.v1.Admin.TakePool:output_type -> hostpathprovisioner.tunnel.v1.TakePoolResponse
+	43, // 61: hostpathprovisioner.tunnel.v1.Admin.LookDirectory:output_type -> hostpathprovisioner.tunnel.v1.LookDirectoryResponse
+	45, // 62: hostpathprovisioner.tunnel.v1.Admin.TakeDirectory:output_type -> hostpathprovisioner.tunnel.v1.TakeDirectoryResponse
+	47, // 63: hostpathprovisioner.tunnel.v1.Admin.ReturnDirectory:output_type -> hostpathprovisioner.tunnel.v1.ReturnDirectoryResponse
+	50, // 64: hostpathprovisioner.tunnel.v1.Admin.Leave:output_type -> hostpathprovisioner.tunnel.v1.MovingVolume
+	50, // 65: hostpathprovisioner.tunnel.v1.Admin.Moving:output_type -> hostpathprovisioner.tunnel.v1.MovingVolume
+	52, // 66: hostpathprovisioner.tunnel.v1.Admin.StartMove:output_type -> hostpathprovisioner.tunnel.v1.Move
+	52, // 67: hostpathprovisioner.tunnel.v1.Admin.Moves:output_type -> hostpathprovisioner.tunnel.v1.Move
+	52, // 68: hostpathprovisioner.tunnel.v1.Admin.AbortMove:output_type -> hostpathprovisioner.tunnel.v1.Move
+	42, // [42:69] is the sub-list for method output_type
+	15, // [15:42] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -3931,7 +4649,7 @@ func file_tunnel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tunnel_proto_rawDesc), len(file_tunnel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -424,6 +424,11 @@ const (
 	Admin_LookDirectory_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/LookDirectory"
 	Admin_TakeDirectory_FullMethodName   = "/hostpathprovisioner.tunnel.v1.Admin/TakeDirectory"
 	Admin_ReturnDirectory_FullMethodName = "/hostpathprovisioner.tunnel.v1.Admin/ReturnDirectory"
+	Admin_Leave_FullMethodName           = "/hostpathprovisioner.tunnel.v1.Admin/Leave"
+	Admin_Moving_FullMethodName          = "/hostpathprovisioner.tunnel.v1.Admin/Moving"
+	Admin_StartMove_FullMethodName       = "/hostpathprovisioner.tunnel.v1.Admin/StartMove"
+	Admin_Moves_FullMethodName           = "/hostpathprovisioner.tunnel.v1.Admin/Moves"
+	Admin_AbortMove_FullMethodName       = "/hostpathprovisioner.tunnel.v1.Admin/AbortMove"
 )
 
 // AdminClient is the client API for Admin service.
@@ -461,6 +466,14 @@ type AdminClient interface {
 	TakeDirectory(ctx context.Context, in *TakeDirectoryRequest, opts ...grpc.CallOption) (*TakeDirectoryResponse, error)
 	// ReturnDirectory undoes that.
 	ReturnDirectory(ctx context.Context, in *ReturnDirectoryRequest, opts ...grpc.CallOption) (*ReturnDirectoryResponse, error)
+	// Leave marks a volume as one that is being moved to another node, or ends that. Of a node alone, as Moving is, which
+	// gives what a move has to know of a volume there. Feature "move".
+	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*MovingVolume, error)
+	Moving(ctx context.Context, in *MovingRequest, opts ...grpc.CallOption) (*MovingVolume, error)
+	// StartMove moves the volume of a PersistentVolume to another node. These three are of the controller alone.
+	StartMove(ctx context.Context, in *StartMoveRequest, opts ...grpc.CallOption) (*Move, error)
+	Moves(ctx context.Context, in *ListMovesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Move], error)
+	AbortMove(ctx context.Context, in *AbortMoveRequest, opts ...grpc.CallOption) (*Move, error)
 }
 
 type adminClient struct {
@@ -676,6 +689,65 @@ func (c *adminClient) ReturnDirectory(ctx context.Context, in *ReturnDirectoryRe
 	return out, nil
 }
 
+func (c *adminClient) Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*MovingVolume, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MovingVolume)
+	err := c.cc.Invoke(ctx, Admin_Leave_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Moving(ctx context.Context, in *MovingRequest, opts ...grpc.CallOption) (*MovingVolume, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MovingVolume)
+	err := c.cc.Invoke(ctx, Admin_Moving_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) StartMove(ctx context.Context, in *StartMoveRequest, opts ...grpc.CallOption) (*Move, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Move)
+	err := c.cc.Invoke(ctx, Admin_StartMove_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Moves(ctx context.Context, in *ListMovesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Move], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[5], Admin_Moves_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ListMovesRequest, Move]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_MovesClient = grpc.ServerStreamingClient[Move]
+
+func (c *adminClient) AbortMove(ctx context.Context, in *AbortMoveRequest, opts ...grpc.CallOption) (*Move, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Move)
+	err := c.cc.Invoke(ctx, Admin_AbortMove_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -711,6 +783,14 @@ type AdminServer interface {
 	TakeDirectory(context.Context, *TakeDirectoryRequest) (*TakeDirectoryResponse, error)
 	// ReturnDirectory undoes that.
 	ReturnDirectory(context.Context, *ReturnDirectoryRequest) (*ReturnDirectoryResponse, error)
+	// Leave marks a volume as one that is being moved to another node, or ends that. Of a node alone, as Moving is, which
+	// gives what a move has to know of a volume there. Feature "move".
+	Leave(context.Context, *LeaveRequest) (*MovingVolume, error)
+	Moving(context.Context, *MovingRequest) (*MovingVolume, error)
+	// StartMove moves the volume of a PersistentVolume to another node. These three are of the controller alone.
+	StartMove(context.Context, *StartMoveRequest) (*Move, error)
+	Moves(*ListMovesRequest, grpc.ServerStreamingServer[Move]) error
+	AbortMove(context.Context, *AbortMoveRequest) (*Move, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -768,6 +848,21 @@ func (UnimplementedAdminServer) TakeDirectory(context.Context, *TakeDirectoryReq
 }
 func (UnimplementedAdminServer) ReturnDirectory(context.Context, *ReturnDirectoryRequest) (*ReturnDirectoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReturnDirectory not implemented")
+}
+func (UnimplementedAdminServer) Leave(context.Context, *LeaveRequest) (*MovingVolume, error) {
+	return nil, status.Error(codes.Unimplemented, "method Leave not implemented")
+}
+func (UnimplementedAdminServer) Moving(context.Context, *MovingRequest) (*MovingVolume, error) {
+	return nil, status.Error(codes.Unimplemented, "method Moving not implemented")
+}
+func (UnimplementedAdminServer) StartMove(context.Context, *StartMoveRequest) (*Move, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartMove not implemented")
+}
+func (UnimplementedAdminServer) Moves(*ListMovesRequest, grpc.ServerStreamingServer[Move]) error {
+	return status.Error(codes.Unimplemented, "method Moves not implemented")
+}
+func (UnimplementedAdminServer) AbortMove(context.Context, *AbortMoveRequest) (*Move, error) {
+	return nil, status.Error(codes.Unimplemented, "method AbortMove not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1043,6 +1138,89 @@ func _Admin_ReturnDirectory_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Leave_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Leave(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Leave_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Leave(ctx, req.(*LeaveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Moving_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MovingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Moving(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Moving_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Moving(ctx, req.(*MovingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_StartMove_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartMoveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).StartMove(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_StartMove_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).StartMove(ctx, req.(*StartMoveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Moves_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ListMovesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Moves(m, &grpc.GenericServerStream[ListMovesRequest, Move]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_MovesServer = grpc.ServerStreamingServer[Move]
+
+func _Admin_AbortMove_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AbortMoveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).AbortMove(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_AbortMove_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).AbortMove(ctx, req.(*AbortMoveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1094,6 +1272,22 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ReturnDirectory",
 			Handler:    _Admin_ReturnDirectory_Handler,
 		},
+		{
+			MethodName: "Leave",
+			Handler:    _Admin_Leave_Handler,
+		},
+		{
+			MethodName: "Moving",
+			Handler:    _Admin_Moving_Handler,
+		},
+		{
+			MethodName: "StartMove",
+			Handler:    _Admin_StartMove_Handler,
+		},
+		{
+			MethodName: "AbortMove",
+			Handler:    _Admin_AbortMove_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -1119,6 +1313,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Works",
 			Handler:       _Admin_Works_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Moves",
+			Handler:       _Admin_Moves_Handler,
 			ServerStreams: true,
 		},
 	},

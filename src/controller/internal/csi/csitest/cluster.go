@@ -37,10 +37,17 @@ type Cluster struct {
 	IDs       map[string]string // of shared pools
 	version   int               // of ids
 	Pending   []nodeapi.WaitingClaim
-	NodeLists int // how often it was asked which nodes there are
-	GoneAsked int // how often NodeGone was asked
-	Gets      int // PersistentVolumes that were looked up
-	Lists     int // of VolumeSnapshotContents
+	NodeLists int               // how often it was asked which nodes there are
+	GoneAsked int               // how often NodeGone was asked
+	Gets      int               // PersistentVolumes that were looked up
+	Lists     int               // of VolumeSnapshotContents
+	Moves     map[string]string // the nodes of volumes that are being moved
+}
+
+func (c *Cluster) moving(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Moves[id]
 }
 
 // Set changes the cluster.

@@ -78,7 +78,7 @@ func (c copies) Fill(stream grpc.BidiStreamingServer[wire.FillRequest, wire.Fill
 // awaitsData says that a volume is not whole whose source is on another node.
 func (n *Node) awaitsData(ctx context.Context, q *pb.CreateVolumeRequest) error {
 	of := q.GetVolumeContentSource()
-	if wire.SourceOf(ctx, cmp.Or(of.GetSnapshot().GetSnapshotId(), of.GetVolume().GetVolumeId())) != GiB {
+	if wire.SourceOf(ctx, cmp.Or(of.GetSnapshot().GetSnapshotId(), of.GetVolume().GetVolumeId())).Bytes != GiB {
 		return nil
 	}
 	n.mu.Lock()

@@ -94,11 +94,11 @@ func (c *Cluster) Serve(t *testing.T, nodes ...*Node) Controller {
 	if r.Shared, err = sharedpools.New(c.Pools, r.Hub.Fleet, c); err != nil {
 		t.Fatal(err)
 	}
-	if r.Inventory, err = inventory.New(c, r.Hub.Fleet, r.Shared, time.Hour); err != nil {
+	if r.Inventory, err = inventory.New(c, r.Hub.Fleet, r.Shared, time.Hour, c.moving); err != nil {
 		t.Fatal(err)
 	}
 	if r.CSI, err = csi.New(csi.Config{
-		DriverName: "driver", Cluster: c, Fleet: r.Hub.Fleet, Shared: r.Shared,
+		DriverName: "driver", Cluster: c, Fleet: r.Hub.Fleet, Shared: r.Shared, Moving: c.moving,
 	}); err != nil {
 		t.Fatal(err)
 	}

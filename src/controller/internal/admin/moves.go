@@ -1,0 +1,35 @@
+package admin
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+)
+
+// Moves are those of volumes to other nodes. Errors have a gRPC status.
+type Moves interface {
+	Start(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move, error)
+	List(ctx context.Context) ([]*wire.Move, error)
+	Abort(ctx context.Context, pv string) (*wire.Move, error)
+}
+
+// StartMove implements wire.AdminServer.
+func (s *Server) StartMove(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move, error) {
+	return s.moves.Start(ctx, q)
+}
+
+// Moves implements wire.AdminServer.
+func (s *Server) Moves(_ *wire.ListMovesRequest, out grpc.ServerStreamingServer[wire.Move]) error {
+	all, err := s.moves.List(out.Context())
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = out.Send(all[i])
+	}
+	return err
+}
+
+// AbortMove implements wire.AdminServer.
+func (s *Server) AbortMove(ctx context.Context, q *wire.AbortMoveRequest) (*wire.Move, error) {
+	return s.moves.Abort(ctx, q.GetPv())
+}

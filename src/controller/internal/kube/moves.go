@@ -1,0 +1,142 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+)
+
+// Moves are what a move of a volume reads and writes in the API, with its journal in a ConfigMap of the driver's
+// namespace.
+type Moves struct {
+	*Cluster
+	Name string
+}
+
+// Load gives the journal, and its version.
+func (m Moves) Load(ctx context.Context) (entries map[string]string, version string, err error) {
+	object, err := m.api.CoreV1().ConfigMaps(m.PodNamespace).Get(ctx, m.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, "", fmt.Errorf("get ConfigMap %s/%s: %w", m.PodNamespace, m.Name, advise(err))
+	}
+	return object.Data, object.ResourceVersion, nil
+}
+
+// Store writes an entry into the journal of a version, or with nil removes it. It fails where another replica was
+// first.
+func (m Moves) Store(ctx context.Context, version, key string, entry *string) error {
+	patch, err := mergeEntry(version, key, entry)
+	if err == nil {
+		_, err = m.api.CoreV1().ConfigMaps(m.PodNamespace).Patch(ctx, m.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: manager})
+	}
+	if err != nil {
+		return fmt.Errorf("write ConfigMap %s/%s: %w", m.PodNamespace, m.Name, advise(err))
+	}
+	return nil
+}
+
+func mergeEntry(version, key string, entry *string) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"metadata": map[string]string{"resourceVersion": version}, "data": map[string]*string{key: entry},
+	})
+}
+
+// PV gives a PersistentVolume by its name, nil where there is none. One of another driver is an error.
+func (m Moves) PV(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	pv, err := m.api.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("%w: get PersistentVolume %s: %w", nodeapi.ErrClusterUnknown, name, err)
+	case !persistentvolume.IsOf(pv, m.DriverName):
+		return nil, fmt.Errorf("%w: PersistentVolume %s is none of driver %s", nodeapi.ErrNamed, name, m.DriverName)
+	}
+	return pv, nil
+}
+
+// MakePV makes a PersistentVolume, unless there is one of its name.
+func (m Moves) MakePV(ctx context.Context, pv *corev1.PersistentVolume) error {
+	if !persistentvolume.IsOf(pv, m.DriverName) {
+		return fmt.Errorf("%w: PersistentVolume %s would be none of driver %s", nodeapi.ErrNamed, pv.Name, m.DriverName)
+	}
+	_, err := m.api.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{FieldManager: manager})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("make PersistentVolume %s: %w", pv.Name, err)
+	}
+	return nil
+}
+
+// RemovePV deletes a PersistentVolume, and nothing but that one, without waiting for its claim. Its reclaim policy has
+// to be Retain: what keeps it are finalizers of those who would delete the data.
+func (m Moves) RemovePV(ctx context.Context, pv *corev1.PersistentVolume) error {
+	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+		return fmt.Errorf("%w: the reclaim policy of PersistentVolume %s is not Retain", nodeapi.ErrNamed, pv.Name)
+	}
+	volumes := m.api.CoreV1().PersistentVolumes()
+	if pv.DeletionTimestamp == nil {
+		// Of this version: whose reclaim policy is Retain.
+		options := metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion},
+		}
+		err := volumes.Delete(ctx, pv.Name, options)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete PersistentVolume %s: %w", pv.Name, err)
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pv.UID, "finalizers": nil}})
+	if err == nil {
+		_, err = volumes.Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("take the finalizers from PersistentVolume %s: %w", pv.Name, err)
+	}
+	return nil
+}
+
+// SetPolicy changes the reclaim policy of a PersistentVolume.
+func (m Moves) SetPolicy(
+	ctx context.Context, pv *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy,
+) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pv.UID}, "spec": map[string]any{"persistentVolumeReclaimPolicy": policy},
+	})
+	if err == nil {
+		_, err = m.api.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: manager})
+	}
+	if err != nil {
+		return fmt.Errorf("make the reclaim policy of PersistentVolume %s %s: %w", pv.Name, policy, err)
+	}
+	return nil
+}
+
+// Claim gives a claim, nil where it is gone, or another one of that name is there.
+func (m Moves) Claim(ctx context.Context, claim nodeapi.Claim) (*corev1.PersistentVolumeClaim, error) {
+	return m.claim(ctx, claim)
+}
+
+// TouchClaim has Kubernetes look at a claim again: a new PersistentVolume does not.
+func (m Moves) TouchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": claim.UID, "annotations": map[string]string{names.MovedTo(m.DriverName): node},
+	}})
+	if err == nil {
+		_, err = m.api.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType,
+			patch, metav1.PatchOptions{FieldManager: manager})
+	}
+	if err != nil {
+		return fmt.Errorf("annotate claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package moves
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+)
+
+// Targets tell what volumes can be moved from and to.
+type Targets interface {
+	// Room is the largest new volume that a node has room for in a pool, in bytes; the problems are why none of that id
+	// can come there from the other node.
+	Room(ctx context.Context, from, to, pool, id string) (bytes int64, problems []string)
+}
+
+// nodeOf is the only node of a PersistentVolume.
+func nodeOf(pv *corev1.PersistentVolume, topologyKey string) (string, error) {
+	nodes, labelled := persistentvolume.Nodes(pv, topologyKey)
+	if len(nodes) != 1 || len(labelled) > 0 {
+		return "", fmt.Errorf("PersistentVolume %s is not on one node alone: %s", pv.Name,
+			strings.Join(slices.Concat(nodes, labelled), ", "))
+	}
+	return nodes[0], nil
+}
+
+// Start begins to move the volume of a PersistentVolume, unless it is on its way there already. With dry_run it says
+// only what would be done, and why it would be refused.
+func (r *Room) Start(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move, error) {
+	e, m, problems, err := r.plan(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	texts, version, err := r.Journal.Load(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	if text, ok := texts[e.Handle]; ok {
+		return running(e, text)
+	}
+	if len(texts) >= maxMoves {
+		problems = append(problems, fmt.Sprintf("%d moves are under way already", maxMoves))
+	}
+	if q.GetDryRun() {
+		m.Problems = problems
+		return m, nil
+	}
+	if len(problems) > 0 {
+		return nil, status.Error(codes.FailedPrecondition, strings.Join(problems, "; "))
+	}
+	text, err := e.text()
+	if err == nil {
+		err = r.Journal.Store(ctx, version, e.Handle, text)
+	}
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "%v; try again", err)
+	}
+	m.Phase = string(e.Phase)
+	return m, nil
+}
+
+// running answers for a volume that is being moved already.
+func running(asked entry, text string) (*wire.Move, error) {
+	is, err := decode(asked.Handle, text)
+	switch {
+	case err != nil:
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	case is.To != asked.To || is.Phase == Abort:
+		return nil, status.Errorf(codes.FailedPrecondition, "the volume is being moved from node %s to node %s "+
+			"already (%s)", is.From, is.To, is.Phase)
+	}
+	return is.wire(), nil
+}
+
+// plan looks at what is to be moved.
+func (r *Room) plan(
+	ctx context.Context, q *wire.StartMoveRequest,
+) (e entry, m *wire.Move, problems []string, err error) {
+	pv, err := r.Volumes.PV(ctx, q.GetPv())
+	if err == nil && pv == nil {
+		err = status.Errorf(codes.NotFound, "there is no PersistentVolume %.253q", q.GetPv())
+	}
+	if err != nil {
+		return e, nil, nil, err
+	}
+	from, err := nodeOf(pv, r.TopologyKey)
+	if err != nil {
+		return e, nil, nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	e = entry{Policy: pv.Spec.PersistentVolumeReclaimPolicy, Phase: Retain, identity: identity{
+		PV: pv.Name, UID: string(pv.UID), Handle: pv.Spec.CSI.VolumeHandle,
+		Pool: pv.Spec.CSI.VolumeAttributes[names.StoragePoolParameter], Claim: claimOf(pv), From: from, To: q.GetTo(),
+		LeaveSnapshots: q.GetLeaveSnapshots(), Started: r.Now().UTC(), Spec: specOn(pv, r.TopologyKey, q.GetTo()),
+	}}
+	if err = e.settle(); err != nil {
+		return e, nil, nil, err
+	}
+	m = e.wire()
+	m.Phase = ""
+	problems = r.problemsOf(ctx, pv, e, m)
+	e.Used, e.Snapshots, e.Published = m.GetUsed(), m.GetSnapshots(), m.GetPublished()
+	return e, m, problems, nil
+}
+
+// settle makes the identity what is read of the journal again, and gives it its digest.
+func (e *entry) settle() error {
+	data, err := json.Marshal(e.identity)
+	if err != nil {
+		return err
+	}
+	e.identity = identity{}
+	if err := json.Unmarshal(data, &e.identity); err != nil {
+		return err
+	}
+	e.Move = e.digest()
+	return nil
+}
+
+// problemsOf are why a move would be refused.
+func (r *Room) problemsOf(
+	ctx context.Context, pv *corev1.PersistentVolume, e entry, m *wire.Move,
+) (problems []string) {
+	say := func(wrong bool, format string, args ...any) {
+		if wrong {
+			problems = append(problems, fmt.Sprintf(format, args...))
+		}
+	}
+	if e.From == e.To {
+		return []string{"the volume is on node " + e.To + " already"}
+	}
+	say(e.Claim.UID == "" || pv.Status.Phase != corev1.VolumeBound || pv.DeletionTimestamp != nil,
+		"PersistentVolume %s is not bound to a claim (%s)", e.PV, pv.Status.Phase)
+	say(e.Pool == "", "PersistentVolume %s names no pool (attribute %s)", e.PV, names.StoragePoolParameter)
+	room, wrong := r.Targets.Room(ctx, e.From, e.To, e.Pool, e.Handle)
+	problems, m.Room = append(problems, wrong...), room
+	if s, v := r.side(ctx, e.From, e.Handle); s.there {
+		m.Used, m.Snapshots, m.Published = v.GetUsed(), v.GetSnapshots(), v.GetPublished()
+		say(v.GetFilling(), "the volume is a copy that is not whole yet")
+		say(v.GetEphemeral(), "the volume is an inline one, which ends with its pod")
+		say(v.GetSnapshots() > 0 && !e.LeaveSnapshots, "the volume has %d snapshots, which stay behind on node %s; "+
+			"delete them, or say --leave-snapshots", v.GetSnapshots(), e.From)
+		say(len(wrong) == 0 && v.GetBytes() > room,
+			"node %s has room for a volume of %s in pool %s, and this one has %s", e.To,
+			bytesize.Format(room), e.Pool, bytesize.Format(v.GetBytes()))
+	} else if len(wrong) == 0 {
+		say(s.known, "node %s does not have the volume", e.From)
+		say(!s.known, "%s", s.why)
+	}
+	return problems
+}
+
+// List gives the moves that are under way, the oldest first.
+func (r *Room) List(ctx context.Context) ([]*wire.Move, error) {
+	all, err := r.load(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	moves := make([]*wire.Move, 0, len(all))
+	for _, e := range all {
+		moves = append(moves, e.wire())
+	}
+	slices.SortFunc(moves, func(a, b *wire.Move) int { return int(min(1, max(-1, a.GetStarted()-b.GetStarted()))) })
+	return moves, nil
+}
+
+// Abort has a volume stay where it is. Without an entry in the journal it ends the mark on the volume's node.
+func (r *Room) Abort(ctx context.Context, name string) (*wire.Move, error) {
+	all, err := r.load(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	for id, e := range all {
+		if e.PV != name {
+			continue
+		}
+		if e.Phase == Abort {
+			return e.wire(), nil
+		}
+		err := r.update(ctx, id, "", func(now *entry) bool {
+			if now.abortable() {
+				now.Phase, now.Message = Abort, "its move was aborted"
+			}
+			e = *now
+			return true
+		})
+		switch {
+		case err != nil:
+			return nil, status.Errorf(codes.Unavailable, "%v; try again", err)
+		case e.Phase != Abort:
+			return nil, status.Errorf(codes.FailedPrecondition, "its data is on node %s by now: the move comes to its "+
+				"end (%s); move it back then", e.To, e.Phase)
+		}
+		return e.wire(), nil
+	}
+	return r.unmark(ctx, name)
+}
+
+// unmark ends a mark that no entry of the journal is about.
+func (r *Room) unmark(ctx context.Context, name string) (*wire.Move, error) {
+	pv, err := r.Volumes.PV(ctx, name)
+	if err == nil && pv == nil {
+		err = status.Errorf(codes.NotFound, "there is no PersistentVolume %.253q", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	from, err := nodeOf(pv, r.TopologyKey)
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	e := entry{identity: identity{PV: name, Handle: pv.Spec.CSI.VolumeHandle, From: from, Claim: claimOf(pv)}}
+	if err := r.leave(ctx, e, ""); err != nil {
+		return nil, err
+	}
+	m := e.wire()
+	m.Message = "no move was under way; pods can use it on node " + from
+	return m, nil
+}

@@ -1,0 +1,124 @@
+package move
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+)
+
+// Drain is a node whose volumes all go elsewhere.
+type Drain struct {
+	Node, To       string // To may be empty: then each goes where its pool has the most room
+	Driver         string
+	LeaveSnapshots bool
+	Apply          bool
+}
+
+// Drain moves all volumes of a cordoned node, one after the other. It goes on after one that fails, and lists those.
+func (m *Mover) Drain(ctx context.Context, d Drain) error {
+	node, err := m.API.CoreV1().Nodes().Get(ctx, d.Node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("look at node %s: %w", d.Node, err)
+	}
+	if !node.Spec.Unschedulable {
+		return fmt.Errorf("%w: node %s is not cordoned, so evicted pods would start there again: kubectl cordon %s",
+			ErrRefused, d.Node, d.Node)
+	}
+	pvs, err := m.API.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("look which volumes are on node %s: %w", d.Node, err)
+	}
+	var failed []string
+	count := 0
+	for _, pv := range pvs.Items {
+		claim := pv.Spec.ClaimRef
+		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != d.Driver || NodeOf(&pv) != d.Node || claim == nil ||
+			pv.Status.Phase != corev1.VolumeBound {
+			continue
+		}
+		count++
+		if err := m.drainOne(ctx, d, pv); err != nil {
+			m.say("  %v", err)
+			failed = append(failed, claim.Namespace+"/"+claim.Name)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("of %d volumes, %d stay on node %s: %s", count, len(failed), d.Node,
+			strings.Join(failed, ", "))
+	}
+	if count == 0 {
+		m.say("no claim has a volume on node %s", d.Node)
+	}
+	return nil
+}
+
+func (m *Mover) drainOne(ctx context.Context, d Drain, pv corev1.PersistentVolume) error {
+	q := Request{
+		Namespace: pv.Spec.ClaimRef.Namespace, Claim: pv.Spec.ClaimRef.Name, To: d.To, LeaveSnapshots: d.LeaveSnapshots,
+	}
+	if q.To == "" {
+		to, err := m.choose(ctx, pv)
+		if err != nil {
+			return fmt.Errorf("claim %s/%s: %w", q.Namespace, q.Claim, err)
+		}
+		q.To = to
+	}
+	p, err := m.Plan(ctx, q)
+	if err != nil || !d.Apply {
+		return err
+	}
+	return m.Apply(ctx, q, p)
+}
+
+// choose gives the node where a volume's pool has the most room, of those where a pod can be scheduled.
+func (m *Mover) choose(ctx context.Context, pv corev1.PersistentVolume) (string, error) {
+	if is, found, err := m.find(ctx, pv.Name); found && err == nil {
+		return is.To, nil
+	}
+	var status nodeapi.Status
+	if err := m.Controller.Ask(ctx, &status, "status"); err != nil {
+		return "", err
+	}
+	pool, size := pv.Spec.CSI.VolumeAttributes["storagePool"], pv.Spec.Capacity[corev1.ResourceStorage]
+	best, most := "", int64(0)
+	var trouble error
+	for _, n := range status.Nodes {
+		i := slices.IndexFunc(n.Pools, func(p nodeapi.PoolStatus) bool {
+			return p.Name == pool && p.State == nodeapi.StatePresent && p.Selected
+		})
+		if n.Name == NodeOf(&pv) || n.State != "connected" || i < 0 || n.Pools[i].Allocatable <= most {
+			continue
+		}
+		ok, err := m.schedulable(ctx, n.Name)
+		trouble = errors.Join(trouble, err)
+		if ok {
+			best, most = n.Name, n.Pools[i].Allocatable
+		}
+	}
+	if best == "" || most < size.Value() {
+		return "", cmp.Or(trouble, fmt.Errorf("%w: no other node has room for %s in pool %s", ErrRefused,
+			size.String(), pool))
+	}
+	return best, nil
+}
+
+func (m *Mover) schedulable(ctx context.Context, name string) (bool, error) {
+	node, err := m.API.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("look at node %s: %w", name, err)
+	}
+	return !node.Spec.Unschedulable && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}), nil
+}
