@@ -111,7 +111,7 @@ func fitUpdate(pools []*wire.Pool) *wire.Update {
 		for _, w := range brief[i].GetWarnings() {
 			w.Message, w.Volumes = "", nil
 		}
-		brief[i].Message = "too much to say: driver status on the node has it"
+		brief[i].Message = "too much to say: `driver status` in the pod of its node has it"
 	}
 	return &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: brief}}}
 }

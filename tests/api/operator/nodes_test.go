@@ -30,7 +30,7 @@ func nodesGone(t *testing.T, w *world) {
 	}
 	whole := func(c client.Client) error { return c.Delete(t.Context(), named(), client.DryRunAll) }
 	const forget = `spec.storagePools: every node that had the pool "two", which is removed, remembers it where ` +
-		"it was, until you run `/driver pool forget` in the driver's pod there"
+		"it was, until you run `kubectl hpp pool forget` for it"
 	has := `still has 1 volume: default/data (` + volume.Name + `); `
 	const pool, resource = `the pool "two", which is removed, `, `the HostPathProvisioner "hostpath-provisioner" `
 

@@ -111,7 +111,7 @@ func (l locator) confirmGone(ctx context.Context, node string, away error) error
 func (l locator) nodeFor(pool, id string, preferred []string) (node string, err error) {
 	if node = l.Shared.NodeFor(pool, id, preferred); node == "" {
 		err = status.Errorf(codes.Unavailable, "pool %s is present on no node that is connected; see what the nodes "+
-			"say of it: controller status, in its pod", pool)
+			"say of it: kubectl hpp status", pool)
 	}
 	return node, err
 }
@@ -190,7 +190,7 @@ func (l locator) oneHolder(id string, holders map[string]string) (node string, e
 		return "", status.Errorf(codes.Unavailable, "volume %s is being worked on; it is asked for again", id)
 	}
 	return "", status.Errorf(codes.FailedPrecondition, "nodes %s all have volume %s, and no PersistentVolume says "+
-		"which is meant; on the others: driver volume discard %s", strings.Join(nodes, ", "), id, id)
+		"which is meant; on the others: kubectl hpp discard %s --node NODE", strings.Join(nodes, ", "), id, id)
 }
 
 // confirmDeletion asks another node whether a volume of a shared pool is gone that one says it has deleted.

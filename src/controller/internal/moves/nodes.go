@@ -98,7 +98,7 @@ func (c Connected) roomOn(ctx context.Context, node, pool, id string) (bytes int
 			status.Convert(err).Message()))
 	case found:
 		problems = append(problems, fmt.Sprintf("node %s has something of that id already, in pool %q; look with "+
-			"`driver volume list` there, and if nobody wants it: driver volume discard %s", node, in, id))
+			"`kubectl hpp get volumes -A`, and if nobody wants it: kubectl hpp discard %s --node NODE", node, in, id))
 	}
 	return is.Allocatable, problems
 }

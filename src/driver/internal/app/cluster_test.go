@@ -72,7 +72,7 @@ func TestTheClusterIsSilent(t *testing.T) {
 	becomes("present :", unknown)
 	m.replacePool(t)
 	becomes(fmt.Sprintf("absent PathMissing: %s does not exist; mount the right one, or if the change is meant: "+
-		"driver pool forget fast", m.path("pool/fast")), unknown)
+		"kubectl hpp pool forget fast --node NODE", m.path("pool/fast")), unknown)
 }
 
 // writeCertificate makes a certificate for localhost and gives what trusts it.

@@ -118,7 +118,7 @@ func unusable(spec poolspec.Pool, f Facts) (d Decision) {
 		return Absent("MarkerUnusable", "%s/csi/%s cannot be used: %v", spec.Path, disk.MarkerFile, f.MarkerErr)
 	case spec.Shared() && f.Marker.IsForeign(f.Owner):
 		return Absent(OtherCluster, "%s belongs to the cluster whose namespace kube-system has the UID %s: give each "+
-			"cluster a directory of its own; if that cluster is gone: driver pool take %s --from %s",
+			"cluster a directory of its own; if that cluster is gone: kubectl hpp pool take %s --from %s --node NODE",
 			spec.Path, f.Marker.Owner, spec.Name, f.Marker.Owner)
 	case f.SamePool != "":
 		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",
@@ -200,7 +200,7 @@ func first(spec poolspec.Pool, f Facts) Decision {
 
 // recognize compares what is there with what is remembered.
 func recognize(spec poolspec.Pool, f Facts) Decision {
-	const wayOut = "mount the right one, or if the change is meant: driver pool forget %s"
+	const wayOut = "mount the right one, or if the change is meant: kubectl hpp pool forget %s --node NODE"
 	switch {
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)

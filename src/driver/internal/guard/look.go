@@ -105,7 +105,7 @@ func Confirm(host disk.Host, spec poolspec.Pool, d Decision, f Facts, wanted []s
 		return d, lacking
 	}
 	return Absent("VolumesMissing", "%s lacks the directories of volumes that PersistentVolumes name: %s; mount "+
-		"their filesystem, or if they are lost: driver pool forget %s",
+		"their filesystem, or if they are lost: kubectl hpp pool forget %s --node NODE",
 		spec.Path, abridge.Names(lacking), spec.Name), lacking
 }
 

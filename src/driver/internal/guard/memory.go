@@ -93,7 +93,8 @@ func (s State) read(file string) (r Remembered) {
 	}
 	if err != nil {
 		r.Err = fmt.Errorf("the state directory's %s/%s cannot be read: %w; see that the pool's right filesystem is "+
-			"mounted, then: driver pool forget %s", memoryDir, file, err, strings.TrimSuffix(file, ".json"))
+			"mounted, then: kubectl hpp pool forget %s --node NODE", memoryDir, file, err,
+			strings.TrimSuffix(file, ".json"))
 	}
 	return r
 }

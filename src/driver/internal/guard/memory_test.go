@@ -88,7 +88,7 @@ func TestADamagedMemoryIsOnePoolsTrouble(t *testing.T) {
 			}
 			err := known["hurt"].Err
 			if err == nil || !strings.Contains(err.Error(), "pools/hurt.json") ||
-				!strings.Contains(err.Error(), "driver pool forget hurt") {
+				!strings.Contains(err.Error(), "kubectl hpp pool forget hurt") {
 				t.Errorf("%v", err)
 			}
 			must(t, s.Put("hurt", guard.Memory{Forgotten: true, Path: "/hurt"}))

@@ -29,7 +29,7 @@ func TestMountGuard(t *testing.T) {
 		t.Errorf("absent: %v", absent)
 	}
 	if err := n.use(t, "other"); !errors.Is(err, ErrAbsent) ||
-		!strings.Contains(err.Error(), "driver pool forget other") {
+		!strings.Contains(err.Error(), "kubectl hpp pool forget other") {
 		t.Errorf("use: %v", err)
 	}
 	if n.logged("pool is absent") != 1 || len(n.volumes()) > 0 {
@@ -440,7 +440,7 @@ func TestDamagedState(t *testing.T) {
 	again.cluster.knows(nil, here("pvc-1", "local"))
 	again.is(t, "local", false, "StateDamaged")
 	again.is(t, "other", true, "")
-	if s := again.status(t, "local"); !s.Used || !strings.Contains(s.Message, "driver pool forget local") {
+	if s := again.status(t, "local"); !s.Used || !strings.Contains(s.Message, "kubectl hpp pool forget local") {
 		t.Errorf("%+v", s)
 	}
 	if absent := again.Absent(); len(absent) != 1 || again.Usable(t.Context(), "local") == nil {

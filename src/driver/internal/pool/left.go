@@ -124,5 +124,5 @@ func (p *Pool) why(d guard.Decision) string {
 // served says what becomes of a pool that left the configuration.
 func (p *Pool) served() string {
 	return fmt.Sprintf("the configuration no longer has it: its volumes at %s are served, no new ones are made; put "+
-		"it back, or once its volumes are deleted: driver pool forget %s", p.spec.Path, p.spec.Name)
+		"it back, or once its volumes are deleted: kubectl hpp pool forget %s --node NODE", p.spec.Path, p.spec.Name)
 }

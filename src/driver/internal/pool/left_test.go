@@ -45,7 +45,7 @@ func TestAPoolThatLeftTheConfiguration(t *testing.T) {
 	n := without(t, local(), other())
 	if s := n.status(t, "local"); !s.Served() || s.Configured || s.Selected || s.Volumes != 1 ||
 		s.Reason != nodeapi.ReasonNotConfigured || s.Path != "/pool" ||
-		!strings.Contains(s.Message, "driver pool forget local") {
+		!strings.Contains(s.Message, "kubectl hpp pool forget local") {
 		t.Errorf("%+v", s)
 	}
 	if absent := n.Absent(); len(absent) > 0 || n.logged("pool is absent") > 0 {

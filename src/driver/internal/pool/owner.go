@@ -97,8 +97,8 @@ func (p *Pool) take(from string) (err error) {
 	case !m.IsForeign(ours):
 		return fmt.Errorf("%w: pool %s belongs to no other cluster; this one is %s", ErrPresent, p.spec.Name, ours)
 	case m.Owner != from:
-		return fmt.Errorf("%w: pool %s belongs to %s, not to %.64q; if that cluster is gone: driver pool take %s "+
-			"--from %s", ErrOtherCluster, p.spec.Name, m.Owner, from, p.spec.Name, m.Owner)
+		return fmt.Errorf("%w: pool %s belongs to %s, not to %.64q; if that cluster is gone: kubectl hpp pool "+
+			"take %s --from %s --node NODE", ErrOtherCluster, p.spec.Name, m.Owner, from, p.spec.Name, m.Owner)
 	}
 	m.Owner = ours
 	// Where this node writes before the file has its name.

@@ -102,7 +102,7 @@ func TestAnotherClustersPool(t *testing.T) {
 		second.wants(t, "everybodys", false, guard.OtherCluster)
 	}
 	s := second.status(t, "everybodys")
-	if !strings.Contains(s.Message, "driver pool take everybodys --from "+theirs) ||
+	if !strings.Contains(s.Message, "kubectl hpp pool take everybodys --from "+theirs) ||
 		second.logged("pool is absent") != 1 {
 		t.Errorf("%s, log %s", s.Message, second.log)
 	}

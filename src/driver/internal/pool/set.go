@@ -238,7 +238,8 @@ func (s *Set) abandoned() map[string]guard.Remembered {
 }
 
 func notConfigured(name string) string {
-	return "the configuration no longer has it; put it back, or if its volumes are gone: driver pool forget " + name
+	return "the configuration no longer has it; put it back, or if its volumes are gone: kubectl hpp pool forget " +
+		name + " --node NODE"
 }
 
 // Absent says which pools that this node has ever used, or that all nodes have, cannot be used now, and why.
@@ -260,8 +261,8 @@ func (s *Set) Usable(ctx context.Context, name string) error {
 		return nil
 	}
 	if s.find(name) == nil {
-		return fmt.Errorf("%w: pool %s is not configured on this node; if its volumes are gone: driver pool forget %s",
-			ErrAbsent, name, name)
+		return fmt.Errorf("%w: pool %s is not configured on this node; if its volumes are gone: kubectl hpp pool "+
+			"forget %s --node NODE", ErrAbsent, name, name)
 	}
 	err := s.Use(ctx, name, func(*Open) error { return nil })
 	if errors.Is(err, ErrNotHere) {

@@ -11,7 +11,7 @@ import (
 func (p *Pool) warnings(s state, lost, uncleared []string) []nodeapi.Warning {
 	refused, uncounted := p.ledger.Troubled()
 	why, wayOut := "the directory does not count to its volume's ID, because it was copied or restored, of: ",
-		"; once no pod uses it: driver volume enforce ID"
+		"; once no pod uses it: kubectl hpp enforce ID"
 	if !s.backend.Enforces() {
 		why, wayOut = "they were held to their sizes, and are not any more: ", "; "+s.backend.Reason
 	}

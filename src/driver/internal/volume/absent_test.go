@@ -31,7 +31,7 @@ func TestAbsentPool(t *testing.T) {
 
 	d.ReplaceByEmpty(poolPath)
 	_, err := n.Create(t.Context(), spec("pvc-2"))
-	wants(t, err, pool.ErrAbsent, "pool local", poolPath, "driver pool forget local")
+	wants(t, err, pool.ErrAbsent, "pool local", poolPath, "kubectl hpp pool forget local")
 	_, err = n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
 	wants(t, err, pool.ErrAbsent, poolPath)
 	wants(t, n.Delete(t.Context(), "pvc-1"), pool.ErrAbsent, poolPath)
@@ -87,7 +87,7 @@ func TestPoolOfNoConfiguration(t *testing.T) {
 	c.pvs[0].Pool = "gone"
 	n := start(t, newDisk(), withCluster(c))
 	must(t, openPool(t.Context(), n))
-	wants(t, n.Delete(t.Context(), "pvc-1"), pool.ErrAbsent, "pool gone", "driver pool forget gone")
+	wants(t, n.Delete(t.Context(), "pvc-1"), pool.ErrAbsent, "pool gone", "kubectl hpp pool forget gone")
 	must(t, n.set.Forget(t.Context(), "gone"), n.Delete(t.Context(), "pvc-1"))
 }
 
@@ -109,7 +109,7 @@ func TestDiskMountedOverAPool(t *testing.T) {
 func TestNoMarkerWhereVolumesAreMissing(t *testing.T) {
 	n := start(t, newDisk(), withCluster(naming("pvc-1", "pvc-2")))
 	_, err := n.Create(t.Context(), spec("pvc-3"))
-	wants(t, err, pool.ErrAbsent, "pvc-1, pvc-2", "driver pool forget local")
+	wants(t, err, pool.ErrAbsent, "pvc-1, pvc-2", "kubectl hpp pool forget local")
 	must(t, n.set.Forget(t.Context(), "local"))
 	mustCreate(t, n, "pvc-3")
 }

@@ -61,7 +61,7 @@ func TestPoolCopiedIntoAnother(t *testing.T) {
 	}
 	must(t, n.Publish(t.Context(), publish("pvc-1", target)))
 	_, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
-	wants(t, err, volume.ErrNotEnforced, "driver volume enforce pvc-1")
+	wants(t, err, volume.ErrNotEnforced, "kubectl hpp enforce pvc-1")
 	must(t, n.Unpublish(t.Context(), "pvc-1", target), n.Delete(t.Context(), "pvc-1"), n.purge(t.Context()))
 	if _, limit := original(t, root); limit != mebibyte {
 		t.Errorf("the delete of the copy has left the original a limit of %d", limit)

@@ -203,7 +203,7 @@ func copyLive(ctx context.Context, o *pool.Open, source, r store.Record) (made s
 	}
 	if !v.Counted {
 		return r, fmt.Errorf("%w, so what a copy would keep cannot be counted: volume %s; copy its data into a volume "+
-			"of the pool in a pod, or, where it was restored by hand, once no pod uses it: driver volume enforce %s",
+			"of the pool in a pod, or, where it was restored by hand, once no pod uses it: kubectl hpp enforce %s",
 			ErrNotEnforced, source.ID, source.ID)
 	}
 	source.Held = v.Held

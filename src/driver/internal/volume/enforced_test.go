@@ -211,7 +211,7 @@ func TestEnforcedAgain(t *testing.T) {
 		wants(t, n.Enforce(t.Context(), "pvc-1", nil, func(int64) {}), volume.ErrPublished, target)
 		must(t, n.Unpublish(t.Context(), "pvc-1", target))
 		_, err := n.Expand(t.Context(), "pvc-1", 2*mebibyte, 0)
-		wants(t, err, volume.ErrNotEnforced, "driver volume enforce pvc-1")
+		wants(t, err, volume.ErrNotEnforced, "kubectl hpp enforce pvc-1")
 		v, health, err := n.Get(t.Context(), "pvc-1")
 		if err != nil || v.Enforcement != quota.None || health.Condition != volume.Degraded {
 			t.Errorf("%+v, %+v, %v", v, health, err)

@@ -106,7 +106,7 @@ func forgetting() operation {
 			t.Helper()
 			must(t, run(t.Context(), n), openPool(t.Context(), n))
 			n.disk.PutBack(poolPath)
-			wants(t, openPool(t.Context(), n), pool.ErrAbsent, "driver pool forget local")
+			wants(t, openPool(t.Context(), n), pool.ErrAbsent, "kubectl hpp pool forget local")
 			must(t, n.set.Forget(t.Context(), "local"), openPool(t.Context(), n))
 			n.consistent(t, about+", put back")
 			n.kept(t, "pvc-1", about+", put back")

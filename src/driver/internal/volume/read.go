@@ -98,7 +98,7 @@ func notEnforced(o *pool.Open, r store.Record) string {
 		return fmt.Sprintf("the quota that kept volume %s to its size is off: %s", r.ID, o.Backend.Reason)
 	}
 	return fmt.Sprintf("nothing keeps volume %s to its size: its directory, which was copied or restored, does not "+
-		"count to its ID; once no pod uses it: driver volume enforce %s", r.ID, r.ID)
+		"count to its ID; once no pod uses it: kubectl hpp enforce %s", r.ID, r.ID)
 }
 
 // Stats is the use of a volume published at a path (any path where it is mounted), for one caller at a time.

@@ -23,7 +23,7 @@ import (
 func (m *Manager) Undelete(ctx context.Context, entry string) (store.Record, error) {
 	id, _, ok := store.ParseEntryName(entry)
 	if !ok {
-		return store.Record{}, fmt.Errorf("%w: entry: %q: want ID.NUMBER, as `driver volume list --deleted` shows it",
+		return store.Record{}, fmt.Errorf("%w: entry: %q: want ID.NUMBER, as `kubectl hpp get trash -o wide` shows it",
 			ErrInvalid, entry)
 	}
 	return result(ctx, m, id, func(ctx context.Context) (r store.Record, err error) {
@@ -117,7 +117,7 @@ func occupied(o *pool.Open, id string, verdict store.Verdict) error {
 	if verdict == store.Refused {
 		return refusal(o, id)
 	}
-	return fmt.Errorf("%w: there is something of %s in pool %s already; driver volume adopt %s, or move it away",
+	return fmt.Errorf("%w: there is something of %s in pool %s already; kubectl hpp adopt %s, or move it away",
 		ErrExists, id, o.Name, id)
 }
 

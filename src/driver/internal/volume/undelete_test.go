@@ -146,7 +146,7 @@ func TestUndeleteRefuses(t *testing.T) {
 		}, nodeapi.ErrClusterUnknown, "pvc-1"},
 		"a volume of its id": {
 			func(t *testing.T, n *node, _ string) { mustCreate(t, n, "pvc-1") },
-			volume.ErrExists, "driver volume adopt pvc-1",
+			volume.ErrExists, "kubectl hpp adopt pvc-1",
 		},
 		"a directory of its id": {func(_ *testing.T, n *node, _ string) {
 			n.disk.AddDir(poolPath + "/csi/pvc-1")

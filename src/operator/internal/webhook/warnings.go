@@ -19,7 +19,7 @@ func warnMoved(old, changed v1beta1.HostPathProvisionerSpec) admission.Warnings 
 	var texts admission.Warnings
 	for _, lost := range poolLosses(old, changed) {
 		texts = append(texts, fmt.Sprintf("%s: every node that had %s remembers it where it was, "+
-			"until you run `/driver pool forget` in the driver's pod there", lost.at, lost.what))
+			"until you run `kubectl hpp pool forget` for it", lost.at, lost.what))
 	}
 	return texts
 }

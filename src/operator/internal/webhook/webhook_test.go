@@ -546,7 +546,7 @@ func TestWarnings(t *testing.T) {
 		"spec.pathConfig is for existing installations: it also runs the legacy provisioner; new ones use storagePools",
 		"spec.storagePools: every node that had the pool \"a\", which is removed, remembers it where it was, until " +
 			"you run " +
-			"`/driver pool forget` in the driver's pod there",
+			"`kubectl hpp pool forget` for it",
 	}, updated.Warnings); diff != "" {
 		t.Error(diff)
 	}
@@ -555,7 +555,7 @@ func TestWarnings(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"spec.storagePools[0].path: every node that had the pool \"a\" at \"/data/a\" remembers it where it was, " +
 			"until you run " +
-			"`/driver pool forget` in the driver's pod there",
+			"`kubectl hpp pool forget` for it",
 	}, moved.Warnings); diff != "" {
 		t.Error(diff)
 	}
