@@ -23,12 +23,12 @@ func Commands(stateDir *string) []*cobra.Command {
 // ControllerCommands are clients of the controller, which has work of its own that nobody has to wait for.
 func ControllerCommands(stateDir *string) []*cobra.Command {
 	return append(commands(stateDir, inBackground(stateDir, newEnforce(stateDir)), startMeasure(stateDir)),
-		newWork(stateDir))
+		newWork(stateDir), newMove(stateDir))
 }
 
 func commands(stateDir *string, enforce, measure working) []*cobra.Command {
 	return []*cobra.Command{
-		newStatus(stateDir), newMove(stateDir),
+		newStatus(stateDir),
 		group("pool", "Change what a node knows of a pool", newForget(stateDir), newTake(stateDir)),
 		group("volume", "List and measure volumes; repair and give up single ones of a node",
 			newList(stateDir), enforce.Command, measure.Command, newAdopt(stateDir), newDiscard(stateDir),

@@ -36,7 +36,6 @@ func newLook(stateDir *string) *cobra.Command {
 	}, &q.Node)
 	command.Flags().StringVar(&q.Pool, "pool", "", "the pool that it is to be taken into")
 	_ = command.MarkFlagRequired("pool")
-	command.Flags().StringP("output", "o", "table", "table or json")
 	return command
 }
 
@@ -92,7 +91,6 @@ func newTakeDirectory(stateDir *string) *cobra.Command {
 	flags.Int64Var(&group, "fs-group", 0, "fsGroup of its pods: its root gets it, so that nothing below is changed")
 	flags.StringVar(&q.Enforce, "enforce", nodeapi.EnforceNow, "when it is held to its size: now (before a pod gets "+
 		"it), later (volume enforce), never")
-	flags.StringP("output", "o", "table", "table or json")
 	for _, required := range []string{"path", "pool", "size"} {
 		_ = command.MarkFlagRequired(required)
 	}
@@ -116,7 +114,7 @@ func writeTaken(w io.Writer, t nodeapi.TakenDirectory) error {
 
 func newReturn(stateDir *string) *cobra.Command {
 	var q wire.ReturnDirectoryRequest
-	command := onNode(&cobra.Command{
+	return onNode(&cobra.Command{
 		Use: "return ID", Args: cobra.ExactArgs(1), Short: "Move a volume back to the directory that it was taken from",
 		Long: "Move a volume back to the directory that it was taken from. No pod may use it, and no\n" +
 			"PersistentVolume name it. Ask again until it says that it is done.",
@@ -129,8 +127,6 @@ func newReturn(stateDir *string) *cobra.Command {
 			return show(command, ask, writeReturned)
 		},
 	}, &q.Node)
-	command.Flags().StringP("output", "o", "table", "table or json")
-	return command
 }
 
 func writeReturned(w io.Writer, r nodeapi.ReturnedDirectory) error {

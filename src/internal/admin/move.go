@@ -17,7 +17,7 @@ func newMove(stateDir *string) *cobra.Command {
 	list := showing("list", "List the moves that are under way", func(ctx context.Context) ([]nodeapi.Move, error) {
 		return listing(ctx, *stateDir, &wire.ListMovesRequest{}, wire.AdminClient.Moves, wire.ToMove)
 	}, WriteMoves)
-	return group("move", "Move volumes to other nodes (in the controller)", newStartMove(stateDir), list,
+	return group("move", "Move volumes to other nodes", newStartMove(stateDir), list,
 		newAbortMove(stateDir))
 }
 

@@ -168,7 +168,7 @@ func TestUndeleteCommands(t *testing.T) {
 	m.says(t, false, []string{"volume", "list", "--deleted"}, listed[0].Entry, "local", "in ")
 	undelete := func(args ...string) []string { return append([]string{"volume", "undelete"}, args...) }
 	m.says(t, true, undelete(), "arg")
-	m.says(t, true, undelete("pvc-1"), "volume list --deleted")
+	m.says(t, true, undelete("pvc-1"), "get trash")
 	m.says(t, true, undelete("pvc-1.1"), "volume not found")
 	m.says(t, false, undelete(listed[0].Entry), "name: pvc-1", "storage: 1Mi", "Retain", "storagePool: local")
 	m.says(t, true, undelete(listed[0].Entry), "volume not found")
