@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,15 +86,7 @@ func TestUndelete(t *testing.T) {
 			s.vanishes(node, volumePath(poolLocal, volume))
 		}},
 		step{"ItComesBack", func(s *scene) {
-			controller := &s.readyControllers(1)[0]
-			entry := ""
-			for line := range strings.Lines(s.kubectl(inPod(controller, "volume", "list", "--deleted")...)) {
-				if strings.HasPrefix(line, volume) && strings.Contains(line, node) {
-					entry = firstWord(line)
-				}
-			}
-			s.apply(s.kubectl(inPod(controller, "volume", "undelete", entry, "--node", node, "--storage-class",
-				classKept)...))
+			s.hpp(0, "undelete", "data", "--class", classKept, "--node", node, "--apply")
 			if got := s.bound("data").Name; got != volume {
 				s.t.Errorf("the claim has volume %s, and %s was deleted", got, volume)
 			}

@@ -3,14 +3,10 @@ package e2e
 import (
 	"context"
 	"errors"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/localpath"
 )
@@ -19,31 +15,6 @@ const migratedPool = "migrated"
 
 // localPathProvisioner is the name that local-path has in tests.
 const localPathProvisioner = "test.rancher.io/local-path"
-
-// plugin runs kubectl-hpp, built once for the feature, against the cluster.
-func (s *scene) plugin(binary string, args ...string) string {
-	s.t.Helper()
-	command := exec.CommandContext(s.ctx, binary, append(args, "--kubeconfig", s.cluster.Kubeconfig())...)
-	out, err := command.CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("%s: %v\n%s", command, err, out)
-	}
-	return string(out)
-}
-
-// appending is a StatefulSet whose pod appends lines to a file of a claim.
-func (s *scene) appending(name, claim string) *appsv1.StatefulSet {
-	labels := map[string]string{"app": name}
-	pod := s.pod(name, claimed(claim), appendLines()...)
-	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	return &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
-		Spec: appsv1.StatefulSetSpec{
-			ServiceName: name, Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
-		},
-	}
-}
 
 // goesOn waits until a file begins with a line and has more lines than before.
 func (s *scene) goesOn(node, file, first string, more int) (lines int) {
@@ -61,26 +32,23 @@ func (s *scene) goesOn(node, file, first string, more int) (lines int) {
 // class.
 func TestMigrateFromLocalPath(t *testing.T) {
 	nightly(t)
-	var binary, volume, node, oldFile, first string
+	var volume, node, oldFile, first string
 	lines := 0
 	newFile := func() string { return localpath.Path + "/csi/" + volume + "/lines" }
 	migrate := func(s *scene, args ...string) string {
-		return s.plugin(binary, append([]string{
+		return s.hpp(0, append([]string{
 			"migrate", "--from", "local-path", "--provisioner", localPathProvisioner, "--pool", migratedPool,
-			"--namespace", s.namespace,
 		}, args...)...)
 	}
 	alone(t, "a StatefulSet on rancher's local-path goes on with its data on a volume of the driver",
 		step{"LocalPathHasAVolume", func(s *scene) {
-			binary = filepath.Join(t.TempDir(), "kubectl-hpp")
-			s.golang("build", "-C", "..", "-o", binary, "./src/kubectl-hpp")
 			s.whenDone(func(ctx context.Context) error {
 				return errors.Join(s.noVolumesOf(ctx, localpath.Class), localpath.Remove(ctx, s.cluster))
 			})
 			s.must(localpath.Install(s.ctx, s.cluster))
 			s.must(s.install(s.ctx, s.values("info", pool{Name: migratedPool, Path: localpath.Path})))
 			s.create(s.claim("data", localpath.Class, "64Mi"))
-			s.create(s.appending("db", "data"))
+			s.create(s.statefulSet("db", s.pod("db", claimed("data"), appendLines()...)))
 			node = s.running("db-0").Spec.NodeName
 			pv := s.bound("data")
 			volume = pv.Name
@@ -127,7 +95,7 @@ func TestMigrateFromLocalPath(t *testing.T) {
 			if is := s.bound("data").Spec.PersistentVolumeReclaimPolicy; is != corev1.PersistentVolumeReclaimDelete {
 				s.t.Errorf("the volume's policy is %s", is)
 			}
-			s.remove(s.appending("db", "data"))
+			s.remove(s.statefulSet("db", s.pod("db", claimed("data"), "sleep")))
 			s.remove(s.claim("data", "", "0"))
 			s.gone(volume)
 		}},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -74,6 +75,19 @@ func TestMove(t *testing.T) {
 				s.t.Errorf("the checksum is %s, it was %s", now, sum)
 			}
 			s.vanishes(from, volumePath(poolLocal, volume))
+		}},
+		step{"ThePluginMovesItBack", func(s *scene) {
+			planned := s.hpp(0, "move", "data", "--to", from)
+			if !strings.Contains(planned, "pod db-0 on node "+to+" is evicted") {
+				s.t.Errorf("planned: %s", planned)
+			}
+			s.hpp(0, "move", "data", "--to", from, "--apply")
+			if pod := s.running("db-0"); pod.Spec.NodeName != from {
+				s.t.Errorf("the pod runs on %s", pod.Spec.NodeName)
+			}
+			if now := firstWord(s.onNode(from, "sha256sum "+volumePath(poolLocal, volume)+"/file")); now != sum {
+				s.t.Errorf("the checksum is %s, it was %s", now, sum)
+			}
 		}},
 	)
 }

@@ -52,11 +52,12 @@ type suite struct {
 	cluster *kindcluster.Cluster
 	nodes   []string // all of them, by name
 	// workers are the nodes that ordinary pods run on; there are at least two.
-	workers []string
-	built   []product.Built   // the images to push
-	digests map[string]string // of the images pushed, by name
-	helm    string            // path of the helm command
-	root    string            // of the repository
+	workers    []string
+	built      []product.Built   // the images to push
+	digests    map[string]string // of the images pushed, by name
+	helm       string            // path of the helm command
+	pluginFile string            // path of kubectl-hpp
+	root       string            // of the repository
 	// api is the API server, for all features; calls are what it does not offer: logs and raw paths.
 	api   *resources.Resources
 	calls kubernetes.Interface
@@ -80,6 +81,7 @@ func (s *suite) begin(ctx context.Context) error {
 		s.built, err = kindcluster.BuildProduct(ctx, imageTag, s.images...)
 		return err
 	})
+	group.Go(func() error { return s.buildPlugin(ctx) })
 	return group.Wait()
 }
 

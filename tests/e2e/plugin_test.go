@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// buildPlugin builds kubectl-hpp as `make build` does.
+func (s *suite) buildPlugin(ctx context.Context) error {
+	s.pluginFile = filepath.Join(s.root, "bin", "kubectl-hpp")
+	build := exec.CommandContext(ctx, "go", "build", "-o", s.pluginFile, "-ldflags", "-X github.com/hostpath-provisioner/"+
+		"hostpath-provisioner/src/internal/buildinfo.version="+imageTag, "./src/kubectl-hpp")
+	build.Dir = s.root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build kubectl-hpp: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// hpp runs kubectl hpp as the cluster's admin about the feature's namespace, wants its exit code, and gives what it
+// printed.
+func (s *scene) hpp(code int, args ...string) string {
+	s.t.Helper()
+	command := exec.CommandContext(s.ctx, s.pluginFile, append(args, "--kubeconfig", s.cluster.Kubeconfig(),
+		"--namespace", s.namespace, "--driver-namespace", namespace)...)
+	var out, problems bytes.Buffer
+	command.Stdout, command.Stderr = &out, &problems
+	if err := command.Run(); command.ProcessState.ExitCode() != code {
+		s.t.Fatalf("kubectl hpp %s: %v, want exit code %d\n%s%s", strings.Join(args, " "), err, code, &out, &problems)
+	}
+	return out.String()
+}
+
+// TestPlugin: what the plugin says of a real cluster. Undelete, move, drain and migrate are in their own features.
+func TestPlugin(t *testing.T) {
+	node := world.workers[0]
+	parallel(t, "kubectl hpp shows and explains volumes",
+		step{"ItShowsAVolume", func(s *scene) {
+			s.create(s.claim("data", classOf(poolLocal), "16Mi"))
+			s.create(on(node, s.pod("user", claimed("data"), "sleep")))
+			s.running("user")
+			for _, args := range [][]string{{"get", "volumes"}, {"get", "volumes", "--node", node, "--state", "ok"}} {
+				lines := strings.Split(strings.TrimSpace(s.hpp(0, args...)), "\n")
+				if got := strings.Fields(lines[len(lines)-1]); len(lines) != 2 || strings.Join(got[:5], " ") !=
+					"data user "+node+" "+poolLocal+" 16Mi" {
+					s.t.Errorf("%q: %q", args, lines)
+				}
+			}
+			if got := s.hpp(0, "get", "nodes"); !strings.Contains(got, node+" ") || !strings.Contains(got, imageTag) {
+				s.t.Errorf("nodes:\n%s", got)
+			}
+			if got := s.hpp(0, "get", "pools", "--node", node); !strings.Contains(got, poolLocal) {
+				s.t.Errorf("pools:\n%s", got)
+			}
+		}},
+		step{"ItExplainsWhatIsWellAndWhatIsNot", func(s *scene) {
+			if got := s.hpp(0, "explain", "pod/user"); !strings.Contains(got, "Bound and well: 16Mi in pool local") {
+				s.t.Errorf("explained as:\n%s", got)
+			}
+			s.create(s.claim("huge", classOf(poolLocal), "900Ti"))
+			s.create(s.pod("waits", claimed("huge"), "sleep"))
+			s.eventually("the scheduler has looked at the pod", func() (bool, string) {
+				got := s.kubectl("get", "events", "--namespace", s.namespace, "--field-selector",
+					"involvedObject.name=waits,reason=FailedScheduling")
+				return strings.Contains(got, "waits"), got
+			})
+			got := s.hpp(3, "explain", "pvc", "huge")
+			if !strings.Contains(got, "900Ti") || !strings.Contains(got, node) {
+				s.t.Errorf("explained as:\n%s", got)
+			}
+		}},
+		step{"ItMeasures", func(s *scene) {
+			s.onNode(node, "head -c 3145728 /dev/zero > "+volumePath(poolLocal, s.bound("data").Name)+"/three")
+			if got := s.hpp(0, "measure", "data"); !strings.Contains(got, "3.0Mi") && !strings.Contains(got, "3Mi") {
+				s.t.Errorf("measured:\n%s", got)
+			}
+		}},
+		step{"WhatIsWrongIsRefused", func(s *scene) {
+			s.hpp(2, "get", "volumes", "--state", "lsot")
+			s.hpp(1, "move", "data", "--to", "nowhere")
+			s.hpp(1, "discard", "pvc-nowhere", "--yes")
+		}},
+	)
+}
