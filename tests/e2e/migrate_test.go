@@ -31,7 +31,6 @@ func (s *scene) goesOn(node, file, first string, more int) (lines int) {
 // TestMigrateFromLocalPath takes a volume of rancher's local-path, gives it back, takes it again, and replaces the
 // class.
 func TestMigrateFromLocalPath(t *testing.T) {
-	nightly(t)
 	var volume, node, oldFile, first string
 	lines := 0
 	newFile := func() string { return localpath.Path + "/csi/" + volume + "/lines" }
