@@ -124,7 +124,7 @@ type VolumeStatus struct {
 	Enforcement string `json:"enforcement,omitempty"`
 	SnapshotOf  string `json:"snapshotOf,omitempty"` // the volume
 	// Created is to the second.
-	Created   time.Time `json:"-"`
+	Created   time.Time `json:"created,omitzero"`
 	Ephemeral bool      `json:"-"` // an inline volume
 	Published bool      `json:"-"` // mounted anywhere on its node
 	Copying   string    `json:"-"` // of a copy that is being made: how far it is; else NotWhole until it is whole

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,14 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes/fake"
 
 	fakediscovery "k8s.io/client-go/discovery/fake"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/remote"
 )
 
 const testDriver, gibi = "hpp.example", 1 << 30
@@ -41,7 +39,6 @@ type installation struct {
 	api     *fake.Clientset
 	status  nodeapi.Status
 	volumes []nodeapi.VolumeStatus
-	away    error // of looking for the controller
 	refused error // of running a command in its pod
 }
 
@@ -50,10 +47,10 @@ func object(namespace, name string, labels map[string]string) metav1.ObjectMeta 
 }
 
 func newInstallation() *installation {
-	is := &installation{status: nodeapi.Status{Driver: testDriver, Version: "0.2.0"}}
+	is := &installation{status: nodeapi.Status{Driver: testDriver, Version: buildinfo.Version()}}
 	var objects []runtime.Object
 	for i, name := range []string{"worker-1", "worker-2", "worker-3"} {
-		n := nodeapi.NodeStatus{Name: name, State: "connected", Version: "0.2.0", Seen: testNow()}
+		n := nodeapi.NodeStatus{Name: name, State: "connected", Version: buildinfo.Version(), Seen: testNow()}
 		pool := nodeapi.PoolStatus{
 			Name: "nvme", Path: "/mnt/nvme", State: nodeapi.StatePresent, Backend: "xfs", Enforcement: "strict",
 			Seen: testNow(), Size: 1000 * gibi, Free: 400 * gibi, Promised: 788 * gibi, Allocatable: 212 * gibi,
@@ -80,7 +77,7 @@ func newInstallation() *installation {
 			Used: 12 * gibi},
 		{ID: "pvc-3", Node: "worker-1", Pool: "nvme", Bytes: 50 * gibi, Used: -1, State: "orphan"},
 	}
-	is.api = fake.NewClientset(append(objects, userObjects()...)...)
+	is.api = fake.NewClientset(append(append(objects, controllerPod()), userObjects()...)...)
 	discovery, ok := is.api.Discovery().(*fakediscovery.FakeDiscovery)
 	if !ok {
 		panic("the fake's discovery is another")
@@ -128,32 +125,26 @@ func userObjects() []runtime.Object {
 	}
 }
 
-// run runs a command, and gives what it has printed, and its error.
-func (is *installation) run(t *testing.T, namespace string, args ...string) (string, error) {
+// run runs a command, and gives what it has printed, and how it ends.
+func (is *installation) run(t *testing.T, namespace string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	controller := &remote.Controller{
-		At: cluster.Controller{
-			Namespace: "hpp", Pod: "controller-1", Version: "0.2.0", Driver: testDriver, TopologyKey: "topology/node",
-		},
-		Version: "0.2.0", Exec: is.exec,
+	config := filepath.Join(t.TempDir(), "config")
+	text := "{apiVersion: v1, kind: Config, current-context: production, contexts: [{name: production, context: {}}]}"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	a := access{
-		api: func() (kubernetes.Interface, error) { return is.api, nil }, version: "0.2.0", now: testNow,
-		namespace:  func() (string, error) { return namespace, nil },
-		driver:     func() string { return testDriver },
-		context:    func() string { return "production" },
-		controller: func(context.Context) (*remote.Controller, error) { return controller, is.away },
+	t.Setenv("KUBECONFIG", config)
+	var out, problems bytes.Buffer
+	p := &plugin{
+		IOStreams: genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems},
+		flags:     genericclioptions.NewConfigFlags(true), now: testNow, client: is.api, exec: is.exec,
 	}
-	if is.away != nil {
-		controller = nil
-	}
-	root := &cobra.Command{SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(newExplain(a), newDoctor(a), newReport(a))
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetArgs(args)
-	err := root.ExecuteContext(t.Context())
-	return out.String(), err
+	code = p.run(t.Context(), append(args, "--namespace", namespace, "--driver", testDriver))
+	return out.String(), problems.String(), code
+}
+
+func (is *installation) withoutController() {
+	_ = is.api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "hpp", controllerPod().Name)
 }
 
 func (is *installation) exec(_ context.Context, command []string) (stdout, stderr []byte, err error) {
@@ -190,25 +181,25 @@ func golden(t *testing.T, file, got string) {
 
 // TestDiagnosis: the commands read, say what is wrong, and end with an error that says so.
 func TestDiagnosis(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "controller-1", errors.New("no"))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1", errors.New("no"))
 	for file, c := range map[string]struct {
 		args   []string
 		change func(*installation)
-		want   error
+		want   int
 	}{
-		"claim.txt":     {args: []string{"explain", "pvc/pg-3"}, want: errTrouble},
-		"pod.txt":       {args: []string{"explain", "pod", "pg-3"}, want: errTrouble},
-		"node.txt":      {args: []string{"explain", "Nodes", "worker-2"}, want: errTrouble},
+		"claim.txt":     {args: []string{"explain", "pvc/pg-3"}, want: exitTrouble},
+		"pod.txt":       {args: []string{"explain", "pod", "pg-3"}, want: exitTrouble},
+		"node.txt":      {args: []string{"explain", "Nodes", "worker-2"}, want: exitTrouble},
 		"node-well.txt": {args: []string{"explain", "node/worker-1"}},
-		"orphan.txt":    {args: []string{"explain", "pv", "pvc-3"}, want: errTrouble},
-		"doctor.txt":    {args: []string{"doctor"}, want: errTrouble},
+		"orphan.txt":    {args: []string{"explain", "pv", "pvc-3"}, want: exitTrouble},
+		"doctor.txt":    {args: []string{"doctor"}, want: exitTrouble},
 		"report.html":   {args: []string{"report", "--file", "-"}},
 		"claim-without-exec.txt": {
 			args: []string{"explain", "pvc", "pg-3"}, change: func(is *installation) { is.refused = forbidden },
 		},
 		"claim-without-controller.txt": {
-			args: []string{"explain", "pvc", "pg-3"}, want: errTrouble,
-			change: func(is *installation) { is.away = cluster.ErrNoController },
+			args: []string{"explain", "pvc", "pg-3"}, want: exitTrouble,
+			change: func(is *installation) { is.withoutController() },
 		},
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -216,9 +207,9 @@ func TestDiagnosis(t *testing.T) {
 			if c.change != nil {
 				c.change(is)
 			}
-			out, err := is.run(t, "shop", c.args...)
-			if !errors.Is(err, c.want) || err != nil && c.want == nil {
-				t.Errorf("error %v, want %v", err, c.want)
+			out, problems, code := is.run(t, "shop", c.args...)
+			if code != c.want || problems != "" {
+				t.Errorf("exit code %d, want %d: %s", code, c.want, problems)
 			}
 			golden(t, file, out)
 			for _, never := range []string{"<script", "hush-hush", "\x1b"} {
@@ -250,8 +241,8 @@ func TestExplainRefuses(t *testing.T) {
 		"want pvc, pod, pv or node":                                   {"explain"},
 		"--file: open ":                                               {"report", "--file", t.TempDir() + "/none/r.html"},
 	} {
-		if _, err := newInstallation().run(t, "shop", args...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want %s", args, err, want)
+		if _, err, code := newInstallation().run(t, "shop", args...); code == 0 || !strings.Contains(err, want) {
+			t.Errorf("%v: %d, %s, want %s", args, code, err, want)
 		}
 	}
 }
@@ -259,9 +250,9 @@ func TestExplainRefuses(t *testing.T) {
 // TestReportFile: a file is written that only its owner may read.
 func TestReportFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.html")
-	out, err := newInstallation().run(t, "shop", "report", "--file", file)
-	is, problem := os.Stat(file)
-	if err != nil || problem != nil || out != file+" is written\n" || is.Mode().Perm() != 0o600 || is.Size() < 1000 {
-		t.Errorf("%q, %v, %v, %v", out, err, problem, is)
+	out, problems, code := newInstallation().run(t, "shop", "report", "--file", file)
+	is, err := os.Stat(file)
+	if code != 0 || err != nil || out != file+" is written\n" || is.Mode().Perm() != 0o600 || is.Size() < 1000 {
+		t.Errorf("%q, %s, %v, %v", out, problems, err, is)
 	}
 }

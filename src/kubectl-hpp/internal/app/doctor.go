@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -15,18 +16,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/doctor"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/report"
 )
 
-const (
-	// controllerPods is the label of the controller's pods that the chart sets.
-	controllerPods = "app.kubernetes.io/component=csi-controller,app.kubernetes.io/part-of=hostpath-provisioner"
-	// snapshotAPI is where VolumeSnapshots are.
-	snapshotAPI = "snapshot.storage.k8s.io/v1"
-)
+// snapshotAPI is where VolumeSnapshots are.
+const snapshotAPI = "snapshot.storage.k8s.io/v1"
 
-func newDoctor(a access) *cobra.Command {
+func (p *plugin) newDoctor() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check the installation, and say what to do about what is wrong", Args: cobra.NoArgs,
 		Long: "Check the installation: versions, the CSIDriver, the controller, each node's driver, kubelet and\n" +
@@ -35,7 +33,7 @@ func newDoctor(a access) *cobra.Command {
 			"The exit code is 0 where nothing fails, 3 where something does.",
 		Example: "  kubectl hpp doctor\n  kubectl hpp doctor --context production | grep -A3 FAIL",
 		RunE: func(command *cobra.Command, _ []string) error {
-			f, err := a.doctorFacts(command.Context())
+			f, err := p.doctorFacts(command.Context())
 			if err != nil {
 				return err
 			}
@@ -48,7 +46,7 @@ func newDoctor(a access) *cobra.Command {
 	}
 }
 
-func newReport(a access) *cobra.Command {
+func (p *plugin) newReport() *cobra.Command {
 	var file string
 	command := &cobra.Command{
 		Use: "report", Short: "Write one HTML file with nodes, pools, the fullest volumes and what is wrong",
@@ -59,12 +57,12 @@ func newReport(a access) *cobra.Command {
 			"file of that name is replaced.",
 		Example: "  kubectl hpp report\n  kubectl hpp report --file monday.html",
 		RunE: func(command *cobra.Command, _ []string) error {
-			f, err := a.doctorFacts(command.Context())
+			f, err := p.doctorFacts(command.Context())
 			if err != nil {
 				return err
 			}
 			var page bytes.Buffer
-			if err = report.Write(&page, report.Facts{Facts: f, Context: a.context()}); err != nil {
+			if err = report.Write(&page, report.Facts{Facts: f, Context: p.context()}); err != nil {
 				return err
 			}
 			if file == "-" {
@@ -82,18 +80,30 @@ func newReport(a access) *cobra.Command {
 	return command
 }
 
+// context is that of the kubeconfig.
+func (p *plugin) context() string {
+	raw, err := p.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "unknown"
+	}
+	return cmp.Or(*p.flags.Context, raw.CurrentContext)
+}
+
 // doctorFacts reads what there is to know about an installation.
-func (a access) doctorFacts(ctx context.Context) (f doctor.Facts, err error) {
-	api, err := a.api()
+func (p *plugin) doctorFacts(ctx context.Context) (f doctor.Facts, err error) {
+	api, err := p.api()
 	if err != nil {
 		return f, err
 	}
-	namespace, err := a.namespace()
+	namespace, err := p.namespace()
 	if err != nil {
 		return f, err
 	}
-	f.Plugin = a.version
-	if f.Facts, err = a.facts(ctx, api, namespace); err != nil {
+	f.Plugin = buildinfo.Version()
+	if f.Facts, err = p.read(ctx, namespace, askStatus, askVolumes); err != nil {
+		return f, err
+	}
+	if err = f.ReadPods(ctx, api); err != nil {
 		return f, err
 	}
 	if is, err := api.Discovery().ServerVersion(); err == nil { // else it is said that it is not known
@@ -105,13 +115,6 @@ func (a access) doctorFacts(ctx context.Context) (f doctor.Facts, err error) {
 		return f, fmt.Errorf("get CSIDriver %s: %w", f.Controller.Driver, err)
 	case err != nil:
 		f.CSIDriver = nil
-	}
-	pods, err := api.CoreV1().Pods(f.Controller.Namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerPods})
-	if err != nil && !apierrors.IsForbidden(err) {
-		return f, fmt.Errorf("list the controller's pods: %w", err)
-	}
-	if err == nil {
-		f.ControllerPods = pods.Items
 	}
 	return f, readSnapshots(ctx, api, &f)
 }

@@ -1,12 +1,10 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -14,28 +12,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/explain"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
 // diagnosis are the commands that say what is wrong, and change nothing.
 func (p *plugin) diagnosis() []*cobra.Command {
-	a := access{
-		api: p.api, namespace: p.namespace, controller: p.controller, version: buildinfo.Version(), now: time.Now,
-		driver: func() string { return p.driver },
-		context: func() string {
-			raw, err := p.flags.ToRawKubeConfigLoader().RawConfig()
-			if err != nil {
-				return "unknown"
-			}
-			return cmp.Or(*p.flags.Context, raw.CurrentContext)
-		},
-	}
-	return []*cobra.Command{newExplain(a), newDoctor(a), newReport(a)}
+	return []*cobra.Command{p.newExplain(), p.newDoctor(), p.newReport()}
 }
 
-func newExplain(a access) *cobra.Command {
+func (p *plugin) newExplain() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain {pvc|pod|pv|node} NAME",
 		Short: "Say why a claim, pod, PersistentVolume or node is as it is, and what to type next",
@@ -57,7 +46,7 @@ func newExplain(a access) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, err := a.explain(command.Context(), kind, name)
+			answer, err := p.explain(command.Context(), kind, name)
 			if err != nil {
 				return err
 			}
@@ -92,19 +81,22 @@ func parseObject(args []string) (kind, name string, err error) {
 }
 
 // explain reads what there is about an object, and explains it.
-func (a access) explain(ctx context.Context, kind, name string) (answer explain.Answer, err error) {
-	namespace, err := a.namespace()
+func (p *plugin) explain(ctx context.Context, kind, name string) (answer say.Answer, err error) {
+	namespace, err := p.namespace()
 	if err != nil {
 		return answer, err
 	}
 	if kind == "pv" { // the claim may be anywhere
 		namespace = ""
 	}
-	api, err := a.api()
+	api, err := p.api()
 	if err != nil {
 		return answer, err
 	}
-	f, err := a.facts(ctx, api, namespace)
+	f, err := p.read(ctx, namespace, askStatus, askVolumes)
+	if err == nil {
+		err = f.ReadPods(ctx, api)
+	}
 	if err != nil {
 		return answer, err
 	}
@@ -116,16 +108,10 @@ func (a access) explain(ctx context.Context, kind, name string) (answer explain.
 	case "pv":
 		return explainVolume(ctx, api, f, name)
 	}
-	if _, known := findNode(f, name); !known {
+	if _, known := f.Node(name); !known && len(f.Nodes) > 0 && f.Object(name) == nil {
 		return answer, notFound("node", name, namesOf(f.Nodes, func(n corev1.Node) string { return n.Name }))
 	}
-	return explain.Node(f, name), nil
-}
-
-func findNode(f explain.Facts, name string) (at int, known bool) {
-	at = slices.IndexFunc(f.Reported.Nodes, func(n nodeapi.NodeStatus) bool { return n.Name == name })
-	isNode := func(n corev1.Node) bool { return n.Name == name }
-	return at, at >= 0 || slices.ContainsFunc(f.Nodes, isNode) || len(f.Nodes) == 0
+	return diagnosis.Node(f, name), nil
 }
 
 func namesOf[T any](all []T, name func(T) string) (names []string) {
@@ -144,8 +130,8 @@ func notFound(what, name string, there []string) error {
 }
 
 func explainClaim(
-	ctx context.Context, api kubernetes.Interface, f explain.Facts, name string,
-) (answer explain.Answer, err error) {
+	ctx context.Context, api kubernetes.Interface, f facts.Facts, name string,
+) (answer say.Answer, err error) {
 	i := slices.IndexFunc(f.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 	if i < 0 {
 		return answer, notFound("claim", name,
@@ -160,7 +146,7 @@ func explainClaim(
 
 // claimEvents adds what was said about a claim and its PersistentVolume.
 func claimEvents(
-	ctx context.Context, api kubernetes.Interface, f *explain.Facts, c *corev1.PersistentVolumeClaim,
+	ctx context.Context, api kubernetes.Interface, f *facts.Facts, c *corev1.PersistentVolumeClaim,
 ) error {
 	about := corev1.ObjectReference{
 		Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: c.UID,
@@ -172,8 +158,8 @@ func claimEvents(
 }
 
 func explainPod(
-	ctx context.Context, api kubernetes.Interface, f explain.Facts, named corev1.ObjectReference,
-) (answer explain.Answer, err error) {
+	ctx context.Context, api kubernetes.Interface, f facts.Facts, named corev1.ObjectReference,
+) (answer say.Answer, err error) {
 	pod, err := api.CoreV1().Pods(named.Namespace).Get(ctx, named.Name, metav1.GetOptions{})
 	if err != nil {
 		return answer, fmt.Errorf("get pod %s in namespace %s: %w", named.Name, named.Namespace, err)
@@ -183,7 +169,7 @@ func explainPod(
 		return answer, err
 	}
 	for i := range f.Claims {
-		if slices.Contains(explain.ClaimsOf(*pod), f.Claims[i].Name) {
+		if slices.Contains(facts.ClaimsOf(*pod), f.Claims[i].Name) {
 			if err = claimEvents(ctx, api, &f, &f.Claims[i]); err != nil {
 				return answer, err
 			}
@@ -193,8 +179,8 @@ func explainPod(
 }
 
 func explainVolume(
-	ctx context.Context, api kubernetes.Interface, f explain.Facts, name string,
-) (answer explain.Answer, err error) {
+	ctx context.Context, api kubernetes.Interface, f facts.Facts, name string,
+) (answer say.Answer, err error) {
 	for i := range f.Volumes {
 		pv := &f.Volumes[i]
 		if pv.Name != name && pv.Spec.CSI.VolumeHandle != name {
@@ -214,9 +200,19 @@ func explainVolume(
 	}
 	for _, v := range f.Listed {
 		if v.ID == name {
-			return explain.Orphan(v), nil
+			return diagnosis.Orphan(v), nil
 		}
 	}
 	return answer, notFound("PersistentVolume of driver "+f.Controller.Driver, name,
 		namesOf(f.Volumes, func(v corev1.PersistentVolume) string { return v.Name }))
+}
+
+// addEvents adds what was said about an object.
+func addEvents(ctx context.Context, api kubernetes.Interface, f *facts.Facts, about corev1.ObjectReference) error {
+	events, missing, err := cluster.Events(ctx, api, about)
+	f.Events = append(f.Events, events...)
+	if missing != "" {
+		f.Missing = append(f.Missing, missing)
+	}
+	return err
 }

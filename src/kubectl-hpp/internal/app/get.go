@@ -8,7 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/columns"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/table"
 )
@@ -82,7 +85,7 @@ func (p *plugin) getVolumes() *cobra.Command {
 	c := g.command(&cobra.Command{
 		Use: "volumes [CLAIM…]", Aliases: []string{"volume", "vol"}, Short: "List volumes by their claims",
 		Long: "List the volumes of a namespace, or with -A of all, also those that no claim names any more.\n\n" +
-			"STATE is one of: " + strings.Join(inventory.States(), ", ") + ".\n" +
+			"STATE is one of: " + strings.Join(facts.States(), ", ") + ".\n" +
 			"KEPT-BY says what keeps a volume to its size: strict, cooperative, or none.",
 		Example: "  # The fullest first\n  kubectl hpp get volumes -n shop --sort use\n" +
 			"  # What nothing in Kubernetes names any more\n  kubectl hpp get volumes -A --state orphan\n" +
@@ -93,13 +96,13 @@ func (p *plugin) getVolumes() *cobra.Command {
 	flags.BoolVarP(&g.all, "all-namespaces", "A", false, "volumes of all namespaces, and those of none")
 	flags.StringVar(&g.filter.Class, "class", "", "only those of this StorageClass")
 	flags.StringSliceVar(&g.filter.States, "state", nil,
-		"only those in this state, may be repeated: "+strings.Join(inventory.States(), ", "))
+		"only those in this state, may be repeated: "+strings.Join(facts.States(), ", "))
 	flags.StringVar(&g.sort, "sort", "claim",
 		strings.Join(inventory.Orders(), ", ")+"; the largest and oldest first, or with - before it last")
 	fixed := func(flag string, values []string) {
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
-	fixed("state", inventory.States())
+	fixed("state", facts.States())
 	fixed("sort", inventory.Orders())
 	return g.places(c, true)
 }
@@ -115,11 +118,11 @@ func (g *getting) volumes(c *cobra.Command, claims []string) error {
 		}
 		g.filter.Namespace = namespace
 	}
-	s, a, err := g.ask(c.Context(), g.filter.Namespace, asking{status: true, volumes: true})
+	f, err := g.list(c.Context(), g.filter.Namespace, askStatus, askVolumes)
 	if err != nil {
 		return err
 	}
-	all := slices.DeleteFunc(inventory.Volumes(s, a), func(v inventory.Volume) bool {
+	all := slices.DeleteFunc(inventory.Volumes(f), func(v inventory.Volume) bool {
 		return !g.filter.Volume(v) || len(claims) > 0 && !slices.Contains(claims, v.Claim)
 	})
 	for _, claim := range claims {
@@ -132,7 +135,7 @@ func (g *getting) volumes(c *cobra.Command, claims []string) error {
 		return err
 	}
 	return show(g, table.Rows[inventory.Volume]{
-		All: all, Columns: volumeColumns(g.all, g.now()), Name: nameOfVolume,
+		All: all, Columns: columns.Volumes(g.all, g.now()), Name: columns.NameOfVolume,
 	}, "volumes")
 }
 
@@ -142,15 +145,15 @@ func (p *plugin) getPools() *cobra.Command {
 		Use: "pools", Aliases: []string{"pool"}, Short: "List the pools of nodes, and the room in them",
 		Long: "List the pools of nodes. LARGEST is the largest new volume that a pool has room for.",
 	}, func(c *cobra.Command, _ []string) error {
-		s, a, err := g.ask(c.Context(), "", asking{status: true})
+		f, err := g.list(c.Context(), "", askStatus)
 		if err != nil {
 			return err
 		}
-		all := slices.DeleteFunc(inventory.Pools(s, a), func(p inventory.Pool) bool {
+		all := slices.DeleteFunc(inventory.Pools(f), func(p inventory.Pool) bool {
 			return !g.filter.Place(p.Node, p.Name)
 		})
 		return show(g, table.Rows[inventory.Pool]{
-			All: all, Columns: poolColumns(g.now()),
+			All: all, Columns: columns.Pools(g.now()),
 			Name: func(p inventory.Pool) string { return p.Node + "/" + p.Name },
 		}, "pools")
 	}), true)
@@ -162,15 +165,15 @@ func (p *plugin) getNodes() *cobra.Command {
 		Use: "nodes", Aliases: []string{"node"}, Short: "List the nodes that have the driver",
 		Long: "List the nodes that have the driver. POOLS are those that are there, of those that should be.",
 	}, func(c *cobra.Command, _ []string) error {
-		s, a, err := g.ask(c.Context(), "", asking{status: true, volumes: true})
+		f, err := g.list(c.Context(), "", askStatus, askVolumes)
 		if err != nil {
 			return err
 		}
-		all := slices.DeleteFunc(inventory.Nodes(s, a), func(n inventory.Node) bool {
+		all := slices.DeleteFunc(inventory.Nodes(f), func(n inventory.Node) bool {
 			return !g.filter.Place(n.Name, "")
 		})
 		return show(g, table.Rows[inventory.Node]{
-			All: all, Columns: nodeColumns(g.now()), Name: func(n inventory.Node) string { return "node/" + n.Name },
+			All: all, Columns: columns.Nodes(g.now()), Name: func(n inventory.Node) string { return "node/" + n.Name },
 		}, "nodes")
 	}), false)
 }
@@ -184,17 +187,21 @@ func (p *plugin) getTrash() *cobra.Command {
 		Example: "  kubectl hpp get trash -n shop",
 	}, func(c *cobra.Command, _ []string) error {
 		g.filter.Namespace = *g.flags.Namespace
-		_, a, err := g.ask(c.Context(), "", asking{deleted: true})
+		controller, err := g.controller(c.Context())
 		if err != nil {
 			return err
 		}
-		all, unknown := inventory.Trash(a)
+		var deleted []nodeapi.DeletedVolume
+		if err := controller.Ask(c.Context(), &deleted, strings.Fields(askTrash)...); err != nil {
+			return err
+		}
+		all, unknown := inventory.Trash(deleted)
 		for _, why := range unknown {
 			g.note(why)
 		}
 		all = slices.DeleteFunc(all, func(d inventory.Deleted) bool { return !g.filter.Deleted(d) })
 		return show(g, table.Rows[inventory.Deleted]{
-			All: all, Columns: trashColumns(g.now()), Name: func(d inventory.Deleted) string { return d.Entry },
+			All: all, Columns: columns.Trash(g.now()), Name: func(d inventory.Deleted) string { return d.Entry },
 		}, "deleted volumes")
 	}), true)
 }

@@ -77,6 +77,7 @@ func controllerPod() *corev1.Pod {
 		"--driver-name=" + driver, "--topology-key=" + topologyKey,
 	}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "controller", Ready: true}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	return pod
 }
 
@@ -157,7 +158,7 @@ func volumes() []nodeapi.VolumeStatus {
 		},
 		{
 			ID: "pvc-old", Node: "worker-9", Pool: "hdd", Claim: "shop/old", Bytes: 50 * gib, Used: 12 * gib,
-			Enforcement: "none", State: "orphan",
+			Enforcement: "none", State: "orphan", Created: before(100 * time.Hour),
 		},
 		{ID: "left", Node: "worker-9", Pool: "hdd", Bytes: gib, Used: -1, Enforcement: "none", State: "orphan"},
 	}
@@ -211,7 +212,7 @@ func (s setting) run(t *testing.T, args ...string) (stdout, stderr string, code 
 	return out.String(), problems.String(), code
 }
 
-// TestPictures holds what people see to files. HPP_UPDATE=1 writes them.
+// TestPictures holds what people see to files. UPDATE_GOLDEN=1 writes them.
 func TestPictures(t *testing.T) {
 	usual := setting{objects: objects(), status: troubled(), volumes: volumes()}
 	forbidden := setting{
@@ -266,14 +267,14 @@ func TestPictures(t *testing.T) {
 				got += "--- exit code " + string(rune('0'+code)) + "\n"
 			}
 			file := filepath.Join("testdata", name+".txt")
-			if os.Getenv("HPP_UPDATE") != "" {
+			if os.Getenv("UPDATE_GOLDEN") != "" {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
 			want, err := os.ReadFile(file)
 			if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
-				t.Errorf("%v: %s\nHPP_UPDATE=1 go test writes it anew", err, diff)
+				t.Errorf("%v: %s\nUPDATE_GOLDEN=1 go test writes it anew", err, diff)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/table"
 )
@@ -24,11 +25,11 @@ func (p *plugin) status() *cobra.Command {
 			if err := table.Check(output, formats...); err != nil {
 				return fmt.Errorf("%w: %w", errUsage, err)
 			}
-			s, a, err := p.ask(c.Context(), "", asking{status: true, volumes: true, deleted: true})
+			f, err := p.list(c.Context(), "", askStatus, askVolumes, askTrash)
 			if err != nil {
 				return err
 			}
-			sum := inventory.Summarize(s, a, buildinfo.Version(), p.now())
+			sum := inventory.Summarize(f, buildinfo.Version())
 			if output != table.Table {
 				return table.Document(p.Out, output, sum)
 			}
@@ -73,7 +74,7 @@ func (p *plugin) writeSummary(sum inventory.Summary) error {
 	}
 	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
 		mark := paint.Yellow("!")
-		if sum.Problems[i].Severity <= inventory.Damaged {
+		if sum.Problems[i].Severity <= diagnosis.Damaged {
 			mark = paint.Red("!")
 		}
 		if _, err := fmt.Fprintf(p.Out, "%s %s\n", mark, strings.TrimRight(line, " ")); err != nil {

@@ -23,8 +23,12 @@ type Controller struct {
 	Driver, TopologyKey, Release string
 }
 
-// component is the label of the controller's pods that the chart sets.
-const component = "app.kubernetes.io/component=csi-controller,app.kubernetes.io/part-of=hostpath-provisioner"
+// Labels that the chart sets.
+const (
+	labelComponent = "app.kubernetes.io/component"
+	partOf         = "app.kubernetes.io/part-of=hostpath-provisioner"
+	component      = labelComponent + "=csi-controller," + partOf
+)
 
 // FindController gives the controller of a driver, or of the only one where driver is "". It is looked for in a
 // namespace, or in all where namespace is "".

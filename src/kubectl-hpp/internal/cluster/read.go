@@ -26,10 +26,13 @@ type State struct {
 	Volumes    []corev1.PersistentVolume      // of the controller's driver, for claims of all namespaces
 	Pods       []corev1.Pod                   // those of the namespace that have a volume of a claim or of the driver
 	Nodes      []corev1.Node
-	Classes    []storagev1.StorageClass       // of the driver
-	Capacities []storagev1.CSIStorageCapacity // of its classes
+	Classes    []storagev1.StorageClass       // of all drivers
+	Capacities []storagev1.CSIStorageCapacity // of the driver's classes
 	CSINodes   []storagev1.CSINode
-	Missing    []string // what was not read and which right is missing, one sentence each
+	DriverPods []corev1.Pod // of the nodes; these and the next are read by ReadPods
+	// ControllerPods are those of the controller, also those that are not ready.
+	ControllerPods []corev1.Pod
+	Missing        []string // what was not read and which right is missing, one sentence each
 }
 
 // Read reads what the user may read, of a namespace or with "" of all. A right that is missing is no error. The
@@ -50,10 +53,7 @@ func Read(ctx context.Context, api kubernetes.Interface, controller Controller, 
 			into(&s.Volumes, func(v *corev1.PersistentVolume) bool { return persistentvolume.IsOf(v, driver) }),
 		},
 		{"nodes", "", paged(core.Nodes().List), into(&s.Nodes, nil)},
-		{
-			"storageclasses", "", paged(storage.StorageClasses().List),
-			into(&s.Classes, func(c *storagev1.StorageClass) bool { return c.Provisioner == driver }),
-		},
+		{"storageclasses", "", paged(storage.StorageClasses().List), into(&s.Classes, nil)},
 		{
 			"csistoragecapacities", within(controller.Namespace),
 			paged(storage.CSIStorageCapacities(controller.Namespace).List), into(&s.Capacities, nil),
@@ -62,10 +62,34 @@ func Read(ctx context.Context, api kubernetes.Interface, controller Controller, 
 	})
 	s.Capacities = slices.DeleteFunc(s.Capacities, func(c storagev1.CSIStorageCapacity) bool {
 		return !slices.ContainsFunc(s.Classes, func(class storagev1.StorageClass) bool {
-			return class.Name == c.StorageClassName
+			return class.Name == c.StorageClassName && class.Provisioner == driver
 		})
 	})
 	return s, err
+}
+
+// ReadPods reads the pods of the installation itself.
+func (s *State) ReadPods(ctx context.Context, api kubernetes.Interface) error {
+	of := func(component string) func(*corev1.Pod) bool {
+		return func(p *corev1.Pod) bool { return p.Labels[labelComponent] == component }
+	}
+	nodes, controllers := into(&s.DriverPods, of("csi-driver")), into(&s.ControllerPods, of("csi-controller"))
+	list := api.CoreV1().Pods(s.Controller.Namespace).List
+	missing, err := listing{
+		"pods of the driver", within(s.Controller.Namespace),
+		func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = partOf
+			return list(ctx, options)
+		},
+		func(object runtime.Object) {
+			nodes(object)
+			controllers(object)
+		},
+	}.read(ctx)
+	if missing != "" {
+		s.Missing = append(s.Missing, missing)
+	}
+	return err
 }
 
 // uses reports whether a pod's volume is one of a claim, or an inline one of the driver.

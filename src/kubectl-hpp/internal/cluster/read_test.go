@@ -92,14 +92,14 @@ func TestRead(t *testing.T) {
 	at := cluster.Controller{Namespace: "hpp", Driver: driver}
 	everything := map[string]string{
 		"claims": " other/data shop/data", "volumes": " pvc-1",
-		"pods": " other/with shop/ephemeral shop/inline shop/with", "nodes": " worker-1", "classes": " local",
+		"pods": " other/with shop/ephemeral shop/inline shop/with", "nodes": " worker-1", "classes": " another local",
 		"capacities": " hpp/csisc-1", "csinodes": " worker-1",
 	}
 	for namespace, want := range map[string]map[string]string{
 		"": everything,
 		"shop": {
 			"claims": " shop/data", "volumes": " pvc-1", "pods": " shop/ephemeral shop/inline shop/with",
-			"nodes": " worker-1", "classes": " local", "capacities": " hpp/csisc-1", "csinodes": " worker-1",
+			"nodes": " worker-1", "classes": " another local", "capacities": " hpp/csisc-1", "csinodes": " worker-1",
 		},
 	} {
 		got, err := cluster.Read(t.Context(), fake.NewClientset(objects()...), at, namespace)

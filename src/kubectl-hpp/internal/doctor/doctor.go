@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/explain"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
 
 // Level is how a check came out.
@@ -36,11 +36,10 @@ type Check struct {
 
 // Facts are what was read.
 type Facts struct {
-	explain.Facts
-	Plugin         string // its version
-	Server         string // that of Kubernetes, "" where it is not known
-	CSIDriver      *storagev1.CSIDriver
-	ControllerPods []corev1.Pod
+	facts.Facts
+	Plugin    string // its version
+	Server    string // that of Kubernetes, "" where it is not known
+	CSIDriver *storagev1.CSIDriver
 	// SnapshotAPI and SnapshotController report whether they are there; nil where that could not be read.
 	SnapshotAPI, SnapshotController *bool
 }
@@ -127,9 +126,9 @@ func (f Facts) csiDriver() []Check {
 
 func (f Facts) controller() (checks []Check) {
 	for _, p := range f.ControllerPods {
-		if !explain.PodReady(p) {
+		if !diagnosis.PodReady(p) {
 			checks = append(checks, one(Fail, fmt.Sprintf("The controller's pod %s is not ready%s.", p.Name,
-				explain.WaitingFor(p)), fmt.Sprintf("kubectl describe pod %s -n %s", p.Name, p.Namespace),
+				diagnosis.WaitingFor(p)), fmt.Sprintf("kubectl describe pod %s -n %s", p.Name, p.Namespace),
 				fmt.Sprintf("kubectl logs %s -n %s -c controller", p.Name, p.Namespace))...)
 		}
 	}
@@ -137,7 +136,7 @@ func (f Facts) controller() (checks []Check) {
 	case f.Away != "":
 		return append(checks, one(Fail, "The controller cannot be asked: "+f.Away+".",
 			"kubectl get pods -A -l app.kubernetes.io/component=csi-controller -o wide")...)
-	case f.Reported.Driver == "":
+	case !f.Answered():
 		return append(checks, one(Warn, "The controller was not asked: nothing is known of the nodes' pools.")...)
 	}
 	return append(checks, one(OK, fmt.Sprintf("The controller answers in pod %s/%s.", f.Controller.Namespace,
@@ -152,8 +151,7 @@ func (f Facts) versions() (checks []Check) {
 	}
 	if apart(f.Plugin, is) {
 		checks = append(checks, one(Fail, fmt.Sprintf("This plugin is %s and the controller %s: more than one minor "+
-			"version "+
-			"apart.", f.Plugin, is), "Update the older of the two.")...)
+			"version apart.", f.Plugin, is), "Update the older of the two.")...)
 	}
 	others := map[string][]string{}
 	for _, n := range f.Reported.Nodes {
@@ -163,10 +161,8 @@ func (f Facts) versions() (checks []Check) {
 	}
 	for v, nodes := range others {
 		checks = append(checks, one(Fail, fmt.Sprintf("The driver is %s on %s, and the controller %s: more than one "+
-			"minor "+
-			"version apart.", v, abridge.Names(nodes), is), "See whether the rollout hangs: kubectl rollout status "+
-			"daemonset "+
-			"-n "+f.Controller.Namespace+" -l app.kubernetes.io/component=csi-driver")...)
+			"minor version apart.", v, abridge.Names(nodes), is), "See whether the rollout hangs: kubectl rollout "+
+			"status daemonset -n "+f.Controller.Namespace+" -l app.kubernetes.io/component=csi-driver")...)
 	}
 	slices.SortFunc(checks, func(a, b Check) int { return strings.Compare(a.Says, b.Says) })
 	if len(checks) == 0 {

@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/explain"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
 // nodes are those that have, or had, the driver: each as it is explained.
@@ -30,13 +29,13 @@ func (f Facts) nodes() (checks []Check) {
 	}
 	well := 0
 	for _, name := range slices.Sorted(maps.Keys(served)) {
-		facts := f.Facts
-		facts.Away = "" // is said once
-		answer := explain.Node(facts, name)
+		asked := f.Facts
+		asked.Away = "" // is said once
+		answer := diagnosis.Node(asked, name)
 		if !answer.Trouble() {
 			well++
 		}
-		for _, a := range append([]explain.Answer{answer}, answer.Also...) {
+		for _, a := range append([]say.Answer{answer}, answer.Also...) {
 			level := Warn
 			switch {
 			case a.Wrong:
@@ -64,7 +63,7 @@ func (f Facts) nodes() (checks []Check) {
 
 // pools says of each pool where it is, and how it holds volumes to their sizes.
 func (f Facts) pools() (checks []Check) {
-	for _, p := range explain.Pools(f.Reported) {
+	for _, p := range facts.Pools(f.Reported) {
 		checks = append(checks, f.pool(p.Name)...)
 	}
 	return checks
@@ -97,12 +96,10 @@ func (f Facts) pool(name string) (checks []Check) {
 		level = Fail
 	}
 	checks = one(level, fmt.Sprintf("Pool %s is on %d of the %d nodes that it is selected on; sizes: %s.", name,
-		present,
-		selected, cmp.Or(strings.Join(slices.Sorted(maps.Keys(held)), ", "), "unknown")))
+		present, selected, cmp.Or(strings.Join(slices.Sorted(maps.Keys(held)), ", "), "unknown")))
 	if selected == 0 {
-		checks = one(Warn, fmt.Sprintf("Pool %s is selected on no node that is connected: its nodeSelector fits "+
-			"none.", name),
-			"kubectl get nodes --show-labels")
+		checks = one(Warn, fmt.Sprintf("Pool %s is selected on no node that is connected: its nodeSelector fits none.",
+			name), "kubectl get nodes --show-labels")
 	}
 	for _, reason := range slices.Sorted(maps.Keys(unenforced)) {
 		checks = append(checks, Check{Warn, fmt.Sprintf("Pool %s holds no volume to its size on %s.", name,
@@ -110,37 +107,34 @@ func (f Facts) pool(name string) (checks []Check) {
 	}
 	if len(withOS) > 0 {
 		checks = append(checks, Check{Warn, fmt.Sprintf("Pool %s is on a filesystem of the operating system on %s: "+
-			"full "+
-			"volumes stop the "+
-			"node.", name, abridge.Names(withOS)), []string{"docs/runbooks/HPPSharingPoolPathWithOS.md"}})
+			"full volumes stop the node.", name, abridge.Names(withOS)),
+			[]string{"docs/runbooks/HPPSharingPoolPathWithOS.md"}})
 	}
 	return checks
 }
 
 // classes are the StorageClasses of the driver, and the default of the cluster.
 func (f Facts) classes() (checks []Check) {
-	const isDefault = "storageclass.kubernetes.io/is-default-class"
 	var defaults, ours, wrong []string
-	shown := explain.Pools(f.Reported)
 	for _, c := range f.Classes {
-		if c.Annotations[isDefault] == "true" {
+		if c.Annotations[facts.DefaultClass] == "true" {
 			defaults = append(defaults, c.Name)
 		}
 		if c.Provisioner != f.Controller.Driver {
 			continue
 		}
 		ours = append(ours, c.Name)
-		if why := unknownPool(c, shown); why != "" {
+		if _, why := f.PoolsOf(&c); why != nil {
 			wrong = append(wrong, c.Name)
-			checks = append(checks, Check{Fail, fmt.Sprintf("StorageClass %s: %s: %s.", c.Name,
+			checks = append(checks, Check{Fail, fmt.Sprintf("StorageClass %s: %s: %v.", c.Name,
 				names.StoragePoolParameter, why), []string{"Add the pool to the chart's value storagePools, or " +
 				"delete the class."}})
 		}
 	}
 	switch {
 	case len(ours) == 0:
-		checks = append(checks, one(Warn, "No StorageClass is of the driver "+f.Controller.Driver+", as far as may "+
-			"be read.",
+		checks = append(checks, one(Warn,
+			"No StorageClass is of the driver "+f.Controller.Driver+", as far as may be read.",
 			"Set the chart's value storageClasses.")...)
 	case len(wrong) < len(ours):
 		checks = append(checks, one(OK, "The driver's StorageClasses are: "+abridge.Names(ours)+".")...)
@@ -148,27 +142,12 @@ func (f Facts) classes() (checks []Check) {
 	switch len(defaults) {
 	case 0:
 		return append(checks, one(Warn, "No StorageClass is the default: claims that name none wait.",
-			"kubectl annotate storageclass CLASS "+isDefault+"=true")...)
+			"kubectl annotate storageclass CLASS "+facts.DefaultClass+"=true")...)
 	case 1:
 		return append(checks, one(OK, "StorageClass "+defaults[0]+" is the default.")...)
 	}
 	return append(checks, one(Warn, fmt.Sprintf("%d StorageClasses are the default: %s; the newest of them is taken.",
-		len(defaults), abridge.Names(defaults)), "kubectl annotate storageclass CLASS "+isDefault+"-")...)
-}
-
-// unknownPool is why a class names no pool of any node, "" where it does or none is known.
-func unknownPool(c storagev1.StorageClass, shown []poolspec.Pool) string {
-	if len(shown) == 0 {
-		return ""
-	}
-	pools, err := poolspec.PoolsOf(shown, c.Parameters[names.StoragePoolParameter])
-	switch {
-	case err != nil:
-		return err.Error()
-	case !slices.ContainsFunc(shown, func(p poolspec.Pool) bool { return p.Name == pools[0] }):
-		return fmt.Sprintf("no node has pool %q", pools[0])
-	}
-	return ""
+		len(defaults), abridge.Names(defaults)), "kubectl annotate storageclass CLASS "+facts.DefaultClass+"-")...)
 }
 
 func (f Facts) snapshots() []Check {
@@ -183,8 +162,7 @@ func (f Facts) snapshots() []Check {
 		return one(Warn, "The snapshot API is there; it could not be seen whether snapshot-controller runs.")
 	case !*f.SnapshotController:
 		return one(Warn, "The snapshot API is there, and no pod of snapshot-controller was found: VolumeSnapshots "+
-			"wait, unless "+
-			"your distribution runs it under another name.", how)
+			"wait, unless your distribution runs it under another name.", how)
 	}
 	return one(OK, "The snapshot API is there, and snapshot-controller runs.")
 }

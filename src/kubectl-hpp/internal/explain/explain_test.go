@@ -15,7 +15,10 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/explain"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
 const (
@@ -29,7 +32,7 @@ func now() time.Time { return time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC) }
 
 // world is a cluster of three nodes that is well: claim shop/pg of 200Gi in pool nvme, with a pod, on worker-1.
 type world struct {
-	explain.Facts
+	facts.Facts
 	claim *corev1.PersistentVolumeClaim
 	pv    *corev1.PersistentVolume
 	pod   *corev1.Pod
@@ -169,13 +172,13 @@ func TestExplain(t *testing.T) {
 	for _, kind := range []struct {
 		name    string
 		rows    []row
-		explain func(*world) explain.Answer
+		explain func(*world) say.Answer
 	}{
-		{"claim", claims(), func(w *world) explain.Answer { return explain.Claim(w.Facts, w.claim) }},
-		{"pv", volumes(), func(w *world) explain.Answer { return explain.Volume(w.Facts, w.pv) }},
-		{"pod", pods(), func(w *world) explain.Answer { return explain.Pod(w.Facts, w.pod) }},
-		{"node", nodes(), func(w *world) explain.Answer { return explain.Node(w.Facts, "worker-1") }},
-		{"orphan", orphans(), func(w *world) explain.Answer { return explain.Orphan(w.Listed[0]) }},
+		{"claim", claims(), func(w *world) say.Answer { return explain.Claim(w.Facts, w.claim) }},
+		{"pv", volumes(), func(w *world) say.Answer { return explain.Volume(w.Facts, w.pv) }},
+		{"pod", pods(), func(w *world) say.Answer { return explain.Pod(w.Facts, w.pod) }},
+		{"node", nodes(), func(w *world) say.Answer { return diagnosis.Node(w.Facts, "worker-1") }},
+		{"orphan", orphans(), func(w *world) say.Answer { return diagnosis.Orphan(w.Listed[0]) }},
 	} {
 		for _, r := range kind.rows {
 			w := newWorld()
@@ -203,7 +206,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func reasons(a explain.Answer) string {
+func reasons(a say.Answer) string {
 	text := a.Reason
 	if a.Wrong {
 		text += "!"

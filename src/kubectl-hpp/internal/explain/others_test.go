@@ -24,8 +24,7 @@ func volumes() []row {
 		{"not grown", func(w *world) {
 			w.ask("600Gi")
 			w.tell("PersistentVolumeClaim", "shop", "pg", "VolumeResizeFailed", "resize volume failed: rpc error: "+
-				"code = "+
-				"OutOfRange desc = no room in the pool nvme")
+				"code = OutOfRange desc = no room in the pool nvme")
 		}, "NotGrown!"},
 		{"growing", func(w *world) { w.ask("300Gi") }, "Well Growing"},
 		{"its node is gone", func(w *world) { w.Nodes, w.Reported.Nodes = w.Nodes[1:], nil }, "NodeGone!"},
@@ -84,8 +83,7 @@ func phases() []row {
 		{"cannot be deleted", release(corev1.PersistentVolumeReclaimDelete, func(w *world) {
 			w.disconnect()
 			w.tell("PersistentVolume", "", "pvc-1-2", "VolumeFailedDelete", "rpc error: code = Unavailable desc = "+
-				"node "+
-				"worker-1 is not connected to the controller")
+				"node worker-1 is not connected to the controller")
 		}), "NodeNotConnected! DeleteFails!"},
 		{"failed", release(corev1.PersistentVolumeReclaimDelete, func(w *world) {
 			w.pv.Status.Phase, w.pv.Status.Message = corev1.VolumeFailed, "volume is published"
@@ -128,14 +126,12 @@ func pods() []row {
 		}), "TwoNodes! Well Well"},
 		{"its volume cannot be mounted", starting(func(w *world) {
 			w.tell("Pod", "shop", "pg-0", "FailedMount", "MountVolume.SetUp failed for volume \"pvc-1-2\" : rpc "+
-				"error: "+
-				"code = Unavailable desc = pool is absent: nothing is mounted at /mnt/nvme")
+				"error: code = Unavailable desc = pool is absent: nothing is mounted at /mnt/nvme")
 			w.pools[0].State = nodeapi.StateAbsent
 		}), "NotMounted! PoolAbsent!"},
 		{"its volume is being moved", starting(func(w *world) {
-			w.tell("Pod", "shop", "pg-0", "FailedMount", "rpc error: code = FailedPrecondition desc = volume "+
-				"pvc-1-2 is "+
-				"being moved to node worker-2")
+			w.tell("Pod", "shop", "pg-0", "FailedMount", "rpc error: code = FailedPrecondition desc = volume pvc-1-2 "+
+				"is being moved to node worker-2")
 		}), "Moving Well"},
 		{"its node lacks the driver", starting(func(w *world) { w.CSINodes[0].Spec.Drivers = nil }),
 			"DriverMissing! DriverMissing!"},

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,6 +8,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
 func (v volume) keeps() bool {
@@ -16,66 +18,64 @@ func (v volume) keeps() bool {
 }
 
 // unreleased is for a volume that is to be deleted, and is not yet.
-func (v volume) unreleased() (Answer, bool) {
+func (v volume) unreleased() (say.Answer, bool) {
 	if v.pv.Status.Phase != corev1.VolumeReleased || v.keeps() {
-		return no()
+		return say.No()
 	}
-	said := lastOf(v.told, "VolumeFailedDelete")
+	said := facts.LastOf(v.told, "VolumeFailedDelete")
 	if said == "" {
-		return normal("Deleting", "Released: its claim is gone, and the volume is being deleted.")
+		return say.Fine("Deleting", "Released: its claim is gone, and the volume is being deleted.")
 	}
-	return trouble("DeleteFails", "Released: its claim is gone, and the volume cannot be deleted: "+withoutCode(said),
+	return say.Wrong("DeleteFails",
+		"Released: its claim is gone, and the volume cannot be deleted: "+facts.WithoutCode(said),
 		append([]string{"kubectl hpp explain node " + v.node}, v.giveUp()...)...)
 }
 
-func (v volume) failed() (Answer, bool) {
+func (v volume) failed() (say.Answer, bool) {
 	if v.pv.Status.Phase != corev1.VolumeFailed {
-		return no()
+		return say.No()
 	}
 	said := strings.TrimSuffix(v.pv.Status.Message, ".")
-	return trouble("Failed", fmt.Sprintf("Failed: its claim is gone, and deleting the volume failed: %s. It is "+
-		"tried again.",
-		withoutCode(said)), v.giveUp()...)
+	return say.Wrong("Failed", fmt.Sprintf("Failed: its claim is gone, and deleting the volume failed: %s. It is "+
+		"tried again.", facts.WithoutCode(said)), v.giveUp()...)
 }
 
 // retained is for a volume that outlives its claim.
-func (v volume) retained() (Answer, bool) {
+func (v volume) retained() (say.Answer, bool) {
 	if v.pv.Status.Phase != corev1.VolumeReleased || !v.keeps() {
-		return no()
+		return say.No()
 	}
-	return normal("Retained", fmt.Sprintf("Released: its claim %s is gone, and its reclaim policy Retain keeps the "+
-		"volume: "+
-		"%s in pool %s on node %s.", v.Claim, bytesize.Format(v.Bytes), v.Pool, v.node),
+	return say.Fine("Retained", fmt.Sprintf("Released: its claim %s is gone, and its reclaim policy Retain keeps the "+
+		"volume: %s in pool %s on node %s.", v.Claim, bytesize.Format(v.Bytes), v.Pool, v.node),
 		fmt.Sprintf(`For a claim of that name again: kubectl patch pv %s --type json -p '[{"op": "remove", "path": `+
 			`"/spec/claimRef/uid"}, {"op": "remove", "path": "/spec/claimRef/resourceVersion"}]'`, v.Name),
-		"For another claim: docs/how-to/reuse-a-retained-volume.md",
-		fmt.Sprintf(`To delete it, data and all: kubectl patch pv %s -p '{"spec": {"persistentVolumeReclaimPolicy": `+
-			`"Delete"}}'`, v.Name))
+		"For another claim: docs/how-to/reuse-a-retained-volume.md", fmt.Sprintf(`To delete it, data and all: `+
+			`kubectl patch pv %s -p '{"spec": {"persistentVolumeReclaimPolicy": "Delete"}}'`, v.Name))
 }
 
-func (v volume) available() (Answer, bool) {
+func (v volume) available() (say.Answer, bool) {
 	if v.pv.Status.Phase != corev1.VolumeAvailable {
-		return no()
+		return say.No()
 	}
-	return normal("Available", fmt.Sprintf("Available: no claim has it: %s in pool %s on node %s.",
+	return say.Fine("Available", fmt.Sprintf("Available: no claim has it: %s in pool %s on node %s.",
 		bytesize.Format(v.Bytes), v.Pool, v.node),
 		fmt.Sprintf("Make a claim with volumeName: %s and storageClassName: %q", v.Name, v.pv.Spec.StorageClassName))
 }
 
 // notGrown is for a claim that asks for more than its volume has.
-func (v volume) notGrown() (Answer, bool) {
+func (v volume) notGrown() (say.Answer, bool) {
 	if v.claim == nil || v.claim.bytes <= v.Bytes {
-		return no()
+		return say.No()
 	}
 	what := fmt.Sprintf("it asks for %s and has %s", v.claim.wants(), bytesize.Format(v.Bytes))
-	if said := lastOf(v.claim.told, "VolumeResizeFailed"); said != "" {
+	if said := facts.LastOf(v.claim.told, "VolumeResizeFailed"); said != "" {
 		next := []string{"Make room in the pool: kubectl hpp get volumes --node " + v.node + " --pool " + v.Pool}
 		if left := v.Bytes + v.in.Allocatable; v.in.Allocatable > 0 && left < v.claim.bytes {
 			next = append(next, fmt.Sprintf("Or ask for no more than %s: %s", bytesize.Format(left), v.grow(left)))
 		}
-		return trouble("NotGrown", "Bound, but "+what+": "+withoutCode(said), next...)
+		return say.Wrong("NotGrown", "Bound, but "+what+": "+facts.WithoutCode(said), next...)
 	}
-	return normal("Growing", "Bound, and "+what+": it is being grown.", v.claim.typed("describe", ""))
+	return say.Fine("Growing", "Bound, and "+what+": it is being grown.", v.claim.typed("describe", ""))
 }
 
 // grow is the command that asks for a size.
@@ -89,77 +89,49 @@ func (v volume) grow(bytes int64) string {
 }
 
 // full is for a volume that pods will soon find full.
-func (v volume) full() (Answer, bool) {
+func (v volume) full() (say.Answer, bool) {
 	used := v.listed.Used
 	if v.listed.ID == "" || v.listed.Enforcement == "none" || v.Bytes <= 0 || used < v.Bytes/100*fullPercent {
-		return no()
+		return say.No()
 	}
 	message := fmt.Sprintf("Full: %s of %s are used (%d%%).", bytesize.Format(used), bytesize.Format(v.Bytes),
 		used*100/v.Bytes)
 	switch {
 	case v.claim == nil:
-		return trouble("Full", message)
+		return say.Wrong("Full", message)
 	case v.claim.class != nil && (v.claim.class.AllowVolumeExpansion == nil || !*v.claim.class.AllowVolumeExpansion):
-		return trouble("Full", message, fmt.Sprintf("Let its class grow volumes: kubectl patch storageclass %s -p "+
+		return say.Wrong("Full", message, fmt.Sprintf("Let its class grow volumes: kubectl patch storageclass %s -p "+
 			`'{"allowVolumeExpansion": true}'`, v.claim.class.Name), "Then: "+v.grow(v.Bytes/2*3))
 	case v.in.Name != "" && v.in.Allocatable <= 0:
-		return trouble("Full", message+fmt.Sprintf(" Pool %s on node %s may have no room to grow it.", v.Pool, v.node),
-			"Try: "+v.grow(v.Bytes/2*3),
+		return say.Wrong("Full", message+fmt.Sprintf(" Pool %s on node %s may have no room to grow it.", v.Pool,
+			v.node), "Try: "+v.grow(v.Bytes/2*3),
 			"Or make room: kubectl hpp get volumes --node "+v.node+" --pool "+v.Pool,
 			fmt.Sprintf("Or move it: kubectl hpp move %s -n %s --to NODE", v.claim.Name, v.claim.Namespace))
 	case v.in.Name != "" && v.in.Allocatable < v.Bytes/2:
-		return trouble("Full", message, fmt.Sprintf("Grow it by what is left, %s: %s",
+		return say.Wrong("Full", message, fmt.Sprintf("Grow it by what is left, %s: %s",
 			bytesize.Format(v.in.Allocatable), v.grow(v.Bytes+v.in.Allocatable)))
 	}
-	return trouble("Full", message, "Grow it: "+v.grow(v.Bytes/2*3))
+	return say.Wrong("Full", message, "Grow it: "+v.grow(v.Bytes/2*3))
 }
 
 // notEnforced is for a volume that should be held to its size, and is not.
-func (v volume) notEnforced() (Answer, bool) {
+func (v volume) notEnforced() (say.Answer, bool) {
 	if !v.warned(nodeapi.WarningVolumeNotEnforced) {
-		return no()
+		return say.No()
 	}
-	return trouble("NotEnforced", fmt.Sprintf("%s, but nothing holds it to its size: it was copied or restored, or "+
-		"the "+
-		"quota of pool %s is off.", v.is(), v.Pool), fmt.Sprintf("Once no pod uses it: kubectl hpp enforce %s "+
-		"--node %s",
-		v.Handle, v.node))
+	return say.Wrong("NotEnforced", fmt.Sprintf("%s, but nothing holds it to its size: it was copied or restored, or "+
+		"the quota of pool %s is off.", v.is(), v.Pool), fmt.Sprintf("Once no pod uses it: kubectl hpp enforce %s "+
+		"--node %s", v.Handle, v.node))
 }
 
 // copies is for a volume of whose id there is something elsewhere.
-func (v volume) copies() (Answer, bool) {
+func (v volume) copies() (say.Answer, bool) {
 	for _, other := range v.Listed {
-		if other.ID == v.Handle && strings.HasPrefix(other.State, "orphan") {
-			return normal("Copy", fmt.Sprintf("Node %s has something of the same id in pool %s, which nobody uses.",
+		if other.ID == v.Handle && diagnosis.Orphaned(other) {
+			return say.Fine("Copy", fmt.Sprintf("Node %s has something of the same id in pool %s, which nobody uses.",
 				other.Node, other.Pool),
 				fmt.Sprintf("If it is not wanted: kubectl hpp discard %s --node %s", other.ID, other.Node))
 		}
 	}
-	return no()
-}
-
-// Orphan explains a volume that no PersistentVolume names, for its id.
-func Orphan(v nodeapi.VolumeStatus) Answer {
-	a := Answer{
-		Reason: "Orphan", Wrong: true,
-		Message: fmt.Sprintf("Orphan: no PersistentVolume names it: %s in pool %s on node %s, made for %s.",
-			bytesize.Format(v.Bytes), v.Pool, v.Node, cmp.Or(v.Claim, "a claim that is not known")),
-		Next: []string{
-			fmt.Sprintf("If it is wanted: kubectl hpp adopt %s --node %s", v.ID, v.Node),
-			fmt.Sprintf("If nobody wants it: kubectl hpp discard %s --node %s", v.ID, v.Node),
-		},
-	}
-	switch {
-	case v.SnapshotOf != "":
-		a.Reason, a.Wrong = "Snapshot", strings.HasPrefix(v.State, "orphan")
-		a.Message = fmt.Sprintf("A snapshot of volume %s: %s in pool %s on node %s.", v.SnapshotOf,
-			bytesize.Format(v.Bytes), v.Pool, v.Node)
-		a.Next = []string{"docs/runbooks/HostpathVolumesOrphaned.md#it-is-a-snapshot"}
-	case !strings.HasPrefix(v.State, "orphan"):
-		a.Reason, a.Wrong, a.Next = "Unnamed", false, nil
-		a.Message = fmt.Sprintf("No PersistentVolume names it yet: %s in pool %s on node %s, %s.",
-			bytesize.Format(v.Bytes),
-			v.Pool, v.Node, cmp.Or(v.State, "made less than an hour ago"))
-	}
-	return a
+	return say.No()
 }

@@ -9,86 +9,86 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/room"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
 // in names the pools of a claim.
 func (c claim) in() string { return strings.Join(c.pools, " or ") }
 
 // driverless is for a driver that no kubelet knows.
-func (c claim) driverless() (Answer, bool) {
+func (c claim) driverless() (say.Answer, bool) {
 	if len(c.CSINodes) == 0 || slices.ContainsFunc(c.CSINodes,
-		func(n storagev1.CSINode) bool { return !c.lacksDriver(n.Name) }) {
-		return no()
+		func(n storagev1.CSINode) bool { return !c.LacksDriver(n.Name) }) {
+		return say.No()
 	}
-	return trouble("DriverNowhere", fmt.Sprintf("Pending: no node's kubelet knows the driver %s.", c.Controller.Driver),
-		"kubectl hpp doctor")
+	return say.Wrong("DriverNowhere", fmt.Sprintf("Pending: no node's kubelet knows the driver %s.",
+		c.Controller.Driver), "kubectl hpp doctor")
 }
 
 // chosenAway is for a claim whose node was chosen, and cannot make the volume.
-func (c claim) chosenAway() (Answer, bool) {
-	name := c.Annotations[selectedNode]
+func (c claim) chosenAway() (say.Answer, bool) {
+	name := c.Annotations[facts.SelectedNode]
 	if name == "" {
-		return no()
+		return say.No()
 	}
-	n, known := c.node(name)
+	n, known := c.Node(name)
 	switch {
-	case len(c.Nodes) > 0 && c.object(name) == nil:
-		return trouble("NodeGone", fmt.Sprintf("Pending: node %s was chosen for it, and is gone.", name),
-			"Let another be chosen: "+c.typed("annotate", selectedNode+"-"))
-	case c.lacksDriver(name):
-		return trouble("DriverMissing", fmt.Sprintf("Pending: node %s was chosen for it, and the driver is not there.",
-			name), "kubectl hpp explain node "+name)
-	case known && n.State != connected:
-		return trouble("NodeNotConnected", fmt.Sprintf("Pending: node %s was chosen for it, and is not connected%s; "+
-			"after a minute (controller.nodeGrace) another is chosen, unless it is a copy.", name, c.since(n.Seen)),
+	case len(c.Nodes) > 0 && c.Object(name) == nil:
+		return say.Wrong("NodeGone", fmt.Sprintf("Pending: node %s was chosen for it, and is gone.", name),
+			"Let another be chosen: "+c.typed("annotate", facts.SelectedNode+"-"))
+	case c.LacksDriver(name):
+		return say.Wrong("DriverMissing", fmt.Sprintf("Pending: node %s was chosen for it, and the driver is not "+
+			"there.", name), "kubectl hpp explain node "+name)
+	case known && n.State != facts.Connected:
+		return say.Wrong("NodeNotConnected", fmt.Sprintf("Pending: node %s was chosen for it, and is not connected%s; "+
+			"after a minute (controller.nodeGrace) another is chosen, unless it is a copy.", name, c.Since(n.Seen)),
 			"kubectl hpp explain node "+name)
 	}
-	return no()
+	return say.No()
 }
 
 // tooLarge is for a claim that no pool could ever have.
-func (c claim) tooLarge() (Answer, bool) {
-	most := place{}
+func (c claim) tooLarge() (say.Answer, bool) {
+	most := room.Place{}
 	for _, p := range c.places {
-		if p.whole > most.whole {
+		if p.Whole > most.Whole {
 			most = p
 		}
 	}
-	if most.whole == 0 || c.bytes <= most.whole {
-		return no()
+	if most.Whole == 0 || c.bytes <= most.Whole {
+		return say.No()
 	}
-	return trouble("ClaimTooLarge", fmt.Sprintf("Pending: it asks for %s, and no node could ever have that in pool "+
-		"%s: "+
-		"the largest is %s, on node %s.", c.wants(), c.in(), bytesize.Format(most.whole), most.node),
+	return say.Wrong("ClaimTooLarge", fmt.Sprintf("Pending: it asks for %s, and no node could ever have that in pool "+
+		"%s: the largest is %s, on node %s.", c.wants(), c.in(), bytesize.Format(most.Whole), most.Node),
 		fmt.Sprintf("Delete the claim and make it anew with less: %s", c.typed("delete", "")),
 		"Or make the pool larger.")
 }
 
 // noRoom is for a claim that no node has the room for now.
-func (c claim) noRoom() (Answer, bool) {
-	fits := func(p place) bool { return p.left >= c.bytes && p.why == "" }
+func (c claim) noRoom() (say.Answer, bool) {
+	fits := func(p room.Place) bool { return p.Left >= c.bytes && p.Why == "" }
 	if len(c.places) == 0 || slices.ContainsFunc(c.places, fits) {
-		return no()
+		return say.No()
 	}
-	a := Answer{
-		Reason: "NoRoom", Wrong: true, Rows: rows(c.places),
+	a := say.Answer{
+		Reason: "NoRoom", Wrong: true, Rows: room.Rows(c.places),
 		Message: fmt.Sprintf("Pending: no node has %s in pool %s.", c.wants(), c.in()),
 	}
-	usable := func(p place) bool { return p.left > 0 || p.pool != "" }
-	full := func(p place) bool { return strings.HasPrefix(p.why, "no room") }
+	usable := func(p room.Place) bool { return p.Left > 0 || p.Pool != "" }
+	full := func(p room.Place) bool { return strings.HasPrefix(p.Why, "no room") }
 	switch {
-	case slices.ContainsFunc(c.places, func(p place) bool { return p.left >= c.bytes }):
+	case slices.ContainsFunc(c.places, func(p room.Place) bool { return p.Left >= c.bytes }):
 		a.Reason, a.Message = "NodesUnfit", fmt.Sprintf("Pending: no node that takes pods has %s in pool %s.",
-			c.wants(),
-			c.in())
+			c.wants(), c.in())
 		a.Next = append(a.Next, "Let a node with room take pods again: kubectl uncordon NODE")
 	case !slices.ContainsFunc(c.places, usable) && !slices.ContainsFunc(c.places, full):
 		a.Reason, a.Message = "PoolMissing", fmt.Sprintf("Pending: pool %s can be used on no node.", c.in())
 		a.Next = append(a.Next, "See what each needs: kubectl hpp explain node NODE")
 		return a, true
 	}
-	a.Next = append(a.Next,
-		"Make room: kubectl hpp get volumes --pool "+c.pools[0]+" --sort use")
+	a.Next = append(a.Next, "Make room: kubectl hpp get volumes --pool "+c.pools[0]+" --sort use")
 	if deleted := c.trash(); deleted > 0 {
 		a.Next = append(a.Next, fmt.Sprintf("%d deleted volumes are kept in its trash: kubectl hpp get trash", deleted))
 	}
@@ -109,16 +109,15 @@ func (c claim) trash() (deleted int) {
 }
 
 // unscheduled is for a claim that waits for a pod which waits for something else.
-func (c claim) unscheduled() (Answer, bool) {
+func (c claim) unscheduled() (say.Answer, bool) {
 	for _, pod := range c.users {
 		if said := unschedulable(pod); said != "" {
-			return trouble("PodUnschedulable", fmt.Sprintf("Pending: its volume is made when pod %s has a node, and "+
-				"the "+
-				"scheduler finds none: %s", pod.Name, said), fmt.Sprintf("kubectl describe pod %s -n %s", pod.Name,
-				pod.Namespace))
+			return say.Wrong("PodUnschedulable", fmt.Sprintf("Pending: its volume is made when pod %s has a node, "+
+				"and the scheduler finds none: %s", pod.Name, said), fmt.Sprintf("kubectl describe pod %s -n %s",
+				pod.Name, pod.Namespace))
 		}
 	}
-	return no()
+	return say.No()
 }
 
 // unschedulable is why the scheduler finds no node for a pod, "" where it has one or has not looked.
@@ -132,11 +131,11 @@ func unschedulable(pod corev1.Pod) string {
 }
 
 // refused is for a claim whose volume was refused, for a reason that is not known here.
-func (c claim) refused() (Answer, bool) {
-	said := lastOf(c.told, "ProvisioningFailed")
+func (c claim) refused() (say.Answer, bool) {
+	said := facts.LastOf(c.told, "ProvisioningFailed")
 	if said == "" {
-		return no()
+		return say.No()
 	}
-	return trouble("Refused", "Pending: the volume was refused: "+withoutCode(said),
+	return say.Wrong("Refused", "Pending: the volume was refused: "+facts.WithoutCode(said),
 		"docs/reference/errors.md says what each message means.", c.typed("describe", ""))
 }

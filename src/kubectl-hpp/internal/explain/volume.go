@@ -12,6 +12,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
 // fullPercent is how much of its size a volume may use before it counts as full.
@@ -19,7 +22,7 @@ const fullPercent = 95
 
 // volume is a PersistentVolume of the driver, and what was read about it.
 type volume struct {
-	Facts
+	facts.Facts
 	nodeapi.PersistentVolume
 	pv     *corev1.PersistentVolume
 	claim  *claim // nil where it has none, or none could be read
@@ -31,7 +34,7 @@ type volume struct {
 }
 
 // Volume explains a PersistentVolume of the driver.
-func Volume(f Facts, pv *corev1.PersistentVolume) Answer {
+func Volume(f facts.Facts, pv *corev1.PersistentVolume) say.Answer {
 	of := pv.Spec.ClaimRef
 	for i := range f.Claims {
 		c := &f.Claims[i]
@@ -43,36 +46,32 @@ func Volume(f Facts, pv *corev1.PersistentVolume) Answer {
 	return explainVolume(f, pv, nil)
 }
 
-func explainVolume(f Facts, pv *corev1.PersistentVolume, owner *claim) Answer {
+func explainVolume(f facts.Facts, pv *corev1.PersistentVolume, owner *claim) say.Answer {
 	v := newVolume(f, pv, owner)
-	answer, known := all(v, volume.let, volume.gone, volume.driverless, volume.away, volume.absent, volume.lost,
-		volume.missing, volume.moved, volume.hanging, volume.readOnly, volume.unreleased, volume.failed,
-		volume.retained, volume.available, volume.notGrown, volume.full, volume.notEnforced, volume.copies)
+	answer, known := say.Join(say.Each(v, volume.let, volume.gone, volume.driverless, volume.away, volume.absent,
+		volume.lost, volume.missing, volume.moved, volume.hanging, volume.readOnly, volume.unreleased, volume.failed,
+		volume.retained, volume.available, volume.notGrown, volume.full, volume.notEnforced, volume.copies))
 	if known && answer.Wrong {
 		return answer
 	}
 	return v.well(answer, known)
 }
 
-func newVolume(f Facts, pv *corev1.PersistentVolume, owner *claim) volume {
+func newVolume(f facts.Facts, pv *corev1.PersistentVolume, owner *claim) volume {
 	v := volume{
-		Facts: f, pv: pv, claim: owner, told: f.events("PersistentVolume", pv),
+		Facts: f, pv: pv, claim: owner, told: f.About("PersistentVolume", pv),
 		PersistentVolume: persistentvolume.Describe(pv, f.Controller.Driver, f.Controller.TopologyKey),
 	}
 	if len(v.Nodes) > 0 {
 		v.node = v.Nodes[0]
 	}
 	for _, n := range f.Reported.Nodes {
-		has := slices.IndexFunc(n.Pools, func(p nodeapi.PoolStatus) bool { return p.Name == v.Pool })
-		if n.Name == v.node || v.node == "" && has >= 0 && n.Pools[has].Served() {
-			v.on, v.node = n, n.Name
-			if has >= 0 {
-				v.in = n.Pools[has]
-			}
+		if in := facts.Pool(n, v.Pool); n.Name == v.node || v.node == "" && in.Served() {
+			v.on, v.node, v.in = n, n.Name, in
 		}
 	}
 	for _, listed := range f.Listed {
-		if listed.ID == v.Handle && !strings.HasPrefix(listed.State, "orphan") {
+		if listed.ID == v.Handle && !diagnosis.Orphaned(listed) {
 			v.listed = listed
 		}
 	}
@@ -95,141 +94,112 @@ func (v volume) giveUp() []string {
 }
 
 // let is for a volume that an administrator has given up.
-func (v volume) let() (Answer, bool) {
+func (v volume) let() (say.Answer, bool) {
 	if v.Released == "" || v.Released != v.node {
-		return no()
+		return say.No()
 	}
-	return normal("GivenUp", fmt.Sprintf("%s: it was given up on node %s, and goes with its claim.", v.is(), v.node))
+	return say.Fine("GivenUp", fmt.Sprintf("%s: it was given up on node %s, and goes with its claim.", v.is(), v.node))
 }
 
-func (v volume) gone() (Answer, bool) {
-	if len(v.Nodes) == 0 || v.Facts.Nodes == nil || v.object(v.node) != nil {
-		return no()
+func (v volume) gone() (say.Answer, bool) {
+	if len(v.Nodes) == 0 || v.Facts.Nodes == nil || v.Object(v.node) != nil {
+		return say.No()
 	}
-	return trouble("NodeGone", fmt.Sprintf("%s to node %s, which is gone.", v.is(), v.node), append([]string{
+	return say.Wrong("NodeGone", fmt.Sprintf("%s to node %s, which is gone.", v.is(), v.node), append([]string{
 		"If the node has another name now: docs/how-to/move-a-disk.md",
 	}, v.giveUp()...)...)
 }
 
-func (v volume) driverless() (Answer, bool) {
-	if len(v.Nodes) == 0 || v.object(v.node) == nil || !v.lacksDriver(v.node) {
-		return no()
+func (v volume) driverless() (say.Answer, bool) {
+	if len(v.Nodes) == 0 || v.Object(v.node) == nil || !v.LacksDriver(v.node) {
+		return say.No()
 	}
-	return trouble("DriverMissing", fmt.Sprintf("%s on node %s, where the kubelet does not know the driver: no pod "+
-		"can "+
-		"mount it there.", v.is(), v.node), "kubectl hpp explain node "+v.node)
+	return say.Wrong("DriverMissing", fmt.Sprintf("%s on node %s, where the kubelet does not know the driver: no pod "+
+		"can mount it there.", v.is(), v.node), "kubectl hpp explain node "+v.node)
 }
 
-func (v volume) away() (Answer, bool) {
+func (v volume) away() (say.Answer, bool) {
 	if v.Away != "" {
-		return trouble("ControllerAway", fmt.Sprintf("%s, and the controller cannot be asked how it is: %s.", v.is(),
+		return say.Wrong("ControllerAway", fmt.Sprintf("%s, and the controller cannot be asked how it is: %s.", v.is(),
 			v.Away), "kubectl hpp doctor")
 	}
-	if v.on.Name == "" || v.on.State == connected {
-		return no()
+	if v.on.Name == "" || v.on.State == facts.Connected {
+		return say.No()
 	}
-	return trouble("NodeNotConnected", fmt.Sprintf("%s on node %s, which is not connected%s. Running pods keep the "+
-		"volume, "+
-		"but it cannot be grown or deleted.", v.is(), v.node, v.since(v.on.Seen)),
+	return say.Wrong("NodeNotConnected", fmt.Sprintf("%s on node %s, which is not connected%s. Running pods keep the "+
+		"volume, but it cannot be grown or deleted.", v.is(), v.node, v.Since(v.on.Seen)),
 		append([]string{"kubectl hpp explain node " + v.node}, v.giveUp()...)...)
 }
 
-func (v volume) absent() (Answer, bool) {
+func (v volume) absent() (say.Answer, bool) {
 	switch {
-	case v.on.State != connected || v.in.Served():
-		return no()
+	case v.on.State != facts.Connected || v.in.Served():
+		return say.No()
 	case v.in.Name == "":
-		return trouble("PoolAbsent", fmt.Sprintf("%s in pool %s, which node %s does not have.", v.is(), v.Pool, v.node),
-			fmt.Sprintf("If it is gone for good: kubectl hpp pool forget %s --node %s", v.Pool, v.node))
+		return say.Wrong("PoolAbsent", fmt.Sprintf("%s in pool %s, which node %s does not have.", v.is(), v.Pool,
+			v.node), fmt.Sprintf("If it is gone for good: kubectl hpp pool forget %s --node %s", v.Pool, v.node))
 	}
-	return trouble("PoolAbsent", fmt.Sprintf("%s in pool %s, which is %s on node %s: %s.", v.is(), v.Pool, v.in.State,
+	return say.Wrong("PoolAbsent", fmt.Sprintf("%s in pool %s, which is %s on node %s: %s.", v.is(), v.Pool, v.in.State,
 		v.node, strings.TrimSuffix(cmp.Or(v.in.Message, v.in.Reason, "it does not say why"),
-			".")), MendPool(v.node, v.in)...)
-}
-
-// MendPool is what to do about a pool that is absent on a node.
-func MendPool(node string, p nodeapi.PoolStatus) []string {
-	switch p.Reason {
-	case nodeapi.ReasonNotChecked, "NodeUnknown", "ClusterUnknown", "Changing":
-		return []string{"Wait some seconds, and look again."}
-	case "OtherCluster":
-		return []string{"docs/how-to/shared-pool.md#a-pool-of-another-cluster"}
-	case "ClaimNotMounted":
-		return []string{"kubectl get pods -A -l app.kubernetes.io/component=mounter -o wide"}
-	case "QuotaUnavailable":
-		return []string{"docs/how-to/use-a-disk.md, or give the pool quota: auto"}
-	}
-	return []string{
-		fmt.Sprintf("Mount the pool's disk at %s on node %s.", p.Path, node),
-		fmt.Sprintf("If the disk was replaced on purpose: kubectl hpp pool forget %s --node %s", p.Name, node),
-	}
+			".")), diagnosis.MendPool(v.node, v.in)...)
 }
 
 // warned reports whether the pool warns of this volume.
-func (v volume) warned(reasons ...string) bool {
-	return slices.ContainsFunc(v.in.Warnings, func(w nodeapi.Warning) bool {
-		return slices.Contains(reasons, w.Reason) && slices.Contains(w.Volumes, v.Handle)
-	})
-}
+func (v volume) warned(reason string) bool { return facts.Warned(v.in, v.Handle, reason) }
 
-func (v volume) lost() (Answer, bool) {
+func (v volume) lost() (say.Answer, bool) {
 	switch {
 	case v.warned(nodeapi.WarningVolumeLost):
-		return trouble("VolumeLost", fmt.Sprintf("%s, but its directory is gone from pool %s on node %s: pods do "+
-			"not start.",
-			v.is(), v.Pool, v.node), fmt.Sprintf("Put it back, or restore it from a backup, at %s/csi/%s on node %s.",
-			v.in.Path, v.Handle, v.node), "Or give the data up: delete the claim.")
+		return say.Wrong("VolumeLost", fmt.Sprintf("%s, but its directory is gone from pool %s on node %s: pods do "+
+			"not start.", v.is(), v.Pool, v.node), fmt.Sprintf("Put it back, or restore it from a backup, at "+
+			"%s/csi/%s on node %s.", v.in.Path, v.Handle, v.node), "Or give the data up: delete the claim.")
 	case v.warned(nodeapi.WarningVolumeRefused):
-		return trouble("VolumeRefused", fmt.Sprintf("%s, but its record or directory in pool %s on node %s cannot "+
-			"be used.",
-			v.is(), v.Pool, v.node), "docs/runbooks/HostpathVolumesRefused.md")
+		return say.Wrong("VolumeRefused", fmt.Sprintf("%s, but its record or directory in pool %s on node %s cannot "+
+			"be used.", v.is(), v.Pool, v.node), "docs/runbooks/HostpathVolumesRefused.md")
 	}
-	return no()
+	return say.No()
 }
 
-func (v volume) missing() (Answer, bool) {
+func (v volume) missing() (say.Answer, bool) {
 	if v.listed.State != "not found" && !v.warned(nodeapi.WarningVolumesMissing) {
-		return no()
+		return say.No()
 	}
-	return trouble("VolumeMissing", fmt.Sprintf("%s, but pool %s on node %s has no volume %s.", v.is(), v.Pool, v.node,
-		v.Handle), "If it is on another disk: mount that where the pool's was.",
-		"If it is in the trash: kubectl hpp get trash",
-		"If it is lost: delete the claim.")
+	return say.Wrong("VolumeMissing", fmt.Sprintf("%s, but pool %s on node %s has no volume %s.", v.is(), v.Pool,
+		v.node, v.Handle), "If it is on another disk: mount that where the pool's was.",
+		"If it is in the trash: kubectl hpp get trash", "If it is lost: delete the claim.")
 }
 
-func (v volume) moved() (Answer, bool) {
+func (v volume) moved() (say.Answer, bool) {
 	if !strings.Contains(v.listed.State, "mov") {
-		return no()
+		return say.No()
 	}
-	return normal("Moving", fmt.Sprintf("%s, and it is being moved from node %s; its pods wait for the end: %s.",
-		v.is(),
-		v.node, v.listed.State), "kubectl hpp move --help")
+	return say.Fine("Moving", fmt.Sprintf("%s, and it is being moved from node %s; its pods wait for the end: %s.",
+		v.is(), v.node, v.listed.State), "kubectl hpp move --help")
 }
 
-func (v volume) hanging() (Answer, bool) {
-	if v.in.Name == "" || !Hangs(v.on, v.in) {
-		return no()
+func (v volume) hanging() (say.Answer, bool) {
+	if v.in.Name == "" || !facts.Hangs(v.on, v.in) {
+		return say.No()
 	}
-	return trouble("PoolHangs", fmt.Sprintf("%s, but the disk of pool %s on node %s has not answered%s.", v.is(),
-		v.Pool,
-		v.node, v.since(v.in.Seen)), "docs/runbooks/HostpathPoolHangs.md: see the node's kernel log.")
+	return say.Wrong("PoolHangs", fmt.Sprintf("%s, but the disk of pool %s on node %s has not answered%s.", v.is(),
+		v.Pool, v.node, v.Since(v.in.Seen)), "docs/runbooks/HostpathPoolHangs.md: see the node's kernel log.")
 }
 
-func (v volume) readOnly() (Answer, bool) {
+func (v volume) readOnly() (say.Answer, bool) {
 	if !v.in.ReadOnly {
-		return no()
+		return say.No()
 	}
-	return trouble("PoolReadOnly", fmt.Sprintf("%s, but pool %s on node %s is read-only.", v.is(), v.Pool, v.node),
+	return say.Wrong("PoolReadOnly", fmt.Sprintf("%s, but pool %s on node %s is read-only.", v.is(), v.Pool, v.node),
 		"See the node's kernel log: docs/runbooks/HostpathPoolReadOnly.md")
 }
 
 // well says what a volume is that nothing is wrong with, and what else is known of it.
-func (v volume) well(also Answer, known bool) Answer {
-	a := Answer{Reason: "Well", Message: v.describe()}
+func (v volume) well(also say.Answer, known bool) say.Answer {
+	a := say.Answer{Reason: "Well", Message: v.describe()}
 	if known {
 		rest := also.Also
 		also.Also = nil
-		a.Also = append([]Answer{also}, rest...)
+		a.Also = append([]say.Answer{also}, rest...)
 	}
 	if slices.Contains([]string{"Available", "Retained", "Deleting", "GivenUp"}, also.Reason) { // says it all
 		a.Reason, a.Message, a.Next, a.Also = also.Reason, also.Message, also.Next, a.Also[1:]

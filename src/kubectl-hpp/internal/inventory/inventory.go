@@ -10,39 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
-
-// Answers are the controller's; one that is nil was not given.
-type Answers struct {
-	Status  *nodeapi.Status
-	Volumes []nodeapi.VolumeStatus
-	Deleted []nodeapi.DeletedVolume
-}
-
-// States of a volume by which volumes are chosen. What a row says of its volume may be longer.
-const (
-	OK               = "ok"
-	Orphan           = "orphan"             // nothing in Kubernetes names it
-	Lost             = "lost"               // its record, or its PersistentVolume, has no directory
-	Refused          = "refused"            // its record or directory cannot be used
-	NotEnforced      = "not-enforced"       // others of its pool are held to their sizes, and it is not
-	NodeNotConnected = "node-not-connected" // so nobody knows
-	PoolAbsent       = "pool-absent"        // its disk is away, or not selected or configured
-	Copying          = "copying"            // it is a copy that is being made, or was interrupted
-	Snapshot         = "snapshot"
-	Unknown          = "unknown" // the controller was not asked, or its node did not answer
-)
-
-// States are all values of State.
-func States() []string {
-	return []string{
-		OK, Orphan, Lost, Refused, NotEnforced, NodeNotConnected, PoolAbsent, Copying, Snapshot, Unknown,
-	}
-}
 
 // Volume is one, or a snapshot. Sizes are in bytes.
 type Volume struct {
@@ -58,31 +30,31 @@ type Volume struct {
 	KeptBy    string    `json:"enforcement,omitempty"`
 	State     string    `json:"state"`
 	Says      string    `json:"message,omitempty"` // the controller's words, where they say more than State
-	Created   time.Time `json:"created,omitzero"`  // the PersistentVolume
+	Created   time.Time `json:"created,omitzero"`  // the PersistentVolume, or without one the volume
 	PV        string    `json:"persistentVolume,omitempty"`
 	ID        string    `json:"id"`
 }
 
 // Volumes gives those that a PersistentVolume names, and those that only the controller knows.
-func Volumes(s cluster.State, a Answers) []Volume {
+func Volumes(f facts.Facts) []Volume {
 	known := map[string]*corev1.PersistentVolume{}
-	for i := range s.Volumes {
-		known[s.Volumes[i].Name] = &s.Volumes[i]
+	for i := range f.Volumes {
+		known[f.Volumes[i].Name] = &f.Volumes[i]
 	}
-	pods, marks := podsByClaim(s.Pods), marked(a.Status)
+	pods := podsByClaim(f)
 	var all []Volume
-	for _, v := range a.Volumes {
+	for _, v := range f.Listed {
 		row := Volume{ID: v.ID, PV: v.PV}
 		if pv := known[v.PV]; pv != nil {
-			row = ofPV(pv, s.Controller)
+			row = ofPV(pv, f.Controller)
 			delete(known, v.PV)
 		}
-		row.answered(v, marks)
+		row.answered(f, v)
 		all = append(all, row)
 	}
-	for i := range s.Volumes {
-		if known[s.Volumes[i].Name] != nil { // the controller was not asked, or it is newer than the answer
-			all = append(all, ofPV(&s.Volumes[i], s.Controller))
+	for i := range f.Volumes {
+		if known[f.Volumes[i].Name] != nil { // the controller was not asked, or it is newer than the answer
+			all = append(all, ofPV(&f.Volumes[i], f.Controller))
 		}
 	}
 	for i := range all {
@@ -96,19 +68,20 @@ func ofPV(pv *corev1.PersistentVolume, at cluster.Controller) Volume {
 	is := persistentvolume.Describe(pv, at.Driver, at.TopologyKey)
 	return Volume{
 		Namespace: is.Claim.Namespace, Claim: is.Claim.Name, Node: strings.Join(is.Nodes, ","), Pool: is.Pool,
-		Class: pv.Spec.StorageClassName, Size: &is.Bytes, State: Unknown,
+		Class: pv.Spec.StorageClassName, Size: &is.Bytes, State: facts.Unknown,
 		KeptBy:  pv.Spec.CSI.VolumeAttributes[nodeapi.KeyEnforcement],
 		Created: pv.CreationTimestamp.Time, PV: pv.Name, ID: is.Handle,
 	}
 }
 
 // answered adds what the controller says.
-func (row *Volume) answered(v nodeapi.VolumeStatus, marks map[string]string) {
+func (row *Volume) answered(f facts.Facts, v nodeapi.VolumeStatus) {
 	if row.Claim == "" {
 		row.Namespace, row.Claim, _ = strings.Cut(v.Claim, "/")
 	}
 	row.Node, row.Pool = cmp.Or(v.Node, row.Node), cmp.Or(v.Pool, row.Pool)
 	row.Size, row.KeptBy = &v.Bytes, cmp.Or(v.Enforcement, row.KeptBy)
+	row.Created = cmp.Or(row.Created, v.Created)
 	if v.Used >= 0 {
 		row.Used = &v.Used
 		if v.Bytes > 0 {
@@ -116,89 +89,44 @@ func (row *Volume) answered(v nodeapi.VolumeStatus, marks map[string]string) {
 			row.Percent = &percent
 		}
 	}
-	row.State = stateOf(v.State)
-	if mark := marks[v.Node+" "+v.Pool+" "+v.ID]; row.State == OK && mark != "" {
-		row.State = mark
+	if row.State = facts.StateOf(v.State); row.State == facts.OK {
+		node, _ := f.Node(v.Node)
+		row.State = marked(facts.Pool(node, v.Pool), v.ID)
 	}
 	if v.State != "" && v.State != row.State {
 		row.Says = v.State
 	}
 }
 
-// stateOf is the state that the controller's words mean.
-func stateOf(said string) string {
+// marked is the state that a pool's warnings give to a volume.
+func marked(p nodeapi.PoolStatus, id string) string {
 	switch {
-	case said == "":
-		return OK
-	case strings.HasPrefix(said, "orphan"):
-		return Orphan
-	case said == "not found":
-		return Lost
-	case said == "node not connected":
-		return NodeNotConnected
-	case strings.HasPrefix(said, "pool "):
-		return PoolAbsent
-	case strings.HasPrefix(said, "snapshot of "):
-		return Snapshot
-	case said == nodeapi.NotWhole, strings.Contains(said, "copied"), strings.Contains(said, "copy"):
-		return Copying
+	case facts.Warned(p, id, nodeapi.WarningVolumeLost):
+		return facts.Lost
+	case facts.Warned(p, id, nodeapi.WarningVolumeRefused):
+		return facts.Refused
+	case facts.Warned(p, id, nodeapi.WarningVolumeNotEnforced):
+		return facts.NotEnforced
 	}
-	return Unknown
-}
-
-// marked are the states that pools' warnings give to volumes, by node, pool and id.
-func marked(s *nodeapi.Status) map[string]string {
-	marks := map[string]string{}
-	if s == nil {
-		return marks
-	}
-	for _, n := range s.Nodes {
-		for _, p := range n.Pools {
-			for _, w := range p.Warnings {
-				state := map[string]string{
-					nodeapi.WarningVolumeLost: Lost, nodeapi.WarningVolumeRefused: Refused,
-					nodeapi.WarningVolumeNotEnforced: NotEnforced,
-				}[w.Reason]
-				for _, id := range w.Volumes {
-					marks[n.Name+" "+p.Name+" "+id] = state
-				}
-			}
-		}
-	}
-	return marks
+	return facts.OK
 }
 
 // podsByClaim are the names of pods that have not ended, by namespace and name of the claims that they use.
-func podsByClaim(pods []corev1.Pod) map[string][]string {
+func podsByClaim(f facts.Facts) map[string][]string {
 	by := map[string][]string{}
-	for _, p := range pods {
+	for _, p := range f.Pods {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		for _, v := range p.Spec.Volumes {
-			claim := ""
-			switch {
-			case v.PersistentVolumeClaim != nil:
-				claim = v.PersistentVolumeClaim.ClaimName
-			case v.Ephemeral != nil:
-				claim = p.Name + "-" + v.Name
-			case v.CSI != nil: // the controller names the pod of an inline volume
-				claim = p.Name
-			}
-			if key := p.Namespace + "/" + claim; claim != "" && !slices.Contains(by[key], p.Name) {
+		claims := facts.ClaimsOf(p)
+		if f.Inline(p) { // the controller names the pod of an inline volume
+			claims = append(claims, p.Name)
+		}
+		for _, claim := range claims {
+			if key := p.Namespace + "/" + claim; !slices.Contains(by[key], p.Name) {
 				by[key] = append(by[key], p.Name)
 			}
 		}
 	}
 	return by
-}
-
-// poolOf is the pool, or the pools, that a class of the driver names.
-func poolOf(s cluster.State, class string) string {
-	for _, c := range s.Classes {
-		if c.Name == class {
-			return cmp.Or(c.Parameters[names.StoragePoolParameter], names.LegacyPool)
-		}
-	}
-	return ""
 }

@@ -7,29 +7,29 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/inventory"
 )
 
 // TestStates: what the controller says of a volume has one of the states that volumes are chosen by.
 func TestStates(t *testing.T) {
 	for said, want := range map[string]string{
-		"":                                   inventory.OK,
-		"orphan":                             inventory.Orphan,
-		"orphan, of node b":                  inventory.Orphan,
-		"orphan, snapshot of v":              inventory.Orphan,
-		"not found":                          inventory.Lost,
-		"node not connected":                 inventory.NodeNotConnected,
-		"pool absent":                        inventory.PoolAbsent,
-		"snapshot of v":                      inventory.Snapshot,
-		nodeapi.NotWhole:                     inventory.Copying,
-		"1Gi is copied":                      inventory.Copying,
-		"rpc error: the node did not answer": inventory.Unknown,
+		"":                                   facts.OK,
+		"orphan":                             facts.Orphan,
+		"orphan, of node b":                  facts.Orphan,
+		"orphan, snapshot of v":              facts.Orphan,
+		"not found":                          facts.Lost,
+		"node not connected":                 facts.NodeNotConnected,
+		"pool absent":                        facts.PoolAbsent,
+		"snapshot of v":                      facts.Snapshot,
+		nodeapi.NotWhole:                     facts.Copying,
+		"1Gi is copied":                      facts.Copying,
+		"rpc error: the node did not answer": facts.Unknown,
 	} {
-		all := inventory.Volumes(cluster.State{}, inventory.Answers{
-			Volumes: []nodeapi.VolumeStatus{{ID: "v", Node: "a", Pool: "local", State: said}},
+		all := inventory.Volumes(facts.Facts{
+			Listed: []nodeapi.VolumeStatus{{ID: "v", Node: "a", Pool: "local", State: said}},
 		})
-		if len(all) != 1 || all[0].State != want || !slices.Contains(inventory.States(), want) {
+		if len(all) != 1 || all[0].State != want || !slices.Contains(facts.States(), want) {
 			t.Errorf("%q is %v, want %s", said, all, want)
 		}
 	}
@@ -38,17 +38,17 @@ func TestStates(t *testing.T) {
 // TestMarks: a warning of a pool is the state of the volumes that it names, on that node and in that pool.
 func TestMarks(t *testing.T) {
 	for reason, want := range map[string]string{
-		nodeapi.WarningVolumeLost: inventory.Lost, nodeapi.WarningVolumeRefused: inventory.Refused,
-		nodeapi.WarningVolumeNotEnforced: inventory.NotEnforced, nodeapi.WarningQuotaChanged: inventory.OK,
+		nodeapi.WarningVolumeLost: facts.Lost, nodeapi.WarningVolumeRefused: facts.Refused,
+		nodeapi.WarningVolumeNotEnforced: facts.NotEnforced, nodeapi.WarningQuotaChanged: facts.OK,
 	} {
 		pool := nodeapi.PoolStatus{Name: "local", Warnings: []nodeapi.Warning{{Reason: reason, Volumes: []string{"v"}}}}
-		all := inventory.Volumes(cluster.State{}, inventory.Answers{
-			Status: &nodeapi.Status{Nodes: []nodeapi.NodeStatus{{Name: "a", Pools: []nodeapi.PoolStatus{pool}}}},
-			Volumes: []nodeapi.VolumeStatus{
+		all := inventory.Volumes(facts.Facts{
+			Reported: nodeapi.Status{Nodes: []nodeapi.NodeStatus{{Name: "a", Pools: []nodeapi.PoolStatus{pool}}}},
+			Listed: []nodeapi.VolumeStatus{
 				{ID: "v", Node: "a", Pool: "local"}, {ID: "v", Node: "b", Pool: "local"}, {ID: "w", Node: "a", Pool: "local"},
 			},
 		})
-		if all[0].State != want || all[1].State != inventory.OK || all[2].State != inventory.OK {
+		if all[0].State != want || all[1].State != facts.OK || all[2].State != facts.OK {
 			t.Errorf("%s: %v", reason, all)
 		}
 	}
@@ -84,19 +84,19 @@ func TestSort(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	v := inventory.Volume{Namespace: "shop", Node: "a,b", Pool: "local", Class: "fast", State: inventory.Orphan}
+	v := inventory.Volume{Namespace: "shop", Node: "a,b", Pool: "local", Class: "fast", State: facts.Orphan}
 	for _, c := range []struct {
 		filter inventory.Filter
 		want   bool
 	}{
 		{inventory.Filter{}, true},
 		{inventory.Filter{Namespace: "shop", Node: "b", Pool: "local", Class: "fast"}, true},
-		{inventory.Filter{States: []string{inventory.OK, inventory.Orphan}}, true},
+		{inventory.Filter{States: []string{facts.OK, facts.Orphan}}, true},
 		{inventory.Filter{Namespace: "blog"}, false},
 		{inventory.Filter{Node: "c"}, false},
 		{inventory.Filter{Pool: "other"}, false},
 		{inventory.Filter{Class: "slow"}, false},
-		{inventory.Filter{States: []string{inventory.OK}}, false},
+		{inventory.Filter{States: []string{facts.OK}}, false},
 	} {
 		if got := c.filter.Volume(v); got != c.want {
 			t.Errorf("%+v: %v", c.filter, got)

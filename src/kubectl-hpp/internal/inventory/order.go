@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
 
 // Filter chooses rows; what is empty chooses all.
@@ -16,8 +18,8 @@ type Filter struct {
 // Check refuses a state that there is none.
 func (f Filter) Check() error {
 	for _, state := range f.States {
-		if !slices.Contains(States(), state) {
-			return fmt.Errorf("--state: %q: want %s", state, strings.Join(States(), ", "))
+		if !slices.Contains(facts.States(), state) {
+			return fmt.Errorf("--state: %q: want %s", state, strings.Join(facts.States(), ", "))
 		}
 	}
 	return nil

@@ -2,13 +2,10 @@ package inventory
 
 import (
 	"slices"
-	"strings"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
 
 // Pool is one on one node. Sizes are in bytes.
@@ -31,23 +28,20 @@ type Pool struct {
 
 // Pools gives those of all nodes; of one that is not connected, and where the controller was not asked, those that
 // Kubernetes knows the room of.
-func Pools(s cluster.State, a Answers) []Pool {
+func Pools(f facts.Facts) []Pool {
 	var all []Pool
-	connected := map[string]bool{}
-	if a.Status != nil {
-		for _, n := range a.Status.Nodes {
-			connected[n.Name] = n.State == stateConnected
-			for _, p := range n.Pools {
-				all = append(all, ofPool(n.Name, p))
-			}
+	for _, n := range f.Reported.Nodes {
+		for _, p := range n.Pools {
+			all = append(all, ofPool(n.Name, p))
 		}
 	}
-	for _, c := range s.Capacities {
-		node, pool := nodeOf(c, s.Controller.TopologyKey), poolOf(s, c.StorageClassName)
-		if node == "" || connected[node] || c.Capacity == nil {
+	for _, c := range f.Capacities {
+		node, room := f.Room(c)
+		is, _ := f.Node(node)
+		if node == "" || is.State == facts.Connected || c.Capacity == nil {
 			continue
 		}
-		room := c.Capacity.Value()
+		pool := f.PoolOf(c.StorageClassName)
 		at := slices.IndexFunc(all, func(p Pool) bool { return p.Node == node && p.Name == pool })
 		if at < 0 {
 			all = append(all, Pool{Node: node, Name: pool, Largest: &room})
@@ -75,17 +69,6 @@ func ofPool(node string, p nodeapi.PoolStatus) Pool {
 	return row
 }
 
-// nodeOf is the node that a capacity is of.
-func nodeOf(c storagev1.CSIStorageCapacity, topologyKey string) string {
-	if c.NodeTopology == nil {
-		return ""
-	}
-	return c.NodeTopology.MatchLabels[topologyKey]
-}
-
-// stateConnected is that of a node in the controller's answer.
-const stateConnected = "connected"
-
 // Node is one that has the driver. Sizes are in bytes.
 type Node struct {
 	Name    string    `json:"node"`
@@ -102,33 +85,27 @@ type Node struct {
 }
 
 // Nodes gives those that have the driver: the controller's, else those on which the kubelet knows it.
-func Nodes(s cluster.State, a Answers) []Node {
+func Nodes(f facts.Facts) []Node {
 	var all []Node
-	if a.Status == nil {
-		for _, n := range s.CSINodes {
-			if slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
-				return d.Name == s.Controller.Driver
-			}) {
+	for _, n := range f.Reported.Nodes {
+		all = append(all, ofNode(n))
+	}
+	if !f.Answered() {
+		for _, n := range f.CSINodes {
+			if !f.LacksDriver(n.Name) {
 				all = append(all, Node{Name: n.Name})
 			}
 		}
-	} else {
-		for _, n := range a.Status.Nodes {
-			all = append(all, ofNode(n))
-		}
 	}
-	for _, v := range Volumes(s, a) {
-		at := slices.IndexFunc(all, func(n Node) bool { return slices.Contains(strings.Split(v.Node, ","), n.Name) })
-		if at >= 0 && v.State != Snapshot {
-			all[at].Volumes++
-		}
+	for i := range all {
+		all[i].Volumes = f.VolumesOn(all[i].Name)
 	}
 	return all
 }
 
 func ofNode(n nodeapi.NodeStatus) Node {
 	row := Node{Name: n.Name, State: n.State, Version: n.Version, Seen: n.Seen}
-	if n.State != stateConnected {
+	if n.State != facts.Connected {
 		return row
 	}
 	row.Message = n.Message
@@ -158,8 +135,8 @@ type Deleted struct {
 }
 
 // Trash gives what can be undeleted, and of which nodes nothing is known and why.
-func Trash(a Answers) (all []Deleted, unknown []string) {
-	for _, v := range a.Deleted {
+func Trash(listed []nodeapi.DeletedVolume) (all []Deleted, unknown []string) {
+	for _, v := range listed {
 		if v.Entry == "" {
 			unknown = append(unknown, v.State)
 			continue

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/doctor"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
 
 //go:embed page.html
@@ -97,7 +98,8 @@ func (p *page) addNodes(nodes []nodeapi.NodeStatus) {
 	var promised, size int64
 	for _, n := range nodes {
 		p.Nodes++
-		row := poolRow{Node: n.Name, NodeState: n.State, Version: n.Version, First: true, Good: n.State == "connected"}
+		row := poolRow{Node: n.Name, NodeState: n.State, Version: n.Version, First: true}
+		row.Good = n.State == facts.Connected
 		if row.Good {
 			p.Connected++
 		}

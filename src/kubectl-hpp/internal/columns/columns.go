@@ -1,15 +1,18 @@
-package app
+// Package columns is how volumes, pools, nodes and trash are shown in tables.
+package columns
 
 import (
 	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/inventory"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/table"
 )
 
-func volumeColumns(namespaces bool, now time.Time) []table.Column[inventory.Volume] {
+// Volumes are those of volumes, with the namespaces of claims where several are shown.
+func Volumes(namespaces bool, now time.Time) []table.Column[inventory.Volume] {
 	type row = inventory.Volume
 	claim := func(v row) string {
 		if namespaces && v.Claim != "" {
@@ -25,7 +28,7 @@ func volumeColumns(namespaces bool, now time.Time) []table.Column[inventory.Volu
 	}
 	state := func(v row) string {
 		switch {
-		case v.State == inventory.Unknown:
+		case v.State == facts.Unknown:
 			return v.Says
 		case v.Says != "":
 			return v.Says
@@ -58,15 +61,16 @@ func several(all []string) string {
 	return all[0] + " +" + table.Count(&more)
 }
 
-// nameOfVolume is what kubectl calls the claim, or without one the volume's id.
-func nameOfVolume(v inventory.Volume) string {
+// NameOfVolume is what kubectl calls the claim, or without one the volume's id.
+func NameOfVolume(v inventory.Volume) string {
 	if v.Claim == "" || v.PV == "" {
 		return v.ID
 	}
 	return "persistentvolumeclaim/" + v.Claim
 }
 
-func poolColumns(now time.Time) []table.Column[inventory.Pool] {
+// Pools are those of pools.
+func Pools(now time.Time) []table.Column[inventory.Pool] {
 	type row = inventory.Pool
 	return []table.Column[row]{
 		{Head: "NODE", Cell: func(p row) string { return p.Node }},
@@ -86,7 +90,8 @@ func poolColumns(now time.Time) []table.Column[inventory.Pool] {
 	}
 }
 
-func nodeColumns(now time.Time) []table.Column[inventory.Node] {
+// Nodes are those of nodes.
+func Nodes(now time.Time) []table.Column[inventory.Node] {
 	type row = inventory.Node
 	pools := func(n row) string {
 		if n.Pools == nil {
@@ -107,7 +112,8 @@ func nodeColumns(now time.Time) []table.Column[inventory.Node] {
 	}
 }
 
-func trashColumns(now time.Time) []table.Column[inventory.Deleted] {
+// Trash are those of deleted volumes.
+func Trash(now time.Time) []table.Column[inventory.Deleted] {
 	type row = inventory.Deleted
 	kept := func(d row) string {
 		switch {

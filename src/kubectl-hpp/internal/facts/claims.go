@@ -1,0 +1,153 @@
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+)
+
+// ClassOf is the class of a claim, nil where there is none, or none of that name.
+func (f Facts) ClassOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
+	name := claim.Spec.StorageClassName
+	i := slices.IndexFunc(f.Classes, func(c storagev1.StorageClass) bool {
+		if name == nil {
+			return c.Annotations[DefaultClass] == "true"
+		}
+		return c.Name == *name
+	})
+	if i < 0 {
+		return nil
+	}
+	return &f.Classes[i]
+}
+
+// PoolOf is the pool, or the pools, that a class of the driver names, "" for others.
+func (f Facts) PoolOf(class string) string {
+	for _, c := range f.Classes {
+		if c.Name == class && c.Provisioner == f.Controller.Driver {
+			return cmp.Or(c.Parameters[names.StoragePoolParameter], names.LegacyPool)
+		}
+	}
+	return ""
+}
+
+// Waiting is how many claims of the driver's classes wait for a volume, by the node that is selected for them.
+func (f Facts) Waiting() map[string]int64 {
+	waiting := map[string]int64{}
+	for _, c := range f.Claims {
+		class := c.Spec.StorageClassName
+		if c.Status.Phase == corev1.ClaimPending && class != nil && f.PoolOf(*class) != "" {
+			waiting[c.Annotations[SelectedNode]]++
+		}
+	}
+	return waiting
+}
+
+// Room is the room for a new volume that Kubernetes has been told of, of which node, "" where that is not said.
+func (f Facts) Room(c storagev1.CSIStorageCapacity) (node string, bytes int64) {
+	if c.MaximumVolumeSize != nil {
+		bytes = c.MaximumVolumeSize.Value()
+	} else if c.Capacity != nil {
+		bytes = c.Capacity.Value()
+	}
+	if c.NodeTopology != nil {
+		node = c.NodeTopology.MatchLabels[f.Controller.TopologyKey]
+	}
+	return node, bytes
+}
+
+// Pools are those that nodes show, by name: of their configuration nothing but that and the scope is known.
+func Pools(s nodeapi.Status) (all []poolspec.Pool) {
+	for _, n := range s.Nodes {
+		for _, p := range n.Pools {
+			if !slices.ContainsFunc(all, func(q poolspec.Pool) bool { return q.Name == p.Name }) {
+				is := poolspec.Pool{Name: p.Name}
+				if p.Shared {
+					is.Scope = poolspec.ScopeShared
+				}
+				all = append(all, is)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b poolspec.Pool) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// PoolsOf are the pools that a class means, among those that nodes show.
+func (f Facts) PoolsOf(class *storagev1.StorageClass) (pools []string, err error) {
+	named := class.Parameters[names.StoragePoolParameter]
+	shown := Pools(f.Reported)
+	if len(shown) == 0 { // what a prefix means is not known
+		return strings.Split(named, ","), nil
+	}
+	known := make([]string, 0, len(shown))
+	for _, p := range shown {
+		known = append(known, p.Name)
+	}
+	pools, err = poolspec.PoolsOf(shown, named)
+	if err == nil && !slices.Contains(known, pools[0]) {
+		err = fmt.Errorf("no node has pool %q; there are: %s", pools[0], strings.Join(known, ", "))
+	}
+	return pools, err
+}
+
+// ClaimsOf are the names of the claims that a pod uses.
+func ClaimsOf(pod corev1.Pod) (all []string) {
+	for _, v := range pod.Spec.Volumes {
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			all = append(all, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			all = append(all, pod.Name+"-"+v.Name)
+		}
+	}
+	return all
+}
+
+// Inline reports whether a pod has a volume of the driver that lives and dies with it.
+func (f Facts) Inline(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.CSI != nil && v.CSI.Driver == f.Controller.Driver
+	})
+}
+
+// About are the events about an object, the newest last. Those about what had its name before have another UID.
+func (f Facts) About(kind string, object metav1.Object) (about []corev1.Event) {
+	for _, e := range f.Events {
+		of := e.InvolvedObject
+		if of.Kind == kind && of.Name == object.GetName() && of.Namespace == object.GetNamespace() &&
+			(of.UID == "" || of.UID == object.GetUID()) {
+			about = append(about, e)
+		}
+	}
+	slices.SortStableFunc(about, func(a, b corev1.Event) int { return cluster.Last(a).Compare(cluster.Last(b)) })
+	return about
+}
+
+// LastOf is the message of the newest event with one of these reasons, "" without one.
+func LastOf(events []corev1.Event, reasons ...string) (message string) {
+	for _, e := range events {
+		if slices.Contains(reasons, e.Reason) {
+			message = strings.TrimSpace(e.Message)
+		}
+	}
+	return message
+}
+
+// WithoutCode is what the driver has said, without what gRPC puts before it.
+func WithoutCode(said string) string {
+	if _, after, found := strings.Cut(said, "desc = "); found {
+		return after
+	}
+	return said
+}
