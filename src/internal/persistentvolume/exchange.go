@@ -9,15 +9,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
 // Exchange puts a PersistentVolume in the place of another one of its name, under the same claim.
 type Exchange struct {
-	API kubernetes.Interface
-	As  string // the field manager of what it writes
+	Volumes Volumes
+	As      string // the field manager of what it writes
+}
+
+// Volumes is what is needed of the API's PersistentVolumes.
+type Volumes interface {
+	Patcher[corev1.PersistentVolume]
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
+}
+
+// Patcher patches objects of a kind.
+type Patcher[T any] interface {
+	Patch(
+		ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions,
+		subresources ...string,
+	) (*T, error)
 }
 
 // meta is what a patch changes of an object. Nothing but the object with the UID is changed.
@@ -34,8 +47,7 @@ func (x Exchange) SetPolicy(
 		"metadata": meta{UID: pv.UID}, "spec": map[string]any{"persistentVolumeReclaimPolicy": policy},
 	})
 	if err == nil {
-		is, err = x.API.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, patch,
-			metav1.PatchOptions{FieldManager: x.As})
+		is, err = x.Volumes.Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: x.As})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make the reclaim policy of PersistentVolume %s %s: %w", pv.Name, policy, err)
@@ -49,20 +61,19 @@ func (x Exchange) Remove(ctx context.Context, pv *corev1.PersistentVolume) error
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		return fmt.Errorf("%w: the reclaim policy of PersistentVolume %s is not Retain", nodeapi.ErrNamed, pv.Name)
 	}
-	volumes := x.API.CoreV1().PersistentVolumes()
 	if pv.DeletionTimestamp == nil {
 		// Of this version: whose reclaim policy is Retain.
 		options := metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion},
 		}
-		err := volumes.Delete(ctx, pv.Name, options)
+		err := x.Volumes.Delete(ctx, pv.Name, options)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete PersistentVolume %s: %w", pv.Name, err)
 		}
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pv.UID, "finalizers": nil}})
 	if err == nil {
-		_, err = volumes.Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: x.As})
+		_, err = x.Volumes.Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: x.As})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("take the finalizers from PersistentVolume %s: %w", pv.Name, err)
@@ -71,13 +82,14 @@ func (x Exchange) Remove(ctx context.Context, pv *corev1.PersistentVolume) error
 }
 
 // Touch annotates a claim, so that Kubernetes looks at it again: a new PersistentVolume alone has it do so only later.
-func (x Exchange) Touch(ctx context.Context, claim nodeapi.Claim, key, value string) error {
+func (x Exchange) Touch(
+	ctx context.Context, claims Patcher[corev1.PersistentVolumeClaim], claim nodeapi.Claim, key, value string,
+) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": meta{UID: types.UID(claim.UID), Annotations: map[string]string{key: value}},
 	})
 	if err == nil {
-		_, err = x.API.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType,
-			patch, metav1.PatchOptions{FieldManager: x.As})
+		_, err = claims.Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: x.As})
 	}
 	if err != nil {
 		return fmt.Errorf("annotate claim %s: %w", claim, err)

@@ -78,7 +78,7 @@ func (m Moves) MakePV(ctx context.Context, pv *corev1.PersistentVolume) error {
 }
 
 func (m Moves) exchange() persistentvolume.Exchange {
-	return persistentvolume.Exchange{API: m.api, As: manager}
+	return persistentvolume.Exchange{Volumes: m.api.CoreV1().PersistentVolumes(), As: manager}
 }
 
 // RemovePV deletes a PersistentVolume, and nothing but that one, without waiting for its claim. Its reclaim policy has
@@ -103,5 +103,6 @@ func (m Moves) Claim(ctx context.Context, claim nodeapi.Claim) (*corev1.Persiste
 // TouchClaim has Kubernetes look at a claim again: a new PersistentVolume does not.
 func (m Moves) TouchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
 	is := nodeapi.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: string(claim.UID)}
-	return m.exchange().Touch(ctx, is, names.MovedTo(m.DriverName), node)
+	claims := m.api.CoreV1().PersistentVolumeClaims(claim.Namespace)
+	return m.exchange().Touch(ctx, claims, is, names.MovedTo(m.DriverName), node)
 }

@@ -179,17 +179,21 @@ func nextSwap(e entry, f facts) action {
 		return action{do: advance, to: Discard}
 	case foreign:
 	case nowhere:
-		switch {
-		case f.whole(e):
-			return action{do: makePV}
-		case f.target.gone && f.source.known && f.source.move == e.Move:
-			return action{do: makeOldPV}
-		case !f.target.known:
-			return action{do: wait, says: f.target.why}
-		}
-		return action{do: wait, says: "node " + e.To + " does not have what it had"}
+		return nextMakePV(e, f)
 	}
 	return action{do: wait, says: "PersistentVolume " + e.PV + " is one of another volume"}
+}
+
+func nextMakePV(e entry, f facts) action {
+	switch {
+	case f.whole(e):
+		return action{do: makePV}
+	case f.target.gone && f.source.known && f.source.move == e.Move:
+		return action{do: makeOldPV}
+	case !f.target.known:
+		return action{do: wait, says: f.target.why}
+	}
+	return action{do: wait, says: "node " + e.To + " does not have what it had"}
 }
 
 // nextRemovePV is the last moment at which the volume may stay where it is.

@@ -117,8 +117,8 @@ func (m *Migration) volume(ctx context.Context, j *journal) (*corev1.PersistentV
 		return nil, fmt.Errorf("read PersistentVolume %s: %w", j.PV.Name, err)
 	}
 	if nodes, _ := persistentvolume.Nodes(pv, m.TopologyKey); m.ours(pv) && !slices.Contains(nodes, j.Node) {
-		return nil, fmt.Errorf("it has been moved to node %s since it was migrated: move it to node %s again, or finish "+
-			"with --finish", strings.Join(nodes, ", "), j.Node)
+		return nil, fmt.Errorf("it has been moved to node %s since it was migrated: move it to node %s again, or "+
+			"finish with --finish", strings.Join(nodes, ", "), j.Node)
 	}
 	return pv, nil
 }
@@ -200,7 +200,7 @@ func (m *Migration) moveIn(ctx context.Context, j *journal) error {
 func (m *Migration) bind(ctx context.Context, j *journal, step string) error {
 	api := m.API.CoreV1().PersistentVolumeClaims(j.Claim.Namespace)
 	claim := nodeapi.Claim{Namespace: j.Claim.Namespace, Name: j.Claim.Name, UID: string(j.ClaimUID)}
-	if err := m.exchange().Touch(ctx, claim, label, step); err != nil {
+	if err := m.exchange().Touch(ctx, api, claim, label, step); err != nil {
 		return err
 	}
 	for range patience {

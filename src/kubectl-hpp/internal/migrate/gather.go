@@ -34,7 +34,7 @@ type Migration struct {
 }
 
 func (m *Migration) exchange() persistentvolume.Exchange {
-	return persistentvolume.Exchange{API: m.API, As: "kubectl-hpp"}
+	return persistentvolume.Exchange{Volumes: m.API.CoreV1().PersistentVolumes(), As: "kubectl-hpp"}
 }
 
 // Gather plans all volumes that the options select, by claim.
