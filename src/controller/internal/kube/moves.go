@@ -77,48 +77,22 @@ func (m Moves) MakePV(ctx context.Context, pv *corev1.PersistentVolume) error {
 	return nil
 }
 
+func (m Moves) exchange() persistentvolume.Exchange {
+	return persistentvolume.Exchange{Volumes: m.api.CoreV1().PersistentVolumes(), As: manager}
+}
+
 // RemovePV deletes a PersistentVolume, and nothing but that one, without waiting for its claim. Its reclaim policy has
-// to be Retain: what keeps it are finalizers of those who would delete the data.
+// to be Retain.
 func (m Moves) RemovePV(ctx context.Context, pv *corev1.PersistentVolume) error {
-	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
-		return fmt.Errorf("%w: the reclaim policy of PersistentVolume %s is not Retain", nodeapi.ErrNamed, pv.Name)
-	}
-	volumes := m.api.CoreV1().PersistentVolumes()
-	if pv.DeletionTimestamp == nil {
-		// Of this version: whose reclaim policy is Retain.
-		options := metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion},
-		}
-		err := volumes.Delete(ctx, pv.Name, options)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete PersistentVolume %s: %w", pv.Name, err)
-		}
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pv.UID, "finalizers": nil}})
-	if err == nil {
-		_, err = volumes.Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("take the finalizers from PersistentVolume %s: %w", pv.Name, err)
-	}
-	return nil
+	return m.exchange().Remove(ctx, pv)
 }
 
 // SetPolicy changes the reclaim policy of a PersistentVolume.
 func (m Moves) SetPolicy(
 	ctx context.Context, pv *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy,
 ) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pv.UID}, "spec": map[string]any{"persistentVolumeReclaimPolicy": policy},
-	})
-	if err == nil {
-		_, err = m.api.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, patch,
-			metav1.PatchOptions{FieldManager: manager})
-	}
-	if err != nil {
-		return fmt.Errorf("make the reclaim policy of PersistentVolume %s %s: %w", pv.Name, policy, err)
-	}
-	return nil
+	_, err := m.exchange().SetPolicy(ctx, pv, policy)
+	return err
 }
 
 // Claim gives a claim, nil where it is gone, or another one of that name is there.
@@ -128,15 +102,7 @@ func (m Moves) Claim(ctx context.Context, claim nodeapi.Claim) (*corev1.Persiste
 
 // TouchClaim has Kubernetes look at a claim again: a new PersistentVolume does not.
 func (m Moves) TouchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": claim.UID, "annotations": map[string]string{names.MovedTo(m.DriverName): node},
-	}})
-	if err == nil {
-		_, err = m.api.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType,
-			patch, metav1.PatchOptions{FieldManager: manager})
-	}
-	if err != nil {
-		return fmt.Errorf("annotate claim %s/%s: %w", claim.Namespace, claim.Name, err)
-	}
-	return nil
+	is := nodeapi.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: string(claim.UID)}
+	claims := m.api.CoreV1().PersistentVolumeClaims(claim.Namespace)
+	return m.exchange().Touch(ctx, claims, is, names.MovedTo(m.DriverName), node)
 }

@@ -79,33 +79,32 @@ func next(e entry, f facts) action {
 	if why := f.broken(); e.abortable() && why != "" {
 		return action{do: advance, to: Abort, says: why}
 	}
-	switch e.Phase {
-	case Retain:
-		if f.policy != corev1.PersistentVolumeReclaimRetain {
-			return action{do: retain}
-		}
-		return action{do: advance, to: Leave}
-	case Leave:
-		return nextLeave(e, f)
-	case Copy:
-		return nextCopy(e, f)
-	case Swap:
-		return nextSwap(e, f)
-	case Discard:
-		return nextDiscard(e, f.source)
-	case Restore:
-		if f.pv == atTarget && f.policy != e.Policy {
-			return action{do: restore}
-		}
-		return action{do: finish}
-	case Abort:
-		return nextAbort(e, f)
+	decide, known := map[Phase]func(entry, facts) action{
+		Retain: nextRetain, Leave: nextLeave, Copy: nextCopy, Swap: nextSwap, Discard: nextDiscard,
+		Restore: nextRestore, Abort: nextAbort,
+	}[e.Phase]
+	if !known {
+		return action{do: wait, says: fmt.Sprintf("phase %.64q is of another version of the controller", e.Phase)}
 	}
-	return action{do: wait, says: fmt.Sprintf("phase %.64q is of another version of the controller", e.Phase)}
+	return decide(e, f)
 }
 
-func nextDiscard(e entry, s side) action {
-	switch {
+func nextRetain(_ entry, f facts) action {
+	if f.policy != corev1.PersistentVolumeReclaimRetain {
+		return action{do: retain}
+	}
+	return action{do: advance, to: Leave}
+}
+
+func nextRestore(e entry, f facts) action {
+	if f.pv == atTarget && f.policy != e.Policy {
+		return action{do: restore}
+	}
+	return action{do: finish}
+}
+
+func nextDiscard(e entry, f facts) action {
+	switch s := f.source; {
 	case s.gone, s.known && (!s.there || s.move != e.Move):
 		return action{do: advance, to: Restore}
 	case !s.known:
@@ -180,17 +179,21 @@ func nextSwap(e entry, f facts) action {
 		return action{do: advance, to: Discard}
 	case foreign:
 	case nowhere:
-		switch {
-		case f.whole(e):
-			return action{do: makePV}
-		case f.target.gone && f.source.known && f.source.move == e.Move:
-			return action{do: makeOldPV}
-		case !f.target.known:
-			return action{do: wait, says: f.target.why}
-		}
-		return action{do: wait, says: "node " + e.To + " does not have what it had"}
+		return nextMakePV(e, f)
 	}
 	return action{do: wait, says: "PersistentVolume " + e.PV + " is one of another volume"}
+}
+
+func nextMakePV(e entry, f facts) action {
+	switch {
+	case f.whole(e):
+		return action{do: makePV}
+	case f.target.gone && f.source.known && f.source.move == e.Move:
+		return action{do: makeOldPV}
+	case !f.target.known:
+		return action{do: wait, says: f.target.why}
+	}
+	return action{do: wait, says: "node " + e.To + " does not have what it had"}
 }
 
 // nextRemovePV is the last moment at which the volume may stay where it is.
@@ -198,6 +201,8 @@ func nextRemovePV(e entry, f facts) action {
 	switch {
 	case f.changed != "":
 		return action{do: advance, to: Abort, says: f.changed}
+	case f.policy != corev1.PersistentVolumeReclaimRetain: // somebody has changed it since
+		return action{do: retain}
 	case f.ending:
 		return action{do: removePV}
 	case f.claim == unclaimed:

@@ -50,6 +50,7 @@ func TestNext(t *testing.T) {
 		"PV is deleted":     {Leave, with(ready(here, part), ending), to(Abort)},
 		"PV has changed":    {Copy, with(ready(here, here), changed), to(Abort)},
 		"swap":              {Swap, ready(here, here), action{do: removePV}},
+		"swap: policy":      {Swap, deletes(ready(here, here)), action{do: retain}},
 		"swap: not whole":   {Swap, ready(here, part), to(Copy)},
 		"swap: a pod":       {Swap, ready(used, here), to(Copy)},
 		"swap: changed":     {Swap, with(ready(here, here), changed), to(Abort)},

@@ -37,7 +37,7 @@ func nodeOf(pv *corev1.PersistentVolume, topologyKey string) (string, error) {
 // Start begins to move the volume of a PersistentVolume, unless it is on its way there already. With dry_run it says
 // only what would be done, and why it would be refused.
 func (r *Room) Start(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move, error) {
-	e, m, problems, err := r.plan(ctx, q)
+	e, m, err := r.plan(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +49,13 @@ func (r *Room) Start(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move,
 		return running(e, text)
 	}
 	if len(texts) >= maxMoves {
-		problems = append(problems, fmt.Sprintf("%d moves are under way already", maxMoves))
+		m.Problems = append(m.Problems, fmt.Sprintf("%d moves are under way already", maxMoves))
 	}
 	if q.GetDryRun() {
-		m.Problems = problems
 		return m, nil
 	}
-	if len(problems) > 0 {
-		return nil, status.Error(codes.FailedPrecondition, strings.Join(problems, "; "))
+	if len(m.GetProblems()) > 0 {
+		return nil, status.Error(codes.FailedPrecondition, strings.Join(m.GetProblems(), "; "))
 	}
 	text, err := e.text()
 	if err == nil {
@@ -83,47 +82,42 @@ func running(asked entry, text string) (*wire.Move, error) {
 }
 
 // plan looks at what is to be moved.
-func (r *Room) plan(
-	ctx context.Context, q *wire.StartMoveRequest,
-) (e entry, m *wire.Move, problems []string, err error) {
+func (r *Room) plan(ctx context.Context, q *wire.StartMoveRequest) (e entry, m *wire.Move, err error) {
 	pv, err := r.Volumes.PV(ctx, q.GetPv())
 	if err == nil && pv == nil {
 		err = status.Errorf(codes.NotFound, "there is no PersistentVolume %.253q", q.GetPv())
 	}
 	if err != nil {
-		return e, nil, nil, err
+		return e, nil, err
 	}
 	from, err := nodeOf(pv, r.TopologyKey)
 	if err != nil {
-		return e, nil, nil, status.Error(codes.FailedPrecondition, err.Error())
+		return e, nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	e = entry{Policy: pv.Spec.PersistentVolumeReclaimPolicy, Phase: Retain, identity: identity{
 		PV: pv.Name, UID: string(pv.UID), Handle: pv.Spec.CSI.VolumeHandle,
 		Pool: pv.Spec.CSI.VolumeAttributes[names.StoragePoolParameter], Claim: claimOf(pv), From: from, To: q.GetTo(),
 		LeaveSnapshots: q.GetLeaveSnapshots(), Started: r.Now().UTC(), Spec: specOn(pv, r.TopologyKey, q.GetTo()),
 	}}
-	if err = e.settle(); err != nil {
-		return e, nil, nil, err
+	if e, err = e.settled(); err != nil {
+		return e, nil, err
 	}
 	m = e.wire()
 	m.Phase = ""
-	problems = r.problemsOf(ctx, pv, e, m)
+	m.Problems = r.problemsOf(ctx, pv, e, m)
 	e.Used, e.Snapshots, e.Published = m.GetUsed(), m.GetSnapshots(), m.GetPublished()
-	return e, m, problems, nil
+	return e, m, nil
 }
 
-// settle makes the identity what is read of the journal again, and gives it its digest.
-func (e *entry) settle() error {
+// settled is the entry with the identity that is read of the journal again, and its digest.
+func (e entry) settled() (entry, error) {
 	data, err := json.Marshal(e.identity)
-	if err != nil {
-		return err
-	}
 	e.identity = identity{}
-	if err := json.Unmarshal(data, &e.identity); err != nil {
-		return err
+	if err == nil {
+		err = json.Unmarshal(data, &e.identity)
 	}
 	e.Move = e.digest()
-	return nil
+	return e, err
 }
 
 // problemsOf are why a move would be refused.

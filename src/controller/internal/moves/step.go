@@ -175,6 +175,7 @@ func (r *Room) do(ctx context.Context, what verb, e entry, s seen) error {
 		return r.discard(ctx, e)
 	case removeCopy:
 		return r.Nodes.Remove(ctx, e.To, e.Handle)
+	case wait, advance, copyData, finish: // which are more than that
 	}
 	return fmt.Errorf("no step %q is known", what)
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 )
 
 // specOn is the spec of the PersistentVolume that comes in the place of another one, on a node.
@@ -15,26 +16,16 @@ func specOn(old *corev1.PersistentVolume, topologyKey, node string) corev1.Persi
 	spec := *old.Spec.DeepCopy()
 	spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	if c := spec.ClaimRef; c != nil {
-		spec.ClaimRef = &corev1.ObjectReference{
-			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: c.UID,
-		}
+		spec.ClaimRef = persistentvolume.BoundTo(c.Namespace, c.Name, c.UID)
 	}
-	spec.NodeAffinity = affinity(topologyKey, node)
+	spec.NodeAffinity = persistentvolume.OnNode(topologyKey, node)
 	return spec
-}
-
-func affinity(topologyKey, node string) *corev1.VolumeNodeAffinity {
-	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{
-			Key: topologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
-		}},
-	}}}}
 }
 
 // volumeOn is the PersistentVolume of a move on one of its nodes.
 func (e entry) volumeOn(topologyKey, node string) *corev1.PersistentVolume {
 	spec := *e.Spec.DeepCopy()
-	spec.NodeAffinity = affinity(topologyKey, node)
+	spec.NodeAffinity = persistentvolume.OnNode(topologyKey, node)
 	annotations := maps.Clone(e.Annotations)
 	delete(annotations, boundByController)
 	return &corev1.PersistentVolume{

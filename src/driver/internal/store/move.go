@@ -30,11 +30,12 @@ func (p Pool) KeepInTrash(r Record, keep time.Duration) (Record, error) {
 	return r, Replace(p.Disk, r)
 }
 
-// Returned makes a record that of a volume which is back from the trash, or gives it as it is.
+// Returned makes a record that of a volume which is back from the trash, and stays, or gives it as it is.
 func (p Pool) Returned(r Record) (Record, error) {
-	if r.Keep == 0 && r.Leaving == nil {
+	if r.Keep == 0 && r.Leaving == nil && !r.Returning {
 		return r, nil
 	}
-	r.Keep, r.Leaving = 0, nil
+	r.Enforcing = r.Enforcing || r.Returning && r.QuotaID != 0
+	r.Keep, r.Leaving, r.Returning = 0, nil, false
 	return r, Replace(p.Disk, r)
 }

@@ -193,6 +193,9 @@ func (m *Manager) adoptByHand(ctx context.Context, id string, bytes int64) (r st
 		if is.Ephemeral {
 			return fmt.Errorf("%w: %s is an inline volume, which ends with its pod", ErrUnsupported, id)
 		}
+		if is.Returning { // one that is being moved may be adopted: without its PersistentVolume no move can be aborted
+			return m.whole(is)
+		}
 		_, err := dataOf(o, is)
 		return err
 	}

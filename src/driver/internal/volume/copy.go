@@ -43,7 +43,7 @@ func (m *Manager) copying(ctx context.Context, id string, from store.Source) (c 
 	c.missing = m.findKind(ctx, from.Kind, from.ID, func(o *pool.Open, source store.Record) error {
 		c.source, c.in, c.used, c.shared = source, o.Name, used(o, source), o.Shared()
 		_, err := dataOf(o, source)
-		return cmp.Or(err, leaving(source))
+		return cmp.Or(err, m.whole(source), leaving(source))
 	})
 	return c, end, nil
 }

@@ -63,14 +63,7 @@ func (m *Manager) discard(ctx context.Context, id, node string, keep time.Durati
 		return err
 	}
 	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
-		if o.Shared() && node != "" {
-			return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of "+
-				"node %s names", nodeapi.ErrNamed, o.Name, node)
-		}
-		err := cmp.Or(m.requireNoTwin(o), leaving(r))
-		if errors.Is(err, ErrLeaving) && keep > 0 { // it has been moved
-			err = nil
-		}
+		err := m.mayDiscard(o, r, node, keep)
 		if err == nil && keep > 0 && !r.Filling() {
 			r, err = o.KeepInTrash(r, keep)
 		}
@@ -81,6 +74,19 @@ func (m *Manager) discard(ctx context.Context, id, node string, keep time.Durati
 	})
 	if _, v, known := m.Pools.Find(id); known && !v.Snapshot && errors.Is(err, store.ErrNotFound) {
 		return m.deleted(ctx, store.OfVolume, id)
+	}
+	return err
+}
+
+// mayDiscard refuses what somebody else may use or wait for. What is kept for a while is what a move leaves behind.
+func (m *Manager) mayDiscard(o *pool.Open, r store.Record, node string, keep time.Duration) error {
+	if o.Shared() && node != "" {
+		return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s "+
+			"names", nodeapi.ErrNamed, o.Name, node)
+	}
+	err := cmp.Or(m.requireNoTwin(o), m.settled(r))
+	if errors.Is(err, ErrLeaving) && keep > 0 {
+		return nil
 	}
 	return err
 }

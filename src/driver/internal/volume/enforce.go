@@ -33,6 +33,9 @@ func (m *Manager) Enforce(ctx context.Context, id string, inodes *int64, progres
 	walk := true
 	err = m.find(ctx, id, func(o *pool.Open, is store.Record) (err error) {
 		r = is
+		if err = m.settled(r); err != nil {
+			return err
+		}
 		if walk = inodes == nil || o.Enforcement(id) == quota.None; walk {
 			r, err = m.prepareEnforce(o, r)
 		}

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,11 +32,10 @@ func (m *Manager) expand(ctx context.Context, id string, bytes, limit int64, sai
 	}
 	err = m.findOrAdopt(ctx, id, said, func(o *pool.Open, r store.Record) error {
 		_, err := dataOf(o, r)
+		err = cmp.Or(err, m.whole(r), leaving(r))
 		switch {
 		case err != nil:
 			return err
-		case r.Leaving != nil:
-			return leaving(r)
 		case limit > 0 && r.Bytes > limit:
 			return fmt.Errorf("%w: volume %s has %s and never shrinks, limit_bytes is %s",
 				ErrOutOfRange, id, bytesize.Format(r.Bytes), bytesize.Format(limit))

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/hostdir"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/recovery"
@@ -71,14 +72,11 @@ func (m *Manager) untagFirst(o *pool.Open, r store.Record, verdict store.Verdict
 			return err
 		}
 	}
-	info, err := dataOf(o, r)
-	if err := cmp.Or(err, m.unread(r), m.unused(r.ID, info)); err != nil {
+	if _, err := m.unneeded(o, r); err != nil {
 		return err
 	}
-	if r.Enforcing, r.Returning = false, true; err == nil {
-		err = store.Replace(o.Disk, r)
-	}
-	if err != nil {
+	r.Enforcing, r.Returning = false, true
+	if err := store.Replace(o.Disk, r); err != nil {
 		return err
 	}
 	o.Ledger.Put(r.ID, recovery.Volume(r))
@@ -86,9 +84,15 @@ func (m *Manager) untagFirst(o *pool.Open, r store.Record, verdict store.Verdict
 	return nil
 }
 
-func (m *Manager) moveBack(o *pool.Open, r store.Record, placed bool) error {
+// unneeded refuses a volume that somebody reads, uses, or moves to another node.
+func (m *Manager) unneeded(o *pool.Open, r store.Record) (disk.Info, error) {
 	info, err := dataOf(o, r)
-	if err := cmp.Or(err, m.unread(r), m.unused(r.ID, info)); err != nil {
+	return info, cmp.Or(err, leaving(r), m.unread(r), m.unused(r.ID, info))
+}
+
+func (m *Manager) moveBack(o *pool.Open, r store.Record, placed bool) error {
+	info, err := m.unneeded(o, r)
+	if err != nil {
 		return err
 	}
 	b, err := m.between(o, r.TakenFrom)

@@ -104,7 +104,7 @@ func (m *Manager) mayLeave(o *pool.Open, v Moving, move store.Leaving, leaveSnap
 		return fmt.Errorf("%w: %s has %d snapshots, which stay behind; delete them, or say --leave-snapshots",
 			ErrUnsupported, v.ID, v.Snapshots)
 	}
-	return cmp.Or(m.unread(v.Record), m.requireNoTwin(o))
+	return cmp.Or(m.whole(v.Record), m.unread(v.Record), m.requireNoTwin(o))
 }
 
 // Stay ends the mark of Leave. None there is no error.
@@ -136,6 +136,14 @@ func leaving(r store.Record) error {
 	}
 	return fmt.Errorf("%w: %s goes to node %s, and its pod can start there; to keep it here: %s", ErrLeaving, r.ID,
 		r.Leaving.To, abortCommand(r))
+}
+
+// settled refuses a volume that is on its way elsewhere: to another node, or back to the directory that it was.
+func (m *Manager) settled(r store.Record) error {
+	if r.Returning {
+		return m.whole(r)
+	}
+	return leaving(r)
 }
 
 func abortCommand(r store.Record) string {

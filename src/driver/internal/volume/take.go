@@ -120,6 +120,8 @@ func (m *Manager) takeIn(
 	verdict := is.Verdict()
 	begun := verdict == store.Healthy || verdict == store.Untracked && is.Prepared
 	switch {
+	case r.Leaving != nil:
+		return r, leaving(r)
 	case r.Returning:
 		return r, fmt.Errorf("%w: %s is on its way back to %s", ErrBusy, s.ID, r.TakenFrom)
 	case begun && r.TakenFrom == s.Path:

@@ -73,6 +73,7 @@ func (m *Manager) undelete(o *pool.Open, e store.TrashEntry) (store.Record, erro
 	if back {
 		returned, written := o.Returned(r)
 		_, limit := o.Reconcile(returned)
+		m.askTagging()
 		err = errors.Join(err, written, limit)
 	}
 	if err == nil {

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
 
 // patience is how often something is looked at that others do: pods that end, claims that are bound.
@@ -114,11 +116,15 @@ func (m *Migration) volume(ctx context.Context, j *journal) (*corev1.PersistentV
 	if err != nil {
 		return nil, fmt.Errorf("read PersistentVolume %s: %w", j.PV.Name, err)
 	}
+	if nodes, _ := persistentvolume.Nodes(pv, m.TopologyKey); m.ours(pv) && !slices.Contains(nodes, j.Node) {
+		return nil, fmt.Errorf("it has been moved to node %s since it was migrated: move it to node %s again, or "+
+			"finish with --finish", strings.Join(nodes, ", "), j.Node)
+	}
 	return pv, nil
 }
 
 func (m *Migration) ours(pv *corev1.PersistentVolume) bool {
-	return pv != nil && pv.Spec.CSI != nil && pv.Spec.CSI.Driver == m.Driver
+	return pv != nil && persistentvolume.IsOf(pv, m.Driver)
 }
 
 // removeVolume deletes a PersistentVolume, and none of another UID. First its reclaim policy becomes Retain: else the
@@ -131,59 +137,38 @@ func (m *Migration) removeVolume(ctx context.Context, pv *corev1.PersistentVolum
 		return fmt.Errorf("PersistentVolume %s is another one than when this began (UID %s, was %s)", pv.Name, pv.UID,
 			uid)
 	}
-	api := m.API.CoreV1().PersistentVolumes()
-	patch := func(what string) error {
-		_, err := api.Patch(ctx, pv.Name, types.MergePatchType, []byte(what), metav1.PatchOptions{})
+	pv, err := m.exchange().SetPolicy(ctx, pv, corev1.PersistentVolumeReclaimRetain)
+	if err != nil {
 		return err
 	}
-	if err := patch(fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`,
-		uid)); err != nil {
-		return fmt.Errorf("make PersistentVolume %s Retain: %w", pv.Name, err)
-	}
-	err := api.Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err == nil { // it is protected while a claim is bound to it
-		err = patch(fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, uid))
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete PersistentVolume %s: %w", pv.Name, err)
-	}
-	return nil
+	return m.exchange().Remove(ctx, pv)
 }
 
 // evict has the pods of a claim end. Those that come in their place wait for the claim.
 func (m *Migration) evict(ctx context.Context, j *journal) error {
+	var kept error
 	for range patience {
-		pods, err := m.podsOf(ctx, j.Claim.Namespace, j.Claim.Name)
+		using, err := pods.Using(ctx, m.API, j.Claim.Namespace, j.Claim.Name)
 		if err != nil {
 			return err
 		}
-		var left []string
-		for _, p := range pods {
-			if p.Spec.NodeName == "" {
-				continue
-			}
-			left = append(left, p.Name)
-			if p.DeletionTimestamp != nil {
-				continue
-			}
-			err := m.API.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
-				ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
-				DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
-			})
-			// TooManyRequests: a PodDisruptionBudget does not allow it now.
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err) &&
-				!apierrors.IsConflict(err) {
-				return fmt.Errorf("evict pod %s: %w", p.Name, err)
-			}
-		}
-		if len(left) == 0 {
+		using = slices.DeleteFunc(using, func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
+		if len(using) == 0 {
 			return nil
+		}
+		kept = nil
+		for _, p := range using {
+			err := pods.Evict(ctx, m.API, p)
+			if err != nil && !errors.Is(err, pods.ErrNotYet) {
+				return err
+			}
+			kept = cmp.Or(kept, err)
 		}
 		if err := m.Wait(ctx); err != nil {
 			return err
 		}
 	}
-	return errors.New("its pods do not end: see what keeps them (a PodDisruptionBudget, a finalizer)")
+	return cmp.Or(kept, errors.New("its pods do not end: see what keeps them, as a finalizer"))
 }
 
 // moveIn ends the pods, waits until nothing uses the directory, and has the node take it.
@@ -214,9 +199,9 @@ func (m *Migration) moveIn(ctx context.Context, j *journal) error {
 // bind touches the claim, which a new PersistentVolume alone does not have looked at, until it is bound.
 func (m *Migration) bind(ctx context.Context, j *journal, step string) error {
 	api := m.API.CoreV1().PersistentVolumeClaims(j.Claim.Namespace)
-	touch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, j.ClaimUID, label, step)
-	if _, err := api.Patch(ctx, j.Claim.Name, types.MergePatchType, []byte(touch), metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("touch the claim: %w", err)
+	claim := nodeapi.Claim{Namespace: j.Claim.Namespace, Name: j.Claim.Name, UID: string(j.ClaimUID)}
+	if err := m.exchange().Touch(ctx, api, claim, label, step); err != nil {
+		return err
 	}
 	for range patience {
 		claim, err := api.Get(ctx, j.Claim.Name, metav1.GetOptions{})

@@ -1,13 +1,13 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/table"
 )
 
 // Migration is one run of the plugin.
@@ -28,6 +31,10 @@ type Migration struct {
 	// Wait waits a moment.
 	Wait func(ctx context.Context) error
 	Out  io.Writer
+}
+
+func (m *Migration) exchange() persistentvolume.Exchange {
+	return persistentvolume.Exchange{Volumes: m.API.CoreV1().PersistentVolumes(), As: "kubectl-hpp"}
 }
 
 // Gather plans all volumes that the options select, by claim.
@@ -83,7 +90,7 @@ func (m *Migration) complete(ctx context.Context, c *Candidate) error {
 		}
 		if err == nil && claim.UID == ref.UID {
 			c.Claim = claim
-			if c.Pods, err = m.podsOf(ctx, ref.Namespace, ref.Name); err != nil {
+			if c.Pods, err = pods.Using(ctx, m.API, ref.Namespace, ref.Name); err != nil {
 				return err
 			}
 		}
@@ -107,23 +114,6 @@ func (m *Migration) complete(ctx context.Context, c *Candidate) error {
 	return nil
 }
 
-// podsOf are the pods that use a claim and have not ended.
-func (m *Migration) podsOf(ctx context.Context, namespace, claim string) (users []corev1.Pod, err error) {
-	pods, err := m.API.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list the pods of %s: %w", namespace, err)
-	}
-	for _, p := range pods.Items {
-		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		if !ended && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
-		}) {
-			users = append(users, p)
-		}
-	}
-	return users, nil
-}
-
 func ownerOf(p corev1.Pod) string {
 	if owner := metav1.GetControllerOf(&p); owner != nil {
 		return strings.ToLower(owner.Kind) + "/" + owner.Name
@@ -133,14 +123,7 @@ func ownerOf(p corev1.Pod) string {
 
 // Write writes a plan for a person.
 func Write(w io.Writer, rows []Row) error {
-	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, "CLAIM\tNODE\tSIZE\tUSED\tFILES\tHOW\tSTOPS\tPROBLEM")
-	or := func(s string) string {
-		if s == "" {
-			return "-"
-		}
-		return s
-	}
+	lines := [][]string{{"CLAIM", "NODE", "SIZE", "USED", "FILES", "HOW", "STOPS", "PROBLEM"}}
 	for _, r := range rows {
 		more := ""
 		if r.Partial {
@@ -150,10 +133,12 @@ func Write(w io.Writer, rows []Row) error {
 		if said == "" && len(r.Warnings) > 0 {
 			said = "warning: " + strings.Join(r.Warnings, "; ")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s%s\t%d%s\t%s\t%s\t%s\n", or(r.Claim), or(r.Node), bytesize.Format(r.Bytes),
-			bytesize.Format(r.Used), more, r.Files, more, r.How, or(r.Stops), or(said))
+		lines = append(lines, []string{
+			cmp.Or(r.Claim, "-"), cmp.Or(r.Node, "-"), bytesize.Format(r.Bytes), bytesize.Format(r.Used) + more,
+			fmt.Sprint(r.Files, more), r.How, cmp.Or(r.Stops, "-"), cmp.Or(said, "-"),
+		})
 	}
-	if err := table.Flush(); err != nil {
+	if err := table.Lines(w, lines); err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
 	return nil

@@ -274,6 +274,25 @@ func TestUndoKilledAtEachStep(t *testing.T) {
 	}
 }
 
+// TestUndoOfAMovedVolume: what is on another node by now keeps its PersistentVolume.
+func TestUndoOfAMovedVolume(t *testing.T) {
+	w := newWorld(t)
+	if err := w.apply(); err != nil {
+		t.Fatal(err)
+	}
+	pv := w.volume()
+	pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"worker-2"}
+	if _, err := w.CoreV1().PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.undo(); err == nil || !strings.Contains(err.Error(), "moved to node worker-2") {
+		t.Errorf("%v", err)
+	}
+	if is := w.state(); is != strings.Replace(isNew, "worker-1", "worker-2", 1) {
+		t.Errorf("it is %s", is)
+	}
+}
+
 // TestUndoWithoutAClaim: the old PersistentVolume must not have its data deleted.
 func TestUndoWithoutAClaim(t *testing.T) {
 	w := newWorld(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
 
 // Sources are the values of --from, with the name that each provisioner gives its PersistentVolumes.
@@ -124,7 +125,7 @@ func Plan(c Candidate, o Options) Row {
 	block := c.PV.Spec.VolumeMode != nil && *c.PV.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	problem(block, "it is a block volume")
 	claims(c, &r, problem)
-	pods(c, &r, problem)
+	users(c, &r, problem)
 	directory(c, o, &r, problem)
 	return r
 }
@@ -163,10 +164,11 @@ func claims(c Candidate, r *Row, problem func(is bool, format string, values ...
 	}
 }
 
-// pods looks at those that use the claim.
-func pods(c Candidate, r *Row, problem func(is bool, format string, values ...any)) {
+// users looks at those that use the claim.
+func users(c Candidate, r *Row, problem func(is bool, format string, values ...any)) {
 	for _, p := range c.Pods {
-		problem(len(p.OwnerReferences) == 0, "pod %s has no owner that would start it again: delete it first", p.Name)
+		kept := pods.Kept(p)
+		problem(kept != "", "%s", kept)
 		s := p.Spec.SecurityContext
 		if s == nil || s.FSGroup == nil {
 			continue

@@ -9,7 +9,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -132,13 +131,9 @@ func (m *Migration) createOld(ctx context.Context, j *journal) error {
 }
 
 func (m *Migration) setPolicy(ctx context.Context, j *journal) error {
-	patch := fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, j.PV.Spec.PersistentVolumeReclaimPolicy)
-	_, err := m.API.CoreV1().PersistentVolumes().Patch(ctx, j.PV.Name, types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("give PersistentVolume %s its reclaim policy: %w", j.PV.Name, err)
-	}
-	return nil
+	pv := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: j.PV.Name}}
+	_, err := m.exchange().SetPolicy(ctx, &pv, j.PV.Spec.PersistentVolumeReclaimPolicy)
+	return err
 }
 
 // Finish gives the new volumes the reclaim policies of the old ones and forgets these, so that nothing can be undone

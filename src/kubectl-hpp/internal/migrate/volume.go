@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 )
 
 // newVolume is the PersistentVolume that takes the place of the old one, under its name.
@@ -29,20 +30,13 @@ func (m *Migration) newVolume(j *journal) *corev1.PersistentVolume {
 				Driver: m.Driver, VolumeHandle: j.PV.Name,
 				VolumeAttributes: map[string]string{names.StoragePoolParameter: j.Pool},
 			}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
-					Key: m.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{j.Node},
-				}}}},
-			}},
+			NodeAffinity: persistentvolume.OnNode(m.TopologyKey, j.Node),
 		},
 	}
 }
 
 func (j *journal) claimRef() *corev1.ObjectReference {
-	return &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: j.Claim.Namespace, Name: j.Claim.Name,
-		UID: j.ClaimUID,
-	}
+	return persistentvolume.BoundTo(j.Claim.Namespace, j.Claim.Name, j.ClaimUID)
 }
 
 func (m *Migration) create(ctx context.Context, pv *corev1.PersistentVolume) error {

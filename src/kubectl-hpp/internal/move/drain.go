@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 )
 
 // Drain is a node whose volumes all go elsewhere.
@@ -32,35 +33,40 @@ func (m *Mover) Drain(ctx context.Context, d Drain) error {
 		return fmt.Errorf("%w: node %s is not cordoned, so evicted pods would start there again: kubectl cordon %s",
 			ErrRefused, d.Node, d.Node)
 	}
-	pvs, err := m.API.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	volumes, err := m.volumesOf(ctx, d)
 	if err != nil {
-		return fmt.Errorf("look which volumes are on node %s: %w", d.Node, err)
+		return err
 	}
 	var failed []string
-	count := 0
-	for _, pv := range pvs.Items {
-		claim := pv.Spec.ClaimRef
-		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != d.Driver || NodeOf(&pv) != d.Node || claim == nil ||
-			pv.Status.Phase != corev1.VolumeBound {
-			continue
-		}
-		count++
+	for _, pv := range volumes {
 		if err := m.drainOne(ctx, d, pv); err != nil {
 			m.say("  %v", err)
-			failed = append(failed, claim.Namespace+"/"+claim.Name)
+			failed = append(failed, pv.Spec.ClaimRef.Namespace+"/"+pv.Spec.ClaimRef.Name)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("of %d volumes, %d stay on node %s: %s", count, len(failed), d.Node,
+		return fmt.Errorf("of %d volumes, %d stay on node %s: %s", len(volumes), len(failed), d.Node,
 			strings.Join(failed, ", "))
 	}
-	if count == 0 {
+	if len(volumes) == 0 {
 		m.say("no claim has a volume on node %s", d.Node)
 	}
 	return nil
+}
+
+// volumesOf are those that claims have on a node.
+func (m *Mover) volumesOf(ctx context.Context, d Drain) ([]corev1.PersistentVolume, error) {
+	pvs, err := m.API.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("look which volumes are on node %s: %w", d.Node, err)
+	}
+	return slices.DeleteFunc(pvs.Items, func(pv corev1.PersistentVolume) bool {
+		return !persistentvolume.IsOf(&pv, d.Driver) || NodeOf(&pv) != d.Node || pv.Spec.ClaimRef == nil ||
+			pv.Status.Phase != corev1.VolumeBound
+	}), nil
 }
 
 func (m *Mover) drainOne(ctx context.Context, d Drain, pv corev1.PersistentVolume) error {
@@ -91,26 +97,34 @@ func (m *Mover) choose(ctx context.Context, pv corev1.PersistentVolume) (string,
 		return "", err
 	}
 	pool, size := pv.Spec.CSI.VolumeAttributes["storagePool"], pv.Spec.Capacity[corev1.ResourceStorage]
-	best, most := "", int64(0)
 	var trouble error
-	for _, n := range status.Nodes {
+	for _, name := range roomy(status.Nodes, pool, size.Value()) {
+		if name == NodeOf(&pv) {
+			continue
+		}
+		ok, err := m.schedulable(ctx, name)
+		if ok {
+			return name, nil
+		}
+		trouble = errors.Join(trouble, err)
+	}
+	return "", cmp.Or(trouble, fmt.Errorf("%w: no other node has room for %s in pool %s", ErrRefused, size.String(),
+		pool))
+}
+
+// roomy are the nodes whose pool has room for a volume, the one with the most first.
+func roomy(nodes []nodeapi.NodeStatus, pool string, bytes int64) (names []string) {
+	room := map[string]int64{}
+	for _, n := range nodes {
 		i := slices.IndexFunc(n.Pools, func(p nodeapi.PoolStatus) bool {
 			return p.Name == pool && p.State == nodeapi.StatePresent && p.Selected
 		})
-		if n.Name == NodeOf(&pv) || n.State != "connected" || i < 0 || n.Pools[i].Allocatable <= most {
-			continue
-		}
-		ok, err := m.schedulable(ctx, n.Name)
-		trouble = errors.Join(trouble, err)
-		if ok {
-			best, most = n.Name, n.Pools[i].Allocatable
+		if n.State == "connected" && i >= 0 && n.Pools[i].Allocatable >= bytes {
+			names, room[n.Name] = append(names, n.Name), n.Pools[i].Allocatable
 		}
 	}
-	if best == "" || most < size.Value() {
-		return "", cmp.Or(trouble, fmt.Errorf("%w: no other node has room for %s in pool %s", ErrRefused,
-			size.String(), pool))
-	}
-	return best, nil
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(room[b], room[a]) })
+	return names
 }
 
 func (m *Mover) schedulable(ctx context.Context, name string) (bool, error) {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
 
 // ErrRefused is a move that is not begun; what is said before says why.
@@ -69,7 +71,7 @@ func (m *Mover) Plan(ctx context.Context, q Request) (p Plan, err error) {
 	if err := m.Controller.Ask(ctx, &p.Move, q.start(claim.Spec.VolumeName, "--dry-run")...); err != nil {
 		return p, err
 	}
-	if p.Pods, err = m.podsOf(ctx, q.Namespace, q.Claim); err != nil {
+	if p.Pods, err = pods.Using(ctx, m.API, q.Namespace, q.Claim); err != nil {
 		return p, err
 	}
 	p.Problems = append(p.Problems, problemsOf(claim, p.Pods)...)
@@ -183,14 +185,10 @@ func (m *Mover) ended(ctx context.Context, q Request, p Plan) error {
 
 // NodeOf is the node of a PersistentVolume, "" of one that is on several.
 func NodeOf(pv *corev1.PersistentVolume) string {
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return ""
+	if named, labelled := persistentvolume.Nodes(pv, ""); len(named)+len(labelled) == 1 {
+		return slices.Concat(named, labelled)[0]
 	}
-	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
-	if len(terms) != 1 || len(terms[0].MatchExpressions) != 1 || len(terms[0].MatchExpressions[0].Values) != 1 {
-		return ""
-	}
-	return terms[0].MatchExpressions[0].Values[0]
+	return ""
 }
 
 // Abort has the volume of a claim stay where it is.

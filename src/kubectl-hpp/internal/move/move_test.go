@@ -160,11 +160,11 @@ func TestMoveIsRefused(t *testing.T) {
 		objects  []runtime.Object
 		problems []string
 	}{
-		"nobody makes pod db-0 again": {[]runtime.Object{claim(), podOn("db-0", "a", corev1.PodRunning, false)}, nil},
-		"owned by pod x":              {[]runtime.Object{owned}, nil},
-		"no volume yet":               {[]runtime.Object{unbound}, nil},
-		"node b is cordoned":          {[]runtime.Object{claim()}, []string{"node b is cordoned"}},
-		"not found":                   {nil, nil},
+		"pod db-0 has no owner": {[]runtime.Object{claim(), podOn("db-0", "a", corev1.PodRunning, false)}, nil},
+		"owned by pod x":        {[]runtime.Object{owned}, nil},
+		"no volume yet":         {[]runtime.Object{unbound}, nil},
+		"node b is cordoned":    {[]runtime.Object{claim()}, []string{"node b is cordoned"}},
+		"not found":             {nil, nil},
 	} {
 		c := &controller{answer: func(string) (any, error) {
 			return nodeapi.Move{PV: "pv-1", Problems: test.problems}, nil

@@ -6,96 +6,73 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
 
 // problemsOf are pods that nobody would make again, and a claim that goes with its pod.
-func problemsOf(claim *corev1.PersistentVolumeClaim, pods []corev1.Pod) (problems []string) {
+func problemsOf(claim *corev1.PersistentVolumeClaim, using []corev1.Pod) (problems []string) {
 	for _, owner := range claim.OwnerReferences {
 		if owner.Kind == "Pod" {
 			problems = append(problems, fmt.Sprintf("the claim is owned by pod %s, and goes with it", owner.Name))
 		}
 	}
-	for _, pod := range pods {
-		if metav1.GetControllerOf(&pod) == nil {
-			problems = append(problems, fmt.Sprintf("nobody makes pod %s again once it is evicted: delete it "+
-				"yourself, move the volume, and make it again", pod.Name))
+	for _, pod := range using {
+		if why := pods.Kept(pod); why != "" {
+			problems = append(problems, why)
 		}
 	}
 	return problems
 }
 
-// podsOf are the pods that use a claim and have not ended.
-func (m *Mover) podsOf(ctx context.Context, namespace, claim string) ([]corev1.Pod, error) {
-	all, err := m.API.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("look which pods use claim %s/%s: %w", namespace, claim, err)
-	}
-	return slices.DeleteFunc(all.Items, func(pod corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-			!slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim ||
-					v.Ephemeral != nil && pod.Name+"-"+v.Name == claim
-			})
-	}), nil
-}
-
 // clear ends the pods that the move waits for: those that have the volume, and once it is elsewhere those that were
 // bound to the node which it has left, where they cannot start any more.
 func (m *Mover) clear(ctx context.Context, q Request, is nodeapi.Move) error {
-	waits, left := is.Phase == "retain" || is.Phase == "leave", is.Phase == "discard" || is.Phase == "restore"
-	if !waits && !left {
+	if !slices.Contains([]string{"retain", "leave", "discard", "restore"}, is.Phase) {
 		return nil
 	}
-	pods, err := m.podsOf(ctx, q.Namespace, q.Claim)
-	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != is.From })
-	inUse := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
-		return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodRunning
-	})
-	for i := 0; i < len(pods) && err == nil; i++ {
-		pod := pods[i]
-		pending := pod.Status.Phase == corev1.PodPending
-		switch {
-		case pod.DeletionTimestamp != nil:
-		case waits && (!pending || !inUse && is.Published): // it may have the volume, and pull its image
-			err = m.evict(ctx, pod)
-		case left && pending:
-			err = m.remove(ctx, pod)
-		}
+	all, err := pods.Using(ctx, m.API, q.Namespace, q.Claim)
+	if err != nil {
+		return err
 	}
-	return err
+	here := slices.DeleteFunc(all, func(pod corev1.Pod) bool { return pod.Spec.NodeName != is.From })
+	if is.Phase == "retain" || is.Phase == "leave" {
+		return m.vacate(ctx, here, is.Published)
+	}
+	return m.unbind(ctx, here)
 }
 
-// evict evicts a pod. One that a PodDisruptionBudget keeps is tried again.
-func (m *Mover) evict(ctx context.Context, pod corev1.Pod) error {
-	if metav1.GetControllerOf(&pod) == nil {
-		return fmt.Errorf("pod %s is waited for: nobody would make it again, so delete it yourself", pod.Name)
-	}
-	err := m.API.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+// vacate evicts the pods that have the volume. One that is pending may have it while it pulls its image.
+func (m *Mover) vacate(ctx context.Context, here []corev1.Pod, published bool) error {
+	published = published && !slices.ContainsFunc(here, func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodRunning
 	})
-	switch {
-	case apierrors.IsTooManyRequests(err):
-		return fmt.Errorf("pod %s cannot be evicted yet: %w", pod.Name, err)
-	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("evict pod %s: %w", pod.Name, err)
+	for _, pod := range here {
+		if pod.Status.Phase == corev1.PodPending && !published {
+			continue
+		}
+		if err := pods.Evict(ctx, m.API, pod); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (m *Mover) remove(ctx context.Context, pod corev1.Pod) error {
-	if metav1.GetControllerOf(&pod) == nil {
-		return nil
-	}
-	err := m.API.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete pod %s, which cannot start on node %s any more: %w", pod.Name, pod.Spec.NodeName, err)
+// unbind deletes the pods that wait on the node which the volume has left.
+func (m *Mover) unbind(ctx context.Context, here []corev1.Pod) error {
+	for _, pod := range here {
+		if pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil || pods.Kept(pod) != "" {
+			continue
+		}
+		err := m.API.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete pod %s, which cannot start on node %s any more: %w", pod.Name, pod.Spec.NodeName,
+				err)
+		}
 	}
 	return nil
 }
